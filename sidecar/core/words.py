@@ -1,0 +1,135 @@
+"""The words of the house: frozen values that every room shares, and no behaviour.
+
+Seconds are floats named ``*_s``; microseconds are ints named ``*_us``. Instants of this process (``at``,
+``since``, ``due``) are on the monotonic clock that the hall hands out; instants that leave the process
+(``Latch.at``) are Unix time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Level(StrEnum):
+    """How an error is to be taken (ClassDojo, "ERROR, WARN, and INFO aren't actionable logging levels")."""
+
+    SERVER_ERROR = "server_error"
+    CLIENT_ERROR = "client_error"
+    INVESTIGATION = "investigation"
+    RECOVERED = "recovered"
+
+
+class State(StrEnum):
+    """Where the container stands. The moves between them are the table in ``arbiter.py``."""
+
+    STARTING = "starting"
+    UP = "up"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+    DOWN = "down"
+    STOPPING = "stopping"
+
+
+class Judgement(StrEnum):
+    """What the detectors make of the evidence, in one word."""
+
+    FINE = "fine"
+    EXCESSIVE = "excessive"
+
+
+class Ping(NamedTuple):
+    """One report of errors by the app. A count of 0 only announces ``app_start``."""
+
+    count: int = 1
+    level: Level = Level.SERVER_ERROR
+    kind: str = "unknown"
+    message: str | None = None
+    fingerprint: str | None = None
+    fatal: bool = False
+    app_start: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the window holds at an instant.
+
+    ``errors`` counts server errors over the last ``window_s`` seconds; ``kinds`` splits the same number,
+    ``levels`` has the other levels, which do not count. Ages are of the oldest and the newest counted error.
+    """
+
+    window_s: int
+    errors: int
+    kinds: dict[str, int]
+    levels: dict[str, int]
+    oldest_age_s: int | None
+    newest_age_s: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule spoke: the rule's word, its number, the limit it met, and a sentence for a person."""
+
+    rule: str
+    value: float
+    limit: float
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The detectors' answer: excessive as soon as one rule gives a reason."""
+
+    judgement: Judgement
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now."""
+
+    used: int
+    capacity: int
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """No token: ``reason`` is the machine's word; asking again before ``retry_after_s`` is of no use."""
+
+    reason: str
+    used: int
+    capacity: int
+    retry_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No clear answer, therefore no token. ``error`` is the machine's word (``timeout``, ``auth``, ...)."""
+
+    error: str
+
+
+Answer = Granted | Denied | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Latch:
+    """The persisted fact that this incarnation was granted a token. ``at`` is Unix time in seconds."""
+
+    claim_id: str
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The numbers the core judges and moves by. Their meaning and defaults: the settings table."""
+
+    error_limit: int = 5
+    check_interval_s: float = 10.0
+    grace_s: float = 0.0
+    settle_s: float = 3.0
+    drain_s: float = 10.0
+    enforce: bool = True
