@@ -40,9 +40,9 @@ class Judgement(StrEnum):
 
 
 class Ping(NamedTuple):
-    """One report of errors by the app. A count of 0 only announces ``app_start``."""
+    """One report by the app of ``errors`` errors; 0 only announces ``app_start``."""
 
-    count: int = 1
+    errors: int = 1
     level: Level = Level.SERVER_ERROR
     kind: str = "unknown"
     message: str | None = None

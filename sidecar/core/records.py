@@ -1,0 +1,37 @@
+"""What the hall shows of itself: a snapshot for the doors out, and one frozen record a step for the observers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.arbiter import Event, Restarted, Standing
+from sidecar.core.words import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of affairs at ``now``, on the clock of ``Standing.since``; ``checked_at``: the last full check."""
+
+    now: float
+    standing: Standing
+    evidence: Evidence
+    checked_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One step of the arbiter. ``claim_s``: how long the claim took that ``event`` answers."""
+
+    event: Event
+    before: Standing
+    after: Standing
+    evidence: Evidence
+    claim_s: float | None = None
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the app began another life. The first name that it tells us only names the one we watch."""
+        before = self.before
+        if not isinstance(self.event, Restarted) or self.after.app_start == before.app_start:
+            return False
+        return before.app_start is not None or before.latch is not None

@@ -1,0 +1,131 @@
+"""Rolling counts: a ring of one-second buckets, constant in memory and time whatever the rate.
+
+The tick turns the ring and a record is one addition into the current bucket, so recording looks at no clock.
+The window must not know what is counted or what is judged; it is handed whole seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OTHER: Final = "other"
+"""Where keys are counted that came after the cap was reached."""
+
+
+class RollingCounts:
+    """Counts by key over the last ``seconds`` seconds, exact to the one-second bucket.
+
+    An event recorded in second ``s`` is counted until the ring is turned to second ``s + seconds``. At most
+    ``max_keys`` distinct keys are told apart in a lifetime; later ones are counted as ``other``.
+    """
+
+    __slots__ = ("_closed", "_ever", "_now_s", "_ring", "_slot", "current", "seconds", "total")
+
+    def __init__(self, seconds: int, now_s: int, max_keys: int = 32) -> None:
+        if seconds < 1:
+            raise ValueError(f"a window needs at least one second, not {seconds}")
+        self.seconds = seconds
+        self.total = 0
+        self.current: dict[str, int] = {}
+        self._closed: dict[str, int] = {}
+        self._ever = _Cap(max_keys)
+        self._ring: list[dict[str, int] | None] = [None] * seconds
+        self._slot = 0
+        self._now_s = now_s
+
+    def record(self, key: str, count: int = 1) -> None:
+        """Add ``count`` events of ``key`` to the current second; none leave no trace."""
+        if not count:
+            return
+        self.total += count
+        try:
+            self.current[key] += count
+        except KeyError:
+            self._open(key, count)
+
+    def _open(self, key: str, count: int) -> None:
+        key = self._ever.fit(key)
+        self.current[key] = self.current.get(key, 0) + count
+
+    def turn(self, now_s: int) -> None:
+        """Make ``now_s`` the current second; buckets older than the window are forgotten.
+
+        A clock that stands or steps back leaves the ring as it is: nothing is forgotten early.
+        """
+        steps = now_s - self._now_s
+        if steps <= 0:
+            return
+        self._now_s = now_s
+        for _ in range(min(steps, self.seconds)):
+            self._step()
+
+    def _step(self) -> None:
+        ring, slot = self._ring, self._slot
+        if self.current:
+            ring[slot] = self.current
+            self._closed = _sum(self._closed, self.current)
+            self._ever.settle(self.current)
+            self.current = {}
+        self._slot = slot = (slot + 1) % self.seconds
+        expired, ring[slot] = ring[slot], None
+        if expired:
+            self._forget(expired)
+
+    def _forget(self, expired: dict[str, int]) -> None:
+        for key, count in expired.items():
+            self.total -= count
+            left = self._closed[key] - count
+            if left:
+                self._closed[key] = left
+            else:
+                del self._closed[key]
+
+    def clear(self) -> None:
+        """Forget the window; what was counted ever stays counted."""
+        self._ever.settle(self.current)
+        self.current, self._closed, self.total = {}, {}, 0
+        self._ring = [None] * self.seconds
+
+    def by_key(self) -> dict[str, int]:
+        """Count of each key in the window; their sum is ``total``."""
+        return _sum(self._closed, self.current)
+
+    def ever(self) -> dict[str, int]:
+        """Count of each key since the beginning, for counters that only grow."""
+        return _sum(self._ever.counts, self.current)
+
+    def newest_age_s(self) -> int | None:
+        """Age in whole seconds of the newest bucket that holds something."""
+        return next((age for age in range(self.seconds) if self._bucket(age)), None)
+
+    def oldest_age_s(self) -> int | None:
+        """Age in whole seconds of the oldest bucket that holds something."""
+        return next((age for age in reversed(range(self.seconds)) if self._bucket(age)), None)
+
+    def _bucket(self, age: int) -> dict[str, int] | None:
+        return self._ring[(self._slot - age) % self.seconds] if age else self.current
+
+
+class _Cap:
+    """The first ``size`` keys keep their names, so that a flood of made-up kinds cannot grow anything."""
+
+    __slots__ = ("counts", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.counts: dict[str, int] = {}
+
+    def fit(self, key: str) -> str:
+        if key not in self.counts:
+            if len(self.counts) >= self.size:
+                key = OTHER
+            self.counts.setdefault(key, 0)
+        return key
+
+    def settle(self, counts: dict[str, int]) -> None:
+        for key, count in counts.items():
+            self.counts[key] += count
+
+
+def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
+    return {key: left.get(key, 0) + right.get(key, 0) for key in {**left, **right}}

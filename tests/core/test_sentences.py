@@ -1,0 +1,84 @@
+"""One human sentence for each verdict and each answer, and the machine's word beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core import sentences
+from sidecar.core.words import Answer, Denied, Granted, Judgement, Reason, Unknown, Verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "word", "sentence"),
+    [
+        (Granted(3, 10), "granted", "token granted, 3 of 10 in use"),
+        (Granted(3, 10, replayed=True), "replayed", "token granted (already ours), 3 of 10 in use"),
+        (
+            Denied("window", 10, 10, 211.0),
+            "window",
+            "all 10 tokens of the window are in use, the next comes back in 211 s",
+        ),
+        (Denied("eclipse", 10, 10, 211.0), "eclipse", "eclipse"),
+        (Unknown("timeout"), "timeout", "Redis did not answer in time: without a clear answer there is no token"),
+        (Unknown("eclipse"), "eclipse", "eclipse: without a clear answer there is no token"),
+    ],
+    ids=["granted", "replayed", "window", "denied for a new reason", "timeout", "unknown for a new reason"],
+)
+def test_every_answer_has_a_word_and_a_sentence(answer: Answer, word: str, sentence: str) -> None:
+    assert sentences.reason_word(answer) == word
+    assert sentences.answer(answer) == sentence
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Granted(1, 10), "granted"),
+        (Granted(1, 10, replayed=True), "granted"),
+        (Denied("window", 10, 10, 1.0), "denied"),
+        (Unknown("timeout"), "unknown"),
+    ],
+)
+def test_every_answer_is_one_of_three(answer: Answer, outcome: str) -> None:
+    assert sentences.outcome(answer) == outcome
+
+
+@pytest.mark.parametrize("error", sorted(sentences.UNKNOWN))
+def test_every_known_error_says_why_and_that_there_is_no_token(error: str) -> None:
+    sentence = sentences.answer(Unknown(error))
+    assert sentence.startswith(sentences.UNKNOWN[error])
+    assert sentence.endswith("there is no token")
+
+
+@pytest.mark.parametrize("reason", sorted(sentences.DENIED))
+def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
+    sentence = sentences.answer(Denied(reason, 7, 10, 42.0))
+    assert " " in sentence
+    assert "{" not in sentence
+
+
+@pytest.mark.parametrize("reason", ["{", "}", "{0}", "{nobody}", "{capacity.real}"])
+def test_reason_word_from_elsewhere_is_never_read_as_a_pattern(reason: str) -> None:
+    """The word comes out of a shared database; a step that fails on it would leave its claim outstanding."""
+    assert sentences.answer(Denied(reason, 10, 10, 1.0)) == reason
+
+
+@pytest.mark.parametrize(("retry_after_s", "told_s"), [(0.000_001, 1), (0.4, 1), (1.0, 1), (211.0, 211)])
+def test_wait_is_never_told_as_none(retry_after_s: float, told_s: int) -> None:
+    assert sentences.answer(Denied("window", 10, 10, retry_after_s)).endswith(f"comes back in {told_s} s")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [
+        (None, ""),
+        (Verdict(Judgement.FINE), ""),
+        (Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"),)), "7 errors"),
+        (
+            Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"), Reason("success", 0.2, 0.5, "20 %"))),
+            "7 errors; 20 %",
+        ),
+    ],
+    ids=["not judged yet", "fine", "one reason", "two reasons"],
+)
+def test_verdict_says_all_its_reasons(verdict: Verdict | None, sentence: str) -> None:
+    assert sentences.verdict(verdict) == sentence

@@ -1,0 +1,217 @@
+"""The ring of one-second buckets against a list of timestamps."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.core.window import OTHER, RollingCounts
+
+YEAR_S = 365 * 86_400
+
+Record = tuple[str, int]
+Operation = Record | int | None
+"""A record of (key, count), a turn by that many seconds, or None: clear."""
+
+
+@dataclass
+class Naive:
+    """What the window claims to be: every event with its second, counted anew on each question."""
+
+    seconds: int
+    now_s: int
+    max_keys: int
+    names: set[str] = field(default_factory=set)
+    all: Counter[str] = field(default_factory=Counter)
+    events: list[tuple[int, str, int]] = field(default_factory=list)
+
+    def record(self, key: str, count: int) -> None:
+        if key not in self.names and len(self.names) >= self.max_keys:
+            key = OTHER
+        self.names.add(key)
+        self.all[key] += count
+        self.events.append((self.now_s, key, count))
+
+    def turn(self, now_s: int) -> None:
+        self.now_s = max(self.now_s, now_s)
+        self.events = [event for event in self.events if event[0] > self.now_s - self.seconds]
+
+    def clear(self) -> None:
+        self.events = []
+
+    def by_key(self) -> dict[str, int]:
+        counts = Counter[str]()
+        for _, key, count in self.events:
+            counts[key] += count
+        return dict(counts)
+
+    def ages(self) -> list[int]:
+        return sorted(self.now_s - second for second, _, _ in self.events)
+
+
+def turns(seconds: int) -> st.SearchStrategy[int]:
+    edges = st.sampled_from([0, 1, seconds - 1, seconds, seconds + 1, -1, -seconds, -YEAR_S, YEAR_S])
+    return edges | st.integers(0, 3) | st.integers(-2 * seconds, 2 * seconds)
+
+
+def operations(seconds: int) -> st.SearchStrategy[list[Operation]]:
+    record = st.tuples(st.sampled_from(["redis", "http", "disk", "unknown", OTHER]), st.integers(1, 5))
+    return st.lists(st.one_of(record, record, turns(seconds), turns(seconds), st.none()), max_size=40)
+
+
+def apply(operation: Operation, window: RollingCounts | Naive, clock_s: int) -> int:
+    match operation:
+        case None:
+            window.clear()
+        case int():
+            clock_s += operation
+            window.turn(clock_s)
+        case key, count:
+            window.record(key, count)
+    return clock_s
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), seconds=st.sampled_from([1, 2, 3, 60]), max_keys=st.integers(0, 6), start=st.integers(-5, 10**9))
+def test_window_agrees_with_a_list_of_timestamps(data: st.DataObject, seconds: int, max_keys: int, start: int) -> None:
+    window, naive = RollingCounts(seconds, start, max_keys), Naive(seconds, start, max_keys)
+    clock_s, ever = start, 0
+    for operation in data.draw(operations(seconds)):
+        apply(operation, window, clock_s)
+        clock_s = apply(operation, naive, clock_s)
+        ages = naive.ages()
+        assert window.by_key() == naive.by_key()
+        assert window.total == sum(window.by_key().values())
+        assert (window.newest_age_s(), window.oldest_age_s()) == ((ages[0], ages[-1]) if ages else (None, None))
+        assert window.ever() == naive.all
+        assert sum(window.ever().values()) >= ever
+        ever = sum(window.ever().values())
+
+
+@pytest.mark.parametrize(
+    ("turned_to", "total", "age_s"),
+    [
+        (100, 3, 0),
+        (101, 3, 1),
+        (159, 3, 59),
+        (160, 0, None),
+        (161, 0, None),
+        (100 + YEAR_S, 0, None),
+        (99, 3, 0),
+        (100 - YEAR_S, 3, 0),
+    ],
+)
+def test_event_counts_for_exactly_sixty_turns_of_the_second_hand(turned_to: int, total: int, age_s: int | None) -> None:
+    window = RollingCounts(60, 100)
+    window.record("redis", 3)
+    window.turn(turned_to)
+    assert (window.total, window.oldest_age_s(), window.newest_age_s()) == (total, age_s, age_s)
+
+
+def test_turning_second_by_second_or_at_once_is_the_same() -> None:
+    stepped, leapt = RollingCounts(60, 0), RollingCounts(60, 0)
+    for window in (stepped, leapt):
+        window.record("redis", 2)
+        window.turn(30)
+        window.record("http", 1)
+    for second in range(31, 75):
+        stepped.turn(second)
+    leapt.turn(74)
+    assert stepped.by_key() == leapt.by_key() == {"http": 1}
+    assert stepped.oldest_age_s() == leapt.oldest_age_s() == 44
+
+
+def test_clock_that_steps_back_forgets_nothing_early_and_nothing_late() -> None:
+    window = RollingCounts(60, 100)
+    window.record("redis")
+    window.turn(40)
+    window.turn(130)
+    assert window.total == 1
+    window.turn(160)
+    assert window.total == 0
+
+
+def entries(window: RollingCounts) -> int:
+    buckets = [bucket for bucket in window._ring if bucket]
+    return sum(map(len, [*buckets, window.current, window._closed, window._ever.counts]))
+
+
+@pytest.mark.parametrize("rate", [1, 1_000], ids=["one a second", "a thousand a second"])
+def test_memory_does_not_depend_on_rate_or_time(rate: int) -> None:
+    window = RollingCounts(10, 0)
+    for second in range(1, 200):
+        window.turn(second)
+        for _ in range(rate):
+            window.record("redis")
+    assert window.total == 10 * rate
+    assert entries(window) == 12
+
+
+def test_flood_of_made_up_kinds_ends_in_other() -> None:
+    window = RollingCounts(10, 0, max_keys=32)
+    window.record("redis", 7)
+    for made_up in range(20_000):
+        window.record(f"kind-{made_up}")
+        window.turn(made_up // 500)
+    assert entries(window) <= (10 + 2) * (32 + 1)
+    assert len(window.ever()) == 33
+    assert window.ever()["redis"] == 7
+    assert window.ever()[OTHER] == 20_000 - 31
+    assert sum(window.ever().values()) == 20_007
+
+
+def test_churn_does_not_grow_the_dicts_themselves() -> None:
+    window = RollingCounts(3, 0, max_keys=32)
+    sizes = set()
+    for second in range(1, 5_000):
+        window.turn(second)
+        window.record(f"kind-{second % 32}")
+        if second > 100:
+            sizes.add(sys.getsizeof(window._closed) + sys.getsizeof(window._ever.counts))
+    assert max(sizes) <= 4_096
+
+
+def test_cleared_window_is_empty_and_goes_on_counting() -> None:
+    window = RollingCounts(60, 0)
+    window.record("redis", 5)
+    window.turn(10)
+    window.record("redis", 4)
+    window.clear()
+    assert (window.total, window.by_key(), window.oldest_age_s()) == (0, {}, None)
+    window.record("http")
+    window.turn(69)
+    assert window.by_key() == {"http": 1}
+    window.turn(70)
+    assert window.total == 0
+    assert window.ever() == {"redis": 9, "http": 1}
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_window_without_a_second_is_refused(seconds: int) -> None:
+    with pytest.raises(ValueError, match="at least one second"):
+        RollingCounts(seconds, 0)
+
+
+# -- records of nothing ---------------------------------------------------------------------------------------
+
+
+def test_record_of_nothing_beside_errors_does_not_break_the_ring() -> None:
+    window = RollingCounts(60, 0)
+    window.record("redis", 5)
+    window.turn(5)
+    window.record("redis", 0)
+    window.turn(65)
+    assert window.total == 0
+
+
+def test_record_of_nothing_is_not_the_newest_error() -> None:
+    window = RollingCounts(60, 0)
+    window.record("redis", 5)
+    window.turn(5)
+    window.record("redis", 0)
+    assert window.newest_age_s() == 5
