@@ -1,0 +1,199 @@
+"""The command line: ``health-arbiter [run] [flags]``, ``check-config``, ``--help`` and ``--version``.
+
+``run`` forks. The child validates the settings with pydantic, writes them to a pipe and is gone; meanwhile the
+parent imports the daemon, reads the pipe and serves. So pydantic costs the daemon neither its 9 MiB for life nor its
+100 ms at start, and nothing that the parent runs may import ``sidecar.settings``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import traceback
+from collections import namedtuple
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from sidecar import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sidecar.settings import Settings
+
+EX_USAGE = 2  # argparse's, and what service managers know as "do not try again"
+EX_SOFTWARE = os.EX_SOFTWARE
+
+_PROGRAM = "health-arbiter"
+_COMMANDS = ("run", "check-config")
+_EPILOG = """\
+Every flag is also an environment variable (--error-limit is ARBITER_ERROR_LIMIT) and a key of the TOML file
+(error_limit). Flags win over the environment, the environment over the file, the file over the preset.
+Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
+
+
+def main(argv: Sequence[str] | None = None, serve: Callable[[Settings], int] | None = None) -> int:
+    """Run the command line ``argv`` (without the program's name) and return the exit code.
+
+    ``serve`` gets the frozen settings and returns the exit code; without it, it is that of ``sidecar.app``.
+    """
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        if arguments[:1] == ["check-config"] or {"-h", "--help", "--version"} & {*arguments}:
+            return _answer(arguments)
+        return _run(arguments, serve)
+    except KeyboardInterrupt:
+        return 0  # stopped before there was anything to stop
+
+
+class _UsageError(Exception):
+    """The command line cannot be read."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(message)
+
+
+def _answer(arguments: list[str]) -> int:
+    """Do what needs no daemon, in this process."""
+    from sidecar import settings  # noqa: PLC0415 - pydantic, which the parent of a run must not load
+
+    try:
+        flags = _flags(arguments)
+        effective = settings.load(flags, os.environ)
+    except _UsageError as error:
+        return _refuse([str(error)])
+    except settings.SettingsError as error:
+        return _refuse(error.problems)
+    sys.stdout.write(settings.effective(effective, settings.origins(flags, os.environ)) + "\n")
+    return 0
+
+
+def _run(arguments: list[str], serve: Callable[[Settings], int] | None) -> int:
+    # Whoever started us may ignore SIGCHLD, and then the child's exit code could not be had; and as process 1
+    # of a container a SIGTERM without a handler would not stop us while starting.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(source)
+        _be_the_child(arguments, sink)
+    os.close(sink)
+    serve = serve or _app()
+    with os.fdopen(source, "rb") as pipe:
+        answer = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0 or (code == 0 and not answer):
+        _complain(f"the process that reads the settings ended early (exit code {code})")
+        return EX_SOFTWARE
+    return code or serve(_frozen(answer))
+
+
+def _app() -> Callable[[Settings], int]:
+    from sidecar import slim  # noqa: PLC0415 - aiohttp, to be loaded while the child validates
+
+    slim.import_aiohttp()
+    from sidecar.app import main as serve  # noqa: PLC0415 - as above
+
+    return serve
+
+
+def _be_the_child(arguments: list[str], sink: int) -> NoReturn:
+    """Write the settings to ``sink`` and exit, whatever happens: nothing of the parent may run here."""
+    code = EX_SOFTWARE
+    try:
+        code = _hand_over(arguments, sink)
+    except BrokenPipeError:
+        pass  # the parent was stopped meanwhile
+    except Exception:  # noqa: BLE001 - a bug of ours
+        # Without the exception's text, which may repeat a password.
+        kind, _, trace = sys.exc_info()
+        traceback.print_tb(trace)
+        _complain(f"reading the settings failed: {kind.__name__ if kind else ''}")
+    finally:
+        os._exit(code)
+
+
+def _hand_over(arguments: list[str], sink: int) -> int:
+    from sidecar import settings  # noqa: PLC0415 - as in _answer
+
+    try:
+        effective = settings.load(_flags(arguments), os.environ)
+    except _UsageError as error:
+        return _refuse([str(error)])
+    except settings.SettingsError as error:
+        return _refuse(error.problems)
+    with os.fdopen(sink, "w") as pipe:
+        json.dump(effective.model_dump(), pipe)
+    return 0
+
+
+def _frozen(answer: bytes) -> Settings:
+    """Rebuild the child's settings without its class, which would bring pydantic in: same names, same values."""
+    values = json.loads(answer)
+    return cast("Settings", namedtuple("Settings", values)(**values))  # noqa: PYI024 - the names come in at run time
+
+
+def _flags(arguments: list[str]) -> dict[str, str]:
+    """Return the flags by setting name, all as text."""
+    if arguments[:1] and arguments[0] in _COMMANDS:
+        arguments = arguments[1:]
+    flags, rest = _parser().parse_known_args(arguments)
+    if rest:
+        raise _UsageError(_stray(rest))
+    return vars(flags)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        _PROGRAM,
+        usage=f"{_PROGRAM} [{' | '.join(_COMMANDS)}] [flags]",
+        description="Run the sidecar, or print the effective settings and exit.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {__version__}")
+    for flag, help_text in _flag_table():
+        parser.add_argument(flag, metavar="VALUE", help=help_text.replace("%", "%%"))
+    return parser
+
+
+def _flag_table() -> list[tuple[str, str]]:
+    from sidecar.settings import table  # noqa: PLC0415 - as in _answer
+
+    return [
+        (
+            "--" + variable.removeprefix("ARBITER_").lower().replace("_", "-"),
+            f"{description} Default: {default}." if default else description,
+        )
+        for variable, default, description in table()
+    ]
+
+
+def _stray(rest: list[str]) -> str:
+    """Say what cannot be used, but never a value: it may be a password behind a misspelt flag."""
+    from sidecar.sources import nearest  # noqa: PLC0415 - as in _answer
+
+    for word in rest:
+        if match := re.match(r"--[A-Za-z0-9_-]+", word):
+            known = ["--help", "--version", *(flag for flag, _ in _flag_table())]
+            return f"{match[0]}: unknown flag{nearest(match[0], known)}"
+    hint = nearest(rest[0], () if rest[0] in _COMMANDS else _COMMANDS)
+    return f"a word that is no flag{hint or '; first comes the command, then --name value'}"
+
+
+def _refuse(problems: list[str]) -> int:
+    for problem in problems:
+        _complain(problem)
+    return EX_USAGE
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"{_PROGRAM}: {line}\n")

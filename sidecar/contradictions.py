@@ -1,0 +1,73 @@
+"""Settings that are each allowed and together make no sense. A table of rules; nothing is changed here."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from sidecar import addresses, durations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.settings import Settings
+
+_HOUR_S = 3600
+_FIXED_LIMIT_S = 1800
+
+
+def contradictions(settings: Settings) -> list[str]:
+    """Return a line for every contradiction, beginning with the variable's name."""
+    return [*_watching(settings), *_budget(settings), *_doors(settings)]
+
+
+def _watching(s: Settings) -> Iterator[str]:
+    interval, window, settle = map(durations.write, (s.check_interval, s.error_window, s.settle))
+    if s.check_interval > s.error_window:
+        yield (
+            f"ARBITER_CHECK_INTERVAL: {interval} is longer than ARBITER_ERROR_WINDOW={window}: "
+            "errors would be forgotten unseen"
+        )
+    if s.settle >= s.error_window:
+        yield (
+            f"ARBITER_SETTLE: {settle} is not shorter than ARBITER_ERROR_WINDOW={window}: "
+            "the errors would be forgotten before the claim"
+        )
+    if s.redis_url and s.redis_timeout >= s.check_interval:
+        yield (
+            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)} is not shorter than "
+            f"ARBITER_CHECK_INTERVAL={interval}: a claim would still wait when the next check is due"
+        )
+
+
+def _budget(s: Settings) -> Iterator[str]:
+    window = durations.write(s.budget_window)
+    if s.settle + s.drain >= s.budget_window:
+        yield (
+            f"ARBITER_BUDGET_WINDOW: {window} is not longer than ARBITER_SETTLE={durations.write(s.settle)} and "
+            f"ARBITER_DRAIN={durations.write(s.drain)} together: a token would be back before the container left"
+        )
+    if s.budget > s.budget_window:
+        yield (f"ARBITER_BUDGET: {s.budget} is more than ARBITER_BUDGET_WINDOW={window} can hold at one token a second")
+    if s.budget_strategy == "fixed" and not _fits_the_hour(s.budget_window):
+        yield (
+            f"ARBITER_BUDGET_WINDOW: {window} must be whole seconds that divide an hour, and at most 30m, for "
+            "ARBITER_BUDGET_STRATEGY=fixed: its keys are numbered within the hour and used again in the next"
+        )
+
+
+def _doors(s: Settings) -> Iterator[str]:
+    listeners = (
+        ("ARBITER_LOCAL_LISTEN", s.local_listen),
+        ("ARBITER_PUBLIC_LISTEN", s.public_listen),
+        ("ARBITER_AGENT_LISTEN", s.agent_listen),
+    )
+    for (name, address), (other_name, other) in combinations(listeners, 2):
+        if addresses.overlap(address, other):
+            yield f"{other_name}: {other} is already taken by {name}={address}"
+    if s.local_listen == addresses.OFF and not s.socket:
+        yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: nobody could report errors"
+
+
+def _fits_the_hour(window_s: float) -> bool:
+    return window_s <= _FIXED_LIMIT_S and window_s % 1 == 0 and _HOUR_S % window_s == 0

@@ -1,0 +1,133 @@
+"""Where values of settings come from, strongest first, and the names in them that nobody knows.
+
+Values stay as they were given; ``settings`` judges them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections import ChainMap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+PREFIX = "ARBITER_"
+
+# The article's numbers and nothing that it does not know of.
+PRESETS: dict[str, dict[str, str]] = {
+    "classdojo": {
+        "error_limit": "5",
+        "error_window": "60s",
+        "check_interval": "10s",
+        "check_jitter": "0",
+        "check_on_ping": "false",
+        "budget": "10",
+        "budget_window": "10m",
+        "budget_strategy": "fixed",
+        "budget_key": "errorWatcher",
+        "settle": "0s",
+        "drain": "0s",
+        "grace": "0s",
+        "down_status": "400",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What each source gave, by its name and strongest first, and the problems met while reading."""
+
+    layers: dict[str, Mapping[str, Any]]
+    problems: list[str]
+
+    def merged(self) -> dict[str, Any]:
+        """Return the strongest value of each setting that somebody gave."""
+        return dict(ChainMap(*map(dict, self.layers.values())))
+
+    def origin(self, name: str) -> str:
+        """Return who gave the effective value: flag, env, file, preset, nomad or default."""
+        return next((origin for origin, layer in self.layers.items() if name in layer), "default")
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a setting, which is also its name in messages."""
+    return PREFIX + name.upper()
+
+
+def read(
+    names: Collection[str], flags: Mapping[str, str], env: Mapping[str, Any], environ: Mapping[str, str]
+) -> Sources:
+    """Gather what the flags, the environment, the file they name, the preset they choose and Nomad have to say.
+
+    ``names`` are the settings there are; ``env`` is what pydantic found of them in ``environ``.
+    """
+    problems = _unknown_variables(names, environ)
+    path = flags.get("config", env.get("config"))
+    file = _file({*names} - {"config"}, path, problems) if path else {}
+    preset = str(ChainMap(dict(flags), dict(env), file).get("preset", ""))
+    layers = {
+        "flag": flags,
+        "env": env,
+        "file": file,
+        "preset": PRESETS.get(preset, {}),
+        "nomad": _nomad(environ),
+    }
+    return Sources(layers, problems)
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return "; did you mean ...?" for the known name that resembles ``name`` most, or nothing."""
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def fit(text: str) -> str:
+    """Return a name from outside (a dispatched job's has slashes) in the characters that our names may have."""
+    return re.sub(r"[^A-Za-z0-9_.:-]", "-", text)
+
+
+def _unknown_variables(names: Collection[str], environ: Mapping[str, str]) -> list[str]:
+    known = {variable(name) for name in names}
+    # Without the prefix, which all share: it would make every name resemble every other.
+    bare = {name.removeprefix(PREFIX): name for name in known}
+    problems = []
+    for name in sorted(environ):
+        if name.upper().startswith(PREFIX) and name not in known:
+            hint = nearest(name[len(PREFIX) :], bare).replace("mean ", f"mean {PREFIX}")
+            problems.append(f"{name}: unknown setting{hint}")
+    return problems
+
+
+def _file(known: Collection[str], path: str, problems: list[str]) -> dict[str, Any]:
+    try:
+        given = tomllib.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        problems.append(f"{PREFIX}CONFIG: cannot read {path}: {error.strerror}")
+    except UnicodeDecodeError:
+        problems.append(f"{PREFIX}CONFIG: {path} is not UTF-8 text")
+    except tomllib.TOMLDecodeError as error:
+        problems.append(f"{PREFIX}CONFIG: {path} is not TOML: {error}")
+    else:
+        problems.extend(
+            f"{PREFIX}CONFIG: {path}: unknown key {name}{nearest(name, known)}" for name in given if name not in known
+        )
+        return {name: value for name, value in given.items() if name in known}
+    return {}
+
+
+def _nomad(environ: Mapping[str, str]) -> dict[str, str]:
+    job, group = environ.get("NOMAD_JOB_NAME"), environ.get("NOMAD_GROUP_NAME")
+    alloc_dir = environ.get("NOMAD_ALLOC_DIR")
+    found = {
+        "service": fit(f"{job}.{group}") if job and group else "",
+        "namespace": fit(environ.get("NOMAD_NAMESPACE", "")),
+        "instance": fit(environ.get("NOMAD_ALLOC_ID", "")),
+        "state_dir": str(Path(alloc_dir, "tmp")) if alloc_dir else "",
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,210 @@
+"""Every test runs the command in a process of its own: what is tried is the fork, the exit code and the streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sidecar import __version__
+from sidecar.settings import load, table
+
+# Serves by printing what it got and which heavy modules the process carries.
+SERVE = """
+import json, sys
+from sidecar.cli import main
+
+def serve(settings):
+    loaded = sorted(sys.modules.keys() & {"pydantic", "pydantic_core", "pydantic_settings", "sidecar.settings"})
+    print(json.dumps({"loaded": loaded, "settings": settings._asdict()}))
+    try:
+        settings.budget = 1000
+    except AttributeError:
+        return 7
+
+sys.exit(main(sys.argv[1:], serve))
+"""
+
+# The same with the settings' module replaced: LOAD is what happens in the child.
+STUBBED = """
+import os, signal, sys, types
+from sidecar.cli import main
+
+class Told(Exception):
+    problems = ()
+
+def load(flags, environ):
+    LOAD
+
+sys.modules["sidecar.settings"] = types.SimpleNamespace(table=list, load=load, SettingsError=Told)
+sys.exit(main([], lambda settings: 0))
+"""
+
+SECRET = "hunter2"  # not one: the string to look for
+TIMEOUT_S = 30
+
+
+def _environ(more: dict[str, str]) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("ARBITER_", "NOMAD_"))}
+    return ours | more
+
+
+def _run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        env=_environ(environ),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def _arbiter(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return _run("-m", "sidecar", *arguments, **environ)
+
+
+def _stubbed(load: str) -> tuple[str, str]:
+    return "-c", STUBBED.replace("LOAD", load)
+
+
+@pytest.mark.parametrize("command", [(), ("run",)], ids=["no command", "run"])
+def test_run_serves_the_settings_that_the_child_read(command: tuple[str, ...]) -> None:
+    done = _run("-c", SERVE, *command, "--budget", "9", "--check-on-ping=false", ARBITER_DRAIN="2s")
+    assert done.stderr == ""
+    expected = load({"budget": "9", "check_on_ping": "false"}, {"ARBITER_DRAIN": "2s"})
+    assert json.loads(done.stdout)["settings"] == expected.model_dump()
+    assert done.returncode == 7  # what serve returned, having found the settings frozen
+
+
+def test_the_process_that_serves_never_loads_pydantic() -> None:
+    assert json.loads(_run("-c", SERVE).stdout)["loaded"] == []
+
+
+def test_problems_are_lines_on_stderr_and_exit_2() -> None:
+    done = _run("-c", SERVE, "--error-limit", "0", ARBITER_MODE="x", ARBITER_REDIS_URL=f"redis://:{SECRET}#@h")
+    assert done.stdout == ""
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "health-arbiter: ARBITER_MODE: 'x' from env must be 'enforce' or 'shadow'",
+        "health-arbiter: ARBITER_ERROR_LIMIT: '0' from flag must be at least 1",
+        (
+            "health-arbiter: ARBITER_REDIS_URL: the value from env is not a Redis URL: write redis://host:6379/0, "
+            "rediss://... or unix:///path, with reserved characters of a password percent-encoded"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--eror-limit", "5"], "--eror-limit: unknown flag; did you mean --error-limit?"),
+        (["--eror-limit=5"], "--eror-limit: unknown flag; did you mean --error-limit?"),
+        (["--error_limit", "5"], "--error_limit: unknown flag; did you mean --error-limit?"),
+        (["--error", "5"], "--error: unknown flag; did you mean"),
+        (["--xyzzy"], "--xyzzy: unknown flag\n"),
+        (["--redis-ulr", f"redis://:{SECRET}@h"], "--redis-ulr: unknown flag; did you mean --redis-url?"),
+        ([f"--redis-url:redis://:{SECRET}@h"], "--redis-url: unknown flag"),
+        ([f"redis://:{SECRET}@h"], "a word that is no flag; first comes the command"),
+        (["--drain", "1s", "check-config"], "a word that is no flag; first comes the command"),
+        (["chek-config"], "a word that is no flag; did you mean check-config?"),
+        (["--drain"], "argument --drain: expected one argument"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "check-config"])
+def test_a_command_line_that_cannot_be_read_exits_2_without_a_secret(
+    command: str, arguments: list[str], complaint: str
+) -> None:
+    done = _run("-c", SERVE, *([] if arguments == ["chek-config"] else [command]), *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"health-arbiter: {complaint}")
+    assert done.stderr.count("\n") == 1
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_negative_number_is_a_value_and_not_a_flag() -> None:
+    done = _arbiter("check-config", "--grace", "-5")
+    assert done.stderr == "health-arbiter: ARBITER_GRACE: '-5' from flag must not be negative\n"
+
+
+def test_check_config_prints_the_effective_settings_without_secrets() -> None:
+    url = f"redis://user:{SECRET}@host/0?password={SECRET}"
+    done = _arbiter("check-config", "--preset", "classdojo", ARBITER_REDIS_URL=url, NOMAD_ALLOC_ID="0a1b")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert SECRET not in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(table())
+    assert "ARBITER_REDIS_URL=redis://user:***@host/0?password=***  # from env" in lines
+    assert "ARBITER_PRESET=classdojo  # from flag" in lines
+    assert "ARBITER_BUDGET_STRATEGY=fixed  # from preset" in lines
+    assert "ARBITER_INSTANCE=0a1b  # from nomad" in lines
+
+
+def test_check_config_exits_2_on_every_problem_at_once() -> None:
+    done = _arbiter("check-config", "--settle", "60s", ARBITER_LOCAL_LISTEN="off", ARBITER_BUGDET="1")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
+        ["health-arbiter", "ARBITER_BUGDET"],
+        ["health-arbiter", "ARBITER_SETTLE"],
+        ["health-arbiter", "ARBITER_LOCAL_LISTEN"],
+    ]
+
+
+def test_version_is_told_and_exits_0() -> None:
+    done = _arbiter("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"health-arbiter {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "-h"], ["check-config", "--help"]])
+def test_help_names_every_flag_and_exits_0(arguments: list[str]) -> None:
+    done = _arbiter(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, _, _ in table():
+        assert f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')} VALUE" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("load", "complaint"),
+    [
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", "ended early (exit code -9)", id="killed"),
+        pytest.param("os._exit(0)", "ended early (exit code 0)", id="empty answer"),
+        pytest.param(f"raise RuntimeError('{SECRET}')", "failed: RuntimeError", id="bug"),
+    ],
+)
+def test_a_child_that_crashes_exits_70_with_one_line(load: str, complaint: str) -> None:
+    done = _run(*_stubbed(load))
+    assert done.returncode == os.EX_SOFTWARE
+    assert done.stderr.rstrip().endswith(complaint)
+    assert sum(line.startswith("health-arbiter: ") for line in done.stderr.splitlines()) == 1
+    assert SECRET not in done.stderr.replace(f"raise RuntimeError('{SECRET}')", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_starting_ends_quietly(number: signal.Signals) -> None:
+    # The child says that it runs, waits for us to close its input, and answers a parent that is gone.
+    load = "print('reading', flush=True); sys.stdin.read(); return types.SimpleNamespace(model_dump=lambda: {'a': 1})"
+    with subprocess.Popen(
+        [sys.executable, *_stubbed(load)],
+        env=_environ({}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reading\n"
+        process.send_signal(number)
+        assert process.wait(TIMEOUT_S) == 0
+        assert process.communicate(timeout=TIMEOUT_S) == ("", "")
+
+
+def test_it_starts_under_a_parent_that_ignores_its_children() -> None:
+    done = _run("-c", "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + SERVE, "--budget", "0")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

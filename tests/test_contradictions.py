@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sidecar.settings import SettingsError, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _problems(flags: Mapping[str, str]) -> list[str]:
+    try:
+        load(flags, {})
+    except SettingsError as error:
+        return error.problems
+    return []
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        pytest.param(
+            {"check_interval": "61s"},
+            ["ARBITER_CHECK_INTERVAL", "ARBITER_ERROR_WINDOW"],
+            id="errors forgotten between two checks",
+        ),
+        pytest.param(
+            {"settle": "60s"},
+            ["ARBITER_SETTLE", "ARBITER_ERROR_WINDOW"],
+            id="errors forgotten while settling",
+        ),
+        pytest.param(
+            {"settle": "5s", "drain": "595s"},
+            ["ARBITER_BUDGET_WINDOW", "ARBITER_SETTLE", "ARBITER_DRAIN"],
+            id="token back before the container left",
+        ),
+        pytest.param(
+            {"budget": "21", "budget_window": "20s"},
+            ["ARBITER_BUDGET", "ARBITER_BUDGET_WINDOW"],
+            id="more than one token a second",
+        ),
+        pytest.param(
+            {"budget_strategy": "fixed", "budget_window": "7m"},
+            ["ARBITER_BUDGET_WINDOW", "ARBITER_BUDGET_STRATEGY"],
+            id="fixed window that does not divide the hour",
+        ),
+        pytest.param(
+            {"budget_strategy": "fixed", "budget_window": "1h"},
+            ["ARBITER_BUDGET_WINDOW", "ARBITER_BUDGET_STRATEGY"],
+            id="fixed window whose key is used again at once",
+        ),
+        pytest.param(
+            {"budget_strategy": "fixed", "budget_window": "22.5s"},
+            ["ARBITER_BUDGET_WINDOW", "ARBITER_BUDGET_STRATEGY"],
+            id="fixed window that EXPIRE cannot say",
+        ),
+        pytest.param(
+            {"local_listen": "127.0.0.1:9181"},
+            ["ARBITER_PUBLIC_LISTEN", "ARBITER_LOCAL_LISTEN"],
+            id="local and public on one port",
+        ),
+        pytest.param(
+            {"agent_listen": "localhost:9180"},
+            ["ARBITER_AGENT_LISTEN", "ARBITER_LOCAL_LISTEN"],
+            id="local and agent on one port",
+        ),
+        pytest.param(
+            {"public_listen": "[::]:99", "agent_listen": "[::]:99"},
+            ["ARBITER_AGENT_LISTEN", "ARBITER_PUBLIC_LISTEN"],
+            id="public and agent on one port",
+        ),
+        pytest.param(
+            {"local_listen": "off"},
+            ["ARBITER_LOCAL_LISTEN", "ARBITER_SOCKET"],
+            id="no door for errors",
+        ),
+        pytest.param(
+            {"redis_url": "redis://host", "redis_timeout": "10s"},
+            ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL"],
+            id="claim still waiting at the next check",
+        ),
+    ],
+)
+def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, str], named: list[str]) -> None:
+    problems = _problems(flags)
+    assert len(problems) == 1
+    assert problems[0].startswith(f"{named[0]}: ")
+    assert all(name in problems[0] for name in named)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param({"check_interval": "60s"}, id="one check a window"),
+        pytest.param({"settle": "59s"}, id="settles just within the window"),
+        pytest.param({"settle": "5s", "drain": "594s"}, id="gone a second before the token is back"),
+        pytest.param({"budget": "20", "budget_window": "20s"}, id="one token a second"),
+        pytest.param({"budget_strategy": "fixed", "budget_window": "30m"}, id="fixed half hour"),
+        pytest.param({"budget_strategy": "previous", "budget_window": "7m"}, id="only fixed needs the hour"),
+        pytest.param({"public_listen": "127.0.0.1:0", "agent_listen": "127.0.0.1:0"}, id="the kernel's choice"),
+        pytest.param({"local_listen": "off", "socket": "/run/arbiter.sock"}, id="socket instead of a port"),
+        pytest.param({"agent_listen": "off", "local_listen": "off", "socket": "/s"}, id="two doors off"),
+        pytest.param({"redis_url": "redis://host", "redis_timeout": "9s"}, id="claim ends before the next check"),
+        pytest.param({"redis_timeout": "10s"}, id="a time-out that nobody waits for"),
+    ],
+)
+def test_the_last_value_that_still_makes_sense_is_taken(flags: dict[str, str]) -> None:
+    assert _problems(flags) == []
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    problems = _problems({"check_interval": "61s", "settle": "60s", "local_listen": "off"})
+    assert [line.partition(":")[0] for line in problems] == [
+        "ARBITER_CHECK_INTERVAL",
+        "ARBITER_SETTLE",
+        "ARBITER_LOCAL_LISTEN",
+    ]

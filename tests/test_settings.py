@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sidecar.settings import Settings, SettingsError, effective, load, origins, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+NOMAD = {
+    "NOMAD_JOB_NAME": "shop/dispatch-1",
+    "NOMAD_GROUP_NAME": "web",
+    "NOMAD_NAMESPACE": "prod",
+    "NOMAD_ALLOC_ID": "0a1b2c",
+    "NOMAD_ALLOC_DIR": "/alloc",
+}
+
+
+def _problems(flags: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load(flags or {}, environ or {})
+    return caught.value.problems
+
+
+def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
+    assert load({}, {}).model_dump() == {
+        "config": "",
+        "preset": "",
+        "mode": "enforce",
+        "service": "app",
+        "namespace": "default",
+        "instance": os.uname().nodename,
+        "error_limit": 5,
+        "error_window": 60.0,
+        "check_interval": 10.0,
+        "check_jitter": 0.1,
+        "check_on_ping": True,
+        "budget": 10,
+        "budget_window": 600.0,
+        "budget_strategy": "log",
+        "budget_key": "errorWatcher",
+        "settle": 3.0,
+        "drain": 10.0,
+        "grace": 0.0,
+        "stop_drain": 5.0,
+        "down_status": 503,
+        "redis_url": "",
+        "redis_timeout": 1.0,
+        "state_dir": "",
+        "local_listen": "127.0.0.1:9180",
+        "socket": "",
+        "public_listen": "0.0.0.0:9181",
+        "agent_listen": "0.0.0.0:9182",
+        "log_format": "auto",
+        "log_level": "info",
+    }
+
+
+def test_values_survive_the_way_through_json_with_their_types() -> None:
+    values = load({"preset": "classdojo"}, {}).model_dump()
+    assert isinstance(values["grace"], float)
+    assert isinstance(values["stop_drain"], float)  # a default: as much a float as what was given
+    back = json.loads(json.dumps(values))
+    assert back == values
+    assert {name: type(value) for name, value in back.items()} == {name: type(value) for name, value in values.items()}
+
+
+def test_settings_are_frozen() -> None:
+    settings = load({}, {})
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.budget = 1000  # type: ignore[misc]  # the point of the test
+
+
+def test_the_process_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARBITER_BUDGET", "7")
+    assert load({}, {}).budget == 10
+    assert Settings().budget == 10
+
+
+@pytest.mark.parametrize(
+    ("givers", "value", "origin"),
+    [
+        (("flag", "env", "file", "preset"), 1.0, "flag"),
+        (("env", "file", "preset"), 2.0, "env"),
+        (("file", "preset"), 3.0, "file"),
+        (("preset",), 0.0, "preset"),
+        ((), 10.0, "default"),
+    ],
+)
+def test_the_strongest_giver_wins(tmp_path: Path, givers: tuple[str, ...], value: float, origin: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text('drain = "3s"\n' if "file" in givers else "")
+    flags = {"config": str(file)} | ({"drain": "1s"} if "flag" in givers else {})
+    environ = {"ARBITER_DRAIN": "2s"} if "env" in givers else {}
+    environ |= {"ARBITER_PRESET": "classdojo"} if "preset" in givers else {}
+    assert load(flags, environ).drain == value
+    assert origins(flags, environ)["drain"] == origin
+
+
+def test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\ncheck_on_ping = true\n')
+    settings = load({}, {"ARBITER_CONFIG": str(file)})
+    assert (settings.down_status, settings.settle, settings.error_limit) == (400, 2.0, 6)
+    assert settings.check_on_ping is True
+
+
+def test_a_flag_can_take_back_what_the_environment_gave() -> None:
+    environ = {"ARBITER_PRESET": "classdojo", "ARBITER_REDIS_URL": "redis://host"}
+    settings = load({"preset": "", "redis_url": ""}, environ)
+    assert (settings.preset, settings.redis_url, settings.down_status) == ("", "", 503)
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert load({}, {"ARBITER_BUDGET": "", "ARBITER_MODE": "", "ARBITER_CONFIG": ""}).budget == 10
+
+
+def test_nomad_says_who_we_are_and_where_to_write() -> None:
+    settings = load({}, NOMAD)
+    assert settings.service == "shop-dispatch-1.web"
+    assert settings.namespace == "prod"
+    assert settings.instance == "0a1b2c"
+    assert settings.state_dir == "/alloc/tmp"
+    assert origins({}, NOMAD)["service"] == "nomad"
+
+
+def test_what_was_given_is_stronger_than_nomad() -> None:
+    settings = load({"service": "cart"}, NOMAD | {"ARBITER_STATE_DIR": "/data"})
+    assert (settings.service, settings.state_dir) == ("cart", "/data")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("budget_strategy", "fixed"),
+        ("budget_key", "errorWatcher"),
+        ("error_limit", 5),
+        ("error_window", 60.0),
+        ("check_interval", 10.0),
+        ("check_jitter", 0.0),
+        ("check_on_ping", False),
+        ("budget", 10),
+        ("budget_window", 600.0),
+        ("settle", 0.0),
+        ("drain", 0.0),
+        ("grace", 0.0),
+        ("down_status", 400),
+    ],
+)
+def test_classdojo_is_the_article_to_the_letter(name: str, value: object) -> None:
+    flags = {"preset": "classdojo"}
+    assert getattr(load(flags, {}), name) == value
+    assert origins(flags, {})[name] == "preset"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("mode", "off", "must be 'enforce' or 'shadow'"),
+        ("preset", "etsy", "must be '' or 'classdojo'"),
+        ("service", "", "must be letters, digits"),
+        ("service", "a/b", "must be letters, digits"),
+        ("namespace", "n" * 129, "must be at most 128 characters"),
+        ("instance", " ", "must be letters, digits"),
+        ("error_limit", "0", "must be at least 1"),
+        ("error_limit", "five", "must be a whole number"),
+        ("error_limit", "5.5", "must be a whole number"),
+        ("error_window", "0.5s", "must be whole seconds"),
+        ("error_window", "0", "must be at least 1s"),
+        ("error_window", "61m", "must be at most 60m"),
+        ("error_window", "1.5s", "must be whole seconds"),
+        ("check_interval", "99ms", "must be at least 100ms"),
+        ("check_jitter", "0.6", "must be at most 0.5"),
+        ("check_jitter", "nan", "must be at most 0.5"),
+        ("check_on_ping", "perhaps", "must be true or false"),
+        ("budget", "1001", "must be at most 1000"),
+        ("budget_window", "25h", "must be at most 24h"),
+        ("budget_strategy", "leaky", "must be 'log', 'previous' or 'fixed'"),
+        ("budget_key", "k" * 65, "must be at most 64 characters"),
+        ("settle", "-1", "must not be negative"),
+        ("drain", "1 day", "is not a duration"),
+        ("grace", "", "is not a duration"),
+        ("stop_drain", "1e3", "is not a duration"),
+        ("down_status", "200", "must be at least 400"),
+        ("redis_timeout", "9ms", "must be at least 10ms"),
+        ("redis_timeout", "11s", "must be at most 10s"),
+        ("state_dir", "/a\0b", "must not have control characters"),
+        ("local_listen", "0.0.0.0:9180", "must be localhost"),
+        ("socket", "run/arbiter.sock", "must be an absolute path"),
+        ("socket", "/" + "ü" * 54, "must be at most 107 bytes"),
+        ("public_listen", "off", "is not an address"),
+        ("agent_listen", "9182", "is not an address"),
+        ("log_format", "xml", "must be 'auto', 'json' or 'console'"),
+        ("log_level", "trace", "must be 'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_setting_and_giver(name: str, value: str, complaint: str) -> None:
+    problem = _problems({name: value})[0]
+    assert problem.startswith(f"ARBITER_{name.upper()}: {value!r} from flag {complaint}")
+
+
+def test_blanks_around_a_value_do_not_count() -> None:
+    settings = load({"service": " cart\n", "budget": " 9 ", "drain": " 2s "}, {})
+    assert (settings.service, settings.budget, settings.drain) == ("cart", 9, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("error_limit = true", "ARBITER_ERROR_LIMIT: True from file must be a number"),
+        ("check_jitter = false", "ARBITER_CHECK_JITTER: False from file must be a number"),
+        ("error_limit = 5.5", "ARBITER_ERROR_LIMIT: 5.5 from file must be a whole number"),
+        ("service = 5", "ARBITER_SERVICE: 5 from file must be text"),
+        ("drain = nan", "ARBITER_DRAIN: nan from file must be finite"),
+        ("preset = ['classdojo']", "ARBITER_PRESET: ['classdojo'] from file must be '' or 'classdojo'"),
+        ("[drain]\nlong = true", "ARBITER_DRAIN: {'long': True} from file is not a duration"),
+    ],
+)
+def test_a_file_may_not_give_another_type(tmp_path: Path, line: str, complaint: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text(line)
+    assert _problems({"config": str(file)})[0].startswith(complaint)
+
+
+def test_all_bad_values_are_told_at_once() -> None:
+    problems = _problems({"budget": "0"}, {"ARBITER_MODE": "x", "ARBITER_DRIAN": "1s"})
+    assert [line.partition(":")[0] for line in problems] == ["ARBITER_DRIAN", "ARBITER_MODE", "ARBITER_BUDGET"]
+
+
+def test_a_setting_that_does_not_exist_is_refused_without_its_value() -> None:
+    problems = _problems({"redis_ulr": "redis://:hunter2@host"})
+    assert problems == ["ARBITER_REDIS_ULR: the value from flag is for a setting that does not exist"]
+
+
+SECRET = "hunter2"  # not one: the string to look for
+BROKEN_URLS = [
+    f"redis://:{SECRET}@host:port/0",
+    f"redis://:{SECRET}@host/zero",
+    f"redis://:{SECRET}#@host",
+    f"redis://{SECRET}",
+    f"redis://host?password={SECRET}&retry_on_timeout=true",
+    f"redis://a,redis://:{SECRET}@b",
+    f"rediss:/:{SECRET}@host",
+    f"http://:{SECRET}@host",
+    f"unix://{SECRET}",
+    SECRET,
+]
+
+
+@pytest.mark.parametrize("url", BROKEN_URLS)
+@pytest.mark.parametrize("giver", ["flag", "env", "file", "list in file"])
+def test_no_problem_repeats_a_redis_url(tmp_path: Path, giver: str, url: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text(f"redis_url = {[url] if giver == 'list in file' else url!r}\nbudget = 0\n")
+    flags = {"redis_url": url} if giver == "flag" else {"config": str(file)} if "file" in giver else {}
+    environ = {"ARBITER_REDIS_URL": url, "ARBITER_MODE": "x"} if giver == "env" else {}
+    if url == f"redis://{SECRET}" and giver != "list in file":
+        assert load({"redis_url": url}, {}).redis_url == url  # a host of that name is as good as any
+        return
+    text = "\n".join(_problems(flags, environ))
+    assert "ARBITER_REDIS_URL: the value from" in text
+    assert SECRET not in text
+
+
+@given(st.text(), st.text())
+def test_no_text_of_a_redis_url_gets_into_a_problem(before: str, after: str) -> None:
+    problems = _problems({"redis_url": f"{before}{SECRET}{after}", "budget": "0"})
+    assert SECRET not in "".join(problems)
+
+
+def test_a_url_in_the_wrong_place_is_not_repeated_either() -> None:
+    assert SECRET not in "".join(_problems({"service": f"redis://:{SECRET}@host"}))
+
+
+def test_a_contradiction_does_not_repeat_the_url() -> None:
+    flags = {"redis_url": f"redis://:{SECRET}@host", "redis_timeout": "10s", "local_listen": "off"}
+    problems = _problems(flags)
+    assert len(problems) == 2
+    assert SECRET not in "".join(problems)
+
+
+def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:
+    flags = {"redis_url": f"redis://user:{SECRET}@host/0?password={SECRET}", "preset": "classdojo"}
+    environ = NOMAD | {"ARBITER_BUDGET_WINDOW": "300", "ARBITER_REDIS_TIMEOUT": "0.5"}
+    text = effective(load(flags, environ), origins(flags, environ))
+    lines = text.splitlines()
+    assert len(lines) == len(Settings.model_fields)
+    assert SECRET not in text
+    for line in (
+        "ARBITER_REDIS_URL=redis://user:***@host/0?password=***  # from flag",
+        "ARBITER_BUDGET_WINDOW=5m  # from env",
+        "ARBITER_REDIS_TIMEOUT=500ms  # from env",
+        "ARBITER_ERROR_WINDOW=60s  # from preset",
+        "ARBITER_CHECK_ON_PING=false  # from preset",
+        "ARBITER_INSTANCE=0a1b2c  # from nomad",
+        "ARBITER_STOP_DRAIN=5s  # from default",
+        "ARBITER_SOCKET=  # from default",
+    ):
+        assert line in lines
+
+
+def test_effective_settings_without_secrets_can_be_loaded_again() -> None:
+    settings = load({"preset": "classdojo", "grace": "1.5s"}, NOMAD)
+    lines = effective(settings, dict.fromkeys(Settings.model_fields, "test")).splitlines()
+    environ = dict(line.partition("  #")[0].split("=", 1) for line in lines)
+    assert load({}, environ) == settings
+
+
+def test_the_table_has_a_default_that_can_be_given_and_one_sentence_for_every_setting() -> None:
+    rows = table()
+    assert [name for name, _, _ in rows] == [f"ARBITER_{name.upper()}" for name in Settings.model_fields]
+    for name, default, description in rows:
+        assert description.endswith("."), name
+        assert description.count(". ") == 0, name
+        assert "|" not in default + description, name
+    environ = {name: default for name, default, _ in rows if name != "ARBITER_INSTANCE"}
+    assert load({}, environ) == load({}, {})
+    assert dict((name, default) for name, default, _ in rows)["ARBITER_BUDGET_WINDOW"] == "10m"  # noqa: C402
