@@ -1,0 +1,92 @@
+"""Fixtures that start real servers and real sidecars, and stop them again by their own process ids.
+
+A test that asks for a server is marked by it (``redis``, ``haproxy``). Without the program it is skipped, and
+under ``CI=true`` it fails. Below a failure stands the end of every child's output.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.binaries import require
+from harness.starting import Children, StartHaproxy, StartRedis, StartSidecar
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from harness.redis_server import RedisServer
+
+_MARK_OF_FIXTURE = {"start_redis": "redis", "haproxy": "haproxy"}
+_PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
+_CHILDREN = pytest.StashKey[Children]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in _MARK_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(_MARK_OF_FIXTURE[fixture])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark, program in _PROGRAM_OF_MARK.items():
+        if item.get_closest_marker(mark):
+            require(program)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and _CHILDREN in item.stash:
+        report.sections.extend(item.stash[_CHILDREN].outputs())
+    return report
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Iterator[Path]:
+    """``tmp_path`` under a name short enough for unix sockets, which end at 107 bytes."""
+    holder = Path(tempfile.mkdtemp(prefix="arbiter-", dir="/tmp"))
+    link = holder / "run"
+    link.symlink_to(tmp_path)
+    yield link
+    # The link goes, what it points to stays with pytest.
+    shutil.rmtree(holder)
+
+
+@pytest.fixture
+def children(request: pytest.FixtureRequest) -> Iterator[Children]:
+    """All children of the test, stopped when it is over."""
+    children = request.node.stash.setdefault(_CHILDREN, Children())
+    yield children
+    children.stop()
+
+
+@pytest.fixture
+def start_redis(run_dir: Path, children: Children) -> StartRedis:
+    return StartRedis(run_dir, children)
+
+
+@pytest.fixture
+def redis_server(start_redis: StartRedis) -> RedisServer:
+    return start_redis()
+
+
+@pytest.fixture
+def faketime_redis(start_redis: StartRedis) -> RedisServer:
+    """A Redis whose clock stands still until ``set_time`` or ``advance``."""
+    return start_redis("faketime-redis", faketime=True)
+
+
+@pytest.fixture
+def haproxy(run_dir: Path, children: Children) -> StartHaproxy:
+    return StartHaproxy(run_dir, children)
+
+
+@pytest.fixture
+def sidecar(run_dir: Path, children: Children) -> StartSidecar:
+    return StartSidecar(run_dir, children)

@@ -1,0 +1,33 @@
+"""Where the real servers are, and what to do when one is not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+# A plain user's PATH often leaves these out, and haproxy lives there.
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+_FAKETIME = "libfaketimeMT.so.1"
+
+
+def find(binary: str) -> str | None:
+    """Path of a program, or of libfaketime for ``faketime``; None when it is not installed."""
+    if binary == "faketime":
+        found = sorted(Path("/usr").glob(f"lib*/faketime/{_FAKETIME}"))
+        found += sorted(Path("/usr/lib").glob(f"*/faketime/{_FAKETIME}"))
+        return str(found[0]) if found else None
+    return shutil.which(binary, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN)))
+
+
+def require(binary: str) -> str:
+    """The same path; without it the test is skipped, and under ``CI=true`` it fails."""
+    path = find(binary)
+    if path is not None:
+        return path
+    message = f"{binary} is not installed (as root, tests/run installs it)"
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{message}, and under CI=true that is a failure", pytrace=False)
+    pytest.skip(message)

@@ -1,0 +1,67 @@
+"""A real HAProxy in front of whatever the configuration names."""
+
+from __future__ import annotations
+
+import csv
+import socket
+import subprocess
+from typing import TYPE_CHECKING, Self
+
+from harness.binaries import require
+from harness.child import Child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Haproxy(Child):
+    """One HAProxy in the foreground; its admin socket comes from a configuration file beside the given one.
+
+    The directory's path has to be short enough for a unix socket (107 bytes).
+    """
+
+    def __init__(self, directory: Path, config_text: str, name: str = "haproxy") -> None:
+        super().__init__(name, directory)
+        self._program = require("haproxy")
+        self.admin_socket = directory / f"{name}.sock"
+        self.config = directory / f"{name}.cfg"
+        self._admin_config = directory / f"{name}-admin.cfg"
+        self.config.write_text(config_text)
+        self._admin_config.write_text(f"global\n  stats socket {self.admin_socket} mode 600 level admin\n")
+
+    def check(self) -> str:
+        """What ``haproxy -c`` says about the configuration; AssertionError when it refuses it."""
+        done = subprocess.run(
+            self._call("-c"), capture_output=True, text=True, timeout=20, check=False, cwd=self.directory
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, f"haproxy refuses the configuration\n{said}"
+        return said
+
+    def start(self) -> Self:
+        """Check the configuration, start, and return once all its doors are open."""
+        self.check()
+        return super().start()
+
+    def admin(self, command: str) -> str:
+        """The admin socket's answer to one command."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(5)
+            connection.connect(str(self.admin_socket))
+            connection.sendall(f"{command}\n".encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+    def show_servers(self) -> dict[tuple[str, str], dict[str, str]]:
+        """The row of ``show stat`` for every (backend, server)."""
+        rows = csv.DictReader(self.admin("show stat").removeprefix("# ").splitlines())
+        return {(row["pxname"], row["svname"]): row for row in rows if row["svname"] not in {"FRONTEND", "BACKEND"}}
+
+    def _command(self) -> list[str]:
+        return self._call("-db")
+
+    def _call(self, mode: str) -> list[str]:
+        return [self._program, mode, "-f", str(self.config), "-f", str(self._admin_config)]
+
+    def _is_ready(self) -> bool:
+        # It opens every listener before it serves one, the admin socket included.
+        return "Name: HAProxy" in self.admin("show info")

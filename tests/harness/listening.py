@@ -1,0 +1,161 @@
+"""A listener in this process, and raw bytes to it: what a well-behaved client would not send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from sidecar.listener import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from sidecar.listener import Routes
+
+_TIMEOUT_S = 5.0
+_RESET = struct.pack("ii", 1, 0)
+
+
+@dataclass
+class Told:
+    """What a listener told: of clients, of failures of ours, and what asyncio found nobody to tell."""
+
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+    unhandled: list[dict[str, Any]] = field(default_factory=list)
+
+    def refused(self, listener: str, word: str) -> None:
+        self.refusals.append((listener, word))
+
+    @property
+    def words(self) -> list[str]:
+        return [word for _, word in self.refusals]
+
+
+@asynccontextmanager
+async def listening(routes: Routes, told: Told, path: str | None = None, **options: Any) -> AsyncIterator[Listener]:
+    """An open listener named ``door``, on loopback or on the unix socket at ``path``, that sweeps.
+
+    AssertionError at the end when asyncio had something to complain of.
+    """
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.unhandled.append(context))
+    listener = Listener("door", routes, on_refusal=told.refused, on_failure=told.failures.append, **options)
+    await (listener.open_unix(path) if path else listener.open_tcp("127.0.0.1", 0))
+    sweeper = asyncio.create_task(listener.sweep())
+    try:
+        yield listener
+    finally:
+        sweeper.cancel()
+        with suppress(asyncio.CancelledError):
+            await sweeper
+        await listener.close()
+    assert not told.unhandled, told.unhandled
+
+
+class Answer(NamedTuple):
+    """One HTTP response; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        """The sentence of a refusal, which is all that its body holds."""
+        (item,) = self.json().items()
+        assert item[0] == "error"
+        return str(item[1])
+
+
+class Wire:
+    """One connection, byte by byte. No wait takes longer than 5 s."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def to(cls, listener: Listener) -> Self:
+        """Connect to the first of the listener's addresses."""
+        address = listener.addresses[0]
+        if address.startswith("/"):
+            return cls(*await asyncio.open_unix_connection(address))
+        host, _, port = address.rpartition(":")
+        return cls(*await asyncio.open_connection(host, int(port)))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        with suppress(ConnectionError):
+            await self._writer.drain()
+
+    async def answer(self, *, to_head: bool = False) -> Answer:
+        """The next response; the one to a HEAD has no body, whatever its length says."""
+        async with asyncio.timeout(_TIMEOUT_S):
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            first, *lines = head.rstrip().split("\r\n")
+            pairs = (line.partition(": ") for line in lines)
+            headers = {name.lower(): value for name, _, value in pairs}
+            length = 0 if to_head else int(headers.get("content-length", "0"))
+            return Answer(int(first.split()[1]), headers, await self._reader.readexactly(length))
+
+    async def ask(self, request: bytes) -> Answer:
+        """Send a request; the response to it."""
+        await self.send(request)
+        return await self.answer(to_head=request.startswith(b"HEAD "))
+
+    async def rest(self) -> bytes:
+        """Everything to the end of the connection, however it ends."""
+        taken = bytearray()
+        async with asyncio.timeout(_TIMEOUT_S):
+            with suppress(ConnectionError):
+                while piece := await self._reader.read(65536):
+                    taken += piece
+        return bytes(taken)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the other side is known to have ended the connection."""
+        return self._reader.at_eof() or self._reader.exception() is not None
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def reset(self) -> None:
+        """End the connection as a crash does, with RST."""
+        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._writer.transport.abort()
+
+
+def post(path: str, body: bytes = b"", *headers: str) -> bytes:
+    """A POST as bytes."""
+    return _request("POST", path, body, f"Content-Length: {len(body)}", *headers)
+
+
+def chunked(path: str, *chunks: bytes) -> bytes:
+    """A POST whose body comes in chunks and says no length."""
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
+    return _request("POST", path, body, "Transfer-Encoding: chunked")
+
+
+def get(path: str, *headers: str, method: str = "GET") -> bytes:
+    """A request without a body, as bytes."""
+    return _request(method, path, b"", *headers)
+
+
+def _request(method: str, path: str, body: bytes, *headers: str) -> bytes:
+    host = () if any(header.lower().startswith("host:") for header in headers) else ("Host: localhost",)
+    return "\r\n".join((f"{method} {path} HTTP/1.1", *host, *headers, "", "")).encode("latin-1") + body

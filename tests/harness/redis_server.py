@@ -1,0 +1,124 @@
+"""A real redis-server on loopback, without persistence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from harness.binaries import require
+from harness.child import Child
+from harness.faketime import FakeClock
+from harness.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class RedisServer(Child):
+    """One server, on a port and a unix socket that stay the same over all its starts.
+
+    ``maxmemory`` is in bytes and nothing is evicted: a small one answers OOM to every write. ``read_only``
+    makes it the replica of a master that is not there: READONLY. ``faketime`` freezes what TIME says.
+    The directory's path has to be short enough for a unix socket (107 bytes).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str = "redis",
+        *,
+        password: str | None = None,
+        maxmemory: int | None = None,
+        read_only: bool = False,
+        faketime: bool = False,
+    ) -> None:
+        super().__init__(name, directory)
+        self._program = require("redis-server")
+        self._clock = FakeClock(directory, name) if faketime else None
+        self._arguments: tuple[str, ...] = ()
+        self._maxmemory = maxmemory
+        self._read_only = read_only
+        self.password = password
+        self.port = 0
+        self.unix_socket = directory / f"{name}.sock"
+
+    @property
+    def url(self) -> str:
+        credentials = f":{quote(self.password, safe='')}@" if self.password else ""
+        return f"redis://{credentials}127.0.0.1:{self.port}/0"
+
+    def start(self, *args: str) -> Self:
+        """Start, with further arguments of redis-server, and return once it answers."""
+        self._arguments = args
+        return super().start()
+
+    def restart(self) -> None:
+        """Killed and started again, as it was started: empty, at the same place."""
+        self.kill()
+        self.start(*self._arguments)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process is gone."""
+        super().kill()
+        if self._clock is not None and self._process is not None:
+            self._clock.forget(self.pid)
+
+    def cli(self, *command: str | float | bytes) -> Any:
+        """The answer to one command, as redis-py decodes it, within 5 s and never asked twice."""
+        with redis.Redis(
+            host="127.0.0.1",
+            port=self.port,
+            password=self.password,
+            decode_responses=True,
+            socket_timeout=5,
+            retry=Retry(NoBackoff(), 0),
+        ) as client:
+            return client.execute_command(*command)
+
+    def set_time(self, unix_s: float) -> None:
+        """Set what TIME says, in a script too, and what expiry and blocking commands go by; it stands still there."""
+        self._fake_clock().set(unix_s)
+
+    def advance(self, seconds: float) -> None:
+        """The same, by a step; backwards when negative."""
+        self.set_time(self._fake_clock().now_s + seconds)
+
+    def _fake_clock(self) -> FakeClock:
+        if self._clock is None:
+            raise AssertionError("the clock of this server is real: RedisServer(..., faketime=True)")
+        return self._clock
+
+    def _choose_place(self) -> None:
+        self.port = free_port()
+
+    def _env(self) -> dict[str, str] | None:
+        return self._clock.env() if self._clock else None
+
+    def _command(self) -> list[str]:
+        options: dict[str, object] = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "unixsocket": self.unix_socket,
+            "dir": self.directory,
+            "save": "",
+            "appendonly": "no",
+            "daemonize": "no",
+        }
+        if self.password:
+            options["requirepass"] = self.password
+        if self._maxmemory is not None:
+            options |= {"maxmemory": self._maxmemory, "maxmemory-policy": "noeviction"}
+        words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        if self._read_only:
+            words += ["--replicaof", "127.0.0.1", str(free_port())]
+        return [self._program, *words, *self._arguments]
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self.cli("PING"))
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise ConnectionError(str(error)) from None

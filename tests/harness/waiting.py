@@ -1,0 +1,70 @@
+"""Waiting for something to become true: polled, with a deadline, and with a sentence when it never does."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+POLL_S = 0.01
+
+
+class _Deadline:
+    """The end of one wait, and what was last seen on the way there."""
+
+    def __init__(self, timeout_s: float, what: str) -> None:
+        self._ends_at = time.monotonic() + timeout_s
+        self._timeout_s = timeout_s
+        self._what = what
+        self._seen: object = None
+
+    def note(self, seen: object) -> None:
+        """Keep what was seen instead; raises AssertionError once the time is over."""
+        self._seen = seen
+        if time.monotonic() >= self._ends_at:
+            raise AssertionError(f"not within {self._timeout_s:g} s: {self._what} (last seen: {self._seen!r})")
+
+
+def wait_for(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T:
+    """Poll until the predicate is true and return its value; AssertionError after ``timeout_s`` seconds.
+
+    An OSError (a door still closed, a reply too late) counts as not yet.
+    """
+    deadline = _Deadline(timeout_s, what)
+    while True:
+        try:
+            seen = predicate()
+        except OSError as error:
+            deadline.note(error)
+        else:
+            if seen:
+                return seen
+            deadline.note(seen)
+        time.sleep(POLL_S)
+
+
+@overload
+async def eventually(predicate: Callable[[], Awaitable[T]], *, timeout_s: float, what: str) -> T: ...
+@overload
+async def eventually(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T: ...
+async def eventually(predicate: Callable[[], Any], *, timeout_s: float, what: str) -> Any:
+    """The same within a running loop; the predicate may be a coroutine function."""
+    deadline = _Deadline(timeout_s, what)
+    while True:
+        try:
+            seen = predicate()
+            if inspect.isawaitable(seen):
+                seen = await seen
+        except OSError as error:
+            seen = error
+        else:
+            if seen:
+                return seen
+        deadline.note(seen)
+        await asyncio.sleep(POLL_S)
