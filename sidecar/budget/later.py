@@ -1,0 +1,45 @@
+"""A bucket that is made when it is first needed, in a thread: importing a client must not hold up a health answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sidecar.budget import Budget
+from sidecar.core.words import Answer, Unknown
+from sidecar.thread import in_thread
+
+
+class Later:
+    """``make()``, once made. If that fails it is told, the answer is ``Unknown("internal")``, and it is tried again."""
+
+    def __init__(self, make: Callable[[], Budget], on_failure: Callable[[Exception], None]) -> None:
+        self._make = make
+        self._on_failure = on_failure
+        self._making = asyncio.Lock()
+        self._made: Budget | None = None
+
+    async def claim(self, claim_id: str) -> Answer:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.claim(claim_id)
+
+    async def warm(self) -> Unknown | None:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.warm()
+
+    async def aclose(self) -> None:
+        """Let go of the bucket if it was ever made."""
+        if self._made is not None:
+            await self._made.aclose()
+
+    async def _bucket(self) -> Budget | Unknown:
+        async with self._making:
+            if self._made is None:
+                try:
+                    self._made = await in_thread(self._make)
+                except Exception as error:  # noqa: BLE001 - a bucket's failures are values
+                    self._on_failure(error)
+                    return Unknown("internal")
+            return self._made

@@ -1,0 +1,42 @@
+"""Work that may hang (a disk, an import) in a daemon thread of its own.
+
+The pools of the standard library are joined at exit, even when a worker hangs; this one is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Result of ``work(*args, **kwargs)``, or its exception. A cancelled wait leaves the thread to itself."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - handed to the waiter, whatever it is
+            _tell(loop, done, done.set_exception, error)
+        else:
+            _tell(loop, done, done.set_result, result)
+
+    threading.Thread(target=run, name=getattr(work, "__name__", "work"), daemon=True).start()
+    return await done
+
+
+def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], settle: Callable[..., None], value: object) -> None:
+    def tell() -> None:
+        if not done.done():
+            settle(value)
+
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:
+        return  # the loop has ended, nobody waits

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from sidecar.budget.memory import MemoryBudget
+from sidecar.core.grants import Quota
+from sidecar.core.words import Denied, Granted
+
+QUOTA = Quota(1, 600_000_000)
+
+
+@pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
+async def test_second_claim_of_one_token_is_denied_and_the_first_replays(strategy: str) -> None:
+    budget = MemoryBudget(strategy, QUOTA, lambda: 1_700_000_400_000_000)
+    assert await budget.claim("a") == Granted(1, 1)
+    assert isinstance(await budget.claim("b"), Denied)
+    assert await budget.claim("a") == Granted(1, 1, replayed=True)
+
+
+async def test_time_is_asked_for_at_each_claim() -> None:
+    times = iter([0, 600_000_000, 600_000_001])
+    budget = MemoryBudget("log", QUOTA, lambda: next(times))
+    assert await budget.claim("a") == Granted(1, 1)
+    assert await budget.claim("b") == Denied("window", 1, 1, 0.000001)
+    assert await budget.claim("b") == Granted(1, 1)
+
+
+async def test_memory_can_always_be_reached() -> None:
+    budget = MemoryBudget("log", QUOTA, lambda: 0)
+    assert await budget.warm() is None
+    await budget.aclose()
+
+
+def test_unknown_strategy_is_refused() -> None:
+    with pytest.raises(KeyError, match="lottery"):
+        MemoryBudget("lottery", QUOTA, lambda: 0)

@@ -1,0 +1,201 @@
+"""What a real Redis refuses: one word each, and once it is set right the same id gets its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+from redis.asyncio import Redis
+
+from harness.waiting import eventually
+from sidecar.budget.redis import RedisBudget
+from sidecar.core.grants import Quota
+from sidecar.core.words import Granted, Unknown
+
+if TYPE_CHECKING:
+    from budget.conftest import OpenBudget
+    from harness.redis_server import RedisServer
+    from harness.starting import StartRedis
+
+FRESH = Granted(1, 10)
+REPLAYED = Granted(1, 10, replayed=True)
+SECRET = "s3cret/pass?word"
+
+
+async def refused_with(budget: RedisBudget, word: str) -> None:
+    assert await budget.claim("a") == Unknown(word)
+    assert await budget.claim("a") == Unknown(word)
+
+
+def logins(server: RedisServer) -> dict[str, str]:
+    secret, wrong = quote(SECRET, safe=""), quote(f"{SECRET}x", safe="")
+    return {
+        "wrong": f"redis://:{wrong}@127.0.0.1:{server.port}",
+        "none": f"redis://127.0.0.1:{server.port}",
+        "unknown user": f"redis://nobody:{secret}@127.0.0.1:{server.port}",
+        "wrong over a unix socket": f"unix://:{wrong}@{server.unix_socket}",
+    }
+
+
+# -- who may ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("login", ["wrong", "none", "unknown user", "wrong over a unix socket"])
+async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
+    login: str, start_redis: StartRedis, open_budget: OpenBudget, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = start_redis(password=SECRET)
+    budget = open_budget(logins(server)[login])
+    await refused_with(budget, "auth")
+    assert await budget.warm() == Unknown("auth")
+    assert "s3cret" not in caplog.text + repr(budget) + repr(vars(budget))
+
+
+async def test_login_that_was_set_right_on_the_server_works_with_the_same_budget(
+    start_redis: StartRedis, open_budget: OpenBudget
+) -> None:
+    server = start_redis(password="old")
+    budget = open_budget(f"redis://:new@127.0.0.1:{server.port}")
+    await refused_with(budget, "auth")
+    server.cli("CONFIG", "SET", "requirepass", "new")
+    assert await budget.claim("a") == FRESH
+
+
+async def test_right_login_works_over_tcp_and_unix_socket(start_redis: StartRedis, open_budget: OpenBudget) -> None:
+    server = start_redis(password=SECRET)
+    assert await open_budget(server.url).claim("a") == FRESH
+    over_socket = open_budget(f"unix://:{quote(SECRET, safe='')}@{server.unix_socket}?db=0")
+    assert await over_socket.claim("a") == REPLAYED
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/1", "unix://{path}?db=1"])
+async def test_database_of_the_url_is_the_one_written_to(
+    url: str, redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    budget = open_budget(url.format(port=redis_server.port, path=redis_server.unix_socket))
+    assert await budget.claim("a") == FRESH
+    assert redis_server.cli("INFO", "keyspace").keys() == {"db1"}
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/99", "unix://{path}?db=99"])
+async def test_database_that_is_not_there_is_never_mistaken_for_another(
+    url: str, redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    budget = open_budget(url.format(port=redis_server.port, path=redis_server.unix_socket))
+    await refused_with(budget, "response")
+    assert redis_server.cli("INFO", "keyspace") == {}
+
+
+@pytest.mark.parametrize("missing", ["-eval -evalsha", "-zadd", "-time", "resetkeys ~other:*"])
+async def test_user_who_may_not_is_a_permission_and_may_later(
+    missing: str, redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    redis_server.cli("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", *missing.split())
+    budget = open_budget(f"redis://app:pw@127.0.0.1:{redis_server.port}")
+    await refused_with(budget, "permission")
+    redis_server.cli("ACL", "SETUSER", "app", "~*", "+@all")
+    assert await budget.claim("a") == FRESH
+
+
+async def test_user_with_the_permissions_the_docstring_names_may_claim(
+    redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    rights = "+evalsha +eval +script|exists +script|load +time +zrevrange +zcount +zscore +zadd +zremrangebyscore"
+    more = "+pexpireat +get +incr +expire ~{ha:default/app}* ~errorWatcher:*"
+    redis_server.cli("ACL", "SETUSER", "app", "on", ">pw", *rights.split(), *more.split())
+    for strategy in ("log", "previous", "fixed"):
+        budget = open_budget(
+            f"redis://app:pw@127.0.0.1:{redis_server.port}", strategy=strategy, quota=Quota(1, 600_000_000)
+        )
+        assert await budget.warm() is None
+        assert await budget.claim(strategy) != Unknown("permission")
+        assert isinstance(await budget.claim("log"), Granted)
+
+
+# -- what may not be written --------------------------------------------------------------------------------
+
+
+async def test_read_only_replica_is_readonly_until_it_is_promoted(
+    start_redis: StartRedis, open_budget: OpenBudget
+) -> None:
+    server = start_redis(read_only=True)
+    budget = open_budget(server.url)
+    await refused_with(budget, "readonly")
+    server.cli("REPLICAOF", "NO", "ONE")
+    assert await budget.claim("a") == FRESH
+
+
+@pytest.mark.parametrize("strategy", ["log", "fixed"])
+async def test_full_memory_is_oom_and_charges_nothing(
+    strategy: str, start_redis: StartRedis, open_budget: OpenBudget
+) -> None:
+    server = start_redis(maxmemory=1)
+    budget = open_budget(server.url, strategy=strategy)
+    await refused_with(budget, "oom")
+    server.cli("CONFIG", "SET", "maxmemory", "0")
+    assert await budget.claim("a") == FRESH
+
+
+async def test_full_memory_does_not_hide_a_token_that_is_ours(
+    redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    budget = open_budget(redis_server.url)
+    assert await budget.claim("a") == FRESH
+    redis_server.cli("CONFIG", "SET", "maxmemory", "1")
+    assert await budget.claim("a") == REPLAYED
+    assert await budget.claim("b") == Unknown("oom")
+
+
+@pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
+async def test_key_of_another_kind_is_an_error_and_left_alone(
+    strategy: str, redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    redis_server.cli("SET", "{ha:default/app}:grants", "something")
+    budget = open_budget(redis_server.url, strategy=strategy)
+    await refused_with(budget, "response")
+    assert redis_server.cli("GET", "{ha:default/app}:grants") == "something"
+    redis_server.cli("DEL", "{ha:default/app}:grants")
+    assert await budget.claim("a") == FRESH
+
+
+# -- busy ---------------------------------------------------------------------------------------------------
+
+
+async def test_busy_server_is_busy_and_then_answers(redis_server: RedisServer, open_budget: OpenBudget) -> None:
+    budget = open_budget(redis_server.url, timeout_s=0.5)
+    assert await budget.warm() is None
+    redis_server.cli("CONFIG", "SET", "busy-reply-threshold", "20")
+    async with Redis.from_url(redis_server.url, socket_timeout=30) as other:
+        spinning = asyncio.create_task(_spin(other))
+        await eventually(lambda: _is_busy(budget), timeout_s=5, what="busy")
+        assert await budget.warm() == Unknown("busy")
+        redis_server.cli("SCRIPT", "KILL")
+        await spinning
+    assert await budget.claim("a") == FRESH
+
+
+async def _spin(client: Redis) -> None:
+    with pytest.raises(Exception, match="killed by user"):
+        await client.eval("while true do end", 0)
+
+
+async def _is_busy(budget: RedisBudget) -> bool:
+    return await budget.warm() == Unknown("busy")
+
+
+# -- the script ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
+async def test_flushed_script_is_sent_again(strategy: str, redis_server: RedisServer, open_budget: OpenBudget) -> None:
+    budget = open_budget(redis_server.url, strategy=strategy)
+    assert await budget.warm() is None
+    redis_server.cli("SCRIPT", "FLUSH")
+    assert await budget.claim("a") == FRESH
+    redis_server.cli("SCRIPT", "FLUSH")
+    assert await budget.warm() is None
+    assert await budget.claim("a") == REPLAYED
