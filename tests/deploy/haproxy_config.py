@@ -1,0 +1,39 @@
+"""The shipped HAProxy configurations: where they are, and what the words in them mean to the other parts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from sidecar import durations
+
+DIRECTORY: Final = Path(__file__).parents[2] / "deploy" / "haproxy"
+AGENT: Final = DIRECTORY / "agent.cfg"
+PLAIN: Final = DIRECTORY / "plain.cfg"
+SHIPPED: Final = (AGENT, PLAIN)
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines that say something: without comments, with single blanks."""
+    return [line for raw in text.splitlines() if (line := " ".join(raw.partition("#")[0].split()))]
+
+
+def server_words(text: str) -> list[str]:
+    """Return the words that hold for every server (of ``default-server``)."""
+    return next((line.split()[1:] for line in lines(text) if line.startswith("default-server ")), [])
+
+
+def server_option(text: str, name: str) -> str:
+    """Return the value of an option that holds for every server, or ``""``."""
+    words = server_words(text)
+    return words[words.index(name) + 1] if name in words else ""
+
+
+def notice_s(text: str) -> float:
+    """Return how long HAProxy may take to act on what the sidecar says."""
+    timeout = re.search(r"^timeout check (\S+)$", "\n".join(lines(text)), re.MULTILINE)
+    answer = durations.parse(timeout.group(1)) if timeout else 0
+    if "agent-check" in server_words(text):
+        return durations.parse(server_option(text, "agent-inter")) + answer
+    return durations.parse(server_option(text, "inter")) * int(server_option(text, "fall")) + answer

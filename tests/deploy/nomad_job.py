@@ -1,0 +1,135 @@
+"""A job file as the rules want to see it: its group, its two tasks, and what the arbiter will find in its environment.
+
+Knows HCL, as far as a job file uses it, and nothing of what is right or wrong in one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import hcl2
+
+from sidecar import durations
+
+JOB_FILE: Final = Path(__file__).parents[2] / "nomad" / "app.nomad.hcl"
+
+Block = dict[str, Any]
+
+_HEREDOC = re.compile(r"<<-?(\w+)\n(.*)\n\s*\1", re.DOTALL)
+_ASSIGNMENT = re.compile(r"^\s*([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
+_TEMPLATE_CALL = re.compile(r"{{.*?}}")
+_RUNTIME_VARIABLE = re.compile(r"\$\{(NOMAD_\w+)\}")
+
+NOMAD: Final = {
+    "NOMAD_JOB_NAME": "app",
+    "NOMAD_GROUP_NAME": "web",
+    "NOMAD_NAMESPACE": "default",
+    "NOMAD_ALLOC_ID": "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11",
+    "NOMAD_ALLOC_DIR": "/alloc",
+    "NOMAD_SECRETS_DIR": "/secrets",
+}
+"""What Nomad itself puts into the environment of a task."""
+
+SECRET_SAMPLE: Final = "redis://:secret@redis.internal:6379/0"
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """The one group of the one job, with the tasks ``app`` and ``arbiter``."""
+
+    group: Block
+    app: Block
+    arbiter: Block
+
+    @property
+    def ports(self) -> dict[str, Block]:
+        return labelled(one(self.group, "network"), "port")
+
+    @property
+    def check(self) -> Block:
+        """The app task's check; empty when there is none."""
+        return next((check for service in blocks(self.app, "service") for check in blocks(service, "check")), {})
+
+    @property
+    def checked_port(self) -> str:
+        """The label of the port that the check asks: its own, or else its service's."""
+        service = next((service for service in blocks(self.app, "service") if blocks(service, "check")), {})
+        return str(self.check.get("port", service.get("port", "")))
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The arbiter's environment once Nomad has filled it in, with a sample for whatever a template looks up."""
+        environ = {**NOMAD, **{name: _text(value) for name, value in one(self.arbiter, "env").items()}}
+        for template in blocks(self.arbiter, "template"):
+            if template.get("env") is True:
+                environ |= dict(assignments(str(template["data"])))
+        return {name: _RUNTIME_VARIABLE.sub(_filled_in, value) for name, value in environ.items()}
+
+    @property
+    def patience_s(self) -> float:
+        """For how long Nomad sees nothing but failures before it restarts the app (its watcher's arithmetic)."""
+        return seconds(self.check, "interval") * (int(one(self.check, "check_restart").get("limit", 0)) - 1)
+
+
+def read(text: str) -> JobFile:
+    """Return the job of a job file with one job and one group."""
+    job = _only(labelled(_plain(hcl2.loads(text)), "job"))
+    group = _only(labelled(job, "group"))
+    tasks = labelled(group, "task")
+    return JobFile(group, tasks.get("app", {}), tasks.get("arbiter", {}))
+
+
+def blocks(parent: Block, name: str) -> list[Block]:
+    """Return the blocks of that name, without labels, in order."""
+    return list(parent.get(name, []))
+
+
+def one(parent: Block, name: str) -> Block:
+    """Return the first block of that name, or an empty one."""
+    return next(iter(blocks(parent, name)), {})
+
+
+def labelled(parent: Block, name: str) -> dict[str, Block]:
+    """Return the blocks of that name by their label."""
+    return {label: body for block in blocks(parent, name) for label, body in block.items()}
+
+
+def seconds(block: Block, name: str) -> float:
+    """Return a duration of the block, and 0 when it is not there."""
+    return durations.parse(str(block.get(name, "0s")))
+
+
+def assignments(data: str) -> list[tuple[str, str]]:
+    """Return the variables that a template for the environment sets, each lookup in it replaced by a sample."""
+    return [(name, _TEMPLATE_CALL.sub(SECRET_SAMPLE, value)) for name, value in _ASSIGNMENT.findall(data)]
+
+
+def _plain(value: Any) -> Any:
+    """Without what python-hcl2 8 adds to the values: quotes, and keys about where they came from."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(each) for key, each in value.items() if not key.startswith("__")}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return _unquoted(value) if isinstance(value, str) else value
+
+
+def _unquoted(text: str) -> str:
+    bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+    heredoc = _HEREDOC.fullmatch(bare)
+    return heredoc.group(2) if heredoc else bare
+
+
+def _only(bodies: dict[str, Block]) -> Block:
+    (body,) = bodies.values()
+    return body
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _filled_in(match: re.Match[str]) -> str:
+    return NOMAD.get(match.group(1), match.group(0))

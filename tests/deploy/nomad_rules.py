@@ -1,0 +1,221 @@
+"""What has to hold in a job file with an arbiter in it, and what Nomad itself would take without a word.
+
+Sources: Nomad's documentation of check_restart, restart, reschedule, lifecycle and template, and its source for the
+arithmetic (client/serviceregistration/watcher.go, client/allocrunner/taskrunner/restarts/restarts.go). A rule returns
+a sentence for each violation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from deploy.haproxy_config import SHIPPED, notice_s
+from deploy.nomad_job import JobFile, blocks, one, seconds
+from sidecar import addresses
+from sidecar.settings import Settings, SettingsError, load
+
+Rule = Callable[[JobFile], list[str]]
+
+NOMAD_PATH: Final = "/health/nomad"
+
+RESTART_JITTER: Final = 1.25
+"""Nomad adds up to a quarter to a restart's delay."""
+
+START_UP_S: Final = 2
+"""What a sidecar may take from its start to its first answer on a busy node."""
+
+WATCH_S: Final = 1
+"""Nomad looks at the results of its checks once a second."""
+
+IMAGE_PULL_S: Final = 60
+MAX_KILL_TIMEOUT_S: Final = 30
+"""Nomad's clients cap a longer kill_timeout, unless told otherwise."""
+
+
+def settings_of(job: JobFile) -> Settings:
+    """Return the settings that the arbiter will run with, or raise SettingsError."""
+    return load({}, job.environ)
+
+
+def cull_s(job: JobFile) -> float:
+    """Return how long after a grant Nomad restarts the app at the latest."""
+    return settings_of(job).drain + seconds(job.check, "interval") + job.patience_s + WATCH_S
+
+
+def settings_are_valid(job: JobFile) -> list[str]:
+    try:
+        settings_of(job)
+    except SettingsError as error:
+        return error.problems
+    return []
+
+
+def check_stands_in_the_app_task(job: JobFile) -> list[str]:
+    sentences = []
+    if blocks(job.group, "service"):
+        sentences.append("a service of the group: its check_restart restarts the arbiter too")
+    if blocks(job.arbiter, "service"):
+        sentences.append("a service of the arbiter's task: its check_restart restarts the arbiter, not the app")
+    if not job.check:
+        sentences.append("no check in the app's task: Nomad will never restart the app")
+    return sentences
+
+
+def check_asks_the_arbiter(job: JobFile) -> list[str]:
+    expected = {"type": "http", "path": NOMAD_PATH}
+    sentences = [
+        f"check has {name} {job.check.get(name)}" for name in expected if job.check.get(name) != expected[name]
+    ]
+    return sentences + ([] if job.checked_port == "arbiter" else [f"check asks port {job.checked_port!r}"])
+
+
+def failing_check_restarts_the_app(job: JobFile) -> list[str]:
+    restart = one(job.check, "check_restart")
+    sentences = [] if restart.get("limit", 0) > 1 else ["check_restart is off, or one lost poll restarts the app"]
+    if "ignore_warnings" in restart:
+        sentences.append("ignore_warnings: Nomad's own checks know no warnings")
+    return sentences
+
+
+def poll_ends_before_the_next(job: JobFile) -> list[str]:
+    return (
+        [] if 1 <= seconds(job.check, "timeout") < seconds(job.check, "interval") else ["timeout is not below interval"]
+    )
+
+
+def check_waits_for_the_image(job: JobFile) -> list[str]:
+    grace = seconds(one(job.check, "check_restart"), "grace")
+    return [] if grace >= IMAGE_PULL_S else [f"grace {grace:g} s: the sidecar's image may take longer to pull"]
+
+
+def nomad_outlasts_a_restart_of_the_arbiter(job: JobFile) -> list[str]:
+    delay = RESTART_JITTER * seconds(one(job.arbiter, "restart"), "delay")
+    away = settings_of(job).stop_drain + delay + START_UP_S + seconds(job.check, "interval")
+    return [] if job.patience_s > away else [f"{job.patience_s:g} s of failures restart the app, away for {away:g} s"]
+
+
+def cull_ends_within_a_minute(job: JobFile) -> list[str]:
+    return [] if cull_s(job) <= 60 else [f"{cull_s(job):g} s from the grant to the restart"]
+
+
+def drain_outlasts_haproxy(job: JobFile) -> list[str]:
+    slowest = max(notice_s(path.read_text()) for path in SHIPPED)
+    drain = settings_of(job).drain
+    return [] if drain > slowest else [f"DRAIN {drain:g} s: HAProxy may notice only after {slowest:g} s"]
+
+
+def port_labels_exist(job: JobFile) -> list[str]:
+    used = {str(service["port"]) for service in blocks(job.app, "service") if "port" in service} | {job.checked_port}
+    for service in blocks(job.app, "service"):
+        used |= set(re.findall(r"NOMAD_(?:HOST_)?PORT_(\w+)", " ".join(service.get("tags", []))))
+    return [f"port {label!r} is not in the network block" for label in sorted(used - job.ports.keys())]
+
+
+def ports_lead_to_the_arbiter(job: JobFile) -> list[str]:
+    settings = settings_of(job)
+    doors = {"arbiter": settings.public_listen, "arbiter_agent": settings.agent_listen}
+    return [
+        f"port {label!r} leads to {job.ports.get(label, {}).get('to')}, the arbiter listens on {door}"
+        for label, door in doors.items()
+        if door == addresses.OFF or job.ports.get(label, {}).get("to") != addresses.split(door)[1]
+    ]
+
+
+def tasks_share_localhost(job: JobFile) -> list[str]:
+    mode = one(job.group, "network").get("mode")
+    if mode in ("bridge", "host") or settings_of(job).socket:
+        return []
+    return [f"network mode {mode}: the app cannot reach the arbiter on localhost, and there is no socket"]
+
+
+def haproxy_finds_the_agent(job: JobFile) -> list[str]:
+    tags = [tag for service in blocks(job.app, "service") if service.get("port") == "app" for tag in service["tags"]]
+    return [] if tags == ["agent-port=${NOMAD_HOST_PORT_arbiter_agent}"] else [f"tags of the app's service: {tags}"]
+
+
+def arbiter_lives_beside_the_app(job: JobFile) -> list[str]:
+    lifecycle = one(job.arbiter, "lifecycle")
+    sentences = (
+        [] if lifecycle == {"hook": "poststart", "sidecar": True} else [f"lifecycle of the arbiter: {lifecycle}"]
+    )
+    return sentences + (["the app has a lifecycle: it is no main task"] if blocks(job.app, "lifecycle") else [])
+
+
+def app_is_replaced_and_not_restarted(job: JobFile) -> list[str]:
+    restart = one(job.app, "restart")
+    return [] if restart == {"attempts": 0, "mode": "fail"} else [f"restart of the app: {restart}"]
+
+
+def arbiter_is_restarted_for_ever(job: JobFile) -> list[str]:
+    restart = one(job.arbiter, "restart")
+    sentences = [] if restart.get("mode") == "delay" else ["mode fail: a broken sidecar takes the app down"]
+    if restart.get("attempts", 0) * seconds(restart, "delay") != seconds(restart, "interval"):
+        # Fewer can be used up, and more are refused by Nomad.
+        sentences.append("attempts x delay is not interval: Nomad makes a sidecar that used them up wait")
+    return sentences
+
+
+def replacement_comes_soon(job: JobFile) -> list[str]:
+    reschedule = one(job.group, "reschedule")
+    fixed = (reschedule.get("delay_function"), reschedule.get("unlimited"), reschedule.get("attempts", 0))
+    sentences = [] if fixed == ("constant", True, 0) else [f"reschedule is not constant and unlimited: {reschedule}"]
+    delay = seconds(reschedule, "delay")
+    return sentences if 5 <= delay <= 30 else [*sentences, f"delay {delay:g} s: Nomad takes no less than 5"]
+
+
+def stopping_arbiter_may_finish(job: JobFile) -> list[str]:
+    allowed, needed = seconds(job.arbiter, "kill_timeout"), settings_of(job).stop_drain
+    return [] if needed < allowed <= MAX_KILL_TIMEOUT_S else [f"kill_timeout {allowed:g} s, STOP_DRAIN {needed:g} s"]
+
+
+def starting_app_has_grace(job: JobFile) -> list[str]:
+    return [] if settings_of(job).grace > 0 else ["no GRACE: an app that is slow to start is judged at once"]
+
+
+def fleet_shares_one_bucket(job: JobFile) -> list[str]:
+    return [] if settings_of(job).redis_url else ["no Redis: every container has a bucket of its own"]
+
+
+def secret_comes_from_a_nomad_variable(job: JobFile) -> list[str]:
+    config, env = one(job.arbiter, "config"), one(job.arbiter, "env")
+    sentences = ["the Redis URL stands in env: whoever may read the job reads it"] * ("ARBITER_REDIS_URL" in env)
+    sentences += ["arguments are for everybody to read"] * ("args" in config)
+    for template in blocks(job.arbiter, "template"):
+        if not str(template.get("destination", "")).startswith("${NOMAD_SECRETS_DIR}/"):
+            sentences.append("the secret is rendered outside the secrets directory")
+        if "| toJSON" not in template["data"]:
+            sentences.append("without toJSON a # in a password ends the value")
+    return sentences
+
+
+def changed_secret_does_not_restart_the_fleet(job: JobFile) -> list[str]:
+    modes = [template.get("change_mode", "restart") for template in blocks(job.arbiter, "template")]
+    return [f"change_mode {mode}: the whole fleet drains at once" for mode in modes if mode != "noop"]
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    settings_are_valid,
+    check_stands_in_the_app_task,
+    check_asks_the_arbiter,
+    failing_check_restarts_the_app,
+    poll_ends_before_the_next,
+    check_waits_for_the_image,
+    nomad_outlasts_a_restart_of_the_arbiter,
+    cull_ends_within_a_minute,
+    drain_outlasts_haproxy,
+    port_labels_exist,
+    ports_lead_to_the_arbiter,
+    tasks_share_localhost,
+    haproxy_finds_the_agent,
+    arbiter_lives_beside_the_app,
+    app_is_replaced_and_not_restarted,
+    arbiter_is_restarted_for_ever,
+    replacement_comes_soon,
+    stopping_arbiter_may_finish,
+    starting_app_has_grace,
+    fleet_shares_one_bucket,
+    secret_comes_from_a_nomad_variable,
+    changed_secret_does_not_restart_the_fleet,
+)

@@ -1,0 +1,120 @@
+"""The pins of the image: everything that is installed in it is pinned, with hashes, to a version that we allow."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT: Final = Path(__file__).parents[2]
+PYPROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RUNTIME: Final = "constraints.txt"
+BUILD: Final = "build-constraints.txt"
+WANTED: Final[Mapping[str, list[str]]] = {
+    RUNTIME: [*PYPROJECT["project"]["dependencies"], "hiredis"],  # what the extra of redis stands for
+    BUILD: PYPROJECT["build-system"]["requires"],
+}
+
+_PIN = re.compile(
+    r"^(?P<name>[a-z0-9-]+)==(?P<version>\S+)(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})*)$", re.MULTILINE
+)
+_COMMENT = re.compile(r"^ *#.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Pins:
+    """A requirements file: version and number of hashes by name, and what is neither pin nor comment."""
+
+    versions: Mapping[str, str]
+    hashes: Mapping[str, int]
+    rest: str
+
+
+Rule = Callable[[Pins, list[str]], list[str]]
+
+
+def _read(text: str) -> Pins:
+    pins = list(_PIN.finditer(text))
+    return Pins(
+        {pin["name"]: pin["version"] for pin in pins},
+        {pin["name"]: pin["hashes"].count("--hash=sha256:") for pin in pins},
+        _COMMENT.sub("", _PIN.sub("", text)).strip(),
+    )
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+def every_requirement_is_pinned_as_it_allows(pins: Pins, wanted: list[str]) -> list[str]:
+    sentences = []
+    for requirement in map(Requirement, wanted):
+        version = pins.versions.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version):
+            sentences.append(f"{requirement} is pinned to {version}")
+    return sentences
+
+
+def every_pin_has_a_hash(pins: Pins, wanted: list[str]) -> list[str]:
+    del wanted
+    return [f"{name} has no sha256" for name, count in pins.hashes.items() if not count]
+
+
+def nothing_else_stands_here(pins: Pins, wanted: list[str]) -> list[str]:
+    """No option that names an index or a directory of whoever made the file, and no loose requirement."""
+    del wanted
+    return [f"neither a pin nor a comment: {line.strip()}" for line in pins.rest.splitlines() if line.strip()]
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    every_requirement_is_pinned_as_it_allows,
+    every_pin_has_a_hash,
+    nothing_else_stands_here,
+)
+
+
+@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_pins_keep_the_rule(rule: Rule, name: str) -> None:
+    assert rule(_read((ROOT / "deploy" / name).read_text()), WANTED[name]) == []
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_file_names_no_place_to_download_from(name: str) -> None:
+    assert "://" not in (ROOT / "deploy" / name).read_text()
+
+
+# -- the rules bite -------------------------------------------------------------------------------------------------
+
+HASH = "0" * 64
+GOOD = f"# a comment\nlibrary==2.1 \\\n    --hash=sha256:{HASH} \\\n    --hash=sha256:{HASH}\n    # via someone\n"
+
+MUTATIONS = [
+    (every_requirement_is_pinned_as_it_allows, "library==2.1", "other==2.1"),
+    (every_requirement_is_pinned_as_it_allows, "library==2.1", "library==1.9"),
+    (every_requirement_is_pinned_as_it_allows, "library==2.1", "library>=2.1"),
+    (every_pin_has_a_hash, f" \\\n    --hash=sha256:{HASH}", ""),
+    (every_pin_has_a_hash, "# a comment\n", "other==1.0\n"),
+    (nothing_else_stands_here, "# a comment", "--find-links somewhere"),
+    (nothing_else_stands_here, "# a comment", "--index-url somewhere"),
+    (nothing_else_stands_here, "library==2.1", "library~=2.1"),
+    (nothing_else_stands_here, "sha256", "md5"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"), MUTATIONS, ids=[f"{row[0].__name__}-{number}" for number, row in enumerate(MUTATIONS)]
+)
+def test_rule_bites(rule: Rule, old: str, new: str) -> None:
+    assert rule(_read(GOOD), ["library[extra]>=2"]) == []
+    assert rule(_read(GOOD.replace(old, new)), ["library[extra]>=2"])
+
+
+def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
+    assert {rule for rule, *_ in MUTATIONS} == {*RULES}

@@ -1,0 +1,214 @@
+"""The Dockerfile and its .dockerignore, checked without an engine: what a build would find, and what the image does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from deploy.image import Stage, copied, every, is_ignored, stages
+from sidecar import addresses
+from sidecar.settings import Settings
+
+ROOT: Final = Path(__file__).parents[2]
+TEXT: Final = (ROOT / "deploy" / "Dockerfile").read_text()
+IGNORE: Final = (ROOT / ".dockerignore").read_text().splitlines()
+PYPROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
+AGENT_PORT: Final = addresses.split(Settings.model_fields["agent_listen"].default)[1]
+
+Rule = Callable[[list[Stage]], list[str]]
+
+
+def _runs(stage: Stage) -> list[str]:
+    return [command.strip() for run in every("RUN", stage) for command in run.rest.split("&&")]
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+def build_finds_what_it_copies(image: list[Stage]) -> list[str]:
+    sources = [source for stage in image for source in copied(stage)]
+    missing = [f"{source} is not in the project" for source in sources if not (ROOT / source).exists()]
+    return missing + [f".dockerignore keeps {source} out" for source in sources if is_ignored(source, IGNORE)]
+
+
+def wheel_has_all_its_parts(image: list[Stage]) -> list[str]:
+    project, wheel = PYPROJECT["project"], PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    parts = {"pyproject.toml", project["readme"], *project["license-files"], *wheel["packages"]}
+    return [f"{part} is not copied" for part in sorted(parts - {*copied(image[0])})]
+
+
+def installs_are_hashed_or_offline(image: list[Stage]) -> list[str]:
+    sentences = []
+    for command in (command for stage in image for command in _runs(stage) if " pip " in command):
+        hashed = "--require-hashes -r deploy/" in command
+        offline = "--no-index" in command and "--no-deps" in command
+        if not hashed and not offline:
+            sentences.append(f"fetches what nobody has vouched for: {command}")
+    return sentences
+
+
+def wheel_is_built_with_the_hashed_tools(image: list[Stage]) -> list[str]:
+    builds = [command for command in _runs(image[0]) if " pip wheel " in command]
+    return [] if builds and all("--no-build-isolation" in build for build in builds) else [f"builds: {builds}"]
+
+
+def pins_are_installed_before_the_source_is_copied(image: list[Stage]) -> list[str]:
+    said = [f"{instruction.name} {instruction.rest}" for instruction in image[0]]
+    pins = next(
+        (number for number, line in enumerate(said) if line.startswith("RUN") and "constraints.txt" in line), 99
+    )
+    source = next((number for number, line in enumerate(said) if line.startswith("COPY sidecar")), 0)
+    return [] if pins < source else ["each change of the source installs all the pins again"]
+
+
+def bytecode_is_in_the_image(image: list[Stage]) -> list[str]:
+    installed = [run for run in _runs(image[0]) if "compileall" in run and run.endswith("/opt/health-arbiter/lib")]
+    library = [run for run in _runs(image[-1]) if "compileall" in run and "/usr/local/lib/python" in run]
+    sentences = [] if installed and installed[-1] == _runs(image[0])[-1] else ["what is installed is not compiled last"]
+    return sentences + ([] if library else ["the standard library is not compiled"])
+
+
+def stages_have_the_same_interpreter(image: list[Stage]) -> list[str]:
+    bases = {stage[0].words[0] for stage in image}
+    version = re.fullmatch(r"python:(3\.\d+)-slim", next(iter(bases)))
+    if len(bases) > 1 or not version:
+        return [f"the venv's interpreter is that of its own stage: {sorted(bases)}"]
+    named = [found for stage in image for run in _runs(stage) for found in re.findall(r"/lib/python(3\.\d+)", run)]
+    return [f"compiles python {found}" for found in named if found != version.group(1)]
+
+
+def image_does_not_run_as_root(image: list[Stage]) -> list[str]:
+    users = every("USER", image[-1])
+    number = users[-1].rest.partition(":")[0] if users else "root"
+    if not re.fullmatch(r"[1-9]\d*", number):
+        return [f"runs as {number}"]
+    late = image[-1][image[-1].index(users[-1]) :]
+    return [f"{instruction.name} after USER" for instruction in late if instruction.name in {"RUN", "COPY"}]
+
+
+def signal_reaches_the_arbiter(image: list[Stage]) -> list[str]:
+    entry = [instruction.exec_form for instruction in every("ENTRYPOINT", image[-1])]
+    sentences = [] if entry == [["health-arbiter"]] else [f"ENTRYPOINT {entry}"]
+    sentences += [f"CMD {each.rest}" for each in every("CMD", image[-1]) if each.exec_form is None]
+    signals = [instruction.rest for instruction in every("STOPSIGNAL", image[-1])]
+    return sentences + ([] if signals == ["SIGTERM"] else [f"STOPSIGNAL {signals}"])
+
+
+def doors_are_exposed(image: list[Stage]) -> list[str]:
+    exposed = {port for instruction in every("EXPOSE", image[-1]) for port in instruction.words}
+    return [] if exposed == {str(PUBLIC_PORT), str(AGENT_PORT)} else [f"EXPOSE {sorted(exposed)}"]
+
+
+def image_checks_the_sidecar_and_not_the_app(image: list[Stage]) -> list[str]:
+    checks = every("HEALTHCHECK", image[-1])
+    command = checks[0].exec_form if checks else None
+    if not command or command[:2] != ["python", "-c"]:
+        return [f"HEALTHCHECK {command}: the image has neither curl nor a need for a shell"]
+    compile(command[2], "HEALTHCHECK", "exec")
+    return [] if f"//127.0.0.1:{PUBLIC_PORT}/livez'" in command[2] else [f"HEALTHCHECK asks {command[2]}"]
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    build_finds_what_it_copies,
+    wheel_has_all_its_parts,
+    installs_are_hashed_or_offline,
+    wheel_is_built_with_the_hashed_tools,
+    pins_are_installed_before_the_source_is_copied,
+    bytecode_is_in_the_image,
+    stages_have_the_same_interpreter,
+    image_does_not_run_as_root,
+    signal_reaches_the_arbiter,
+    doors_are_exposed,
+    image_checks_the_sidecar_and_not_the_app,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_image_keeps_the_rule(rule: Rule) -> None:
+    assert rule(stages(TEXT)) == []
+
+
+# -- the rules bite -------------------------------------------------------------------------------------------------
+
+MUTATIONS = [
+    (build_finds_what_it_copies, "COPY sidecar sidecar", "COPY sidecars sidecar"),
+    (build_finds_what_it_copies, "COPY sidecar sidecar", "COPY sidecar tests ./"),
+    (wheel_has_all_its_parts, "README.md LICENSE", "README.md"),
+    (wheel_has_all_its_parts, "COPY sidecar sidecar\n", ""),
+    (installs_are_hashed_or_offline, "--require-hashes -r deploy/constraints.txt", "-r deploy/constraints.txt"),
+    (installs_are_hashed_or_offline, "--no-deps --no-index /wheels", "--no-deps /wheels"),
+    (installs_are_hashed_or_offline, "--no-deps --no-index --no-build", "--no-deps --no-build"),
+    (wheel_is_built_with_the_hashed_tools, "--no-build-isolation ", ""),
+    (pins_are_installed_before_the_source_is_copied, "COPY deploy/", "COPY sidecar sidecar\nCOPY deploy/"),
+    (bytecode_is_in_the_image, "unchecked-hash /opt/health-arbiter/lib", "unchecked-hash /opt/health-arbiter/bin"),
+    (bytecode_is_in_the_image, " /usr/local/lib/python3.11", " /usr/lib"),
+    (stages_have_the_same_interpreter, "slim AS build", "bookworm AS build"),
+    (stages_have_the_same_interpreter, " /usr/local/lib/python3.11", " /usr/local/lib/python3.12"),
+    (image_does_not_run_as_root, "USER 10001:10001\n", ""),
+    (image_does_not_run_as_root, "USER 10001:10001", "USER 0"),
+    (image_does_not_run_as_root, "USER 10001:10001", "USER arbiter"),
+    (image_does_not_run_as_root, "EXPOSE", "RUN chown -R 10001 /opt\nEXPOSE"),
+    (signal_reaches_the_arbiter, 'ENTRYPOINT ["health-arbiter"]', "ENTRYPOINT health-arbiter"),
+    (signal_reaches_the_arbiter, 'ENTRYPOINT ["health-arbiter"]', 'ENTRYPOINT ["health-arbiter"]\nCMD run'),
+    (signal_reaches_the_arbiter, "STOPSIGNAL SIGTERM", "STOPSIGNAL SIGKILL"),
+    (doors_are_exposed, "EXPOSE 9181 9182", "EXPOSE 9181"),
+    (doors_are_exposed, "EXPOSE 9181 9182", "EXPOSE 9180 9181 9182"),
+    (image_checks_the_sidecar_and_not_the_app, "/livez'", "/health'"),
+    (image_checks_the_sidecar_and_not_the_app, 'CMD ["python", "-c", "', 'CMD ["curl", "-f", "'),
+    (image_checks_the_sidecar_and_not_the_app, "HEALTHCHECK", "LABEL"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"), MUTATIONS, ids=[f"{row[0].__name__}-{number}" for number, row in enumerate(MUTATIONS)]
+)
+def test_rule_bites(rule: Rule, old: str, new: str) -> None:
+    assert TEXT.count(old) == 1, f"the Dockerfile has to have {old!r} once"
+    assert rule(stages(TEXT.replace(old, new)))
+
+
+def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
+    assert {rule for rule, *_ in MUTATIONS} == {*RULES}
+
+
+# -- what reaches the build -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [".git/config", ".venv/bin/python", "arbiter.env", "deploy/arbiter.env", "tests/run"])
+def test_build_never_sees_what_is_none_of_its_business(path: str) -> None:
+    assert is_ignored(path, IGNORE)
+
+
+@pytest.mark.parametrize("path", ["sidecar/core/__pycache__/words.cpython-311.pyc", "sidecar/stray.pyc"])
+def test_build_never_sees_stale_bytecode(path: str) -> None:
+    assert is_ignored(path, IGNORE)
+
+
+def test_build_sees_the_whole_package() -> None:
+    files = [path for path in (ROOT / "sidecar").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert [path for path in files if is_ignored(str(path.relative_to(ROOT)), IGNORE)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "patterns", "ignored"),
+    [
+        ("a/b/c", [], False),
+        ("a/b/c", ["a"], True),
+        ("a/b/c", ["*"], True),
+        ("a/b/c", ["b"], False),
+        ("a/b/c", ["**/b"], True),
+        ("a/b/c", ["*", "!a"], False),
+        ("a/b/c", ["*", "!a", "a/b"], True),
+        ("a/b/c", ["!a", "*"], True),
+        ("a/b.pyc", ["**/*.py[cod]"], True),
+        ("a/b.py", ["**/*.py[cod]", "# a", ""], False),
+    ],
+)
+def test_last_matching_line_decides(path: str, patterns: list[str], *, ignored: bool) -> None:
+    assert is_ignored(path, patterns) is ignored

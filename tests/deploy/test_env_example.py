@@ -1,0 +1,80 @@
+"""The example environment file: complete, true about the defaults, and taken by Settings in every shape."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+
+from deploy.env_file import EXAMPLE, commented_out, given
+from sidecar.settings import Settings, load
+from sidecar.sources import PRESETS, variable
+
+TEXT: Final = EXAMPLE.read_text()
+OPTIONAL: Final = commented_out(TEXT)
+PROSE_ONLY: Final = {variable("config")}
+"""Named in a sentence: a file that is not there would be an error."""
+
+NO_DEFAULT_TO_SHOW: Final = {variable(name) for name in ("preset", "instance", "socket", "state_dir")}
+
+
+def test_example_loads_as_it_is_shipped() -> None:
+    settings = load({}, given(TEXT))
+    assert (settings.mode, settings.service) == ("shadow", "shop")
+    assert settings.redis_url.startswith("redis://")
+
+
+def test_example_loads_with_everything_switched_on() -> None:
+    everything = given(TEXT) | OPTIONAL
+    settings = load({}, everything)
+    assert {variable(name) for name in settings.model_fields_set} == {*everything}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_example_loads_with_one_line_switched_on(name: str) -> None:
+    settings = load({}, given(TEXT) | {name: OPTIONAL[name]})
+    assert name.removeprefix("ARBITER_").lower() in settings.model_fields_set
+
+
+def test_example_shows_every_setting_once() -> None:
+    names = re.findall(r"^#?(ARBITER_[A-Z_]+)=", TEXT, re.MULTILINE)
+    assert sorted(names) == sorted({variable(name) for name in Settings.model_fields} - PROSE_ONLY)
+    assert all(name in TEXT for name in PROSE_ONLY)
+
+
+def test_lines_that_are_commented_out_show_the_defaults() -> None:
+    shown = load({}, {name: value for name, value in OPTIONAL.items() if name not in NO_DEFAULT_TO_SHOW})
+    defaults = load({}, {})
+    assert {name: getattr(shown, name) for name in Settings.model_fields} == {
+        name: getattr(defaults, name) for name in Settings.model_fields
+    }
+
+
+def test_lines_without_a_default_say_that_they_are_examples() -> None:
+    for name in NO_DEFAULT_TO_SHOW - {variable("state_dir")}:
+        assert re.search(rf"[Aa]n example:\n#{name}=", TEXT), name
+
+
+def test_preset_shown_is_one_that_exists() -> None:
+    assert OPTIONAL[variable("preset")] in PRESETS
+
+
+@pytest.mark.parametrize("name", [*given(TEXT), *OPTIONAL])
+def test_value_means_the_same_to_systemd_and_to_docker(name: str) -> None:
+    """systemd strips quotes and Docker keeps them; both keep what looks like a comment."""
+    assert re.fullmatch(r"[^\s'\"\\$#]+", (given(TEXT) | OPTIONAL)[name])
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "when_switched_on"),
+    [
+        ("A=1\n#B=2\n# C=3\n\n# words = more words\n", {"A": "1"}, {"B": "2"}),
+        ("A=b=c\n", {"A": "b=c"}, {}),
+        ("# A=1 would be\n#a=1\n", {}, {}),
+    ],
+    ids=["both", "equals sign", "prose"],
+)
+def test_assignments_are_told_from_prose(text: str, now: dict[str, str], when_switched_on: dict[str, str]) -> None:
+    assert given(text) == now
+    assert commented_out(text) == when_switched_on

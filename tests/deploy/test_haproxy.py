@@ -1,0 +1,235 @@
+"""The shipped HAProxy configurations: HAProxy takes them without a warning, and they do what their heads claim."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import BaseRequestHandler, StreamRequestHandler, TCPServer
+from typing import Final
+
+import pytest
+
+from deploy.haproxy_config import AGENT, PLAIN, SHIPPED, lines, notice_s, server_option, server_words
+from harness.binaries import require
+from harness.haproxy import Haproxy
+from harness.ports import free_port
+from harness.starting import StartHaproxy
+from harness.waiting import wait_for
+from sidecar import addresses
+from sidecar.settings import Settings
+
+Rule = Callable[[str], list[str]]
+PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
+AGENT_PORT: Final = addresses.split(Settings.model_fields["agent_listen"].default)[1]
+
+
+def _complaints(config: Path) -> str:
+    """What HAProxy says of a configuration; with -dW a warning is as bad as an error."""
+    command = [require("haproxy"), "-c", "-dW", "-f", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr or "no reason given"
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+def load_is_spread_evenly(text: str) -> list[str]:
+    sentences = [] if "balance roundrobin" in lines(text) else ["not balance roundrobin"]
+    return sentences + ([] if server_option(text, "weight") == "100" else ["weights of agents are shares of 100"])
+
+
+def failed_connections_go_elsewhere(text: str) -> list[str]:
+    said = lines(text)
+    retried = any(line.startswith("retries ") and line != "retries 0" for line in said)
+    return [] if retried and "option redispatch 1" in said else ["a refused connection is not tried elsewhere"]
+
+
+def sidecar_is_asked_on_its_own_port(text: str) -> list[str]:
+    if "agent-check" in server_words(text):
+        asked, expected = server_option(text, "agent-port"), AGENT_PORT
+    else:
+        asked, expected = server_option(text, "port"), PUBLIC_PORT
+    return [] if asked == str(expected) else [f"asks port {asked}, the sidecar listens on {expected}"]
+
+
+def app_or_sidecar_is_polled_and_says_who_polls(text: str) -> list[str]:
+    poll = next((line for line in lines(text) if line.startswith("http-check send ")), "")
+    path = "/" if "agent-check" in server_words(text) else "/health/haproxy"
+    sentences = [] if f" meth GET uri {path} ver HTTP/1.1 " in poll else [f"poll: {poll}"]
+    return sentences + ([] if "hdr User-Agent HAProxy" in poll else ["the poller does not say who it is"])
+
+
+def sidecar_is_heard_in_time(text: str) -> list[str]:
+    drain = Settings.model_fields["drain"].default
+    return [] if notice_s(text) < drain else [f"HAProxy may notice after {notice_s(text):g} s, DRAIN is {drain} s"]
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    load_is_spread_evenly,
+    failed_connections_go_elsewhere,
+    sidecar_is_asked_on_its_own_port,
+    app_or_sidecar_is_polled_and_says_who_polls,
+    sidecar_is_heard_in_time,
+)
+
+
+@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.name)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_configuration_keeps_the_rule(rule: Rule, config: Path) -> None:
+    assert rule(config.read_text()) == []
+
+
+MUTATIONS = [
+    (load_is_spread_evenly, AGENT, "balance roundrobin", "balance leastconn"),
+    (load_is_spread_evenly, AGENT, "weight 100 check", "check"),
+    (failed_connections_go_elsewhere, PLAIN, "option redispatch 1", ""),
+    (failed_connections_go_elsewhere, AGENT, "retries 2", "retries 0"),
+    (sidecar_is_asked_on_its_own_port, AGENT, "agent-port 9182", "agent-port 9181"),
+    (sidecar_is_asked_on_its_own_port, PLAIN, "check port 9181", "check"),
+    (app_or_sidecar_is_polled_and_says_who_polls, PLAIN, "uri /health/haproxy", "uri /health/nomad"),
+    (app_or_sidecar_is_polled_and_says_who_polls, AGENT, " hdr User-Agent HAProxy", ""),
+    (sidecar_is_heard_in_time, PLAIN, "fall 2 rise", "fall 4 rise"),
+    (sidecar_is_heard_in_time, AGENT, "agent-inter 2s", "agent-inter 10s"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "config", "old", "new"), MUTATIONS, ids=[f"{row[0].__name__}-{row[1].stem}" for row in MUTATIONS]
+)
+def test_rule_bites(rule: Rule, config: Path, old: str, new: str) -> None:
+    text = config.read_text()
+    assert text.count(old) == 1, f"{config.name} has to have {old!r} once"
+    assert rule(text.replace(old, new))
+
+
+def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
+    assert {rule for rule, *_ in MUTATIONS} == {*RULES}
+
+
+# -- HAProxy's own opinion ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.name)
+def test_haproxy_takes_it_without_a_warning(config: Path) -> None:
+    assert _complaints(config) == ""
+
+
+@pytest.mark.haproxy
+@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("timeout connect 2s", ""), ("balance roundrobin", "balance fairly")],
+    ids=["a warning", "an error"],
+)
+def test_haproxy_complains_of_a_spoilt_copy(config: Path, old: str, new: str, tmp_path: Path) -> None:
+    spoilt = tmp_path / config.name
+    spoilt.write_text(config.read_text().replace(old, new))
+    assert _complaints(spoilt) != ""
+
+
+# -- what their heads claim -----------------------------------------------------------------------------------------
+
+
+class _Door(BaseHTTPRequestHandler):
+    """Good health at every path."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
+        """Nothing: the tests look at HAProxy."""
+
+
+class _Agent(StreamRequestHandler):
+    """An agent that says ``drain`` and nothing else."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"drain 0% #culled\n")
+
+
+@contextmanager
+def _listening(port: int, handler: type[BaseRequestHandler] = _Door) -> Iterator[None]:
+    server = TCPServer(("127.0.0.1", port), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _one_server(config: Path, app: int, public: int, agent: int) -> str:
+    """The shipped text with one server, all on loopback, and ten times as quick."""
+    text = config.read_text()
+    for old, new in (
+        ("10.0.0.11:8080", f"127.0.0.1:{app}"),
+        ("bind :8000", f"bind 127.0.0.1:{free_port()}"),
+        ("port 9181", f"port {public}"),
+        ("agent-port 9182", f"agent-port {agent}"),
+        ("inter 2s", "inter 200ms"),
+    ):
+        text = text.replace(old, new)
+    return "\n".join(line for line in text.splitlines() if "10.0.0.1" not in line) + "\n"
+
+
+def _wait_for_status(proxy: Haproxy, status: str) -> None:
+    def is_so() -> bool:
+        return proxy.show_servers()["app", "app1"]["status"] == status
+
+    wait_for(is_so, timeout_s=10, what=f"server app1 is {status}")
+
+
+def _wait_for_agent(proxy: Haproxy, outcome: str) -> None:
+    """One such check is all that it takes: ``fall`` of an agent is 1."""
+
+    def is_so() -> bool:
+        return proxy.show_servers()["app", "app1"]["agent_status"] == outcome
+
+    wait_for(is_so, timeout_s=10, what=f"the last check of the agent is {outcome}")
+
+
+def test_dead_sidecar_is_ignored_by_the_agent_variant(haproxy: StartHaproxy) -> None:
+    app = free_port()
+    with _listening(app):
+        proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
+        _wait_for_agent(proxy, "L4CON")
+        assert proxy.show_servers()["app", "app1"]["status"] == "UP"
+
+
+def test_last_word_of_a_dead_sidecar_stands_with_the_agent_variant(haproxy: StartHaproxy) -> None:
+    app, agent = free_port(), free_port()
+    with _listening(app), ExitStack() as lives:
+        lives.enter_context(_listening(agent, _Agent))
+        proxy = haproxy(_one_server(AGENT, app, free_port(), agent))
+        _wait_for_status(proxy, "DRAIN (agent)")
+        lives.close()
+        _wait_for_agent(proxy, "L4CON")
+        assert proxy.show_servers()["app", "app1"]["status"] == "DRAIN (agent)"
+
+
+def test_dead_app_is_seen_by_the_agent_variant(haproxy: StartHaproxy) -> None:
+    app = free_port()
+    with ExitStack() as lives:
+        lives.enter_context(_listening(app))
+        proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
+        _wait_for_status(proxy, "UP")
+        lives.close()
+        _wait_for_status(proxy, "DOWN")
+
+
+def test_dead_sidecar_looks_like_a_dead_app_to_the_plain_variant(haproxy: StartHaproxy) -> None:
+    app, public = free_port(), free_port()
+    with _listening(app), ExitStack() as lives:
+        lives.enter_context(_listening(public))
+        proxy = haproxy(_one_server(PLAIN, app, public, free_port()))
+        _wait_for_status(proxy, "UP")
+        lives.close()
+        _wait_for_status(proxy, "DOWN")

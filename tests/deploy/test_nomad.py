@@ -1,0 +1,151 @@
+"""The shipped job file keeps the rules, and each rule bites when the file is changed in the way it is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy import nomad_rules as rules
+from deploy.nomad_job import JOB_FILE, SECRET_SAMPLE, JobFile, assignments, blocks, one, read
+from sidecar import durations
+
+TEXT = JOB_FILE.read_text()
+README = (JOB_FILE.parent / "README.md").read_text()
+
+CHECK_BLOCK = TEXT[TEXT.index('      service {\n        name     = "app-health"') : TEXT.index("      config {\n")]
+ARBITER_RESTART = 'attempts = 30\n        delay    = "2s"\n        interval = "60s"\n        mode     = "delay"'
+
+
+@pytest.fixture(scope="module")
+def job() -> JobFile:
+    return read(TEXT)
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+def test_job_file_keeps_the_rule(rule: rules.Rule, job: JobFile) -> None:
+    assert rule(job) == []
+
+
+def test_job_file_is_read_to_the_end(job: JobFile) -> None:
+    assert {*job.ports} == {"app", "arbiter", "arbiter_agent"}
+    assert [service["name"] for service in blocks(job.app, "service")] == ["app", "app-health"]
+    assert job.checked_port == "arbiter"
+    assert job.patience_s == 20
+    assert job.environ["ARBITER_REDIS_URL"] == SECRET_SAMPLE
+    assert one(job.arbiter, "config")["image"] == "${var.arbiter_image}"
+
+
+def test_arbiter_runs_with_what_the_job_file_says_and_nomad_knows(job: JobFile) -> None:
+    settings = rules.settings_of(job)
+    assert (settings.service, settings.instance) == ("app.web", job.environ["NOMAD_ALLOC_ID"])
+    assert settings.state_dir == "/alloc/tmp"
+    assert (settings.mode, settings.grace, settings.drain, settings.stop_drain) == ("enforce", 30, 10, 5)
+    assert settings.redis_url == SECRET_SAMPLE
+
+
+def test_commented_out_socket_may_be_switched_on() -> None:
+    switched_on = TEXT.replace("# ARBITER_SOCKET =", "ARBITER_SOCKET =")
+    assert rules.settings_of(read(switched_on)).socket == "/alloc/tmp/arbiter.sock"
+
+
+def test_readme_tells_the_times_of_the_job_file(job: JobFile) -> None:
+    delay_s = durations.parse(one(job.group, "reschedule")["delay"])
+    told = " ".join(README.split())
+    assert f"Nomad is told {rules.settings_of(job).drain:g} s after the grant" in told
+    assert f"restarts the app {rules.cull_s(job):g} s after it at the latest" in told
+    assert f"places a new allocation {delay_s:g} s later" in told
+    assert f"dead for longer than {job.patience_s:g} s" in told
+
+
+# -- the rules bite -------------------------------------------------------------------------------------------------
+
+MUTATIONS = [
+    (rules.settings_are_valid, 'ARBITER_DRAIN = "10s"', 'ARBITER_DRIAN = "10s"'),
+    (rules.settings_are_valid, 'ARBITER_GRACE = "30s"', 'ARBITER_GRACE = "soon"'),
+    (rules.settings_are_valid, "ARBITER_REDIS_URL={{", "ARBITER_REDIS={{"),
+    (rules.check_stands_in_the_app_task, CHECK_BLOCK, ""),
+    (rules.check_stands_in_the_app_task, '    task "app" {\n', f'{CHECK_BLOCK}\n    task "app" {{\n'),
+    (rules.check_stands_in_the_app_task, '    task "arbiter" {\n', f'    task "arbiter" {{\n{CHECK_BLOCK}'),
+    (rules.check_asks_the_arbiter, '"/health/nomad"', '"/health/haproxy"'),
+    (rules.check_asks_the_arbiter, '"http"\n', '"tcp"\n'),
+    (rules.check_asks_the_arbiter, 'port     = "arbiter"', 'port     = "app"'),
+    (rules.check_asks_the_arbiter, 'name     = "arbiter"', 'name     = "arbiter"\n          port = "app"'),
+    (rules.failing_check_restarts_the_app, "limit = 5", "limit = 1"),
+    (rules.failing_check_restarts_the_app, "limit = 5", ""),
+    (rules.failing_check_restarts_the_app, "limit = 5", "limit = 5\n            ignore_warnings = true"),
+    (rules.poll_ends_before_the_next, 'timeout  = "2s"', 'timeout  = "5s"'),
+    (rules.poll_ends_before_the_next, 'timeout  = "2s"', ""),
+    (rules.check_waits_for_the_image, 'grace = "90s"', 'grace = "10s"'),
+    (rules.check_waits_for_the_image, 'grace = "90s"', ""),
+    (rules.nomad_outlasts_a_restart_of_the_arbiter, "limit = 5", "limit = 3"),
+    (rules.nomad_outlasts_a_restart_of_the_arbiter, 'delay    = "2s"', 'delay    = "15s"'),
+    (rules.nomad_outlasts_a_restart_of_the_arbiter, 'ARBITER_STOP_DRAIN = "5s"', 'ARBITER_STOP_DRAIN = "12s"'),
+    (rules.cull_ends_within_a_minute, "limit = 5", "limit = 12"),
+    (rules.cull_ends_within_a_minute, 'interval = "5s"', 'interval = "30s"'),
+    (rules.drain_outlasts_haproxy, 'ARBITER_DRAIN = "10s"', 'ARBITER_DRAIN = "5s"'),
+    (rules.port_labels_exist, 'port "arbiter_agent"', 'port "agent"'),
+    (rules.port_labels_exist, 'port     = "app"', 'port     = "http"'),
+    (rules.ports_lead_to_the_arbiter, "to = 9181", "to = 9180"),
+    (rules.ports_lead_to_the_arbiter, "to = 9182", ""),
+    (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"', 'ARBITER_PUBLIC_LISTEN = "0.0.0.0:8081"'),
+    (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"', 'ARBITER_AGENT_LISTEN = "off"'),
+    (rules.tasks_share_localhost, 'mode = "bridge"', ""),
+    (rules.tasks_share_localhost, 'mode = "bridge"', 'mode = "none"'),
+    (rules.haproxy_finds_the_agent, "NOMAD_HOST_PORT_arbiter_agent", "NOMAD_PORT_arbiter_agent"),
+    (rules.haproxy_finds_the_agent, '"agent-port=${NOMAD_HOST_PORT_arbiter_agent}"', ""),
+    (rules.arbiter_lives_beside_the_app, 'hook    = "poststart"', 'hook    = "prestart"'),
+    (rules.arbiter_lives_beside_the_app, "sidecar = true", ""),
+    (
+        rules.arbiter_lives_beside_the_app,
+        '    task "app" {\n',
+        '    task "app" {\n lifecycle {\n hook = "prestart"\n }\n',
+    ),
+    (rules.app_is_replaced_and_not_restarted, "attempts = 0", "attempts = 2"),
+    (rules.app_is_replaced_and_not_restarted, 'mode     = "fail"', 'mode     = "delay"'),
+    (rules.arbiter_is_restarted_for_ever, ARBITER_RESTART, ARBITER_RESTART.replace('"delay"', '"fail"')),
+    (rules.arbiter_is_restarted_for_ever, ARBITER_RESTART, ARBITER_RESTART.replace("30", "10")),
+    (rules.arbiter_is_restarted_for_ever, ARBITER_RESTART, ARBITER_RESTART.replace("60s", "30s")),
+    (rules.replacement_comes_soon, '"constant"', '"exponential"'),
+    (rules.replacement_comes_soon, "unlimited      = true", "attempts = 3"),
+    (rules.replacement_comes_soon, "unlimited      = true", "unlimited = true\n      attempts = 3"),
+    (rules.replacement_comes_soon, 'delay          = "10s"', 'delay          = "5m"'),
+    (rules.replacement_comes_soon, 'delay          = "10s"', 'delay          = "1s"'),
+    (rules.stopping_arbiter_may_finish, 'kill_timeout = "15s"', 'kill_timeout = "5s"'),
+    (rules.stopping_arbiter_may_finish, 'kill_timeout = "15s"', 'kill_timeout = "2m"'),
+    (rules.stopping_arbiter_may_finish, 'kill_timeout = "15s"', ""),
+    (rules.starting_app_has_grace, 'ARBITER_GRACE = "30s"', ""),
+    (rules.fleet_shares_one_bucket, "ARBITER_REDIS_URL={{ .redis_url.Value | toJSON }}", ""),
+    (rules.fleet_shares_one_bucket, "env         = true", ""),
+    (
+        rules.secret_comes_from_a_nomad_variable,
+        'ARBITER_DRAIN = "10s"',
+        f'ARBITER_DRAIN = "10s"\n ARBITER_REDIS_URL = "{SECRET_SAMPLE}"',
+    ),
+    (
+        rules.secret_comes_from_a_nomad_variable,
+        "readonly_rootfs = true",
+        f'args = ["--redis-url", "{SECRET_SAMPLE}"]',
+    ),
+    (rules.secret_comes_from_a_nomad_variable, '"${NOMAD_SECRETS_DIR}/', '"local/'),
+    (rules.secret_comes_from_a_nomad_variable, " | toJSON", ""),
+    (rules.changed_secret_does_not_restart_the_fleet, 'change_mode = "noop"', ""),
+    (rules.changed_secret_does_not_restart_the_fleet, 'change_mode = "noop"', 'change_mode = "restart"'),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    MUTATIONS,
+    ids=[f"{rule.__name__}-{number}" for number, (rule, _, _) in enumerate(MUTATIONS)],
+)
+def test_rule_bites(rule: rules.Rule, old: str, new: str) -> None:
+    assert TEXT.count(old) == 1, f"the job file has to have {old!r} once"
+    assert rule(read(TEXT.replace(old, new)))
+
+
+def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
+    assert {rule for rule, _, _ in MUTATIONS} == {*rules.RULES}
+
+
+def test_assignments_of_a_template_are_found_between_its_calls() -> None:
+    data = '{{ with nomadVar "a/b" }}\n  ONE={{ .x }}\nTWO=plain\n# THREE=no\n{{ end }}\n'
+    assert assignments(data) == [("ONE", SECRET_SAMPLE), ("TWO", "plain")]
