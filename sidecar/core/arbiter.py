@@ -128,7 +128,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Wish: empty the window; what it holds belongs to an incarnation that has ended."""
+    """Wish: empty the window; what it holds belongs to a grace or to an incarnation that has ended."""
 
 
 Effect = Ask | Remember | Forget

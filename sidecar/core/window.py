@@ -37,11 +37,11 @@ class RollingCounts:
         """Add ``count`` events of ``key`` to the current second; none leave no trace."""
         if not count:
             return
-        self.total += count
         try:
             self.current[key] += count
         except KeyError:
             self._open(key, count)
+        self.total += count
 
     def _open(self, key: str, count: int) -> None:
         key = self._ever.fit(key)

@@ -605,8 +605,7 @@ TestAnyLife = AnyLife.TestCase
 def test_errors_of_the_grace_do_not_count_when_it_is_over() -> None:
     """The window reaches back into the warm-up: unless it is emptied, its errors cull the app at the grace's end."""
     standing, effects = step(begun(WARM_UP), SICK, 30.0, WARM_UP)
-    assert standing.state is UP
-    assert Forget() in effects
+    assert (standing.state, standing.verdict, effects) == (UP, None, (Forget(),))
 
 
 def test_stopping_in_the_drain_does_not_cut_the_drain_short_for_nomad() -> None:
@@ -627,6 +626,15 @@ def test_answer_that_is_none_of_the_three_is_not_a_token() -> None:
     after, _ = step(standing, answered(standing, cast("Answer", None)), 9.0, POLICY)
     assert after.haproxy_up
     assert after.latch is None
+
+
+def test_first_claim_of_a_life_is_written_down_before_it_is_made() -> None:
+    suspect, _ = step(begun(), SICK, 0.0, POLICY)
+    suspect, effects = step(suspect, SICK, 3.0, POLICY)
+    assert effects == (Remember(), Ask(f"{APP}/one"))
+    suspect, _ = step(suspect, answered(suspect, DENIED), 4.0, POLICY)
+    _, effects = step(suspect, SICK, 14.0, POLICY)
+    assert effects == (Ask(f"{APP}/one"),)
 
 
 def test_claim_made_without_a_name_is_still_the_claim_of_that_life_after_a_kill() -> None:

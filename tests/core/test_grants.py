@@ -24,6 +24,7 @@ Claim = tuple[str, int]
 
 any_rule = pytest.mark.parametrize("rule", RULES)
 thorough = settings(max_examples=500, deadline=None)
+brief = settings(max_examples=150, deadline=None)
 
 
 def bucket(rule: str, capacity: int = 10, window_us: int = TEN_MINUTES_US) -> Bucket:
@@ -229,7 +230,7 @@ NAIVE = {"log": naive_log, "fixed": naive_fixed, "previous": naive_previous}
 
 
 @any_rule
-@thorough
+@brief
 @given(quota=quotas, gaps=st.lists(st.integers(0, 12), max_size=12), later_us=st.integers(0, 45))
 def test_used_and_decision_agree_with_the_plain_definition(
     rule: str, quota: Quota, gaps: list[int], later_us: int
@@ -274,6 +275,14 @@ def test_replay_is_free_to_the_last_instant_of_the_closed_window(rule: str, age_
 
 
 @any_rule
+def test_grant_that_has_left_the_window_has_to_be_had_anew(rule: str) -> None:
+    it = bucket(rule, 1, 100)
+    it.claim("a", 1_000)
+    assert it.claim("a", 1_300) == Granted(1, 1)
+    assert isinstance(it.claim("b", 1_300), Denied)
+
+
+@any_rule
 def test_only_what_was_granted_is_replayed(rule: str) -> None:
     it = bucket(rule, 1, 100)
     it.claim("a", 1_000)
@@ -298,7 +307,7 @@ def test_denied_claim_leaves_no_trace(rule: str) -> None:
 
 
 @any_rule
-@thorough
+@brief
 @given(quota=quotas, times=st.lists(st.integers(0, 60), max_size=20), back_us=st.integers(1, 200))
 def test_clock_that_steps_back_never_adds_a_token(rule: str, quota: Quota, times: list[int], back_us: int) -> None:
     """Whatever is asked by a clock behind the newest grant could have been had at the newest grant itself."""
@@ -326,6 +335,9 @@ def test_memory_is_bounded_by_two_windows_of_grants(rule: str) -> None:
 def test_quota_without_a_token_or_a_window_is_refused(capacity: int, window_us: int) -> None:
     with pytest.raises(ValueError, match="quota"):
         Quota(capacity, window_us)
+
+
+# -- tokens that are used late --------------------------------------------------------------------------------
 
 
 def test_late_replays_do_not_put_more_containers_down_than_the_window_allows() -> None:
