@@ -1,0 +1,1 @@
+"""Doors out: what balancers, schedulers and people are told. They read snapshots and wait for nothing."""

@@ -1,0 +1,185 @@
+"""The Prometheus metrics: an observer of the hall's records, and a reader of its counts at scrape time.
+
+Labels come from bounded sets only: kinds are capped by the window, everything else is an enumeration.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from sidecar import __version__
+from sidecar.core import sentences
+from sidecar.core.arbiter import Answered, Judged
+from sidecar.core.records import Record, Snapshot
+from sidecar.core.words import Level, State, Unknown
+
+CLAIM_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+Counts = Mapping[str, int]
+
+
+class Metrics:
+    """All metrics of one sidecar, in a registry of their own."""
+
+    def __init__(self, mode: str, error_limit: int, capacity: int) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._checks = Counter("arbiter_checks", "Judgements of the window.", ["verdict"], registry=registry)
+        self._claims = Counter(
+            "arbiter_claims", "Answers to claims of a token.", ["outcome", "reason"], registry=registry
+        )
+        self._claim_s = Histogram(
+            "arbiter_claim_duration_seconds",
+            "Time from a claim to its answer.",
+            buckets=CLAIM_BUCKETS,
+            registry=registry,
+        )
+        self._culls = Counter("arbiter_culls", "Containers put down with a token.", registry=registry)
+        self._would_culls = Counter(
+            "arbiter_would_culls", "Culls that shadow mode did not carry out.", registry=registry
+        )
+        self._restarts = Counter("arbiter_app_restarts", "New incarnations of the app.", registry=registry)
+        self._changes = Counter("arbiter_state_changes", "Moves into a state.", ["state"], registry=registry)
+        self._used = Gauge("arbiter_budget_used_tokens", "Tokens in use at the last clear answer.", registry=registry)
+        self._polls = Counter(
+            "arbiter_polls", "Health answers by who asked.", ["poller", "path", "code"], registry=registry
+        )
+        self._refusals = Counter(
+            "arbiter_refusals", "Requests refused and connections cut.", ["listener", "reason"], registry=registry
+        )
+        self._failures = Counter(
+            "arbiter_failures", "Failures inside the sidecar, which went on.", ["where"], registry=registry
+        )
+        self.reachable = Gauge(
+            "arbiter_budget_reachable", "Whether the budget answered when last asked.", registry=registry
+        )
+        Gauge("arbiter_error_limit", "Errors in the window that are too many.", registry=registry).set(error_limit)
+        Gauge("arbiter_budget_capacity_tokens", "Tokens a window.", registry=registry).set(capacity)
+        Gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"], registry=registry).labels(
+            __version__, platform.python_version(), mode
+        ).set(1)
+        for where in ("step", "journal", "budget", "door", "log"):
+            self._failures.labels(where)
+        self._polls_by: dict[tuple[str, str, int], Counter] = {}
+
+    def observe(self, record: Record) -> None:
+        """Count one step of the arbiter."""
+        before, after, event = record.before, record.after, record.event
+        if isinstance(event, Judged):
+            self._checks.labels(event.verdict.judgement).inc()
+        elif isinstance(event, Answered):
+            self._answered(event, record.claim_s)
+        elif record.restarted:
+            self._restarts.inc()
+        if after.state is not before.state:
+            self._changes.labels(after.state).inc()
+        if after.latch is not None and before.latch is None:
+            self._culls.inc()
+        self._would_culls.inc(max(0, after.would_culls - before.would_culls))
+
+    def _answered(self, event: Answered, claim_s: float | None) -> None:
+        answer = event.answer
+        self._claims.labels(sentences.outcome(answer), sentences.reason_word(answer)).inc()
+        self._claim_s.observe(claim_s or 0.0)
+        if not isinstance(answer, Unknown):
+            self._used.set(answer.used)
+        self.reachable.set(not isinstance(answer, Unknown))
+
+    def polled(self, poller: str, path: str, status: int) -> None:
+        """Count one health answer."""
+        key = (poller, path, status)
+        counter = self._polls_by.get(key)
+        if counter is None:
+            counter = self._polls_by[key] = self._polls.labels(poller, path, str(status))
+        counter.inc()
+
+    def refused(self, listener: str, reason: str) -> None:
+        """Count a request that was refused or a connection that was cut."""
+        self._refusals.labels(listener, reason).inc()
+
+    def failed(self, where: str) -> None:
+        """Count a failure of ours that the house survived."""
+        self._failures.labels(where).inc()
+
+    def page(self) -> tuple[bytes, str]:
+        """The page in text format 0.0.4, and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+class Readings(Collector):
+    """What is read from the hall when a scrape comes, and costs nothing before."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        *,
+        counted: Callable[[], tuple[Counts, Counts]],
+        stale: Callable[[], int],
+        lag_s: Callable[[], float],
+        unix_of: Callable[[float], float],
+    ) -> None:
+        """``counted`` gives all errors ever by kind, and all others by level; ``unix_of`` turns the hall's clock."""
+        self._snapshot = snapshot
+        self._counted = counted
+        self._stale = stale
+        self._lag_s = lag_s
+        self._unix_of = unix_of
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering does not read a hall that has not begun."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the hall."""
+        seen = self._snapshot()
+        yield _states(seen)
+        yield _gauge(
+            "arbiter_state_since_timestamp_seconds", "When the state was entered.", self._unix_of(seen.standing.since)
+        )
+        yield _gauge("arbiter_window_seconds", "Length of the window.", seen.evidence.window_s)
+        yield _by("arbiter_window_errors", "Counted errors in the window.", "kind", seen.evidence.kinds)
+        yield self._errors()
+        stale = CounterMetricFamily("arbiter_stale_pings", "Pings of an incarnation that has ended; not counted.")
+        stale.add_metric([], self._stale())
+        yield stale
+        yield _gauge("arbiter_loop_lag_seconds", "How late the last tick was.", self._lag_s())
+        if seen.checked_at is not None:
+            yield _gauge(
+                "arbiter_last_check_timestamp_seconds",
+                "When the window was last checked.",
+                self._unix_of(seen.checked_at),
+            )
+
+    def _errors(self) -> Metric:
+        kinds, levels = self._counted()
+        family = CounterMetricFamily("arbiter_errors", "Errors reported by the app.", labels=["level", "kind"])
+        for kind, count in kinds.items():
+            family.add_metric([Level.SERVER_ERROR, kind], count)
+        for level, count in levels.items():
+            family.add_metric([level, ""], count)
+        return family
+
+
+def _states(seen: Snapshot) -> Metric:
+    family = GaugeMetricFamily("arbiter_state", "1 for the state that holds, 0 for the others.", labels=["state"])
+    for state in State:
+        family.add_metric([state], float(state is seen.standing.state))
+    return family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _by(name: str, text: str, label: str, counts: Counts) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, count in counts.items():
+        family.add_metric([key], count)
+    return family

@@ -1,0 +1,259 @@
+"""The hall: the only writer of state.
+
+Messages come in through one inbox (pings from the doors, answers to claims, the order to stop) and time through
+``run``; each is turned into events for the arbiter, whose wishes are carried out here. Nothing in it waits for the
+budget, the disk or a door: a claim is a task of its own, and its reply is a message like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from sidecar.core import arbiter
+from sidecar.core.arbiter import Answered, Ask, Effect, Event, Forget, Judged, Remember, Restarted, Standing, Stopped
+from sidecar.core.detectors import judge
+from sidecar.core.records import Record, Snapshot
+from sidecar.core.window import RollingCounts
+from sidecar.core.words import Answer, Evidence, Level, Ping, Policy, State, Unknown
+from sidecar.inbox import Inbox, Message
+from sidecar.journal import Journal, Memory
+
+ENDED_LIVES: Final = 8
+JOURNAL_WAIT_S: Final = 1.0
+CLAIM_LIMIT_S: Final = 30.0
+"""A bucket bounds its claims itself; this is for one that does not, so that no claim is outstanding for ever."""
+
+
+class Claims(Protocol):
+    """What the hall needs of a budget: an answer as a value, and never an exception for a failure."""
+
+    async def claim(self, claim_id: str) -> Answer:
+        """Ask for a token under this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When the hall looks: at every check, and at once after a ping if ``on_ping``.
+
+    A check comes by up to ``jitter`` of its interval earlier or later; without jitter nothing else is spread either.
+    """
+
+    jitter: float = 0.1
+    on_ping: bool = True
+
+
+class Hall:
+    """Holds window and standing of one app, and lets the arbiter move them.
+
+    ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``observe`` is called once a step, ``on_failure`` with
+    every exception that a step or an observer let out; neither may block.
+    """
+
+    def __init__(
+        self,
+        standing: Standing,
+        *,
+        policy: Policy,
+        pace: Pace,
+        window_s: int,
+        budget: Claims,
+        journal: Journal,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        rng: Random,
+        observe: Callable[[Record], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.standing = standing
+        self.checked_at: float | None = None
+        self.lag_s = 0.0
+        self.stale_pings = 0
+        now_s = int(clock())
+        self.errors = RollingCounts(window_s, now_s)
+        self.others = RollingCounts(window_s, now_s)
+        self.inbox = Inbox()
+        self._policy = policy
+        self._pace = pace
+        self._budget = budget
+        self._journal = journal
+        self._clock = clock
+        self._wall = wall
+        self._rng = rng
+        self._observe = observe
+        self._on_failure = on_failure
+        self._ended: deque[str] = deque(maxlen=ENDED_LIVES)
+        self._claim: asyncio.Task[None] | None = None
+        self._asked_at = 0.0
+        self._next_check = 0.0
+        self._not_before = 0.0
+        self._tasks: asyncio.TaskGroup | None = None
+
+    # -- what the doors see -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The state of affairs now; costs some microseconds and waits for nothing."""
+        return Snapshot(self._clock(), self.standing, self.evidence(), self.checked_at)
+
+    def evidence(self) -> Evidence:
+        """What the window holds."""
+        errors = self.errors
+        return Evidence(
+            errors.seconds,
+            errors.total,
+            errors.by_key(),
+            self.others.by_key(),
+            errors.oldest_age_s(),
+            errors.newest_age_s(),
+        )
+
+    # -- the loop ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            while True:
+                now = self._clock()
+                wake_at = self._wake_at(now)
+                messages = await self.inbox.take(wake_at - now)
+                self.advance(messages, self._clock(), wake_at)
+
+    def advance(self, messages: Sequence[Message] | deque[Message], now: float, wake_at: float) -> None:
+        """Take in what has come and do what is due at ``now``; ``wake_at`` is when the clock was to wake us."""
+        if now >= wake_at:
+            self.lag_s = now - wake_at
+        self._guarded(self._turn, now)
+        for message in messages:
+            self._guarded(self._handle, message, now)
+        if now >= self._next_check:
+            self._guarded(self._check, now)
+        elif now >= self._due(now) and not self._guarded(self._judge, now):
+            self._not_before = now + 1.0
+
+    def _wake_at(self, now: float) -> float:
+        """The next whole second turns the ring; a check or the arbiter may want to be earlier."""
+        return max(now, min(int(now) + 1.0, self._next_check, self._due(now)))
+
+    def _due(self, now: float) -> float:
+        """When the arbiter wants to be stepped; after a failed step not again at once, which would spin."""
+        due = self.standing.due
+        return now + 1.0 if due is None else max(due, self._not_before)
+
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> bool:
+        try:
+            work(*arguments)
+        except Exception as error:  # noqa: BLE001 - one bad step must not end the house
+            self._on_failure(error)
+            return False
+        return True
+
+    def _turn(self, now: float) -> None:
+        self.errors.turn(int(now))
+        self.others.turn(int(now))
+
+    def _check(self, now: float) -> None:
+        jitter = self._pace.jitter
+        first = self.checked_at is None and jitter > 0
+        spread = self._rng.random() if first else 1 + jitter * self._rng.uniform(-1, 1)
+        self._next_check = now + self._policy.check_interval_s * spread
+        self._judge(now)
+        self.checked_at = now
+
+    def _judge(self, now: float) -> None:
+        self._step(Judged(judge(self.evidence(), self._policy), self._jitter()), now)
+
+    def _jitter(self) -> float:
+        return self._rng.random() if self._pace.jitter else 0.0
+
+    # -- messages ---------------------------------------------------------------------------------------------
+
+    def _handle(self, message: Message, now: float) -> None:
+        if isinstance(message, Answered):
+            if self.standing.asking:
+                self._guarded(self._judge, now)  # the window may have emptied while the answer was on its way
+            self._step(message, now, claim_s=now - self._asked_at)
+        elif isinstance(message, Stopped):
+            self._step(message, now)
+        else:
+            self._receive(message, now)
+
+    def _receive(self, pings: Sequence[Ping], now: float) -> None:
+        for ping in pings:
+            if ping.app_start is not None and not self._is_alive(ping.app_start, now):
+                self.stale_pings += 1
+            elif not ping.errors:
+                continue  # it only announced its life
+            elif ping.level is Level.SERVER_ERROR:
+                self.errors.record(ping.kind, ping.errors)
+            else:
+                self.others.record(ping.level, ping.errors)
+        if self._pace.on_ping and self.standing.state is State.UP:
+            self._judge(now)
+
+    def _is_alive(self, app_start: str, now: float) -> bool:
+        """Whether a ping of this incarnation counts; the first one of a new incarnation begins its life."""
+        known = self.standing.app_start
+        if app_start == known:
+            return True
+        if app_start in self._ended:
+            return False
+        if known is not None:
+            self._ended.append(known)
+        self._step(Restarted(app_start), now)
+        return True
+
+    # -- steps and wishes -------------------------------------------------------------------------------------
+
+    def _step(self, event: Event, now: float, claim_s: float | None = None) -> None:
+        before = self.standing
+        self.standing, effects = arbiter.step(before, event, now, self._policy)
+        for effect in effects:
+            self._guarded(self._carry_out, effect, now)
+        self._guarded(self._observe, Record(event, before, self.standing, self.evidence(), claim_s))
+
+    def _carry_out(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Ask):
+            self._ask(effect.claim_id, now)
+        elif isinstance(effect, Remember):
+            self._spawn(self._journal.save, self._memory())
+        elif isinstance(effect, Forget):
+            self._forget()
+
+    def _forget(self) -> None:
+        self.errors.clear()
+        self.others.clear()
+        if self._claim is not None:
+            self._claim.cancel()  # a token for an incarnation that has ended helps nobody
+
+    def _memory(self) -> Memory:
+        standing = self.standing
+        return Memory(standing.app, standing.app_start, standing.incarnation, standing.latch)
+
+    def _ask(self, claim_id: str, now: float) -> None:
+        self._asked_at = now
+        self._claim = self._spawn(self._fetch, claim_id)
+
+    async def _fetch(self, claim_id: str) -> None:
+        try:
+            await self._journal.settled(JOURNAL_WAIT_S)
+            async with asyncio.timeout(CLAIM_LIMIT_S):
+                answer = await self._budget.claim(claim_id)
+        except Exception as error:  # noqa: BLE001 - a failing budget is an unclear answer, never an exception
+            self._on_failure(error)
+            answer = Unknown("internal")
+        self.inbox.put(Answered(claim_id, answer, self._wall(), self._jitter()))
+
+    def _spawn(self, work: Callable[..., Awaitable[None]], argument: object) -> asyncio.Task[None]:
+        if self._tasks is None:
+            raise RuntimeError("the hall is not running")
+        return self._tasks.create_task(self._contained(work, argument))
+
+    async def _contained(self, work: Callable[..., Awaitable[None]], argument: object) -> None:
+        try:
+            await work(argument)
+        except Exception as error:  # noqa: BLE001 - as in _guarded: the group would end the house
+            self._on_failure(error)

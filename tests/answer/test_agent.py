@@ -1,0 +1,179 @@
+"""The agent's line for each state, and the agent among pollers of all kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.waiting import eventually
+from sidecar.answer.agent import UP as UP_LINE
+from sidecar.answer.agent import line, open_agent
+from sidecar.core import arbiter
+from sidecar.core.words import Denied, Granted, Latch, Policy, State
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sidecar.core.arbiter import Standing
+
+SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
+LATCH = Latch("app/a/-", 1.0, SENTENCE)
+STARTING = arbiter.start("app/a", 100.0, Policy())
+UP = replace(STARTING, state=State.UP)
+SUSPECT = replace(UP, state=State.SUSPECT)
+DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
+DOWN = replace(DRAINING, state=State.DOWN)
+STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
+    arbiter.step(standing, arbiter.Stopped(), 105.0, Policy())[0] for standing in (UP, DRAINING, DOWN)
+)
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        pytest.param(STARTING, "up ready 100%\n", id="starting"),
+        pytest.param(UP, "up ready 100%\n", id="up"),
+        pytest.param(SUSPECT, "up ready 100%\n", id="suspect"),
+        pytest.param(replace(SUSPECT, answer=Denied("window", 10, 10, 60.0)), "up ready 100%\n", id="denied"),
+        pytest.param(replace(SUSPECT, would_culls=1, would_down=True), "up ready 100%\n", id="would be culled"),
+        pytest.param(DRAINING, f"drain 0% #{SENTENCE}\n", id="draining"),
+        pytest.param(DOWN, f"fail #{SENTENCE}\n", id="down"),
+        pytest.param(STOPPING, "drain 0% #the sidecar is stopping\n", id="stopping"),
+        pytest.param(STOPPING_DRAINING, f"drain 0% #{SENTENCE}\n", id="stopping while draining"),
+        pytest.param(STOPPING_DOWN, f"drain 0% #{SENTENCE}\n", id="stopping while down"),
+    ],
+)
+def test_line_of_each_state(standing: Standing, said: str) -> None:
+    assert line(standing) == said
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        pytest.param("a\nup ready 100%\n", "fail #a?up ready 100%?\n", id="newlines"),
+        pytest.param("a\r\nb\0c\td\x7fe", "fail #a??b?c?d?e\n", id="control characters"),
+        pytest.param("f\u00fcnf \u23f1 \ud800 \u2028", "fail #f?nf ? ? ?\n", id="not ASCII"),
+        pytest.param("x" * 1_000, "fail #" + "x" * 121 + "\n", id="very long"),
+        pytest.param("", "fail #\n", id="empty"),
+    ],
+)
+def test_reason_read_from_disk_is_made_harmless(reason: str, said: str) -> None:
+    assert line(replace(DOWN, latch=replace(LATCH, reason=reason))) == said
+
+
+@settings(deadline=None)
+@given(st.sampled_from([DRAINING, DOWN, STOPPING_DOWN]), st.text() | st.text(min_size=200))
+def test_any_reason_is_one_short_line_of_ascii(standing: Standing, reason: str) -> None:
+    said = line(replace(standing, latch=replace(LATCH, reason=reason)))
+    assert said.isascii()
+    assert len(said) <= 128
+    assert said[:-1].isprintable()
+    assert said.endswith("\n")
+    assert said.startswith(("drain 0% #", "fail #"))
+
+
+class Hall:
+    """What the agent is handed, and what it told. ``failure`` is what reading the standing raises."""
+
+    def __init__(self) -> None:
+        self.current = UP
+        self.failure: Exception | None = None
+        self.polls: list[tuple[str, str, int]] = []
+        self.failures: list[Exception] = []
+        self.unhandled: list[dict[str, Any]] = []
+
+    def standing(self) -> Standing:
+        if self.failure is not None:
+            raise self.failure
+        return self.current
+
+    @asynccontextmanager
+    async def agent(self) -> AsyncIterator[tuple[str, int]]:
+        """The address of an open agent; nothing may be left to asyncio to tell."""
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unhandled.append(context))
+        server = await open_agent(
+            "127.0.0.1",
+            0,
+            self.standing,
+            on_poll=lambda *poll: self.polls.append(poll),
+            on_failure=self.failures.append,
+        )
+        async with server:
+            yield server.sockets[0].getsockname()
+        assert self.unhandled == []
+
+
+@pytest.fixture
+def hall() -> Hall:
+    return Hall()
+
+
+async def _poll(address: tuple[str, int], sent: bytes = b"") -> bytes:
+    """Everything that the agent says, to the end of the connection."""
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            if sent:
+                writer.write(sent)
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+async def test_each_poll_gets_the_line_of_its_moment_and_the_end(hall: Hall) -> None:
+    async with hall.agent() as address:
+        assert await _poll(address) == UP_LINE.encode()
+        hall.current = DRAINING
+        assert await _poll(address) == f"drain 0% #{SENTENCE}\n".encode()
+        hall.current = DOWN
+        assert await _poll(address) == f"fail #{SENTENCE}\n".encode()
+    assert hall.polls == [("haproxy", "agent", 200), ("haproxy", "agent", 503), ("haproxy", "agent", 503)]
+
+
+async def test_a_thousand_pollers_at_once_get_one_line_each(hall: Hall) -> None:
+    async with hall.agent() as address:
+        said = await asyncio.gather(*(_poll(address) for _ in range(1_000)))
+    assert set(said) == {UP_LINE.encode()}
+    assert len(hall.polls) == 1_000
+
+
+async def test_poller_that_sends_something_gets_its_line_all_the_same(hall: Hall) -> None:
+    async with hall.agent() as address:
+        assert await _poll(address, b"agent-send of HAProxy\n") == UP_LINE.encode()
+
+
+async def test_pollers_that_hang_up_or_reset_do_no_harm(hall: Hall) -> None:
+    async with hall.agent() as address:
+        for n in range(100):
+            with socket.socket() as poller:
+                poller.settimeout(0)
+                await asyncio.get_running_loop().sock_connect(poller, address)
+                if n % 2:
+                    poller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await eventually(lambda: len(hall.polls) == 100, timeout_s=5, what="all of them were seen")
+        assert await _poll(address) == UP_LINE.encode()
+    assert hall.failures == []
+
+
+async def test_failure_of_ours_is_told_and_the_app_is_up(hall: Hall) -> None:
+    hall.failure = RuntimeError("broken")
+    async with hall.agent() as address:
+        assert await _poll(address) == b"up ready 100%\n"
+        hall.failure = None
+        hall.current = DOWN
+        assert (await _poll(address)).startswith(b"fail #")
+    assert [str(error) for error in hall.failures] == ["broken"]
+
+
+async def test_port_in_use_is_refused(hall: Hall) -> None:
+    async with hall.agent() as (host, port):
+        with pytest.raises(OSError, match="in use"):
+            await open_agent(host, port, hall.standing, on_poll=print, on_failure=print)

@@ -1,0 +1,250 @@
+"""What each state answers on each path, and that an answer waits for nothing and never fails the app for us."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from harness.listening import Told, Wire, get, listening
+from sidecar.answer import health
+from sidecar.core import arbiter
+from sidecar.core.records import Snapshot
+from sidecar.core.words import Denied, Evidence, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from sidecar.core.arbiter import Standing
+    from sidecar.listener import Routes
+
+STALE_S = 38.0
+SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
+LATCH = Latch("app/a/-", 1.0, SENTENCE)
+STARTING = arbiter.start("app/a", 100.0, Policy())
+UP = replace(STARTING, state=State.UP)
+SUSPECT = replace(UP, state=State.SUSPECT)
+DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
+DOWN = replace(DRAINING, state=State.DOWN)
+STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
+    arbiter.step(standing, arbiter.Stopped(), 105.0, Policy())[0] for standing in (UP, DRAINING, DOWN)
+)
+SHADOW = replace(SUSPECT, would_culls=1, would_down=True)
+DENIED = replace(SUSPECT, answer=Denied("window", 10, 10, 60.0))
+UNKNOWN = replace(SUSPECT, answer=Unknown("timeout"), unknowns=7)
+EVIDENCE = Evidence(60, 0, {}, {}, None, None)
+PATHS = ("/health", "/health/haproxy", "/health/nomad", "/livez", "/readyz")
+
+
+class Hall:
+    """What the door is handed, and what it told. ``failure`` is what reading the hall raises."""
+
+    def __init__(self, standing: Standing = UP, checked_at: float | None = 100.0, now: float = 105.0) -> None:
+        self.now = now
+        self.standing = standing
+        self.checked_at = checked_at
+        self.failure: Exception | None = None
+        self.polls: list[tuple[str, str, int]] = []
+        self.failures: list[Exception] = []
+
+    def snapshot(self) -> Snapshot:
+        if self.failure is not None:
+            raise self.failure
+        return Snapshot(self.now, self.standing, EVIDENCE, self.checked_at)
+
+    def routes(self, down_status: int = 503) -> Routes:
+        return health.routes(
+            self.snapshot,
+            down_status=down_status,
+            stale_after_s=STALE_S,
+            on_poll=lambda *poll: self.polls.append(poll),
+            on_failure=self.failures.append,
+            metrics=lambda: (b"arbiter_state 1\n", "text/plain; version=0.0.4; charset=utf-8"),
+        )
+
+
+def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    """The answer of a handler that is run by hand: one that awaited anything would not come to its end."""
+    answering = routes[path]["GET"](make_mocked_request("GET", path, headers=headers))
+    assert asyncio.iscoroutine(answering)
+    with pytest.raises(StopIteration) as ended:
+        answering.send(None)
+    response: web.Response = ended.value.value
+    return response
+
+
+@pytest.mark.parametrize(
+    ("standing", "haproxy", "nomad", "ready"),
+    [
+        pytest.param(STARTING, 200, 200, 200, id="starting"),
+        pytest.param(UP, 200, 200, 200, id="up"),
+        pytest.param(SUSPECT, 200, 200, 200, id="suspect"),
+        pytest.param(DENIED, 200, 200, 200, id="suspect, denied"),
+        pytest.param(UNKNOWN, 200, 200, 200, id="suspect, unknown"),
+        pytest.param(SHADOW, 200, 200, 200, id="suspect, would be culled"),
+        pytest.param(DRAINING, 503, 200, 200, id="draining"),
+        pytest.param(DOWN, 503, 503, 200, id="down"),
+        pytest.param(STOPPING, 503, 200, 503, id="stopping"),
+        pytest.param(STOPPING_DRAINING, 503, 200, 503, id="stopping while draining"),
+        pytest.param(STOPPING_DOWN, 503, 503, 503, id="stopping while down"),
+    ],
+)
+def test_status_of_each_path_in_each_state(standing: Standing, haproxy: int, nomad: int, ready: int) -> None:
+    routes = Hall(standing).routes()
+    assert [_ask(routes, path).status for path in PATHS] == [haproxy, haproxy, nomad, 200, ready]
+
+
+def test_preset_has_another_status_for_down() -> None:
+    routes = Hall(DOWN).routes(down_status=400)
+    assert [_ask(routes, path).status for path in PATHS] == [400, 400, 400, 200, 200]
+
+
+def test_every_state_has_a_row_above() -> None:
+    rows = (STARTING, UP, SUSPECT, DRAINING, DOWN, STOPPING)
+    assert {standing.state for standing in rows} == {*State}
+
+
+@pytest.mark.parametrize(
+    ("standing", "text"),
+    [
+        pytest.param(UP, "up\n", id="up"),
+        pytest.param(DRAINING, f"draining: {SENTENCE}\ntoken granted, 3 of 10 in use\n", id="draining"),
+        pytest.param(DOWN, f"down: {SENTENCE}\ntoken granted, 3 of 10 in use\n", id="down"),
+        pytest.param(replace(DOWN, answer=None), f"down: {SENTENCE}\n", id="down since before our start"),
+        pytest.param(STOPPING, "stopping: the sidecar is stopping\n", id="stopping"),
+        pytest.param(STOPPING_DOWN, f"stopping: {SENTENCE}\ntoken granted, 3 of 10 in use\n", id="stopping while down"),
+    ],
+)
+def test_body_says_why(standing: Standing, text: str) -> None:
+    response = _ask(Hall(standing).routes(), "/health")
+    assert (response.text, response.content_type) == (text, "text/plain")
+
+
+@pytest.mark.parametrize("reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000])
+def test_body_of_a_reason_read_from_disk_fits_what_nomad_keeps(reason: str) -> None:
+    hall = Hall(replace(DOWN, latch=replace(LATCH, reason=reason)))
+    response = _ask(hall.routes(), "/health/nomad")
+    assert response.status == 503
+    assert isinstance(response.body, bytes)
+    assert 3_000 < len(response.body) <= 3_072
+    assert response.body.endswith(b"\n")
+    assert hall.failures == []
+
+
+def test_body_repeats_nothing_that_the_app_wrote_freely() -> None:
+    verdict = Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, SENTENCE),))
+    told = replace(DOWN, verdict=verdict, app_start="free-text", incarnation="free-text")
+    routes = Hall(told).routes()
+    for path in ("/health", "/health/haproxy", "/health/nomad"):
+        assert "free-text" not in (_ask(routes, path).text or "")
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/haproxy", "/health/nomad"])
+def test_failure_of_ours_is_told_and_the_app_is_up(path: str) -> None:
+    hall = Hall(DOWN)
+    hall.failure = RuntimeError("broken")
+    response = _ask(hall.routes(), path)
+    assert (response.status, response.text) == (200, "up\n")
+    assert hall.failures == [hall.failure]
+
+
+@pytest.mark.parametrize(
+    ("checked_at", "now", "status"),
+    [
+        pytest.param(None, 100.0, 503, id="not checked yet"),
+        pytest.param(100.0, 100.0 + STALE_S, 200, id="still in time"),
+        pytest.param(100.0, 100.1 + STALE_S, 503, id="too old"),
+    ],
+)
+def test_livez_is_about_the_last_check(checked_at: float | None, now: float, status: int) -> None:
+    routes = Hall(UP, checked_at, now).routes()
+    assert _ask(routes, "/livez").status == status
+    assert _ask(routes, "/health").status == 200
+
+
+@pytest.mark.parametrize(
+    ("standing", "checked_at", "status"),
+    [
+        pytest.param(UP, None, 503, id="not checked yet"),
+        pytest.param(UP, 100.0, 200, id="checked"),
+        pytest.param(DOWN, 100.0, 200, id="down: the sidecar itself is ready"),
+        pytest.param(STOPPING, 100.0, 503, id="stopping"),
+    ],
+)
+def test_readyz_is_about_the_sidecar(standing: Standing, checked_at: float | None, status: int) -> None:
+    assert _ask(Hall(standing, checked_at).routes(), "/readyz").status == status
+
+
+def test_metrics_are_handed_on_as_they_are() -> None:
+    response = _ask(Hall().routes(), "/metrics")
+    assert response.body == b"arbiter_state 1\n"
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "path", "name"),
+    [
+        ("Nomad/1.8.0 (+https://www.nomadproject.io/; go1.22.4)", "/health/nomad", "nomad"),
+        ("nomad/1.6.1+ent", "/health", "nomad"),
+        ("Consul Health Check", "/health", "consul"),
+        ("HAProxy", "/health", "haproxy"),
+        (None, "/health/haproxy", "haproxy"),
+        ("", "/health/haproxy", "haproxy"),
+        (None, "/health", "other"),
+        (None, "/health/nomad", "other"),
+        ("Go-http-client/1.1", "/health/nomad", "other"),
+        ("curl/8.5.0", "/health/haproxy", "other"),
+        ("curl/8.5.0 (of nomad, consul and haproxy)", "/health", "other"),
+        ("Prometheus/3.1.0", "/health", "other"),
+    ],
+)
+def test_poll_is_told_by_who_asked(user_agent: str | None, path: str, name: str) -> None:
+    hall = Hall()
+    _ask(hall.routes(), path, {} if user_agent is None else {"User-Agent": user_agent})
+    assert hall.polls == [(name, path, 200)]
+
+
+def test_only_health_is_told_as_a_poll_and_with_its_status() -> None:
+    hall = Hall(DRAINING)
+    routes = hall.routes()
+    for path in routes:
+        _ask(routes, path)
+    assert hall.polls == [
+        ("other", "/health", 503),
+        ("haproxy", "/health/haproxy", 503),
+        ("other", "/health/nomad", 200),
+    ]
+
+
+@pytest.mark.parametrize("standing", [UP, DOWN], ids=["up", "down"])
+async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(standing: Standing) -> None:
+    hall, told = Hall(standing), Told()
+    async with listening(hall.routes(), told) as listener, await Wire.to(listener) as wire:
+        for path in (*PATHS, "/metrics"):
+            whole = await wire.ask(get(path))
+            head = await wire.ask(get(path, method="HEAD"))
+            assert (head.status, head.body) == (whole.status, b"")
+            assert head.headers["content-length"] == str(len(whole.body))
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            assert (await wire.ask(get("/health", method=method))).status == 405
+    assert told.words == ["method"] * 4
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(b"GET /health/haproxy HTTP/1.0\r\n\r\n", id="option httpchk"),
+        pytest.param(b"GET /health/haproxy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", id="http-check send"),
+    ],
+)
+async def test_on_the_wire_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
+    hall = Hall(DRAINING)
+    async with listening(hall.routes(), Told()) as listener, await Wire.to(listener) as wire:
+        assert (await wire.ask(request_)).status == 503
+        assert await wire.rest() == b""
+    assert hall.polls == [("haproxy", "/health/haproxy", 503)]

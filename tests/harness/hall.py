@@ -1,0 +1,165 @@
+"""A hall in virtual time, with a budget that is answered by hand and a memory of all that it told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+from typing import TYPE_CHECKING, Self
+
+from harness.virtual_time import VirtualLoop, settle
+from sidecar.core import arbiter
+from sidecar.core.words import Answer, Latch, Level, Ping, Policy, State
+from sidecar.journal import Journal, Memory
+from sidecar.loop import Hall, Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sidecar.core.arbiter import Standing
+    from sidecar.core.records import Record
+
+WALL_S = 1_700_000_000.0
+POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)
+EXACT = Pace(jitter=0.0, on_ping=True)
+CHECKS_ONLY = Pace(jitter=0.0, on_ping=False)
+
+
+class HandBudget:
+    """Keeps every claim in the air until it is answered, and knows how many were there at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.cancelled: list[str] = []
+        self.most_at_once = 0
+        self._air: list[tuple[str, asyncio.Future[Answer]]] = []
+
+    @property
+    def in_the_air(self) -> list[str]:
+        return [claim_id for claim_id, _ in self._air]
+
+    async def claim(self, claim_id: str) -> Answer:
+        reply: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        claim = (claim_id, reply)
+        self.asked.append(claim_id)
+        self._air.append(claim)
+        self.most_at_once = max(self.most_at_once, len(self._air))
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            self.cancelled.append(claim_id)
+            raise
+        finally:
+            self._air.remove(claim)
+
+    def answer(self, answer: Answer | Exception) -> None:
+        """Answer the claim in the air: with a value, or by failing."""
+        ((_, future),) = self._air
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+class Notes(Journal):
+    """A journal without a disk: what was to be kept, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "web/a", lambda _operation, _error: None)
+        self.saved: list[Memory] = []
+
+    async def save(self, memory: Memory) -> None:
+        self.saved.append(memory)
+
+
+class Stage:
+    """The hall, and everything around it that a test may touch or ask; it runs while the context lasts."""
+
+    def __init__(
+        self,
+        policy: Policy = POLICY,
+        pace: Pace = EXACT,
+        *,
+        standing: Standing | None = None,
+        window_s: int = 60,
+        journal: Journal | None = None,
+        observe: Callable[[Record], None] | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.loop = loop
+        self.told: list[tuple[float, Record]] = []
+        self.clock_reads = 0
+        self.failures: list[Exception] = []
+        self.budget = HandBudget()
+        self.notes = Notes()
+        self.hall = Hall(
+            standing or arbiter.start("web/a", loop.time(), policy),
+            policy=policy,
+            pace=pace,
+            window_s=window_s,
+            budget=self.budget,
+            journal=journal or self.notes,
+            clock=self._clock,
+            wall=lambda: WALL_S,
+            rng=rng or Random(0),
+            observe=observe or self._observe,
+            on_failure=self.failures.append,
+        )
+        self.running = loop.create_task(self.hall.run())
+
+    async def __aenter__(self) -> Self:
+        await settle()
+        return self
+
+    async def __aexit__(self, *_failure: object) -> None:
+        await self.end()
+
+    async def end(self) -> None:
+        """Cancel the hall; a failure that ended it before is raised."""
+        self.running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.running
+
+    def _clock(self) -> float:
+        self.clock_reads += 1
+        return self.loop.time()
+
+    def _observe(self, record: Record) -> None:
+        self.told.append((self.loop.time(), record))
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for _, record in self.told]
+
+    def state(self) -> State:
+        return self.hall.standing.state
+
+    @property
+    def latch(self) -> Latch | None:
+        return self.hall.standing.latch
+
+    @property
+    def states(self) -> list[State]:
+        """The states that were entered, in order."""
+        return [record.after.state for record in self.records if record.after.state is not record.before.state]
+
+    async def passes(self, seconds: float) -> None:
+        """Let time pass, and everything happen that is due."""
+        await asyncio.sleep(seconds)
+        await settle()
+
+    async def pings(self, *pings: Ping) -> None:
+        """Hand in one message."""
+        assert self.hall.inbox.offer(pings)
+        await settle()
+
+    async def errors(self, count: int = 1, *, kind: str = "unknown", app_start: str | None = None) -> None:
+        """Hand in one ping of so many server errors."""
+        await self.pings(Ping(count, Level.SERVER_ERROR, kind, app_start=app_start))
+
+    async def answered(self, answer: Answer | Exception) -> None:
+        """Answer the claim in the air, and let the hall hear of it."""
+        self.budget.answer(answer)
+        await settle()
