@@ -164,7 +164,7 @@ class Hall:
         self.checked_at = now
 
     def _judge(self, now: float) -> None:
-        self._step(Judged(judge(self.evidence(), self._policy), self._jitter()), now)
+        self._step(Judged(judge(self.evidence(), self._policy)), now)
 
     def _jitter(self) -> float:
         return self._rng.random() if self._pace.jitter else 0.0

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from random import Random
 from typing import TYPE_CHECKING
 
 from harness.hall import POLICY, Notes, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.words import Granted, Ping, State, Unknown
-from sidecar.loop import Pace
 
 if TYPE_CHECKING:
     from sidecar.core.records import Record
@@ -100,31 +98,28 @@ async def test_message_that_cannot_be_handled_does_not_take_the_next_ones_with_i
         assert stage.state() is State.SUSPECT
 
 
-class Dice(Random):
-    """Chance that can be made to fail, and every judgement with it."""
+class Limit(int):
+    """A limit of errors that can be made to fail, and every judgement with it."""
 
     broken = False
 
-    def random(self) -> float:
+    def __gt__(self, other: int) -> bool:
         if self.broken:
             raise BadError
-        return super().random()
-
-    def uniform(self, a: float, b: float) -> float:
-        return (a + b) / 2
+        return super().__gt__(other)
 
 
 @in_virtual_time
 async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin() -> None:
-    dice = Dice(0)
-    async with Stage(pace=Pace(jitter=0.1), rng=dice) as stage:
+    limit = Limit(5)
+    async with Stage(replace(POLICY, error_limit=limit)) as stage:
         await stage.errors(5)
-        dice.broken = True
+        limit.broken = True
         await stage.passes(2.75)
         assert stage.failures == []
         await stage.passes(20)
         assert 15 <= len(stage.failures) <= 25
         assert stage.budget.asked == []
-        dice.broken = False
+        limit.broken = False
         await stage.passes(2)
         assert stage.budget.asked == ["web/a/-"]

@@ -11,8 +11,8 @@
 -- * Time is the server's TIME, read once. Should it have stepped back, it stands still at the newest grant: a skewed
 --   clock can delay a token and never adds one.
 -- * A claim id that was granted within the window is granted again and costs nothing; this is looked at before any
---   trimming. A grant that has left the window makes no more room for its claim than for any other: late replays
---   would add up to more than the capacity.
+--   trimming. Its grant counts from then on, for only now the container goes down, and a grant that has left the window
+--   makes no more room for its claim than for any other: late replays and fresh grants would add up otherwise.
 -- * A denied claim writes nothing.
 -- * The grant itself is written first: when anything after it fails, asking again is a replay.
 -- * The key outlives the newest grant by the two windows that the rules look at, and by a day: so much may the
@@ -70,6 +70,12 @@ local function previous_period(now)
   return used, wait(current, previous, room, elapsed)
 end
 
+local function note(call, now)
+  call('ZADD', grants, us(now), claim_id)
+  call('ZREMRANGEBYSCORE', grants, '-inf', '(' .. us(now - 2 * window))
+  call('PEXPIREAT', grants, us((now + 2 * window + DAY) / 1000))
+end
+
 local rules = { log = sliding_log, previous = previous_period }
 
 local told = server_time()
@@ -77,12 +83,11 @@ local now = math.max(told, newest_from(0))
 local used, retry_after = rules[strategy](now)
 local granted_at = tonumber(redis.call('ZSCORE', grants, claim_id) or nil)
 if granted_at and now - granted_at <= window then
+  note(redis.pcall, now) -- a full memory must not hide that the token is ours
   return { 1, 'replayed', used, capacity, 0 }
 end
 if retry_after > 0 then
   return { 0, 'window', used, capacity, now - told + retry_after }
 end
-redis.call('ZADD', grants, us(now), claim_id)
-redis.call('ZREMRANGEBYSCORE', grants, '-inf', '(' .. us(now - 2 * window))
-redis.call('PEXPIREAT', grants, us((now + 2 * window + DAY) / 1000))
+note(redis.call, now)
 return { 1, 'granted', used + 1, capacity, 0 }

@@ -86,12 +86,11 @@ class Judged:
     """The window was judged: at a check, at a crossing ping, or because ``Standing.due`` has come."""
 
     verdict: Verdict
-    jitter: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The bucket's reply to the claim ``claim_id``; ``at`` is Unix time, for the latch."""
+    """The bucket's reply to the claim ``claim_id``; ``at`` is Unix time, for the latch, ``jitter`` from 0 to 1."""
 
     claim_id: str
     answer: Answer
@@ -150,8 +149,8 @@ def start(
 
 def resume(standing: Standing, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Standing:
     """Standing of an incarnation whose latch was found on disk: down, or still in the rest of its drain."""
-    left = policy.drain_s - drained_for_s
-    if 0 < left <= policy.drain_s:
+    left = min(policy.drain_s - drained_for_s, policy.drain_s)  # the wall clock may have stepped back
+    if left > 0:
         return replace(standing, state=State.DRAINING, since=now, due=now + left, latch=latch)
     return replace(standing, state=State.DOWN, since=now, due=None, latch=latch)
 

@@ -21,11 +21,12 @@ def excessive_errors(evidence: Evidence, policy: Policy) -> Reason | None:
         rule="errors",
         value=evidence.errors,
         limit=policy.error_limit,
-        sentence=(
-            f"{evidence.errors} server errors in {evidence.window_s} s{_mostly(evidence)}, "
-            f"the limit is {policy.error_limit}"
-        ),
+        sentence=f"{_errors(evidence)} in {evidence.window_s} s{_mostly(evidence)}, the limit is {policy.error_limit}",
     )
+
+
+def _errors(evidence: Evidence) -> str:
+    return "1 server error" if evidence.errors == 1 else f"{evidence.errors} server errors"
 
 
 def _mostly(evidence: Evidence) -> str:

@@ -104,8 +104,9 @@ RULES: Final[Mapping[str, Rule]] = {
 class Bucket:
     """Which claim was granted when, under one rule. A denied claim leaves no trace.
 
-    A claim id that was granted within the window is granted again and costs nothing. A grant that has left the window
-    makes no more room for its claim than for any other: late replays would add up to more than the capacity.
+    A claim id that was granted within the window is granted again and costs nothing; its grant counts from then on, for
+    only now the container goes down. A grant that has left the window makes no more room for its claim than for any
+    other. Otherwise late replays and fresh grants would add up to more than the capacity within one window.
 
     A clock that steps back is read as standing still at the newest grant, so a skewed clock can delay a token and never
     adds one.
@@ -114,6 +115,7 @@ class Bucket:
     def __init__(self, rule: Rule, quota: Quota) -> None:
         self.quota = quota
         self._rule = rule
+        self._renews = rule is not fixed_window  # the article's counter knows no claim ids
         self._granted: dict[str, int] = {}
 
     def claim(self, claim_id: str, now_us: int) -> Answer:
@@ -121,14 +123,16 @@ class Bucket:
         at_us = max(now_us, max(self._granted.values(), default=now_us))
         usage = self._rule(sorted(self._granted.values()), at_us, self.quota)
         if claim_id in self._granted and at_us - self._granted[claim_id] <= self.quota.window_us:
+            if self._renews:
+                self._note(claim_id, at_us)
             return Granted(usage.used, self.quota.capacity, replayed=True)
         if usage.wait_us:
             wait_us = at_us - now_us + usage.wait_us
             return Denied("window", usage.used, self.quota.capacity, wait_us / US_PER_S)
-        self._trim(at_us)
-        self._granted[claim_id] = at_us
+        self._note(claim_id, at_us)
         return Granted(usage.used + 1, self.quota.capacity)
 
-    def _trim(self, now_us: int) -> None:
-        oldest = now_us - 2 * self.quota.window_us
+    def _note(self, claim_id: str, at_us: int) -> None:
+        oldest = at_us - 2 * self.quota.window_us
         self._granted = {claim: at for claim, at in self._granted.items() if at >= oldest}
+        self._granted[claim_id] = at_us

@@ -70,16 +70,19 @@ async def test_grants_older_than_two_windows_leave_with_the_next_one(
 
 
 @pytest.mark.parametrize("strategy", ["log", "previous"])
-async def test_denied_and_replayed_claims_write_nothing(
+async def test_denied_claim_writes_nothing_and_a_replay_only_its_own_time(
     strategy: str, faketime_redis: RedisServer, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(faketime_redis.url, strategy=strategy, quota=Quota(1, 600_000_000))
     await budget.claim("a")
     before = everything(faketime_redis)
+    granted_at = faketime_redis.cli("ZSCORE", GRANTS, "a")
     faketime_redis.advance(1)
     assert isinstance(await budget.claim("b"), Denied)
-    assert await budget.claim("a") == Granted(1, 1, replayed=True)
     assert everything(faketime_redis) == before
+    assert await budget.claim("a") == Granted(1, 1, replayed=True)
+    assert everything(faketime_redis).keys() == before.keys()
+    assert faketime_redis.cli("ZSCORE", GRANTS, "a") == granted_at + 1_000_000
 
 
 async def test_fixed_writes_the_counter_of_the_article_and_the_grants(
