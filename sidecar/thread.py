@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -40,3 +41,22 @@ def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], settle: Call
         loop.call_soon_threadsafe(tell)
     except RuntimeError:
         return  # the loop has ended, nobody waits
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An executor for the event loop's own needs: it resolves names, which may hang for as long as DNS does."""
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run ``work`` in a daemon thread of its own, which nobody joins."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(work(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - handed to the waiter, whatever it is
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="resolver", daemon=True).start()
+        return future

@@ -102,3 +102,18 @@ asyncio.run(main())
         [sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, timeout=10, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "gave up\n", "")
+
+
+def test_a_name_that_does_not_resolve_in_time_does_not_hold_up_the_exit() -> None:
+    """``asyncio.run`` joins its executor; the thread of ours may hang for as long as it likes."""
+    script = (
+        "import asyncio, threading\n"
+        "from sidecar.thread import DaemonThreads\n"
+        "async def main():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    loop.set_default_executor(DaemonThreads())\n"
+        "    assert await loop.run_in_executor(None, int, '7') == 7\n"
+        "    loop.run_in_executor(None, threading.Event().wait)\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=20)

@@ -1,0 +1,132 @@
+"""The public door: what HAProxy, Nomad and people poll. Read-only, from memory, without free text of the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from sidecar.connections import Handler
+from sidecar.core import sentences
+from sidecar.core.arbiter import Standing
+from sidecar.core.records import Snapshot
+from sidecar.core.words import State
+from sidecar.listener import Routes
+
+BODY_LIMIT: Final = 3 * 1024
+"""Nomad keeps this much of a failing check's body."""
+
+POLLERS: Final = {"nomad/": "nomad", "consul health check": "consul", "haproxy": "haproxy"}
+"""By how the user agent begins: ``Nomad/1.8.0 (+https://www.nomadproject.io/; go1.22.4)``, ``Consul Health Check``,
+and what people set for HAProxy, which says nothing by itself."""
+
+
+def routes(
+    snapshot: Callable[[], Snapshot],
+    *,
+    down_status: int,
+    stale_after_s: float,
+    on_poll: Callable[[str, str, int], None],
+    on_failure: Callable[[Exception], None],
+    metrics: Callable[[], tuple[bytes, str]],
+) -> Routes:
+    """Routes of the public door.
+
+    ``stale_after_s``: without a check for this long the loop counts as stuck. ``on_poll(poller, path, status)`` is told
+    of every health answer. ``metrics()`` gives the page and its content type.
+    """
+
+    def polled(path: str, is_up: Callable[[Standing], bool]) -> dict[str, Handler]:
+        handler = _health(path, is_up, snapshot, down_status=down_status, on_poll=on_poll, on_failure=on_failure)
+        return {"GET": handler, "OPTIONS": handler}  # OPTIONS is what HAProxy's httpchk sends unless told otherwise
+
+    async def page(_request: web.BaseRequest) -> web.Response:
+        content, content_type = metrics()
+        return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
+
+    return {
+        "/health": polled("/health", lambda standing: standing.haproxy_up),
+        "/health/haproxy": polled("/health/haproxy", lambda standing: standing.haproxy_up),
+        "/health/nomad": polled("/health/nomad", lambda standing: standing.nomad_up),
+        "/livez": {"GET": _livez(snapshot, stale_after_s)},
+        "/readyz": {"GET": _readyz(snapshot)},
+        "/metrics": {"GET": page},
+    }
+
+
+def _health(
+    path: str,
+    is_up: Callable[[Standing], bool],
+    snapshot: Callable[[], Snapshot],
+    *,
+    down_status: int,
+    on_poll: Callable[[str, str, int], None],
+    on_failure: Callable[[Exception], None],
+) -> Handler:
+    def judged(request: web.BaseRequest) -> web.Response:
+        standing = snapshot().standing
+        up = is_up(standing)
+        status = 200 if up else down_status
+        on_poll(poller(request.headers.get(hdrs.USER_AGENT, ""), path), path, status)
+        return _text("up\n" if up else explain(standing), status)
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        try:
+            return judged(request)
+        except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
+            on_failure(error)
+            return _text("up\n")
+
+    return answer
+
+
+def _livez(snapshot: Callable[[], Snapshot], stale_after_s: float) -> Handler:
+    async def livez(_request: web.BaseRequest) -> web.Response:
+        seen = snapshot()
+        if seen.checked_at is None or seen.now - seen.checked_at > stale_after_s:
+            return _text("the last check is too old\n", 503)
+        return _text("alive\n")
+
+    return livez
+
+
+def _readyz(snapshot: Callable[[], Snapshot]) -> Handler:
+    async def readyz(_request: web.BaseRequest) -> web.Response:
+        seen = snapshot()
+        if seen.checked_at is None or seen.standing.state is State.STOPPING:
+            return _text("not ready\n", 503)
+        return _text("ready\n")
+
+    return readyz
+
+
+def poller(user_agent: str, path: str) -> str:
+    """Who asks: by name if the user agent says it; HAProxy's plain check says nothing, but has a path of its own."""
+    named = user_agent.lower()
+    for beginning, name in POLLERS.items():
+        if named.startswith(beginning):
+            return name
+    return "haproxy" if not named and path == "/health/haproxy" else "other"
+
+
+def explain(standing: Standing) -> str:
+    """The body of a "down": state, evidence at the cull, and what the budget said. At most 3 KiB."""
+    lines = [f"{standing.state}: {why(standing)}"]
+    if standing.latch and standing.answer:
+        lines.append(sentences.answer(standing.answer))
+    text = "\n".join(lines).encode(errors="replace")[: BODY_LIMIT - 1]
+    return text.decode(errors="ignore") + "\n"
+
+
+def why(standing: Standing) -> str:
+    """Why the container is out of balance, in one sentence."""
+    if standing.latch is not None:
+        return standing.latch.reason
+    if standing.state is State.STOPPING:
+        return "the sidecar is stopping"
+    return ""
+
+
+def _text(content: str, status: int = 200) -> web.Response:
+    return web.Response(text=content, status=status)

@@ -1,0 +1,181 @@
+"""The composition root: builds every part from the settings, connects them, and runs them in one task group."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import disable_created_metrics
+
+from sidecar import doors
+from sidecar.answer.log import Log, logger, logging_to
+from sidecar.answer.metrics import Metrics, Readings
+from sidecar.budget import Budget
+from sidecar.budget.later import Later
+from sidecar.budget.memory import MemoryBudget
+from sidecar.core import arbiter
+from sidecar.core.arbiter import Standing, Stopped
+from sidecar.core.grants import US_PER_S, Quota
+from sidecar.core.words import Policy
+from sidecar.doors import CannotListenError
+from sidecar.journal import Journal
+from sidecar.loop import Hall, Pace
+from sidecar.observers import Observers
+from sidecar.thread import DaemonThreads
+
+if TYPE_CHECKING:
+    from sidecar.settings import Settings
+
+WARM_S: Final = 10.0
+DISK_S: Final = 2.0
+EXIT_USAGE: Final = 2
+
+
+def main(settings: Settings) -> int:
+    """Run one sidecar until it is told to stop. The exit code is 0, or 2 when a door cannot be opened."""
+    # A timestamp beside every counter would double the page, and nobody reads it.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    metrics = Metrics(settings.mode, settings.error_limit, settings.budget)
+    common: dict[str, object] = {"service": settings.service, "instance": settings.instance}
+    with logging_to(
+        sys.stderr,
+        style=settings.log_format,
+        level=settings.log_level,
+        common=common,
+        on_drop=partial(metrics.failed, "log"),
+    ):
+        try:
+            asyncio.run(_run(settings, metrics))
+        except CannotListenError as error:
+            sys.stderr.write(f"health-arbiter: {error}\n")
+            return EXIT_USAGE
+    return 0
+
+
+async def _run(settings: Settings, metrics: Metrics) -> None:
+    stop = asyncio.Event()
+
+    def stopped() -> None:
+        if stop.is_set():
+            os._exit(1)  # the second signal: at once, whatever still hangs
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(DaemonThreads())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped)
+    await serve(settings, metrics, stop)
+
+
+async def serve(settings: Settings, metrics: Metrics, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set, then be out of balance for ``stop_drain`` seconds, then end."""
+    told = Observers(metrics, Log())
+    asyncio.get_running_loop().set_exception_handler(told.unhandled)
+    bucket = budget(settings, partial(told.failed, "budget"))
+    hall = await _hall(settings, bucket, told)
+    metrics.registry.register(_readings(hall))
+    async with doors.opened(settings, hall, told) as listeners:
+        works = [hall.run(), _keep_warm(bucket, told), *(listener.sweep() for listener in listeners)]
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(work) for work in works]
+            gc.collect()
+            gc.freeze()  # what lives as long as the process need not be walked by every full collection
+            await stop.wait()
+            hall.inbox.put(Stopped())
+            await asyncio.sleep(settings.stop_drain)
+            for task in running:
+                task.cancel()
+    await bucket.aclose()
+    logger.info("stopped")
+
+
+def policy(settings: Settings) -> Policy:
+    """The numbers that the core judges and moves by."""
+    return Policy(
+        error_limit=settings.error_limit,
+        check_interval_s=settings.check_interval,
+        grace_s=settings.grace,
+        settle_s=settings.settle,
+        drain_s=settings.drain,
+        enforce=settings.mode == "enforce",
+    )
+
+
+def budget(settings: Settings, on_failure: Callable[[Exception], None]) -> Budget:
+    """The bucket in this process, or the shared one: shadow mode counts in a bucket of its own."""
+    quota = Quota(settings.budget, round(settings.budget_window * US_PER_S))
+    if not settings.redis_url:
+        return MemoryBudget(settings.budget_strategy, quota, lambda: time.time_ns() // 1_000)
+    shadow = ":shadow" if settings.mode == "shadow" else ""
+
+    def make() -> Budget:
+        from sidecar.budget.redis import RedisBudget  # noqa: PLC0415 - 7 MiB that a bucket in memory does not need
+
+        return RedisBudget(
+            settings.redis_url,
+            strategy=settings.budget_strategy,
+            quota=quota,
+            prefix=f"{{ha:{settings.namespace}/{settings.service}}}{shadow}",
+            fixed_key=settings.budget_key + shadow,
+            timeout_s=settings.redis_timeout,
+        )
+
+    return Later(make, on_failure)
+
+
+async def _hall(settings: Settings, bucket: Budget, told: Observers) -> Hall:
+    app = f"{settings.service}/{settings.instance}"
+    directory = Path(settings.state_dir) if settings.state_dir else None
+    journal = Journal(directory, app, told.journal_failed)
+    rules = policy(settings)
+    return Hall(
+        await _standing(app, journal, rules),
+        policy=rules,
+        pace=Pace(settings.check_jitter, settings.check_on_ping),
+        window_s=round(settings.error_window),
+        budget=bucket,
+        journal=journal,
+        clock=time.monotonic,
+        wall=time.time,
+        rng=random.Random(),  # noqa: S311 - it spreads timers, it guards nothing
+        observe=told.step,
+        on_failure=partial(told.failed, "step"),
+    )
+
+
+async def _standing(app: str, journal: Journal, rules: Policy) -> Standing:
+    """Begin where the last sidecar of this app was killed, or anew."""
+    memory = await journal.load(DISK_S)
+    now = time.monotonic()
+    if memory is None:
+        return arbiter.start(app, now, rules)
+    standing = arbiter.start(app, now, rules, app_start=memory.app_start, asked_under=memory.incarnation)
+    if memory.latch is None or not rules.enforce:
+        return standing
+    return arbiter.resume(standing, memory.latch, now, time.time() - memory.latch.at, rules)
+
+
+def _readings(hall: Hall) -> Readings:
+    return Readings(
+        hall.snapshot,
+        counted=lambda: (hall.errors.ever(), hall.others.ever()),
+        stale=lambda: hall.stale_pings,
+        lag_s=lambda: hall.lag_s,
+        unix_of=lambda at: time.time() - (time.monotonic() - at),
+    )
+
+
+async def _keep_warm(bucket: Budget, told: Observers) -> None:
+    """Keep the way to the bucket open, so that a claim costs one round trip, and know when it is closed."""
+    while True:
+        told.budget_warm(await bucket.warm())
+        await asyncio.sleep(WARM_S)

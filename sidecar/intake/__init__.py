@@ -1,0 +1,1 @@
+"""Doors in: what the app tells us becomes messages for the hall."""

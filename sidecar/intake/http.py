@@ -1,0 +1,92 @@
+"""The local door: the app on this machine reports its errors and reads how it stands.
+
+Only loopback and the unix socket lead here, and a web page in a browser on this machine is kept out: it cannot help
+sending ``Origin`` or ``Sec-Fetch-Site``, and a rebound name shows in ``Host``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+
+from sidecar.core import sentences
+from sidecar.core.records import Snapshot
+from sidecar.core.words import Denied, Ping, State, Unknown
+from sidecar.intake.pings import BadPingError, read_pings
+from sidecar.listener import Refusal, Routes, body, json_response
+
+LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
+ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State}
+
+
+def routes(
+    offer: Callable[[tuple[Ping, ...]], bool],
+    state: Callable[[], State],
+    snapshot: Callable[[], Snapshot],
+    mode: str,
+) -> Routes:
+    """Routes of the local door. ``offer`` takes pings to the hall, or says that it has too many already."""
+
+    async def post_errors(request: web.BaseRequest) -> web.Response:
+        try:
+            pings = read_pings(await body(request))
+        except BadPingError as error:
+            raise Refusal(400, "body", str(error)) from None
+        if not offer(pings):
+            raise Refusal(503, "full", "too many reports are waiting, this one was not counted")
+        return web.Response(body=ACCEPTED[state()], status=202, content_type="application/json")
+
+    async def get_verdict(_request: web.BaseRequest) -> web.Response:
+        return json_response({"mode": mode, **verdict(snapshot())})
+
+    return {"/errors": {"POST": post_errors}, "/verdict": {"GET": get_verdict}}
+
+
+def refuse_browsers(request: web.BaseRequest) -> None:
+    """Raise ``Refusal`` for a request that a web page in a browser made."""
+    headers = request.headers
+    if hdrs.ORIGIN in headers or headers.get("Sec-Fetch-Site", "none") != "none":
+        raise Refusal(403, "cross_origin", "Origin: web pages may not send here")
+    host = headers.get(hdrs.HOST)
+    if host and not LOOPBACK.fullmatch(host) and _is_tcp(request):
+        raise Refusal(403, "host", f"Host: takes a name of this machine's loopback, not {host[:100]!r}")
+
+
+def _is_tcp(request: web.BaseRequest) -> bool:
+    return isinstance(request.protocol.peername, tuple)
+
+
+def verdict(snapshot: Snapshot) -> dict[str, Any]:
+    """How the app stands, as JSON values. Durations are seconds."""
+    standing, evidence = snapshot.standing, snapshot.evidence
+    judged = standing.verdict
+    return {
+        "state": standing.state,
+        "for_s": round(snapshot.now - standing.since, 3),
+        "verdict": judged.judgement if judged else None,
+        "reasons": [asdict(reason) for reason in judged.reasons] if judged else [],
+        "evidence": asdict(evidence),
+        "claim": _claim(snapshot),
+        "latched": standing.latch is not None,
+        "would_be_down": standing.would_down,
+        "app_start": standing.app_start,
+    }
+
+
+def _claim(snapshot: Snapshot) -> dict[str, Any] | None:
+    standing, answer = snapshot.standing, snapshot.standing.answer
+    if answer is None:
+        return {"outstanding": True} if standing.asking else None
+    return {
+        "outstanding": standing.asking,
+        "outcome": sentences.outcome(answer),
+        "reason": sentences.reason_word(answer),
+        "sentence": sentences.answer(answer),
+        "used": None if isinstance(answer, Unknown) else answer.used,
+        "capacity": None if isinstance(answer, Unknown) else answer.capacity,
+        "retry_after_s": answer.retry_after_s if isinstance(answer, Denied) else None,
+    }

@@ -1,0 +1,121 @@
+"""What the body of ``POST /errors`` may say: bytes in, pings out, or an error that names the field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Final
+
+from sidecar.core.words import Level, Ping
+
+MOST_ERRORS: Final = 1_000_000
+MOST_PINGS: Final = 1_000
+MESSAGE_LIMIT: Final = 4_096
+WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}", re.ASCII)
+PRINTABLE: Final = re.compile(r"[\x21-\x7e]{1,64}")
+LEVELS: Final[dict[str, Level]] = {level.value: level for level in Level}
+DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple)
+"""Objects come as pairs: in a dict the last of two fields of one name would silently win."""
+
+ONE_ERROR: Final = (Ping(),)
+
+
+class BadPingError(ValueError):
+    """The body says something that cannot be counted. The text names the field and what it takes."""
+
+
+def read_pings(body: bytes) -> tuple[Ping, ...]:
+    """Read an empty body (one server error), one object, or an array of objects; all of it or nothing."""
+    if not body:
+        return ONE_ERROR
+    try:
+        value = DECODER.decode(body.decode().removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise BadPingError(f"body: not JSON ({_cause(error)})") from None
+    if isinstance(value, tuple):
+        return (_ping(value, ""),)
+    if not isinstance(value, list) or not value:
+        raise BadPingError("body: takes an object or a non-empty array of objects")
+    if len(value) > MOST_PINGS:
+        raise BadPingError(f"body: takes at most {MOST_PINGS} objects, not {len(value)}")
+    return tuple(_ping(item, f"[{index}].") for index, item in enumerate(value))
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos}"
+    if isinstance(error, UnicodeDecodeError):
+        return "the text is not UTF-8"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+
+
+def _ping(item: object, place: str) -> Ping:
+    if not isinstance(item, tuple):
+        raise BadPingError(f"body{place.rstrip('.')}: takes an object")
+    fields: dict[str, Any] = {}
+    for name, value in item:
+        if name not in READERS:
+            raise BadPingError(f"{place}{name[:64]}: no such field{_hint(name[:64])}")
+        field, read = READERS[name]
+        if field in fields:
+            raise BadPingError(f"{place}{name}: given twice")
+        try:
+            fields[field] = read(value)
+        except ValueError as error:
+            raise BadPingError(f"{place}{name}: {error}") from None
+    return Ping(**fields)
+
+
+def _hint(name: str) -> str:
+    near = get_close_matches(name, READERS, n=1)
+    return f", did you mean {near[0]}?" if near else f"; it takes {', '.join(READERS)}"
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_ERRORS:
+        raise ValueError(f"takes a whole number from 0 to {MOST_ERRORS}")
+    return value
+
+
+def _level(value: object) -> Level:
+    if not isinstance(value, str) or value not in LEVELS:
+        raise ValueError(f"takes one of {', '.join(LEVELS)}")
+    return LEVELS[value]
+
+
+def _kind(value: object) -> str:
+    if not isinstance(value, str) or not WORD.fullmatch(value):
+        raise ValueError("takes 1 to 64 of A-Z a-z 0-9 _ . : / -")
+    return value
+
+
+def _message(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or len(value) > MESSAGE_LIMIT):
+        raise ValueError(f"takes a text of at most {MESSAGE_LIMIT} characters")
+    return value
+
+
+def _token(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not PRINTABLE.fullmatch(value)):
+        raise ValueError("takes 1 to 64 printable ASCII characters without blanks")
+    return value
+
+
+def _fatal(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("takes true or false")  # noqa: TRY004 - the one error type the caller names fields for
+    return value
+
+
+READERS: Final[dict[str, tuple[str, Callable[[object], Any]]]] = {
+    "count": ("errors", _count),
+    "level": ("level", _level),
+    "kind": ("kind", _kind),
+    "message": ("message", _message),
+    "fingerprint": ("fingerprint", _token),
+    "fatal": ("fatal", _fatal),
+    "app_start": ("app_start", _token),
+}
+"""Name on the wire: field of ``Ping``, and what reads its value or raises ValueError."""

@@ -1,0 +1,172 @@
+"""An HTTP listener round a table of routes. It must not know what the routes do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
+
+from sidecar.connections import BODY_LIMIT, BROKEN_OFF, Connections, Handler
+from sidecar.sockets import bound, printed, remove_stale
+
+BACKLOG: Final = 1024
+ACCEPTED_AT_ONCE: Final = 16
+"""So few that a connection has brought its request before a crowd that came with it can push it out."""
+
+BODY_S: Final = 5.0
+IDLE_S: Final = 75.0
+SWEEP_S: Final = 5.0
+
+Routes = Mapping[str, Mapping[str, Handler]]
+"""``{path: {method: handler}}``; a handler of GET answers HEAD as well."""
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer to the client, not an error of ours
+    """A request that is answered with a 4xx (or 503) and a sentence; ``word`` is the metric's label."""
+
+    def __init__(self, status: int, word: str, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.word = word
+        self.headers = headers
+
+
+class Listener:
+    """Serves ``routes`` on any number of sockets. ``guard`` sees every request first and may raise ``Refusal``.
+
+    ``on_refusal(listener, word)`` is told of every request that was refused and every connection that was cut,
+    ``on_failure`` of what a route let out: the client sees a 500 and no more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routes: Routes,
+        *,
+        on_refusal: Callable[[str, str], None],
+        on_failure: Callable[[Exception], None],
+        guard: Callable[[web.BaseRequest], None] | None = None,
+        max_connections: int = 256,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self.addresses: list[str] = []
+        self._routes = routes
+        self._guard = guard
+        self._refused = partial(on_refusal, name)
+        self._on_failure = on_failure
+        self._idle_s = idle_s
+        self._sockets: list[asyncio.Server] = []
+        self._server = Connections(self._answer, self._refused, on_failure, max_connections, idle_s)
+
+    async def open_tcp(self, host: str, port: int) -> None:
+        """Listen on ``host:port``; OSError when that is not possible."""
+        server = await asyncio.get_running_loop().create_server(self._server, host, port, backlog=ACCEPTED_AT_ONCE)
+        self._opened(server)
+        self.addresses += [printed(opened.getsockname()) for opened in server.sockets]
+
+    async def open_unix(self, path: str) -> None:
+        """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
+        remove_stale(path)
+        opened = bound(path)
+        server = await asyncio.get_running_loop().create_unix_server(
+            self._server, sock=opened, backlog=ACCEPTED_AT_ONCE
+        )
+        self._opened(server)
+        self.addresses.append(path)
+
+    def _opened(self, server: asyncio.Server) -> None:
+        """Let more connections wait than are accepted at once: to asyncio both are one number."""
+        self._sockets.append(server)
+        for opened in server.sockets:
+            with opened.dup() as same:
+                same.listen(BACKLOG)
+
+    async def sweep(self) -> None:
+        """Cut connections that have been without a whole request for too long, until cancelled."""
+        while True:
+            await asyncio.sleep(min(SWEEP_S, self._idle_s))
+            self._server.cut_idle()
+
+    async def close(self) -> None:
+        """Stop listening and end every connection; answers under way have a moment to leave."""
+        for server in self._sockets:
+            server.close()
+        self._server.pre_shutdown()  # who is between two requests is not waited for
+        await self._server.shutdown(1.0)
+        for path in filter(os.path.isabs, self.addresses):
+            with suppress(OSError):
+                remove_stale(path)
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        self._server.heard(request)
+        try:
+            if self._guard is not None:
+                self._guard(request)
+            return await self._route(request)(request)
+        except Refusal as refusal:
+            self._refused(refusal.word)
+            return _error(refusal.status, str(refusal), refusal.headers)
+        except web.HTTPRequestEntityTooLarge:
+            self._refused("too_large")
+            return _error(413, f"body: larger than {BODY_LIMIT} bytes")
+        except Exception as error:  # noqa: BLE001 - aiohttp would count it as garbage from the client
+            self._on_failure(error)
+            return _error(500, "the sidecar failed to answer, see its log")
+
+    def _route(self, request: web.BaseRequest) -> Handler:
+        methods = self._routes.get(request.path)
+        if methods is None:
+            raise Refusal(404, "path", f"path: {request.path[:100]!r} is not served here")
+        handler = methods.get("GET" if request.method == "HEAD" else request.method)
+        if handler is None:
+            allowed = _allowed(methods)
+            raise Refusal(405, "method", f"method: {request.path} takes {allowed}", {"Allow": allowed})
+        return handler
+
+
+async def body(request: web.BaseRequest, timeout_s: float = BODY_S) -> bytes:
+    """The request's body, whole; ``Refusal`` when it is too large, compressed, broken, or does not come in time."""
+    if not request.body_exists:
+        return b""
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise Refusal(413, "too_large", f"body: larger than {BODY_LIMIT} bytes")
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        raise Refusal(415, "encoding", "Content-Encoding: send the body as it is")
+    if request.content.is_eof():
+        return await request.read()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _invite(request)
+            return await request.read()
+    except TimeoutError:
+        raise Refusal(408, "slow", f"body: did not come within {timeout_s:g} s") from None
+    except BROKEN_OFF:
+        raise Refusal(400, "broken", "body: broke off") from None
+
+
+async def _invite(request: web.BaseRequest) -> None:
+    """Tell a client that asked first (curl does, for a large body) that it may send it (RFC 9110, section 10.1.1)."""
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Answer with a JSON document and a final newline, kind to a terminal."""
+    content = json.dumps(value).encode() + b"\n"
+    return web.Response(body=content, status=status, headers=headers, content_type="application/json")
+
+
+def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return json_response({"error": sentence}, status, headers)
+
+
+def _allowed(methods: Iterable[str]) -> str:
+    return ", ".join(sorted({*methods, *(("HEAD",) if "GET" in methods else ())}))

@@ -1,0 +1,46 @@
+"""Unix sockets that take nobody's place, and addresses as people write them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+SOCKET_MODE: Final = 0o660
+
+
+def printed(address: Any) -> str:
+    """``host:port`` of a socket address as ``getsockname`` gives it."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bound(path: str) -> socket.socket:
+    """A socket at ``path``; OSError when something is there. asyncio would take the path from whoever listens on it."""
+    opened = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o777 & ~SOCKET_MODE)
+    try:
+        opened.bind(path)
+    except OSError:
+        opened.close()
+        raise
+    finally:
+        os.umask(before)
+    return opened
+
+
+def remove_stale(path: str) -> None:
+    """Remove a socket that nobody answers on any more; anything else in its place is left, and binding fails."""
+    try:
+        if not stat.S_ISSOCK(Path(path).stat().st_mode):
+            return
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()

@@ -1,0 +1,76 @@
+"""The import without certificates, each time in a process that has imported nothing yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import json, os, sys
+before = dict(os.environ)
+from sidecar import slim
+early = "aiohttp" in sys.modules
+slim.import_aiohttp()
+late = [name for name in ("aiohttp", "aiohttp.web") if name in sys.modules]
+from aiohttp import connector
+print(json.dumps({
+    "early": early,
+    "late": late,
+    "same": dict(os.environ) == before,
+    "places": {name: os.environ.get(name) for name in slim.PLACES},
+    "authorities": connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509_ca"],
+}))
+"""
+FAILING = """
+import os, sys
+sys.modules["aiohttp"] = None
+from sidecar import slim
+before = dict(os.environ)
+try:
+    slim.import_aiohttp()
+except ImportError:
+    sys.exit(0 if dict(os.environ) == before else 3)
+"""
+PLACES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def _run(code: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in PLACES}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=inherited | environ,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"SSL_CERT_FILE": "/etc/company/ca.pem"},
+        {"SSL_CERT_DIR": "/etc/company/certs"},
+        {"SSL_CERT_FILE": "", "SSL_CERT_DIR": "/a:/b"},
+    ],
+    ids=["none", "file", "directory", "both"],
+)
+def test_aiohttp_is_imported_without_authorities_and_the_environment_is_as_before(given: dict[str, str]) -> None:
+    done = _run(PROBE, given)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {
+        "early": False,
+        "late": ["aiohttp", "aiohttp.web"],
+        "same": True,
+        "places": {name: given.get(name) for name in PLACES},
+        "authorities": 0,
+    }
+
+
+def test_environment_is_as_before_when_the_import_fails() -> None:
+    assert _run(FAILING, {"SSL_CERT_FILE": "/etc/company/ca.pem"}).returncode == 0
