@@ -1,0 +1,122 @@
+"""Garbage into every door of a real sidecar: refused and counted as such, and nothing else is counted or lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.ports import free_ports
+
+if TYPE_CHECKING:
+    from harness.sidecar import Sidecar
+    from harness.starting import StartSidecar
+
+SEED = 20261120
+BODIES = [
+    b"{",
+    b"null",
+    b"[]",
+    b"7",
+    b'"redis"',
+    b'{"count":true}',
+    b'{"count":-1}',
+    b'{"count":1e3}',
+    b'{"count":NaN}',
+    b'{"cuont":1}',
+    b'{"level":"fatal"}',
+    b'{"kind":"a b"}',
+    b'{"kind":null}',
+    b'{"app_start":7}',
+    b'{"fatal":"yes"}',
+    b'[{"count":1},{"count":"1"}]',
+    b"[" * 30_000,
+    b'{"message":"' + b"x" * 5_000 + b'"}',
+    b"\xff\xfe",
+    b"x" * 70_000,
+]
+
+
+@pytest.fixture
+def one(sidecar: StartSidecar, run_dir: Path) -> Sidecar:
+    return sidecar("one", error_limit="1000", socket=str(run_dir / "app.sock"))
+
+
+def _errors(one: Sidecar) -> int:
+    counted: int = one.verdict()["evidence"]["errors"]
+    return counted
+
+
+def _refusals(one: Sidecar) -> float:
+    return sum(value for name, value in one.metrics().items() if name.startswith("arbiter_refusals_total"))
+
+
+@pytest.mark.parametrize("door", ["local", "socket"])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:24]))
+def test_bad_report_is_a_4xx_that_says_why_and_counts_nothing(one: Sidecar, door: str, body: bytes) -> None:
+    before = _refusals(one)
+    reply = one.request(door, "POST", "/errors", body)
+    assert 400 <= reply.status < 500
+    assert set(reply.json()) == {"error"}
+    assert _errors(one) == 0
+    assert _refusals(one) == before + 1
+    one.post_error(2)
+    assert _errors(one) == 2
+
+
+def _throw(address: tuple[str, int] | str, data: bytes) -> bytes:
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as connection:
+        connection.settimeout(3)
+        connection.connect(address)
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+        except OSError:
+            return b""
+
+
+def test_noise_on_every_door_leaves_the_reports_between_it_exact(one: Sidecar) -> None:
+    noise = random.Random(SEED)
+    doors: list[tuple[str, int] | str] = [one.address("local"), one.address("public"), one.address("agent")]
+    doors.append(str(one.settings["socket"]))
+    for _ in range(40):
+        for door in doors:
+            answer = _throw(door, noise.randbytes(noise.randrange(1, 3_000)) + b"\r\n\r\n")
+            assert not answer.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2", b"HTTP/1.1 5"))
+        one.post_error(1, kind="mysql")
+    assert one.verdict()["evidence"]["kinds"] == {"mysql": 40}
+    assert one.health() == (200, "up\n")
+    assert one.agent_line() == "up ready 100%\n"
+    assert one.metrics()['arbiter_failures_total{where="door"}'] == 0
+
+
+def test_a_thousand_made_up_kinds_grow_nothing(one: Sidecar) -> None:
+    for start in range(0, 1000, 100):
+        kinds = [{"kind": f"k{number}"} for number in range(start, start + 100)]
+        assert one.request("local", "POST", "/errors", json.dumps(kinds)).status == 202
+    kinds_now = one.verdict()["evidence"]["kinds"]
+    assert len(kinds_now) <= 33
+    assert sum(kinds_now.values()) == 1000
+    assert len([name for name in one.metrics() if name.startswith("arbiter_window_errors{")]) <= 33
+
+
+def test_reports_from_elsewhere_are_not_possible(one: Sidecar) -> None:
+    assert one.request("public", "POST", "/errors").status == 404
+    assert one.request("local", "POST", "/errors", headers={"Origin": "http://evil.example"}).status == 403
+    assert one.request("local", "POST", "/errors", headers={"Host": "evil.example"}).status == 403
+    assert _errors(one) == 0
+    assert Path(str(one.settings["socket"])).stat().st_mode & 0o777 == 0o660
+
+
+def test_local_door_on_another_address_than_loopback_is_refused(sidecar: StartSidecar) -> None:
+    (port,) = free_ports(1)
+    one = sidecar.unstarted("one", local_listen=f"0.0.0.0:{port}")
+    one.launch()
+    assert one.wait() == 2
+    assert "ARBITER_LOCAL_LISTEN" in one.output()

@@ -1,0 +1,118 @@
+"""A sidecar killed with SIGKILL at every step of a claim: one token an incarnation, and a latch that holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.relay import Relay, Where
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartSidecar
+
+FAST = {"check_interval": "500ms", "redis_timeout": "400ms"}
+GRANTS = "{ha:default/app}:grants"
+
+
+def _is(one: Sidecar, state: str) -> Callable[[], bool]:
+    return lambda: bool(one.verdict()["state"] == state)
+
+
+@pytest.mark.parametrize("app_start", [None, "boot-1"])
+@pytest.mark.parametrize(
+    ("where", "granted"), [("request", 0), ("reply", 1)], ids=["before Redis has the claim", "before the reply is here"]
+)
+def test_killed_with_a_claim_in_the_air_it_comes_back_up_and_asks_under_the_same_id(
+    sidecar: StartSidecar, redis_server: RedisServer, where: Where, granted: int, app_start: str | None
+) -> None:
+    with Relay(redis_server.port) as relay:
+        one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=relay.url)
+        relay.lose(where)
+        one.post_error(5, app_start=app_start)
+        assert relay.lost.wait(5)
+        one.kill()
+        assert redis_server.cli("ZCARD", GRANTS) == granted
+
+        relay.lose("nowhere")
+        one.start()
+        assert one.health() == (200, "up\n")
+        one.post_error(5, app_start=app_start)
+        wait_for(_is(one, "down"), timeout_s=5, what="the same claim is granted")
+        assert redis_server.cli("ZCARD", GRANTS) == 1
+        reason = one.verdict()["claim"]["reason"]
+        assert reason == ("replayed" if granted else "granted")
+
+
+def test_a_lost_reply_is_asked_for_again_and_costs_one_token(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    with Relay(redis_server.port) as relay:
+        one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=relay.url)
+        relay.lose("reply")
+        one.post_error(5)
+        assert relay.lost.wait(5)
+        assert one.health() == (200, "up\n")
+        relay.lose("nowhere")
+        wait_for(_is(one, "down"), timeout_s=10, what="the replay tells that it was granted")
+        assert redis_server.cli("ZCARD", GRANTS) == 1
+
+
+def test_killed_while_settling_it_begins_anew(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar("one", **FAST, settle="30s", redis_url=redis_server.url)
+    one.post_error(5)
+    wait_for(_is(one, "suspect"), timeout_s=5, what="it settles")
+    one.kill()
+    one.start()
+    assert one.health() == (200, "up\n")
+    assert one.verdict()["evidence"]["errors"] == 0
+    assert redis_server.cli("EXISTS", GRANTS) == 0
+
+
+def test_killed_while_draining_it_drains_on_and_goes_down(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar("one", **FAST, settle="0s", drain="4s", redis_url=redis_server.url)
+    one.post_error(5, kind="redis")
+    wait_for(lambda: _latched(one), timeout_s=5, what="the latch is on disk")
+    one.kill()
+    one.start()
+    assert one.verdict()["state"] == "draining"
+    assert (one.health("/health/haproxy")[0], one.health("/health/nomad")[0]) == (503, 200)
+    assert "5 server errors in 60 s (5 of them redis)" in one.health()[1]
+    wait_for(_is(one, "down"), timeout_s=8, what="the rest of the drain is over")
+    assert one.health("/health/nomad")[0] == 503
+    assert redis_server.cli("ZCARD", GRANTS) == 1
+
+
+def test_killed_when_down_it_comes_back_down_however_often(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=redis_server.url)
+    one.post_error(5, app_start="boot-1")
+    wait_for(lambda: _latched(one), timeout_s=5, what="the latch is on disk")
+    for _ in range(3):
+        one.kill()
+        one.start()
+        assert (one.health()[0], one.health("/health/nomad")[0]) == (503, 503)
+        one.post_error(5, app_start="boot-1")
+    assert redis_server.cli("ZCARD", GRANTS) == 1
+
+
+def test_restarted_app_starts_clean_with_a_claim_of_its_own(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=redis_server.url)
+    one.post_error(5, app_start="boot-1")
+    wait_for(_is(one, "down"), timeout_s=5, what="the first life is culled")
+    one.post_error(1, count=0, app_start="boot-2")
+    wait_for(_is(one, "up"), timeout_s=5, what="the second life is up")
+    assert one.verdict()["evidence"]["errors"] == 0
+    one.kill()
+    one.start()
+    assert one.health() == (200, "up\n"), "the latch of the first life is gone from the disk as well"
+    one.post_error(5, app_start="boot-2")
+    wait_for(_is(one, "down"), timeout_s=5, what="the second life is culled")
+    assert redis_server.cli("ZCARD", GRANTS) == 2
+
+
+def _latched(one: Sidecar) -> bool:
+    files = list(one.directory.glob("one.state/health-arbiter-*.json"))
+    return bool(files) and '"reason"' in files[0].read_text()
