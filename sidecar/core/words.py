@@ -51,6 +51,43 @@ class Ping(NamedTuple):
     app_start: str | None = None
 
 
+class Results(NamedTuple):
+    """One report by the app of requests that went well and requests that failed."""
+
+    ok: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The app says that it is alive, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One scrape turned into increments since the last one.
+
+    ``errors`` by kind, ``requests`` in all; ``in_flight`` is a level and no increment. ``app_start`` names the
+    incarnation, if the page tells. ``unknown`` counts series that went back without a new process: they count nothing.
+    """
+
+    errors: dict[str, int]
+    requests: int = 0
+    in_flight: float | None = None
+    app_start: str | None = None
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A scrape that failed; ``cause`` is the machine's word (``timeout``, ``connection``, ``status``, ...)."""
+
+    cause: str
+
+
+Report = Ping | Results | Heartbeat | Sample | Missed
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the window holds at an instant.
