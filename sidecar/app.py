@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import disable_created_metrics
 
-from sidecar import doors
+from sidecar import doors, kinds
 from sidecar.answer.log import Log, logger, logging_to
 from sidecar.answer.metrics import Metrics, Readings
 from sidecar.budget import Budget
@@ -25,6 +25,7 @@ from sidecar.budget.memory import MemoryBudget
 from sidecar.core import arbiter
 from sidecar.core.arbiter import Standing, Stopped
 from sidecar.core.grants import US_PER_S, Quota
+from sidecar.core.witness import Witness
 from sidecar.core.words import Policy
 from sidecar.doors import CannotListenError
 from sidecar.journal import Journal
@@ -102,6 +103,14 @@ def policy(settings: Settings) -> Policy:
     """The numbers that the core judges and moves by."""
     return Policy(
         error_limit=settings.error_limit,
+        kind_limits=kinds.limits(settings.kind_limits),
+        error_ratio=settings.error_ratio,
+        ratio_min_requests=settings.ratio_min_requests,
+        consecutive_limit=settings.consecutive_limit,
+        heartbeat_timeout_s=settings.heartbeat_timeout,
+        scrape_down_after=settings.scrape_down_after,
+        confirm=settings.confirm,
+        min_age_s=settings.min_age,
         check_interval_s=settings.check_interval,
         grace_s=settings.grace,
         settle_s=settings.settle,
@@ -141,7 +150,7 @@ async def _hall(settings: Settings, bucket: Budget, told: Observers) -> Hall:
         await _standing(app, journal, rules),
         policy=rules,
         pace=Pace(settings.check_jitter, settings.check_on_ping),
-        window_s=round(settings.error_window),
+        witness=_witness(settings, rules),
         budget=bucket,
         journal=journal,
         clock=time.monotonic,
@@ -149,6 +158,15 @@ async def _hall(settings: Settings, bucket: Budget, told: Observers) -> Hall:
         rng=random.Random(),  # noqa: S311 - it spreads timers, it guards nothing
         observe=told.step,
         on_failure=partial(told.failed, "step"),
+    )
+
+
+def _witness(settings: Settings, rules: Policy) -> Witness:
+    return Witness(
+        round(settings.error_window),
+        int(time.monotonic()),
+        known_kinds=[kind for kind, _ in rules.kind_limits],
+        ignored_kinds=kinds.names(settings.ignore_kinds),
     )
 
 
@@ -167,8 +185,8 @@ async def _standing(app: str, journal: Journal, rules: Policy) -> Standing:
 def _readings(hall: Hall) -> Readings:
     return Readings(
         hall.snapshot,
-        counted=lambda: (hall.errors.ever(), hall.others.ever()),
-        stale=lambda: hall.stale_pings,
+        counted=lambda: (hall.witness.errors.ever(), hall.witness.others.ever()),
+        stale=lambda: hall.stale_reports,
         lag_s=lambda: hall.lag_s,
         unix_of=lambda at: time.time() - (time.monotonic() - at),
     )

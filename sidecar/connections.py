@@ -23,7 +23,9 @@ HEADERS_LIMIT: Final = 32
 BROKEN_OFF: Final = (web.RequestPayloadError, OSError)
 """What reading a body raises when its client has gone or sends nonsense."""
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+_BUSY: Final = float("inf")
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connections(web.Server):
@@ -62,9 +64,14 @@ class Connections(web.Server):
         message, payload, protocol, writer, task = parts
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=BODY_LIMIT)
 
-    def heard(self, request: web.BaseRequest) -> None:
-        """Note that the request's connection has brought a whole request."""
-        self._heard[request.protocol] = self._time()
+    def begun(self, request: web.BaseRequest) -> None:
+        """Note that the connection has brought a whole request: while it is being answered, nobody cuts it."""
+        self._heard[request.protocol] = _BUSY
+
+    def answered(self, request: web.BaseRequest) -> None:
+        """Note that the connection is silent from now on."""
+        if request.protocol in self._heard:
+            self._heard[request.protocol] = self._time()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a connection in; one too many costs the one that has been silent longest its place."""

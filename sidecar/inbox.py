@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from sidecar.core.arbiter import Answered, Stopped
-from sidecar.core.words import Ping
+from sidecar.core.words import Report
 
 INBOX_LIMIT: Final = 10_000
 
-Message = Sequence[Ping] | Answered | Stopped
+Message = Sequence[Report] | Answered | Stopped
 
 
 class Inbox:
@@ -22,11 +22,11 @@ class Inbox:
         self._messages: deque[Message] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
-    def offer(self, pings: Sequence[Ping]) -> bool:
+    def offer(self, reports: Sequence[Report]) -> bool:
         """Hand in what the app reports; False when too much is waiting, and then nothing was taken."""
         if len(self._messages) >= INBOX_LIMIT:
             return False
-        self.put(pings)
+        self.put(reports)
         return True
 
     def put(self, message: Message) -> None:

@@ -104,8 +104,8 @@ class Listener:
             with suppress(OSError):
                 remove_stale(path)
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
-        self._server.heard(request)
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._server.begun(request)
         try:
             if self._guard is not None:
                 self._guard(request)
@@ -119,6 +119,8 @@ class Listener:
         except Exception as error:  # noqa: BLE001 - aiohttp would count it as garbage from the client
             self._on_failure(error)
             return _error(500, "the sidecar failed to answer, see its log")
+        finally:
+            self._server.answered(request)
 
     def _route(self, request: web.BaseRequest) -> Handler:
         methods = self._routes.get(request.path)

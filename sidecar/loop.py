@@ -18,8 +18,8 @@ from sidecar.core import arbiter
 from sidecar.core.arbiter import Answered, Ask, Effect, Event, Forget, Judged, Remember, Restarted, Standing, Stopped
 from sidecar.core.detectors import judge
 from sidecar.core.records import Record, Snapshot
-from sidecar.core.window import RollingCounts
-from sidecar.core.words import Answer, Evidence, Level, Ping, Policy, State, Unknown
+from sidecar.core.witness import Witness
+from sidecar.core.words import Answer, Evidence, Gone, Ping, Policy, Report, Sample, State, Unknown
 from sidecar.inbox import Inbox, Message
 from sidecar.journal import Journal, Memory
 
@@ -48,7 +48,7 @@ class Pace:
 
 
 class Hall:
-    """Holds window and standing of one app, and lets the arbiter move them.
+    """Holds standing and witness of one app, and lets the arbiter move the one by the evidence of the other.
 
     ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``observe`` is called once a step, ``on_failure`` with
     every exception that a step or an observer let out; neither may block.
@@ -60,7 +60,7 @@ class Hall:
         *,
         policy: Policy,
         pace: Pace,
-        window_s: int,
+        witness: Witness,
         budget: Claims,
         journal: Journal,
         clock: Callable[[], float],
@@ -72,10 +72,8 @@ class Hall:
         self.standing = standing
         self.checked_at: float | None = None
         self.lag_s = 0.0
-        self.stale_pings = 0
-        now_s = int(clock())
-        self.errors = RollingCounts(window_s, now_s)
-        self.others = RollingCounts(window_s, now_s)
+        self.stale_reports = 0
+        self.witness = witness
         self.inbox = Inbox()
         self._policy = policy
         self._pace = pace
@@ -97,19 +95,12 @@ class Hall:
 
     def snapshot(self) -> Snapshot:
         """The state of affairs now; costs some microseconds and waits for nothing."""
-        return Snapshot(self._clock(), self.standing, self.evidence(), self.checked_at)
+        now = self._clock()
+        return Snapshot(now, self.standing, self.witness.evidence(now), self.checked_at)
 
     def evidence(self) -> Evidence:
         """What the window holds."""
-        errors = self.errors
-        return Evidence(
-            errors.seconds,
-            errors.total,
-            errors.by_key(),
-            self.others.by_key(),
-            errors.oldest_age_s(),
-            errors.newest_age_s(),
-        )
+        return self.witness.evidence(self._clock())
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
@@ -152,19 +143,18 @@ class Hall:
         return True
 
     def _turn(self, now: float) -> None:
-        self.errors.turn(int(now))
-        self.others.turn(int(now))
+        self.witness.turn(int(now))
 
     def _check(self, now: float) -> None:
         jitter = self._pace.jitter
         first = self.checked_at is None and jitter > 0
         spread = self._rng.random() if first else 1 + jitter * self._rng.uniform(-1, 1)
         self._next_check = now + self._policy.check_interval_s * spread
-        self._judge(now)
+        self._judge(now, is_check=True)
         self.checked_at = now
 
-    def _judge(self, now: float) -> None:
-        self._step(Judged(judge(self.evidence(), self._policy)), now)
+    def _judge(self, now: float, *, is_check: bool = False) -> None:
+        self._step(Judged(judge(self.witness.evidence(now), self._policy), is_check), now)
 
     def _jitter(self) -> float:
         return self._rng.random() if self._pace.jitter else 0.0
@@ -181,18 +171,22 @@ class Hall:
         else:
             self._receive(message, now)
 
-    def _receive(self, pings: Sequence[Ping], now: float) -> None:
-        for ping in pings:
-            if ping.app_start is not None and not self._is_alive(ping.app_start, now):
-                self.stale_pings += 1
-            elif not ping.errors:
-                continue  # it only announced its life
-            elif ping.level is Level.SERVER_ERROR:
-                self.errors.record(ping.kind, ping.errors)
+    def _receive(self, reports: Sequence[Report], now: float) -> None:
+        for report in reports:
+            if isinstance(report, Gone):
+                self._bury(now)
+            elif isinstance(report, Ping | Sample) and report.app_start and not self._is_alive(report.app_start, now):
+                self.stale_reports += 1
             else:
-                self.others.record(ping.level, ping.errors)
+                self.witness.take(report, now)
         if self._pace.on_ping and self.standing.state is State.UP:
             self._judge(now)
+
+    def _bury(self, now: float) -> None:
+        """The app has ended. Who comes next is another incarnation, though we do not know its name yet."""
+        if self.standing.app_start is not None:
+            self._ended.append(self.standing.app_start)
+        self._step(Restarted(None, f"after-{self._rng.getrandbits(64):016x}"), now)
 
     def _is_alive(self, app_start: str, now: float) -> bool:
         """Whether a ping of this incarnation counts; the first one of a new incarnation begins its life."""
@@ -213,7 +207,7 @@ class Hall:
         self.standing, effects = arbiter.step(before, event, now, self._policy)
         for effect in effects:
             self._guarded(self._carry_out, effect, now)
-        self._guarded(self._observe, Record(event, before, self.standing, self.evidence(), claim_s))
+        self._guarded(self._observe, Record(event, before, self.standing, self.witness.evidence(now), claim_s))
 
     def _carry_out(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Ask):
@@ -224,8 +218,7 @@ class Hall:
             self._forget()
 
     def _forget(self) -> None:
-        self.errors.clear()
-        self.others.clear()
+        self.witness.clear()
         if self._claim is not None:
             self._claim.cancel()  # a token for an incarnation that has ended helps nobody
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar import addresses, durations, sources
+from sidecar import addresses, durations, kinds, sources
 from sidecar.contradictions import contradictions
 
 if TYPE_CHECKING:
@@ -106,6 +106,26 @@ class Settings(BaseSettings):
     error_window: Seconds = Field(
         60, ge=1, le=3600, multiple_of=1, description="How long an error counts: whole seconds, 1s to 1h."
     )
+    kind_limits: Annotated[str, AfterValidator(kinds.checked_limits)] = Field(
+        "", description="So many of one kind are too many as well: `redis:3,mysql:5`."
+    )
+    ignore_kinds: Annotated[str, AfterValidator(kinds.checked_names)] = Field(
+        "", description="Kinds that are shown and never count: `cache,search`."
+    )
+    error_ratio: Fraction = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="So large a part of the requests failing is too much, where results come; 0: off.",
+    )
+    ratio_min_requests: Count = Field(20, ge=1, description="So many requests the ratio needs before it is judged.")
+    consecutive_limit: Count = Field(0, ge=0, description="So many requests failing in a row are too many; 0: off.")
+    heartbeat_timeout: Seconds = Field(
+        0, description="A heart that has been heard and then is silent for so long is too much; 0: off."
+    )
+    scrape_down_after: Count = Field(0, ge=0, description="So many failed scrapes in a row are too many; 0: off.")
+    confirm: Count = Field(1, ge=1, le=1000, description="So many bad checks in a row it takes before a claim.")
+    min_age: Seconds = Field(0, description="An app younger than this is not culled, though it is judged.")
     check_interval: Seconds = Field(10, ge=0.1, description="How often the window is judged.")
     check_jitter: Fraction = Field(
         0.1, ge=0, le=0.5, description="The part of the interval by which a check comes earlier or later."

@@ -23,6 +23,7 @@ PRESETS: dict[str, dict[str, str]] = {
     "classdojo": {
         "error_limit": "5",
         "error_window": "60s",
+        "error_ratio": "0",
         "check_interval": "10s",
         "check_jitter": "0",
         "check_on_ping": "false",

@@ -22,6 +22,8 @@ Rule = Callable[[Imports], list[str]]
 CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "arbiter": frozenset({"sentences"}),
+        "outcomes": frozenset({"window"}),
+        "witness": frozenset({"outcomes", "window"}),
         "records": frozenset({"arbiter"}),
     }
 )

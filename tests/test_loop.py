@@ -188,12 +188,12 @@ async def test_grant_to_the_old_life_says_nothing_about_the_new_one() -> None:
 
 
 @in_virtual_time
-async def test_stale_pings_of_an_ended_life_are_counted_apart() -> None:
+async def test_stale_reports_of_an_ended_life_are_counted_apart() -> None:
     async with Stage() as stage:
         await stage.errors(1, app_start="boot-1")
         await stage.errors(2, app_start="boot-2")
         await stage.pings(Ping(9, app_start="boot-1"), Ping(9, app_start="boot-1"), Ping(1, app_start="boot-2"))
-        assert stage.hall.stale_pings == 2
+        assert stage.hall.stale_reports == 2
         assert stage.hall.evidence().errors == 3
         assert stage.hall.standing.app_start == "boot-2"
 
@@ -204,7 +204,7 @@ async def test_ping_without_a_name_counts_for_the_life_we_watch() -> None:
         await stage.errors(1, app_start="boot-1")
         await stage.errors(2)
         assert stage.hall.evidence().errors == 3
-        assert stage.hall.stale_pings == 0
+        assert stage.hall.stale_reports == 0
 
 
 @in_virtual_time

@@ -146,7 +146,7 @@ class Readings(Collector):
         yield _gauge("arbiter_window_seconds", "Length of the window.", seen.evidence.window_s)
         yield _by("arbiter_window_errors", "Counted errors in the window.", "kind", seen.evidence.kinds)
         yield self._errors()
-        stale = CounterMetricFamily("arbiter_stale_pings", "Pings of an incarnation that has ended; not counted.")
+        stale = CounterMetricFamily("arbiter_stale_reports", "Reports of an incarnation that has ended; not counted.")
         stale.add_metric([], self._stale())
         yield stale
         yield _gauge("arbiter_loop_lag_seconds", "How late the last tick was.", self._lag_s())

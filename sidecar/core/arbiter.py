@@ -39,10 +39,11 @@ class Standing:
 
     ``app``: service and allocation. ``app_start``: the app's own word for its incarnation, once it is known;
     ``incarnation``: the word that claims are made under, which stays once one was made (``asked``).
-    ``since``: when the state was entered. ``due``: when the arbiter wants to be stepped again, if at all.
-    ``asking``: a claim is on its way. ``unknowns``: unclear answers in a row. ``answer``: the last answer.
-    ``would_culls``: culls that shadow mode did not carry out in this incarnation; ``would_down``: and
-    the app has not recovered since.
+    ``since``: when the state was entered, ``born``: when the incarnation began. ``due``: when the arbiter wants to be
+    stepped again, if at all. ``bad_checks``: excessive checks in a row. ``asking``: a claim is on its way.
+    ``unknowns``: unclear answers in a row. ``answer``: the last answer. ``nomad_told``: we were down when we stopped.
+    ``would_culls``: culls that shadow mode did not carry out in this incarnation; ``would_down``: and the app has not
+    recovered since.
     """
 
     state: State
@@ -50,8 +51,10 @@ class Standing:
     app: str
     app_start: str | None = None
     incarnation: str = UNNAMED
+    born: float = 0.0
     due: float | None = None
     verdict: Verdict | None = None
+    bad_checks: int = 0
     asked: bool = False
     asking: bool = False
     unknowns: int = 0
@@ -86,6 +89,7 @@ class Judged:
     """The window was judged: at a check, at a crossing ping, or because ``Standing.due`` has come."""
 
     verdict: Verdict
+    is_check: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +104,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The app named its incarnation: another one than we know of, or for the first time."""
+    """The app named its incarnation: another one than we know of, or for the first time.
 
-    app_start: str
+    Or it has gone without a name for the next one: then ``app_start`` is None, and ``incarnation`` a word of our own.
+    """
+
+    app_start: str | None
+    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,9 @@ def start(
     ``asked_under`` is the word that a sidecar before us made a claim under, if it did.
     """
     word = asked_under or app_start or UNNAMED
-    return Standing(State.STARTING, now, app, app_start, word, asked=bool(asked_under), due=now + policy.grace_s)
+    return Standing(
+        State.STARTING, now, app, app_start, word, born=now, asked=bool(asked_under), due=now + policy.grace_s
+    )
 
 
 def resume(standing: Standing, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Standing:
@@ -180,10 +190,13 @@ def _begin(standing: Standing, event: Judged, now: float, policy: Policy) -> Ste
 
 
 def _suspect(standing: Standing, event: Judged, now: float, policy: Policy) -> Step:
-    standing = replace(standing, verdict=event.verdict)
-    if event.verdict.judgement is Judgement.FINE:
+    """Suspect the app once the evidence has spoken at ``confirm`` checks in a row, and settle."""
+    bad_checks = 0 if event.verdict.judgement is Judgement.FINE else standing.bad_checks + event.is_check
+    standing = replace(standing, verdict=event.verdict, bad_checks=bad_checks)
+    if event.verdict.judgement is Judgement.FINE or bad_checks < policy.confirm > 1:
         return standing, ()
-    return _pursue(_enter(standing, State.SUSPECT, now, due=now + policy.settle_s), event, now, policy)
+    due = max(now + policy.settle_s, standing.born + policy.min_age_s)
+    return _pursue(_enter(standing, State.SUSPECT, now, due=due), event, now, policy)
 
 
 def _pursue(standing: Standing, event: Judged, now: float, _policy: Policy) -> Step:
@@ -200,7 +213,7 @@ def _pursue(standing: Standing, event: Judged, now: float, _policy: Policy) -> S
 
 
 def _recover(standing: Standing, now: float) -> Standing:
-    return replace(_enter(standing, State.UP, now), unknowns=0, would_down=False)
+    return replace(_enter(standing, State.UP, now), bad_checks=0, unknowns=0, would_down=False)
 
 
 def _answered(standing: Standing, event: Answered, now: float, policy: Policy) -> Step:
@@ -256,7 +269,7 @@ def _watch(standing: Standing, event: Judged, _now: float, _policy: Policy) -> S
 
 def _named(standing: Standing, event: Restarted, now: float, policy: Policy) -> Step:
     """Take the first name that we hear as the name of the life we have been watching."""
-    if standing.app_start is not None:
+    if standing.app_start is not None or event.app_start is None:
         return _restart(standing, event, now, policy)
     incarnation = standing.incarnation if standing.asked else event.app_start
     return replace(standing, app_start=event.app_start, incarnation=incarnation), (Remember(),)
@@ -268,6 +281,7 @@ def _restart(standing: Standing, event: Restarted, now: float, policy: Policy) -
     A culled app that had no name is replaced by one that has: a name that comes late comes from a new life.
     """
     fresh = start(standing.app, now, policy, app_start=event.app_start)
+    fresh = replace(fresh, incarnation=event.incarnation or fresh.incarnation)
     return fresh, (Forget(), Remember())
 
 

@@ -6,6 +6,7 @@ The window must not know what is counted or what is judged; it is handed whole s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 OTHER: Final = "other"
@@ -16,19 +17,19 @@ class RollingCounts:
     """Counts by key over the last ``seconds`` seconds, exact to the one-second bucket.
 
     An event recorded in second ``s`` is counted until the ring is turned to second ``s + seconds``. At most
-    ``max_keys`` distinct keys are told apart in a lifetime; later ones are counted as ``other``.
+    ``max_keys`` distinct keys are told apart in a lifetime, ``known`` ones first; later ones are counted as ``other``.
     """
 
     __slots__ = ("_closed", "_ever", "_now_s", "_ring", "_slot", "current", "seconds", "total")
 
-    def __init__(self, seconds: int, now_s: int, max_keys: int = 32) -> None:
+    def __init__(self, seconds: int, now_s: int, max_keys: int = 32, known: Iterable[str] = ()) -> None:
         if seconds < 1:
             raise ValueError(f"a window needs at least one second, not {seconds}")
         self.seconds = seconds
         self.total = 0
         self.current: dict[str, int] = {}
         self._closed: dict[str, int] = {}
-        self._ever = _Cap(max_keys)
+        self._ever = _Cap(max_keys, known)
         self._ring: list[dict[str, int] | None] = [None] * seconds
         self._slot = 0
         self._now_s = now_s
@@ -111,9 +112,9 @@ class _Cap:
 
     __slots__ = ("counts", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, known: Iterable[str]) -> None:
         self.size = size
-        self.counts: dict[str, int] = {}
+        self.counts = dict.fromkeys(known, 0)
 
     def fit(self, key: str) -> str:
         if key not in self.counts:

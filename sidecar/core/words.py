@@ -7,7 +7,7 @@ Seconds are floats named ``*_s``; microseconds are ints named ``*_us``. Instants
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -85,23 +85,36 @@ class Missed:
     cause: str
 
 
-Report = Ping | Results | Heartbeat | Sample | Missed
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The connection that the app held open for as long as it lives has closed."""
+
+
+Report = Ping | Results | Heartbeat | Sample | Missed | Gone
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the window holds at an instant.
 
-    ``errors`` counts server errors over the last ``window_s`` seconds; ``kinds`` splits the same number,
-    ``levels`` has the other levels, which do not count. Ages are of the oldest and the newest counted error.
+    ``errors`` counts server errors over the last ``window_s`` seconds; ``kinds`` splits the same number, ``levels`` has
+    what is kept and does not count. Ages are of the oldest and the newest counted error. ``fatal`` of the errors were
+    said to be beyond recovery. ``failed`` of the window's ``requests`` went wrong, the last ``consecutive`` of them in
+    a row. ``heartbeat_age_s`` is None until one was heard; ``missed_scrapes`` are those since the last good one.
     """
 
     window_s: int
-    errors: int
-    kinds: dict[str, int]
-    levels: dict[str, int]
-    oldest_age_s: int | None
-    newest_age_s: int | None
+    errors: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+    oldest_age_s: int | None = None
+    newest_age_s: int | None = None
+    fatal: int = 0
+    requests: int = 0
+    failed: int = 0
+    consecutive: int = 0
+    heartbeat_age_s: float | None = None
+    missed_scrapes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +175,17 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The numbers the core judges and moves by. Their meaning and defaults: the settings table."""
+    """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table."""
 
     error_limit: int = 5
+    kind_limits: tuple[tuple[str, int], ...] = ()
+    error_ratio: float = 0.5
+    ratio_min_requests: int = 20
+    consecutive_limit: int = 0
+    heartbeat_timeout_s: float = 0.0
+    scrape_down_after: int = 0
+    confirm: int = 1
+    min_age_s: float = 0.0
     check_interval_s: float = 10.0
     grace_s: float = 0.0
     settle_s: float = 3.0

@@ -6,8 +6,10 @@ sending ``Origin`` or ``Sec-Fetch-Site``, and a rebound name shows in ``Host``.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -15,35 +17,77 @@ from aiohttp import hdrs, web
 
 from sidecar.core import sentences
 from sidecar.core.records import Snapshot
-from sidecar.core.words import Denied, Ping, State, Unknown
-from sidecar.intake.pings import BadPingError, read_pings
+from sidecar.core.words import Denied, Gone, Heartbeat, Report, State, Unknown
+from sidecar.intake.pings import BadReportError, read_pings, read_results
 from sidecar.listener import Refusal, Routes, body, json_response
 
 LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
+LIFE_S: Final = 1.0
 ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State}
 
 
 def routes(
-    offer: Callable[[tuple[Ping, ...]], bool],
+    offer: Callable[[Sequence[Report]], bool],
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
 ) -> Routes:
-    """Routes of the local door. ``offer`` takes pings to the hall, or says that it has too many already."""
+    """Routes of the local door. ``offer`` takes reports to the hall, or says that it has too many already."""
 
-    async def post_errors(request: web.BaseRequest) -> web.Response:
-        try:
-            pings = read_pings(await body(request))
-        except BadPingError as error:
-            raise Refusal(400, "body", str(error)) from None
-        if not offer(pings):
+    def accepted(reports: Sequence[Report]) -> web.Response:
+        if not offer(reports):
             raise Refusal(503, "full", "too many reports are waiting, this one was not counted")
         return web.Response(body=ACCEPTED[state()], status=202, content_type="application/json")
+
+    async def post_errors(request: web.BaseRequest) -> web.Response:
+        with _named():
+            return accepted(read_pings(await body(request)))
+
+    async def post_results(request: web.BaseRequest) -> web.Response:
+        with _named():
+            return accepted((read_results(await body(request)),))
+
+    async def post_heartbeat(_request: web.BaseRequest) -> web.Response:
+        return accepted((Heartbeat(),))
+
+    async def post_life(request: web.BaseRequest) -> web.StreamResponse:
+        return await _hold(request, lambda: offer((Gone(),)))
 
     async def get_verdict(_request: web.BaseRequest) -> web.Response:
         return json_response({"mode": mode, **verdict(snapshot())})
 
-    return {"/errors": {"POST": post_errors}, "/verdict": {"GET": get_verdict}}
+    return {
+        "/errors": {"POST": post_errors},
+        "/results": {"POST": post_results},
+        "/heartbeat": {"POST": post_heartbeat},
+        "/life": {"POST": post_life},
+        "/verdict": {"GET": get_verdict},
+    }
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except BadReportError as error:
+        raise Refusal(400, "body", str(error)) from None
+
+
+async def _hold(request: web.BaseRequest, gone: Callable[[], object]) -> web.StreamResponse:
+    """Answer with a head and no end. The app holds the connection as long as it lives: closing it says that it is gone.
+
+    Only over the unix socket, where nothing but the two processes can close it.
+    """
+    if _is_tcp(request):
+        raise Refusal(403, "socket_only", "/life: only over the unix socket")
+    response = web.StreamResponse(status=200)
+    await response.prepare(request)
+    try:
+        while request.transport and not request.transport.is_closing():  # noqa: ASYNC110 - aiohttp tells nobody
+            await asyncio.sleep(LIFE_S)
+    finally:
+        gone()
+    return response
 
 
 def refuse_browsers(request: web.BaseRequest) -> None:

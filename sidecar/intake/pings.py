@@ -1,4 +1,4 @@
-"""What the body of ``POST /errors`` may say: bytes in, pings out, or an error that names the field."""
+"""What the bodies of ``POST /errors`` and ``/results`` may say: reports out, or an error that names the field."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
-from sidecar.core.words import Level, Ping
+from sidecar.core.words import Level, Ping, Results
+from sidecar.kinds import KIND
 
 MOST_ERRORS: Final = 1_000_000
 MOST_PINGS: Final = 1_000
 MESSAGE_LIMIT: Final = 4_096
-WORD: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}", re.ASCII)
 PRINTABLE: Final = re.compile(r"[\x21-\x7e]{1,64}")
 LEVELS: Final[dict[str, Level]] = {level.value: level for level in Level}
 DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple)
 """Objects come as pairs: in a dict the last of two fields of one name would silently win."""
 
+Readers = dict[str, tuple[str, Callable[[object], Any]]]
+"""Name on the wire: field of the report, and what reads its value or raises ValueError."""
+
 ONE_ERROR: Final = (Ping(),)
 
 
-class BadPingError(ValueError):
+class BadReportError(ValueError):
     """The body says something that cannot be counted. The text names the field and what it takes."""
 
 
@@ -30,17 +33,29 @@ def read_pings(body: bytes) -> tuple[Ping, ...]:
     """Read an empty body (one server error), one object, or an array of objects; all of it or nothing."""
     if not body:
         return ONE_ERROR
-    try:
-        value = DECODER.decode(body.decode().removeprefix("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise BadPingError(f"body: not JSON ({_cause(error)})") from None
+    value = _decoded(body)
     if isinstance(value, tuple):
-        return (_ping(value, ""),)
+        return (Ping(**_fields(value, "", READERS)),)
     if not isinstance(value, list) or not value:
-        raise BadPingError("body: takes an object or a non-empty array of objects")
+        raise BadReportError("body: takes an object or a non-empty array of objects")
     if len(value) > MOST_PINGS:
-        raise BadPingError(f"body: takes at most {MOST_PINGS} objects, not {len(value)}")
-    return tuple(_ping(item, f"[{index}].") for index, item in enumerate(value))
+        raise BadReportError(f"body: takes at most {MOST_PINGS} objects, not {len(value)}")
+    return tuple(Ping(**_fields(item, f"[{index}].", READERS)) for index, item in enumerate(value))
+
+
+def read_results(body: bytes) -> Results:
+    """Read one object that says how many requests went well and how many failed."""
+    value = _decoded(body)
+    if not isinstance(value, tuple) or not value:
+        raise BadReportError(f"body: takes an object with {' and '.join(RESULTS)}")
+    return Results(**_fields(value, "", RESULTS))
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return DECODER.decode(body.decode().removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise BadReportError(f"body: not JSON ({_cause(error)})") from None
 
 
 def _cause(error: Exception) -> str:
@@ -51,26 +66,26 @@ def _cause(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
 
 
-def _ping(item: object, place: str) -> Ping:
+def _fields(item: object, place: str, readers: Readers) -> dict[str, Any]:
     if not isinstance(item, tuple):
-        raise BadPingError(f"body{place.rstrip('.')}: takes an object")
+        raise BadReportError(f"body{place.rstrip('.')}: takes an object")
     fields: dict[str, Any] = {}
     for name, value in item:
-        if name not in READERS:
-            raise BadPingError(f"{place}{name[:64]}: no such field{_hint(name[:64])}")
-        field, read = READERS[name]
+        if name not in readers:
+            raise BadReportError(f"{place}{name[:64]}: no such field{_hint(name[:64], readers)}")
+        field, read = readers[name]
         if field in fields:
-            raise BadPingError(f"{place}{name}: given twice")
+            raise BadReportError(f"{place}{name}: given twice")
         try:
             fields[field] = read(value)
         except ValueError as error:
-            raise BadPingError(f"{place}{name}: {error}") from None
-    return Ping(**fields)
+            raise BadReportError(f"{place}{name}: {error}") from None
+    return fields
 
 
-def _hint(name: str) -> str:
-    near = get_close_matches(name, READERS, n=1)
-    return f", did you mean {near[0]}?" if near else f"; it takes {', '.join(READERS)}"
+def _hint(name: str, readers: Readers) -> str:
+    near = get_close_matches(name, readers, n=1)
+    return f", did you mean {near[0]}?" if near else f"; it takes {', '.join(readers)}"
 
 
 def _count(value: object) -> int:
@@ -86,7 +101,7 @@ def _level(value: object) -> Level:
 
 
 def _kind(value: object) -> str:
-    if not isinstance(value, str) or not WORD.fullmatch(value):
+    if not isinstance(value, str) or not KIND.fullmatch(value):
         raise ValueError("takes 1 to 64 of A-Z a-z 0-9 _ . : / -")
     return value
 
@@ -109,7 +124,7 @@ def _fatal(value: object) -> bool:
     return value
 
 
-READERS: Final[dict[str, tuple[str, Callable[[object], Any]]]] = {
+READERS: Final[Readers] = {
     "count": ("errors", _count),
     "level": ("level", _level),
     "kind": ("kind", _kind),
@@ -118,4 +133,5 @@ READERS: Final[dict[str, tuple[str, Callable[[object], Any]]]] = {
     "fatal": ("fatal", _fatal),
     "app_start": ("app_start", _token),
 }
-"""Name on the wire: field of ``Ping``, and what reads its value or raises ValueError."""
+
+RESULTS: Final[Readers] = {"ok": ("ok", _count), "failed": ("failed", _count)}

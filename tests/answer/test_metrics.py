@@ -30,7 +30,7 @@ NAMES = {
     "arbiter_window_errors": "gauge",
     "arbiter_error_limit": "gauge",
     "arbiter_errors_total": "counter",
-    "arbiter_stale_pings_total": "counter",
+    "arbiter_stale_reports_total": "counter",
     "arbiter_checks_total": "counter",
     "arbiter_last_check_timestamp_seconds": "gauge",
     "arbiter_loop_lag_seconds": "gauge",
@@ -58,8 +58,8 @@ class Board:
         hall = stage.hall
         readings = Readings(
             hall.snapshot,
-            counted=lambda: (hall.errors.ever(), hall.others.ever()),
-            stale=lambda: hall.stale_pings,
+            counted=lambda: (hall.witness.errors.ever(), hall.witness.others.ever()),
+            stale=lambda: hall.stale_reports,
             lag_s=lambda: hall.lag_s,
             unix_of=lambda at: at + UNIX_S,
         )
@@ -265,7 +265,7 @@ async def test_story_as_the_metrics_tell_it() -> None:
         assert board.series("arbiter_state_changes_total") == {("up",): 1, ("suspect",): 1, ("draining",): 1}
         await stage.errors(1, app_start="boot-2")
         await stage.errors(1, app_start="boot-1")
-        assert board.value("arbiter_stale_pings_total") == 1
+        assert board.value("arbiter_stale_reports_total") == 1
         assert board.series("arbiter_window_errors") == {("unknown",): 1}
         assert board.value("arbiter_errors_total", level="server_error", kind="redis") == 3
 

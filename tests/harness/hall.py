@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.core import arbiter
+from sidecar.core.witness import Witness
 from sidecar.core.words import Answer, Latch, Level, Ping, Policy, State
 from sidecar.journal import Journal, Memory
 from sidecar.loop import Hall, Pace
@@ -98,7 +99,7 @@ class Stage:
             standing or arbiter.start("web/a", loop.time(), policy),
             policy=policy,
             pace=pace,
-            window_s=window_s,
+            witness=Witness(window_s, int(loop.time())),
             budget=self.budget,
             journal=journal or self.notes,
             clock=self._clock,

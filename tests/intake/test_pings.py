@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.words import Level, Ping
-from sidecar.intake.pings import MESSAGE_LIMIT, MOST_ERRORS, MOST_PINGS, BadPingError, read_pings
+from sidecar.intake.pings import MESSAGE_LIMIT, MOST_ERRORS, MOST_PINGS, BadReportError, read_pings
 
 FULL = {
     "count": 3,
@@ -146,7 +146,7 @@ ALL = "it takes count, level, kind, message, fingerprint, fatal, app_start"
     ],
 )
 def test_bad_body_is_refused_by_the_name_of_the_field(body: bytes, complaint: str) -> None:
-    with pytest.raises(BadPingError, match="^" + re.escape(complaint)):
+    with pytest.raises(BadReportError, match="^" + re.escape(complaint)):
         read_pings(body)
 
 
@@ -163,7 +163,7 @@ def _assert_within_bounds(ping: Ping) -> None:
 
 def _read(body: bytes) -> tuple[Ping, ...]:
     """What the body says, within bounds; none for one that was refused. Any other exception ends the test."""
-    with suppress(BadPingError):
+    with suppress(BadReportError):
         pings = read_pings(body)
         assert 1 <= len(pings) <= MOST_PINGS
         for ping in pings:
@@ -211,5 +211,5 @@ def test_good_fields_in_any_combination_are_taken(values: list[dict[str, object]
 @settings(deadline=None)
 @given(st.lists(GOOD, max_size=3), st.sampled_from([7, [], {"count": -1}, {"kind": "a b"}]), st.lists(GOOD, max_size=3))
 def test_one_bad_object_refuses_the_whole_array(before: list[object], bad: object, after: list[object]) -> None:
-    with pytest.raises(BadPingError, match=rf"\[{len(before)}\]"):
+    with pytest.raises(BadReportError, match=rf"\[{len(before)}\]"):
         read_pings(json.dumps([*before, bad, *after]).encode())
