@@ -1,0 +1,86 @@
+// Package arbiter tells the sidecar of errors: arbiter.Report(1, "redis"), or arbiter.Recover around a handler.
+//
+// It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else nowhere. Copy it into
+// a directory of your module; it needs Go 1.21 and nothing else.
+package arbiter
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"sync"
+	"time"
+)
+
+var (
+	lock    sync.Mutex
+	conn    net.Conn
+	kept    = map[string]int{} // by kind; sent with a later call when the sidecar's queue is full
+	notWord = regexp.MustCompile(`[^A-Za-z0-9_.:/-]`)
+)
+
+// Report tells of count errors of a kind. It waits for milliseconds at most, and never fails.
+func Report(count int, kind string) {
+	kind = notWord.ReplaceAllString(kind, "_")
+	lock.Lock()
+	defer lock.Unlock()
+	if kept[kind] == 0 && len(kept) >= 100 {
+		kind = "other"
+	}
+	kept[kind] += count
+	for range [2]int{} { // a sidecar that was replaced listens on another socket
+		if conn == nil && !dial() {
+			clear(kept) // too late to count once the sidecar is back
+			return
+		}
+		if err := flush(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		_ = conn.Close()
+		conn = nil
+	}
+}
+
+// Recover reports panics of a handler and lets them go on.
+func Recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				if cause != http.ErrAbortHandler {
+					Report(1, "panic")
+				}
+				panic(cause)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func flush() error {
+	for kind, sum := range kept {
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		if _, err := fmt.Fprintf(conn, "errors:%d|c|#level:server_error,kind:%.64s", sum, kind); err != nil {
+			return err
+		}
+		delete(kept, kind)
+	}
+	return nil
+}
+
+func dial() bool {
+	network, address := "unixgram", os.Getenv("ARBITER_STATSD_SOCKET")
+	if address == "" {
+		network, address = "udp", os.Getenv("ARBITER_STATSD_LISTEN")
+	}
+	if address == "" {
+		return false
+	}
+	opened, err := net.DialTimeout(network, address, time.Millisecond)
+	if err == nil {
+		conn = opened
+	}
+	return err == nil
+}

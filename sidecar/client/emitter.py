@@ -1,0 +1,230 @@
+"""Counts on their way out: sent at once, or added up until the sidecar takes them.
+
+Any number of threads, signal handlers and forked children may call. None of them waits for another: what is
+reported goes into a queue, and whoever gets the lock sends for all.
+"""
+
+from __future__ import annotations
+
+import _thread
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from sidecar.client.lines import Series
+from sidecar.client.outlet import Outcome, Outlet
+
+KEEP_S: Final = 30.0
+"""Older sums are dropped: they would count as new errors, of an app that may have recovered since."""
+
+PACE_S: Final = 0.1
+"""How often sums are tried again, and the most that what is not urgent is held back."""
+
+IDLE_S: Final = 5.0
+EXIT_S: Final = 0.2
+KEPT_SERIES: Final = 256
+FOLDED_SERIES: Final = 64
+QUEUE_LIMIT: Final = 10_000
+MOST: Final = 1_000_000
+"""The largest number in one line; more goes with the next packet."""
+
+PACKET_LIMIT: Final = 1_400
+"""Bytes, so that a packet fits any network and any reader's buffer."""
+
+_ROUNDS: Final = 100
+
+
+class Stats(NamedTuple):
+    """What became of everything counted: errors, requests and heartbeats alike."""
+
+    sent: int
+    kept: int
+    dropped: int
+
+
+class Report(NamedTuple):
+    """One call. What is not urgent may wait for ``PACE_S``, to be added up with more of its kind."""
+
+    series: Series
+    number: int
+    message: str | None = None
+    urgent: bool = True
+
+
+class _Sum:
+    __slots__ = ("count", "message", "since")
+
+    def __init__(self, since: float) -> None:
+        self.count = 0
+        self.since = since
+        self.message: str | None = None
+
+
+class Emitter:
+    """Takes reports and sends them, now or later. ``clock`` tells seconds and never goes back."""
+
+    def __init__(self, outlet: Outlet, clock: Callable[[], float] = time.monotonic) -> None:
+        self._outlet = outlet
+        self._clock = clock
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._queue: deque[Report] = deque()
+        self._kept: dict[Series, _Sum] = {}
+        self._next_s = float("-inf")
+        self._flushing = False
+        self._taken = self._sent = self._dropped = 0
+
+    def take(self, report: Report) -> None:
+        """Count a report. Sends it, or adds it to what waits; never blocks."""
+        if len(self._queue) >= QUEUE_LIMIT:
+            self.drop(report.number)
+            return
+        self._queue.append(report)
+        for _ in range(_ROUNDS):
+            # Nobody who finds the lock taken waits: its holder looks into the queue once more after the release.
+            if not self._queue or not self._lock.acquire(blocking=False):
+                return
+            try:
+                self._work()
+            finally:
+                self._lock.release()
+
+    def drop(self, count: int) -> None:
+        """Count what cannot be sent."""
+        self._taken += count
+        self._dropped += count
+
+    def stats(self) -> Stats:
+        """What became of all reports since the start of this process."""
+        waiting = sum(report.number for report in self._queue.copy())
+        return Stats(self._sent, self._taken - self._sent - self._dropped + waiting, self._dropped)
+
+    def use(self, outlet: Outlet) -> None:
+        """Send elsewhere from now on. May wait for a thread that is just sending."""
+        with self._lock:
+            self._outlet.close()
+            self._outlet = outlet
+
+    def close(self) -> None:
+        """Send what is kept, for at most ``EXIT_S`` seconds, and let go of the socket. For the end of the process."""
+        give_up_at = self._clock() + EXIT_S
+        while self.flush() is Outcome.FULL and self._clock() < give_up_at:
+            time.sleep(EXIT_S / 50)
+        if self._lock.acquire(timeout=EXIT_S):
+            self._outlet.close()
+            self._lock.release()
+
+    def after_fork(self) -> None:
+        """In the child: what is kept is the parent's to send, and so is its socket."""
+        self._start_afresh()
+        self._outlet.close()
+
+    def flush(self) -> Outcome:
+        """Send all that is kept, urgent or not; FULL also when another thread is just sending."""
+        if not self._lock.acquire(blocking=False):
+            return Outcome.FULL
+        try:
+            self._collect(self._clock())
+            return self._send_kept(self._clock())
+        finally:
+            self._lock.release()
+
+    # -- with the lock ------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        now = self._clock()
+        if self._collect(now) or now >= self._next_s:
+            self._send_kept(now)
+        if self._kept and not self._flushing:
+            self._start_flushing()
+
+    def _collect(self, now: float) -> bool:
+        """Add up the queue; whether something urgent was in it."""
+        urgent = False
+        while self._queue:
+            report = self._queue.popleft()
+            self._taken += report.number
+            urgent = urgent or report.urgent
+            total = self._sum_of(report.series, now)
+            if total is None:
+                self._dropped += report.number
+            else:
+                total.count += report.number
+                total.message = report.message or total.message
+        return urgent
+
+    def _sum_of(self, series: Series, now: float) -> _Sum | None:
+        total = self._kept.get(series)
+        if total is None and len(self._kept) >= KEPT_SERIES and series.folded is not None:
+            series = series.folded
+            total = self._kept.get(series)
+        if total is None and len(self._kept) < KEPT_SERIES + FOLDED_SERIES:
+            total = self._kept[series] = _Sum(now)
+        return total
+
+    def _send_kept(self, now: float) -> Outcome:
+        self._next_s = now + PACE_S
+        for packet, counts in _packets(self._kept):
+            outcome = self._outlet.send(packet, now)
+            if outcome is not Outcome.SENT:
+                self._forget(0.0 if outcome is Outcome.NOWHERE else KEEP_S, now)
+                return outcome
+            self._settle(counts)
+        return Outcome.SENT
+
+    def _settle(self, counts: dict[Series, int]) -> None:
+        for series, count in counts.items():
+            self._sent += count
+            total = self._kept[series]
+            total.count -= count
+            if not total.count:
+                del self._kept[series]
+
+    def _forget(self, older_than_s: float, now: float) -> None:
+        for series, total in list(self._kept.items()):
+            if now - total.since >= older_than_s:
+                self._dropped += total.count
+                del self._kept[series]
+
+    # -- later --------------------------------------------------------------------------------------------------
+
+    def _start_flushing(self) -> None:
+        try:
+            # threading.Thread.start waits until the new thread runs; this does not.
+            _thread.start_new_thread(self._keep_flushing, ())
+        except RuntimeError:  # no more threads, or the interpreter ends: the next report or close() sends
+            return
+        self._flushing = True
+
+    def _keep_flushing(self) -> None:
+        """Send what is kept until nothing has been for ``IDLE_S``."""
+        idle_s = 0.0
+        while idle_s < IDLE_S:
+            time.sleep(PACE_S)
+            self.flush()
+            idle_s = 0.0 if self._kept else idle_s + PACE_S
+        with self._lock:
+            self._flushing = False
+            if self._kept:
+                self._start_flushing()
+
+
+def _packets(kept: dict[Series, _Sum]) -> Iterator[tuple[bytes, dict[Series, int]]]:
+    """All sums as packets, each with what it counts. Looks at a copy: the sums may change meanwhile."""
+    lines: list[bytes] = []
+    counts: dict[Series, int] = {}
+    size = 0
+    for series, total in list(kept.items()):
+        count = min(total.count, MOST)
+        line = series.line(count, total.message)
+        if lines and size + len(line) >= PACKET_LIMIT:
+            yield b"\n".join(lines), counts
+            lines, counts, size = [], {}, 0
+        lines.append(line)
+        counts[series] = count
+        size += len(line) + 1
+    if lines:
+        yield b"\n".join(lines), counts

@@ -1,0 +1,116 @@
+"""What an exception tells the sidecar: its kind, where it comes from, and whether it has been told already."""
+
+from __future__ import annotations
+
+import re
+import time
+from binascii import crc32
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import CodeType, MappingProxyType, TracebackType
+from typing import Any, Final
+
+from sidecar.client.lines import TAG_LIMIT
+
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        package: kind
+        for kind, packages in {
+            "redis": ("redis", "aioredis", "rediscluster", "coredis"),
+            "mysql": ("pymysql", "MySQLdb", "_mysql", "aiomysql", "asyncmy", "mysql"),
+            "mongodb": ("pymongo", "motor", "mongoengine"),
+            "rabbitmq": ("pika", "aio_pika", "aiormq", "amqp", "kombu"),
+            "postgres": ("psycopg", "psycopg2", "asyncpg", "pg8000"),
+            "kafka": ("kafka", "aiokafka", "confluent_kafka"),
+            "memcached": ("pymemcache", "memcache", "pylibmc", "aiomcache"),
+            "elasticsearch": ("elasticsearch", "elastic_transport", "opensearchpy"),
+        }.items()
+        for package in packages
+    }
+)
+"""Top package of an exception's class: kind. What is not named here goes by the name of the class."""
+
+SAME_S: Final = 1.0
+"""An exception told again within this time is the same one on its way up; later it was raised anew."""
+
+_CHAIN: Final = 8
+_FRAMES: Final = 500
+_LIBRARY: Final = re.compile(r"/(site|dist)-packages/|/lib/python[0-9]|/sidecar/client/|^<")
+_MARK: Final = "_arbiter_told_at"
+
+
+def kind(error: BaseException) -> str:
+    """What is broken: the driver that the exception or one of its causes stems from, else the name of its class."""
+    for cause in _causes(error):
+        known = KINDS.get(type(cause).__module__.partition(".")[0])
+        if known is not None:
+            return known
+    return type(error).__name__[:TAG_LIMIT]
+
+
+def fingerprint(error: BaseException) -> str:
+    """``type@module:function:line`` of the innermost frame that is the app's own, at most 64 characters.
+
+    Without such a frame it is the innermost of all. A long one ends in a checksum that is the same in every process.
+    """
+    name, place = type(error).__name__, _place(error.__traceback__)
+    return shortened(f"{name}@{place}" if place else name)
+
+
+def shortened(text: str) -> str:
+    """At most 64 characters, different for different texts."""
+    if len(text) <= TAG_LIMIT:
+        return text
+    return f"{text[: TAG_LIMIT - 9]}~{crc32(text.encode(errors='replace')):08x}"
+
+
+def is_news(error: BaseException) -> bool:
+    """Whether nobody has told of this exception yet; from now on somebody has.
+
+    One that is logged, raised again, answered with a 500 and logged by the server is one error.
+    """
+    now = time.monotonic()
+    told_at = getattr(error, _MARK, None)
+    try:
+        setattr(error, _MARK, now)
+    except Exception:  # noqa: BLE001 - a class may refuse attributes in any way; then it is told each time
+        return True
+    return told_at is None or now - told_at >= SAME_S
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: Any = error
+    for _ in range(_CHAIN):
+        if not isinstance(cause, BaseException):
+            return
+        yield cause
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        else:
+            # SQLAlchemy keeps the driver's exception in ``orig``.
+            cause = getattr(cause, "orig", None) or cause.__cause__ or _context(cause)
+
+
+def _context(error: BaseException) -> BaseException | None:
+    return None if error.__suppress_context__ else error.__context__
+
+
+def _place(traceback: TracebackType | None) -> str:
+    own = innermost = None
+    for _ in range(_FRAMES):
+        if traceback is None:
+            break
+        innermost = traceback
+        if _is_own(traceback.tb_frame.f_code.co_filename):
+            own = traceback
+        traceback = traceback.tb_next
+    found = own or innermost
+    if found is None:
+        return ""
+    code: CodeType = found.tb_frame.f_code
+    return f"{found.tb_frame.f_globals.get('__name__', '?')}:{code.co_name}:{found.tb_lineno}"
+
+
+@lru_cache(maxsize=1024)
+def _is_own(filename: str) -> bool:
+    return not _LIBRARY.search(filename)

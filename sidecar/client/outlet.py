@@ -1,0 +1,145 @@
+"""The way out: one non-blocking datagram socket to the sidecar, opened late and opened again.
+
+It knows nothing of what it sends. It must not block, must not ask a resolver, and raises nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+RETRY_S: Final = 0.25
+"""How long a sidecar that is away is left alone."""
+
+_FULL: Final = frozenset({errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.EINTR})
+_LOCALHOST: Final = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
+
+
+class Outcome(Enum):
+    """What became of a packet. Only one that is SENT must not be sent again."""
+
+    SENT = "sent"
+    FULL = "full"
+    AWAY = "away"
+    NOWHERE = "nowhere"
+
+
+class Place(NamedTuple):
+    """A datagram socket to send to."""
+
+    family: socket.AddressFamily
+    address: str | tuple[str, int]
+
+
+Places = tuple[Place, ...]
+
+
+def places(unix_socket: str = "", listen: str = "") -> Places:
+    """Where to send, the preferred one first: the unix socket, then ``host:port`` of UDP.
+
+    What cannot be an address is left out. Host names are, too, ``localhost`` excepted: a resolver may block.
+    """
+    found = []
+    if unix_socket:
+        found.append(Place(socket.AF_UNIX, unix_socket))
+    host, _, port = listen.strip().lower().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    family = _family(host := _LOCALHOST.get(host, host))
+    if family is not None and port.isdecimal() and 0 < int(port) <= 0xFFFF:  # noqa: PLR2004 - the largest port
+        found.append(Place(family, (host, int(port))))
+    return tuple(found)
+
+
+def places_of(environ: Mapping[str, str] = os.environ) -> Places:
+    """The places named by the sidecar's own settings; none when neither is set."""
+    return places(environ.get("ARBITER_STATSD_SOCKET", ""), environ.get("ARBITER_STATSD_LISTEN", ""))
+
+
+def _family(host: str) -> socket.AddressFamily | None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return family
+    return None
+
+
+class Outlet:
+    """Sends to the first place that takes a connection. ``find_places`` is asked once, at the first packet.
+
+    Not safe for threads: its owner holds a lock. After a fork the child calls ``close`` and goes on.
+    """
+
+    def __init__(self, find_places: Callable[[], Places]) -> None:
+        self._find_places = find_places
+        self._places: Places | None = None
+        self._socket: socket.socket | None = None
+        self._is_udp = False
+        self._retry_at = float("-inf")
+
+    def send(self, packet: bytes, now: float) -> Outcome:
+        """Hand one packet to the kernel. ``now``: seconds on a monotonic clock."""
+        for attempt in (0, 1):
+            if self._socket is None and not self._connect(now):
+                return Outcome.AWAY if self._places else Outcome.NOWHERE
+            outcome = self._try(packet)
+            if outcome is not Outcome.AWAY:
+                return outcome
+            self.close()
+            if self._is_udp or attempt:
+                break
+            # A sidecar that has been replaced listens at the same path, on another socket.
+        self._retry_at = now + RETRY_S
+        return Outcome.AWAY
+
+    def close(self) -> None:
+        """Let go of the socket; the next packet opens another one."""
+        self._retry_at = float("-inf")
+        open_socket, self._socket = self._socket, None
+        if open_socket is not None:
+            try:
+                open_socket.close()
+            except OSError:
+                open_socket.detach()
+
+    def _try(self, packet: bytes) -> Outcome:
+        assert self._socket is not None  # noqa: S101 - told to the type checker, send has seen to it
+        try:
+            self._socket.send(packet)
+            # Nobody listens: over loopback the kernel knows that before send returns, and would tell the next send.
+            refused = self._is_udp and self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError as error:
+            return Outcome.FULL if error.errno in _FULL else Outcome.AWAY
+        return Outcome.AWAY if refused else Outcome.SENT
+
+    def _connect(self, now: float) -> bool:
+        if self._places is None:
+            self._places = self._find_places()
+        if now < self._retry_at:
+            return False
+        for place in self._places:
+            self._socket = _connected(place)
+            if self._socket is not None:
+                self._is_udp = place.family != socket.AF_UNIX
+                return True
+        self._retry_at = now + RETRY_S
+        return False
+
+
+def _connected(place: Place) -> socket.socket | None:
+    try:
+        opened = socket.socket(place.family, socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    try:
+        opened.settimeout(0)
+        opened.connect(place.address)
+    except (OSError, ValueError):  # ValueError: a path with a zero byte
+        opened.close()
+        return None
+    return opened

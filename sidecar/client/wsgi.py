@@ -1,0 +1,96 @@
+"""WSGI middleware: 5xx and exceptions are errors, every request is a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sidecar.client.exchange import CURRENT, Exchange
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+
+class ArbiterWSGIMiddleware:
+    """Wraps a WSGI application. Requests for ``ignore_paths``, the app's own health page say, are not looked at.
+
+    Exceptions pass through as they are, also those of a body that is read later. A client that goes away closes the
+    body early, which is no error.
+    """
+
+    def __init__(self, app: WSGIApplication, *, ignore_paths: Collection[str] = ()) -> None:
+        self._app = app
+        self._ignored = frozenset(ignore_paths)
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request, as WSGI has it."""
+        if environ.get("PATH_INFO") in self._ignored:
+            return self._app(environ, start_response)
+        exchange = Exchange()
+        CURRENT.set(exchange)  # not reset: the body may be read in another context, and the next request sets its own
+        try:
+            body = self._app(environ, _answering(exchange, start_response))
+        except Exception as error:
+            exchange.failed(error)
+            exchange.finished()
+            raise
+        if _is_looked_at(body, environ):
+            exchange.finished()
+            return body
+        return _Body(body, exchange)
+
+
+def _is_looked_at(body: Iterable[bytes], environ: WSGIEnvironment) -> bool:
+    """Whether servers treat this kind of body in a way of their own: to tell its length, to let the kernel send it."""
+    wrapper = environ.get("wsgi.file_wrapper")
+    return isinstance(body, (list, tuple)) or (isinstance(wrapper, type) and isinstance(body, wrapper))
+
+
+def _answering(exchange: Exchange, start_response: StartResponse) -> StartResponse:
+    def answer(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
+        exchange.answered(int(status[:3]))
+        error = exc_info[0][1] if exc_info and exc_info[0] else None
+        if error is not None:
+            exchange.failed(error)
+        return start_response(status, headers, *exc_info)
+
+    return answer
+
+
+class _Body:
+    """Passes the body on and notices how it ends."""
+
+    def __init__(self, body: Iterable[bytes], exchange: Exchange) -> None:
+        self._body = body
+        self._chunks: Iterator[bytes] | None = None
+        self._exchange = exchange
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            if self._chunks is None:
+                self._chunks = iter(self._body)
+            return next(self._chunks)
+        except StopIteration:
+            self._exchange.finished()
+            raise
+        except Exception as error:
+            self._exchange.failed(error)
+            raise
+
+    def close(self) -> None:
+        """Called by the server in any case: when all is sent, when the body failed, when the client has gone."""
+        try:
+            close = getattr(self._body, "close", None)
+            if close is not None:
+                close()
+        except Exception as error:
+            self._exchange.failed(error)
+            raise
+        finally:
+            self._exchange.finished(left=True)

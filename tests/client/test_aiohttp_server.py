@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, ClientTimeout, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from harness.waiting import eventually
+from sidecar.client import ArbiterHandler, arbiter_aiohttp_middleware
+
+Told = Callable[[], dict[str, int]]
+Client = TestClient[web.Request, web.Application]
+
+
+def _summary(told: dict[str, int]) -> dict[str, int]:
+    """Without fingerprints, which hold line numbers."""
+    return {line.partition(",fingerprint:")[0]: count for line, count in told.items()}
+
+
+class DriverError(Exception):
+    pass
+
+
+DriverError.__module__ = "redis.exceptions"
+
+
+async def _fine(_request: web.Request) -> web.Response:
+    return web.Response(text="fine")
+
+
+async def _bad(_request: web.Request) -> web.Response:
+    return web.Response(status=503)
+
+
+async def _raised_answer(_request: web.Request) -> web.Response:
+    raise web.HTTPBadGateway
+
+
+async def _raised_from_driver(_request: web.Request) -> web.Response:
+    raise web.HTTPServiceUnavailable from DriverError()
+
+
+async def _redirect(_request: web.Request) -> web.Response:
+    raise web.HTTPFound("/fine")
+
+
+async def _broken(_request: web.Request) -> web.Response:
+    raise DriverError
+
+
+async def _broken_stream(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"a")
+    raise KeyError("a")
+
+
+PAGES = {
+    "/fine": _fine,
+    "/bad": _bad,
+    "/raised": _raised_answer,
+    "/driver": _raised_from_driver,
+    "/redirect": _redirect,
+    "/broken": _broken,
+    "/stream": _broken_stream,
+}
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Awaitable[Client]]]:
+    clients: list[Client] = []
+
+    async def start(**pages: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Client:
+        app = web.Application(middlewares=[arbiter_aiohttp_middleware])
+        for path, handler in (PAGES | {f"/{name}": page for name, page in pages.items()}).items():
+            app.router.add_get(path, handler)
+        client = TestClient(TestServer(app, handler_cancellation=True))
+        await client.start_server()
+        clients.append(client)
+        return client
+
+    yield start
+    for client in clients:
+        await client.close()
+
+
+Serve = Callable[..., Awaitable[Client]]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "expected"),
+    [
+        ("/fine", 200, {"requests": 1}),
+        ("/nowhere", 404, {"requests": 1}),
+        ("/redirect", 302, {"requests": 1}),
+        ("/bad", 503, {"failed": 1, "errors|level:server_error,kind:http_503": 1}),
+        ("/raised", 502, {"failed": 1, "errors|level:server_error,kind:HTTPBadGateway": 1}),
+        ("/driver", 503, {"failed": 1, "errors|level:server_error,kind:redis": 1}),
+        ("/broken", 500, {"failed": 1, "errors|level:server_error,kind:redis": 1}),
+    ],
+)
+async def test_status_and_exceptions_decide(
+    path: str, status: int, expected: dict[str, int], serve: Serve, told: Told
+) -> None:
+    client = await serve()
+    async with client.get(path, allow_redirects=False) as response:
+        assert response.status == status
+    await eventually(lambda: _summary(told()) == expected, timeout_s=5, what=f"{expected} is told")
+
+
+async def test_exception_after_the_answer_began_is_an_error(serve: Serve, told: Told) -> None:
+    client = await serve()
+    with pytest.raises((ClientPayloadError, ClientConnectionError)):
+        await (await client.get("/stream")).read()
+    expected = {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    await eventually(lambda: _summary(told()) == expected, timeout_s=5, what="the error is told")
+
+
+async def test_client_that_leaves_is_no_error(serve: Serve, told: Told) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("nobody sets it")
+
+    client = await serve(slow=slow)
+    getting = asyncio.ensure_future(client.get("/slow"))
+    await began.wait()
+    getting.cancel()
+    await asyncio.wait_for(ended.wait(), 5)
+    assert told() == {}
+
+
+async def test_client_that_leaves_within_a_stream_is_no_error(serve: Serve, told: Told) -> None:
+    left, ended = asyncio.Event(), asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await left.wait()
+        try:
+            while True:
+                await response.write(b"x" * 65_536)
+        finally:
+            ended.set()
+
+    client = await serve(endless=stream)
+    async with ClientSession(timeout=ClientTimeout(5)) as session:
+        response = await session.get(client.make_url("/endless"))
+        response.close()
+    left.set()
+    await asyncio.wait_for(ended.wait(), 5)
+    assert "failed" not in told()
+    assert not any(line.startswith("errors") for line in told())
+
+
+async def test_what_the_server_logs_is_not_counted_again(serve: Serve, told: Told) -> None:
+    handler = ArbiterHandler()
+    server = logging.getLogger("aiohttp.server")
+    server.addHandler(handler)
+    try:
+        client = await serve()
+        async with client.get("/broken") as response:
+            assert response.status == 500
+        expected = {"failed": 1, "errors|level:server_error,kind:redis": 1}
+        await eventually(lambda: _summary(told()) == expected, timeout_s=5, what="the error is told once")
+    finally:
+        server.removeHandler(handler)

@@ -1,0 +1,257 @@
+"""The ASGI middleware, called as a server calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sidecar.client import ArbiterHandler, ArbiterMiddleware
+from sidecar.client.asgi import App, Message, Receive, Send
+from sidecar.client.exchange import CURRENT
+
+Told = Callable[[], dict[str, int]]
+HTTP: Message = {"type": "http", "path": "/cart", "method": "GET"}
+
+
+class Server:
+    """What the app hears and says. ``failure`` is raised when the app sends."""
+
+    def __init__(self, *heard: str, failure: Exception | None = None) -> None:
+        self._heard = [{"type": type_} for type_ in heard]
+        self._failure = failure
+        self.said: list[Message] = []
+
+    async def receive(self) -> Message:
+        return self._heard.pop(0)
+
+    async def send(self, message: Message) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self.said.append(message)
+
+
+async def _call(app: App, server: Server | None = None, scope: Message | None = None, **options: Any) -> Server:
+    server = server or Server()
+    await ArbiterMiddleware(app, **options)(scope or HTTP, server.receive, server.send)
+    return server
+
+
+def _answer(status: int, *, then: BaseException | None = None) -> App:
+    async def app(_scope: Message, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        if then is not None:
+            raise then
+        await send({"type": "http.response.body", "body": b"b"})
+
+    return app
+
+
+def _raise(error: BaseException) -> App:
+    async def app(_scope: Message, _receive: Receive, _send: Send) -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (200, {"requests": 1}),
+        (302, {"requests": 1}),
+        (404, {"requests": 1}),
+        (499, {"requests": 1}),
+        (500, {"failed": 1, "errors|level:server_error,kind:http_500": 1}),
+        (503, {"failed": 1, "errors|level:server_error,kind:http_503": 1}),
+    ],
+)
+async def test_status_decides(status: int, expected: dict[str, int], told: Told) -> None:
+    server = await _call(_answer(status))
+    assert [message["type"] for message in server.said] == ["http.response.start", *["http.response.body"] * 2]
+    assert told() == expected
+
+
+def _summary(told: dict[str, int]) -> dict[str, int]:
+    """Without fingerprints, which hold line numbers."""
+    return {line.partition(",fingerprint:")[0]: count for line, count in told.items()}
+
+
+async def test_exception_is_an_error_and_passes_through(told: Told) -> None:
+    error = KeyError("a")
+    with pytest.raises(KeyError) as raised:
+        await _call(_raise(error))
+    assert raised.value is error
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+async def test_exception_after_the_answer_began_is_an_error(told: Told) -> None:
+    with pytest.raises(KeyError):
+        await _call(_answer(200, then=KeyError("a")))
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+async def test_exception_after_a_500_is_one_error_of_its_kind(told: Told) -> None:
+    with pytest.raises(KeyError):
+        await _call(_answer(500, then=KeyError("a")))
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()], ids=repr
+)
+async def test_end_from_outside_is_no_error(error: BaseException, told: Told) -> None:
+    app = ArbiterMiddleware(_raise(error))
+    server = Server()
+    # Driven by hand: a task would take some of these for the end of the whole program.
+    with pytest.raises(type(error)):
+        app(HTTP, server.receive, server.send).__await__().__next__()
+    assert told() == {}
+
+
+async def test_app_that_never_answers_is_an_error(told: Told) -> None:
+    async def app(_scope: Message, _receive: Receive, _send: Send) -> None:
+        pass
+
+    await _call(app)
+    assert told() == {"failed": 1, "errors|level:server_error,kind:no_response": 1}
+
+
+async def test_client_that_leaves_before_the_answer_is_no_error(told: Told) -> None:
+    async def app(_scope: Message, receive: Receive, _send: Send) -> None:
+        assert (await receive())["type"] == "http.disconnect"
+
+    await _call(app, Server("http.disconnect"))
+    assert told() == {}
+
+
+async def test_client_that_leaves_within_the_answer_is_no_error(told: Told) -> None:
+    with pytest.raises(OSError, match="gone"):
+        await _call(_answer(200), Server(failure=OSError("gone")))
+    assert told() == {"requests": 1}
+
+
+async def test_exception_about_the_client_that_left_is_no_error(told: Told) -> None:
+    class ClientDisconnect(Exception):  # noqa: N818 - Starlette's name for it
+        pass
+
+    async def app(_scope: Message, receive: Receive, _send: Send) -> None:
+        await receive()
+        raise ClientDisconnect
+
+    with pytest.raises(ClientDisconnect):
+        await _call(app, Server("http.disconnect"))
+    assert told() == {}
+
+
+async def test_what_fails_while_the_client_leaves_is_an_error_still(told: Told) -> None:
+    """A client that tires of waiting for a database that hangs: the time-out behind it is what has to be counted."""
+
+    async def app(_scope: Message, receive: Receive, _send: Send) -> None:
+        await receive()
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await _call(app, Server("http.disconnect"))
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:TimeoutError": 1}
+
+
+async def test_path_that_is_ignored_is_not_looked_at(told: Told) -> None:
+    server = await _call(_answer(503), ignore_paths=["/cart"])
+    assert server.said[0]["status"] == 503
+    assert told() == {}
+
+
+async def test_lifespan_passes_untouched(told: Told) -> None:
+    seen: list[object] = []
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        seen.extend([scope, receive, send])
+        raise RuntimeError("no start")
+
+    server, scope = Server(), {"type": "lifespan"}
+    receive, send = server.receive, server.send
+    with pytest.raises(RuntimeError):
+        await ArbiterMiddleware(app)(scope, receive, send)
+    assert seen == [scope, receive, send]
+    assert told() == {}
+
+
+async def test_websocket_tells_exceptions_and_no_results(told: Told) -> None:
+    scope: Message = {"type": "websocket", "path": "/chat"}
+
+    async def chat(_scope: Message, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+
+    await _call(chat, Server("websocket.connect"), scope)
+    assert told() == {}
+    with pytest.raises(KeyError):
+        await _call(_raise(KeyError("a")), scope=scope)
+    assert _summary(told()) == {"errors|level:server_error,kind:KeyError": 1}
+
+
+async def test_websocket_that_the_client_closed_is_no_error(told: Told) -> None:
+    class WebSocketDisconnect(Exception):  # noqa: N818 - Starlette's name for it
+        pass
+
+    async def chat(_scope: Message, receive: Receive, _send: Send) -> None:
+        await receive()
+        raise WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect):
+        await _call(chat, Server("websocket.disconnect"), {"type": "websocket", "path": "/chat"})
+    assert told() == {}
+
+
+@pytest.fixture
+def logger() -> logging.Logger:
+    logger = logging.Logger("shop")  # noqa: LOG001 - not one that stays
+    logger.addHandler(ArbiterHandler())
+    return logger
+
+
+async def test_failure_that_was_logged_is_not_counted_again(logger: logging.Logger, told: Told) -> None:
+    """Frameworks log the exception and answer 500; servers log what passes through."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            raise KeyError("a")  # noqa: TRY301 - frameworks do it in one place, too
+        except KeyError:
+            logger.exception("in the app")
+            await _answer(500)(scope, receive, send)
+
+    await _call(app)
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+async def test_exception_that_the_server_logs_later_is_not_counted_again(logger: logging.Logger, told: Told) -> None:
+    try:
+        await _call(_raise(KeyError("a")))
+    except KeyError:
+        logger.exception("in the server")
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+async def test_requests_at_the_same_time_are_kept_apart(logger: logging.Logger, told: Told) -> None:
+    both = asyncio.Barrier(2)
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await both.wait()
+        if scope["path"] == "/logs":
+            logger.error("bad")
+        await both.wait()
+        await _answer(500)(scope, receive, send)
+
+    async with asyncio.TaskGroup() as tasks:
+        for path in ("/logs", "/quiet"):
+            tasks.create_task(_call(app, scope={**HTTP, "path": path}))
+    assert _summary(told()) == {
+        "failed": 2,
+        "errors|level:server_error,kind:log": 1,
+        "errors|level:server_error,kind:http_500": 1,
+    }
+    assert CURRENT.get() is None

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.client import exceptions
+
+ROOT = Path(__file__).parents[2]
+
+
+def _of(module: str, name: str = "ConnectionError") -> type[Exception]:
+    """A class as another package would define it."""
+    return type(name, (Exception,), {"__module__": module})
+
+
+def _raised(raising: Callable[[], object]) -> BaseException:
+    try:
+        raising()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what was asked for
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def _caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+def _in_context(error: BaseException, context: BaseException, *, suppressed: bool = False) -> BaseException:
+    error.__context__ = context
+    error.__suppress_context__ = suppressed
+    return error
+
+
+def _original(error: BaseException, orig: object) -> BaseException:
+    error.orig = orig  # type: ignore[attr-defined]  # as SQLAlchemy does it
+    return error
+
+
+REDIS = _of("redis.exceptions")()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (REDIS, "redis"),
+        (_of("pymysql.err")(), "mysql"),
+        (_of("MySQLdb")(), "mysql"),
+        (_of("aiomysql.x")(), "mysql"),
+        (_of("mysql.connector.errors")(), "mysql"),
+        (_of("pymongo.errors")(), "mongodb"),
+        (_of("motor.core")(), "mongodb"),
+        (_of("pika.exceptions")(), "rabbitmq"),
+        (_of("aio_pika.exceptions")(), "rabbitmq"),
+        (_of("psycopg2")(), "postgres"),
+        (_of("asyncpg.exceptions")(), "postgres"),
+        (_of("redistribution.errors", "Oops")(), "Oops"),
+        (KeyError("a"), "KeyError"),
+        (_of("shop", "X" * 100)(), "X" * 64),
+        (_caused(RuntimeError(), REDIS), "redis"),
+        (_caused(RuntimeError(), _caused(ValueError(), REDIS)), "redis"),
+        (_in_context(RuntimeError(), REDIS), "redis"),
+        (_in_context(RuntimeError(), REDIS, suppressed=True), "RuntimeError"),
+        (_original(_of("sqlalchemy.exc", "OperationalError")(), _of("pymysql.err")()), "mysql"),
+        (_original(RuntimeError(), "a text"), "RuntimeError"),
+        (ExceptionGroup("two", [REDIS, KeyError()]), "redis"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{type(value).__module__}.{type(value).__name__[:20]}",
+)
+def test_kind_is_what_is_broken(error: BaseException, kind: str) -> None:
+    assert exceptions.kind(error) == kind
+
+
+def test_circle_of_causes_ends() -> None:
+    one, other = RuntimeError(), ValueError()
+    one.__cause__, other.__cause__ = other, one
+    assert exceptions.kind(one) == "RuntimeError"
+
+
+def _own() -> None:
+    raise LookupError("gone")
+
+
+def _through_a_library() -> None:
+    subprocess.run(["/nonexistent"], check=True)
+
+
+def test_fingerprint_is_type_and_place() -> None:
+    line = _own.__code__.co_firstlineno + 1
+    assert exceptions.fingerprint(_raised(_own)) == f"LookupError@{__name__}:_own:{line}"[:64]
+
+
+def test_place_is_in_the_code_of_the_app_not_of_a_library() -> None:
+    line = _through_a_library.__code__.co_firstlineno + 1
+    expected = exceptions.shortened(f"FileNotFoundError@{__name__}:_through_a_library:{line}")
+    assert exceptions.fingerprint(_raised(_through_a_library)) == expected
+
+
+def test_without_own_code_the_innermost_place_is_told() -> None:
+    error = _raised(_through_a_library)
+    assert error.__traceback__
+    assert error.__traceback__.tb_next
+    library_only = error.with_traceback(error.__traceback__.tb_next.tb_next)
+    assert exceptions.fingerprint(library_only).startswith("FileNotFoundError@subprocess:_execute_child:")
+
+
+def test_exception_that_was_never_raised_has_no_place() -> None:
+    assert exceptions.fingerprint(KeyError("a")) == "KeyError"
+
+
+def test_very_deep_traceback_is_still_told() -> None:
+    def deeper() -> None:
+        deeper()
+
+    assert exceptions.fingerprint(_raised(deeper)).startswith("RecursionError@")
+
+
+@pytest.mark.parametrize("text", ["x" * 65, "x" * 1_000, "\u00e9" * 70, "\ud800" * 70], ids=["65", "1000", "e", "half"])
+def test_long_fingerprint_is_shortened_and_still_tells_apart(text: str) -> None:
+    short, other = exceptions.shortened(text), exceptions.shortened(text + "y")
+    assert len(short) == len(other) == 64
+    assert short != other
+
+
+def test_long_fingerprint_is_the_same_in_every_process() -> None:
+    code = "from sidecar.client.exceptions import shortened\nprint(shortened('x' * 100))"
+    here = exceptions.shortened("x" * 100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.strip() == here
+
+
+def test_exception_is_news_once() -> None:
+    error = KeyError("a")
+    assert [exceptions.is_news(error) for _ in range(3)] == [True, False, False]
+    assert exceptions.is_news(KeyError("a"))
+
+
+def test_exception_that_is_raised_again_later_is_news_again() -> None:
+    error = KeyError("a")
+    exceptions.is_news(error)
+    error._arbiter_told_at -= exceptions.SAME_S  # type: ignore[attr-defined]  # a second ago
+    assert exceptions.is_news(error)
+
+
+def test_exception_that_takes_no_mark_is_always_news() -> None:
+    class Stubborn(Exception):  # noqa: N818 - short
+        def __setattr__(self, name: str, value: object) -> None:
+            raise TypeError(name)
+
+    error = Stubborn()
+    assert exceptions.is_news(error)
+    assert exceptions.is_news(error)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from client.door import Door
+from harness.ports import free_port
+from sidecar.client.outlet import RETRY_S, Outcome, Outlet, Place, Places, places, places_of
+
+V4, V6, UNIX = socket.AF_INET, socket.AF_INET6, socket.AF_UNIX
+
+
+@pytest.fixture
+def outlet(door: Door) -> Iterator[Outlet]:
+    """To the unix door."""
+    outlet = Outlet(lambda: places(str(door.path)))
+    yield outlet
+    outlet.close()
+
+
+def _outlet(found: Places) -> Outlet:
+    return Outlet(lambda: found)
+
+
+@pytest.mark.parametrize(
+    ("unix_socket", "listen", "found"),
+    [
+        ("", "", ()),
+        ("/run/s", "", (Place(UNIX, "/run/s"),)),
+        ("", "127.0.0.1:8125", (Place(V4, ("127.0.0.1", 8125)),)),
+        ("/run/s", "127.0.0.1:8125", (Place(UNIX, "/run/s"), Place(V4, ("127.0.0.1", 8125)))),
+        ("", " LocalHost:8125 ", (Place(V4, ("127.0.0.1", 8125)),)),
+        ("", "0.0.0.0:8125", (Place(V4, ("127.0.0.1", 8125)),)),
+        ("", "[::1]:8125", (Place(V6, ("::1", 8125)),)),
+        ("", "[::]:8125", (Place(V6, ("::1", 8125)),)),
+        *(
+            ("", bad, ())
+            for bad in ("off", "8125", "host.example:8125", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536")
+        ),
+        *(("", bad, ()) for bad in ("127.0.0.1:x", ":8125", "\u00e9\u00e9:1", "\x00:1", "127.0.0.1:\u00b2")),
+    ],
+    ids=str,
+)
+def test_places_are_addresses_and_need_no_resolver(unix_socket: str, listen: str, found: Places) -> None:
+    assert places(unix_socket, listen) == found
+
+
+def test_places_come_from_the_settings_of_the_sidecar() -> None:
+    environ = {"ARBITER_STATSD_SOCKET": "/run/s", "ARBITER_STATSD_LISTEN": "127.0.0.1:8125"}
+    assert places_of(environ) == places("/run/s", "127.0.0.1:8125")
+    assert places_of({}) == ()
+
+
+def test_packet_arrives_over_the_unix_socket(door: Door, outlet: Outlet) -> None:
+    assert outlet.send(b"errors:1|c", 0) is Outcome.SENT
+    assert door.read() == [b"errors:1|c"]
+
+
+def test_packet_arrives_over_udp(udp_door: Door) -> None:
+    outlet = _outlet(places("", udp_door.listen))
+    assert outlet.send(b"errors:1|c", 0) is Outcome.SENT
+    assert udp_door.read() == [b"errors:1|c"]
+    outlet.close()
+
+
+def test_full_queue_is_told_and_over_once_it_is_read(door: Door, outlet: Outlet) -> None:
+    sent = 0
+    while outlet.send(b"x", 0) is Outcome.SENT:
+        sent += 1
+    assert outlet.send(b"x", 0) is Outcome.FULL
+    assert len(door.read()) == sent
+    assert outlet.send(b"x", 0) is Outcome.SENT
+
+
+def test_unix_socket_wins_over_udp(door: Door, udp_door: Door) -> None:
+    outlet = _outlet(places(str(door.path), udp_door.listen))
+    outlet.send(b"x", 0)
+    assert (door.read(), udp_door.read()) == ([b"x"], [])
+    outlet.close()
+
+
+def test_udp_takes_over_when_the_unix_socket_goes_away(door: Door, udp_door: Door) -> None:
+    outlet = _outlet(places(str(door.path), udp_door.listen))
+    outlet.send(b"x", 0)
+    door.close()
+    assert outlet.send(b"y", 0) is Outcome.SENT
+    assert udp_door.read() == [b"y"]
+    outlet.close()
+
+
+def test_nowhere_is_not_away() -> None:
+    assert _outlet(()).send(b"x", 0) is Outcome.NOWHERE
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/statsd.sock", "/" + "x" * 200, "/a\x00b", "/dev/null"])
+def test_place_that_nobody_can_listen_at_is_away(path: str) -> None:
+    assert _outlet(places(path)).send(b"x", 0) is Outcome.AWAY
+
+
+def test_sidecar_that_is_away_is_left_alone_for_a_while(run_dir: Path) -> None:
+    path = run_dir / "statsd.sock"
+    outlet = _outlet(places(str(path)))
+    assert outlet.send(b"x", 0) is Outcome.AWAY
+    with Door(path) as door:
+        assert outlet.send(b"x", RETRY_S * 0.9) is Outcome.AWAY
+        assert outlet.send(b"x", RETRY_S) is Outcome.SENT
+        assert door.read() == [b"x"]
+    outlet.close()
+
+
+def test_sidecar_that_was_replaced_gets_the_very_next_packet(door: Door, outlet: Outlet) -> None:
+    outlet.send(b"old", 0)
+    assert door.path
+    door.close()
+    with Door(door.path) as new:
+        assert outlet.send(b"new", 0) is Outcome.SENT
+        assert new.read() == [b"new"]
+
+
+def test_udp_packet_that_nobody_heard_does_not_pass_for_sent() -> None:
+    port = free_port()
+    outlet = _outlet(places("", f"127.0.0.1:{port}"))
+    assert outlet.send(b"x", 0) is Outcome.AWAY
+    with Door(port=port) as door:
+        assert outlet.send(b"x", RETRY_S) is Outcome.SENT
+        assert door.read() == [b"x"]
+    outlet.close()
+
+
+def test_closed_outlet_opens_another_socket(door: Door, outlet: Outlet) -> None:
+    outlet.send(b"x", 0)
+    outlet.close()
+    assert outlet.send(b"y", 0) is Outcome.SENT
+    assert door.read() == [b"x", b"y"]

@@ -1,0 +1,185 @@
+"""The functions of ``sidecar.client``, and what only a process of its own can show: forks, ends, the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.door import Door
+from harness.waiting import wait_for
+from sidecar.client import heartbeat, report, results, stats
+
+ROOT = Path(__file__).parents[2]
+Told = Callable[[], dict[str, int]]
+
+
+def _start(code: str, **environ: str) -> subprocess.Popen[str]:
+    """Start a program that has ``report`` and ``stats``, with nothing of ours in its environment but what is given."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import json, os, sys\nfrom sidecar.client import report, stats\n{code}"],
+        env=inherited | {"PYTHONPATH": str(ROOT)} | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _output(program: subprocess.Popen[str]) -> str:
+    """What it prints, once it has ended well and without a word on stderr."""
+    stdout, stderr = program.communicate(timeout=30)
+    assert (program.returncode, stderr) == (0, "")
+    return stdout
+
+
+def _run(code: str, **environ: str) -> str:
+    return _output(_start(code, **environ))
+
+
+def _run_beside(door: Door, code: str) -> str:
+    """The same while the door is read."""
+    program = _start(code, ARBITER_STATSD_SOCKET=str(door.path))
+    wait_for(lambda: door.read() and program.poll() is not None, timeout_s=30, what="the program ends")
+    return _output(program)
+
+
+def test_report_tells_all_that_it_is_told(told: Told, door: Door) -> None:
+    report()
+    report(3, level="client_error", kind="redis", message="a, b", fingerprint="f", fatal=True, app_start="7")
+    heartbeat()
+    results(ok=4, failed=1)
+    results()
+    assert told() == {
+        "errors|level:server_error": 1,
+        "errors|level:client_error,kind:redis,fingerprint:f,fatal:true,app_start:7": 3,
+        "heartbeat": 1,
+        "requests": 4,
+        "failed": 1,
+    }
+    assert any(line.endswith(b",message:a; b") for line in door.read())
+
+
+class Hostile:
+    """Fails at whatever it is asked."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no name")
+
+    __repr__ = __hash__ = __bool__ = __index__ = __lt__ = __str__  # type: ignore[assignment]  # the point of it
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"count": -1},
+        {"count": 1.5},
+        {"count": "1"},
+        {"count": None},
+        {"count": Hostile()},
+        {"level": "error"},
+        {"level": Hostile()},
+        {"kind": Hostile()},
+        {"kind": []},
+        {"message": Hostile()},
+        {"fingerprint": Hostile()},
+        {"fatal": Hostile()},
+        {"app_start": Hostile()},
+    ],
+    ids=lambda given: "-".join(f"{name}={type(value).__name__}" for name, value in given.items()),
+)
+def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[str, Any], told: Told) -> None:
+    before = stats().dropped
+    report(**given)
+    assert stats().dropped == before + 1
+    assert told() == {}
+
+
+@pytest.mark.parametrize(("ok", "failed"), [(-1, 0), (0, -1), ("1", 0), (0, None)])
+def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(ok: Any, failed: Any, told: Told) -> None:
+    before = stats().dropped
+    results(ok, failed)
+    assert stats().dropped == before + 1
+    assert told() == {}
+
+
+def test_kind_that_is_no_text_is_sent_as_text(told: Told) -> None:
+    report(kind=404)  # type: ignore[arg-type]  # an app without a type checker
+    assert told() == {"errors|level:server_error,kind:404": 1}
+
+
+def test_environment_names_the_door_and_the_incarnation(door: Door) -> None:
+    _run("report(2)\nreport(app_start='mine')", ARBITER_STATSD_SOCKET=str(door.path), ARBITER_APP_START="7")
+    assert door.totals() == {"errors|level:server_error,app_start:7": 2, "errors|level:server_error,app_start:mine": 1}
+
+
+def test_environment_is_read_at_the_first_report(udp_door: Door) -> None:
+    _run(f"os.environ['ARBITER_STATSD_LISTEN'] = '{udp_door.listen}'\nreport()")
+    assert udp_door.totals() == {"errors|level:server_error": 1}
+
+
+THOUSAND = "for _ in range(1000): report()\nprint(json.dumps(stats()))"
+
+
+def test_without_a_sidecar_everything_is_dropped_quietly() -> None:
+    assert json.loads(_run(THOUSAND)) == [0, 0, 1000]
+
+
+def test_sidecar_that_never_comes_keeps_nobody_from_ending(run_dir: Path) -> None:
+    assert json.loads(_run(THOUSAND, ARBITER_STATSD_SOCKET=str(run_dir / "none"))) == [0, 1000, 0]
+
+
+def test_end_of_the_process_sends_what_was_kept(door: Door) -> None:
+    code = "for _ in range(1000): report()\nassert stats().kept"
+    assert _run_beside(door, code) == ""
+    assert door.totals() == {"errors|level:server_error": 1000}
+
+
+FORK = """
+for _ in range(100): report(kind="parent")
+pid = os.fork()
+if pid == 0:
+    begun = stats()
+    report(5, kind="child")
+    sys.exit(0 if begun == (0, 0, 0) and stats().sent + stats().kept == 5 else 3)
+for _ in range(100): report(kind="parent")
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_fork_doubles_nothing_and_loses_nothing(door: Door) -> None:
+    assert _run_beside(door, FORK) == "0\n"
+    assert door.totals() == {
+        "errors|level:server_error,kind:parent": 200,
+        "errors|level:server_error,kind:child": 5,
+    }
+
+
+SIGNALS = """
+import signal
+signals = 0
+def handle(*_):
+    global signals
+    signals += 1
+    report(kind="signal")
+signal.signal(signal.SIGVTALRM, handle)
+signal.setitimer(signal.ITIMER_VIRTUAL, 0.002, 0.002)
+for _ in range(20000): report(kind="call")
+signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+print(signals)
+"""
+
+
+def test_signals_lose_and_double_nothing(door: Door) -> None:
+    signals = int(_run_beside(door, SIGNALS))
+    assert signals > 0
+    assert door.totals() == {
+        "errors|level:server_error,kind:call": 20_000,
+        "errors|level:server_error,kind:signal": signals,
+    }

@@ -1,0 +1,196 @@
+"""The WSGI middleware under the server of the standard library, and under its validator."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from wsgiref.handlers import SimpleHandler
+from wsgiref.util import FileWrapper, setup_testing_defaults
+from wsgiref.validate import validator
+
+import pytest
+
+from sidecar.client import ArbiterWSGIMiddleware
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+Told = Callable[[], dict[str, int]]
+PLAIN = [("Content-Type", "text/plain")]
+
+
+def _summary(told: dict[str, int]) -> dict[str, int]:
+    """Without fingerprints, which hold line numbers."""
+    return {line.partition(",fingerprint:")[0]: count for line, count in told.items()}
+
+
+class Quiet(SimpleHandler):
+    """Answers one request in memory; prints no traceback."""
+
+    def log_exception(self, exc_info: Any) -> None:
+        del exc_info
+
+
+def _environ(path: str = "/cart") -> WSGIEnvironment:
+    environ: WSGIEnvironment = {"SCRIPT_NAME": "", "PATH_INFO": path, "QUERY_STRING": ""}
+    setup_testing_defaults(environ)
+    return environ
+
+
+def _serve(app: WSGIApplication, path: str = "/cart", **options: Any) -> bytes:
+    """What a server answers."""
+    out = io.BytesIO()
+    wrapped = validator(ArbiterWSGIMiddleware(validator(app), **options))
+    Quiet(io.BytesIO(), out, io.StringIO(), _environ(path), multithread=False).run(wrapped)
+    return out.getvalue()
+
+
+def _app(status: str, body: Callable[[], Iterable[bytes]]) -> WSGIApplication:
+    def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        start_response(status, PLAIN)
+        return body()
+
+    return app
+
+
+def _chunks() -> Iterator[bytes]:
+    yield b"a"
+    yield b"b"
+
+
+def _failing() -> Iterator[bytes]:
+    yield b"a"
+    raise KeyError("a")
+
+
+@pytest.mark.parametrize("body", [lambda: [b"ab"], lambda: (b"a", b"b"), _chunks], ids=["list", "tuple", "generator"])
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("200 OK", {"requests": 1}),
+        ("404 Not Found", {"requests": 1}),
+        ("500 Internal Server Error", {"failed": 1, "errors|level:server_error,kind:http_500": 1}),
+        ("503 Service Unavailable", {"failed": 1, "errors|level:server_error,kind:http_503": 1}),
+    ],
+)
+def test_status_decides(status: str, expected: dict[str, int], body: Callable[[], Iterable[bytes]], told: Told) -> None:
+    answer = _serve(_app(status, body))
+    assert status.encode() in answer.splitlines()[0]
+    assert answer.endswith(b"ab")
+    assert told() == expected
+
+
+def test_exception_is_an_error_and_passes_through(told: Told) -> None:
+    def app(_environ: WSGIEnvironment, _start_response: StartResponse) -> Iterable[bytes]:
+        raise KeyError("a")
+
+    with pytest.raises(KeyError):
+        ArbiterWSGIMiddleware(app)(_environ(), _start)
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+def _start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
+    del status, headers, exc_info
+    return len
+
+
+def test_exception_within_the_body_is_an_error(told: Told) -> None:
+    assert b"200 OK" in _serve(_app("200 OK", _failing))
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+def test_exception_that_the_app_answers_itself_is_an_error_of_its_kind(told: Told) -> None:
+    def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            raise KeyError("a")  # noqa: TRY301 - as an app would that catches what it calls
+        except KeyError:
+            start_response("500 Oops", PLAIN, sys.exc_info())
+        return [b"sorry"]
+
+    assert _serve(app).endswith(b"sorry")
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+def test_generator_may_answer_late(told: Told) -> None:
+    def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+        start_response("502 Bad Gateway", PLAIN)
+        yield b"late"
+
+    body = ArbiterWSGIMiddleware(app)(_environ(), _start)
+    assert told() == {}
+    assert list(body) == [b"late"]
+    assert told() == {"failed": 1, "errors|level:server_error,kind:http_502": 1}
+
+
+class Body:
+    """Remembers whether it was closed; fails in closing if told so."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.closed = 0
+        self._error = error
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _chunks()
+
+    def close(self) -> None:
+        self.closed += 1
+        if self._error:
+            raise self._error
+
+
+def test_client_that_leaves_early_is_no_error_and_the_body_is_closed(told: Told) -> None:
+    inner = Body()
+    body: Any = ArbiterWSGIMiddleware(_app("200 OK", lambda: inner))(_environ(), _start)
+    assert next(body) == b"a"
+    body.close()
+    assert inner.closed == 1
+    assert told() == {"requests": 1}
+
+
+def test_client_that_leaves_before_the_answer_counts_nothing(told: Told) -> None:
+    def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+        start_response("200 OK", PLAIN)
+        yield b"never asked for"
+
+    body: Any = ArbiterWSGIMiddleware(app)(_environ(), _start)
+    body.close()
+    assert told() == {}
+
+
+def test_body_that_fails_in_closing_is_an_error(told: Told) -> None:
+    body: Any = ArbiterWSGIMiddleware(_app("200 OK", lambda: Body(KeyError("a"))))(_environ(), _start)
+    next(body)
+    with pytest.raises(KeyError):
+        body.close()
+    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+
+
+def test_greenlet_that_is_ended_is_no_error(told: Told) -> None:
+    def ended() -> Iterator[bytes]:
+        yield b"a"
+        raise SystemExit
+
+    body: Any = ArbiterWSGIMiddleware(_app("200 OK", ended))(_environ(), _start)
+    with pytest.raises(SystemExit):
+        list(body)
+    body.close()
+    assert told() == {"requests": 1}
+
+
+@pytest.mark.parametrize(
+    "wrapper", [FileWrapper, lambda file: iter([file.read()]), None], ids=["class", "function", "none"]
+)
+def test_file_reaches_the_server_as_the_app_wrapped_it(wrapper: Any, told: Told) -> None:
+    file = FileWrapper(io.BytesIO(b"file"))
+    environ = _environ() | {"wsgi.file_wrapper": wrapper}
+    body = ArbiterWSGIMiddleware(_app("200 OK", lambda: file))(environ, _start)
+    assert (body is file) == (wrapper is FileWrapper)
+    assert b"".join(body) == b"file"
+    assert told() == {"requests": 1}
+
+
+def test_path_that_is_ignored_is_not_looked_at(told: Told) -> None:
+    assert b"503" in _serve(_app("503 Not Now", _chunks), "/health", ignore_paths=["/health"])
+    assert told() == {}

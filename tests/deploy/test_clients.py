@@ -1,0 +1,341 @@
+"""The clients in other languages, each run by its own runtime where that is installed, against a door of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+import pytest
+
+from client.door import Door
+from harness.binaries import find
+from harness.ports import free_port
+from harness.waiting import wait_for
+from sidecar.intake.pings import read_pings
+from sidecar.intake.statsd import read_packet
+
+CLIENTS: Final = Path(__file__).parents[2] / "deploy" / "clients"
+REDIS: Final = "errors|level:server_error,kind:redis"
+
+
+def _runtime(name: str) -> str:
+    """The program, or a skip: an app in that language may be anywhere, its runtime need not be here."""
+    program = find(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    return program
+
+
+@pytest.fixture
+def door(run_dir: Path) -> Iterator[Door]:
+    """A unix datagram socket."""
+    with Door(run_dir / "statsd.sock") as door:
+        yield door
+
+
+@pytest.fixture
+def udp_door() -> Iterator[Door]:
+    with Door() as door:
+        yield door
+
+
+def _run(command: list[str], environ: Mapping[str, str], cwd: Path = CLIENTS) -> str:
+    """What a program prints on both streams; it has to end well."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**inherited, **environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def _udp(door: Door) -> dict[str, str]:
+    return {"ARBITER_STATSD_LISTEN": door.listen}
+
+
+def _unix(door: Door) -> dict[str, str]:
+    return {"ARBITER_STATSD_SOCKET": str(door.path)}
+
+
+def _told(door: Door, errors: int) -> dict[str, int]:
+    """What has come once so many counts have, all of it readable to the sidecar."""
+    wait_for(lambda: sum(door.totals().values()) >= errors, timeout_s=10, what=f"{errors} have come")
+    assert [read_packet(packet)[1] for packet in door.packets] == [0] * len(door.packets)
+    return door.totals()
+
+
+# -- Node -------------------------------------------------------------------------------------------------------------
+
+EXPRESS: Final = """
+const { report, errorHandler, results } = require("./express.js");
+const passed = [];
+const handle = (error) => errorHandler(error, {}, {}, (next) => passed.push(next === error));
+handle(Object.assign(new Error("refused"), { code: "ECONNREFUSED" }));
+handle(new TypeError("x"));
+handle(Object.assign(new Error("bad name"), { name: "a,b|c#d\\n" }));
+handle(Object.assign(new Error("no such page"), { status: 404 }));
+handle(undefined);
+handle(null);
+handle("a text");
+report(3, { kind: "redis", fatal: true });
+for (const statusCode of [200, 404, 503]) {
+  const response = new (require("node:events"))();
+  response.statusCode = statusCode;
+  results({}, response, () => passed.push(true));
+  response.emit("finish");
+}
+console.log(JSON.stringify(passed));
+"""
+
+
+def test_express_tells_errors_and_passes_them_on(udp_door: Door) -> None:
+    printed = _run([_runtime("node"), "-e", EXPRESS], _udp(udp_door))
+    assert json.loads(printed) == [True] * 10
+    assert _told(udp_door, 12) == {
+        "errors|level:server_error,kind:ECONNREFUSED": 1,
+        "errors|level:server_error,kind:TypeError": 1,
+        "errors|level:server_error,kind:a_b_c_d_": 1,
+        "errors|level:server_error,kind:Error": 3,
+        "errors|level:server_error,kind:redis,fatal:true": 3,
+        "requests": 2,
+        "failed": 1,
+    }
+
+
+# -- Go ---------------------------------------------------------------------------------------------------------------
+
+GO_MAIN: Final = """
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+
+	"example.org/app/arbiter"
+)
+
+func main() {
+	times, _ := strconv.Atoi(os.Args[1])
+	for i := 0; i < times; i++ {
+		arbiter.Report(1, "redis")
+	}
+	arbiter.Report(2, "a,b|c#d")
+	defer func() {
+		if recover() != "oops" {
+			os.Exit(3)
+		}
+		arbiter.Report(0, "redis")
+	}()
+	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })
+	arbiter.Recover(broken).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+}
+"""
+GO_ENVIRON: Final = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+@pytest.fixture(scope="module")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A program that has the client in a directory of its module, as an app would."""
+    go = _runtime("go")
+    module = tmp_path_factory.mktemp("go")
+    (module / "arbiter").mkdir()
+    shutil.copy(CLIENTS / "client.go", module / "arbiter")
+    (module / "go.mod").write_text("module example.org/app\n\ngo 1.21\n")
+    (module / "main.go").write_text(GO_MAIN)
+    assert _run([go, "vet", "./..."], GO_ENVIRON, module) == ""
+    assert _run([go, "build", "-o", "app", "."], GO_ENVIRON, module) == ""
+    return str(module / "app")
+
+
+def test_go_client_is_formatted() -> None:
+    assert _run([_runtime("gofmt"), "-l", "."], {}) == ""
+
+
+@pytest.mark.timeout(240)  # without a build cache the standard library is compiled first
+def test_go_tells_errors_over_a_unix_socket(go_program: str, door: Door) -> None:
+    assert _run([go_program, "3"], _unix(door)) == ""
+    assert _told(door, 6) == {
+        REDIS: 3,
+        "errors|level:server_error,kind:a_b_c_d": 2,
+        "errors|level:server_error,kind:panic": 1,
+    }
+
+
+@pytest.mark.timeout(240)  # as above
+def test_go_tells_errors_over_udp(go_program: str, udp_door: Door) -> None:
+    _run([go_program, "3"], _udp(udp_door))
+    assert _told(udp_door, 6)[REDIS] == 3
+
+
+@pytest.mark.timeout(240)  # as above
+def test_go_does_not_wait_for_a_sidecar_that_hangs(go_program: str, door: Door) -> None:
+    _run([go_program, "200"], _unix(door))
+    assert 0 < _told(door, 1)[REDIS] < 200
+
+
+# -- Ruby -------------------------------------------------------------------------------------------------------------
+
+RUBY: Final = """
+require "./client"
+Integer(ARGV[0]).times { Arbiter.report(kind: "redis") }
+Arbiter.report(2, kind: "a,b|c#d")
+ok = Arbiter::Middleware.new(->(_) { [200, {}, ["fine"]] }).call({})
+bad = Arbiter::Middleware.new(->(_) { [503, {}, []] }).call({})
+begin
+  Arbiter::Middleware.new(->(_) { raise KeyError, "a" }).call({})
+rescue KeyError
+  puts [ok[0], bad[0]].inspect
+end
+Process.wait(fork { Arbiter.report(kind: "child") })
+"""
+
+
+def _ruby(times: int, environ: Mapping[str, str]) -> str:
+    return _run([_runtime("ruby"), "-w", "-e", RUBY, str(times)], environ)
+
+
+def test_ruby_tells_errors_over_a_unix_socket(door: Door) -> None:
+    assert _ruby(3, _unix(door)) == "[200, 503]\n"
+    assert _told(door, 11) == {
+        REDIS: 3,
+        "errors|level:server_error,kind:a_b_c_d": 2,
+        "errors|level:server_error,kind:http_503": 1,
+        "errors|level:server_error,kind:KeyError": 1,
+        "errors|level:server_error,kind:child": 1,
+        "requests": 1,
+        "failed": 2,
+    }
+
+
+def test_ruby_tells_errors_over_udp(udp_door: Door) -> None:
+    _ruby(3, _udp(udp_door))
+    assert _told(udp_door, 11)[REDIS] == 3
+
+
+def test_ruby_does_not_wait_for_a_sidecar_that_hangs(door: Door) -> None:
+    assert _ruby(200, _unix(door)) == "[200, 503]\n"
+    assert 0 < _told(door, 1)[REDIS] < 200
+
+
+# -- shell ------------------------------------------------------------------------------------------------------------
+
+
+def _report_sh(arguments: list[str], environ: Mapping[str, str]) -> str:
+    return _run([_runtime("bash"), "report.sh", *arguments], environ)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], {"errors|kind:cron": 1}),
+        (["nightly"], {"errors|kind:nightly": 1}),
+        (["nightly", "3"], {"errors|kind:nightly": 3}),
+        (["a,b|c d", "many"], {"errors|kind:a_b_c_d": 1}),
+        (["k" * 80], {f"errors|kind:{'k' * 64}": 1}),
+    ],
+    ids=["nothing", "kind", "count", "odd", "long"],
+)
+def test_shell_tells_errors_over_udp(arguments: list[str], told: dict[str, int], udp_door: Door) -> None:
+    assert _report_sh(arguments, _udp(udp_door)) == ""
+    assert _told(udp_door, 1) == told
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
+    """A port of loopback, and path and body of what was posted there."""
+    seen: list[tuple[str, bytes]] = []
+
+    class Taker(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append((self.path, self.rfile.read(int(self.headers.get("Content-Length", 0)))))
+            self.send_response(202)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Taker) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.server_address[1], seen
+        server.shutdown()
+        thread.join()
+
+
+def test_shell_tells_errors_over_http(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
+    _runtime("curl")
+    port, seen = posted
+    assert _report_sh(["nightly", "3"], {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == ""
+    ((path, body),) = seen
+    assert path == "/errors"
+    assert [(ping.errors, ping.kind) for ping in read_pings(body)] == [(3, "nightly")]
+
+
+# -- one-liners of the page -------------------------------------------------------------------------------------------
+
+
+def _one_liner(start: str) -> str:
+    page = (CLIENTS / "README.md").read_text()
+    found = re.search(rf"`({start}[^`]*)`", page)
+    assert found, start
+    return found[1].replace("\\|", "|")
+
+
+def test_one_line_of_bash_tells_an_error(udp_door: Door) -> None:
+    line = _one_liner("printf").replace("8125", str(udp_door.port))
+    assert _run([_runtime("bash"), "-c", line], {}) == ""
+    assert _told(udp_door, 1) == {"errors|kind:cron": 1}
+
+
+def test_one_line_of_curl_tells_an_error(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
+    _runtime("curl")
+    port, seen = posted
+    _run([_runtime("sh"), "-c", _one_liner("curl").replace("9180", str(port))], {})
+    assert seen == [("/errors", b"")]
+
+
+# -- nobody listens ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(240)  # as for Go
+@pytest.mark.parametrize("client", ["express.js", "client.go", "client.rb", "report.sh"])
+@pytest.mark.parametrize("names", ["nothing", "udp", "unix"])
+def test_app_does_not_notice_that_nobody_listens(
+    client: str, names: str, run_dir: Path, request: pytest.FixtureRequest
+) -> None:
+    environ = {
+        "nothing": {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
+        "udp": {"ARBITER_STATSD_LISTEN": f"127.0.0.1:{free_port()}"},
+        "unix": {"ARBITER_STATSD_SOCKET": str(run_dir / "none"), "ARBITER_SOCKET": str(run_dir / "none")},
+    }[names]
+    commands: dict[str, Callable[[], list[str]]] = {
+        "express.js": lambda: [_runtime("node"), "-e", EXPRESS],
+        "client.go": lambda: [request.getfixturevalue("go_program"), "3"],
+        "client.rb": lambda: [_runtime("ruby"), "-w", "-e", RUBY, "3"],
+        "report.sh": lambda: [_runtime("bash"), "report.sh"],
+    }
+    printed = _run(commands[client](), environ)
+    assert "rror" not in printed
+
+
+def test_page_names_every_client_and_no_other() -> None:
+    named = set(re.findall(r"\]\(([^)]+)\)", (CLIENTS / "README.md").read_text()))
+    assert named == {path.name for path in CLIENTS.iterdir()} - {"README.md"}
