@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import disable_created_metrics
 
-from sidecar import doors, kinds
+from sidecar import doors, feeds, kinds
 from sidecar.answer.log import Log, logger, logging_to
 from sidecar.answer.metrics import Metrics, Readings
 from sidecar.budget import Budget
@@ -27,16 +27,19 @@ from sidecar.core.arbiter import Standing, Stopped
 from sidecar.core.grants import US_PER_S, Quota
 from sidecar.core.witness import Witness
 from sidecar.core.words import Policy
-from sidecar.doors import CannotListenError
 from sidecar.journal import Journal
 from sidecar.loop import Hall, Pace
 from sidecar.observers import Observers
+from sidecar.sockets import CannotListenError
 from sidecar.thread import DaemonThreads
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings
 
 WARM_S: Final = 10.0
+WARM_AFTER_S: Final = 0.25
+"""Importing the client of Redis takes 50 ms of the processor, which belong to the first polls."""
+
 DISK_S: Final = 2.0
 EXIT_USAGE: Final = 2
 
@@ -86,9 +89,12 @@ async def serve(settings: Settings, metrics: Metrics, stop: asyncio.Event) -> No
     metrics.registry.register(_readings(hall))
     async with doors.opened(settings, hall, told) as listeners:
         works = [hall.run(), _keep_warm(bucket, told), *(listener.sweep() for listener in listeners)]
+        if (scraper := feeds.scraper(settings, hall, told)) is not None:
+            works.append(scraper.run())
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
             gc.collect()
+            gc.enable()
             gc.freeze()  # what lives as long as the process need not be walked by every full collection
             await stop.wait()
             hall.inbox.put(Stopped())
@@ -194,6 +200,7 @@ def _readings(hall: Hall) -> Readings:
 
 async def _keep_warm(bucket: Budget, told: Observers) -> None:
     """Keep the way to the bucket open, so that a claim costs one round trip, and know when it is closed."""
+    await asyncio.sleep(WARM_AFTER_S)
     while True:
         told.budget_warm(await bucket.warm())
         await asyncio.sleep(WARM_S)

@@ -8,6 +8,8 @@ parent imports the daemon, reads the pipe and serves. So pydantic costs the daem
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import json
 import os
 import re
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 EX_USAGE = 2  # argparse's, and what service managers know as "do not try again"
 EX_SOFTWARE = os.EX_SOFTWARE
+
+# What both processes of a run need: imported before the fork it is paid for once.
+SHARED = ("asyncio", "dataclasses", "importlib.metadata", "platform", "typing_extensions")
 
 _PROGRAM = "health-arbiter"
 _COMMANDS = ("run", "check-config")
@@ -78,6 +83,9 @@ def _run(arguments: list[str], serve: Callable[[Settings], int] | None) -> int:
     # of a container a SIGTERM without a handler would not stop us while starting.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    gc.disable()  # until the daemon serves: nothing of what is imported will ever be garbage
+    for name in SHARED:
+        importlib.import_module(name)
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:

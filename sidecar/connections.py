@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
@@ -23,9 +24,15 @@ HEADERS_LIMIT: Final = 32
 BROKEN_OFF: Final = (web.RequestPayloadError, OSError)
 """What reading a body raises when its client has gone or sends nonsense."""
 
-_BUSY: Final = float("inf")
-
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Held(web.StreamResponse):
+    """A head and no end. ``on_closed`` is called once, when the client has closed the connection; not when we do."""
+
+    def __init__(self, on_closed: Callable[[], None]) -> None:
+        super().__init__()
+        self.on_closed = on_closed
 
 
 class Connections(web.Server):
@@ -59,19 +66,38 @@ class Connections(web.Server):
         self._max = max_connections
         self._idle_s = idle_s
         self._heard: dict[web.RequestHandler, float] = {}
+        self._held: dict[web.RequestHandler, asyncio.Future[None]] = {}
+        self._closing = False
 
     def _request(self, *parts: Any) -> web.BaseRequest:
         message, payload, protocol, writer, task = parts
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=BODY_LIMIT)
 
-    def begun(self, request: web.BaseRequest) -> None:
-        """Note that the connection has brought a whole request: while it is being answered, nobody cuts it."""
-        self._heard[request.protocol] = _BUSY
+    def heard(self, request: web.BaseRequest) -> None:
+        """Note that the request's connection has brought a whole request."""
+        self._heard[request.protocol] = self._time()
 
-    def answered(self, request: web.BaseRequest) -> None:
-        """Note that the connection is silent from now on."""
-        if request.protocol in self._heard:
-            self._heard[request.protocol] = self._time()
+    async def hold(self, request: web.BaseRequest, held: Held) -> None:
+        """Send the head, and keep the connection until it ends; it takes no place, and nobody cuts it."""
+        protocol, ended = request.protocol, self._loop.create_future()
+        self._heard.pop(protocol, None)
+        self._held[protocol] = ended
+        try:
+            with suppress(OSError):  # who has gone before the head was sent has gone
+                await held.prepare(request)
+                if protocol.connected and not self._closing:
+                    await ended
+        finally:
+            self._held.pop(protocol, None)
+            if not self._closing:
+                held.on_closed()
+
+    def pre_shutdown(self) -> None:
+        """End what is between two requests, and what is held."""
+        self._closing = True
+        super().pre_shutdown()
+        for ended in self._held.values():
+            _end(ended)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a connection in; one too many costs the one that has been silent longest its place."""
@@ -84,6 +110,8 @@ class Connections(web.Server):
         """Forget a connection."""
         super().connection_lost(handler, exc)
         self._heard.pop(handler, None)
+        if handler in self._held:
+            _end(self._held[handler])
 
     def cut_idle(self) -> None:
         """Cut every connection that has not brought a whole request for ``idle_s`` seconds."""
@@ -98,6 +126,11 @@ class Connections(web.Server):
         transport = self._connections.get(handler)
         if transport is not None:
             transport.abort()  # a gentle close would wait for a client that does not read
+
+
+def _end(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 class _Counted(logging.Handler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from sidecar import addresses, durations
+from sidecar import addresses, durations, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ _FIXED_LIMIT_S = 1800
 
 def contradictions(settings: Settings) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name."""
-    return [*_watching(settings), *_budget(settings), *_doors(settings)]
+    return [*_watching(settings), *_judging(settings), *_scrape(settings), *_budget(settings), *_doors(settings)]
 
 
 def _watching(s: Settings) -> Iterator[str]:
@@ -38,6 +38,46 @@ def _watching(s: Settings) -> Iterator[str]:
             f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)} is not shorter than "
             f"ARBITER_CHECK_INTERVAL={interval}: a claim would still wait when the next check is due"
         )
+
+
+def _judging(s: Settings) -> Iterator[str]:
+    interval, window = map(durations.write, (s.check_interval, s.error_window))
+    if s.confirm > 1 and s.confirm * s.check_interval > s.error_window:
+        yield (
+            f"ARBITER_CONFIRM: {s.confirm} checks at ARBITER_CHECK_INTERVAL={interval} take longer than "
+            f"ARBITER_ERROR_WINDOW={window}: errors would be forgotten before they are confirmed"
+        )
+    if 0 < s.heartbeat_timeout < s.check_interval:
+        yield (
+            f"ARBITER_HEARTBEAT_TIMEOUT: {durations.write(s.heartbeat_timeout)} is shorter than "
+            f"ARBITER_CHECK_INTERVAL={interval}: a silence would be over before anybody looks"
+        )
+    ignored = kinds.names(s.ignore_kinds)
+    for kind, limit in kinds.limits(s.kind_limits):
+        if kind in ignored:
+            yield f"ARBITER_KIND_LIMITS: {kind} is in ARBITER_IGNORE_KINDS too: it would never count"
+        elif limit > s.error_limit:
+            yield (
+                f"ARBITER_KIND_LIMITS: {kind}:{limit} is above ARBITER_ERROR_LIMIT={s.error_limit}, "
+                "which counts every kind: it would never be reached first"
+            )
+
+
+def _scrape(s: Settings) -> Iterator[str]:
+    wanted = s.scrape_errors or s.scrape_requests or s.scrape_in_flight
+    if wanted and not s.scrape_url:
+        yield "ARBITER_SCRAPE_URL: missing, though there are selectors of what to count on the page"
+    if s.scrape_url and not wanted and not s.scrape_down_after:
+        yield "ARBITER_SCRAPE_ERRORS: missing: nothing on the page would count, nor ARBITER_SCRAPE_DOWN_AFTER"
+    if s.scrape_down_after and not s.scrape_url:
+        yield "ARBITER_SCRAPE_DOWN_AFTER: needs ARBITER_SCRAPE_URL"
+    if s.scrape_url and s.scrape_timeout > s.scrape_interval:
+        yield (
+            f"ARBITER_SCRAPE_TIMEOUT: {durations.write(s.scrape_timeout)} is longer than "
+            f"ARBITER_SCRAPE_INTERVAL={durations.write(s.scrape_interval)}"
+        )
+    if s.socket and s.socket == s.statsd_socket:
+        yield "ARBITER_STATSD_SOCKET: the same path as ARBITER_SOCKET, one for datagrams and one for connections"
 
 
 def _budget(s: Settings) -> Iterator[str]:

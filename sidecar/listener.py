@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
-from sidecar.connections import BODY_LIMIT, BROKEN_OFF, Connections, Handler
+from sidecar.connections import BODY_LIMIT, BROKEN_OFF, Connections, Handler, Held
 from sidecar.sockets import bound, printed, remove_stale
 
 BACKLOG: Final = 1024
@@ -105,11 +105,11 @@ class Listener:
                 remove_stale(path)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._server.begun(request)
+        self._server.heard(request)
         try:
             if self._guard is not None:
                 self._guard(request)
-            return await self._route(request)(request)
+            return await self._respond(request)
         except Refusal as refusal:
             self._refused(refusal.word)
             return _error(refusal.status, str(refusal), refusal.headers)
@@ -119,8 +119,12 @@ class Listener:
         except Exception as error:  # noqa: BLE001 - aiohttp would count it as garbage from the client
             self._on_failure(error)
             return _error(500, "the sidecar failed to answer, see its log")
-        finally:
-            self._server.answered(request)
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = await self._route(request)(request)
+        if isinstance(response, Held):
+            await self._server.hold(request, response)
+        return response
 
     def _route(self, request: web.BaseRequest) -> Handler:
         methods = self._routes.get(request.path)

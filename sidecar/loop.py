@@ -19,11 +19,14 @@ from sidecar.core.arbiter import Answered, Ask, Effect, Event, Forget, Judged, R
 from sidecar.core.detectors import judge
 from sidecar.core.records import Record, Snapshot
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Evidence, Gone, Ping, Policy, Report, Sample, State, Unknown
+from sidecar.core.words import Answer, Evidence, Gone, Judgement, Ping, Policy, Report, Sample, State, Unknown
 from sidecar.inbox import Inbox, Message
 from sidecar.journal import Journal, Memory
 
-ENDED_LIVES: Final = 8
+ENDED_NAMES: Final = 16
+PAGE: Final = "page:"
+"""Before what a metrics page calls an incarnation, so that nobody takes it for what the app itself calls it."""
+
 JOURNAL_WAIT_S: Final = 1.0
 CLAIM_LIMIT_S: Final = 30.0
 """A bucket bounds its claims itself; this is for one that does not, so that no claim is outstanding for ever."""
@@ -84,11 +87,13 @@ class Hall:
         self._rng = rng
         self._observe = observe
         self._on_failure = on_failure
-        self._ended: deque[str] = deque(maxlen=ENDED_LIVES)
+        self._ended: deque[str] = deque(maxlen=ENDED_NAMES)
+        self._names = {_source(standing.app_start): standing.app_start} if standing.app_start else {}
         self._claim: asyncio.Task[None] | None = None
         self._asked_at = 0.0
         self._next_check = 0.0
         self._not_before = 0.0
+        self._has_news = False
         self._tasks: asyncio.TaskGroup | None = None
 
     # -- what the doors see -----------------------------------------------------------------------------------
@@ -118,10 +123,13 @@ class Hall:
         if now >= wake_at:
             self.lag_s = now - wake_at
         self._guarded(self._turn, now)
+        self._has_news = False
         for message in messages:
             self._guarded(self._handle, message, now)
         if now >= self._next_check:
             self._guarded(self._check, now)
+        elif self._has_news and self._pace.on_ping and self.standing.state is State.UP:
+            self._guarded(self._glance, now)
         elif now >= self._due(now) and not self._guarded(self._judge, now):
             self._not_before = now + 1.0
 
@@ -156,6 +164,12 @@ class Hall:
     def _judge(self, now: float, *, is_check: bool = False) -> None:
         self._step(Judged(judge(self.witness.evidence(now), self._policy), is_check), now)
 
+    def _glance(self, now: float) -> None:
+        """Judge what has just been reported. Under a flood this is done once a turn: only what speaks is a step."""
+        verdict = judge(self.witness.evidence(now), self._policy)
+        if verdict.judgement is not Judgement.FINE:
+            self._step(Judged(verdict, is_check=False), now)
+
     def _jitter(self) -> float:
         return self._rng.random() if self._pace.jitter else 0.0
 
@@ -175,30 +189,37 @@ class Hall:
         for report in reports:
             if isinstance(report, Gone):
                 self._bury(now)
-            elif isinstance(report, Ping | Sample) and report.app_start and not self._is_alive(report.app_start, now):
+            elif (name := _name(report)) and not self._is_alive(name, now):
                 self.stale_reports += 1
             else:
                 self.witness.take(report, now)
-        if self._pace.on_ping and self.standing.state is State.UP:
-            self._judge(now)
+        self._has_news = True
 
     def _bury(self, now: float) -> None:
         """The app has ended. Who comes next is another incarnation, though we do not know its name yet."""
-        if self.standing.app_start is not None:
-            self._ended.append(self.standing.app_start)
         self._step(Restarted(None, f"after-{self._rng.getrandbits(64):016x}"), now)
+        self._rename({})
 
-    def _is_alive(self, app_start: str, now: float) -> bool:
-        """Whether a ping of this incarnation counts; the first one of a new incarnation begins its life."""
-        known = self.standing.app_start
-        if app_start == known:
+    def _is_alive(self, name: str, now: float) -> bool:
+        """Whether a report of this incarnation counts; the first one of a new incarnation begins its life.
+
+        What the app says and what its metrics page says are two names of one life: each is compared with its own kind.
+        """
+        source = _source(name)
+        if self._names.get(source) == name:
             return True
-        if app_start in self._ended:
+        if name in self._ended:
             return False
-        if known is not None:
-            self._ended.append(known)
-        self._step(Restarted(app_start), now)
+        if self._names and source not in self._names:
+            self._names[source] = name
+            return True
+        self._step(Restarted(name), now)
+        self._rename({source: name})
         return True
+
+    def _rename(self, names: dict[str, str]) -> None:
+        self._ended.extend(self._names.values())
+        self._names = names
 
     # -- steps and wishes -------------------------------------------------------------------------------------
 
@@ -215,10 +236,10 @@ class Hall:
         elif isinstance(effect, Remember):
             self._spawn(self._journal.save, self._memory())
         elif isinstance(effect, Forget):
-            self._forget()
+            self._forget(effect)
 
-    def _forget(self) -> None:
-        self.witness.clear()
+    def _forget(self, effect: Forget) -> None:
+        self.witness.clear(heart=effect.heart)
         if self._claim is not None:
             self._claim.cancel()  # a token for an incarnation that has ended helps nobody
 
@@ -250,3 +271,14 @@ class Hall:
             await work(argument)
         except Exception as error:  # noqa: BLE001 - as in _guarded: the group would end the house
             self._on_failure(error)
+
+
+def _name(report: Report) -> str | None:
+    """What a report calls the incarnation that it is of, if anything."""
+    if isinstance(report, Sample):
+        return f"{PAGE}{report.app_start}" if report.app_start else None
+    return report.app_start if isinstance(report, Ping) else None
+
+
+def _source(name: str) -> str:
+    return PAGE if name.startswith(PAGE) else ""

@@ -7,7 +7,7 @@ import asyncio
 from sidecar.answer.log import Log
 from sidecar.answer.metrics import Metrics
 from sidecar.core.records import Record
-from sidecar.core.words import Unknown
+from sidecar.core.words import Missed, Report, Sample, Unknown
 
 
 class Observers:
@@ -31,6 +31,14 @@ class Observers:
         """Tell that the state on disk could not be read or written."""
         self.metrics.failed("journal")
         self.log.failed(f"journal {operation}", error)
+
+    def scraped(self, report: Report) -> None:
+        """Tell how a scrape ended."""
+        if isinstance(report, Missed):
+            self.metrics.scraped(report.cause)
+            self.log.scrape_missed(report.cause)
+        elif isinstance(report, Sample):
+            self.metrics.scraped("ok", report.unknown)
 
     def budget_warm(self, unknown: Unknown | None) -> None:
         """Tell whether the budget can be reached."""

@@ -15,6 +15,8 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from sidecar import addresses, durations, kinds, sources
 from sidecar.contradictions import contradictions
+from sidecar.intake.scrape import parse_target
+from sidecar.intake.selectors import parse_selectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +68,17 @@ def _seconds(value: object) -> float:
 
 
 # A bound stands at the field or in here, never in both: pydantic lets one of the two win.
+def _scrape_url(url: str) -> str:
+    if url:
+        parse_target(url)
+    return url.strip()
+
+
+def _selectors(text: str) -> str:
+    parse_selectors(text)
+    return text.strip()
+
+
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Fraction = Annotated[float, BeforeValidator(_no_bool)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
@@ -158,6 +171,33 @@ class Settings(BaseSettings):
     )
     socket: Annotated[str, AfterValidator(addresses.socket_path)] = Field(
         "", description="Unix socket on which the app may report errors too."
+    )
+    statsd_listen: Annotated[str, AfterValidator(addresses.loopback_or_off)] = Field(
+        "off", description="UDP address for StatsD datagrams, such as `127.0.0.1:8125`: loopback, or `off`."
+    )
+    statsd_socket: Annotated[str, AfterValidator(addresses.socket_path)] = Field(
+        "", description="Unix datagram socket for StatsD datagrams."
+    )
+    statsd_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]*$", max_length=64)] = Field(
+        "", description="What the app's StatsD client puts before every name."
+    )
+    scrape_url: Annotated[str, AfterValidator(_scrape_url)] = Field(
+        "",
+        description="The app's metrics page: `http://`, `https://` or `unix:///path/of.sock:/metrics`.",
+    )
+    scrape_errors: Annotated[str, AfterValidator(_selectors)] = Field(
+        "", description='What on the page counts errors, several with `;`: `http_requests_total{status=~"5.."}`.'
+    )
+    scrape_requests: Annotated[str, AfterValidator(_selectors)] = Field(
+        "", description="What on the page counts requests, for the ratio."
+    )
+    scrape_in_flight: Annotated[str, AfterValidator(_selectors)] = Field(
+        "", description="What on the page tells how many requests are in flight."
+    )
+    scrape_interval: Seconds = Field(10, ge=0.1, description="How often the page is fetched.")
+    scrape_timeout: Seconds = Field(2, ge=0.01, description="How long a whole scrape may take.")
+    scrape_max_bytes: Count = Field(
+        64 << 20, ge=1024, description="So large a page may be, as it is and as it was sent; more is a failed scrape."
     )
     public_listen: Annotated[str, AfterValidator(addresses.listen)] = Field(
         "0.0.0.0:9181",
@@ -255,7 +295,7 @@ def _bound(name: str, bound: object) -> object:
 
 def _written(name: str, value: object) -> str:
     """Return a valid value as a user would write it, without secrets."""
-    if name == "redis_url":
+    if name in ("redis_url", "scrape_url"):
         return addresses.masked(str(value))
     if isinstance(value, bool):
         return str(value).lower()

@@ -5,10 +5,34 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 SOCKET_MODE: Final = 0o660
+
+
+class CannotListenError(Exception):
+    """A door cannot be opened; the text begins with the setting that names it."""
+
+
+@contextmanager
+def named(setting: str, address: str) -> Iterator[None]:
+    """Turn an OSError of opening ``address`` into ``CannotListenError`` that names the setting."""
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise CannotListenError(f"{setting}: cannot listen on {address}: {_cause(error).lower()}") from None
+
+
+def _cause(error: OSError | UnicodeError) -> str:
+    """The system's own words; asyncio's repeat the address."""
+    if isinstance(error, UnicodeError):
+        return "not a host name"
+    # A name that does not resolve has a number of the resolver's, below zero; a path too long has none.
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 def printed(address: Any) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 PREFIX = "ARBITER_"
 
+# What sidecar.client reads in the app, whose environment file may be the sidecar's too.
+APP_VARIABLES = frozenset({"ARBITER_APP_START"})
+
 # The article's numbers and nothing that it does not know of.
 PRESETS: dict[str, dict[str, str]] = {
     "classdojo": {
@@ -94,7 +97,7 @@ def fit(text: str) -> str:
 
 
 def _unknown_variables(names: Collection[str], environ: Mapping[str, str]) -> list[str]:
-    known = {variable(name) for name in names}
+    known = {variable(name) for name in names} | APP_VARIABLES
     # Without the prefix, which all share: it would make every name resemble every other.
     bare = {name.removeprefix(PREFIX): name for name in known}
     problems = []

@@ -14,8 +14,7 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar import doors
-from sidecar.doors import CannotListenError
+from sidecar.sockets import CannotListenError, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +108,7 @@ def test_host_that_can_be_none_is_one_line_and_exit_2(sidecar: StartSidecar) -> 
 
 
 def test_host_that_the_resolver_does_not_know_is_told_in_its_words() -> None:
-    with pytest.raises(CannotListenError) as told, doors._named("X", "a:1"):
+    with pytest.raises(CannotListenError) as told, named("X", "a:1"):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     assert str(told.value) == "X: cannot listen on a:1: name or service not known"
 
@@ -206,7 +205,7 @@ def test_app_announces_its_lives_and_a_new_one_comes_back_up(sidecar: StartSidec
     assert one.verdict()["latched"] is False
 
     one.post_error(5, app_start="life-1")  # a late report of the old life
-    wait_for(lambda: one.metrics()["arbiter_stale_pings_total"] == 5, timeout_s=5, what="they are counted apart")
+    wait_for(lambda: one.metrics()["arbiter_stale_reports_total"] == 5, timeout_s=5, what="they are counted apart")
     assert one.verdict()["state"] == "up"
 
 

@@ -32,6 +32,26 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="errors forgotten while settling",
         ),
         pytest.param(
+            {"confirm": "7"},
+            ["ARBITER_CONFIRM", "ARBITER_CHECK_INTERVAL", "ARBITER_ERROR_WINDOW"],
+            id="errors forgotten before they are confirmed",
+        ),
+        pytest.param(
+            {"heartbeat_timeout": "9.9s"},
+            ["ARBITER_HEARTBEAT_TIMEOUT", "ARBITER_CHECK_INTERVAL"],
+            id="silence over before anybody looks",
+        ),
+        pytest.param(
+            {"kind_limits": "redis:3,disk:1", "ignore_kinds": "cache,disk"},
+            ["ARBITER_KIND_LIMITS", "ARBITER_IGNORE_KINDS"],
+            id="limit of a kind that never counts",
+        ),
+        pytest.param(
+            {"kind_limits": "redis:6"},
+            ["ARBITER_KIND_LIMITS", "ARBITER_ERROR_LIMIT"],
+            id="limit of a kind that the limit of all forestalls",
+        ),
+        pytest.param(
             {"settle": "5s", "drain": "595s"},
             ["ARBITER_BUDGET_WINDOW", "ARBITER_SETTLE", "ARBITER_DRAIN"],
             id="token back before the container left",
@@ -95,6 +115,11 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
     [
         pytest.param({"check_interval": "60s"}, id="one check a window"),
         pytest.param({"settle": "59s"}, id="settles just within the window"),
+        pytest.param({"confirm": "6"}, id="confirmed within the window"),
+        pytest.param({"check_interval": "60s", "confirm": "1"}, id="one check confirms nothing"),
+        pytest.param({"heartbeat_timeout": "10s"}, id="a silence of one interval"),
+        pytest.param({"heartbeat_timeout": "0"}, id="no heartbeat at all"),
+        pytest.param({"kind_limits": "redis:5", "ignore_kinds": "red,redis:5"}, id="kinds that only look alike"),
         pytest.param({"settle": "5s", "drain": "594s"}, id="gone a second before the token is back"),
         pytest.param({"budget": "20", "budget_window": "20s"}, id="one token a second"),
         pytest.param({"budget_strategy": "fixed", "budget_window": "30m"}, id="fixed half hour"),

@@ -12,7 +12,16 @@ import pytest
 from harness.hall import CHECKS_ONLY, EXACT, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.arbiter import Answered, Judged, Stopped
-from sidecar.core.words import Answer, Denied, Granted, Latch, Level, Ping, State, Unknown
+from sidecar.core.words import (
+    Answer,
+    Denied,
+    Granted,
+    Latch,
+    Level,
+    Ping,
+    State,
+    Unknown,
+)
 from sidecar.inbox import INBOX_LIMIT, Inbox
 from sidecar.journal import Memory
 from sidecar.loop import Pace
@@ -146,77 +155,6 @@ async def test_grant_that_comes_when_the_window_is_empty_again_culls_nobody(*, s
         await stage.answered(GRANTED)
         assert stage.state() is State.UP
         assert stage.latch is None
-
-
-# -- lives of the app ---------------------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_restart_of_the_app_cancels_the_claim_of_the_old_life() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.errors(1, app_start="boot-2")
-        assert stage.budget.cancelled == ["web/a/boot-1"]
-        assert stage.hall.evidence().errors == 1
-        await stage.errors(4, app_start="boot-2")
-        await stage.passes(10)
-        assert stage.budget.in_the_air == ["web/a/boot-2"]
-        assert stage.budget.most_at_once == 1
-
-
-@in_virtual_time
-async def test_restart_in_the_message_that_asked_leaves_one_claim() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.errors(1, app_start="boot-1")
-        stage.hall.inbox.put([Ping(5, app_start="boot-1")])
-        stage.hall.inbox.put([Ping(5, app_start="boot-2")])
-        await settle()
-        await stage.passes(10)
-        assert stage.budget.asked == ["web/a/boot-2"]
-
-
-@in_virtual_time
-async def test_grant_to_the_old_life_says_nothing_about_the_new_one() -> None:
-    async with Stage(NO_SETTLE, window_s=600) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.errors(5, app_start="boot-2")
-        await stage.passes(10)
-        stage.hall.inbox.put(Answered("web/a/boot-1", GRANTED, WALL_S))
-        await settle()
-        assert stage.state() is State.SUSPECT
-        assert stage.budget.in_the_air == ["web/a/boot-2"]
-
-
-@in_virtual_time
-async def test_stale_reports_of_an_ended_life_are_counted_apart() -> None:
-    async with Stage() as stage:
-        await stage.errors(1, app_start="boot-1")
-        await stage.errors(2, app_start="boot-2")
-        await stage.pings(Ping(9, app_start="boot-1"), Ping(9, app_start="boot-1"), Ping(1, app_start="boot-2"))
-        assert stage.hall.stale_reports == 2
-        assert stage.hall.evidence().errors == 3
-        assert stage.hall.standing.app_start == "boot-2"
-
-
-@in_virtual_time
-async def test_ping_without_a_name_counts_for_the_life_we_watch() -> None:
-    async with Stage() as stage:
-        await stage.errors(1, app_start="boot-1")
-        await stage.errors(2)
-        assert stage.hall.evidence().errors == 3
-        assert stage.hall.stale_reports == 0
-
-
-@in_virtual_time
-async def test_culled_app_that_is_replaced_starts_clean() -> None:
-    async with Stage(replace(NO_SETTLE, drain_s=0.0)) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.answered(GRANTED)
-        assert stage.state() is State.DOWN
-        await stage.pings(Ping(0, app_start="boot-2"))
-        await stage.passes(10)
-        assert stage.state() is State.UP
-        assert stage.notes.saved[-1] == Memory("web/a", "boot-2", "boot-2")
 
 
 # -- the window ---------------------------------------------------------------------------------------------

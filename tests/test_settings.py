@@ -67,6 +67,16 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "state_dir": "",
         "local_listen": "127.0.0.1:9180",
         "socket": "",
+        "statsd_listen": "off",
+        "statsd_socket": "",
+        "statsd_prefix": "",
+        "scrape_url": "",
+        "scrape_errors": "",
+        "scrape_requests": "",
+        "scrape_in_flight": "",
+        "scrape_interval": 10.0,
+        "scrape_timeout": 2.0,
+        "scrape_max_bytes": 67108864,
         "public_listen": "0.0.0.0:9181",
         "agent_listen": "0.0.0.0:9182",
         "log_format": "auto",
@@ -154,6 +164,7 @@ def test_what_was_given_is_stronger_than_nomad() -> None:
         ("budget_key", "errorWatcher"),
         ("error_limit", 5),
         ("error_window", 60.0),
+        ("error_ratio", 0.0),
         ("check_interval", 10.0),
         ("check_jitter", 0.0),
         ("check_on_ping", False),
@@ -187,6 +198,21 @@ def test_classdojo_is_the_article_to_the_letter(name: str, value: object) -> Non
         ("error_window", "0", "must be at least 1s"),
         ("error_window", "61m", "must be at most 60m"),
         ("error_window", "1.5s", "must be whole seconds"),
+        ("kind_limits", "redis", "has 'redis': write kind:limit with a limit of at least 1"),
+        ("kind_limits", "redis:0", "has 'redis:0': write kind:limit"),
+        ("kind_limits", "redis:1,redis:2", "has two limits for redis"),
+        ("ignore_kinds", "cache,a b", "has 'a b', which is no kind"),
+        ("error_ratio", "1.01", "must be at most 1"),
+        ("error_ratio", "-0.1", "must be at least 0"),
+        ("error_ratio", "nan", "must be at most 1"),
+        ("error_ratio", "50%", "must be a number"),
+        ("ratio_min_requests", "0", "must be at least 1"),
+        ("consecutive_limit", "-1", "must be at least 0"),
+        ("heartbeat_timeout", "soon", "is not a duration"),
+        ("scrape_down_after", "-1", "must be at least 0"),
+        ("confirm", "0", "must be at least 1"),
+        ("confirm", "1001", "must be at most 1000"),
+        ("min_age", "25h", "must be at most 24h"),
         ("check_interval", "99ms", "must be at least 100ms"),
         ("check_jitter", "0.6", "must be at most 0.5"),
         ("check_jitter", "nan", "must be at most 0.5"),
@@ -223,12 +249,31 @@ def test_blanks_around_a_value_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "given", "taken"),
+    [
+        ("kind_limits", " redis:03 , db:mysql:5,", "redis:3,db:mysql:5"),
+        ("ignore_kinds", " cache , search ", "cache,search"),
+        ("error_ratio", "0", 0.0),
+        ("error_ratio", "1", 1.0),
+        ("consecutive_limit", "3", 3),
+        ("heartbeat_timeout", "1m", 60.0),
+        ("min_age", "10m", 600.0),
+    ],
+)
+def test_a_way_of_judging_is_taken_in_its_normal_form(name: str, given: str, taken: object) -> None:
+    assert getattr(load({name: given}, {}), name) == taken
+
+
+@pytest.mark.parametrize(
     ("line", "complaint"),
     [
         ("error_limit = true", "ARBITER_ERROR_LIMIT: True from file must be a number"),
         ("check_jitter = false", "ARBITER_CHECK_JITTER: False from file must be a number"),
         ("error_limit = 5.5", "ARBITER_ERROR_LIMIT: 5.5 from file must be a whole number"),
         ("service = 5", "ARBITER_SERVICE: 5 from file must be text"),
+        ("ignore_kinds = ['cache']", "ARBITER_IGNORE_KINDS: ['cache'] from file must be text"),
+        ("kind_limits = 3", "ARBITER_KIND_LIMITS: 3 from file must be text"),
+        ("confirm = true", "ARBITER_CONFIRM: True from file must be a number"),
         ("drain = nan", "ARBITER_DRAIN: nan from file must be finite"),
         ("preset = ['classdojo']", "ARBITER_PRESET: ['classdojo'] from file must be '' or 'classdojo'"),
         ("[drain]\nlong = true", "ARBITER_DRAIN: {'long': True} from file is not a duration"),

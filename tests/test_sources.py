@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecar import sources
-from sidecar.settings import Settings
+from sidecar.settings import Settings, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,6 @@ NAMES = tuple(Settings.model_fields)
 @pytest.mark.parametrize(
     ("name", "suggested"),
     [
-        ("ARBITER_EROR_LIMIT", "ARBITER_ERROR_LIMIT"),
         ("ARBITER_EROR_LIMIT", "ARBITER_ERROR_LIMIT"),
         ("ARBITER_REDIS", "ARBITER_REDIS_URL"),
         ("ARBITER_error_limit", "ARBITER_ERROR_LIMIT"),
@@ -83,3 +82,7 @@ def test_the_known_keys_of_a_file_with_an_unknown_one_still_count(tmp_path: Path
 def test_every_preset_sets_known_settings_only() -> None:
     for preset in sources.PRESETS.values():
         assert preset.keys() <= {*NAMES}
+
+
+def test_what_the_app_reads_for_itself_is_no_unknown_setting() -> None:
+    assert load({}, {"ARBITER_APP_START": "boot-7"}) == load({}, {})

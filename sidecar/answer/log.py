@@ -63,6 +63,10 @@ class Log:
         text = f"bucket unreachable: {sentences.answer(unknown)}"
         self.sampled(f"warm {unknown.error}", logging.WARNING, text, {"reason": unknown.error})
 
+    def scrape_missed(self, cause: str) -> None:
+        """Tell, sampled, that the app's page could not be had."""
+        self.sampled(f"scrape {cause}", logging.WARNING, "scrape failed", {"cause": cause})
+
     def failed(self, where: str, error: Exception) -> None:
         """Tell a failure of ours that the house survived, at most once a minute for each place and type."""
         fields = {"where": where, "error": type(error).__name__, "detail": str(error)[:500]}

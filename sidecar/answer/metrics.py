@@ -31,7 +31,9 @@ class Metrics:
     def __init__(self, mode: str, error_limit: int, capacity: int) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._checks = Counter("arbiter_checks", "Judgements of the window.", ["verdict"], registry=registry)
+        self._checks = Counter(
+            "arbiter_checks", "Checks, and reports that made it too much.", ["verdict"], registry=registry
+        )
         self._claims = Counter(
             "arbiter_claims", "Answers to claims of a token.", ["outcome", "reason"], registry=registry
         )
@@ -57,6 +59,12 @@ class Metrics:
         self._failures = Counter(
             "arbiter_failures", "Failures inside the sidecar, which went on.", ["where"], registry=registry
         )
+        self._scrapes = Counter(
+            "arbiter_scrapes", "Scrapes of the app by how they ended.", ["outcome"], registry=registry
+        )
+        self._unknown = Counter(
+            "arbiter_scrape_unknown", "Series that went back without a new process; not counted.", registry=registry
+        )
         self.reachable = Gauge(
             "arbiter_budget_reachable", "Whether the budget answered when last asked.", registry=registry
         )
@@ -65,6 +73,7 @@ class Metrics:
         Gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"], registry=registry).labels(
             __version__, platform.python_version(), mode
         ).set(1)
+        self._scrapes.labels("ok")
         for where in ("step", "journal", "budget", "door", "log"):
             self._failures.labels(where)
         self._polls_by: dict[tuple[str, str, int], Counter] = {}
@@ -99,6 +108,11 @@ class Metrics:
         if counter is None:
             counter = self._polls_by[key] = self._polls.labels(poller, path, str(status))
         counter.inc()
+
+    def scraped(self, outcome: str, unknown: int = 0) -> None:
+        """Count a scrape, by ``ok`` or the cause of its failure, and the series in it that told nothing."""
+        self._scrapes.labels(outcome).inc()
+        self._unknown.inc(unknown)
 
     def refused(self, listener: str, reason: str) -> None:
         """Count a request that was refused or a connection that was cut."""
@@ -165,6 +179,30 @@ class Readings(Collector):
         for level, count in levels.items():
             family.add_metric([level, ""], count)
         return family
+
+
+class DatagramReadings(Collector):
+    """What is read from the datagram door when a scrape comes."""
+
+    def __init__(self, counts: Callable[[], Counts]) -> None:
+        """``counts``: packets, lines, and by reason what was lost or of no use."""
+        self._counts = counts
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as above."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the door."""
+        counts = dict(self._counts())
+        for name, text in (("packets", "Datagrams received."), ("lines", "Lines in them.")):
+            family = CounterMetricFamily(f"arbiter_datagram_{name}", text)
+            family.add_metric([], counts.pop(name))
+            yield family
+        lost = CounterMetricFamily("arbiter_datagram_dropped", "What was not counted, by why.", labels=["reason"])
+        for reason, count in counts.items():
+            lost.add_metric([reason], count)
+        yield lost
 
 
 def _states(seen: Snapshot) -> Metric:

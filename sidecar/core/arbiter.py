@@ -135,7 +135,12 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Wish: empty the window; what it holds belongs to a grace or to an incarnation that has ended."""
+    """Wish: empty the window; what it holds belongs to a grace or to an incarnation that has ended.
+
+    ``heart``: also that a heart was heard. One that falls silent in the grace is as silent when that is over.
+    """
+
+    heart: bool = True
 
 
 Effect = Ask | Remember | Forget
@@ -185,7 +190,7 @@ def _begin(standing: Standing, event: Judged, now: float, policy: Policy) -> Ste
         return standing, ()
     standing = _enter(standing, State.UP, now)
     if policy.grace_s > 0:
-        return replace(standing, verdict=None), (Forget(),)
+        return replace(standing, verdict=None), (Forget(heart=False),)
     return _suspect(standing, event, now, policy)
 
 

@@ -17,7 +17,7 @@ Detector = Callable[[Evidence, Policy], Reason | None]
 
 def excessive_errors(evidence: Evidence, policy: Policy) -> Reason | None:
     """Speak when the window holds at least ``error_limit`` server errors (ClassDojo, "Culling Containers")."""
-    if evidence.errors < policy.error_limit:
+    if not policy.error_limit or evidence.errors < policy.error_limit:
         return None
     said = f"{_errors(evidence.errors)} in {evidence.window_s} s{_mostly(evidence)}, the limit is {policy.error_limit}"
     return Reason("errors", evidence.errors, policy.error_limit, said)
@@ -27,7 +27,7 @@ def excessive_kind(evidence: Evidence, policy: Policy) -> Reason | None:
     """Speak when one kind has reached the limit that was set for it; the first in the order of the setting."""
     for kind, limit in policy.kind_limits:
         count = evidence.kinds.get(kind, 0)
-        if count >= limit:
+        if count >= limit > 0:
             said = f"{_errors(count)} of kind {kind} in {evidence.window_s} s, its limit is {limit}"
             return Reason("kind", count, limit, said)
     return None
@@ -44,12 +44,13 @@ def failing_ratio(evidence: Evidence, policy: Policy) -> Reason | None:
     """Speak when too large a part of the requests failed, once there were enough of them to tell."""
     if not policy.error_ratio or evidence.requests < max(1, policy.ratio_min_requests):
         return None
-    ratio = evidence.failed / evidence.requests
+    ratio = evidence.failed / (evidence.requests + evidence.kept_ok)
     if ratio < policy.error_ratio:
         return None
+    before = f", {evidence.kept_ok} went well before" if evidence.kept_ok else ""
     said = (
-        f"{evidence.failed} of {evidence.requests} requests failed in {evidence.window_s} s, "
-        f"that is {ratio:.0%}, the limit is {policy.error_ratio:.0%}"
+        f"{evidence.failed} of {evidence.requests} requests failed in {evidence.window_s} s{before}, "
+        f"that is {100 * ratio:.3g} %, the limit is {100 * policy.error_ratio:.3g} %"
     )
     return Reason("ratio", ratio, policy.error_ratio, said)
 
@@ -67,7 +68,7 @@ def silent_heart(evidence: Evidence, policy: Policy) -> Reason | None:
     age, timeout = evidence.heartbeat_age_s, policy.heartbeat_timeout_s
     if not timeout or age is None or age < timeout:
         return None
-    return Reason("heartbeat", age, timeout, f"no heartbeat for {age:.0f} s, the limit is {timeout:g} s")
+    return Reason("heartbeat", age, timeout, f"no heartbeat for {age:.1f} s, the limit is {timeout:g} s")
 
 
 def unanswered_scrapes(evidence: Evidence, policy: Policy) -> Reason | None:

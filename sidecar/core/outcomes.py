@@ -1,7 +1,8 @@
 """How requests end: a rolling count of good and bad ones, and how many failed in a row.
 
-The ring is turned when something is recorded and not by the clock alone: while an app that was fine serves nothing, old
-successes must not leave the window before the failures that came after them, or silence would turn the ratio bad.
+Successes are kept twice: by the clock, and up to the newest request. While an app that was fine serves nothing, its
+successes must not leave the ratio before the failures that came after them, or silence would turn it bad. Nor may they
+make up the number of requests that a ratio needs, or one more failure, before which they leave, could turn it good.
 """
 
 from __future__ import annotations
@@ -15,47 +16,57 @@ FAILED = "failed"
 
 
 class Tally(NamedTuple):
-    """Requests of the window, those of them that failed, and the failures in a row at its end."""
+    """Requests of the window, those that failed, the failures in a row, and successes that are only kept.
+
+    ``kept`` left the window when no request took their place; they weigh in a ratio, and are no requests of the window.
+    """
 
     requests: int = 0
     failed: int = 0
     consecutive: int = 0
+    kept: int = 0
 
 
 class Outcomes:
-    """Counts of the last ``seconds`` seconds up to the newest record; nothing once that is as long ago."""
+    """Counts of the last ``seconds`` seconds; ``turn`` makes a second the current one before anything is recorded."""
 
     def __init__(self, seconds: int, now_s: int) -> None:
         self._counts = RollingCounts(seconds, now_s)
-        self._recorded_s = now_s
+        self._successes = RollingCounts(seconds, now_s)
+        self._now_s = now_s
         self._consecutive = 0
 
-    def record(self, ok: int, failed: int, now_s: int) -> None:
-        """Add requests that ended in second ``now_s``. A success among them ends a row of failures."""
+    def turn(self, now_s: int) -> None:
+        """Make ``now_s`` the current second. A row of failures ends when nothing is left of the window."""
+        self._now_s = max(now_s, self._now_s)
+        self._counts.turn(now_s)
+        if not self._counts.total:
+            self._consecutive = 0
+
+    def record(self, ok: int, failed: int) -> None:
+        """Add requests that ended in the current second. A success among them ends a row of failures."""
         if not ok and not failed:
             return
-        if self._is_over(now_s):
-            self._consecutive = 0
-        self._counts.turn(now_s)
-        self._recorded_s = max(now_s, self._recorded_s)
+        self._successes.turn(self._now_s)
+        self._successes.record(OK, ok)
         self._counts.record(OK, ok)
         self._counts.record(FAILED, failed)
         self._consecutive = 0 if ok else self._consecutive + failed
 
-    def tally(self, now_s: int) -> Tally:
-        """What there is to judge in second ``now_s``."""
-        if self._is_over(now_s):
+    def tally(self) -> Tally:
+        """What there is to judge in the current second."""
+        requests, counts = self._counts.total, self._counts.by_key()
+        if not requests:
             return Tally()
-        return Tally(self._counts.total, self._counts.by_key().get(FAILED, 0), self._consecutive)
+        kept = self._successes.total - counts.get(OK, 0)
+        return Tally(requests, counts.get(FAILED, 0), self._consecutive, kept)
 
     def clear(self) -> None:
         """Forget the window."""
         self._counts.clear()
+        self._successes.clear()
         self._consecutive = 0
 
     def ever(self) -> dict[str, int]:
         """Requests since the beginning by how they ended, for counters that only grow."""
         return self._counts.ever()
-
-    def _is_over(self, now_s: int) -> bool:
-        return now_s - self._recorded_s >= self._counts.seconds

@@ -31,7 +31,7 @@ class Record:
     @property
     def restarted(self) -> bool:
         """Whether the app began another life. The first name that it tells us only names the one we watch."""
-        before = self.before
-        if not isinstance(self.event, Restarted) or self.after.app_start == before.app_start:
+        before, event = self.before, self.event
+        if not isinstance(event, Restarted) or self.after == before:
             return False
-        return before.app_start is not None or before.latch is not None
+        return event.app_start is None or before.app_start is not None or before.latch is not None

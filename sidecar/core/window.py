@@ -97,11 +97,11 @@ class RollingCounts:
 
     def newest_age_s(self) -> int | None:
         """Age in whole seconds of the newest bucket that holds something."""
-        return next((age for age in range(self.seconds) if self._bucket(age)), None)
+        return next((age for age in range(self.seconds) if self._bucket(age)), None) if self.total else None
 
     def oldest_age_s(self) -> int | None:
         """Age in whole seconds of the oldest bucket that holds something."""
-        return next((age for age in reversed(range(self.seconds)) if self._bucket(age)), None)
+        return next((age for age in reversed(range(self.seconds)) if self._bucket(age)), None) if self.total else None
 
     def _bucket(self, age: int) -> dict[str, int] | None:
         return self._ring[(self._slot - age) % self.seconds] if age else self.current

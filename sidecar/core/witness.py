@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.core.outcomes import Outcomes
 from sidecar.core.window import RollingCounts
-from sidecar.core.words import Evidence, Heartbeat, Level, Missed, Ping, Report, Results, Sample
+from sidecar.core.words import Evidence, Gone, Heartbeat, Level, Missed, Ping, Report, Results, Sample
 
 IGNORED: Final = "ignored"
 """Where errors of kinds that never count are kept, beside the levels that do not count."""
@@ -37,28 +37,30 @@ class Witness:
             Heartbeat: self._take_heartbeat,
             Sample: self._take_sample,
             Missed: self._take_missed,
+            Gone: self._take_nothing,
         }
 
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second."""
-        for counts in (self.errors, self.others, self.fatal):
+        for counts in (self.errors, self.others, self.fatal, self.outcomes):
             counts.turn(now_s)
 
     def take(self, report: Report, now: float) -> None:
         """Count one report; what only announces or ends a life counts nothing."""
         self._take[type(report)](report, now)
 
-    def clear(self) -> None:
-        """Forget everything but what was counted ever."""
+    def clear(self, *, heart: bool = True) -> None:
+        """Forget everything but what was counted ever, and the last heartbeat unless ``heart``."""
         for counts in (self.errors, self.others, self.fatal, self.outcomes):
             counts.clear()
         self.in_flight = None
-        self._heartbeat_at = None
         self._missed_scrapes = 0
+        if heart:
+            self._heartbeat_at = None
 
     def evidence(self, now: float) -> Evidence:
         """What the window holds."""
-        errors, tally = self.errors, self.outcomes.tally(int(now))
+        errors, tally = self.errors, self.outcomes.tally()
         return Evidence(
             window_s=errors.seconds,
             errors=errors.total,
@@ -70,6 +72,7 @@ class Witness:
             requests=tally.requests,
             failed=tally.failed,
             consecutive=tally.consecutive,
+            kept_ok=tally.kept,
             heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
             missed_scrapes=self._missed_scrapes,
         )
@@ -78,29 +81,32 @@ class Witness:
         if ping.level is not Level.SERVER_ERROR:
             self.others.record(ping.level, ping.errors)
             return
-        self._count(ping.kind, ping.errors)
-        if ping.fatal:
+        if self._count(ping.kind, ping.errors) and ping.fatal:
             self.fatal.record(ping.kind, ping.errors)
 
-    def _take_results(self, results: Results, now: float) -> None:
-        self.outcomes.record(results.ok, results.failed, int(now))
+    def _take_results(self, results: Results, _now: float) -> None:
+        self.outcomes.record(results.ok, results.failed)
 
     def _take_heartbeat(self, _heartbeat: Heartbeat, now: float) -> None:
         self._heartbeat_at = now
 
-    def _take_sample(self, sample: Sample, now: float) -> None:
+    def _take_sample(self, sample: Sample, _now: float) -> None:
         self._missed_scrapes = 0
         self.in_flight = sample.in_flight
-        for kind, errors in sample.errors.items():
-            self._count(kind, errors)
-        failed = min(sum(sample.errors.values()), sample.requests)
-        self.outcomes.record(sample.requests - failed, failed, int(now))
+        counted = sum(self._count(kind, errors) for kind, errors in sample.errors.items())
+        failed = min(counted, sample.requests)
+        self.outcomes.record(sample.requests - failed, failed)
 
     def _take_missed(self, _missed: Missed, _now: float) -> None:
         self._missed_scrapes += 1
 
-    def _count(self, kind: str, errors: int) -> None:
+    def _take_nothing(self, _report: Report, _now: float) -> None:
+        pass
+
+    def _count(self, kind: str, errors: int) -> int:
+        """Record errors of a kind; so many of them count."""
         if kind in self._ignored:
             self.others.record(IGNORED, errors)
-        else:
-            self.errors.record(kind, errors)
+            return 0
+        self.errors.record(kind, errors)
+        return errors

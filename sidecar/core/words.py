@@ -100,7 +100,8 @@ class Evidence:
     ``errors`` counts server errors over the last ``window_s`` seconds; ``kinds`` splits the same number, ``levels`` has
     what is kept and does not count. Ages are of the oldest and the newest counted error. ``fatal`` of the errors were
     said to be beyond recovery. ``failed`` of the window's ``requests`` went wrong, the last ``consecutive`` of them in
-    a row. ``heartbeat_age_s`` is None until one was heard; ``missed_scrapes`` are those since the last good one.
+    a row; ``kept_ok`` that went well just before weigh in their ratio. ``heartbeat_age_s`` is None until one was heard;
+    ``missed_scrapes`` are those since the last good one.
     """
 
     window_s: int
@@ -113,6 +114,7 @@ class Evidence:
     requests: int = 0
     failed: int = 0
     consecutive: int = 0
+    kept_ok: int = 0
     heartbeat_age_s: float | None = None
     missed_scrapes: int = 0
 

@@ -6,52 +6,61 @@ sending ``Origin`` or ``Sec-Fetch-Site``, and a rebound name shows in ``Host``.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
 
+from sidecar.connections import Held
 from sidecar.core import sentences
 from sidecar.core.records import Snapshot
-from sidecar.core.words import Denied, Gone, Heartbeat, Report, State, Unknown
+from sidecar.core.words import Denied, Heartbeat, Report, State, Unknown
 from sidecar.intake.pings import BadReportError, read_pings, read_results
 from sidecar.listener import Refusal, Routes, body, json_response
+from sidecar.prepared import Prepared
+
+T = TypeVar("T")
 
 LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
-LIFE_S: Final = 1.0
-ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State}
+LIVES: Final = 128
+ACCEPTED: Final = {state: Prepared(HTTPStatus.ACCEPTED, f'{{"state":"{state}"}}\n'.encode()) for state in State}
 
 
 def routes(
     offer: Callable[[Sequence[Report]], bool],
+    gone: Callable[[], None],
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
 ) -> Routes:
-    """Routes of the local door. ``offer`` takes reports to the hall, or says that it has too many already."""
+    """Routes of the local door.
 
-    def accepted(reports: Sequence[Report]) -> web.Response:
+    ``offer`` takes reports to the hall, or says that it has too many already. ``gone`` is called when the app has gone.
+    """
+    life = _Life(gone)
+
+    def accepted(request: web.BaseRequest, reports: Sequence[Report]) -> web.StreamResponse:
         if not offer(reports):
             raise Refusal(503, "full", "too many reports are waiting, this one was not counted")
-        return web.Response(body=ACCEPTED[state()], status=202, content_type="application/json")
+        return ACCEPTED[state()].to(request)
 
-    async def post_errors(request: web.BaseRequest) -> web.Response:
-        with _named():
-            return accepted(read_pings(await body(request)))
+    async def post_errors(request: web.BaseRequest) -> web.StreamResponse:
+        return accepted(request, _read(read_pings, await body(request)))
 
-    async def post_results(request: web.BaseRequest) -> web.Response:
-        with _named():
-            return accepted((read_results(await body(request)),))
+    async def post_results(request: web.BaseRequest) -> web.StreamResponse:
+        return accepted(request, (_read(read_results, await body(request)),))
 
-    async def post_heartbeat(_request: web.BaseRequest) -> web.Response:
-        return accepted((Heartbeat(),))
+    async def post_heartbeat(request: web.BaseRequest) -> web.StreamResponse:
+        return accepted(request, (Heartbeat(),))
 
     async def post_life(request: web.BaseRequest) -> web.StreamResponse:
-        return await _hold(request, lambda: offer((Gone(),)))
+        if _is_tcp(request):
+            raise Refusal(403, "socket_only", "/life: only over the unix socket")
+        await body(request)  # unread it would hide the end of the connection
+        return life.held()
 
     async def get_verdict(_request: web.BaseRequest) -> web.Response:
         return json_response({"mode": mode, **verdict(snapshot())})
@@ -65,29 +74,34 @@ def routes(
     }
 
 
-@contextmanager
-def _named() -> Iterator[None]:
+class _Life:
+    """The connections that the app holds open as long as it lives; it has gone when the last of them is closed.
+
+    An app of several processes may hold several. Only over the unix socket, where nobody else can close them.
+    """
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone = gone
+        self._connections = 0
+
+    def held(self) -> Held:
+        """One more of them; ``Refusal`` when there are too many."""
+        if self._connections >= LIVES:
+            raise Refusal(503, "full", f"/life: {LIVES} connections are held already")
+        self._connections += 1
+        return Held(self._closed)
+
+    def _closed(self) -> None:
+        self._connections -= 1
+        if not self._connections:
+            self._gone()
+
+
+def _read(read: Callable[[bytes], T], content: bytes) -> T:
     try:
-        yield
+        return read(content)
     except BadReportError as error:
         raise Refusal(400, "body", str(error)) from None
-
-
-async def _hold(request: web.BaseRequest, gone: Callable[[], object]) -> web.StreamResponse:
-    """Answer with a head and no end. The app holds the connection as long as it lives: closing it says that it is gone.
-
-    Only over the unix socket, where nothing but the two processes can close it.
-    """
-    if _is_tcp(request):
-        raise Refusal(403, "socket_only", "/life: only over the unix socket")
-    response = web.StreamResponse(status=200)
-    await response.prepare(request)
-    try:
-        while request.transport and not request.transport.is_closing():  # noqa: ASYNC110 - aiohttp tells nobody
-            await asyncio.sleep(LIFE_S)
-    finally:
-        gone()
-    return response
 
 
 def refuse_browsers(request: web.BaseRequest) -> None:

@@ -53,6 +53,133 @@ def test_empty_window_is_fine() -> None:
     assert judge(holding({}), Policy()).judgement is FINE
 
 
+# -- every rule, alone ----------------------------------------------------------------------------------------
+
+OFF = Policy(error_limit=0, error_ratio=0.0)
+"""No rule speaks of anything but a fatal error."""
+
+
+def requests(failed: int, of: int, kept_ok: int = 0) -> Evidence:
+    return Evidence(60, requests=of, failed=failed, kept_ok=kept_ok)
+
+
+RATIO = replace(OFF, error_ratio=0.5, ratio_min_requests=20)
+SILENT = replace(OFF, heartbeat_timeout_s=15.0)
+LIMITED = replace(OFF, kind_limits=(("redis", 3), ("mysql", 5)))
+
+Told = tuple[str, float, float] | None
+"""Rule, number and limit of the one reason; None: the rule is silent."""
+
+
+@pytest.mark.parametrize(
+    ("evidence", "policy", "told"),
+    [
+        pytest.param(holding({"redis": 9_999}), OFF, None, id="errors: no limit"),
+        pytest.param(holding({"redis": 4}), replace(OFF, error_limit=5), None, id="errors: below"),
+        pytest.param(holding({"redis": 5}), replace(OFF, error_limit=5), ("errors", 5, 5), id="errors: at the limit"),
+        pytest.param(holding({"redis": 2}), LIMITED, None, id="kind: below"),
+        pytest.param(holding({"redis": 3}), LIMITED, ("kind", 3, 3), id="kind: at the limit"),
+        pytest.param(holding({"redis": 2, "mysql": 4}), LIMITED, None, id="kind: together they are more"),
+        pytest.param(holding({"disk": 100}), LIMITED, None, id="kind: another"),
+        pytest.param(holding({"mysql": 9, "redis": 3}), LIMITED, ("kind", 3, 3), id="kind: first of the setting"),
+        pytest.param(holding({"mysql": 9, "redis": 2}), LIMITED, ("kind", 9, 5), id="kind: second of the setting"),
+        pytest.param(holding({}), replace(OFF, kind_limits=(("redis", 0),)), None, id="kind: a limit of none"),
+        pytest.param(Evidence(60, fatal=1), OFF, ("fatal", 1, 1), id="fatal: one is enough"),
+        pytest.param(Evidence(60, fatal=7), OFF, ("fatal", 7, 1), id="fatal: several"),
+        pytest.param(requests(19, of=19), RATIO, None, id="ratio: too few to tell"),
+        pytest.param(requests(10, of=20), RATIO, ("ratio", 0.5, 0.5), id="ratio: at the limit"),
+        pytest.param(requests(9, of=20), RATIO, None, id="ratio: below"),
+        pytest.param(requests(20, of=20), RATIO, ("ratio", 1.0, 0.5), id="ratio: all"),
+        pytest.param(requests(20, of=20, kept_ok=20), RATIO, ("ratio", 0.5, 0.5), id="ratio: what went well before"),
+        pytest.param(requests(20, of=20, kept_ok=21), RATIO, None, id="ratio: what went well before weighs"),
+        pytest.param(requests(19, of=19, kept_ok=1), RATIO, None, id="ratio: but is no request of the window"),
+        pytest.param(requests(99, of=99), OFF, None, id="ratio: off"),
+        pytest.param(requests(0, of=0), replace(RATIO, ratio_min_requests=0), None, id="ratio: of nothing"),
+        pytest.param(requests(0, of=99), replace(RATIO, error_ratio=0.001), None, id="ratio: none failed"),
+        pytest.param(Evidence(60, consecutive=99), OFF, None, id="consecutive: off"),
+        pytest.param(Evidence(60, consecutive=2), replace(OFF, consecutive_limit=3), None, id="consecutive: below"),
+        pytest.param(
+            Evidence(60, consecutive=3),
+            replace(OFF, consecutive_limit=3),
+            ("consecutive", 3, 3),
+            id="consecutive: at the limit",
+        ),
+        pytest.param(Evidence(60, heartbeat_age_s=9_999.0), OFF, None, id="heartbeat: off"),
+        pytest.param(Evidence(60), SILENT, None, id="heartbeat: never heard"),
+        pytest.param(Evidence(60, heartbeat_age_s=14.999), SILENT, None, id="heartbeat: in time"),
+        pytest.param(Evidence(60, heartbeat_age_s=15.0), SILENT, ("heartbeat", 15, 15), id="heartbeat: missed"),
+        pytest.param(Evidence(60, missed_scrapes=99), OFF, None, id="scrape: off"),
+        pytest.param(Evidence(60, missed_scrapes=2), replace(OFF, scrape_down_after=3), None, id="scrape: below"),
+        pytest.param(
+            Evidence(60, missed_scrapes=3),
+            replace(OFF, scrape_down_after=3),
+            ("scrape", 3, 3),
+            id="scrape: at the limit",
+        ),
+    ],
+)
+def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, policy: Policy, told: Told) -> None:
+    verdict = judge(evidence, policy)
+    assert [(reason.rule, reason.value, reason.limit) for reason in verdict.reasons] == ([told] if told else [])
+    assert verdict.judgement is (EXCESSIVE if told else FINE)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "policy", "sentence"),
+    [
+        (holding({"redis": 3}), LIMITED, "3 server errors of kind redis in 60 s, its limit is 3"),
+        (
+            holding({"redis": 1}),
+            replace(OFF, kind_limits=(("redis", 1),)),
+            "1 server error of kind redis in 60 s, its limit is 1",
+        ),
+        (Evidence(60, fatal=1), OFF, "the app reported a fatal error, one is enough"),
+        (requests(15, of=20), RATIO, "15 of 20 requests failed in 60 s, that is 75 %, the limit is 50 %"),
+        (
+            requests(20, of=20, kept_ok=10),
+            RATIO,
+            "20 of 20 requests failed in 60 s, 10 went well before, that is 66.7 %, the limit is 50 %",
+        ),
+        (
+            requests(3, of=1_000),
+            replace(RATIO, error_ratio=0.0025),
+            "3 of 1000 requests failed in 60 s, that is 0.3 %, the limit is 0.25 %",
+        ),
+        (
+            Evidence(60, consecutive=4),
+            replace(OFF, consecutive_limit=3),
+            "4 requests failed in a row, the limit is 3",
+        ),
+        (Evidence(60, heartbeat_age_s=16.25), SILENT, "no heartbeat for 16.2 s, the limit is 15 s"),
+        (
+            Evidence(60, heartbeat_age_s=0.7),
+            replace(OFF, heartbeat_timeout_s=0.5),
+            "no heartbeat for 0.7 s, the limit is 0.5 s",
+        ),
+        (
+            Evidence(60, missed_scrapes=4),
+            replace(OFF, scrape_down_after=3),
+            "the app did not answer 4 scrapes in a row, the limit is 3",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rule_says_its_number_and_limit_to_a_person(evidence: Evidence, policy: Policy, sentence: str) -> None:
+    (reason,) = judge(evidence, policy).reasons
+    assert reason.sentence == sentence
+
+
+def test_every_rule_that_speaks_is_told_and_the_clearest_first() -> None:
+    everything = Evidence(
+        60, 5, {"redis": 5}, fatal=1, requests=20, failed=20, consecutive=20, heartbeat_age_s=99.0, missed_scrapes=9
+    )
+    policy = Policy(kind_limits=(("redis", 5),), consecutive_limit=1, heartbeat_timeout_s=1.0, scrape_down_after=1)
+    reasons = judge(everything, policy).reasons
+    rules = [reason.rule for reason in reasons]
+    assert rules == ["fatal", "errors", "kind", "ratio", "consecutive", "heartbeat", "scrape"]
+    assert all(reason.value >= reason.limit for reason in reasons)
+
+
 # -- what must hold for every number --------------------------------------------------------------------------
 
 kinds_of_errors = st.dictionaries(st.sampled_from(["redis", "http", "unknown", "other"]), st.integers(1, 20))
@@ -115,3 +242,50 @@ def test_sentence_does_not_depend_on_the_order_in_which_kinds_arrived() -> None:
     (one,) = judge(holding({"redis": 3, "http": 3}), Policy()).reasons
     (two,) = judge(holding({"http": 3, "redis": 3}), Policy()).reasons
     assert one.sentence == two.sentence
+
+
+# -- every number that a rule judges by -----------------------------------------------------------------------
+
+whole = st.integers(0, 30)
+evidences = st.builds(
+    Evidence,
+    st.just(60),
+    errors=whole,
+    kinds=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole),
+    fatal=whole,
+    requests=st.integers(30, 60),
+    failed=whole,
+    consecutive=whole,
+    kept_ok=whole,
+    heartbeat_age_s=st.none() | st.floats(0, 100),
+    missed_scrapes=whole,
+)
+policies = st.builds(
+    Policy,
+    error_limit=whole,
+    kind_limits=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole).map(lambda limits: tuple(limits.items())),
+    error_ratio=st.floats(0, 1),
+    ratio_min_requests=st.integers(0, 70),
+    consecutive_limit=whole,
+    heartbeat_timeout_s=st.floats(0, 50),
+    scrape_down_after=whole,
+)
+
+
+@given(evidences, policies)
+def test_reason_never_comes_without_a_limit_that_was_met(evidence: Evidence, policy: Policy) -> None:
+    for reason in judge(evidence, policy).reasons:
+        assert reason.value >= reason.limit > 0
+        assert reason.sentence
+
+
+@given(evidences, policies, st.sampled_from(["errors", "fatal", "failed", "consecutive", "missed_scrapes"]))
+def test_no_number_that_grows_makes_the_verdict_better(evidence: Evidence, policy: Policy, name: str) -> None:
+    before = {reason.rule for reason in judge(evidence, policy).reasons}
+    worse = replace(evidence, **{name: getattr(evidence, name) + 1})
+    assert before <= {reason.rule for reason in judge(worse, policy).reasons}
+
+
+@given(evidences)
+def test_without_any_limit_only_fatal_speaks(evidence: Evidence) -> None:
+    assert [reason.rule for reason in judge(evidence, OFF).reasons] == (["fatal"] if evidence.fatal else [])

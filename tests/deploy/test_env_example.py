@@ -16,7 +16,25 @@ OPTIONAL: Final = commented_out(TEXT)
 PROSE_ONLY: Final = {variable("config")}
 """Named in a sentence: a file that is not there would be an error."""
 
-NO_DEFAULT_TO_SHOW: Final = {variable(name) for name in ("preset", "instance", "socket", "state_dir")}
+NO_DEFAULT_TO_SHOW: Final = {
+    variable(name)
+    for name in (
+        "preset",
+        "instance",
+        "socket",
+        "state_dir",
+        "kind_limits",
+        "ignore_kinds",
+        "statsd_socket",
+        "statsd_prefix",
+        "scrape_url",
+        "scrape_errors",
+        "scrape_requests",
+        "scrape_in_flight",
+    )
+}
+SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
+"""A page and what counts on it: neither means anything without the other."""
 
 
 def test_example_loads_as_it_is_shipped() -> None:
@@ -33,7 +51,8 @@ def test_example_loads_with_everything_switched_on() -> None:
 
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_example_loads_with_one_line_switched_on(name: str) -> None:
-    settings = load({}, given(TEXT) | {name: OPTIONAL[name]})
+    together = SCRAPE if name.startswith(variable("scrape_")) else {}
+    settings = load({}, given(TEXT) | together | {name: OPTIONAL[name]})
     assert name.removeprefix("ARBITER_").lower() in settings.model_fields_set
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.core import arbiter
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Latch, Level, Ping, Policy, State
+from sidecar.core.words import Answer, Latch, Level, Ping, Policy, Report, State
 from sidecar.journal import Journal, Memory
 from sidecar.loop import Hall, Pace
 
@@ -83,6 +83,7 @@ class Stage:
         *,
         standing: Standing | None = None,
         window_s: int = 60,
+        witness: Witness | None = None,
         journal: Journal | None = None,
         observe: Callable[[Record], None] | None = None,
         rng: Random | None = None,
@@ -99,7 +100,7 @@ class Stage:
             standing or arbiter.start("web/a", loop.time(), policy),
             policy=policy,
             pace=pace,
-            witness=Witness(window_s, int(loop.time())),
+            witness=witness or Witness(window_s, int(loop.time())),
             budget=self.budget,
             journal=journal or self.notes,
             clock=self._clock,
@@ -151,10 +152,14 @@ class Stage:
         await asyncio.sleep(seconds)
         await settle()
 
-    async def pings(self, *pings: Ping) -> None:
+    async def reports(self, *reports: Report) -> None:
         """Hand in one message."""
-        assert self.hall.inbox.offer(pings)
+        assert self.hall.inbox.offer(reports)
         await settle()
+
+    async def pings(self, *pings: Ping) -> None:
+        """Hand in one message of pings."""
+        await self.reports(*pings)
 
     async def errors(self, count: int = 1, *, kind: str = "unknown", app_start: str | None = None) -> None:
         """Hand in one ping of so many server errors."""

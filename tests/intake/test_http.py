@@ -18,12 +18,15 @@ from sidecar.core.words import (
     Denied,
     Evidence,
     Granted,
+    Heartbeat,
     Judgement,
     Latch,
     Level,
     Ping,
     Policy,
     Reason,
+    Report,
+    Results,
     State,
     Unknown,
     Verdict,
@@ -31,7 +34,7 @@ from sidecar.core.words import (
 from sidecar.intake import http
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from sidecar.core.arbiter import Standing
@@ -50,15 +53,19 @@ class Hall:
     """What the door is handed: an inbox that may be full, and a state."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[Ping, ...]] = []
+        self.taken: list[tuple[Report, ...]] = []
+        self.gone = 0
         self.full = False
         self.state = State.UP
         self.snapshot = Snapshot(105.5, UP, EVIDENCE, 100.0)
 
-    def offer(self, pings: tuple[Ping, ...]) -> bool:
+    def offer(self, reports: Sequence[Report]) -> bool:
         if not self.full:
-            self.taken.append(pings)
+            self.taken.append(tuple(reports))
         return not self.full
+
+    def go(self) -> None:
+        self.gone += 1
 
 
 @pytest.fixture
@@ -72,7 +79,9 @@ def told() -> Told:
 
 
 def _routes(hall: Hall) -> Any:
-    return http.routes(hall.offer, state=lambda: hall.state, snapshot=lambda: hall.snapshot, mode="enforce")
+    return http.routes(
+        hall.offer, gone=hall.go, state=lambda: hall.state, snapshot=lambda: hall.snapshot, mode="enforce"
+    )
 
 
 @pytest.fixture
@@ -92,7 +101,7 @@ errors = partial(post, "/errors")
 
 
 @pytest.mark.parametrize(
-    ("request_", "pings"),
+    ("request_", "reports"),
     [
         pytest.param(errors(), (Ping(),), id="nothing"),
         pytest.param(get("/errors", method="POST"), (Ping(),), id="nothing, and no length"),
@@ -105,15 +114,20 @@ errors = partial(post, "/errors")
         pytest.param(errors(b"{}", "Content-Type: text/plain"), (Ping(),), id="any content type"),
         pytest.param(errors(b"{}", "Content-Encoding: identity"), (Ping(),), id="encoding that is none"),
         pytest.param(errors(b" " * (BODY_LIMIT - 2) + b"{}"), (Ping(),), id="largest body"),
+        pytest.param(post("/results", b'{"ok":3,"failed":2}'), (Results(3, 2),), id="results"),
+        pytest.param(chunked("/results", b'{"ok"', b":3}"), (Results(3),), id="results in chunks"),
+        pytest.param(post("/heartbeat"), (Heartbeat(),), id="heartbeat"),
+        pytest.param(get("/heartbeat", method="POST"), (Heartbeat(),), id="heartbeat, and no length"),
+        pytest.param(post("/heartbeat", b"nonsense"), (Heartbeat(),), id="heartbeat, whatever it says"),
     ],
 )
 async def test_report_is_handed_in_and_answered_with_the_state(
-    wire: Wire, hall: Hall, told: Told, request_: bytes, pings: tuple[Ping, ...]
+    wire: Wire, hall: Hall, told: Told, request_: bytes, reports: tuple[Report, ...]
 ) -> None:
     answer = await wire.ask(request_)
     assert (answer.status, answer.body) == (202, b'{"state":"up"}\n')
     assert answer.headers["content-type"] == "application/json"
-    assert hall.taken == [pings]
+    assert hall.taken == [reports]
     assert told == Told()
 
 
@@ -137,6 +151,12 @@ async def test_reply_tells_the_state_that_holds(wire: Wire, hall: Hall, state: S
             chunked("/errors", *[b" " * 9999] * 7, b"{}"), 413, "too_large", "body: larger", id="large, in chunks"
         ),
         pytest.param(errors(b"\x1f\x8b", "Content-Encoding: gzip"), 415, "encoding", "Content-Encoding: ", id="gzip"),
+        pytest.param(post("/results"), 400, "body", "body: not JSON", id="no results"),
+        pytest.param(post("/results", b"{}"), 400, "body", "body: takes an object with ok and failed", id="empty"),
+        pytest.param(post("/results", b'{"ok":-1}'), 400, "body", "ok: takes a whole number", id="field of results"),
+        pytest.param(post("/results", b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger", id="large results"),
+        pytest.param(get("/results"), 405, "method", "method: /results takes POST", id="GET of results"),
+        pytest.param(get("/heartbeat"), 405, "method", "method: /heartbeat takes POST", id="GET of the heartbeat"),
         pytest.param(get("/errors"), 405, "method", "method: /errors takes POST", id="GET of errors"),
         pytest.param(post("/verdict"), 405, "method", "method: /verdict takes GET, HEAD", id="POST of the verdict"),
         pytest.param(get("/health"), 404, "path", "path: '/health' is not served here", id="health is elsewhere"),
@@ -159,9 +179,12 @@ async def test_connection_is_kept_over_a_bad_report(wire: Wire, hall: Hall) -> N
     assert hall.taken == [(Ping(),)]
 
 
-async def test_report_that_finds_the_inbox_full_is_a_503(wire: Wire, hall: Hall, told: Told) -> None:
+@pytest.mark.parametrize(
+    "request_", [errors(), post("/results", b'{"ok":1}'), post("/heartbeat")], ids=["errors", "results", "heartbeat"]
+)
+async def test_report_that_finds_the_inbox_full_is_a_503(wire: Wire, hall: Hall, told: Told, request_: bytes) -> None:
     hall.full = True
-    answer = await wire.ask(errors())
+    answer = await wire.ask(request_)
     assert (answer.status, answer.error) == (503, "too many reports are waiting, this one was not counted")
     assert told.refusals == [("door", "full")]
 
@@ -191,7 +214,16 @@ async def test_report_that_finds_the_inbox_full_is_a_503(wire: Wire, hall: Hall,
         pytest.param(["Host: [::2]"], "host", id="another v6 address"),
     ],
 )
-@pytest.mark.parametrize("request_", [partial(errors, b""), partial(get, "/verdict")], ids=["errors", "verdict"])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        partial(errors, b""),
+        partial(post, "/results", b'{"ok":1}'),
+        partial(post, "/heartbeat", b""),
+        partial(get, "/verdict"),
+    ],
+    ids=["errors", "results", "heartbeat", "verdict"],
+)
 async def test_web_page_is_kept_out(
     wire: Wire, hall: Hall, told: Told, *, request_: Callable[..., bytes], headers: list[str], word: str
 ) -> None:
@@ -277,6 +309,7 @@ BASE = {
         "requests": 0,
         "failed": 0,
         "consecutive": 0,
+        "kept_ok": 0,
         "heartbeat_age_s": None,
         "missed_scrapes": 0,
     },

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.words import Level, Ping
-from sidecar.intake.pings import MESSAGE_LIMIT, MOST_ERRORS, MOST_PINGS, BadReportError, read_pings
+from sidecar.core.words import Level, Ping, Results
+from sidecar.intake.pings import MESSAGE_LIMIT, MOST_ERRORS, MOST_PINGS, BadReportError, read_pings, read_results
 
 FULL = {
     "count": 3,
@@ -213,3 +213,63 @@ def test_good_fields_in_any_combination_are_taken(values: list[dict[str, object]
 def test_one_bad_object_refuses_the_whole_array(before: list[object], bad: object, after: list[object]) -> None:
     with pytest.raises(BadReportError, match=rf"\[{len(before)}\]"):
         read_pings(json.dumps([*before, bad, *after]).encode())
+
+
+# -- results ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "results"),
+    [
+        pytest.param(b'{"ok":3,"failed":2}', Results(3, 2), id="both"),
+        pytest.param(b'{"failed":2,"ok":3}', Results(3, 2), id="in any order"),
+        pytest.param(b'{"ok":3}', Results(3, 0), id="only good"),
+        pytest.param(b'{"failed":2}', Results(0, 2), id="only bad"),
+        pytest.param(b'{"ok":0,"failed":0}', Results(), id="none"),
+        pytest.param(b'{"ok":%d}' % MOST_ERRORS, Results(MOST_ERRORS), id="most"),
+        pytest.param(b'\xef\xbb\xbf {"ok":1} ', Results(1), id="byte order mark and blanks"),
+    ],
+)
+def test_good_body_becomes_results(body: bytes, results: Results) -> None:
+    assert read_results(body) == results
+
+
+RESULTS = "body: takes an object with ok and failed"
+NUMBER = "takes a whole number from 0 to 1000000"
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        pytest.param(b"", "body: not JSON", id="nothing"),
+        pytest.param(b"ok=1", "body: not JSON", id="a form"),
+        pytest.param(b'{"ok":\xff}', "body: not JSON (the text is not UTF-8)", id="not UTF-8"),
+        pytest.param(b"[" * 65_000, "body: not JSON (nested too deeply)", id="deep"),
+        pytest.param(b"{}", RESULTS, id="empty object"),
+        pytest.param(b'[{"ok":1}]', RESULTS, id="array"),
+        pytest.param(b"[]", RESULTS, id="empty array"),
+        pytest.param(b"null", RESULTS, id="null"),
+        pytest.param(b"1", RESULTS, id="number"),
+        pytest.param(b'"ok"', RESULTS, id="text"),
+        pytest.param(b'{"ok":-1}', f"ok: {NUMBER}", id="negative"),
+        pytest.param(b'{"ok":1.0}', f"ok: {NUMBER}", id="fraction"),
+        pytest.param(b'{"ok":true}', f"ok: {NUMBER}", id="bool"),
+        pytest.param(b'{"ok":null}', f"ok: {NUMBER}", id="null as a number"),
+        pytest.param(b'{"ok":1,"failed":"2"}', f"failed: {NUMBER}", id="text as a number"),
+        pytest.param(b'{"failed":1000001}', f"failed: {NUMBER}", id="too many"),
+        pytest.param(b'{"ok":1,"ok":2}', "ok: given twice", id="given twice"),
+        pytest.param(b'{"fialed":1}', "fialed: no such field, did you mean failed?", id="misspelt"),
+        pytest.param(b'{"count":1}', "count: no such field; it takes ok, failed", id="field of an error"),
+    ],
+)
+def test_bad_results_are_refused_by_the_name_of_the_field(body: bytes, complaint: str) -> None:
+    with pytest.raises(BadReportError, match="^" + re.escape(complaint)):
+        read_results(body)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
+def test_any_body_is_results_within_bounds_or_refused(body: bytes) -> None:
+    with suppress(BadReportError):
+        results = read_results(body)
+        assert all(type(number) is int and 0 <= number <= MOST_ERRORS for number in results)

@@ -1,0 +1,245 @@
+"""What to look for on a metrics page: one selector as Prometheus writes it, with the kind of error it stands for.
+
+``http_requests_total{status=~"5..",handler!="/probe"}``, ``kind=db: db_errors_total``, ``kind_from=db_system:
+{"db.errors","db.system"!=""}``. It knows neither pages nor counters; ``prefilter`` is what every line of a wanted
+series has in its bytes, so that a scanner may pass over the others.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+UNKNOWN_KIND: Final = "unknown"
+_KIND_LENGTH: Final = 64
+_NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+_LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPERATOR: Final = re.compile(r"=~|!~|!=|=")
+_STRING: Final = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`([^`]*)`")
+_ESCAPE: Final = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-7][0-9A-Fa-f])|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)")
+_ESCAPED: Final = dict(zip("abfnrtv\\'\"", "\a\b\f\n\r\t\v\\'\"", strict=True))
+_PREFIX: Final = re.compile(r"(kind|kind_from)\s*=\s*")
+_KIND: Final = re.compile(rf"[A-Za-z0-9_./-]{{1,{_KIND_LENGTH}}}")
+_NOT_OF_A_KIND: Final = re.compile(r"[^A-Za-z0-9_.:/-]")
+_BLANKS: Final = re.compile(r"\s*")
+_SEPARATOR: Final = re.compile(r"[,;]")
+_LAST_CODE_POINT: Final = 0x10FFFF
+_NOT_PLAIN: Final = re.compile(r'["\\\n]')
+_TOKENS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|\(\?(?:P[=>]|<?[=!]|.)?|[*+?}]\+|.", re.DOTALL)
+_NOT_RE2: Final = re.compile(r"\\[1-9Z]|\[.*\[:|\(\?(?:P[=>]|<?[=!]|[>#(])|[*+?}]\+", re.DOTALL)
+
+
+class BadSelectorError(ValueError):
+    """A selector that cannot be read. The text says what is wrong, and at which character, counted from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on a label: ``=``, ``!=``, ``=~`` or ``!~``. A label that is missing counts as empty."""
+
+    label: str
+    operator: str
+    value: str
+    _pattern: re.Pattern[str] | None = field(default=None, compare=False, repr=False)
+
+    def matches(self, value: str) -> bool:
+        """Whether the label's value fits; an expression has to fit all of it."""
+        fits = self._pattern.fullmatch(value) is not None if self._pattern else value == self.value
+        return fits is not self.operator.startswith("!")
+
+    def prefilter(self) -> bytes | None:
+        """An expression that is found in every line that fits; None when lines without the label fit, too."""
+        if self.matches("") or _NOT_PLAIN.search(self.label):
+            return None
+        label, begin = re.escape(self.label.encode()), re.escape(self._begin().encode())
+        return label + rb'"?[ \t]*=[ \t]*"' + begin
+
+    def _begin(self) -> str:
+        """How every fitting value begins, with the closing quote when all of it is known."""
+        if self.operator == "=~":
+            return _literal_begin(self.value)
+        if self.operator == "=":
+            plain = _NOT_PLAIN.split(self.value, maxsplit=1)[0]
+            return f'{plain}"' if plain == self.value else plain
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """The series of one metric whose labels fit all matchers, and the kind of error that they count."""
+
+    name: str
+    matchers: tuple[Matcher, ...] = ()
+    kind: str = UNKNOWN_KIND
+    kind_from: str | None = None
+
+    @property
+    def legacy(self) -> bool:
+        """Whether all names are such as Prometheus 2 could read, too."""
+        names = (matcher.label for matcher in self.matchers)
+        return bool(_NAME.fullmatch(self.name)) and all(map(_LABEL.fullmatch, names))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series of this name is meant."""
+        return all(matcher.matches(labels.get(matcher.label, "")) for matcher in self.matchers)
+
+    def kind_of(self, labels: Mapping[str, str]) -> str:
+        """The kind of a series that is meant: a word, as in a ping."""
+        if self.kind_from is None:
+            return self.kind
+        return _NOT_OF_A_KIND.sub("_", labels.get(self.kind_from, ""))[:_KIND_LENGTH] or self.kind
+
+    def prefilter(self) -> bytes:
+        """An expression that fits, behind the name, every line that is meant; empty when there is nothing to tell."""
+        conditions = (matcher.prefilter() for matcher in self.matchers)
+        return b"".join(b"(?=.*" + condition + b")" for condition in conditions if condition)
+
+
+def parse_selector(text: str) -> Selector:
+    """Read exactly one selector; BadSelectorError says what is wrong and where."""
+    reader = _Reader(text)
+    selector = reader.selector()
+    if reader.at < len(text):
+        reader.fail("nothing more is expected")
+    return selector
+
+
+def parse_selectors(text: str) -> tuple[Selector, ...]:
+    """Read selectors with ``,``, ``;`` or a line's end between them; BadSelectorError as above."""
+    reader = _Reader(text)
+    selectors = []
+    while reader.at < len(text):
+        selectors.append(reader.selector())
+        if not reader.take(_SEPARATOR) and not reader.at_new_line() and reader.at < len(text):
+            reader.fail("expected , or ; or a new line before the next selector")
+    return tuple(selectors)
+
+
+class _Reader:
+    """Walks through the text of selectors. After each step it stands behind the blanks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.at = 0
+        self._blanks = ""
+        self.take(_BLANKS)
+
+    def at_new_line(self) -> bool:
+        return "\n" in self._blanks
+
+    def fail(self, expected: str, at: int | None = None) -> NoReturn:
+        place = self.at if at is None else at
+        where = f"at character {place + 1}" if place < len(self._text) else "at the end"
+        raise BadSelectorError(f"{where}: {expected}")
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        match = pattern.match(self._text, self.at)
+        if match:
+            rest = self._text[match.end() :]
+            self._blanks = rest[: len(rest) - len(rest.lstrip())]
+            self.at = match.end() + len(self._blanks)
+        return match
+
+    def _sign(self, sign: str) -> bool:
+        return self.take(re.compile(re.escape(sign))) is not None
+
+    def selector(self) -> Selector:
+        kind, kind_from = self._kind()
+        begun = self.at
+        name = self.take(_NAME)
+        matchers: list[Matcher] = []
+        names = [name[0]] if name else []
+        if self._sign("{"):
+            self._matchers(matchers, names)
+        if len(names) != 1:
+            self.fail("the metric's name is given twice" if names else "expected the name of a metric", begun)
+        return Selector(names[0], tuple(matchers), kind, kind_from)
+
+    def _kind(self) -> tuple[str, str | None]:
+        prefix = self.take(_PREFIX)
+        if not prefix:
+            return UNKNOWN_KIND, None
+        label: str | None = None
+        if prefix[1] == "kind":
+            word = self.take(_KIND) or self.fail(f"a kind takes 1 to {_KIND_LENGTH} of A-Z a-z 0-9 _ . / -")
+            kind = word[0]
+        else:
+            kind, label = UNKNOWN_KIND, self._word("kind_from takes the name of a label")
+        if not self._sign(":"):
+            self.fail("expected : behind the kind")
+        return kind, label
+
+    def _matchers(self, matchers: list[Matcher], names: list[str]) -> None:
+        while not self._sign("}"):
+            self._matcher(matchers, names)
+            if not self._sign(",") and self._text[self.at : self.at + 1] != "}":
+                self.fail("expected , or }")
+
+    def _matcher(self, matchers: list[Matcher], names: list[str]) -> None:
+        begun, quoted = self.at, self._text[self.at : self.at + 1] in {'"', "'", "`"}
+        label = self._word("expected a label")
+        operator = self.take(_OPERATOR)
+        if operator is None:
+            if not quoted:
+                self.fail("expected one of = != =~ !~")
+            names.append(label)
+            return
+        value_at = self.at
+        value = self._string("expected a value in quotes")
+        if label != "__name__":
+            matchers.append(self._compiled(label, operator[0], value, value_at))
+        elif operator[0] == "=":
+            names.append(value)
+        else:
+            self.fail("a metric is looked for by its name: __name__ takes = only", begun)
+
+    def _compiled(self, label: str, operator: str, value: str, at: int) -> Matcher:
+        if "~" not in operator:
+            return Matcher(label, operator, value)
+        try:
+            return Matcher(label, operator, value, _compile(value))
+        except (re.error, OverflowError, RecursionError) as error:
+            self.fail(f"not a regular expression of Prometheus: {error}", at)
+
+    def _word(self, expected: str) -> str:
+        label = self.take(_LABEL)
+        return label[0] if label else self._string(expected)
+
+    def _string(self, expected: str) -> str:
+        begun = self.at
+        string = self.take(_STRING) or self.fail(expected)
+        if string[3] is not None:
+            return string[3]
+
+        def unescape(escape: re.Match[str]) -> str:
+            code = int(escape[2] or escape[3] or escape[4] or "0", 16)
+            if escape[1]:
+                return _ESCAPED[escape[1]]
+            if not code or code > _LAST_CODE_POINT or "\ud800" <= chr(code) <= "\udfff":
+                self.fail(f"no such escape: {escape[0]} (in quotes a backslash is \\\\)", begun + 1 + escape.start())
+            return chr(code)
+
+        return _ESCAPE.sub(unescape, string[1] if string[2] is None else string[2])
+
+
+def _compile(expression: str) -> re.Pattern[str]:
+    """Compile what both RE2 and Python read, and read alike: ASCII classes, and a dot that takes every character."""
+    for token in _TOKENS.findall(expression):
+        if _NOT_RE2.match(token):
+            raise re.error(f"{token} is not supported")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of sets within sets, which neither engine has
+        return re.compile(expression, re.ASCII | re.DOTALL)
+
+
+def _literal_begin(expression: str) -> str:
+    """The plain characters that everything begins with that fits the expression."""
+    if "|" in expression or "(?" in expression:
+        return ""
+    begin = re.match(r'[^.^$*+?{}\[\]()\\"\n]*', expression)
+    literal = begin[0] if begin else ""
+    optional = expression[len(literal) : len(literal) + 1] in {"*", "?", "{"}
+    return literal[:-1] if optional else literal

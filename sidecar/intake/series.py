@@ -1,0 +1,135 @@
+"""One series of a metrics page, and one value: bytes in, names and labels and numbers out."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_QUOTED: Final = rb'"((?:[^"\\]++|\\.)*+)"'
+_TERM: Final = re.compile(rb"\s*+(?:" + _QUOTED + rb"|([A-Za-z_:][\w:]*+))\s*+(?:=\s*+" + _QUOTED + rb"\s*+)?(?:,|\Z)")
+_SERIES: Final = re.compile(rb'([A-Za-z_:][\w:]*+)?\s*+(?:\{((?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+)\})?')
+_USUAL: Final = re.compile(rb'([A-Za-z_:][\w:]*+)\{((?:[A-Za-z_]\w*+="[^"\\]*+"(?:,|(?=\})))*+)\}')
+_PAIR: Final = re.compile(r'(\w+)="([^"]*)"')
+_ESCAPE: Final = re.compile(r'\\([\\n"])')
+
+
+class BadPageError(ValueError):
+    """A page that cannot be read: a wanted line that is none, or a line without end. The text says which."""
+
+
+class Series(NamedTuple):
+    """A metric's name and its labels, unescaped."""
+
+    name: str
+    labels: dict[str, str]
+
+
+def parse_series(text: bytes) -> Series:
+    """Read ``name{label="value"}`` or ``{"name",label="value"}``; BadPageError for anything else."""
+    usual = _USUAL.fullmatch(text)
+    if usual:
+        pairs = _PAIR.findall(_decoded(usual[2]))
+        labels = dict(pairs)
+        if len(labels) == len(pairs):
+            return Series(usual[1].decode(), labels)
+    return _parse_strictly(text)
+
+
+def _parse_strictly(text: bytes) -> Series:
+    match = _SERIES.fullmatch(text.strip())
+    if not match:
+        raise bad_page(text)
+    names = [match[1]] if match[1] else []
+    labels: dict[str, str] = {}
+    rest, at = (match[2] or b"").rstrip(), 0
+    while at < len(rest):
+        term = _TERM.match(rest, at)
+        if not term:
+            raise bad_page(text)
+        at = term.end()
+        _take_term(term, text, names, labels)
+    if len(names) != 1:
+        raise bad_page(text)
+    return Series(_unescape(names[0]), labels)
+
+
+def _take_term(term: re.Match[bytes], text: bytes, names: list[bytes], labels: dict[str, str]) -> None:
+    quoted, bare, value = term.groups()
+    if value is None:
+        if quoted is None:
+            raise bad_page(text)
+        names.append(quoted)
+        return
+    label = _unescape(bare if quoted is None else quoted)
+    if label in labels:
+        raise bad_page(text)
+    labels[label] = _unescape(value)
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise bad_page(text) from None
+
+
+def _unescape(text: bytes) -> str:
+    decoded = _decoded(text)
+    if "\\" not in decoded:
+        return decoded
+    return _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], decoded)
+
+
+def number(text: bytes) -> float:
+    """Read a value: decimal, hexadecimal, ``+Inf``, ``NaN`` in any case; BadPageError for anything else."""
+    try:
+        if b"_" not in text:
+            return float(text)
+    except ValueError:
+        if b"0x" in text.lower() and b"p" in text.lower():
+            return _hexadecimal(text)
+    raise bad_page(text)
+
+
+def _hexadecimal(text: bytes) -> float:
+    try:
+        return float.fromhex(text.decode())
+    except (ValueError, OverflowError):
+        raise bad_page(text) from None
+
+
+def bad_page(text: bytes) -> BadPageError:
+    """The error that shows the begin of what cannot be read."""
+    return BadPageError(f"cannot read {text[:100]!r}")
+
+
+def split_quickly(line: bytes) -> tuple[bytes, list[bytes]]:
+    """Series and fields of a line that is not blank, parted at its last brace, before what looks like an exemplar.
+
+    Braces or an exemplar's sign in a label may make that wrong; then what comes out is no series.
+    """
+    cut = line.find(b" # ")
+    head = line if cut < 0 else line[:cut]
+    close = head.rfind(b"}") + 1
+    if not close and b"{" in head:
+        raise bad_page(line)
+    if close:
+        return head[:close], head[close:].split()
+    name, *fields = head.split()
+    return name, fields
+
+
+def split_strictly(line: bytes) -> tuple[bytes, list[bytes]]:
+    """The same with an eye on every quote."""
+    match = _SERIES.match(line)
+    end = match.end() if match else 0
+    return line[:end], line[end:].partition(b" # ")[0].split()
+
+
+def value_of(fields: list[bytes], line: bytes) -> float:
+    """The value, which may be followed by a timestamp."""
+    if not fields or len(fields) > 2:  # noqa: PLR2004 - value and timestamp
+        raise bad_page(line)
+    if len(fields) > 1:
+        number(fields[1])
+    return number(fields[0])
