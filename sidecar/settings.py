@@ -178,7 +178,7 @@ class Settings(BaseSettings):
     statsd_socket: Annotated[str, AfterValidator(addresses.socket_path)] = Field(
         "", description="Unix datagram socket for StatsD datagrams."
     )
-    statsd_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]*$", max_length=64)] = Field(
+    statsd_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)] = Field(
         "", description="What the app's StatsD client puts before every name."
     )
     scrape_url: Annotated[str, AfterValidator(_scrape_url)] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -41,9 +42,9 @@ def printed(address: Any) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def bound(path: str) -> socket.socket:
+def bound(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
     """A socket at ``path``; OSError when something is there. asyncio would take the path from whoever listens on it."""
-    opened = socket.socket(socket.AF_UNIX)
+    opened = socket.socket(socket.AF_UNIX, kind)
     before = os.umask(0o777 & ~SOCKET_MODE)
     try:
         opened.bind(path)
@@ -68,3 +69,6 @@ def remove_stale(path: str) -> None:
             probe.connect(path)
         except ConnectionRefusedError:
             Path(path).unlink()
+        except OSError as error:
+            if error.errno != errno.EPROTOTYPE:  # somebody reads datagrams there: binding says that it is in use
+                raise

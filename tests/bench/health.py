@@ -1,0 +1,140 @@
+"""The 99th percentile of a health poll: idle, while pings come in, and while they flood.
+
+The poller shares its core with the load generator and is run before it (SCHED_FIFO), so that its times are the
+server's and not those of a queue for the core.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from bench import machine, wire
+from bench.rig import NEVER, Rig, alternate
+from bench.table import Row, Target, at_most, number, percentile, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bench.load import Tally
+
+EVERY_S: Final = 0.002
+WARM_UP: Final = 50
+POLLS: Final = 2_000
+MOST_S: Final = 8.0
+RATE: Final = 5_000
+IDLE: Final = "health p99, idle"
+TIMES_IDLE: Final = 2
+SATURATED_MS: Final = 5
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where one server takes pings and shows its health, and what it answers to a ping."""
+
+    pings: wire.Address
+    health: wire.Address
+    status: int
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What goes on while health is polled; no load at all if ``how`` is None."""
+
+    figure: str
+    how: Mapping[str, Any] | None = None
+    most_s: float = MOST_S
+
+
+CONDITIONS: Final = (
+    Condition(IDLE),
+    Condition(f"health p99, {RATE:,} pings/s", {"rate": RATE}),
+    Condition("health p99, saturated by 32 connections", {"connections": 32}),
+    Condition("health p99, flooded by 256 connections", {"connections": 256}, most_s=4),
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Milliseconds of the polls of one round, and what the load came to meanwhile."""
+
+    polls_ms: list[float]
+    tally: Tally | None = None
+
+    @property
+    def p99(self) -> float:
+        return percentile(self.polls_ms, 99)
+
+
+def measure(rig: Rig) -> list[Row]:
+    """A row a condition; its baseline is the bare server under the same load."""
+    sidecar = rig.start(rig.sidecar("health", error_limit=NEVER))
+    bare = rig.start(rig.baseline("bare"))
+    ours = Server(sidecar.address("local"), sidecar.address("public"), 202)
+    theirs = Server(bare.address, bare.address, 204)
+    _tell_precedence(rig)
+    rows: list[Row] = []
+    for condition in CONDITIONS:
+        measures = (partial(_round, rig, server, condition) for server in (ours, theirs))
+        our_rounds, their_rounds = zip(*alternate(rig.rounds, *measures), strict=True)
+        rig.notes.append(f"{condition.figure}: sidecar {_told(our_rounds)}; bare {_told(their_rounds)}")
+        our_ms, their_ms = (median(each.p99 for each in rounds) for rounds in (our_rounds, their_rounds))
+        rows.append(Row(condition.figure, "ms", our_ms, their_ms, _target(condition, rows)))
+    sidecar.stop()
+    bare.stop()
+    return rows
+
+
+def _tell_precedence(rig: Rig) -> None:
+    with machine.first_in_line() as allowed:
+        has = "had" if allowed else "had NOT (it takes root)"
+    rig.notes.append(f"the health poller {has} precedence over the load generator, with which it shares a core")
+
+
+def _told(rounds: Sequence[Round]) -> str:
+    """Percentiles, and what the load did not get through."""
+    p50 = median(percentile(each.polls_ms, 50) for each in rounds)
+    told = f"{spread([each.p99 for each in rounds])} ms, p50 {number(p50)} ms"
+    tallies = [each.tally for each in rounds if each.tally]
+    answers, cut, unsent = (sum(getattr(tally, what) for tally in tallies) for what in ("answers", "cut", "unsent"))
+    if cut or unsent:
+        told += f", {number(answers)} pings answered, {number(cut)} connections cut, {number(unsent)} pings not sent"
+    return told
+
+
+def _target(condition: Condition, rows: list[Row]) -> Target | None:
+    if condition is CONDITIONS[1]:
+        limit = TIMES_IDLE * rows[0].ours
+        return Target(f"<= {TIMES_IDLE} x idle ({number(limit)} ms)", lambda row: row.ours <= limit)
+    return at_most(SATURATED_MS, "ms") if condition is CONDITIONS[2] else None
+
+
+def _round(rig: Rig, server: Server, condition: Condition) -> Round:
+    count = POLLS // 10 if rig.quick else POLLS
+    if condition.how is None:
+        return Round(polls(server.health, count, condition.most_s))
+    with rig.load(server.pings, wire.request("POST", "/errors"), server.status, seconds=60, **condition.how) as load:
+        taken = polls(server.health, count, condition.most_s)
+        tally = load.stop()
+    if tally.wrong or not tally.answers:
+        raise RuntimeError(f"{condition.figure}: not every ping was taken: {tally}")
+    return Round(taken, tally)
+
+
+def polls(address: wire.Address, count: int, most_s: float) -> list[float]:
+    """Milliseconds of ``count`` polls on one connection, one each ``EVERY_S`` or as soon as the last is answered."""
+    request = wire.request("GET", "/health")
+    taken: list[float] = []
+    with wire.connect(address) as connection, machine.first_in_line():
+        ends_at = time.monotonic() + most_s
+        due = time.monotonic()
+        while len(taken) < count + WARM_UP and due < ends_at:
+            begun = time.perf_counter_ns()
+            wire.expect(200, connection, request)
+            taken.append((time.perf_counter_ns() - begun) / 1e6)
+            due = max(due + EVERY_S, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+    return taken[WARM_UP:]

@@ -1,0 +1,86 @@
+"""HTTP/1.1 as the benchmarks speak it: requests formatted once, answers of a known shape, plain sockets."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from typing import Final
+
+Address = tuple[str, int] | str
+"""Host and port, or the path of a unix socket."""
+
+TIMEOUT_S: Final = 5.0
+_HEAD_END: Final = b"\r\n\r\n"
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+def request(method: str, path: str, body: str | None = None, *, close: bool = False) -> bytes:
+    """A request as bytes; ``body`` is JSON, and a POST without one says that its body is empty."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
+    if body:
+        lines.append("Content-Type: application/json")
+    if body or method == "POST":
+        lines.append(f"Content-Length: {len(body or '')}")
+    if close:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", body or ""]).encode()
+
+
+def connect(address: Address) -> socket.socket:
+    """A connection whose operations end after ``TIMEOUT_S``."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(address)
+        if family == socket.AF_INET:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether the answer has come to its end; without a Content-Length it ends with its head, as 204 does."""
+    head, end, body = answer.partition(_HEAD_END)
+    length = _LENGTH.search(head)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
+
+
+def status(answer: bytes) -> int:
+    """The status of an answer; 0 for what is none."""
+    return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") and answer[9:12].isdigit() else 0
+
+
+def body(answer: bytes) -> bytes:
+    """What stands below the head."""
+    return answer.partition(_HEAD_END)[2]
+
+
+def ask(connection: socket.socket, request: bytes) -> bytes:
+    """One whole answer; OSError when the connection ends or the time does."""
+    connection.sendall(request)
+    answer = connection.recv(65536)
+    ends_at = time.monotonic() + TIMEOUT_S
+    while not is_whole(answer):
+        more = connection.recv(65536)
+        if not more or time.monotonic() > ends_at:
+            raise ConnectionError(f"the connection ended within an answer: {answer[:200]!r}")
+        answer += more
+    return answer
+
+
+def ask_once(address: Address, request: bytes) -> bytes:
+    """The same on a connection of its own."""
+    with connect(address) as connection:
+        return ask(connection, request)
+
+
+def expect(wanted: int, connection: socket.socket, request: bytes) -> bytes:
+    """The same on an open connection; RuntimeError when the answer's status is another one."""
+    answer = ask(connection, request)
+    if status(answer) != wanted:
+        raise RuntimeError(f"answered {answer[:200]!r} where {wanted} was expected")
+    return answer
