@@ -41,12 +41,7 @@ def _watching(s: Settings) -> Iterator[str]:
 
 
 def _judging(s: Settings) -> Iterator[str]:
-    interval, window = map(durations.write, (s.check_interval, s.error_window))
-    if s.confirm > 1 and s.confirm * s.check_interval > s.error_window:
-        yield (
-            f"ARBITER_CONFIRM: {s.confirm} checks at ARBITER_CHECK_INTERVAL={interval} take longer than "
-            f"ARBITER_ERROR_WINDOW={window}: errors would be forgotten before they are confirmed"
-        )
+    interval = durations.write(s.check_interval)
     if 0 < s.heartbeat_timeout < s.check_interval:
         yield (
             f"ARBITER_HEARTBEAT_TIMEOUT: {durations.write(s.heartbeat_timeout)} is shorter than "

@@ -20,15 +20,15 @@ class RollingCounts:
     ``max_keys`` distinct keys are told apart in a lifetime, ``known`` ones first; later ones are counted as ``other``.
     """
 
-    __slots__ = ("_closed", "_ever", "_now_s", "_ring", "_slot", "current", "seconds", "total")
+    __slots__ = ("_closed", "_closed_total", "_ever", "_now_s", "_ring", "_slot", "current", "seconds")
 
     def __init__(self, seconds: int, now_s: int, max_keys: int = 32, known: Iterable[str] = ()) -> None:
         if seconds < 1:
             raise ValueError(f"a window needs at least one second, not {seconds}")
         self.seconds = seconds
-        self.total = 0
         self.current: dict[str, int] = {}
         self._closed: dict[str, int] = {}
+        self._closed_total = 0
         self._ever = _Cap(max_keys, known)
         self._ring: list[dict[str, int] | None] = [None] * seconds
         self._slot = 0
@@ -36,17 +36,21 @@ class RollingCounts:
 
     def record(self, key: str, count: int = 1) -> None:
         """Add ``count`` events of ``key`` to the current second; none leave no trace."""
-        if not count:
-            return
         try:
             self.current[key] += count
         except KeyError:
             self._open(key, count)
-        self.total += count
 
     def _open(self, key: str, count: int) -> None:
+        if not count:
+            return
         key = self._ever.fit(key)
         self.current[key] = self.current.get(key, 0) + count
+
+    @property
+    def total(self) -> int:
+        """Count of all keys in the window."""
+        return self._closed_total + sum(self.current.values())
 
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second; buckets older than the window are forgotten.
@@ -65,6 +69,7 @@ class RollingCounts:
         if self.current:
             ring[slot] = self.current
             self._closed = _sum(self._closed, self.current)
+            self._closed_total += sum(self.current.values())
             self._ever.settle(self.current)
             self.current = {}
         self._slot = slot = (slot + 1) % self.seconds
@@ -74,7 +79,7 @@ class RollingCounts:
 
     def _forget(self, expired: dict[str, int]) -> None:
         for key, count in expired.items():
-            self.total -= count
+            self._closed_total -= count
             left = self._closed[key] - count
             if left:
                 self._closed[key] = left
@@ -84,7 +89,7 @@ class RollingCounts:
     def clear(self) -> None:
         """Forget the window; what was counted ever stays counted."""
         self._ever.settle(self.current)
-        self.current, self._closed, self.total = {}, {}, 0
+        self.current, self._closed, self._closed_total = {}, {}, 0
         self._ring = [None] * self.seconds
 
     def by_key(self) -> dict[str, int]:

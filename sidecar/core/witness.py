@@ -31,6 +31,7 @@ class Witness:
         self._ignored = frozenset(ignored_kinds)
         self._heartbeat_at: float | None = None
         self._missed_scrapes = 0
+        self._missed_cause: str | None = None
         self._take: dict[type, Callable[..., None]] = {
             Ping: self._take_ping,
             Results: self._take_results,
@@ -55,6 +56,7 @@ class Witness:
             counts.clear()
         self.in_flight = None
         self._missed_scrapes = 0
+        self._missed_cause = None
         if heart:
             self._heartbeat_at = None
 
@@ -75,6 +77,7 @@ class Witness:
             kept_ok=tally.kept,
             heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
             missed_scrapes=self._missed_scrapes,
+            missed_cause=self._missed_cause,
         )
 
     def _take_ping(self, ping: Ping, _now: float) -> None:
@@ -92,13 +95,15 @@ class Witness:
 
     def _take_sample(self, sample: Sample, _now: float) -> None:
         self._missed_scrapes = 0
+        self._missed_cause = None
         self.in_flight = sample.in_flight
         counted = sum(self._count(kind, errors) for kind, errors in sample.errors.items())
         failed = min(counted, sample.requests)
         self.outcomes.record(sample.requests - failed, failed)
 
-    def _take_missed(self, _missed: Missed, _now: float) -> None:
+    def _take_missed(self, missed: Missed, _now: float) -> None:
         self._missed_scrapes += 1
+        self._missed_cause = missed.cause
 
     def _take_nothing(self, _report: Report, _now: float) -> None:
         pass

@@ -101,7 +101,8 @@ class Evidence:
     what is kept and does not count. Ages are of the oldest and the newest counted error. ``fatal`` of the errors were
     said to be beyond recovery. ``failed`` of the window's ``requests`` went wrong, the last ``consecutive`` of them in
     a row; ``kept_ok`` that went well just before weigh in their ratio. ``heartbeat_age_s`` is None until one was heard;
-    ``missed_scrapes`` are those since the last good one.
+    ``missed_scrapes`` are those since the last good one,
+    ``missed_cause`` is why the newest of them failed.
     """
 
     window_s: int
@@ -117,6 +118,7 @@ class Evidence:
     kept_ok: int = 0
     heartbeat_age_s: float | None = None
     missed_scrapes: int = 0
+    missed_cause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,11 @@ def just_now(evidence: Evidence) -> Evidence:
         pytest.param([Results()], NOTHING, id="results of nothing"),
         pytest.param([Results(0, 2)] * 2, Evidence(60, requests=4, failed=4, consecutive=4), id="failures in a row"),
         pytest.param([Heartbeat()], Evidence(60, heartbeat_age_s=0.0), id="heartbeat"),
-        pytest.param([Missed("timeout")] * 3, Evidence(60, missed_scrapes=3), id="missed scrapes"),
+        pytest.param(
+            [Missed("status"), Missed("status"), Missed("timeout")],
+            Evidence(60, missed_scrapes=3, missed_cause="timeout"),
+            id="missed scrapes",
+        ),
         pytest.param([Missed("timeout"), Sample({})], NOTHING, id="a good scrape ends the missed ones"),
         pytest.param(
             [Sample({"redis": 2, "cache": 3}, requests=10)],

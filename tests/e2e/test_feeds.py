@@ -97,6 +97,7 @@ def test_a_page_that_cannot_be_had_is_no_error_of_the_app(sidecar: StartSidecar)
     wait_for(lambda: one.metrics().get(name, 0) >= 3, timeout_s=8, what="three scrapes have failed")
     assert one.verdict()["state"] == "up"
     assert one.verdict()["evidence"]["missed_scrapes"] >= 3
+    assert one.verdict()["evidence"]["missed_cause"] == "connection"
     assert one.verdict()["evidence"]["errors"] == 0
 
 

@@ -312,6 +312,7 @@ BASE = {
         "kept_ok": 0,
         "heartbeat_age_s": None,
         "missed_scrapes": 0,
+        "missed_cause": None,
     },
     "claim": None,
     "latched": False,
