@@ -20,6 +20,11 @@ FAST = {"check_interval": "500ms", "redis_timeout": "400ms"}
 GRANTS = "{ha:default/app}:grants"
 
 
+def _await_redis(one: Sidecar) -> None:
+    """The script is there as well then: a claim is one exchange."""
+    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=5, what="Redis is reached")
+
+
 def _is(one: Sidecar, state: str) -> Callable[[], bool]:
     return lambda: bool(one.verdict()["state"] == state)
 
@@ -33,6 +38,7 @@ def test_killed_with_a_claim_in_the_air_it_comes_back_up_and_asks_under_the_same
 ) -> None:
     with Relay(redis_server.port) as relay:
         one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=relay.url)
+        _await_redis(one)
         relay.lose(where)
         one.post_error(5, app_start=app_start)
         assert relay.lost.wait(5)
@@ -52,6 +58,7 @@ def test_killed_with_a_claim_in_the_air_it_comes_back_up_and_asks_under_the_same
 def test_a_lost_reply_is_asked_for_again_and_costs_one_token(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     with Relay(redis_server.port) as relay:
         one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=relay.url)
+        _await_redis(one)
         relay.lose("reply")
         one.post_error(5)
         assert relay.lost.wait(5)
