@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -31,48 +32,30 @@ class Metrics:
     def __init__(self, mode: str, error_limit: int, capacity: int) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self._checks = Counter(
-            "arbiter_checks", "Checks, and reports that made it too much.", ["verdict"], registry=registry
-        )
-        self._claims = Counter(
-            "arbiter_claims", "Answers to claims of a token.", ["outcome", "reason"], registry=registry
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self._checks = counter("arbiter_checks", "Checks, and reports that made it too much.", ["verdict"])
+        self._claims = counter("arbiter_claims", "Answers to claims of a token.", ["outcome", "reason"])
         self._claim_s = Histogram(
             "arbiter_claim_duration_seconds",
             "Time from a claim to its answer.",
             buckets=CLAIM_BUCKETS,
             registry=registry,
         )
-        self._culls = Counter("arbiter_culls", "Containers put down with a token.", registry=registry)
-        self._would_culls = Counter(
-            "arbiter_would_culls", "Culls that shadow mode did not carry out.", registry=registry
-        )
-        self._restarts = Counter("arbiter_app_restarts", "New incarnations of the app.", registry=registry)
-        self._changes = Counter("arbiter_state_changes", "Moves into a state.", ["state"], registry=registry)
-        self._used = Gauge("arbiter_budget_used_tokens", "Tokens in use at the last clear answer.", registry=registry)
-        self._polls = Counter(
-            "arbiter_polls", "Health answers by who asked.", ["poller", "path", "code"], registry=registry
-        )
-        self._refusals = Counter(
-            "arbiter_refusals", "Requests refused and connections cut.", ["listener", "reason"], registry=registry
-        )
-        self._failures = Counter(
-            "arbiter_failures", "Failures inside the sidecar, which went on.", ["where"], registry=registry
-        )
-        self._scrapes = Counter(
-            "arbiter_scrapes", "Scrapes of the app by how they ended.", ["outcome"], registry=registry
-        )
-        self._unknown = Counter(
-            "arbiter_scrape_unknown", "Series that went back without a new process; not counted.", registry=registry
-        )
-        self.reachable = Gauge(
-            "arbiter_budget_reachable", "Whether the budget answered when last asked.", registry=registry
-        )
-        Gauge("arbiter_error_limit", "Errors in the window that are too many.", registry=registry).set(error_limit)
-        Gauge("arbiter_budget_capacity_tokens", "Tokens a window.", registry=registry).set(capacity)
-        Gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"], registry=registry).labels(
-            __version__, platform.python_version(), mode
-        ).set(1)
+        self._culls = counter("arbiter_culls", "Containers put down with a token.")
+        self._would_culls = counter("arbiter_would_culls", "Culls that shadow mode did not carry out.")
+        self._restarts = counter("arbiter_app_restarts", "New incarnations of the app.")
+        self._changes = counter("arbiter_state_changes", "Moves into a state.", ["state"])
+        self._used = gauge("arbiter_budget_used_tokens", "Tokens in use at the last clear answer.")
+        self._polls = counter("arbiter_polls", "Health answers by who asked.", ["poller", "path", "code"])
+        self._refusals = counter("arbiter_refusals", "Requests refused and connections cut.", ["listener", "reason"])
+        self._failures = counter("arbiter_failures", "Failures inside the sidecar, which went on.", ["where"])
+        self._scrapes = counter("arbiter_scrapes", "Scrapes of the app by how they ended.", ["outcome"])
+        self._unknown = counter("arbiter_scrape_unknown", "Series that went back without a new process; not counted.")
+        self.reachable = gauge("arbiter_budget_reachable", "Whether the budget answered when last asked.")
+        gauge("arbiter_error_limit", "Errors in the window that are too many.").set(error_limit)
+        gauge("arbiter_budget_capacity_tokens", "Tokens a window.").set(capacity)
+        build = gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"])
+        build.labels(__version__, platform.python_version(), mode).set(1)
         self._scrapes.labels("ok")
         for where in ("step", "journal", "budget", "door", "log"):
             self._failures.labels(where)
