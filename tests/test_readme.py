@@ -9,7 +9,7 @@ import pytest
 
 from sidecar import settings
 from sidecar.answer.agent import line
-from sidecar.answer.metrics import Metrics, Readings
+from sidecar.answer.metrics import DatagramReadings, Metrics, Readings
 from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
 from sidecar.core.words import Evidence, Latch, State
@@ -31,6 +31,7 @@ def _metrics() -> list[list[str]]:
         lambda: snapshot, counted=lambda: ({}, {}), stale=lambda: 0, lag_s=lambda: 0.0, unix_of=lambda at: at
     )
     metrics.registry.register(readings)
+    metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     families = [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
     return [[f"`{_full_name(family.name, family.type)}`", family.documentation] for family in families]
 
