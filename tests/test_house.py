@@ -23,8 +23,11 @@ CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "arbiter": frozenset({"sentences"}),
         "outcomes": frozenset({"window"}),
-        "witness": frozenset({"outcomes", "window"}),
+        "witness": frozenset({"outcomes", "success", "window"}),
         "records": frozenset({"arbiter"}),
+        "cascade": frozenset({"limits", "shuffle", "success"}),
+        "terms": frozenset({"grants"}),
+        "fleet": frozenset({"grants", "incident", "roster", "terms", "trials"}),
     }
 )
 """Core rooms share words, not calls: what a room may use besides ``words``."""
@@ -45,8 +48,8 @@ OUTSIDE_WORLD: Final = CLOCKS | CHANCE | WIRES | TASKS | MACHINE | REST
 
 ONLY_HERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "pydantic": ("sidecar.settings", "sidecar.cli"),
-        "pydantic_settings": ("sidecar.settings", "sidecar.cli"),
+        "pydantic": ("sidecar.settings", "sidecar.setting_types", "sidecar.settings_shown"),
+        "pydantic_settings": ("sidecar.settings",),
         "redis": ("sidecar.budget",),
     }
 )

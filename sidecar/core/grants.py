@@ -101,8 +101,52 @@ RULES: Final[Mapping[str, Rule]] = {
 }
 
 
+class Grants:
+    """Which claim id was granted when: those that count, and those that have been given back."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, int] = {}
+        self._earned: dict[str, int] = {}
+
+    @property
+    def newest_us(self) -> int:
+        """When the last token was granted; 0 when none ever was."""
+        return max(*self._counted.values(), *self._earned.values(), 0, 0)
+
+    def counted(self) -> list[int]:
+        """Times of the grants that count, in ascending order."""
+        return sorted(self._counted.values())
+
+    def every(self) -> list[int]:
+        """Times of all grants, in ascending order."""
+        return sorted([*self._counted.values(), *self._earned.values()])
+
+    def holds(self, claim_id: str, now_us: int, window_us: int) -> bool:
+        """Whether this claim was granted within the window that ends now."""
+        at_us = self._counted.get(claim_id, self._earned.get(claim_id))
+        return at_us is not None and now_us - at_us <= window_us
+
+    def note(self, claim_id: str, now_us: int, window_us: int) -> None:
+        """Write down a grant, or that one counts from now on; forget what no rule will look at again."""
+        log = self._earned if claim_id in self._earned else self._counted
+        log[claim_id] = now_us
+        oldest = now_us - 2 * window_us
+        self._counted = {claim: at for claim, at in self._counted.items() if at >= oldest}
+        self._earned = {claim: at for claim, at in self._earned.items() if at >= oldest}
+
+    def earn(self, claim_id: str) -> None:
+        """Give a token back: its grant no longer counts."""
+        if claim_id in self._counted:
+            self._earned[claim_id] = self._counted.pop(claim_id)
+
+    def unearn(self) -> None:
+        """Count every grant again."""
+        self._counted |= self._earned
+        self._earned.clear()
+
+
 class Bucket:
-    """Which claim was granted when, under one rule. A denied claim leaves no trace.
+    """The bucket of one process: a rule, a quota, and the least time between grants. A denied claim leaves no trace.
 
     A claim id that was granted within the window is granted again and costs nothing; its grant counts from then on, for
     only now the container goes down. A grant that has left the window makes no more room for its claim than for any
@@ -112,27 +156,34 @@ class Bucket:
     adds one.
     """
 
-    def __init__(self, rule: Rule, quota: Quota) -> None:
+    def __init__(self, rule: Rule, quota: Quota, spacing_us: int = 0) -> None:
         self.quota = quota
         self._rule = rule
-        self._renews = rule is not fixed_window  # the article's counter knows no claim ids
-        self._granted: dict[str, int] = {}
+        self._spacing_us = spacing_us
+        self._grants = Grants()
 
     def claim(self, claim_id: str, now_us: int) -> Answer:
         """Answer a claim at ``now_us``: granted (perhaps replayed) or denied with the time to wait."""
-        at_us = max(now_us, max(self._granted.values(), default=now_us))
-        usage = self._rule(sorted(self._granted.values()), at_us, self.quota)
-        if claim_id in self._granted and at_us - self._granted[claim_id] <= self.quota.window_us:
-            if self._renews:
-                self._note(claim_id, at_us)
+        newest_us = self._grants.newest_us
+        at_us = max(now_us, newest_us)
+        usage = self._rule(self._grants.counted(), at_us, self.quota)
+        if self._grants.holds(claim_id, at_us, self.quota.window_us):
+            if renews(self._rule):
+                self._grants.note(claim_id, at_us, self.quota.window_us)
             return Granted(usage.used, self.quota.capacity, replayed=True)
-        if usage.wait_us:
-            wait_us = at_us - now_us + usage.wait_us
-            return Denied("window", usage.used, self.quota.capacity, wait_us / US_PER_S)
-        self._note(claim_id, at_us)
+        spacing_us = spaced(newest_us, at_us, self._spacing_us)
+        if spacing_us or usage.wait_us:
+            wait_us = at_us - now_us + (spacing_us or usage.wait_us)
+            return Denied("spacing" if spacing_us else "window", usage.used, self.quota.capacity, wait_us / US_PER_S)
+        self._grants.note(claim_id, at_us, self.quota.window_us)
         return Granted(usage.used + 1, self.quota.capacity)
 
-    def _note(self, claim_id: str, at_us: int) -> None:
-        oldest = at_us - 2 * self.quota.window_us
-        self._granted = {claim: at for claim, at in self._granted.items() if at >= oldest}
-        self._granted[claim_id] = at_us
+
+def renews(rule: Rule) -> bool:
+    """Whether a replay counts from its own time on: the article's counter knows no claim ids."""
+    return rule is not fixed_window
+
+
+def spaced(newest_us: int, now_us: int, spacing_us: int) -> int:
+    """Microseconds until the next grant may follow the newest one."""
+    return max(0, newest_us + spacing_us - now_us) if newest_us else 0

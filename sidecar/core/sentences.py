@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
-from sidecar.core.words import Answer, Denied, Granted, Unknown, Verdict
+from sidecar.core.words import Answer, Denied, Granted, Hold, Unknown, Verdict
 
 UNKNOWN: Final = {
     "timeout": "Redis did not answer in time",
@@ -16,12 +16,28 @@ UNKNOWN: Final = {
     "oom": "Redis is out of memory",
     "loading": "Redis is still loading its data",
     "busy": "Redis is busy with a script",
+    "crowded": "too many calls wait for this Redis already",
     "response": "Redis answered with an error",
+    "cluster": "the Redis Cluster cannot serve this service's keys at the moment",
+    "sentinel": "no Sentinel tells where the master is",
+    "tls": "the TLS handshake with Redis failed, look at the certificates",
+    "secret": "the file with the Redis password cannot be read or is empty",
+    "alone": "there is no shared bucket",
     "internal": "the claim failed inside the sidecar",
 }
 
 DENIED: Final = {
     "window": "all {capacity} tokens of the window are in use, the next comes back in {wait_s} s",
+    "earn_max": "so many were culled in this window, proven ones too, that it is enough for {wait_s} s",
+    "spacing": "the last cull was too short a time ago, the next may come in {wait_s} s",
+    "hold": "nobody is culled for {wait_s} s more",
+    "lost_memory": "Redis lost the memory of former culls, so none is allowed for {wait_s} s",
+    "newborn": "the bucket is too young to know whether former culls were forgotten, wait {wait_s} s",
+    "useless": "culls have stopped helping against this kind of error, a person has to look",
+    "brake": "{wanting} of {alive} containers suffer at once, restarts are not what helps",
+    "floor": "too few of the {alive} containers would stay in service",
+    "last": "this is the last container in service",
+    "share": "this Redis has spent its share of the containers that may be missing at once",
 }
 
 
@@ -34,12 +50,30 @@ def answer(value: Answer) -> str:
     """What came of the claim."""
     if isinstance(value, Granted):
         again = " (already ours)" if value.replayed else ""
-        return f"token granted{again}, {value.used} of {value.capacity} in use"
+        canary = " as the canary" if value.canary else ""
+        return f"token granted{canary}{again}, {value.used} of {value.capacity} in use"
     if isinstance(value, Denied):
-        if value.reason not in DENIED:
-            return value.reason
-        return DENIED[value.reason].format(capacity=value.capacity, wait_s=max(1, ceil(value.retry_after_s)))
+        return _denied(value)
     return f"{UNKNOWN.get(value.error, value.error)}: without a clear answer there is no token"
+
+
+def _denied(value: Denied) -> str:
+    sentence = value.reason
+    if value.reason in DENIED:
+        wait_s = max(1, ceil(value.retry_after_s))
+        sentence = DENIED[value.reason].format(
+            capacity=value.capacity, wait_s=wait_s, alive=value.alive, wanting=value.wanting
+        )
+    if value.hold is not None:
+        sentence = f"{hold(value.hold)}, {sentence}"
+    shared = f"; most of the {value.wanting} that suffer share one cause: {value.cause}" if value.cause else ""
+    return f"{sentence}{shared}"
+
+
+def hold(value: Hold) -> str:
+    """Who froze what, and why. What people write is for the local door and the log only."""
+    scope = f"instance {value.instance}" if value.instance else "the service"
+    return f"{value.author} holds {scope}: {value.reason}"
 
 
 def reason_word(value: Answer) -> str:

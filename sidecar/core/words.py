@@ -52,10 +52,14 @@ class Ping(NamedTuple):
 
 
 class Results(NamedTuple):
-    """One report by the app of requests that went well and requests that failed."""
+    """One report by the app of requests that went well and requests that failed, since the last one.
+
+    ``in_flight``: how many are under way in the whole app now, if it says so.
+    """
 
     ok: int = 0
     failed: int = 0
+    in_flight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +143,135 @@ class Verdict:
     reasons: tuple[Reason, ...] = ()
 
 
+class Presence(StrEnum):
+    """What a sidecar tells the fleet of its container with every beat."""
+
+    STARTING = "starting"
+    WELL = "well"
+    WANTS = "wants"
+    DOWN = "down"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The request for a token: ``claim_id`` names it however often it is asked; ``kind`` has most of the errors."""
+
+    claim_id: str
+    instance: str = ""
+    incarnation: str = ""
+    kind: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life. ``claim_id``: the token of a container that is down. ``first``: none has been answered yet."""
+
+    instance: str
+    incarnation: str
+    presence: Presence
+    kind: str = "unknown"
+    claim_id: str = ""
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A freeze set by a person, until ``until`` (Unix seconds); of the whole service unless it names an instance."""
+
+    author: str
+    reason: str
+    until: float
+    instance: str = ""
+
+
+class Brake(StrEnum):
+    """Where the fleet-wide brake stands: ``ON`` may send a canary, which helped (``OPEN``) or not (``CLOSED``)."""
+
+    OFF = "off"
+    ON = "on"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The fleet, as the bucket's last answer to a beat has it.
+
+    ``alive`` serve or start, ``wanting`` of them are excessive, ``down`` are culled and not replaced yet. ``cause`` is
+    the kind that the wanting share, if they do. ``policies``: how many different ones the sidecars run with.
+    ``losses``: how often the bucket's memory was lost; ``helped``, ``unhelped`` and ``unclear`` culls so far;
+    ``useless``: kinds that culls have stopped helping with.
+    """
+
+    alive: int
+    wanting: int = 0
+    down: int = 0
+    brake: Brake = Brake.OFF
+    cause: str = ""
+    policies: int = 1
+    losses: int = 0
+    helped: int = 0
+    unhelped: int = 0
+    unclear: int = 0
+    useless: tuple[str, ...] = ()
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One container of the fleet: ``well``, ``wants`` or ``down``; ``age_s`` since it was heard of, or culled."""
+
+    instance: str
+    presence: Presence
+    kind: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """The fleet member by member, for a person: the first of them by name, and all holds.
+
+    ``used`` tokens count by the sliding log of the caller's own window. ``policies`` as the sidecars wrote them.
+    """
+
+    fleet: Fleet
+    used: int
+    members: tuple[Member, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    policies: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now."""
+    """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now.
+
+    ``canary``: the one that the brake lets through. ``alive`` and ``wanting`` are 0 where no fleet is known.
+    """
 
     used: int
     capacity: int
     replayed: bool = False
+    canary: bool = False
+    alive: int = 0
+    wanting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """No token: ``reason`` is the machine's word; asking again before ``retry_after_s`` is of no use."""
+    """No token: ``reason`` is the machine's word; asking again before ``retry_after_s`` is of no use.
+
+    ``cause``: the kind that the others who want share. ``hold``: the one that refused.
+    """
 
     reason: str
     used: int
     capacity: int
     retry_after_s: float
+    alive: int = 0
+    wanting: int = 0
+    cause: str = ""
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +295,10 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table."""
+    """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table.
+
+    ``drain_least_s``: how long after its beginning a drain may end early; HAProxy asks every 2 s, and needs to connect.
+    """
 
     error_limit: int = 5
     kind_limits: tuple[tuple[str, int], ...] = ()
@@ -194,4 +313,5 @@ class Policy:
     grace_s: float = 0.0
     settle_s: float = 3.0
     drain_s: float = 10.0
+    drain_least_s: float = 3.0
     enforce: bool = True

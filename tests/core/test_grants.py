@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.grants import RULES, US_PER_S, Bucket, Quota
+from sidecar.core.grants import RULES, US_PER_S, Bucket, Grants, Quota
 from sidecar.core.words import Denied, Granted
 
 TEN_MINUTES_US = 600 * US_PER_S
@@ -274,7 +274,7 @@ def test_replay_is_free_to_the_last_instant_of_the_closed_window(rule: str, age_
     answer = it.claim("a", 1_000 + age_us)
     assert isinstance(answer, Granted)
     assert answer.replayed
-    assert len(it._granted) == 1
+    assert len(it._grants.every()) == 1
 
 
 @pytest.mark.parametrize("rule", ["log", "previous"])
@@ -317,7 +317,7 @@ def test_denied_claim_leaves_no_trace(rule: str) -> None:
         fresh_grants(it, [("a", 1_000), ("b", 1_001)])
     for now_us in range(1_002, 1_060):
         assert isinstance(asked.claim(f"denied-{now_us}", now_us), Denied)
-    assert asked._granted == quiet._granted
+    assert asked._grants.every() == quiet._grants.every()
     assert [asked.claim("c", now_us) for now_us in range(1_060, 1_300)] == [
         quiet.claim("c", now_us) for now_us in range(1_060, 1_300)
     ]
@@ -342,7 +342,7 @@ def test_memory_is_bounded_by_two_windows_of_grants(rule: str) -> None:
     it = bucket(rule, 3, 100)
     for now_us in range(20_000):
         it.claim(str(now_us), now_us)
-    assert len(it._granted) <= 3 * 3
+    assert len(it._grants.every()) <= 3 * 3
 
 
 # -- (5) fixed keeps to the wall clock ------------------------------------------------------------------------
@@ -368,3 +368,68 @@ def test_late_replays_do_not_put_more_containers_down_than_the_window_allows() -
     claims = [*(f"recovered-{n}" for n in range(10)), *(f"other-{n}" for n in range(10))]
     answers = [it.claim(claim_id, minute_15_us + n) for n, claim_id in enumerate(claims)]
     assert sum(isinstance(answer, Granted) for answer in answers) <= 10
+
+
+# -- spacing --------------------------------------------------------------------------------------------------
+
+
+@any_rule
+@pytest.mark.parametrize(
+    ("now_us", "answer"),
+    [
+        (1_029, Denied("spacing", 1, 3, 1e-6)),
+        (1_030, Granted(2, 3)),
+        (1_001, Denied("spacing", 1, 3, 29e-6)),
+        (990, Denied("spacing", 1, 3, 40e-6)),
+    ],
+    ids=["a microsecond early", "in time", "at once", "by a clock that is behind"],
+)
+def test_next_grant_keeps_its_distance_from_the_newest(rule: str, now_us: int, answer: Granted | Denied) -> None:
+    it = Bucket(RULES[rule], Quota(3, 10_000), spacing_us=30)
+    it.claim("a", 1_000)
+    assert it.claim("b", now_us) == answer
+
+
+def test_spacing_speaks_before_the_window_and_a_replay_before_both() -> None:
+    it = Bucket(RULES["log"], Quota(1, 100), spacing_us=30)
+    it.claim("a", 1_000)
+    assert it.claim("a", 1_001) == Granted(1, 1, replayed=True)
+    assert [it.claim("b", now_us) for now_us in (1_030, 1_031)] == [
+        Denied("spacing", 1, 1, 1e-6),
+        Denied("window", 1, 1, 71e-6),
+    ]
+
+
+# -- what was granted when ------------------------------------------------------------------------------------
+
+
+def noted(**times: int) -> Grants:
+    it = Grants()
+    for claim_id, at_us in times.items():
+        it.note(claim_id, at_us, 100)
+    return it
+
+
+def test_grant_that_was_given_back_no_longer_counts_but_is_known() -> None:
+    it = noted(a=10, b=20, c=30)
+    it.earn("c")
+    it.earn("nobody")
+    assert (it.counted(), it.every(), it.newest_us) == ([10, 20], [10, 20, 30], 30)
+    assert [it.holds("c", now_us, 100) for now_us in (130, 131)] == [True, False]
+    it.unearn()
+    assert it.counted() == [10, 20, 30]
+
+
+def test_grant_that_was_given_back_stays_so_when_it_is_noted_anew() -> None:
+    it = noted(a=10)
+    it.earn("a")
+    it.note("a", 50, 100)
+    assert (it.counted(), it.every()) == ([], [50])
+
+
+def test_grants_of_two_windows_ago_are_forgotten_whether_they_count_or_not() -> None:
+    it = noted(a=10, b=11, c=12)
+    it.earn("b")
+    it.note("d", 212, 100)
+    assert it.every() == [12, 212]
+    assert Grants().newest_us == 0

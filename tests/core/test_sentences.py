@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from harness.refusals import refusals
 from sidecar.core import sentences
-from sidecar.core.words import Answer, Denied, Granted, Judgement, Reason, Unknown, Verdict
+from sidecar.core.words import Answer, Denied, Granted, Hold, Judgement, Reason, Unknown, Verdict
+
+BRAKED = "30 of 40 containers suffer at once, restarts are not what helps"
+FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
 
 
 @pytest.mark.parametrize(
@@ -13,16 +17,61 @@ from sidecar.core.words import Answer, Denied, Granted, Judgement, Reason, Unkno
     [
         (Granted(3, 10), "granted", "token granted, 3 of 10 in use"),
         (Granted(3, 10, replayed=True), "replayed", "token granted (already ours), 3 of 10 in use"),
+        (Granted(1, 10, canary=True), "granted", "token granted as the canary, 1 of 10 in use"),
+        (
+            Granted(1, 10, replayed=True, canary=True),
+            "replayed",
+            "token granted as the canary (already ours), 1 of 10 in use",
+        ),
         (
             Denied("window", 10, 10, 211.0),
             "window",
             "all 10 tokens of the window are in use, the next comes back in 211 s",
         ),
+        (
+            Denied("brake", 1, 10, 10.0, alive=40, wanting=30),
+            "brake",
+            BRAKED,
+        ),
+        (
+            Denied("brake", 1, 10, 10.0, alive=40, wanting=30, cause="redis"),
+            "brake",
+            f"{BRAKED}; most of the 30 that suffer share one cause: redis",
+        ),
+        (
+            Denied("hold", 0, 10, 59.5, hold=FREEZE),
+            "hold",
+            "ann holds the service: deploy of 4.2, nobody is culled for 60 s more",
+        ),
+        (
+            Denied("hold", 0, 10, 60.0, hold=Hold("ann", "look", 1.0, "web-1")),
+            "hold",
+            "ann holds instance web-1: look, nobody is culled for 60 s more",
+        ),
+        (
+            Denied("floor", 0, 10, 10.0, alive=4),
+            "floor",
+            "too few of the 4 containers would stay in service",
+        ),
         (Denied("eclipse", 10, 10, 211.0), "eclipse", "eclipse"),
         (Unknown("timeout"), "timeout", "Redis did not answer in time: without a clear answer there is no token"),
         (Unknown("eclipse"), "eclipse", "eclipse: without a clear answer there is no token"),
     ],
-    ids=["granted", "replayed", "window", "denied for a new reason", "timeout", "unknown for a new reason"],
+    ids=[
+        "granted",
+        "replayed",
+        "canary",
+        "canary replayed",
+        "window",
+        "brake",
+        "brake with a cause",
+        "hold",
+        "hold of one",
+        "floor",
+        "denied for a new reason",
+        "timeout",
+        "unknown for a new reason",
+    ],
 )
 def test_every_answer_has_a_word_and_a_sentence(answer: Answer, word: str, sentence: str) -> None:
     assert sentences.reason_word(answer) == word
@@ -54,6 +103,18 @@ def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
     sentence = sentences.answer(Denied(reason, 7, 10, 42.0))
     assert " " in sentence
     assert "{" not in sentence
+
+
+@pytest.mark.parametrize("reason", refusals())
+def test_every_refusal_of_the_bucket_has_a_sentence(reason: str) -> None:
+    assert reason in sentences.DENIED
+
+
+@pytest.mark.parametrize("text", ["{", "}", "{0}", "{nobody}"])
+def test_what_people_write_is_never_read_as_a_pattern(text: str) -> None:
+    sentence = sentences.answer(Denied("hold", 0, 10, 60.0, cause=text, hold=Hold(text, text, 1.0, text)))
+    assert sentence.startswith(f"{text} holds instance {text}: {text}, nobody")
+    assert sentence.endswith(f"one cause: {text}")
 
 
 @pytest.mark.parametrize("reason", ["{", "}", "{0}", "{nobody}", "{capacity.real}"])
