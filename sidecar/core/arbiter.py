@@ -17,10 +17,12 @@ from typing import Final
 from sidecar.core import sentences
 from sidecar.core.words import (
     Answer,
+    Denied,
     Granted,
     Judgement,
     Latch,
     Policy,
+    Presence,
     State,
     Unknown,
     Verdict,
@@ -29,8 +31,9 @@ from sidecar.core.words import (
 UNKNOWN_FIRST_S: Final = 1.0
 UNKNOWN_CAP_S: Final = 30.0
 UNNAMED: Final = "-"
+DENIED_LEAST_S: Final = 1.0
 JITTER: Final = 0.25
-"""A retry comes up to this fraction later, so that a fleet that was refused together does not return together."""
+"""A claim comes up to this fraction later, so that a fleet that fell ill together does not ask together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,25 @@ class Standing:
     would_down: bool = False
 
     @property
+    def instance(self) -> str:
+        """The allocation alone."""
+        return self.app.rpartition("/")[2]
+
+    @property
     def claim_id(self) -> str:
         """Service, allocation and incarnation: the same however often this incarnation asks."""
-        shadow = f"#{self.would_culls + 1}" if self.would_culls else ""
-        return f"{self.app}/{self.incarnation}{shadow}"
+        return f"{self.app}/{self.life}"
+
+    @property
+    def life(self) -> str:
+        """The incarnation, and in shadow mode which of the lives that culls would have given it."""
+        number = self.would_culls + 1 - self.would_down
+        return f"{self.incarnation}#{number}" if number > 1 else self.incarnation
+
+    @property
+    def presence(self) -> Presence:
+        """What the fleet is told of it; in shadow mode, what it would be."""
+        return Presence.DOWN if self.would_down and self.state is State.SUSPECT else _PRESENCE[self.state]
 
     @property
     def haproxy_up(self) -> bool:
@@ -81,15 +99,29 @@ class Standing:
         return self.state is not State.DOWN and not self.nomad_told
 
 
+_PRESENCE: Final = {
+    State.STARTING: Presence.STARTING,
+    State.UP: Presence.WELL,
+    State.SUSPECT: Presence.WANTS,
+    State.DRAINING: Presence.DOWN,
+    State.DOWN: Presence.DOWN,
+    State.STOPPING: Presence.GONE,
+}
 _IN_BALANCE: Final = frozenset({State.STARTING, State.UP, State.SUSPECT})
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The window was judged: at a check, at a crossing ping, or because ``Standing.due`` has come."""
+    """The window was judged: at a check, at a crossing ping, or because ``Standing.due`` has come.
+
+    ``jitter`` from 0 to 1 spreads the claims of those that are as sick as each other. ``idle_at``: when the app said
+    that no request was in flight, if that is the last it said of it.
+    """
 
     verdict: Verdict
     is_check: bool = True
+    jitter: float = 0.0
+    idle_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +232,8 @@ def _suspect(standing: Standing, event: Judged, now: float, policy: Policy) -> S
     standing = replace(standing, verdict=event.verdict, bad_checks=bad_checks)
     if event.verdict.judgement is Judgement.FINE or bad_checks < policy.confirm > 1:
         return standing, ()
-    due = max(now + policy.settle_s, standing.born + policy.min_age_s)
+    settle_s = _spread(policy.settle_s, event.jitter, standing)
+    due = max(now + settle_s, standing.born + policy.min_age_s)
     return _pursue(_enter(standing, State.SUSPECT, now, due=due), event, now, policy)
 
 
@@ -225,7 +258,7 @@ def _answered(standing: Standing, event: Answered, now: float, policy: Policy) -
     """Act on a reply. One to another claim than the outstanding one says nothing about us.
 
     A refused container asks again at the next check, as the seed article does: what refused it may be lifted
-    before ``retry_after_s`` by a person.
+    before ``retry_after_s`` by a person. If that is over sooner it asks sooner.
     """
     if not standing.asking or event.claim_id != standing.claim_id:
         return standing, ()
@@ -235,14 +268,31 @@ def _answered(standing: Standing, event: Answered, now: float, policy: Policy) -
         return _again(replace(standing, unknowns=standing.unknowns + 1), now, delay, event.jitter), ()
     standing = replace(standing, unknowns=0)
     if not isinstance(event.answer, Granted):
-        return _again(standing, now, policy.check_interval_s, event.jitter), ()
+        return _again(standing, now, _denied_delay(event.answer, policy), event.jitter), ()
     if standing.verdict is None or standing.verdict.judgement is Judgement.FINE:
         return _recover(standing, now), ()
     return _cull(standing, event, now, policy)
 
 
+def _denied_delay(answer: Denied, policy: Policy) -> float:
+    """Seconds to wait after a refusal, before jitter; what is no answer at all waits for the next check."""
+    sooner = getattr(answer, "retry_after_s", policy.check_interval_s)
+    return min(policy.check_interval_s, max(DENIED_LEAST_S, sooner))
+
+
 def _again(standing: Standing, now: float, delay: float, jitter: float) -> Standing:
-    return replace(standing, due=now + delay * (1 + JITTER * jitter))
+    return replace(standing, due=now + _spread(delay, jitter, standing))
+
+
+def _spread(delay: float, jitter: float, standing: Standing) -> float:
+    """Lengthen a delay by a random part that grows with health, so that the sickest of a fleet mostly asks first."""
+    return delay * (1 + JITTER * jitter * _health(standing.verdict))
+
+
+def _health(verdict: Verdict | None) -> float:
+    """How close to its limit the worst number is: 1 is just there, near 0 is far beyond."""
+    reasons = verdict.reasons if verdict else ()
+    return min((reason.limit / reason.value for reason in reasons if reason.value > reason.limit > 0), default=1.0)
 
 
 def unknown_delay(unknowns: int) -> float:
@@ -261,11 +311,22 @@ def _cull(standing: Standing, event: Answered, now: float, policy: Policy) -> St
     return _enter(standing, State.DOWN, now), (Remember(),)
 
 
-def _drain(standing: Standing, event: Judged, now: float, _policy: Policy) -> Step:
+def _drain(standing: Standing, event: Judged, now: float, policy: Policy) -> Step:
+    """Go down when the drain is over, or as soon as nothing is left to wait for."""
     standing = replace(standing, verdict=event.verdict)
-    if standing.due is not None and now < standing.due:
+    if standing.due is not None and now < standing.due and not is_drained(standing, event.idle_at, policy):
         return standing, ()
     return _enter(standing, State.DOWN, now), ()
+
+
+def is_drained(standing: Standing, idle_at: float | None, policy: Policy) -> bool:
+    """Whether a drain may end early: the app was idle at a moment at which every balancer had let go of it.
+
+    Idle before that moment it may have been between two requests.
+    """
+    if standing.state is not State.DRAINING or idle_at is None:
+        return False
+    return idle_at >= standing.since + policy.drain_least_s
 
 
 def _watch(standing: Standing, event: Judged, _now: float, _policy: Policy) -> Step:

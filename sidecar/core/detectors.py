@@ -105,3 +105,10 @@ def judge(evidence: Evidence, policy: Policy) -> Verdict:
     """Ask every detector; one reason is enough for ``excessive``."""
     reasons = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy)))
     return Verdict(Judgement.EXCESSIVE if reasons else Judgement.FINE, reasons)
+
+
+def complaint(verdict: Verdict | None, evidence: Evidence) -> str:
+    """What the app suffers from, in one word: the kind of most errors, or the rule that spoke if there are none."""
+    if evidence.kinds:
+        return max(evidence.kinds, key=lambda kind: (evidence.kinds[kind], kind))
+    return verdict.reasons[0].rule if verdict and verdict.reasons else "unknown"

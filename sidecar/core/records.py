@@ -10,12 +10,23 @@ from sidecar.core.words import Evidence
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of affairs at ``now``, on the clock of ``Standing.since``; ``checked_at``: the last full check."""
+    """The state of affairs at ``now``, on the clock of ``Standing.since``; ``checked_at``: the last full check.
+
+    ``weight``: percent of its weight that the container deserves. ``success_rate`` of its requests, from 0 to 1, None
+    if nothing is known of any.
+    """
 
     now: float
     standing: Standing
     evidence: Evidence
     checked_at: float | None
+    weight: int = 100
+    success_rate: float | None = None
+
+    @property
+    def share(self) -> int:
+        """Percent of its weight that the balancer is told: none when it is out of balance."""
+        return self.weight if self.standing.haproxy_up else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,12 @@ BUCKET_S: Final = 5.0
 NEWER_COUNTS: Final = 3
 """How many times the bucket before it a bucket counts."""
 
+NEWEST: Final = 2
+"""So many buckets hold the last five to ten seconds."""
+
+ENOUGH: Final = 10
+"""Fewer calls say little: one failure among them may be chance."""
+
 
 @dataclass(frozen=True, slots=True)
 class Floor:
@@ -90,14 +96,38 @@ class SuccessHistory:
 
     def record(self, now_s: float, *, succeeded: bool) -> None:
         """Count a call that ended at ``now_s``. A call under way says nothing of its node yet."""
+        self.count(now_s, succeeded, not succeeded)
+
+    def count(self, now_s: float, succeeded: int, failed: int) -> None:
+        """Count calls that ended by ``now_s``, so many well and so many badly."""
         self._turn(now_s)
         newest = self._ring[0]
-        self._ring[0] = Tally(newest.finished + 1, newest.succeeded + succeeded)
+        self._ring[0] = Tally(newest.finished + succeeded + failed, newest.succeeded + succeeded)
 
     def rate(self, now_s: float) -> float:
         """Success rate within [0, 1]: of the ring; if that is empty of the sticky bucket; 1 if nothing ever ended."""
         recent = self._recent(now_s)
         return recent.rate() if recent.finished else self._remembered()
+
+    def steady_rate(self, now_s: float) -> float:
+        """Success rate within [0, 1] for a judge who must neither be late nor be moved by chance.
+
+        It is the worse of two: the rate of the ring, mixed with what was remembered if it holds fewer than ``ENOUGH``
+        calls, and that of the ``NEWEST`` buckets, if they hold enough. So a node that begins to fail is known for it
+        within ten seconds, which the whole ring would take twenty for; one that is well again has to be so for longer.
+        """
+        recent = self._recent(now_s)
+        known = min(1.0, sum(tally.finished for tally in self._ring) / ENOUGH)
+        rate = known * recent.rate() + (1 - known) * self._remembered() if known else self._remembered()
+        newest = [self._ring[place] for place in range(NEWEST)]
+        if sum(tally.finished for tally in newest) < ENOUGH:
+            return rate
+        return min(rate, _weighed(newest).rate())
+
+    def clear(self) -> None:
+        """Forget every call."""
+        self._ring.extend([NOTHING] * BUCKETS)
+        self._sticky = NOTHING
 
     def weight(self, now_s: float) -> float:
         """Weight within [0, 1] for the choice among nodes: the rate cubed, floored once the ring is empty.

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sidecar.core.outcomes import Outcomes
+from sidecar.core.success import SuccessHistory
 from sidecar.core.window import RollingCounts
 from sidecar.core.words import Evidence, Gone, Heartbeat, Level, Missed, Ping, Report, Results, Sample
 
 IGNORED: Final = "ignored"
 """Where errors of kinds that never count are kept, beside the levels that do not count."""
+
+RESULTS_KEPT_S: Final = 300.0
+"""How long the last results say anything of an app that reports none since. It is called, whatever its weight: so
+long without a result its reports have stopped, and by our rules no data speaks against nobody."""
 
 
 class Witness:
@@ -18,6 +23,8 @@ class Witness:
 
     ``known_kinds`` are told apart whatever else comes, ``ignored_kinds`` never count. ``now`` is in seconds of one
     clock throughout; ``turn`` makes its second the current one before anything is taken in it.
+
+    ``in_flight`` is the last that was said of it, ``idle_at`` when that was, if it was none.
     """
 
     def __init__(
@@ -28,6 +35,9 @@ class Witness:
         self.fatal = RollingCounts(window_s, now_s)
         self.outcomes = Outcomes(window_s, now_s)
         self.in_flight: float | None = None
+        self.idle_at: float | None = None
+        self._successes = SuccessHistory(now_s)
+        self._results_at: float | None = None
         self._ignored = frozenset(ignored_kinds)
         self._heartbeat_at: float | None = None
         self._missed_scrapes = 0
@@ -51,14 +61,27 @@ class Witness:
         self._take[type(report)](report, now)
 
     def clear(self, *, heart: bool = True) -> None:
-        """Forget everything but what was counted ever, and the last heartbeat unless ``heart``."""
+        """Forget what the verdict rests on, and unless ``heart`` is False the whole life with it.
+
+        What was counted ever stays. The last heartbeat and the success rate are of a life, not of a window.
+        """
         for counts in (self.errors, self.others, self.fatal, self.outcomes):
             counts.clear()
-        self.in_flight = None
+        self.in_flight = self.idle_at = None
         self._missed_scrapes = 0
         self._missed_cause = None
         if heart:
-            self._heartbeat_at = None
+            self._heartbeat_at = self._results_at = None
+            self._successes.clear()
+
+    def success_rate(self, now: float) -> float | None:
+        """How large a part of the requests goes well of late, within [0, 1]; None if nothing is known of any.
+
+        It takes requests: errors alone, from pings or from a page without ``requests``, say nothing of a share.
+        """
+        if self._results_at is None or now - self._results_at > RESULTS_KEPT_S:
+            return None
+        return self._successes.steady_rate(now)
 
     def evidence(self, now: float) -> Evidence:
         """What the window holds."""
@@ -87,19 +110,20 @@ class Witness:
         if self._count(ping.kind, ping.errors) and ping.fatal:
             self.fatal.record(ping.kind, ping.errors)
 
-    def _take_results(self, results: Results, _now: float) -> None:
-        self.outcomes.record(results.ok, results.failed)
+    def _take_results(self, results: Results, now: float) -> None:
+        self._end(results.ok, results.failed, now)
+        self._see_level(results.in_flight, now)
 
     def _take_heartbeat(self, _heartbeat: Heartbeat, now: float) -> None:
         self._heartbeat_at = now
 
-    def _take_sample(self, sample: Sample, _now: float) -> None:
+    def _take_sample(self, sample: Sample, now: float) -> None:
         self._missed_scrapes = 0
         self._missed_cause = None
-        self.in_flight = sample.in_flight
+        self._see_level(sample.in_flight, now)
         counted = sum(self._count(kind, errors) for kind, errors in sample.errors.items())
         failed = min(counted, sample.requests)
-        self.outcomes.record(sample.requests - failed, failed)
+        self._end(sample.requests - failed, failed, now)
 
     def _take_missed(self, missed: Missed, _now: float) -> None:
         self._missed_scrapes += 1
@@ -107,6 +131,18 @@ class Witness:
 
     def _take_nothing(self, _report: Report, _now: float) -> None:
         pass
+
+    def _end(self, ok: int, failed: int, now: float) -> None:
+        """Record requests that have ended."""
+        if ok or failed:
+            self.outcomes.record(ok, failed)
+            self._successes.count(now, ok, failed)
+            self._results_at = now
+
+    def _see_level(self, in_flight: float | None, now: float) -> None:
+        if in_flight is not None:
+            self.in_flight = in_flight
+            self.idle_at = now if in_flight == 0 else None
 
     def _count(self, kind: str, errors: int) -> int:
         """Record errors of a kind; so many of them count."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import cast
 
 import pytest
@@ -48,7 +49,9 @@ from sidecar.core.arbiter import (
     step,
     unknown_delay,
 )
-from sidecar.core.words import Answer, Latch, Policy, State
+from sidecar.core.words import Answer, Denied, Judgement, Latch, Policy, Presence, Reason, State, Verdict
+
+EXCESSIVE = Judgement.EXCESSIVE
 
 # -- every pair -----------------------------------------------------------------------------------------------
 
@@ -69,7 +72,7 @@ def standings(state: State) -> list[Standing]:
 def variants(event: type, standing: Standing) -> list[Event]:
     answers = [answered(standing, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
     events: dict[type, list[Event]] = {
-        Judged: [FINE, SICK],
+        Judged: [FINE, SICK, replace(FINE, idle_at=5.0)],
         Answered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
         Restarted: [Restarted("two"), Restarted(None, "after-1")],
         Stopped: [Stopped()],
@@ -113,6 +116,33 @@ def test_each_state_has_an_answer_for_haproxy_and_nomad(
 ) -> None:
     standing = replace(begun(), state=state, latch=latch)
     assert (standing.haproxy_up, standing.nomad_up) == doors
+
+
+WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "presence", "life"),
+    [
+        (STARTING, {}, Presence.STARTING, "one"),
+        (UP, {}, Presence.WELL, "one"),
+        (SUSPECT, {}, Presence.WANTS, "one"),
+        (DRAINING, {}, Presence.DOWN, "one"),
+        (DOWN, {}, Presence.DOWN, "one"),
+        (STOPPING, {}, Presence.GONE, "one"),
+        (SUSPECT, WOULD_BE_DOWN, Presence.DOWN, "one#2"),
+        (STOPPING, WOULD_BE_DOWN, Presence.GONE, "one#2"),
+        (SUSPECT, {"would_culls": 2}, Presence.WANTS, "one#3"),
+        (SUSPECT, {"would_culls": 1}, Presence.WANTS, "one#2"),
+        (SUSPECT, {"would_culls": 1, "would_down": True}, Presence.DOWN, "one"),
+    ],
+)
+def test_each_standing_is_somebody_to_the_fleet(
+    state: State, changes: dict[str, object], presence: Presence, life: str
+) -> None:
+    standing = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
+    assert (standing.presence, standing.life) == (presence, life)
+    assert (standing.instance, standing.claim_id) == ("alloc", f"{APP}/{life}")
 
 
 # -- wishes and names -----------------------------------------------------------------------------------------
@@ -224,6 +254,75 @@ def test_jitter_delays_the_next_claim_by_at_most_a_quarter(
 ) -> None:
     standing, _ = step(asking(), answered(asking(), answer, jitter), 100.0, POLICY)
     assert standing.due == pytest.approx(100.0 + delay_s * factor)
+
+
+@pytest.mark.parametrize(
+    ("retry_after_s", "delay_s"),
+    [(0.0, 1.0), (0.25, 1.0), (1.0, 1.0), (4.0, 4.0), (9.99, 9.99), (10.0, 10.0), (3600.0, 10.0), (-5.0, 1.0)],
+)
+@pytest.mark.parametrize(("jitter", "factor"), [(0.0, 1.0), (1.0, 1.25)])
+def test_refused_container_asks_again_when_it_is_of_use_but_neither_at_once_nor_after_the_next_check(
+    retry_after_s: float, delay_s: float, jitter: float, factor: float
+) -> None:
+    refused = Denied("spacing", 1, 10, retry_after_s)
+    standing, _ = step(asking(), answered(asking(), refused, jitter), 100.0, POLICY)
+    assert standing.due == pytest.approx(100.0 + delay_s * factor)
+
+
+def sick(*numbers: tuple[float, float], jitter: float = 0.0) -> Judged:
+    """Excessive by these rules, each with its number and the limit it met."""
+    reasons = tuple(Reason("rule", value, limit, WHY) for value, limit in numbers)
+    return Judged(Verdict(EXCESSIVE, reasons), jitter=jitter)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "part"),
+    [
+        ([(5, 5)], 1.0),
+        ([(10, 5)], 0.5),
+        ([(50, 5)], 0.1),
+        ([(0.75, 0.5)], 2 / 3),
+        ([(6, 5), (12, 3), (4, 4)], 0.25),
+        ([(7, 0)], 1.0),
+        ([(3, 5)], 1.0),
+        ([], 1.0),
+    ],
+    ids=["at the limit", "twice", "ten times", "a ratio", "worst of three", "no limit", "below", "no reason"],
+)
+def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(
+    numbers: list[tuple[float, float]], part: float
+) -> None:
+    """Settling and retrying alike."""
+    look = sick(*numbers, jitter=1.0)
+    suspect, _ = step(begun(), look, 0.0, POLICY)
+    assert suspect.due == pytest.approx(3.0 * (1 + 0.25 * part))
+    standing = replace(asking(), verdict=look.verdict)
+    refused, _ = step(standing, answered(standing, DENIED, jitter=1.0), 100.0, POLICY)
+    assert refused.due == pytest.approx(100.0 + 10.0 * (1 + 0.25 * part))
+
+
+def test_sickest_of_a_fleet_mostly_asks_first_and_nobody_later_than_a_quarter() -> None:
+    rng = Random(4)
+    firsts = 0
+    for _ in range(200):
+        dues = [step(begun(), sick((errors, 5), jitter=rng.random()), 0.0, POLICY)[0].due for errors in (500, 10, 5, 5)]
+        assert all(due is not None and 3.0 <= due <= 3.75 for due in dues)
+        firsts += min(dues) == dues[0]  # type: ignore[type-var]  # none is None
+    assert firsts > 180
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_settle_of_nothing_is_not_spread(jitter: float) -> None:
+    _, effects = step(begun(), sick((5, 5), jitter=jitter), 0.0, replace(POLICY, settle_s=0.0))
+    assert asks(effects)
+
+
+def test_looks_while_it_settles_do_not_put_the_claim_off() -> None:
+    standing, _ = step(begun(), sick((5, 5), jitter=1.0), 0.0, POLICY)
+    for now in (1.0, 2.0, 3.0, 3.5):
+        standing, effects = step(standing, sick((5, 5), jitter=1.0), now, POLICY)
+        assert not effects
+    assert asks(step(standing, sick((5, 5)), 3.75, POLICY)[1])
 
 
 @pytest.mark.parametrize("answer", [DENIED, GRANTED], ids=["denied", "granted too late"])

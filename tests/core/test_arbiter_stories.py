@@ -27,7 +27,7 @@ from harness.lives import (
     asks,
     begun,
 )
-from sidecar.core.arbiter import Ask, Event, Restarted, Standing, Stopped, step
+from sidecar.core.arbiter import Ask, Event, Judged, Restarted, Standing, Stopped, step
 from sidecar.core.words import Answer, Policy, State
 
 Row = tuple[float, Event | Answer, State | type[Ask]]
@@ -42,6 +42,11 @@ def tell(rows: list[Row], policy: Policy) -> Standing:
         state = SUSPECT if expected is Ask else expected
         assert (standing.state, bool(asks(effects))) == (state, expected is Ask), f"at {now} s"
     return standing
+
+
+def idle(at: float) -> Judged:
+    """A look at an app that said at this second that nothing was in flight."""
+    return replace(SICK_PING, idle_at=at)
 
 
 SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, Ask)]
@@ -102,6 +107,9 @@ def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None
         (POLICY, [(9, GRANTED, DRAINING), (500, FINE, DOWN), (9_999, FINE, DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (10, DENIED, DRAINING), (10, UNKNOWN, DRAINING)]),
         (replace(POLICY, drain_s=0.0), [(9, GRANTED, DOWN), (10, FINE, DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (11.999, idle(11.999), DRAINING), (12, idle(12), DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)]),
+        (replace(POLICY, drain_s=2.0), [(9, GRANTED, DRAINING), (10, idle(10), DRAINING), (11, idle(11), DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (10, Restarted("two"), STARTING), (11, FINE, UP)]),
         (POLICY, [(9, GRANTED, DRAINING), (19, SICK, DOWN), (60, Restarted("two"), STARTING)]),
         (POLICY, [(9, GRANTED, DRAINING), (10, Stopped(), STOPPING), (99, FINE, STOPPING)]),
@@ -113,6 +121,9 @@ def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None
         "down until somebody acts",
         "late replies change nothing",
         "without a drain down at once",
+        "idle ends the drain once every balancer has let go",
+        "idle before that may have been between two requests",
+        "a drain shorter than that has its own end",
         "replaced in the drain",
         "replaced when down",
         "stopped in the drain",
@@ -194,6 +205,7 @@ def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> No
     first = standing.claim_id
     standing, _ = step(standing, answered(standing, GRANTED), 4.0, SHADOW)
     assert (standing.would_culls, standing.would_down) == (1, True)
+    assert standing.claim_id == first
     standing, _ = step(standing, FINE, 5.0, SHADOW)
     assert (standing.would_culls, standing.would_down) == (1, False)
     standing, _ = step(standing, SICK, 6.0, SHADOW)

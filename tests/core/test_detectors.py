@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.detectors import DETECTORS, judge
-from sidecar.core.words import Evidence, Judgement, Policy
+from sidecar.core.detectors import DETECTORS, complaint, judge
+from sidecar.core.words import Evidence, Judgement, Policy, Reason, Verdict
 
 FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
 
@@ -242,6 +242,30 @@ def test_sentence_does_not_depend_on_the_order_in_which_kinds_arrived() -> None:
     (one,) = judge(holding({"redis": 3, "http": 3}), Policy()).reasons
     (two,) = judge(holding({"http": 3, "redis": 3}), Policy()).reasons
     assert one.sentence == two.sentence
+
+
+# -- the complaint --------------------------------------------------------------------------------------------
+
+STRICKEN = Verdict(EXCESSIVE, (Reason("heartbeat", 61, 60, "silent"), Reason("scrapes", 3, 3, "missed")))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kinds", "word"),
+    [
+        (STRICKEN, {"redis": 4, "http": 1}, "redis"),
+        (None, {"redis": 1, "http": 4}, "http"),
+        (STRICKEN, {"redis": 3, "http": 3}, "redis"),
+        (STRICKEN, {"http": 3, "redis": 3}, "redis"),
+        (STRICKEN, {}, "heartbeat"),
+        (Verdict(FINE), {}, "unknown"),
+        (None, {}, "unknown"),
+    ],
+    ids=["most errors", "not judged yet", "tie", "tie the other way round", "no errors", "fine", "nothing at all"],
+)
+def test_complaint_is_the_kind_of_most_errors_or_the_rule_that_spoke(
+    verdict: Verdict | None, kinds: dict[str, int], word: str
+) -> None:
+    assert complaint(verdict, holding(kinds)) == word
 
 
 # -- every number that a rule judges by -----------------------------------------------------------------------

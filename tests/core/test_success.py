@@ -95,6 +95,55 @@ def test_floor_outside_of_zero_to_one_is_refused(rate: float, weight: float) -> 
         Floor(rate, weight)
 
 
+# -- for a judge who must neither be late nor be moved by chance ----------------------------------------------
+
+TEN, NINE = "+" * 10, "+" * 9
+STEADY = [
+    ("nothing known", 0, [], 1),
+    ("many calls of one age", 4, [(0, "+-" * 5)], Fraction(1, 2)),
+    ("few calls are mixed with the best that may be", 0, [(0, "-")], Fraction(9, 10)),
+    ("half as many as are enough, half of it", 0, [(0, "-" * 5)], Fraction(1, 2)),
+    ("few calls are mixed with what is remembered", 60, [(0, "-" * 10), (60, "+" * 5)], Fraction(1, 2)),
+    ("remembered alone", 60, [(0, "+-")], Fraction(1, 2)),
+    ("failing for two buckets is failing", 29, [(0, TEN * 9), (20, "-" * 5), (25, "-" * 5)], 0),
+    ("failing for less is failing in part", 29, [(0, TEN * 9), (20, TEN), (25, "-" * 10)], Fraction(1, 4)),
+    ("too few in them say nothing against the ring", 25, [(15, "-" + NINE), (25, NINE)], Fraction(90, 91)),
+    ("well for two buckets is not yet well", 10, [(0, "-" * 9), (5, TEN), (10, TEN)], Fraction(120, 129)),
+]
+
+
+@pytest.mark.parametrize(("now_s", "ended", "rate"), [row[1:] for row in STEADY], ids=[row[0] for row in STEADY])
+def test_steady_rate(now_s: float, ended: list[Ended], rate: Fraction) -> None:
+    assert history_of(ended).steady_rate(now_s) == pytest.approx(float(rate))
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.1, 1.25, 2.5, 4.9])
+def test_node_that_fails_half_of_its_calls_is_known_for_it_within_ten_seconds(phase_s: float) -> None:
+    history = SuccessHistory(0.0)
+    for tenth in range(600):
+        history.count(tenth / 10, 2, 0)
+    began_s = 60 + phase_s
+    for tenth in range(100):
+        history.count(began_s + tenth / 10, 1, 1)
+    assert history.steady_rate(began_s + 10) == pytest.approx(0.5, abs=0.02)
+
+
+def test_counts_at_once_are_calls_one_by_one() -> None:
+    at_once = SuccessHistory(0.0)
+    at_once.count(3.0, 3, 2)
+    at_once.count(8.0, 0, 0)
+    at_once.count(8.0, 1, 0)
+    one_by_one = history_of([(3.0, "++-+-"), (8.0, "+")])
+    assert at_once.rate(8.0) == one_by_one.rate(8.0)
+    assert at_once.steady_rate(8.0) == one_by_one.steady_rate(8.0)
+
+
+def test_cleared_history_knows_nothing() -> None:
+    history = history_of([(0, "-"), (31, "-")])
+    history.clear()
+    assert (history.rate(31), history.steady_rate(31), history.weight(31)) == (1, 1, 1)
+
+
 # -- how long until somebody looks again --------------------------------------------------------------------
 
 FLOORS = [
@@ -146,4 +195,5 @@ def test_history_agrees_with_a_list_of_all_calls(steps: list[Ended]) -> None:
             ended.append((period, result == "+"))
         assert history.rate(now_s) == float(naive_rate(ended, period))
         assert 0 <= history.rate(now_s) <= 1
+        assert 0 <= history.steady_rate(now_s) <= 1
         assert 0 <= history.weight(now_s) <= 1

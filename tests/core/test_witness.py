@@ -108,11 +108,59 @@ def test_age_of_the_heartbeat_is_that_of_the_last_one() -> None:
     assert witness.evidence(7.0).heartbeat_age_s == 2.5
 
 
-def test_in_flight_is_the_level_of_the_last_sample() -> None:
-    witness, _ = witness_of([(0, Sample({}, in_flight=7.0)), (1, Sample({}, in_flight=2.0)), (1, Missed("timeout"))])
-    assert witness.in_flight == 2.0
+@pytest.mark.parametrize(
+    ("story", "in_flight", "idle_at"),
+    [
+        pytest.param([], None, None, id="never told"),
+        pytest.param([(1, Sample({})), (1, Results(5, 0))], None, None, id="reports without it"),
+        pytest.param([(1, Sample({}, in_flight=7.0)), (1, Missed("timeout"))], 7.0, None, id="some"),
+        pytest.param([(1, Sample({}, in_flight=0.5))], 0.5, None, id="less than one is some"),
+        pytest.param([(1, Sample({}, in_flight=-1.0))], -1.0, None, id="a broken gauge is not idle"),
+        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Sample({}))], 0.0, 1.0, id="a page without it says nothing"),
+        pytest.param([(1, Results(0, 0, 3)), (1, Results(in_flight=0))], 0, 2.0, id="told by the app"),
+        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Results(1, 0, 2))], 2, None, id="the newest word counts"),
+    ],
+)
+def test_in_flight_is_what_was_last_said_of_it(
+    story: list[Told], in_flight: float | None, idle_at: float | None
+) -> None:
+    witness, _ = witness_of(story)
+    assert (witness.in_flight, witness.idle_at) == (in_flight, idle_at)
     witness.clear()
-    assert witness.in_flight is None
+    assert (witness.in_flight, witness.idle_at) == (None, None)
+
+
+# -- the success rate -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("story", "rate"),
+    [
+        pytest.param([], None, id="nothing"),
+        pytest.param([(1, Ping(500))], None, id="errors alone are no share of anything"),
+        pytest.param([(1, Sample({"redis": 9}))], None, id="nor are those of a page without requests"),
+        pytest.param([(1, Results()), (1, Results(in_flight=3))], None, id="results of no request"),
+        pytest.param([(1, Results(30, 10))], 0.75, id="results"),
+        pytest.param([(1, Sample({"redis": 10, "cache": 50}, requests=40))], 0.75, id="sample, without ignored kinds"),
+        pytest.param([(1, Sample({"redis": 50}, requests=40))], 0.0, id="sample with more errors than requests"),
+        pytest.param([(1, Results(30, 10)), (60, Heartbeat())], 0.75, id="remembered while nobody calls"),
+        pytest.param([(1, Results(30, 10)), (300, Heartbeat())], 0.75, id="for five minutes"),
+        pytest.param([(1, Results(30, 10)), (300.5, Heartbeat())], None, id="and no longer: the reports have stopped"),
+    ],
+)
+def test_success_rate_is_of_requests(story: list[Told], rate: float | None) -> None:
+    witness, now = witness_of(story)
+    assert witness.success_rate(now) == rate
+
+
+def test_success_rate_is_of_a_life_and_outlives_the_grace() -> None:
+    witness, now = witness_of([(1, Results(30, 10))])
+    witness.clear(heart=False)
+    assert witness.success_rate(now) == 0.75
+    witness.clear()
+    assert witness.success_rate(now) is None
+    witness.take(Results(10, 0), now)
+    assert witness.success_rate(now) == 1.0
 
 
 EVERYTHING: list[Told] = [

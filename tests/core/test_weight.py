@@ -1,0 +1,104 @@
+"""What weight follows from a success rate, how fast it gets there, and what leaves it alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.core.weight import FULL, Weight
+
+
+def settled(rate: float | None, weight: Weight | None = None) -> int:
+    """Where the weight is after a minute at this rate."""
+    weight = weight or Weight()
+    for _ in range(60):
+        weight = weight.step(rate, 1.0)
+    return weight.percent
+
+
+@pytest.mark.parametrize(
+    ("rate", "percent"),
+    [
+        pytest.param(None, 100, id="nothing known"),
+        pytest.param(1.0, 100, id="all go well"),
+        pytest.param(0.97, 100, id="a few fail: within the band"),
+        pytest.param(0.9, 73, id="one in ten fails"),
+        pytest.param(0.75, 42, id="one in four fails"),
+        pytest.param(0.5, 12, id="half fail"),
+        pytest.param(0.3, 10, id="the floor"),
+        pytest.param(0.0, 10, id="all fail"),
+    ],
+)
+def test_weight_is_the_rate_cubed(rate: float | None, percent: int) -> None:
+    assert settled(rate) == percent
+
+
+@pytest.mark.parametrize(("floor", "percent"), [(1, 1), (10, 10), (50, 50), (100, 100)])
+def test_least_weight_is_the_floor_and_one_of_a_hundred_turns_weighing_off(floor: int, percent: int) -> None:
+    assert settled(0.0, Weight(floor=floor)) == percent
+
+
+def steps(percent: int, rate: float, elapsed_s: float = 1.0, count: int = 4) -> list[int]:
+    weight, percents = Weight(percent), []
+    for _ in range(count):
+        weight = weight.step(rate, elapsed_s)
+        percents.append(weight.percent)
+    return percents
+
+
+@pytest.mark.parametrize(
+    ("percent", "rate", "elapsed_s", "percents"),
+    [
+        pytest.param(100, 0.5, 1.0, [80, 60, 40, 20], id="it falls fast"),
+        pytest.param(100, 0.0, 3.0, [40, 10, 10, 10], id="by the time that has passed"),
+        pytest.param(10, 1.0, 1.0, [15, 20, 25, 30], id="it rises slowly"),
+        pytest.param(10, 1.0, 60.0, [100, 100, 100, 100], id="to the top"),
+        pytest.param(98, 1.0, 1.0, [100, 100, 100, 100], id="and all of the way"),
+        pytest.param(12, 0.1, 1.0, [10, 10, 10, 10], id="as to the floor"),
+        pytest.param(100, 0.5, 0.0, [100, 100, 100, 100], id="no time, no change"),
+        pytest.param(73, 0.88, 1.0, [73, 73, 73, 73], id="a target nearby changes nothing"),
+        pytest.param(73, 0.94, 1.0, [78, 83, 83, 83], id="one further away is reached"),
+        pytest.param(12, 0.51, 1.0, [12, 12, 12, 12], id="near the floor the band is narrow"),
+        pytest.param(12, 0.53, 1.0, [15, 15, 15, 15], id="but not so narrow"),
+    ],
+)
+def test_way_to_the_target(percent: int, rate: float, elapsed_s: float, percents: list[int]) -> None:
+    assert steps(percent, rate, elapsed_s) == percents
+
+
+def test_fresh_weight_keeps_its_floor() -> None:
+    assert Weight(10, floor=7).fresh() == Weight(FULL, floor=7)
+
+
+rates = st.one_of(st.none(), st.floats(0, 1))
+walks = st.lists(st.tuples(rates, st.floats(0, 400)), max_size=40)
+
+
+@settings(deadline=None)
+@given(floor=st.integers(1, 100), walk=walks)
+def test_any_weight_is_a_whole_percent_between_its_ends_and_never_jumps(
+    floor: int, walk: list[tuple[float | None, float]]
+) -> None:
+    weight = Weight(floor=floor)
+    for rate, elapsed_s in walk:
+        before, weight = weight, weight.step(rate, elapsed_s)
+        assert type(weight.percent) is int
+        assert floor <= weight.percent <= FULL
+        assert before.percent - 20 * elapsed_s <= weight.percent <= before.percent + 5 * elapsed_s
+
+
+@settings(deadline=None)
+@given(percent=st.integers(10, 100), rate=st.floats(0, 1), noise=st.lists(st.floats(-0.005, 0.005), max_size=60))
+def test_noise_round_a_rate_moves_it_one_way_at_most(percent: int, rate: float, noise: list[float]) -> None:
+    """It may follow the first of them up or down; it does not go to and fro."""
+    weight = Weight(percent)
+    percents = [weight.percent]
+    for change in noise:
+        weight = weight.step(min(1.0, max(0.0, rate + change)), 1.0)
+        percents.append(weight.percent)
+    moves = [later - earlier for earlier, later in pairwise(percents) if later != earlier]
+    ways = [move > 0 for move in moves]
+    assert sum(later != earlier for earlier, later in pairwise(ways)) <= 1
