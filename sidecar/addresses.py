@@ -1,14 +1,26 @@
-"""Where listeners stand and where Redis lives: text as people write it, checked and normalised.
-
-No message in here repeats what it was given of a Redis URL: a part that looks harmless may be the password.
-"""
+"""Where listeners stand and where Redis lives: text as people write it, checked and normalised."""
 
 from __future__ import annotations
 
 import os
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from urllib.parse import SplitResult, unquote_plus, urlsplit
+
+from sidecar.redis_urls import masked, redis_url, redis_urls
+
+__all__ = [
+    "OFF",
+    "listen",
+    "listen_or_off",
+    "loopback_or_off",
+    "masked",
+    "overlap",
+    "path",
+    "redis_url",
+    "redis_urls",
+    "socket_path",
+    "split",
+]
 
 OFF = "off"
 _MAX_PORT = 65535
@@ -16,14 +28,6 @@ _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _LISTEN_HINT = "is not an address: write host:port or [v6]:port, with a port of 0 to 65535"
 _MAX_SOCKET_PATH = 107  # sun_path of unix(7) holds 108 bytes with the final zero
 _LOCALHOST = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
-
-_SCHEMES = ("redis", "rediss", "unix")
-_SEVERAL = re.compile(rf",\s*(?:{'|'.join(_SCHEMES)})://", re.IGNORECASE)
-_REDIS_HINT = (
-    "is not a Redis URL: write redis://host:6379/0, rediss://... or unix:///path, "
-    "with reserved characters of a password percent-encoded"
-)
-_MASK = "***"
 
 
 def split(address: str) -> tuple[str, int]:
@@ -86,61 +90,6 @@ def socket_path(text: str) -> str:
     if len(os.fsencode(text)) > _MAX_SOCKET_PATH:
         raise ValueError(f"must be at most {_MAX_SOCKET_PATH} bytes")
     return path(text)
-
-
-def redis_url(text: str) -> str:
-    """Return the URL when redis-py would read it as it was meant, ``""`` for none, or raise ValueError."""
-    text = text.strip()
-    if not text:
-        return ""
-    if _SEVERAL.search(text):
-        raise ValueError("several servers are not supported yet: give one URL")
-    if re.search(r"[\s\x00-\x1f]", text):
-        raise ValueError(_REDIS_HINT)
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        # urllib repeats the piece it stumbled over, which may well be the password.
-        raise ValueError(_REDIS_HINT) from None
-    _check_place(parts, port)
-    return text
-
-
-def masked(url: str) -> str:
-    """Return a checked Redis URL with ``***`` for its password, also for one in the query string."""
-    head, question, query = url.partition("?")
-    scheme, slashes, rest = head.partition("://")
-    login, at, place = rest.rpartition("@")
-    if login:
-        # A name alone is most likely a password whose colon was forgotten.
-        name, colon, _ = login.partition(":")
-        login = f"{name}:{_MASK}" if colon else _MASK
-    options = "&".join(_masked_option(option) for option in query.split("&"))
-    return f"{scheme}{slashes}{login}{at}{place}{question}{options}"
-
-
-def _check_place(parts: SplitResult, port: int | None) -> None:
-    local = parts.scheme == "unix"
-    stray = "@" in parts.path + parts.query or parts.fragment
-    if parts.scheme not in _SCHEMES or stray or port == 0:
-        raise ValueError(_REDIS_HINT)
-    if local and (parts.hostname or parts.path in ("", "/")):
-        raise ValueError("needs a path of three slashes: unix:///run/redis.sock")
-    if not local and not (parts.hostname and re.fullmatch(r"(/[0-9]*)?", parts.path)):
-        raise ValueError(_REDIS_HINT)
-    for option in parts.query.split("&") if parts.query else ():
-        if not re.fullmatch(r"db|username|password|ssl_[a-z_]+", _option_name(option)):
-            # Time-outs and retries given in the URL would override those a claim relies on.
-            raise ValueError("takes only the options db, username, password and ssl_... behind the question mark")
-
-
-def _option_name(option: str) -> str:
-    return unquote_plus(option.partition("=")[0])
-
-
-def _masked_option(option: str) -> str:
-    return f"{option.partition('=')[0]}={_MASK}" if "password" in _option_name(option) else option
 
 
 def _checked(host: str, family: type[IPv4Address | IPv6Address]) -> str:

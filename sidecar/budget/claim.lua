@@ -1,93 +1,150 @@
--- A claim under the strategies "log" and "previous": the twin of sidecar/core/grants.py, answer for answer.
+-- A claim: whether its container may go down. After turn, terms, asked, records, roster, incident, trials, fleet, sizes
+-- and grants.
 --
--- KEYS[1]  grants: sorted set, claim id -> time of its grant in microseconds of Unix time
--- ARGV[1]  strategy: "log" or "previous"
--- ARGV[2]  claim id
--- ARGV[3]  capacity: tokens per window
--- ARGV[4]  window in microseconds
+-- ARGV[4..7]  instance, incarnation, kind of its errors, claim id
 --
--- Reply: { granted (1 or 0), word ("granted", "replayed" or "window"), used, capacity, retry_after in microseconds }
+-- Reply: { 1, "granted" or "replayed", used, capacity, canary (1 or 0), alive, wanting, born, grants }
+--     or { 0, reason, used, capacity, wait in microseconds, alive, wanting, cause,
+--          { until, author, reason, instance or "" } or {}, born, grants }
 --
--- * Time is the server's TIME, read once. Should it have stepped back, it stands still at the newest grant: a skewed
---   clock can delay a token and never adds one.
--- * A claim id that was granted within the window is granted again and costs nothing; this is looked at before any
---   trimming. Its grant counts from then on, for only now the container goes down, and a grant that has left the window
---   makes no more room for its claim than for any other: late replays and fresh grants would add up otherwise.
--- * A denied claim writes nothing.
--- * The grant itself is written first: when anything after it fails, asking again is a replay.
--- * The key outlives the newest grant by the two windows that the rules look at, and by a day: so much may the
---   server's clock jump ahead and come back without the grants being forgotten meanwhile.
--- Microseconds have more digits than tostring() keeps, hence us().
+-- * A claim id that was granted within the window is granted again and costs nothing. Its grant counts from then on
+--   (not with "fixed", which knows no claim ids), for only now the container goes down, and a grant that has left the
+--   window makes no more room for its claim than for any other: late replays and fresh grants would add up otherwise.
+-- * Once granted the container counts as missing, also while its reply is on the way. One that asks again for the
+--   same cull has passed the gates before; only a hold stops it. One that was replaced meanwhile passes them again.
+-- * Of what a grant writes the grant itself comes first: when anything after it fails, asking again is a replay.
+-- * A denied claim leaves a sign of life, and with "fixed" it counts.
+-- * Where nothing can be written the fleet is not known: the brake and the floor are passed over, and whom the other
+--   gates let pass hears the error, unless it asks again for the same cull.
 
-local grants, strategy, claim_id = KEYS[1], ARGV[1], ARGV[2]
-local capacity, window = tonumber(ARGV[3]), tonumber(ARGV[4])
-local DAY = 86400000000
+local instance, incarnation, kind, claim_id = unpack(ARGV, 4, 7)
 
-local function us(number)
-  return string.format('%.0f', number)
-end
+local limits = fleet.hear({ instance = instance, incarnation = incarnation, presence = 'wants', kind = kind })
+local size = sizes.of(fleet.alive + trials.missing, limits.is_earning)
+local used, used_wait = grants.usage(size.capacity, limits.window)
+local granted_at, grant_key = grants.grant_of(claim_id)
+local is_known = granted_at ~= nil and now - granted_at <= limits.window
+local cull = trials.cull_of(instance)
+local is_standing = is_known and cull and cull.claim_id == claim_id
+local hold = hold_on(instance)
+local gates = {}
 
-local function newest_from(rank)
-  return tonumber(redis.call('ZREVRANGE', grants, rank, rank, 'WITHSCORES')[2] or 0)
-end
+-- -- the gates: a reason and a wait when one is shut -----------------------------------------------------------------
 
-local function server_time()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
-local function count(first, last)
-  return redis.call('ZCOUNT', grants, us(first), us(last))
-end
-
--- The window is closed: a grant exactly one window old still counts.
-local function sliding_log(now)
-  local used = count(now - window, now)
-  if used < capacity then
-    return used, 0
+-- No tokens for a window after a loss, nor before the fleet could be heard (again): half as long as a member lives.
+function gates.memory()
+  local back = state.lost + limits.window + 1
+  local grown = math.max(state.born, state.gathering) + math.floor(limits.expiry / 2)
+  if limits.lost_is_empty and state.lost > 0 and now < back then
+    return 'lost_memory', back - now
   end
-  return used, newest_from(capacity - 1) + window + 1 - now
-end
-
--- Until the overlap with the previous period has shrunk enough: in this period if it can, else in the next.
-local function wait(current, previous, room, elapsed)
-  if room >= 0 and previous > 0 then
-    return window - elapsed - math.floor(room / previous)
+  if limits.lost_is_empty and now < grown then
+    return 'newborn', grown - now
   end
-  local room_then = (capacity - 1) * window
-  return window - elapsed + window - math.min(window, math.floor(room_then / current))
 end
 
-local function previous_period(now)
-  local elapsed = now % window
-  local start = now - elapsed
-  local current, previous = count(start, now), count(start - window, start - 1)
-  local overlap, room = previous * (window - elapsed), (capacity - current - 1) * window
-  local used = current + math.ceil(overlap / window)
-  if overlap <= room then
-    return used, 0
+-- The brake, and the fleet after the cull; a service that had one member for the past hour may lose it.
+function gates.fleet()
+  if not incident.may_cull(limits.window) then
+    return 'brake', mine.beat
   end
-  return used, wait(current, previous, room, elapsed)
+  if trials.missing + fleet.alive == 1 and now - math.max(state.born, state.several) >= HOUR then
+    return sizes.share_of(1, mine) == 0 and 'share' or nil, mine.beat
+  end
+  local after = fleet.alive - (fleet.is_caller_alive and 1 or 0)
+  if after < size.floor then
+    return after > 0 and 'floor' or 'last', mine.beat
+  end
+  if trials.own_culls() >= size.gone then
+    return 'share', mine.beat
+  end
 end
 
-local function note(call, now)
-  call('ZADD', grants, us(now), claim_id)
-  call('ZREMRANGEBYSCORE', grants, '-inf', '(' .. us(now - 2 * window))
-  call('PEXPIREAT', grants, us((now + 2 * window + DAY) / 1000))
+-- The article's counter is of the caller's clock, and so is the wait.
+function gates.fixed()
+  local number = refused and 0 or grants.counted()
+  used = math.min(number, size.capacity + 1) - 1
+  if number > size.capacity then
+    return 'window', size.capacity > 0 and tonumber(ARGV[8]) - (now - told) or limits.window
+  end
 end
 
-local rules = { log = sliding_log, previous = previous_period }
+function gates.pace()
+  local spaced = state.newest > 0 and state.newest + limits.spacing - now or 0
+  if spaced > 0 then
+    return 'spacing', spaced
+  end
+  if mine.strategy == 'fixed' then
+    return gates.fixed()
+  end
+  if used_wait > 0 then
+    return 'window', used_wait
+  end
+  local wait = limits.is_earning and grants.earned_wait(size.earned, limits.window) or 0
+  if wait > 0 then
+    return 'earn_max', wait
+  end
+end
 
-local told = server_time()
-local now = math.max(told, newest_from(0))
-local used, retry_after = rules[strategy](now)
-local granted_at = tonumber(redis.call('ZSCORE', grants, claim_id) or nil)
-if granted_at and now - granted_at <= window then
-  note(redis.pcall, now) -- a full memory must not hide that the token is ours
-  return { 1, 'replayed', used, capacity, 0 }
+-- The first that is shut.
+function gates.shut()
+  if hold then
+    return 'hold', hold[1] - now
+  end
+  if is_standing then
+    return nil
+  end
+  local reason, wait = gates.memory()
+  if reason then
+    return reason, wait
+  end
+  if trials.is_useless(kind, limits.useless_after) then
+    return 'useless', HOUR
+  end
+  if not refused then
+    reason, wait = gates.fleet()
+  end
+  if reason or is_known then
+    return reason, wait
+  end
+  return gates.pace()
 end
-if retry_after > 0 then
-  return { 0, 'window', used, capacity, now - told + retry_after }
+
+-- -- the answer ----------------------------------------------------------------------------------------------------
+
+local function grant(is_canary)
+  local is_renewed = not is_known or mine.strategy ~= 'fixed'
+  if is_renewed then
+    grants.note_grant(grant_key, claim_id, limits.window)
+  end
+  if is_canary then
+    set('canary', now)
+  end
+  if not is_known then
+    add('grants', 1)
+  end
+  roster.left(instance)
+  trials.culled(instance, {
+    own = 1, at = (is_renewed or not cull) and now or cull.at, up_until = now + limits.expiry,
+    claim_id = claim_id, incarnation = incarnation, kind = kind,
+  })
 end
-note(redis.call, now)
-return { 1, 'granted', used + 1, capacity, 0 }
+
+local reason, wait = gates.shut()
+if reason then
+  save()
+  return {
+    0, reason, used, size.capacity, wait + now - told, fleet.alive, roster.wanting, roster.cause(),
+    reason == 'hold' and hold or {}, state.born, state.grants,
+  }
+end
+local wanting, is_canary = roster.wanting, state.brake == 'on' and not is_standing
+grant(is_canary)
+save()
+if refused and not is_standing then
+  return refused
+end
+return {
+  1, is_known and 'replayed' or 'granted', used + (is_known and 0 or 1), size.capacity, is_canary and 1 or 0,
+  fleet.alive, wanting, state.born, state.grants,
+}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from sidecar.budget import Budget
-from sidecar.core.words import Answer, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
 from sidecar.thread import in_thread
 
 
@@ -19,15 +19,30 @@ class Later:
         self._making = asyncio.Lock()
         self._made: Budget | None = None
 
-    async def claim(self, claim_id: str) -> Answer:
+    async def claim(self, claim: Claim) -> Answer:
         """As the bucket answers."""
         bucket = await self._bucket()
-        return bucket if isinstance(bucket, Unknown) else await bucket.claim(claim_id)
+        return bucket if isinstance(bucket, Unknown) else await bucket.claim(claim)
 
-    async def warm(self) -> Unknown | None:
+    async def beat(self, beat: Beat) -> Fleet | Unknown:
         """As the bucket answers."""
         bucket = await self._bucket()
-        return bucket if isinstance(bucket, Unknown) else await bucket.warm()
+        return bucket if isinstance(bucket, Unknown) else await bucket.beat(beat)
+
+    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.hold(instance, author, reason, for_s)
+
+    async def release(self, instance: str) -> bool | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.release(instance)
+
+    async def roll(self) -> Roll | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.roll()
 
     async def aclose(self) -> None:
         """Let go of the bucket if it was ever made."""

@@ -1,62 +1,88 @@
-"""One connection to Redis: opened when it is needed, and dropped whenever a reply could be out of step.
+"""How we speak to one Redis, wherever it is: at a fixed place, where Sentinels say, or in a Cluster.
 
-It is redis-py's connection without its client and pool: a claim wants one exchange at a time, no retries (each one
-could charge again), no announcement of the library, and the whole of it within a deadline that the caller sets.
+Whatever goes wrong ends the connection and is told in one word. Nothing is tried twice, and no reply out of step is
+ever read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from ssl import SSLEOFError, SSLError, SSLZeroReturnError
+from typing import Any, Final, Protocol, TypeVar
 
 from redis import exceptions as theirs
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+
+from sidecar.budget.access import Access, AccessError, SecretError
+from sidecar.budget.wire import Dialler, Wire
 
 T = TypeVar("T")
 
-_OURS: Final[dict[str, Any]] = {
-    "protocol": 2,
-    "decode_responses": False,
-    "driver_info": None,
-    "health_check_interval": 0,
-    "retry": Retry(NoBackoff(), 0),
-    "retry_on_timeout": False,
-    # The caller's deadline covers sending and reading too; theirs would cost a task for each command.
-    "socket_timeout": None,
-}
+NO_FILES: Final = Access()
+
+
+class NoMasterError(theirs.ConnectionError):
+    """No Sentinel tells where the master is."""
+
+
 # Looked at from the top: redis-py derives some of these from others.
 _WORDS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (TimeoutError, "timeout"),
     (theirs.TimeoutError, "timeout"),
+    (SecretError, "secret"),
     (theirs.AuthenticationError, "auth"),
     (theirs.AuthenticationWrongNumberOfArgsError, "auth"),
     (theirs.AuthorizationError, "auth"),
     (theirs.NoPermissionError, "permission"),
     (theirs.ReadOnlyError, "readonly"),
+    (theirs.MasterDownError, "readonly"),
     (theirs.OutOfMemoryError, "oom"),
     (theirs.BusyLoadingError, "loading"),
+    (theirs.ClusterError, "cluster"),
+    (theirs.TryAgainError, "cluster"),
+    (theirs.AskError, "cluster"),
+    (NoMasterError, "sentinel"),
     (theirs.ConnectionError, "connection"),
     (theirs.RedisError, "response"),
     (OSError, "connection"),
 )
 # Errors that redis-py has no class for, or that servers before 7 wrap with the place in the script where they arose.
+# From who has not logged in a server takes no more than ten words at a time, and calls more a "Protocol error".
 _SAID: Final = re.compile(
-    r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing))\b"
+    r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing)"
+    r"|(?P<auth>unauthenticated))\b"
 )
 
 
-class Link:
-    """A single connection to the Redis at ``url``; not for several tasks at a time.
+class Route(Protocol):
+    """Where commands go."""
 
-    Raises ValueError, which repeats nothing of the URL, when the URL cannot be used.
+    async def exchange(self, *command: str | bytes) -> Any:
+        """The reply to one command, or an error as redis-py names it."""
+
+    async def drop(self) -> None:
+        """End all connections at once, so that a late reply meets nobody."""
+
+    async def aclose(self) -> None:
+        """End all connections in good order."""
+
+
+class Link:
+    """A single way to the Redis at ``url``; not for several tasks at a time.
+
+    ``redis://``, ``rediss://`` and ``unix://`` are fixed places; ``redis+sentinel://host,host/master`` is wherever the
+    Sentinels see the master, ``redis+cluster://host,host`` the Cluster's owner of the keys, which must share a slot.
+    On the way there, each Sentinel and each node gets no more than a share of ``connect_timeout_s``.
+
+    Raises ValueError, which repeats nothing of the URL, when it or the files of ``access`` cannot be used, or when
+    they contradict each other.
     """
 
-    def __init__(self, url: str, connect_timeout_s: float) -> None:
+    def __init__(self, url: str, connect_timeout_s: float, access: Access = NO_FILES) -> None:
         try:
-            self._connection = _connection(url, connect_timeout_s)
+            self._route = _route(url, connect_timeout_s, access)
+        except AccessError:
+            raise
         except (ValueError, TypeError, OSError, theirs.RedisError):
             raise ValueError("cannot be used as a Redis URL") from None
 
@@ -67,21 +93,17 @@ class Link:
         Whatever is raised, cancellation too, ends the connection, so that a late reply meets nobody. The one
         exception is NoScriptError, the reply that asks for another command.
         """
-        connection = self._connection
         try:
-            if connection.is_connected and await connection.can_read():
-                await connection.disconnect(nowait=True)  # the server has closed it, or speaks unasked
-            await connection.send_command(*command)  # connects first when it has to
-            return read(await connection.read_response())
+            return read(await self._route.exchange(*command))
         except theirs.NoScriptError:
             raise
         except BaseException:
-            await connection.disconnect(nowait=True)
+            await self._route.drop()
             raise
 
     async def aclose(self) -> None:
         """End the connection."""
-        await self._connection.disconnect()
+        await self._route.aclose()
 
 
 def error_word(error: Exception) -> str:
@@ -90,12 +112,35 @@ def error_word(error: Exception) -> str:
         return error_word(error.__cause__)  # over a unix socket redis-py wraps what the handshake met
     if type(error) is theirs.ResponseError and (said := _SAID.search(str(error))):
         return str(said.lastgroup)
+    if isinstance(error, theirs.ConnectionError) and _is_about_tls(error.__context__):
+        return "tls"
     return next((word for kind, word in _WORDS if isinstance(error, kind)), "internal")
 
 
-def _connection(url: str, connect_timeout_s: float) -> AbstractConnection:
-    options: dict[str, Any] = {**parse_url(url), **_OURS, "socket_connect_timeout": connect_timeout_s}
-    connection: AbstractConnection = options.pop("connection_class", Connection)(**options)
-    if isinstance(connection, SSLConnection):
-        connection.ssl_context.get()  # read the certificates now, not while health is being served
-    return connection
+def _is_about_tls(cause: BaseException | None) -> bool:
+    return isinstance(cause, SSLError) and not isinstance(cause, SSLEOFError | SSLZeroReturnError)
+
+
+class _Fixed:
+    """The route to a place that does not move."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.drop, self.aclose = wire.drop, wire.aclose
+
+    async def exchange(self, *command: str | bytes) -> Any:
+        await self._wire.ready()
+        return await self._wire.exchange(*command)
+
+
+def _route(url: str, connect_timeout_s: float, access: Access) -> Route:
+    kind = url.partition("://")[0].lower().partition("+")[2]
+    if kind == "sentinel":
+        from sidecar.budget.sentinel import SentinelRoute  # noqa: PLC0415 - most have none
+
+        return SentinelRoute(url, connect_timeout_s, access)
+    if kind == "cluster":
+        from sidecar.budget.cluster import ClusterRoute  # noqa: PLC0415 - as above
+
+        return ClusterRoute(url, connect_timeout_s, access)
+    return _Fixed(Dialler(url, connect_timeout_s, access).wire())

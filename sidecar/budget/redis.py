@@ -1,4 +1,4 @@
-"""The bucket that a fleet shares: each claim is one Lua script in Redis, and anything unclear is ``Unknown``.
+"""The bucket that a fleet shares: each call is one Lua script in Redis, and anything unclear is ``Unknown``.
 
 Nothing is tried twice here: who got no clear answer asks again with the same claim id, and a grant whose reply was
 lost comes back as a replay.
@@ -8,28 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import datetime
-from hashlib import sha1
-from pathlib import Path
-from typing import Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from redis.exceptions import InvalidResponse, NoScriptError
 
-from sidecar.budget.link import Link, error_word
-from sidecar.core.grants import US_PER_S, Quota
-from sidecar.core.words import Answer, Denied, Granted, Unknown
+from sidecar.budget import replies, scripts
+from sidecar.budget.access import Access
+from sidecar.budget.link import NO_FILES, Link, error_word
+from sidecar.budget.replies import written
+from sidecar.budget.scripts import Script
+from sidecar.core.grants import RULES, US_PER_S
+from sidecar.core.terms import Terms
+from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
 
-_SCRIPTS: Final = {"log": "claim.lua", "previous": "claim.lua", "fixed": "claim_fixed.lua"}
+T = TypeVar("T")
+
+MOST_MEMBERS: Final = 1000
+"""So many members a roll shows."""
+
+_KEYS: Final = (
+    *("grants", "earned", "policy", "state", "alive", "kinds", "causes"),
+    *("departed", "missing", "down", "culls", "trials", "replaced", "useless", "hold"),
+)
 _HOUR_US: Final = 3600 * US_PER_S
 
 
 class RedisBudget:
-    """Tokens of the bucket under ``<prefix>:grants``, or with ``fixed`` of the article's ``<fixed_key>:<index>``.
+    """The fleet's bucket under ``<prefix>:*``, and with ``fixed`` also the article's ``<fixed_key>:<index>``.
 
-    A claim or a warm-up takes ``timeout_s`` seconds at most, connecting included, and one waits for the other.
-    ``local_time`` is the wall clock after which ``fixed`` numbers its windows within the hour, as the article does;
-    everything else goes by the server's time.
+    A call takes ``timeout_s`` seconds at most, connecting included, and one waits for the other. ``local_time`` is the
+    wall clock after which ``fixed`` numbers its windows within the hour, as the article does; everything else goes by
+    the server's time.
 
     The Redis user needs ``evalsha eval script|exists script|load`` and the commands that the scripts call. Raises
     ValueError for a URL that cannot be used, for an unknown strategy, and for a ``fixed`` window that is not whole
@@ -40,45 +53,51 @@ class RedisBudget:
         self,
         url: str,
         *,
-        strategy: str,
-        quota: Quota,
+        terms: Terms,
         prefix: str,
         fixed_key: str,
         timeout_s: float,
+        access: Access = NO_FILES,
         local_time: Callable[[], datetime] = datetime.now,
     ) -> None:
-        if strategy not in _SCRIPTS:
-            raise ValueError(f"no such strategy: {strategy}")
-        if strategy == "fixed" and not _fits_the_hour(quota.window_us):
+        if terms.strategy not in RULES:
+            raise ValueError(f"no such strategy: {terms.strategy}")
+        if terms.strategy == "fixed" and not _fits_the_hour(terms.window_us):
             raise ValueError("a fixed window has to be whole seconds that divide the hour, and at most half of it")
-        self._link = Link(url, timeout_s)
+        self._link = Link(url, timeout_s, access)
         self._turn = asyncio.Lock()
         self._timeout_s = timeout_s
-        self._script = Path(__file__).with_name(_SCRIPTS[strategy]).read_bytes()
-        self._sha = sha1(self._script, usedforsecurity=False).hexdigest()
-        self._strategy = strategy
-        self._quota = quota
+        self._claim_script, self._beat_script = scripts.read()
+        self._are_loaded = False
+        self._terms = terms
+        self._terms_text = written(str(terms))
+        self._keys = tuple(written(f"{prefix}:{key}") for key in _KEYS)
         self._fixed_key = fixed_key
-        self._grants = f"{prefix}:grants"
-        self._limits = (str(quota.capacity), str(quota.window_us))
         self._local_time = local_time
+        self._mark = replies.UNMARKED
+        self._losses = 0
+        self._former_losses = 0
 
-    async def claim(self, claim_id: str) -> Answer:
+    async def claim(self, claim: Claim) -> Answer:
         """Granted, denied, or unknown with one of the words in ``core.sentences.UNKNOWN``."""
-        try:
-            async with asyncio.timeout(self._timeout_s), self._turn:
-                return await self._run(self._arguments(claim_id))
-        except Exception as error:  # noqa: BLE001 - an unclear answer is a value, whatever made it unclear
-            return Unknown(error_word(error))
+        return await self._in_turn(self._claim(claim))
 
-    async def warm(self) -> Unknown | None:
-        """Connect and bring the script there, so that a claim costs one round trip; None when that went well."""
-        try:
-            async with asyncio.timeout(self._timeout_s), self._turn:
-                await self._load()
-        except Exception as error:  # noqa: BLE001 - as in claim
-            return Unknown(error_word(error))
-        return None
+    async def beat(self, beat: Beat) -> Fleet | Unknown:
+        """The fleet, or unknown as for a claim; sees to it that a claim then costs one round trip."""
+        return await self._in_turn(self._beat(beat))
+
+    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
+        """The hold as it is now in force, or unknown as for a claim."""
+        return await self._in_turn(self._hold(instance, author, reason, round(for_s * US_PER_S)))
+
+    async def release(self, instance: str) -> bool | Unknown:
+        """Whether there was a hold, or unknown as for a claim."""
+        return await self._in_turn(self._run_rarely(scripts.read_release, replies.was_held, instance))
+
+    async def roll(self) -> Roll | Unknown:
+        """At most a thousand members of the fleet, or unknown as for a claim."""
+        read = partial(replies.roll, most=MOST_MEMBERS)
+        return await self._in_turn(self._run_rarely(scripts.read_roll, read))
 
     async def aclose(self) -> None:
         """End the connection, within the time-out."""
@@ -86,51 +105,81 @@ class RedisBudget:
             async with asyncio.timeout(self._timeout_s):
                 await self._link.aclose()
 
-    async def _load(self) -> None:
-        """Ask whether the server has the script before sending it: older ones hand each SCRIPT LOAD to replicas."""
-        if not await self._link.ask(_flag, "SCRIPT", "EXISTS", self._sha):
-            await self._link.ask(self._loaded, "SCRIPT", "LOAD", self._script)
-
-    def _loaded(self, reply: object) -> None:
-        if reply != self._sha.encode():
-            raise InvalidResponse("not the digest of our script")
-
-    async def _run(self, arguments: tuple[str, ...]) -> Answer:
+    async def _in_turn(self, call: Coroutine[Any, Any, T]) -> T | Unknown:
         try:
-            return await self._link.ask(self._answer, "EVALSHA", self._sha, *arguments)
+            async with asyncio.timeout(self._timeout_s), self._turn:
+                return await call
+        except Exception as error:  # noqa: BLE001 - an unclear answer is a value, whatever made it unclear
+            self._are_loaded = False  # the next connection may lead to another server
+            return Unknown(error_word(error))
+        finally:
+            call.close()
+
+    async def _claim(self, claim: Claim) -> Answer:
+        about = (claim.instance, claim.incarnation, claim.kind, claim.claim_id)
+        keys, left = ((), ()) if self._terms.strategy != "fixed" else self._counter()
+        answer, mark = await self._run(self._claim_script, replies.answer, *about, *left, more_keys=keys)
+        self._remember(mark)
+        return answer
+
+    async def _beat(self, beat: Beat) -> Fleet:
+        about = (beat.instance, beat.incarnation, beat.kind, beat.claim_id, beat.presence, str(int(beat.first)))
+        fleet, mark = await self._run(self._beat_script, replies.fleet, *about)
+        self._remember(mark)
+        self._losses = fleet.losses
+        if not self._are_loaded:
+            await self._load()
+            self._are_loaded = True
+        return replace(fleet, losses=self._former_losses + self._losses)
+
+    def _remember(self, mark: replies.Mark) -> None:
+        """Keep the mark for the next call. A bucket born anew has forgotten how often it lost its memory."""
+        if self._mark != replies.UNMARKED and mark[0] != self._mark[0]:
+            self._former_losses += self._losses
+            self._losses = 0
+        self._mark = mark
+
+    async def _hold(self, instance: str, author: str, reason: str, for_us: int) -> Hold:
+        about = (instance, author, reason, str(for_us))
+        until_us = await self._run_rarely(scripts.read_hold, replies.until_us, *about)
+        return Hold(author, reason, until_us / US_PER_S, instance)
+
+    async def _load(self) -> None:
+        """Ask which scripts the server has before sending any: older ones hand each SCRIPT LOAD to replicas."""
+        both = (self._claim_script, self._beat_script)
+        read = partial(replies.flags, count=len(both))
+        there = await self._link.ask(read, "SCRIPT", "EXISTS", *(script.sha for script in both))
+        for script, is_there in zip(both, there, strict=True):
+            if not is_there:
+                await self._link.ask(partial(_loaded, script), "SCRIPT", "LOAD", script.text)
+
+    async def _run_rarely(self, script: Callable[[], Script], read: Callable[[object], T], *about: str) -> T:
+        return await self._run(script(), read, *about)
+
+    async def _run(
+        self, script: Script, read: Callable[[object], T], *about: str, more_keys: tuple[str, ...] = ()
+    ) -> T:
+        keys = (*self._keys, *map(written, more_keys))
+        known = map(str, self._mark)
+        arguments: list[str | bytes] = [str(len(keys)), *keys, self._terms_text, *known, *map(written, about)]
+        try:
+            return await self._link.ask(read, "EVALSHA", script.sha, *arguments)
         except NoScriptError:
-            return await self._link.ask(self._answer, "EVAL", self._script, *arguments)
+            self._are_loaded = False
+            return await self._link.ask(read, "EVAL", script.text, *arguments)
 
-    def _arguments(self, claim_id: str) -> tuple[str, ...]:
-        """How many keys, the keys, and the arguments, as the head of each script has them."""
-        if self._strategy != "fixed":
-            return ("1", self._grants, self._strategy, claim_id, *self._limits)
-        index, left_us = self._local_window()
-        return ("2", f"{self._fixed_key}:{index}", self._grants, claim_id, *self._limits, str(left_us))
-
-    def _local_window(self) -> tuple[int, int]:
-        """Number of the window within the local hour, and the microseconds that are left of it."""
+    def _counter(self) -> tuple[tuple[str], tuple[str]]:
+        """The key of the article's counter, and the microseconds that are left of its window."""
         now = self._local_time()
         into_hour_us = (now.minute * 60 + now.second) * US_PER_S + now.microsecond
-        index, elapsed_us = divmod(into_hour_us, self._quota.window_us)
-        return index, self._quota.window_us - elapsed_us
-
-    def _answer(self, reply: object) -> Answer:
-        """Read a reply that is exactly as the scripts write it."""
-        match reply:
-            case [1, b"granted" | b"replayed" as word, int(used), self._quota.capacity, 0]:
-                return Granted(used, self._quota.capacity, replayed=word == b"replayed")
-            case [0, b"window", int(used), self._quota.capacity, int(wait_us)] if wait_us > 0:
-                return Denied("window", used, self._quota.capacity, wait_us / US_PER_S)
-        raise InvalidResponse("not an answer to a claim")
+        index, elapsed_us = divmod(into_hour_us, self._terms.window_us)
+        return (f"{self._fixed_key}:{index}",), (str(self._terms.window_us - elapsed_us),)
 
 
 def _fits_the_hour(window_us: int) -> bool:
     return window_us % US_PER_S == 0 and _HOUR_US % window_us == 0 and window_us <= _HOUR_US // 2
 
 
-def _flag(reply: object) -> bool:
-    match reply:
-        case [0 | 1 as flag]:
-            return bool(flag)
-    raise InvalidResponse("not one flag")
+def _loaded(script: Script, reply: object) -> None:
+    if reply != script.sha.encode():
+        raise InvalidResponse("not the digest of our script")

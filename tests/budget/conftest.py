@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from harness.claims import WINDOW_ONLY
+from harness.twins import redis_budget
 from sidecar.budget.redis import RedisBudget
-from sidecar.core.grants import Quota
+from sidecar.core.terms import Terms
 
 OpenBudget = Callable[..., RedisBudget]
 
-TEN_PER_TEN_MINUTES = Quota(10, 600_000_000)
+_OF_TERMS = {field.name for field in dataclasses.fields(Terms)}
 
 
 @pytest.fixture
 async def open_budget() -> AsyncIterator[OpenBudget]:
-    """Opens budgets at a URL, with the article's numbers unless told otherwise, and closes them."""
+    """Opens budgets at a URL and closes them; with the article's numbers and no gates of the fleet, unless told so."""
     budgets: list[RedisBudget] = []
 
     def open_(url: str, **changes: Any) -> RedisBudget:
-        options: dict[str, Any] = {
-            "strategy": "log",
-            "quota": TEN_PER_TEN_MINUTES,
-            "prefix": "{ha:default/app}",
-            "fixed_key": "errorWatcher",
-            "timeout_s": 5.0,
-        }
-        budgets.append(RedisBudget(url, **options | changes))
+        of_terms = {name: changes.pop(name) for name in _OF_TERMS & changes.keys()}
+        budgets.append(redis_budget(url, dataclasses.replace(WINDOW_ONLY, **of_terms), **changes))
         return budgets[-1]
 
     yield open_
@@ -107,10 +104,14 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 class Actor:
-    """A server that reads something, says its one line whatever was asked, and then hangs up or waits."""
+    """A server that reads something, says its one line whatever was asked, and then hangs up or waits.
+
+    ``lines``: what it says instead when it reads this word.
+    """
 
     def __init__(self) -> None:
         self.line = b""
+        self.lines: dict[bytes, bytes] = {}
         self.hangs_up = False
         self.connections = 0
         self._server: asyncio.Server | None = None
@@ -129,8 +130,8 @@ class Actor:
     async def _play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         with contextlib.suppress(OSError):
-            while not self._ended.is_set() and await reader.read(65536):
-                writer.write(self.line)
+            while not self._ended.is_set() and (read := await reader.read(65536)):
+                writer.write(next((line for word, line in self.lines.items() if word in read), self.line))
                 if self.hangs_up:
                     break
         writer.close()

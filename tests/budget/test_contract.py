@@ -1,62 +1,36 @@
-"""One suite over the bucket in memory and the one in a real Redis: told the same time, they answer alike.
+"""One suite over all buckets, in memory and in a real Redis: told the same time, they answer alike.
 
-With ``fixed`` in Redis the clock only goes forwards here: its windows are those of the caller's wall clock, wherever
-that goes (the article's in-process counter does the same), while the twin stands still at its newest grant.
+Here is what the window alone decides, which the bucket of one process knows as well. With ``fixed`` in Redis the clock
+only goes forwards: its windows are those of the caller's wall clock, wherever that goes (the article's in-process
+counter does the same), while the twins stand still at their newest grant.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.claims import WINDOW_ONLY, S, bare, claim
+from harness.twins import START_US, World
 from sidecar.budget import Budget
 from sidecar.budget.memory import MemoryBudget
-from sidecar.budget.redis import RedisBudget
 from sidecar.core.grants import Quota
+from sidecar.core.terms import Share, Terms
 from sidecar.core.words import Answer, Denied, Granted
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
 
-S = 1_000_000
-START_US = 1_700_000_400 * S  # begins a window of ten minutes
-QUOTA = Quota(2, 600 * S)
+TWO: Final = replace(WINDOW_ONLY, capacity=Share(2))
 
 
-@dataclass
-class World:
-    """One time for all: the twin's clock, the caller's wall clock, and the server's once it is told."""
-
-    server: RedisServer | None = None
-    now_us: int = START_US
-
-    def go(self, now_us: int) -> None:
-        self.now_us = now_us
-        if self.server is not None:
-            self.server.set_time(now_us / S)
-
-    def local_time(self) -> datetime:
-        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=self.now_us)
-
-    def memory(self, strategy: str, quota: Quota) -> Budget:
-        return MemoryBudget(strategy, quota, lambda: self.now_us)
-
-    def redis(self, strategy: str, quota: Quota) -> Budget:
-        assert self.server is not None
-        return RedisBudget(
-            self.server.url,
-            strategy=strategy,
-            quota=quota,
-            prefix="{ha:default/app}",
-            fixed_key="errorWatcher",
-            timeout_s=5,
-            local_time=self.local_time,
-        )
+def in_memory(world: World, terms: Terms) -> MemoryBudget:
+    quota = Quota(terms.capacity.amount, terms.window_us)
+    return MemoryBudget(terms.strategy, quota, lambda: world.now_us, terms.spacing_us)
 
 
 def granted(used: int) -> Answer:
@@ -67,8 +41,8 @@ def replayed(used: int) -> Answer:
     return Granted(used, 2, replayed=True)
 
 
-def denied(retry_after_s: float) -> Answer:
-    return Denied("window", 2, 2, retry_after_s)
+def denied(retry_after_s: float, reason: str = "window", used: int = 2) -> Answer:
+    return Denied(reason, used, 2, retry_after_s)
 
 
 Row = tuple[float, str, Answer]
@@ -166,44 +140,54 @@ FIXED: dict[str, list[Row]] = {
         (3600, "d", granted(1)),
     ],
 }
+SPACED: dict[str, list[Row]] = {
+    "between two grants lies the spacing, to the microsecond, and a replay asks for none": [
+        (0, "a", granted(1)),
+        (0, "b", denied(30, "spacing", 1)),
+        (29.999999, "b", denied(0.000001, "spacing", 1)),
+        (29.999999, "a", replayed(1)),
+        (59.999998, "b", denied(0.000001, "spacing", 1)),
+        (59.999999, "b", granted(2)),
+        (60, "c", denied(29.999999, "spacing")),
+        (89.999999, "c", denied(540.000001)),
+    ],
+}
 ROWS = [
-    pytest.param(strategy, rows, id=f"{strategy}-{title}")
-    for strategy, table in {"log": LOG, "previous": PREVIOUS, "fixed": FIXED}.items()
+    pytest.param(replace(TWO, strategy=strategy, spacing_us=spacing_s * S), rows, id=f"{strategy}-{title}")
+    for strategy, spacing_s, table in (
+        ("log", 0, LOG),
+        ("log", 30, SPACED),
+        ("previous", 0, PREVIOUS),
+        ("fixed", 0, FIXED),
+    )
     for title, rows in table.items()
 ]
 
 
 async def _answers(budget: Budget, world: World, rows: list[Row]) -> list[Row]:
     answers: list[Row] = []
-    for at_s, claim_id, _ in rows:
+    for at_s, name, _ in rows:
         world.go(START_US + round(at_s * S))
-        answers.append((at_s, claim_id, await budget.claim(claim_id)))
+        answers.append((at_s, name, bare(await budget.claim(claim(name)))))
     await budget.aclose()
     return answers
 
 
-def _rounded(rows: list[Row]) -> list[Row]:
-    return [(at_s, claim_id, _to_the_microsecond(answer)) for at_s, claim_id, answer in rows]
-
-
-def _to_the_microsecond(answer: Answer) -> Answer:
-    if isinstance(answer, Denied):
-        return Denied(answer.reason, answer.used, answer.capacity, round(answer.retry_after_s, 6))
-    return answer
-
-
-@pytest.mark.parametrize(("strategy", "rows"), ROWS)
-async def test_rows_in_memory(strategy: str, rows: list[Row]) -> None:
+@pytest.mark.parametrize(("terms", "rows"), ROWS)
+async def test_rows_in_one_process(terms: Terms, rows: list[Row]) -> None:
     world = World()
-    answers = await _answers(world.memory(strategy, QUOTA), world, rows)
-    assert _rounded(answers) == _rounded(rows)
+    assert await _answers(in_memory(world, terms), world, rows) == rows
 
 
-@pytest.mark.parametrize(("strategy", "rows"), ROWS)
-async def test_rows_in_redis(strategy: str, rows: list[Row], faketime_redis: RedisServer) -> None:
-    world = World(faketime_redis)
-    answers = await _answers(world.redis(strategy, QUOTA), world, rows)
-    assert _rounded(answers) == _rounded(rows)
+@pytest.mark.parametrize(("terms", "rows"), ROWS)
+async def test_rows_of_the_twin(terms: Terms, rows: list[Row]) -> None:
+    world = World()
+    assert await _answers(world.twin(terms), world, rows) == rows
+
+
+@pytest.mark.parametrize(("terms", "rows"), ROWS)
+async def test_rows_in_redis(terms: Terms, rows: list[Row], world: World) -> None:
+    assert await _answers(world.redis(terms), world, rows) == rows
 
 
 @pytest.fixture
@@ -215,34 +199,34 @@ WINDOWS_US = {"log": [600 * S, 7 * S + 3, 1], "previous": [600 * S, 7 * S + 3, 2
 
 
 @st.composite
-def schedules(draw: st.DrawFn, strategy: str) -> tuple[Quota, list[tuple[int, str]]]:
-    """A quota, and steps of (microseconds to move the clock by, claim id)."""
+def schedules(draw: st.DrawFn, strategy: str) -> tuple[Terms, list[tuple[int, str]]]:
+    """Terms, and steps of (microseconds to move the clock by, name of a container)."""
     window_us = draw(st.sampled_from(WINDOWS_US[strategy]))
-    quota = Quota(draw(st.integers(1, 4)), window_us)
+    terms = replace(WINDOW_ONLY, strategy=strategy, capacity=Share(draw(st.integers(1, 4))), window_us=window_us)
     edges = [0, 0, 0, 1, window_us - 1, window_us, window_us + 1, window_us // 2, 2 * window_us, 2 * window_us + 1]
     forwards = st.one_of(st.sampled_from(edges), st.integers(0, window_us // 3), st.integers(0, 5 * window_us // 2))
     steps = forwards if strategy == "fixed" else st.one_of(forwards, forwards, forwards.map(lambda step: -step))
-    ids = st.sampled_from("abcdefghi")
-    return quota, draw(st.lists(st.tuples(steps, ids), min_size=1, max_size=25))
+    names = st.sampled_from("abcdefghi")
+    return terms, draw(st.lists(st.tuples(steps, names), min_size=1, max_size=25))
 
 
 @pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
 @given(data=st.data())
 @settings(
-    max_examples=150,
+    max_examples=100,
     derandomize=True,
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-async def test_twins_answer_any_schedule_alike(strategy: str, world: World, data: Any) -> None:
-    quota, steps = data.draw(schedules(strategy))
-    assert world.server is not None
-    world.server.cli("FLUSHALL")
+async def test_any_schedule_is_answered_alike(strategy: str, world: World, data: Any) -> None:
+    terms, steps = data.draw(schedules(strategy))
+    world.forget()
     world.go(START_US)
-    memory, redis = world.memory(strategy, quota), world.redis(strategy, quota)
-    for step_us, claim_id in steps:
+    memory, twin, redis = in_memory(world, terms), world.twin(terms), world.redis(terms)
+    for step_us, name in steps:
         world.go(world.now_us + step_us)
-        in_memory, in_redis = await memory.claim(claim_id), await redis.claim(claim_id)
-        assert _to_the_microsecond(in_redis) == _to_the_microsecond(in_memory)
+        in_redis, in_twin = await redis.claim(claim(name)), await twin.claim(claim(name))
+        assert in_redis == in_twin
+        assert bare(in_redis) == await memory.claim(claim(name))
     await redis.aclose()

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
+import pytest
+
+from harness.claims import beat, claim
 from sidecar.budget.later import Later
-from sidecar.core.words import Answer, Granted, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Fleet, Granted, Hold, Roll, Unknown
 
 GRANTED = Granted(1, 10)
 
@@ -13,16 +17,28 @@ class OpenBucket:
     """Grants everything, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.asked: list[Any] = []
         self.closed = 0
 
-    async def claim(self, claim_id: str) -> Answer:
-        self.asked.append(claim_id)
+    async def claim(self, claim: Claim) -> Answer:
+        self.asked.append(claim)
         return GRANTED
 
-    async def warm(self) -> Unknown | None:
-        self.asked.append("warm")
+    async def beat(self, beat: Beat) -> Fleet | Unknown:
+        self.asked.append(beat)
         return Unknown("timeout")
+
+    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
+        self.asked.append((instance, author, reason, for_s))
+        return Hold(author, reason, for_s, instance)
+
+    async def release(self, instance: str) -> bool | Unknown:
+        self.asked.append(instance)
+        return True
+
+    async def roll(self) -> Roll | Unknown:
+        self.asked.append("roll")
+        return Roll(Fleet(1), 0)
 
     async def aclose(self) -> None:
         self.closed += 1
@@ -56,21 +72,34 @@ async def test_bucket_is_not_made_before_it_is_needed() -> None:
 async def test_bucket_is_made_once_for_all_who_ask_at_once_and_not_in_the_loops_thread() -> None:
     maker = Maker()
     later = maker.later()
-    answers = await asyncio.gather(*(later.claim(f"app/{number}") for number in range(5)), later.warm())
+    claims = [claim(str(number)) for number in range(5)]
+    answers = await asyncio.gather(*map(later.claim, claims), later.beat(beat("a")))
     assert answers == [GRANTED] * 5 + [Unknown("timeout")]
-    assert sorted(maker.bucket.asked) == [*(f"app/{number}" for number in range(5)), "warm"]
+    assert sorted(maker.bucket.asked, key=str) == sorted([*claims, beat("a")], key=str)
     (thread,) = maker.threads
     assert thread is not threading.current_thread()
 
 
-async def test_failing_make_is_told_answers_unknown_and_is_tried_again() -> None:
-    maker = Maker(failures=2)
+async def test_what_people_ask_reaches_the_bucket_too() -> None:
+    maker = Maker()
     later = maker.later()
-    assert await later.claim("app") == Unknown("internal")
-    assert await later.warm() == Unknown("internal")
-    assert [str(error) for error in maker.told] == ["no such client"] * 2
-    assert await later.claim("app") == GRANTED
-    assert len(maker.threads) == 3
+    assert await later.hold("a", "ops", "a deploy", 60) == Hold("ops", "a deploy", 60, "a")
+    assert await later.release("a") is True
+    assert await later.roll() == Roll(Fleet(1), 0)
+    assert maker.bucket.asked == [("a", "ops", "a deploy", 60), "a", "roll"]
+
+
+async def test_failing_make_is_told_answers_unknown_and_is_tried_again() -> None:
+    maker = Maker(failures=5)
+    later = maker.later()
+    assert await later.claim(claim("a")) == Unknown("internal")
+    assert await later.beat(beat("a")) == Unknown("internal")
+    assert await later.hold("", "ops", "a deploy", 60) == Unknown("internal")
+    assert await later.release("") == Unknown("internal")
+    assert await later.roll() == Unknown("internal")
+    assert [str(error) for error in maker.told] == ["no such client"] * 5
+    assert await later.claim(claim("a")) == GRANTED
+    assert len(maker.threads) == 6
 
 
 async def test_claim_that_is_given_up_while_the_bucket_is_made_does_not_stop_the_next_one() -> None:
@@ -82,20 +111,22 @@ async def test_claim_that_is_given_up_while_the_bucket_is_made_does_not_stop_the
         return maker.make()
 
     later = Later(slow, maker.told.append)
-    given_up = asyncio.create_task(later.claim("old"))
+    given_up = asyncio.create_task(later.claim(claim("old")))
     await asyncio.sleep(0)
     given_up.cancel()
-    next_one = asyncio.create_task(later.claim("new"))
+    next_one = asyncio.create_task(later.claim(claim("new")))
     await asyncio.sleep(0)
     release.set()
     assert await next_one == GRANTED
-    assert maker.bucket.asked == ["new"]
+    assert maker.bucket.asked == [claim("new")]
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
 
 
 async def test_closing_closes_the_bucket_that_was_made() -> None:
     maker = Maker()
     later = maker.later()
-    await later.warm()
+    await later.beat(beat("a"))
     await later.aclose()
     assert maker.bucket.closed == 1
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import exceptions as theirs
 
+from harness.claims import ask, claim, warm
 from sidecar.budget.link import Link, error_word
 from sidecar.core.sentences import UNKNOWN
 from sidecar.core.words import Denied, Granted, Unknown
@@ -16,24 +17,29 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
 
 BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: "
-GRANTED = b"*5\r\n:1\r\n$7\r\ngranted\r\n:3\r\n:10\r\n:0\r\n"
-DENIED = b"*5\r\n:0\r\n$6\r\nwindow\r\n:10\r\n:10\r\n:1500000\r\n"
+MARK = b":1700000000000000\r\n:7\r\n"
+GRANTED = b"*9\r\n:1\r\n$7\r\ngranted\r\n:3\r\n:10\r\n:0\r\n:20\r\n:2\r\n" + MARK
+DENIED = b"*11\r\n:0\r\n$6\r\nwindow\r\n:10\r\n:10\r\n:1500000\r\n:20\r\n:2\r\n$5\r\nredis\r\n*0\r\n" + MARK
+FLEET = b"*14\r\n:20\r\n:2\r\n:0\r\n$3\r\noff\r\n$0\r\n\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n" + MARK
 
 LINES = [
     (b"-LOADING Redis is loading the dataset in memory\r\n", Unknown("loading")),
     (b"-BUSY Redis is busy running a script.\r\n", Unknown("busy")),
     (b"-NOAUTH Authentication required.\r\n", Unknown("auth")),
     (b"-NOPERM this user has no permissions\r\n", Unknown("permission")),
+    (b"-ERR Protocol error: unauthenticated multibulk length\r\n", Unknown("auth")),
     (b"-READONLY You can't write against a read only replica.\r\n", Unknown("readonly")),
     (b"-OOM command not allowed\r\n", Unknown("oom")),
     (b"-" + BEFORE_7 + b"-OOM command not allowed\r\n", Unknown("oom")),
     (b"-" + BEFORE_7 + b"The user executing the script can't run this command\r\n", Unknown("permission")),
     (b"-ERR max number of clients reached\r\n", Unknown("connection")),
     (b"-MISCONF Redis is configured to save RDB snapshots\r\n", Unknown("response")),
-    (b"-MOVED 3999 127.0.0.1:6381\r\n", Unknown("response")),
+    (b"-MOVED 3999 127.0.0.1:6381\r\n", Unknown("cluster")),
+    (b"-ASK 3999 127.0.0.1:6381\r\n", Unknown("cluster")),
+    (b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", Unknown("cluster")),
     (b"-CROSSSLOT Keys in request don't hash to the same slot\r\n", Unknown("response")),
-    (b"-CLUSTERDOWN The cluster is down\r\n", Unknown("response")),
-    (b"-MASTERDOWN Link with MASTER is down\r\n", Unknown("response")),
+    (b"-CLUSTERDOWN The cluster is down\r\n", Unknown("cluster")),
+    (b"-MASTERDOWN Link with MASTER is down\r\n", Unknown("readonly")),
     (b"-ERR something\r\n", Unknown("response")),
     (b"-NOSCRIPT No matching script.\r\n", Unknown("response")),
     (b"-\r\n", Unknown("response")),
@@ -44,67 +50,83 @@ LINES = [
     (b":1\r\n", Unknown("response")),
     (b"*0\r\n", Unknown("response")),
     (b"*-1\r\n", Unknown("response")),
-    (GRANTED, Granted(3, 10)),
-    (DENIED, Denied("window", 10, 10, 1.5)),
+    (GRANTED, Granted(3, 10, alive=20, wanting=2)),
+    (DENIED, Denied("window", 10, 10, 1.5, 20, 2, "redis")),
     (GRANTED.replace(b"granted", b"GRANTED"), Unknown("response")),
     (GRANTED.replace(b":1\r\n", b":2\r\n", 1), Unknown("response")),
     (GRANTED.replace(b":1\r\n", b"$1\r\n1\r\n", 1), Unknown("response")),
-    (GRANTED.replace(b":10\r\n", b":9\r\n"), Unknown("response")),
-    (GRANTED.replace(b"*5", b"*4").removesuffix(b":0\r\n"), Unknown("response")),
-    (GRANTED.replace(b"*5", b"*6") + b":0\r\n", Unknown("response")),
+    (GRANTED.replace(b":10\r\n", b":9\r\n"), Granted(3, 9, alive=20, wanting=2)),  # the strictest policy's
+    (GRANTED.replace(b"*9", b"*8").removesuffix(b":7\r\n"), Unknown("response")),
+    (GRANTED.replace(b"*9", b"*10") + b":0\r\n", Unknown("response")),
     (GRANTED.replace(b":3\r\n", b"$-1\r\n"), Unknown("response")),
     (GRANTED.replace(b":3\r\n", b"-ERR x\r\n"), Unknown("response")),
     (GRANTED.replace(b":0\r\n", b":7\r\n"), Unknown("response")),
     (DENIED.replace(b":0\r\n", b":1\r\n", 1), Unknown("response")),
-    (DENIED.replace(b"window", b"wind0w"), Unknown("response")),
     (DENIED.replace(b":1500000", b":0"), Unknown("response")),
     (DENIED.replace(b":1500000", b":-1"), Unknown("response")),
 ]
 
 
-@pytest.mark.parametrize(("line", "answer"), LINES, ids=[repr(line)[:60] for line, _ in LINES])
+@pytest.mark.parametrize(("line", "answer"), LINES, ids=[repr(line)[:90] for line, _ in LINES])
 async def test_answer_is_exactly_an_answer_and_all_else_is_unknown(
     line: bytes, answer: object, actor: Actor, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(await actor.open())
     actor.line = line
-    assert await budget.claim("a") == answer
-    assert await budget.claim("a") == answer
-    warm = await budget.warm()
-    assert isinstance(warm, Unknown)
-    assert warm.error in UNKNOWN
+    assert await budget.claim(claim("a")) == answer
+    assert await budget.claim(claim("a")) == answer
+    told = await warm(budget)
+    assert isinstance(told, Unknown)
+    assert told.error in UNKNOWN
+
+
+async def test_refusal_for_a_reason_that_no_script_gives_is_unknown(actor: Actor, open_budget: OpenBudget) -> None:
+    budget = open_budget(await actor.open())
+    actor.line = DENIED.replace(b"window", b"wind0w")
+    assert await budget.claim(claim("a")) == Unknown("response")
 
 
 @pytest.mark.parametrize("length", [0, 1, 4, 20, len(GRANTED) - 1])
 async def test_reply_that_breaks_off_is_a_lost_connection(length: int, actor: Actor, open_budget: OpenBudget) -> None:
     budget = open_budget(await actor.open())
     actor.line, actor.hangs_up = GRANTED[:length], True
-    assert await budget.claim("a") == Unknown("connection")
+    assert await ask(budget, "a") == Unknown("connection")
     actor.line, actor.hangs_up = GRANTED, False
-    assert await budget.claim("a") == Granted(3, 10)
+    assert await ask(budget, "a") == Granted(3, 10)
 
 
 async def test_reply_that_stays_incomplete_is_a_timeout(actor: Actor, open_budget: OpenBudget) -> None:
     budget = open_budget(await actor.open(), timeout_s=0.2)
     actor.line = GRANTED[:-1]
-    assert await budget.claim("a") == Unknown("timeout")
-    assert await budget.warm() == Unknown("timeout")
+    assert await ask(budget, "a") == Unknown("timeout")
+    assert await warm(budget) == Unknown("timeout")
 
 
 async def test_reply_that_makes_no_sense_ends_the_connection(actor: Actor, open_budget: OpenBudget) -> None:
     budget = open_budget(await actor.open())
     for line in (b"+OK\r\n", GRANTED + GRANTED, b"-ERR something\r\n", GRANTED):
         actor.line = line
-        await budget.claim("a")
+        await ask(budget, "a")
     assert actor.connections == 4
 
 
 @pytest.mark.parametrize(
-    "reply", [b"*1\r\n:2\r\n", b"*2\r\n:1\r\n:1\r\n", b":1\r\n", b"*1\r\n$1\r\n1\r\n", b"*1\r\n:0\r\n"]
+    "reply",
+    [
+        b"*2\r\n:2\r\n:1\r\n",
+        b"*3\r\n:1\r\n:1\r\n:1\r\n",
+        b"*1\r\n:1\r\n",
+        b":1\r\n",
+        b"*2\r\n$1\r\n1\r\n:1\r\n",
+        b"*2\r\n:0\r\n:1\r\n",
+    ],
 )
 async def test_warm_up_takes_no_other_server_for_redis(reply: bytes, actor: Actor, open_budget: OpenBudget) -> None:
-    actor.line = reply
-    assert await open_budget(await actor.open()).warm() == Unknown("response")
+    budget = open_budget(await actor.open())
+    actor.line, actor.lines[b"EXISTS"] = FLEET, reply
+    assert await warm(budget) == Unknown("response")
+    actor.lines[b"EXISTS"] = b"*2\r\n:1\r\n:1\r\n"
+    assert await warm(budget) is None
 
 
 @pytest.mark.parametrize(
@@ -126,12 +148,13 @@ def test_error_has_a_word(error: Exception, word: str) -> None:
     assert word in UNKNOWN
 
 
-async def test_claim_id_that_cannot_be_encoded_is_a_failure_of_ours(
+async def test_claim_id_with_half_a_surrogate_pair_is_granted_as_any_other(
     redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(redis_server.url)
-    assert await budget.claim("\ud800") == Unknown("internal")
-    assert await budget.claim("a") == Granted(1, 10)
+    assert await ask(budget, "\ud800") == Granted(1, 10)
+    assert await ask(budget, "\udfff") == Granted(2, 10)
+    assert await ask(budget, "\ud800") == Granted(2, 10, replayed=True)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +192,7 @@ async def test_option_in_the_url_does_not_bend_what_a_claim_relies_on(
     option: str, redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(f"{redis_server.url}?{option}")
-    assert await budget.claim("a") == Granted(1, 10)
+    assert await ask(budget, "a") == Granted(1, 10)
 
 
 def test_strategy_that_is_not_known_is_refused(open_budget: OpenBudget) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
+from harness.claims import ask
 from sidecar.budget.redis import RedisBudget
-from sidecar.core.grants import Quota
+from sidecar.core.terms import Share, Terms
 from sidecar.core.words import Answer, Denied, Granted
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def words(answers: list[Answer]) -> Counter[str]:
 
 async def claim_all(budgets: list[RedisBudget], ids: list[str]) -> list[Answer]:
     """All at the same time, dealt out over the budgets."""
-    return await asyncio.gather(*(budgets[n % len(budgets)].claim(claim_id) for n, claim_id in enumerate(ids)))
+    return await asyncio.gather(*(ask(budgets[n % len(budgets)], claim_id) for n, claim_id in enumerate(ids)))
 
 
 async def count_as_the_article_does(url: str, key: str, limit: int = 10) -> bool:
@@ -82,7 +83,7 @@ async def test_in_process_code_and_ours_share_one_bucket_of_ten(
     outcomes = []
     for n in range(8):
         outcomes.append(await count_as_the_article_does(redis_server.url, "errorWatcher:3"))
-        outcomes.append(isinstance(await budget.claim(f"claim-{n}"), Granted))
+        outcomes.append(isinstance(await ask(budget, f"claim-{n}"), Granted))
     assert outcomes == [True] * 10 + [False] * 6
     assert redis_server.cli("GET", "errorWatcher:3") == "16"
 
@@ -93,7 +94,7 @@ async def _scenario(server: RedisServer, budget: RedisBudget, local: list[dateti
     for second in (START_S - 1, START_S):
         server.set_time(second)
         local[0] = datetime.fromtimestamp(second, UTC)
-        answers = [await budget.claim(f"{second}-{n}") for n in range(15)]
+        answers = [await ask(budget, f"{second}-{n}") for n in range(15)]
         granted.append(words(answers)["Granted"])
     return granted
 
@@ -125,10 +126,10 @@ async def test_fixed_window_is_numbered_within_the_local_hour(
     row: tuple[str, int, str, float], redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     local, window_s, key, retry_after_s = row
-    quota = Quota(1, window_s * 1_000_000)
-    budget = open_budget(redis_server.url, strategy="fixed", quota=quota, local_time=lambda: at(local))
-    assert await budget.claim("a") == Granted(1, 1)
-    assert await budget.claim("b") == Denied("window", 1, 1, retry_after_s)
+    numbers = {"capacity": Share(1), "window_us": window_s * 1_000_000}
+    budget = open_budget(redis_server.url, strategy="fixed", **numbers, local_time=lambda: at(local))
+    assert await ask(budget, "a") == Granted(1, 1)
+    assert await ask(budget, "b") == Denied("window", 1, 1, retry_after_s)
     assert redis_server.cli("GET", key) == "2"
     assert redis_server.cli("TTL", key) in (window_s, window_s - 1)
 
@@ -137,7 +138,7 @@ async def test_fixed_goes_by_the_local_clock_unless_told_otherwise(
     redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     before = datetime.now().minute // 10  # noqa: DTZ005 - the local clock is the point
-    await open_budget(redis_server.url, strategy="fixed").claim("a")
+    await ask(open_budget(redis_server.url, strategy="fixed"), "a")
     after = datetime.now().minute // 10  # noqa: DTZ005 - as above
     assert redis_server.cli("EXISTS", f"errorWatcher:{before}", f"errorWatcher:{after}") >= 1
 
@@ -147,8 +148,7 @@ def test_fixed_window_whose_counter_would_be_used_too_early_is_refused(window_s:
     with pytest.raises(ValueError, match="divide the hour"):
         RedisBudget(
             "redis://127.0.0.1",
-            strategy="fixed",
-            quota=Quota(10, round(window_s * 1_000_000)),
+            terms=Terms(strategy="fixed", window_us=round(window_s * 1_000_000)),
             prefix="{x}",
             fixed_key="x",
             timeout_s=1,

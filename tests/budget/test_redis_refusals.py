@@ -10,10 +10,11 @@ from urllib.parse import quote
 import pytest
 from redis.asyncio import Redis
 
+from harness.claims import ask, claim, warm
 from harness.waiting import eventually
 from sidecar.budget.redis import RedisBudget
-from sidecar.core.grants import Quota
-from sidecar.core.words import Granted, Unknown
+from sidecar.core.terms import Share
+from sidecar.core.words import Denied, Fleet, Granted, Hold, Roll, Unknown
 
 if TYPE_CHECKING:
     from budget.conftest import OpenBudget
@@ -26,8 +27,8 @@ SECRET = "s3cret/pass?word"
 
 
 async def refused_with(budget: RedisBudget, word: str) -> None:
-    assert await budget.claim("a") == Unknown(word)
-    assert await budget.claim("a") == Unknown(word)
+    assert await ask(budget, "a") == Unknown(word)
+    assert await ask(budget, "a") == Unknown(word)
 
 
 def logins(server: RedisServer) -> dict[str, str]:
@@ -51,7 +52,7 @@ async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
     server = start_redis(password=SECRET)
     budget = open_budget(logins(server)[login])
     await refused_with(budget, "auth")
-    assert await budget.warm() == Unknown("auth")
+    assert await warm(budget) == Unknown("auth")
     assert "s3cret" not in caplog.text + repr(budget) + repr(vars(budget))
 
 
@@ -62,14 +63,14 @@ async def test_login_that_was_set_right_on_the_server_works_with_the_same_budget
     budget = open_budget(f"redis://:new@127.0.0.1:{server.port}")
     await refused_with(budget, "auth")
     server.cli("CONFIG", "SET", "requirepass", "new")
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
 
 
 async def test_right_login_works_over_tcp_and_unix_socket(start_redis: StartRedis, open_budget: OpenBudget) -> None:
     server = start_redis(password=SECRET)
-    assert await open_budget(server.url).claim("a") == FRESH
+    assert await ask(open_budget(server.url), "a") == FRESH
     over_socket = open_budget(f"unix://:{quote(SECRET, safe='')}@{server.unix_socket}?db=0")
-    assert await over_socket.claim("a") == REPLAYED
+    assert await ask(over_socket, "a") == REPLAYED
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/1", "unix://{path}?db=1"])
@@ -77,7 +78,7 @@ async def test_database_of_the_url_is_the_one_written_to(
     url: str, redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(url.format(port=redis_server.port, path=redis_server.unix_socket))
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
     assert redis_server.cli("INFO", "keyspace").keys() == {"db1"}
 
 
@@ -98,22 +99,7 @@ async def test_user_who_may_not_is_a_permission_and_may_later(
     budget = open_budget(f"redis://app:pw@127.0.0.1:{redis_server.port}")
     await refused_with(budget, "permission")
     redis_server.cli("ACL", "SETUSER", "app", "~*", "+@all")
-    assert await budget.claim("a") == FRESH
-
-
-async def test_user_with_the_permissions_the_docstring_names_may_claim(
-    redis_server: RedisServer, open_budget: OpenBudget
-) -> None:
-    rights = "+evalsha +eval +script|exists +script|load +time +zrevrange +zcount +zscore +zadd +zremrangebyscore"
-    more = "+pexpireat +get +incr +expire ~{ha:default/app}* ~errorWatcher:*"
-    redis_server.cli("ACL", "SETUSER", "app", "on", ">pw", *rights.split(), *more.split())
-    for strategy in ("log", "previous", "fixed"):
-        budget = open_budget(
-            f"redis://app:pw@127.0.0.1:{redis_server.port}", strategy=strategy, quota=Quota(1, 600_000_000)
-        )
-        assert await budget.warm() is None
-        assert await budget.claim(strategy) != Unknown("permission")
-        assert isinstance(await budget.claim("log"), Granted)
+    assert await ask(budget, "a") == FRESH
 
 
 # -- what may not be written --------------------------------------------------------------------------------
@@ -125,8 +111,10 @@ async def test_read_only_replica_is_readonly_until_it_is_promoted(
     server = start_redis(read_only=True)
     budget = open_budget(server.url)
     await refused_with(budget, "readonly")
+    assert await warm(budget) == Unknown("readonly")
+    assert await budget.roll() == Roll(Fleet(0, policies=0), 0)
     server.cli("REPLICAOF", "NO", "ONE")
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
 
 
 @pytest.mark.parametrize("strategy", ["log", "fixed"])
@@ -137,17 +125,36 @@ async def test_full_memory_is_oom_and_charges_nothing(
     budget = open_budget(server.url, strategy=strategy)
     await refused_with(budget, "oom")
     server.cli("CONFIG", "SET", "maxmemory", "0")
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
 
 
-async def test_full_memory_does_not_hide_a_token_that_is_ours(
+async def test_full_memory_hides_neither_a_token_that_is_ours_nor_that_there_is_none(
+    redis_server: RedisServer, open_budget: OpenBudget
+) -> None:
+    budget, other = open_budget(redis_server.url), open_budget(redis_server.url, capacity=Share(1))
+    assert await ask(budget, "a") == FRESH
+    assert await warm(other) is None
+    redis_server.cli("CONFIG", "SET", "maxmemory", "1")
+    assert await ask(budget, "a") == Granted(1, 1, replayed=True)
+    assert isinstance(await ask(budget, "b"), Denied)
+    redis_server.cli("ZREM", "{ha:default/app}:policy", str(other._terms))
+    assert await ask(budget, "b") == Unknown("oom")
+    assert await warm(budget) == Unknown("oom")
+
+
+async def test_full_memory_takes_no_hold_and_lets_one_be_released(
     redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(redis_server.url)
-    assert await budget.claim("a") == FRESH
+    assert isinstance(await budget.hold("", "ops", "a deploy", 60), Hold)
     redis_server.cli("CONFIG", "SET", "maxmemory", "1")
-    assert await budget.claim("a") == REPLAYED
-    assert await budget.claim("b") == Unknown("oom")
+    assert await budget.hold("a", "ops", "a deploy", 60) == Unknown("oom")
+    refused = await budget.claim(claim("a"))
+    assert isinstance(refused, Denied)
+    assert refused.reason == "hold"
+    assert isinstance(await budget.roll(), Roll)
+    assert await budget.release("") is True
+    assert await budget.claim(claim("a")) == Unknown("oom")
 
 
 @pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
@@ -159,7 +166,7 @@ async def test_key_of_another_kind_is_an_error_and_left_alone(
     await refused_with(budget, "response")
     assert redis_server.cli("GET", "{ha:default/app}:grants") == "something"
     redis_server.cli("DEL", "{ha:default/app}:grants")
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
 
 
 # -- busy ---------------------------------------------------------------------------------------------------
@@ -167,15 +174,15 @@ async def test_key_of_another_kind_is_an_error_and_left_alone(
 
 async def test_busy_server_is_busy_and_then_answers(redis_server: RedisServer, open_budget: OpenBudget) -> None:
     budget = open_budget(redis_server.url, timeout_s=0.5)
-    assert await budget.warm() is None
+    assert await warm(budget) is None
     redis_server.cli("CONFIG", "SET", "busy-reply-threshold", "20")
     async with Redis.from_url(redis_server.url, socket_timeout=30) as other:
         spinning = asyncio.create_task(_spin(other))
         await eventually(lambda: _is_busy(budget), timeout_s=5, what="busy")
-        assert await budget.warm() == Unknown("busy")
+        assert await warm(budget) == Unknown("busy")
         redis_server.cli("SCRIPT", "KILL")
         await spinning
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
 
 
 async def _spin(client: Redis) -> None:
@@ -184,7 +191,7 @@ async def _spin(client: Redis) -> None:
 
 
 async def _is_busy(budget: RedisBudget) -> bool:
-    return await budget.warm() == Unknown("busy")
+    return await warm(budget) == Unknown("busy")
 
 
 # -- the script ---------------------------------------------------------------------------------------------
@@ -193,9 +200,9 @@ async def _is_busy(budget: RedisBudget) -> bool:
 @pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
 async def test_flushed_script_is_sent_again(strategy: str, redis_server: RedisServer, open_budget: OpenBudget) -> None:
     budget = open_budget(redis_server.url, strategy=strategy)
-    assert await budget.warm() is None
+    assert await warm(budget) is None
     redis_server.cli("SCRIPT", "FLUSH")
-    assert await budget.claim("a") == FRESH
+    assert await ask(budget, "a") == FRESH
     redis_server.cli("SCRIPT", "FLUSH")
-    assert await budget.warm() is None
-    assert await budget.claim("a") == REPLAYED
+    assert await warm(budget) is None
+    assert await ask(budget, "a") == REPLAYED

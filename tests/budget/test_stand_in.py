@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fakeredis import TcpFakeServer
+from redis import Redis
 
-from sidecar.core.grants import Quota
+from harness.claims import ask, warm
+from sidecar.budget import scripts
+from sidecar.core.terms import Share
 from sidecar.core.words import Denied, Granted, Unknown
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ def stand_in() -> Iterator[TcpFakeServer]:
     server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    with Redis.from_url(_url(server), protocol=2) as client:
+        for script in scripts.read():
+            client.script_load(script.text)  # it hangs up instead of saying NOSCRIPT
     yield server
     server.shutdown()
     server.server_close()
@@ -41,12 +47,12 @@ def _url(server: TcpFakeServer) -> str:
 async def test_two_of_three_are_granted_and_a_replay_is_free(
     stand_in: TcpFakeServer, open_budget: OpenBudget, strategy: str
 ) -> None:
-    budget = open_budget(_url(stand_in), strategy=strategy, quota=Quota(2, 600_000_000), local_time=lambda: NOON)
-    assert await budget.warm() is None
-    assert await budget.claim("a") == Granted(1, 2)
-    assert await budget.claim("b") == Granted(2, 2)
-    assert await budget.claim("a") == Granted(2, 2, replayed=True)
-    refused = await budget.claim("c")
+    budget = open_budget(_url(stand_in), strategy=strategy, capacity=Share(2), local_time=lambda: NOON)
+    assert await warm(budget) is None
+    assert await ask(budget, "a") == Granted(1, 2)
+    assert await ask(budget, "b") == Granted(2, 2)
+    assert await ask(budget, "a") == Granted(2, 2, replayed=True)
+    refused = await ask(budget, "c")
     assert isinstance(refused, Denied)
     assert (refused.reason, refused.used, refused.capacity) == ("window", 2, 2)
     assert 0 < refused.retry_after_s <= 1200.000001
@@ -56,4 +62,4 @@ async def test_nobody_at_the_address_is_unknown(open_budget: OpenBudget) -> None
     server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
     url = _url(server)
     server.server_close()
-    assert await open_budget(url).claim("a") == Unknown("connection")
+    assert await ask(open_budget(url), "a") == Unknown("connection")

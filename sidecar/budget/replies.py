@@ -1,0 +1,188 @@
+"""What the scripts answer, read exactly as they write it. Anything else raises InvalidResponse.
+
+Text goes to Redis and comes back as the bytes that ``written`` makes of it, which holds any text.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from redis.exceptions import InvalidResponse
+
+from sidecar.core.grants import US_PER_S
+from sidecar.core.sentences import DENIED
+from sidecar.core.words import Answer, Brake, Denied, Fleet, Granted, Hold, Member, Presence, Roll
+
+T = TypeVar("T")
+
+Mark = tuple[int, int]
+"""Birth of the bucket in microseconds of Unix time, and its grants so far."""
+
+UNMARKED: Final[Mark] = (0, 0)
+
+_by_instance = attrgetter("instance")
+
+
+def written(text: str) -> bytes:
+    """The text as Redis has it: half of a surrogate pair, which JSON can smuggle in, is text as well."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def answer(reply: object) -> tuple[Answer, Mark]:
+    """The answer to a claim, and the mark."""
+    return _whole(reply, lambda values: (_granted(values) if values.flag() else _denied(values), _mark(values)))
+
+
+def fleet(reply: object) -> tuple[Fleet, Mark]:
+    """The answer to a beat, and the mark."""
+    return _whole(reply, _fleet)
+
+
+def roll(reply: object, most: int) -> Roll:
+    """The answer to who asks for the fleet, cut after so many members."""
+    return _whole(reply, lambda values: _roll(values, most))
+
+
+def until_us(reply: object) -> int:
+    """When a hold ends, in microseconds of Unix time."""
+    return _whole([reply], _Values.number)
+
+
+def was_held(reply: object) -> bool:
+    """Whether there was a hold to end."""
+    return _whole([reply], _Values.flag)
+
+
+def flags(reply: object, count: int) -> list[bool]:
+    """Which of so many scripts are there."""
+    return _whole(reply, lambda values: [values.flag() for _ in range(count)])
+
+
+class _Values:
+    """A list, read from its beginning; each value has to be of the kind that is asked for."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._left = deque(values)
+
+    def number(self) -> int:
+        return self._next(int)
+
+    def flag(self) -> bool:
+        if (value := self.number()) not in (0, 1):
+            raise InvalidResponse("not a flag")
+        return value == 1
+
+    def text(self) -> str:
+        try:
+            return self._next(bytes).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise InvalidResponse("not our text") from None
+
+    def score(self) -> int:
+        """A time as sorted sets give it: a number in digits."""
+        try:
+            return int(self._next(bytes))
+        except ValueError:
+            raise InvalidResponse("not a whole number") from None
+
+    def rows(self, read: Callable[[_Values], T]) -> list[T]:
+        """A list within the list, as many rows as it has."""
+        inner, made = _Values(self._next(list)), []
+        while inner._left:
+            made.append(read(inner))
+        return made
+
+    def inner(self, read: Callable[[_Values], T]) -> T:
+        """A list within the list, as a whole."""
+        return _whole(self._next(list), read)
+
+    def end(self) -> None:
+        if self._left:
+            raise InvalidResponse("more than was asked for")
+
+    def _next(self, kind: type[T]) -> T:
+        value = self._left.popleft() if self._left else None
+        if not isinstance(value, kind):
+            raise InvalidResponse(f"not of type {kind.__name__}")
+        return value
+
+
+def _whole(reply: object, read: Callable[[_Values], T]) -> T:
+    if not isinstance(reply, list):
+        raise InvalidResponse("not a list")
+    values = _Values(reply)
+    made = read(values)
+    values.end()
+    return made
+
+
+def _granted(values: _Values) -> Granted:
+    word = values.text()
+    if word not in {"granted", "replayed"}:
+        raise InvalidResponse("neither granted nor replayed")
+    used, capacity, canary = values.number(), values.number(), values.flag()
+    return Granted(used, capacity, word == "replayed", canary, values.number(), values.number())
+
+
+def _denied(values: _Values) -> Denied:
+    reason, used, capacity, wait_us = values.text(), values.number(), values.number(), values.number()
+    if wait_us <= 0 or reason not in DENIED:
+        raise InvalidResponse("denied for no time, or for no reason of ours")
+    alive, wanting, cause = values.number(), values.number(), values.text()
+    return Denied(reason, used, capacity, wait_us / US_PER_S, alive, wanting, cause, _perhaps(values))
+
+
+def _mark(values: _Values) -> Mark:
+    return values.number(), values.number()
+
+
+def _fleet(values: _Values) -> tuple[Fleet, Mark]:
+    alive, wanting, down, brake, cause = (
+        values.number(),
+        values.number(),
+        values.number(),
+        _brake(values),
+        values.text(),
+    )
+    policies, losses, helped, unhelped, unclear = (values.number() for _ in range(5))
+    useless = tuple(sorted(values.rows(_Values.text)))
+    of_culls = (policies, losses, helped, unhelped, unclear, useless)
+    return Fleet(alive, wanting, down, brake, cause, *of_culls, _perhaps(values)), _mark(values)
+
+
+def _brake(values: _Values) -> Brake:
+    try:
+        return Brake(values.text())
+    except ValueError:
+        raise InvalidResponse("no such brake") from None
+
+
+def _perhaps(values: _Values) -> Hold | None:
+    """No hold is an empty list."""
+    return next(iter(values.rows(_hold)), None)
+
+
+def _hold(values: _Values) -> Hold:
+    until, author, reason, instance = values.number() / US_PER_S, values.text(), values.text(), values.text()
+    return Hold(author, reason, until, instance)
+
+
+def _roll(values: _Values, most: int) -> Roll:
+    of_fleet, used, now_us = values.inner(_fleet)[0], values.number(), values.number()
+    heard = values.rows(lambda row: (row.text(), row.score()))
+    kinds = dict(values.rows(lambda row: (row.text(), row.text())))
+    members = [_member(one, kinds.get(one), now_us - at_us) for one, at_us in heard]
+    members += values.rows(
+        lambda row: Member(row.text(), Presence.DOWN, row.text(), (now_us - row.number()) / US_PER_S)
+    )
+    holds, policies = values.rows(_hold), values.rows(_Values.text)
+    shown = sorted(members, key=_by_instance)[:most]
+    return Roll(of_fleet, used, tuple(shown), tuple(sorted(holds, key=_by_instance)), tuple(sorted(policies)))
+
+
+def _member(instance: str, kind: str | None, age_us: int) -> Member:
+    presence = Presence.WELL if kind is None else Presence.WANTS
+    return Member(instance, presence, kind or "", age_us / US_PER_S)

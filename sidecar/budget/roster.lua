@@ -1,0 +1,59 @@
+-- Who of the fleet is there, and what the wanting suffer from: the twin of sidecar/core/roster.py.
+
+local roster = { wanting = redis.call('HLEN', KEY.kinds) }
+
+function roster.content(instance)
+  local kind = roster.wanting > 0 and redis.call('HGET', KEY.kinds, instance)
+  if not kind then
+    return
+  end
+  roster.wanting = roster.wanting - 1
+  write('HDEL', KEY.kinds, instance)
+  if tonumber(write('ZINCRBY', KEY.causes, -1, kind)) <= 0 then
+    write('ZREM', KEY.causes, kind)
+  end
+end
+
+function roster.heard(instance, kind)
+  put('ZADD', KEY.alive, now_text, instance)
+  if not kind then
+    roster.content(instance)
+  elseif redis.call('HGET', KEY.kinds, instance) ~= kind then
+    roster.content(instance)
+    roster.wanting = roster.wanting + 1
+    put('HSET', KEY.kinds, instance, kind)
+    put('ZINCRBY', KEY.causes, 1, kind)
+  end
+end
+
+function roster.left(instance)
+  write('ZREM', KEY.alive, instance)
+  roster.content(instance)
+end
+
+-- Strikes off one that may come back.
+function roster.departs(instance, window)
+  roster.left(instance)
+  write('ZREMRANGEBYSCORE', KEY.departed, '-inf', '(' .. us(now - window))
+  put('ZADD', KEY.departed, now_text, instance)
+end
+
+-- Whether one of this name has been here within the window: it replaces nobody else by coming back.
+function roster.is_known_name(instance, window)
+  local departed = redis.call('ZSCORE', KEY.departed, instance)
+  return redis.call('ZSCORE', KEY.alive, instance) or departed and now - departed <= window
+end
+
+function roster.silent(expiry)
+  return redis.call('ZRANGEBYSCORE', KEY.alive, '-inf', '(' .. us(now - expiry))
+end
+
+-- The kind that four fifths of the wanting share, and three at least; of two as frequent the later one by name.
+function roster.cause()
+  if roster.wanting < 3 then
+    return ''
+  end
+  local most = redis.call('ZREVRANGE', KEY.causes, 0, 0, 'WITHSCORES')
+  local shared = tonumber(most[2] or 0)
+  return shared >= 3 and shared * 1000 >= 800 * roster.wanting and most[1] or ''
+end

@@ -1,0 +1,203 @@
+"""Several independent Redis servers, each with its share of every number: what one does not know cannot be overspent.
+
+A claim walks the servers in the order of ``core.cascade`` and takes the first token. Beats, holds and releases go to
+all. The shares add up to the whole, so a server that is away only takes its share along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final, TypeVar
+
+from sidecar.budget import Budget
+from sidecar.core.cascade import BusyError, Cascade, Figures
+from sidecar.core.words import Answer, Beat, Brake, Claim, Denied, Fleet, Granted, Hold, Roll, Unknown
+
+T = TypeVar("T")
+
+ELSEWHERE: Final = frozenset({"window", "earn_max", "share", "spacing", "newborn", "lost_memory"})
+"""What one server refuses of its own share or for its own past; another one may still grant."""
+
+_BRAKES: Final = (Brake.OFF, Brake.OPEN, Brake.ON, Brake.CLOSED)
+
+
+class UnknownError(Exception):
+    """A server gave no clear answer; to the cascade that is a failure."""
+
+    def __init__(self, unknown: Unknown) -> None:
+        super().__init__(unknown.error)
+        self.unknown = unknown
+
+
+class UnknownTimeoutError(UnknownError, TimeoutError):
+    """And it took too long."""
+
+
+class Spread:
+    """``servers`` by name, in the order of their shares: the first one has the canary.
+
+    ``clock`` gives seconds for the success rates, ``wall`` Unix seconds, to tell how long a hold lasts.
+    """
+
+    def __init__(
+        self, servers: Iterable[tuple[str, Budget]], rng: Random, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._servers = dict(servers)
+        self._first = next(iter(self._servers))
+        self._cascade = Cascade(self._servers, rng, clock)
+        self._wall = wall
+        self._hold: Hold | None = None
+        self._losses = dict.fromkeys(self._servers, 0)
+        self._tokens: dict[str, tuple[int, int]] = {}
+        self._met: set[str] = set()
+
+    def figures(self) -> dict[str, Figures]:
+        """What the cascade thinks of each server."""
+        return self._cascade.figures()
+
+    async def claim(self, claim: Claim) -> Answer:
+        """The first token of any server; else the refusal that ended the walk, else what all of them said."""
+        if self._hold is not None:
+            # By the servers' clocks: ours may be wrong, and the next beat tells when it is over.
+            return Denied("hold", 0, 0, max(0.0, self._hold.until - self._wall()), hold=self._hold)
+        walk = await self._cascade.walk(self._claims(claim), lambda told: self._is_final(*told))
+        answers = [answer for _, answer in walk.results.values()]
+        if not answers:
+            return _first_unknown(walk.errors.values())
+        final = (
+            answers[-1] if walk.settled else merged_denial([answer for answer in answers if isinstance(answer, Denied)])
+        )
+        used, capacity = (sum(tokens) for tokens in zip(*self._tokens.values(), strict=True))
+        return replace(final, used=used, capacity=capacity)
+
+    async def beat(self, beat: Beat) -> Fleet | Unknown:
+        """Beat at all servers at once; the fleet as the best informed of them know it."""
+        answers = await self._everywhere(
+            lambda name: self._servers[name].beat(replace(beat, first=name not in self._met))
+        )
+        fleets = [answer for answer in answers if isinstance(answer, Fleet)]
+        if not fleets:
+            return _first_of(answers)
+        for name, answer in zip(self._servers, answers, strict=True):
+            if isinstance(answer, Fleet):
+                self._met.add(name)
+                self._losses[name] = answer.losses
+        # Also of who is away: a counter that falls and rises again would tell of a new loss.
+        fleet = replace(merged_fleet(fleets), losses=sum(self._losses.values()))
+        self._hold = fleet.hold
+        return fleet
+
+    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
+        """Hold at all servers; unknown unless each of them has it, for the others would go on granting."""
+        held = await self._everywhere(lambda name: self._servers[name].hold(instance, author, reason, for_s))
+        return _all_clear(held)
+
+    async def release(self, instance: str) -> bool | Unknown:
+        """Release at all servers; unknown unless each of them did, for the others would go on refusing."""
+        released = await self._everywhere(lambda name: self._servers[name].release(instance))
+        if self._hold is not None and self._hold.instance == instance:
+            self._hold = None
+        clear = _all_clear(released)
+        return clear if isinstance(clear, Unknown) else any(released)
+
+    async def roll(self) -> Roll | Unknown:
+        """The fleet as the server tells it that knows of most members; tokens and holds of all."""
+        rolls = await self._everywhere(lambda name: self._servers[name].roll())
+        known = [roll for roll in rolls if isinstance(roll, Roll)]
+        if not known:
+            return _first_of(rolls)
+        largest = max(known, key=lambda roll: len(roll.members))
+        fleet = merged_fleet([roll.fleet for roll in known])
+        holds = {hold.instance: hold for roll in reversed(known) for hold in roll.holds}
+        used = sum(roll.used for roll in known)
+        return Roll(fleet, used, largest.members, tuple(holds[one] for one in sorted(holds)), largest.policies)
+
+    async def aclose(self) -> None:
+        """Close all."""
+        await asyncio.gather(*(server.aclose() for server in self._servers.values()))
+
+    def _claims(self, claim: Claim) -> Callable[[str], Awaitable[tuple[str, Granted | Denied]]]:
+        async def ask(name: str) -> tuple[str, Granted | Denied]:
+            answer = await self._servers[name].claim(claim)
+            if isinstance(answer, Unknown):
+                raise _failure(answer)
+            self._tokens[name] = (answer.used, answer.capacity)
+            return name, answer
+
+        return ask
+
+    def _is_final(self, name: str, answer: Answer) -> bool:
+        """Whether no other server is asked. Only the first sends canaries: a brake elsewhere is not the last word."""
+        if not isinstance(answer, Denied):
+            return True
+        return answer.reason not in ELSEWHERE and (answer.reason != "brake" or name == self._first)
+
+    async def _everywhere(self, call: Callable[[str], Awaitable[T | Unknown]]) -> Sequence[T | Unknown]:
+        async def attempt(name: str) -> T | Unknown:
+            async def one(name: str) -> T:
+                answer = await call(name)
+                if isinstance(answer, Unknown):
+                    raise _failure(answer)
+                return answer
+
+            try:
+                return await self._cascade.attempt(name, one)
+            except Exception as error:  # noqa: BLE001 - what a server does is a value here
+                return _unknown(error)
+
+        return await asyncio.gather(*map(attempt, self._servers))
+
+
+def merged_denial(denials: Sequence[Denied]) -> Denied:
+    """What several refusals are together: the one that is over soonest, as the best informed know the fleet."""
+    return replace(
+        min(denials, key=lambda denied: denied.retry_after_s),
+        alive=max(denied.alive for denied in denials),
+        wanting=max(denied.wanting for denied in denials),
+        cause=max(denied.cause for denied in denials),
+    )
+
+
+def merged_fleet(fleets: Sequence[Fleet]) -> Fleet:
+    """The fleet of several servers: each number as the one that knows of most has it, losses added up."""
+    return Fleet(
+        alive=max(fleet.alive for fleet in fleets),
+        wanting=max(fleet.wanting for fleet in fleets),
+        down=max(fleet.down for fleet in fleets),
+        brake=max((fleet.brake for fleet in fleets), key=_BRAKES.index),
+        cause=max(fleet.cause for fleet in fleets),
+        policies=max(fleet.policies for fleet in fleets),
+        losses=sum(fleet.losses for fleet in fleets),
+        helped=max(fleet.helped for fleet in fleets),
+        unhelped=max(fleet.unhelped for fleet in fleets),
+        unclear=max(fleet.unclear for fleet in fleets),
+        useless=tuple(sorted({kind for fleet in fleets for kind in fleet.useless})),
+        hold=next((fleet.hold for fleet in fleets if fleet.hold), None),
+    )
+
+
+def _failure(unknown: Unknown) -> UnknownError:
+    return (UnknownTimeoutError if unknown.error == "timeout" else UnknownError)(unknown)
+
+
+def _unknown(error: Exception) -> Unknown:
+    if isinstance(error, UnknownError):
+        return error.unknown
+    return Unknown("crowded" if isinstance(error, BusyError) else "internal")
+
+
+def _first_unknown(errors: Iterable[Exception]) -> Unknown:
+    return next(map(_unknown, errors), Unknown("internal"))
+
+
+def _first_of(answers: Sequence[T | Unknown]) -> Unknown:
+    return next((answer for answer in answers if isinstance(answer, Unknown)), Unknown("internal"))
+
+
+def _all_clear(answers: Sequence[T | Unknown]) -> T | Unknown:
+    """The first answer, unless one of them is unknown."""
+    unknown = next((answer for answer in answers if isinstance(answer, Unknown)), None)
+    return unknown or answers[0]

@@ -1,0 +1,203 @@
+"""Where Redis lives: one URL, or several with a comma between; checked, compared, taken apart and masked.
+
+A comma before a scheme separates servers, any other belongs to the list of hosts of a Sentinel or a Cluster.
+No message in here repeats what it was given: a part that looks harmless may be the password.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Address
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, parse_qs, unquote_plus, urlsplit
+
+_MASK: Final = "***"
+_PLAIN_PORT: Final = 6379
+_MAX_PORT: Final = 65535
+_NEXT: Final = re.compile(r",\s*(?=(?:unix|rediss?(?:\+sentinel|\+cluster)?)://)", re.IGNORECASE)
+_NOT_PLAIN: Final = re.compile(r"[\s\x00-\x1f\x7f#]")
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?))(?::([0-9]{1,5}))?")
+_ENCODED: Final = "with reserved characters of a password percent-encoded"
+_HINT: Final = f"is not a Redis URL: write redis://host:6379/0, rediss://... or unix:///path, {_ENCODED}"
+_ONE_HOST: Final = (
+    "has several hosts behind one scheme: a Sentinel or a Cluster is redis+sentinel:// or redis+cluster://, "
+    "and of independent servers each has its own scheme"
+)
+_PLAIN_OPTIONS: Final = re.compile(r"db|username|password|ssl_[a-z_]+")
+_PLAIN_OPTIONS_HINT: Final = "takes only the options db, username, password and ssl_... behind the question mark"
+
+
+class _Kind(NamedTuple):
+    port: int
+    path: re.Pattern[str]
+    options: re.Pattern[str]
+    hint: str
+    options_hint: str
+
+
+_KINDS: Final = {
+    "sentinel": _Kind(
+        26379,
+        re.compile(r"/[A-Za-z0-9_.-]+(?:/[0-9]*)?"),
+        re.compile(r"db|username|password|sentinel_username|sentinel_password|ssl_[a-z_]+"),
+        f"is not the URL of a Sentinel: write redis+sentinel://host:26379,host:26379/name-of-the-master, {_ENCODED}",
+        "takes only the options db, username, password, sentinel_username, sentinel_password and ssl_... "
+        "behind the question mark",
+    ),
+    "cluster": _Kind(
+        _PLAIN_PORT,
+        re.compile(r"(?:/0?)?"),
+        re.compile(r"username|password|ssl_[a-z_]+"),
+        f"is not the URL of a Cluster: write redis+cluster://host:6379,host:6379, {_ENCODED}",
+        "takes only the options username, password and ssl_... behind the question mark",
+    ),
+}
+
+
+class HostList(NamedTuple):
+    """The URL of a Sentinel or a Cluster in its parts; ``login`` and ``query`` as they were written."""
+
+    kind: str
+    secure: bool
+    login: str
+    hosts: tuple[tuple[str, int], ...]
+    path: tuple[str, ...]
+    query: str
+
+
+def redis_url(text: str) -> str:
+    """Return one URL, or several with a comma between, as they would be read; raise ValueError as ``redis_urls``."""
+    return ",".join(redis_urls(text))
+
+
+def redis_urls(text: str) -> list[str]:
+    """Return the URL of each server, none for blank text.
+
+    Raises ValueError for one that would be read in another way than it was meant, and for a server named twice.
+    """
+    urls = [_checked(url.strip()) for url in _NEXT.split(text.strip())] if text.strip() else []
+    if len({place(url) for url in urls}) < len(urls):
+        raise ValueError("names a server twice: each has its own share of the budget")
+    return urls
+
+
+def masked(text: str) -> str:
+    """Return checked URLs with ``***`` for each password, also for one in the query string."""
+    return ",".join(_masked_one(url) for url in _NEXT.split(text))
+
+
+def has_password(url: str) -> bool:
+    """Whether a checked URL holds the password of a data node itself."""
+    head, _, query = url.partition("?")
+    login = head.partition("://")[2].rpartition("@")[0]
+    return ":" in login or any(_option_name(option) == "password" for option in query.split("&"))
+
+
+def host_list(url: str) -> HostList:
+    """Take the URL of a Sentinel or a Cluster apart, or raise ValueError."""
+    scheme, _, rest = url.partition("://")
+    name, _, kind_name = scheme.lower().partition("+")
+    if name not in ("redis", "rediss") or kind_name not in _KINDS:
+        raise ValueError(_HINT)
+    kind = _KINDS[kind_name]
+    head, _, query = rest.partition("?")
+    place, slash, path = head.partition("/")
+    login, _, hosts = place.rpartition("@")
+    if "@" in path + query or not kind.path.fullmatch(slash + path):
+        raise ValueError(kind.hint)
+    _check_options(query, kind.options, kind.options_hint)
+    pairs = tuple(_host(host, kind) for host in hosts.lower().split(","))
+    if len(set(pairs)) < len(pairs):
+        raise ValueError("names a host twice")
+    return HostList(kind_name, name == "rediss", login, pairs, tuple(filter(None, path.split("/"))), query)
+
+
+def _checked(url: str) -> str:
+    if _NOT_PLAIN.search(url):
+        raise ValueError(_HINT)
+    if _has_kind(url):
+        host_list(url)
+        return url
+    try:
+        parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2]
+        port = None if "," in hosts else parts.port
+    except ValueError:
+        # urllib repeats the piece it stumbled over, which may well be the password.
+        raise ValueError(_HINT) from None
+    _check_place(parts, port)
+    if "," in hosts:
+        raise ValueError(_ONE_HOST)
+    return url
+
+
+def _has_kind(url: str) -> bool:
+    return "+" in url.partition("://")[0]
+
+
+def _check_place(parts: SplitResult, port: int | None) -> None:
+    local = parts.scheme == "unix"
+    stray = "@" in parts.path + parts.query
+    if parts.scheme not in ("redis", "rediss", "unix") or stray or port == 0:
+        raise ValueError(_HINT)
+    if local and (parts.hostname or parts.path in ("", "/")):
+        raise ValueError("needs a path of three slashes: unix:///run/redis.sock")
+    if not local and not (parts.hostname and re.fullmatch(r"(/[0-9]*)?", parts.path)):
+        raise ValueError(_HINT)
+    _check_options(parts.query, _PLAIN_OPTIONS, _PLAIN_OPTIONS_HINT)
+
+
+def _check_options(query: str, allowed: re.Pattern[str], hint: str) -> None:
+    """Time-outs and retries given in the URL would override those a claim relies on."""
+    if not all(allowed.fullmatch(_option_name(option)) for option in query.split("&") if query):
+        raise ValueError(hint)
+
+
+def _host(text: str, kind: _Kind) -> tuple[str, int]:
+    match = _HOST.fullmatch(text)
+    port = int(match[3] or kind.port) if match else 0
+    if not match or not 0 < port <= _MAX_PORT:
+        raise ValueError(kind.hint)
+    try:
+        return str(IPv6Address(match[1])) if match[1] else match[2], port
+    except ValueError:
+        raise ValueError(kind.hint) from None
+
+
+def place(url: str) -> tuple[object, ...]:
+    """Where a checked URL leads, however it is written: two of the same place are one server.
+
+    Its text is the same in every process, so that servers can be put in order by it.
+    """
+    if _has_kind(url):
+        several = host_list(url)
+        return (several.kind, tuple(sorted(several.hosts)), *several.path[:1], _db(several.path[1:], several.query))
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return (parts.path, _db((), parts.query))
+    return (parts.hostname, parts.port or _PLAIN_PORT, _db((parts.path.strip("/"),), parts.query))
+
+
+def _db(path: tuple[str, ...], query: str) -> str:
+    """The database as text, for what stands there has not been tried as a number yet."""
+    return parse_qs(query).get("db", [*path, ""])[0].lstrip("0")
+
+
+def _masked_one(url: str) -> str:
+    head, question, query = url.partition("?")
+    scheme, slashes, rest = head.partition("://")
+    login, at, place = rest.rpartition("@")
+    if login:
+        # A name alone is most likely a password whose colon was forgotten.
+        name, colon, _ = login.partition(":")
+        login = f"{name}:{_MASK}" if colon else _MASK
+    options = "&".join(_masked_option(option) for option in query.split("&"))
+    return f"{scheme}{slashes}{login}{at}{place}{question}{options}"
+
+
+def _option_name(option: str) -> str:
+    return unquote_plus(option.partition("=")[0])
+
+
+def _masked_option(option: str) -> str:
+    return f"{option.partition('=')[0]}={_MASK}" if "password" in _option_name(option) else option

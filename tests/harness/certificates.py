@@ -1,0 +1,41 @@
+"""Certificates for the tests, made by openssl: two authorities, a server on loopback and clients of either."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from harness.binaries import require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Authority:
+    """One that signs. ``ca`` is its own certificate; keys are on elliptic curves, for RSA takes its time."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
+        self.name = name
+        self.ca, self._key = directory / f"{name}.crt", directory / f"{name}.key"
+        self._openssl("req", "-x509", *_new_key(self._key), "-subj", f"/CN={name}", "-days", "2", "-out", str(self.ca))
+
+    def sign(self, subject: str, san: str = "IP:127.0.0.1") -> tuple[Path, Path]:
+        """A new certificate and its key."""
+        cert, key = (self._directory / f"{self.name}-{subject}.{kind}" for kind in ("crt", "key"))
+        request, extensions = cert.with_suffix(".csr"), cert.with_suffix(".ext")
+        extensions.write_text(f"subjectAltName={san}\n")
+        self._openssl("req", *_new_key(key), "-subj", f"/CN={subject}", "-out", str(request))
+        signer = ("-CA", str(self.ca), "-CAkey", str(self._key), "-CAcreateserial", "-days", "2")
+        self._openssl("x509", "-req", "-in", str(request), *signer, "-extfile", str(extensions), "-out", str(cert))
+        return cert, key
+
+    def _openssl(self, *words: str) -> None:
+        done = subprocess.run(
+            [require("openssl"), *words], capture_output=True, text=True, timeout=30, check=False, cwd=self._directory
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def _new_key(path: Path) -> tuple[str, ...]:
+    return ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", str(path))

@@ -1,0 +1,103 @@
+"""A real Redis Cluster: three masters with a third of the slots each, and replicas where a test wants one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.ports import free_port, wait_for
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.starting import StartRedis
+
+_SLOTS = 16384
+
+
+class Cluster:
+    """Started, introduced to each other and complete. ``nodes`` are the masters of the start, in the order of slots."""
+
+    def __init__(self, start_redis: StartRedis, masters: int = 3) -> None:
+        self._start_redis = start_redis
+        self.nodes = [self._start(f"node-{n}") for n in range(masters)]
+        bounds = [_SLOTS * n // masters for n in range(masters + 1)]
+        for n, node in enumerate(self.nodes):
+            node.cli("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
+            node.cli("CLUSTER", "ADDSLOTSRANGE", bounds[n], bounds[n + 1] - 1)
+            self._introduce(node)
+        wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
+
+    @property
+    def url(self) -> str:
+        return self.url_of(*self.nodes)
+
+    def url_of(self, *nodes: RedisServer) -> str:
+        return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in nodes)}"
+
+    def owner_of(self, key: str) -> RedisServer:
+        """The node of the start that has the key's slot at the start."""
+        return self.nodes[self.slot_of(key) * len(self.nodes) // _SLOTS]
+
+    def strangers_to(self, key: str) -> list[RedisServer]:
+        """The other nodes."""
+        return [node for node in self.nodes if node is not self.owner_of(key)]
+
+    def slot_of(self, key: str) -> int:
+        return int(self.nodes[0].cli("CLUSTER", "KEYSLOT", key))
+
+    def add_replica(self, master: RedisServer) -> RedisServer:
+        """One more node, which takes over when the master dies; returned once it has the data."""
+        replica = self._start("replica")
+        self._introduce(replica)
+        wait_for(lambda: _id(master) in replica.cli("CLUSTER", "NODES"), timeout_s=20, what="they have met")
+        replica.cli("CLUSTER", "REPLICATE", _id(master))
+        link = "master_link_status"
+        wait_for(lambda: replica.cli("INFO", "replication").get(link) == "up", timeout_s=20, what="it replicates")
+        wait_for(lambda: _sees_all(replica), timeout_s=20, what="it knows the slots, or it never takes over")
+        wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
+        return replica
+
+    def begin_move(self, key: str, to: RedisServer) -> None:
+        """From now on the owner sends whoever asks for a key that it has not to ask at ``to``."""
+        owner, slot = self.owner_of(key), self.slot_of(key)
+        to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(owner))
+        owner.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(to))
+
+    def move_keys(self, key: str, to: RedisServer) -> None:
+        """Bring over what the owner has in the key's slot."""
+        owner, slot = self.owner_of(key), self.slot_of(key)
+        keys = owner.cli("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+        if keys:
+            owner.cli("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *keys)
+
+    def end_move(self, key: str, to: RedisServer) -> None:
+        """From now on ``to`` is the owner, and every node says so."""
+        slot, new = self.slot_of(key), _id(to)
+        for node in (to, *(node for node in self.nodes if node is not to)):
+            node.cli("CLUSTER", "SETSLOT", slot, "NODE", new)
+
+    def _start(self, name: str) -> RedisServer:
+        options = {
+            "cluster-enabled": "yes",
+            "cluster-config-file": f"{name}-nodes.conf",
+            "cluster-port": str(free_port()),
+            "cluster-node-timeout": "500",
+            "repl-diskless-sync-delay": "0",
+        }
+        words = [word for key, value in options.items() for word in (f"--{key}", value)]
+        return self._start_redis(name, *words)
+
+    def _introduce(self, node: RedisServer) -> None:
+        bus = node.cli("CONFIG", "GET", "cluster-port")["cluster-port"]
+        self.nodes[0].cli("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+
+    def _is_complete(self) -> bool:
+        known = {node.cli("CLUSTER INFO")["cluster_known_nodes"] for node in self.nodes}
+        return len(known) == 1 and all(_sees_all(node) for node in self.nodes)
+
+
+def _id(node: RedisServer) -> str:
+    return str(node.cli("CLUSTER", "MYID"))
+
+
+def _sees_all(node: RedisServer) -> bool:
+    return bool(node.cli("CLUSTER INFO")["cluster_state"] == "ok")

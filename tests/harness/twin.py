@@ -1,0 +1,54 @@
+"""The shared bucket in memory behind the door of a budget: what a Redis does, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sidecar.budget.redis import MOST_MEMBERS
+from sidecar.core.fleet import FleetBucket, Mark
+from sidecar.core.grants import US_PER_S
+from sidecar.core.terms import Terms
+from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+
+
+class TwinBudget:
+    """The budget of one sidecar; several share a ``bucket``, and each remembers the birth mark as the adapter does.
+
+    ``clock_us`` is the server's clock. Put another bucket in ``bucket`` and the server has lost its memory.
+    """
+
+    def __init__(self, bucket: FleetBucket, terms: Terms, clock_us: Callable[[], int]) -> None:
+        self.bucket = bucket
+        self.mark = Mark()
+        self._losses = self._former_losses = 0
+        self._terms = terms
+        self._clock_us = clock_us
+
+    async def claim(self, claim: Claim) -> Answer:
+        answer = self.bucket.claim(self._terms, claim, self.mark, self._clock_us())
+        self._remember(self.bucket.mark)
+        return answer
+
+    async def beat(self, beat: Beat) -> Fleet | Unknown:
+        fleet = self.bucket.beat(self._terms, beat, self.mark, self._clock_us())
+        self._remember(self.bucket.mark)
+        self._losses = fleet.losses
+        return replace(fleet, losses=self._former_losses + self._losses)
+
+    def _remember(self, mark: Mark) -> None:
+        if self.mark.born_us not in (0, mark.born_us):
+            self._former_losses, self._losses = self._former_losses + self._losses, 0
+        self.mark = mark
+
+    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
+        return self.bucket.hold(instance, author, reason, round(for_s * US_PER_S), self._clock_us())
+
+    async def release(self, instance: str) -> bool | Unknown:
+        return self.bucket.release(instance)
+
+    async def roll(self) -> Roll | Unknown:
+        return self.bucket.roll(self._terms, self._clock_us(), MOST_MEMBERS)
+
+    async def aclose(self) -> None:
+        """Do nothing: there is nothing to let go of."""
