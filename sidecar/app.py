@@ -9,36 +9,31 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import disable_created_metrics
 
-from sidecar import doors, feeds, kinds
+from sidecar import bucket, doors, feeds, kinds
+from sidecar.answer.fleet import FleetReadings
 from sidecar.answer.log import Log, logger, logging_to
 from sidecar.answer.metrics import Metrics, Readings
-from sidecar.budget import Budget
-from sidecar.budget.later import Later
-from sidecar.budget.memory import MemoryBudget
+from sidecar.budget.held import HeldBudget
 from sidecar.core import arbiter
 from sidecar.core.arbiter import Standing, Stopped
-from sidecar.core.grants import US_PER_S, Quota
+from sidecar.core.weight import FULL, Weight
 from sidecar.core.witness import Witness
 from sidecar.core.words import Policy
 from sidecar.journal import Journal
 from sidecar.loop import Hall, Pace
 from sidecar.observers import Observers
+from sidecar.pulse import Pulse
 from sidecar.sockets import CannotListenError
 from sidecar.thread import DaemonThreads
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings
-
-WARM_S: Final = 10.0
-WARM_AFTER_S: Final = 0.25
-"""Importing the client of Redis takes 50 ms of the processor, which belong to the first polls."""
 
 DISK_S: Final = 2.0
 EXIT_USAGE: Final = 2
@@ -48,7 +43,7 @@ def main(settings: Settings) -> int:
     """Run one sidecar until it is told to stop. The exit code is 0, or 2 when a door cannot be opened."""
     # A timestamp beside every counter would double the page, and nobody reads it.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    metrics = Metrics(settings.mode, settings.error_limit, settings.budget)
+    metrics = Metrics(settings.mode, settings.error_limit, bucket.known_capacity(settings))
     common: dict[str, object] = {"service": settings.service, "instance": settings.instance}
     with logging_to(
         sys.stderr,
@@ -84,11 +79,14 @@ async def serve(settings: Settings, metrics: Metrics, stop: asyncio.Event) -> No
     """Serve until ``stop`` is set, then be out of balance for ``stop_drain`` seconds, then end."""
     told = Observers(metrics, Log())
     asyncio.get_running_loop().set_exception_handler(told.unhandled)
-    bucket = budget(settings, partial(told.failed, "budget"))
-    hall = await _hall(settings, bucket, told)
+    held = bucket.opened(settings, partial(told.failed, "budget"))
+    hall = await _hall(settings, held, told)
+    pulse = _pulse(settings, hall, held, told)
+    told.also(pulse.notice)
     metrics.registry.register(_readings(hall))
-    async with doors.opened(settings, hall, told) as listeners:
-        works = [hall.run(), _keep_warm(bucket, told), *(listener.sweep() for listener in listeners)]
+    metrics.registry.register(FleetReadings(lambda: pulse.fleet))
+    async with doors.opened(settings, hall, told, held, pulse) as listeners:
+        works = [hall.run(), pulse.run(), *(listener.sweep() for listener in listeners)]
         if (scraper := feeds.scraper(settings, hall, told)) is not None:
             works.append(scraper.run())
         async with asyncio.TaskGroup() as tasks:
@@ -101,7 +99,8 @@ async def serve(settings: Settings, metrics: Metrics, stop: asyncio.Event) -> No
             await asyncio.sleep(settings.stop_drain)
             for task in running:
                 task.cancel()
-    await bucket.aclose()
+    await pulse.beat()  # goodbye, unless it was said already
+    await held.aclose()
     logger.info("stopped")
 
 
@@ -121,33 +120,12 @@ def policy(settings: Settings) -> Policy:
         grace_s=settings.grace,
         settle_s=settings.settle,
         drain_s=settings.drain,
+        drain_least_s=settings.drain_least,
         enforce=settings.mode == "enforce",
     )
 
 
-def budget(settings: Settings, on_failure: Callable[[Exception], None]) -> Budget:
-    """The bucket in this process, or the shared one: shadow mode counts in a bucket of its own."""
-    quota = Quota(settings.budget, round(settings.budget_window * US_PER_S))
-    if not settings.redis_url:
-        return MemoryBudget(settings.budget_strategy, quota, lambda: time.time_ns() // 1_000)
-    shadow = ":shadow" if settings.mode == "shadow" else ""
-
-    def make() -> Budget:
-        from sidecar.budget.redis import RedisBudget  # noqa: PLC0415 - 7 MiB that a bucket in memory does not need
-
-        return RedisBudget(
-            settings.redis_url,
-            strategy=settings.budget_strategy,
-            quota=quota,
-            prefix=f"{{ha:{settings.namespace}/{settings.service}}}{shadow}",
-            fixed_key=settings.budget_key + shadow,
-            timeout_s=settings.redis_timeout,
-        )
-
-    return Later(make, on_failure)
-
-
-async def _hall(settings: Settings, bucket: Budget, told: Observers) -> Hall:
+async def _hall(settings: Settings, held: HeldBudget, told: Observers) -> Hall:
     app = f"{settings.service}/{settings.instance}"
     directory = Path(settings.state_dir) if settings.state_dir else None
     journal = Journal(directory, app, told.journal_failed)
@@ -157,13 +135,25 @@ async def _hall(settings: Settings, bucket: Budget, told: Observers) -> Hall:
         policy=rules,
         pace=Pace(settings.check_jitter, settings.check_on_ping),
         witness=_witness(settings, rules),
-        budget=bucket,
+        weight=Weight(floor=settings.weight_floor if settings.weight == "on" else FULL),
+        budget=held,
         journal=journal,
         clock=time.monotonic,
         wall=time.time,
         rng=random.Random(),  # noqa: S311 - it spreads timers, it guards nothing
         observe=told.step,
         on_failure=partial(told.failed, "step"),
+    )
+
+
+def _pulse(settings: Settings, hall: Hall, held: HeldBudget, told: Observers) -> Pulse:
+    return Pulse(
+        hall.snapshot,
+        held,
+        interval_s=settings.beat,
+        clock=time.monotonic,
+        rng=random.Random(),  # noqa: S311 - as in _hall
+        told=told.beaten,
     )
 
 
@@ -196,11 +186,3 @@ def _readings(hall: Hall) -> Readings:
         lag_s=lambda: hall.lag_s,
         unix_of=lambda at: time.time() - (time.monotonic() - at),
     )
-
-
-async def _keep_warm(bucket: Budget, told: Observers) -> None:
-    """Keep the way to the bucket open, so that a claim costs one round trip, and know when it is closed."""
-    await asyncio.sleep(WARM_AFTER_S)
-    while True:
-        told.budget_warm(await bucket.warm())
-        await asyncio.sleep(WARM_S)

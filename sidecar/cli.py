@@ -1,4 +1,4 @@
-"""The command line: ``health-arbiter [run] [flags]``, ``check-config``, ``--help`` and ``--version``.
+"""The command line: ``health-arbiter [run] [flags]``, ``check-config``, ``doctor``, ``hold``, ``release``, ``fleet``.
 
 ``run`` forks. The child validates the settings with pydantic, writes them to a pipe and is gone; meanwhile the
 parent imports the daemon, reads the pipe and serves. So pydantic costs the daemon neither its 9 MiB for life nor its
@@ -33,8 +33,15 @@ EX_SOFTWARE = os.EX_SOFTWARE
 SHARED = ("asyncio", "dataclasses", "importlib.metadata", "platform", "typing_extensions")
 
 _PROGRAM = "health-arbiter"
-_COMMANDS = ("run", "check-config")
+_ORDERS = ("hold", "release", "fleet")
+_COMMANDS = ("run", "check-config", "doctor", *_ORDERS)
 _EPILOG = """\
+run           serve, which is what happens without a command
+check-config  print the effective settings, and exit
+doctor        look at the Redis servers and at the sidecar on this machine, and tell what is wrong
+hold, release, fleet
+              freeze culls, end that, and show the fleet: see health-arbiter hold --help
+
 Every flag is also an environment variable (--error-limit is ARBITER_ERROR_LIMIT) and a key of the TOML file
 (error_limit). Flags win over the environment, the environment over the file, the file over the preset.
 Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
@@ -47,9 +54,11 @@ def main(argv: Sequence[str] | None = None, serve: Callable[[Settings], int] | N
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
+        if arguments[:1] and arguments[0] in _ORDERS:
+            return _order(arguments)
         if arguments[:1] == ["check-config"] or {"-h", "--help", "--version"} & {*arguments}:
             return _answer(arguments)
-        return _run(arguments, serve)
+        return _diagnose(arguments) if arguments[:1] == ["doctor"] else _run(arguments, serve)
     except KeyboardInterrupt:
         return 0  # stopped before there was anything to stop
 
@@ -65,17 +74,44 @@ class _Parser(argparse.ArgumentParser):
 
 def _answer(arguments: list[str]) -> int:
     """Do what needs no daemon, in this process."""
-    from sidecar import settings  # noqa: PLC0415 - pydantic, which the parent of a run must not load
+    from sidecar import settings, settings_shown  # noqa: PLC0415 - pydantic, which the parent of a run must not load
+
+    def printed(effective: Settings) -> int:
+        origins = settings.origins(_flags(arguments), os.environ)
+        sys.stdout.write(settings_shown.effective(effective, origins) + "\n")
+        return 0
+
+    return _with_settings(arguments, printed)
+
+
+def _diagnose(arguments: list[str]) -> int:
+    from sidecar import doctor  # noqa: PLC0415 - the client of Redis, which a run may not need
+
+    return _with_settings(arguments, doctor.main)
+
+
+def _with_settings(arguments: list[str], use: Callable[[Settings], int]) -> int:
+    from sidecar import settings  # noqa: PLC0415 - as in _answer
 
     try:
-        flags = _flags(arguments)
-        effective = settings.load(flags, os.environ)
+        effective = settings.load(_flags(arguments), os.environ)
     except _UsageError as error:
         return _refuse([str(error)])
     except settings.SettingsError as error:
         return _refuse(error.problems)
-    sys.stdout.write(settings.effective(effective, settings.origins(flags, os.environ)) + "\n")
-    return 0
+    return use(effective)
+
+
+def _order(arguments: list[str]) -> int:
+    """Ask the sidecar that runs on this machine."""
+    from sidecar import commands, settings  # noqa: PLC0415 - as in _answer
+
+    try:
+        return commands.run(arguments, os.environ)
+    except commands.UsageError as error:
+        return _refuse([str(error)])
+    except settings.SettingsError as error:
+        return _refuse(error.problems)
 
 
 def _run(arguments: list[str], serve: Callable[[Settings], int] | None) -> int:
@@ -161,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         _PROGRAM,
         usage=f"{_PROGRAM} [{' | '.join(_COMMANDS)}] [flags]",
-        description="Run the sidecar, or print the effective settings and exit.",
+        description="Run the sidecar, or one of the commands round it.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

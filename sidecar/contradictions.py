@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from sidecar import addresses, durations, kinds
+from sidecar import addresses, durations, kinds, redis_urls, shares
+from sidecar.core.arbiter import JITTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,8 @@ _FIXED_LIMIT_S = 1800
 
 def contradictions(settings: Settings) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name."""
-    return [*_watching(settings), *_judging(settings), *_scrape(settings), *_budget(settings), *_doors(settings)]
+    rules = (_watching, _judging, _scrape, _budget, _fleet, _redis, _doors)
+    return [problem for rule in rules for problem in rule(settings)]
 
 
 def _watching(s: Settings) -> Iterator[str]:
@@ -28,15 +30,10 @@ def _watching(s: Settings) -> Iterator[str]:
             f"ARBITER_CHECK_INTERVAL: {interval} is longer than ARBITER_ERROR_WINDOW={window}: "
             "errors would be forgotten unseen"
         )
-    if s.settle >= s.error_window:
+    if s.settle * (1 + JITTER * bool(s.check_jitter)) >= s.error_window:
         yield (
-            f"ARBITER_SETTLE: {settle} is not shorter than ARBITER_ERROR_WINDOW={window}: "
-            "the errors would be forgotten before the claim"
-        )
-    if s.redis_url and s.redis_timeout >= s.check_interval:
-        yield (
-            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)} is not shorter than "
-            f"ARBITER_CHECK_INTERVAL={interval}: a claim would still wait when the next check is due"
+            f"ARBITER_SETTLE: {settle}, and up to a quarter of it more, is not shorter than "
+            f"ARBITER_ERROR_WINDOW={window}: the errors would be forgotten before the claim"
         )
 
 
@@ -82,8 +79,11 @@ def _budget(s: Settings) -> Iterator[str]:
             f"ARBITER_BUDGET_WINDOW: {window} is not longer than ARBITER_SETTLE={durations.write(s.settle)} and "
             f"ARBITER_DRAIN={durations.write(s.drain)} together: a token would be back before the container left"
         )
-    if s.budget > s.budget_window:
+    amount, is_part = shares.parse(s.budget)
+    if not is_part and amount > s.budget_window:
         yield (f"ARBITER_BUDGET: {s.budget} is more than ARBITER_BUDGET_WINDOW={window} can hold at one token a second")
+    if is_part and not s.redis_url:
+        yield f"ARBITER_BUDGET: {s.budget} of the fleet needs ARBITER_REDIS_URL: a bucket in memory knows no fleet"
     if s.budget_strategy == "fixed" and not _fits_the_hour(s.budget_window):
         yield (
             f"ARBITER_BUDGET_WINDOW: {window} must be whole seconds that divide an hour, and at most 30m, for "
@@ -91,7 +91,52 @@ def _budget(s: Settings) -> Iterator[str]:
         )
 
 
+def _fleet(s: Settings) -> Iterator[str]:
+    amount, is_part = shares.parse(s.budget)
+    if shares.parse(s.min_healthy) == (1000, True):
+        yield "ARBITER_MIN_HEALTHY: at 100% no container could ever be culled"
+    if s.earn == "on" and s.budget_strategy != "log":
+        yield f"ARBITER_EARN: on needs ARBITER_BUDGET_STRATEGY=log, not {s.budget_strategy}"
+    if s.earn_max and s.earn == "off":
+        yield "ARBITER_EARN_MAX: needs ARBITER_EARN=on"
+    if s.earn_max and not is_part and s.earn_max < amount:
+        yield f"ARBITER_EARN_MAX: {s.earn_max} is less than ARBITER_BUDGET={s.budget}"
+    if s.spacing >= s.budget_window:
+        yield (
+            f"ARBITER_SPACING: {durations.write(s.spacing)} is not shorter than "
+            f"ARBITER_BUDGET_WINDOW={durations.write(s.budget_window)}: one token is all there would ever be"
+        )
+
+
+def _redis(s: Settings) -> Iterator[str]:
+    urls = redis_urls.redis_urls(s.redis_url)
+    if urls and len(urls) * s.redis_timeout >= s.check_interval:
+        each = f" for each of {len(urls)} servers" if len(urls) > 1 else ""
+        yield (
+            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)}{each} is not shorter than "
+            f"ARBITER_CHECK_INTERVAL={durations.write(s.check_interval)}: a claim would still wait when the next check "
+            "is due"
+        )
+    for name in ("redis_password_file", "redis_ca", "redis_cert", "redis_key"):
+        if getattr(s, name) and not s.redis_url:
+            yield f"ARBITER_{name.upper()}: needs ARBITER_REDIS_URL"
+    for name in ("redis_ca", "redis_cert", "redis_key"):
+        if getattr(s, name) and not all(url.lower().startswith("rediss") for url in urls):
+            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in every ARBITER_REDIS_URL"
+    if s.redis_password_file and any(map(redis_urls.has_password, urls)):
+        yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
+    if s.budget_strategy == "fixed" and "+cluster://" in s.redis_url.lower():
+        yield (
+            "ARBITER_BUDGET_STRATEGY: fixed cannot be used on a Redis Cluster: "
+            "the article's key and those of the service lie in different slots"
+        )
+    if s.redis_key and not s.redis_cert:
+        yield "ARBITER_REDIS_KEY: needs ARBITER_REDIS_CERT, the certificate of that key"
+
+
 def _doors(s: Settings) -> Iterator[str]:
+    if s.agent_maxconn and s.agent_listen == addresses.OFF:
+        yield "ARBITER_AGENT_MAXCONN: needs ARBITER_AGENT_LISTEN, which is off"
     listeners = (
         ("ARBITER_LOCAL_LISTEN", s.local_listen),
         ("ARBITER_PUBLIC_LISTEN", s.public_listen),

@@ -5,31 +5,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from sidecar import __version__, addresses, feeds
+from sidecar import __version__, addresses, feeds, redis_urls
 from sidecar.answer import health
 from sidecar.answer.agent import open_agent
 from sidecar.answer.log import logger
+from sidecar.budget.held import HeldBudget
+from sidecar.connections import Handler
 from sidecar.core.words import Gone
 from sidecar.intake import http
-from sidecar.listener import Listener
+from sidecar.listener import Listener, Routes
 from sidecar.loop import Hall
 from sidecar.observers import Observers
+from sidecar.pulse import Pulse
 from sidecar.sockets import named, printed
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from sidecar.settings import Settings
 
 LOCAL_CONNECTIONS: Final = 128
 PUBLIC_CONNECTIONS: Final = 128
+ADMIN_SLACK_S: Final = 4.0
+"""What a person waits for the bucket beyond its time-out: its client may have to be imported, or its turn awaited."""
 
 
 @asynccontextmanager
-async def opened(settings: Settings, hall: Hall, told: Observers) -> AsyncIterator[list[Listener]]:
+async def opened(
+    settings: Settings, hall: Hall, told: Observers, held: HeldBudget, pulse: Pulse
+) -> AsyncIterator[list[Listener]]:
     """Every door, open while the context lasts; ``CannotListenError`` names the one that cannot be opened."""
-    local, public = _local(settings, hall, told), _public(settings, hall, told)
+    local, public = _local(settings, hall, told, _admin(settings, held, pulse)), _public(settings, hall, told)
     agents: list[asyncio.Server] = []
     try:
         with named("ARBITER_PUBLIC_LISTEN", settings.public_listen):
@@ -53,7 +62,33 @@ async def opened(settings: Settings, hall: Hall, told: Observers) -> AsyncIterat
         await public.close()
 
 
-def _local(settings: Settings, hall: Hall, told: Observers) -> Listener:
+def _admin(settings: Settings, held: HeldBudget, pulse: Pulse) -> Routes:
+    """What a person asks for: made when the first one comes, for most sidecars never see any."""
+
+    @cache
+    def routes() -> Routes:
+        from sidecar.intake.admin import Admin  # noqa: PLC0415 - as above
+
+        admin = Admin(
+            held,
+            fleet=lambda: pulse.fleet,
+            identity={name: getattr(settings, name) for name in ("service", "instance", "mode", "budget")},
+            limit_s=settings.redis_timeout + ADMIN_SLACK_S,
+            told=logger.warning,
+        )
+        return admin.routes()
+
+    def late(path: str, method: str) -> Handler:
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            return await routes()[path][method](request)
+
+        return handler
+
+    paths = {"/hold": ("POST", "DELETE"), "/fleet": ("GET",)}
+    return {path: {method: late(path, method) for method in methods} for path, methods in paths.items()}
+
+
+def _local(settings: Settings, hall: Hall, told: Observers, admin: Routes) -> Listener:
     routes = http.routes(
         hall.inbox.offer,
         gone=lambda: hall.inbox.put((Gone(),)),
@@ -63,7 +98,7 @@ def _local(settings: Settings, hall: Hall, told: Observers) -> Listener:
     )
     return Listener(
         "local",
-        routes,
+        {**routes, **admin},
         on_refusal=told.metrics.refused,
         on_failure=partial(told.failed, "door"),
         guard=http.refuse_browsers,
@@ -92,7 +127,8 @@ def _public(settings: Settings, hall: Hall, told: Observers) -> Listener:
 async def _agent(settings: Settings, hall: Hall, told: Observers) -> asyncio.Server:
     return await open_agent(
         *addresses.split(settings.agent_listen),
-        standing=lambda: hall.standing,
+        hall.snapshot,
+        maxconn=settings.agent_maxconn,
         on_poll=told.metrics.polled,
         on_failure=partial(told.failed, "door"),
     )
@@ -108,7 +144,7 @@ def _announce(
         "datagrams_to": ", ".join(fed_at),
         "health_at": ", ".join(public.addresses),
         "agent_at": ", ".join(printed(opened.getsockname()) for server in agents for opened in server.sockets),
-        "bucket": addresses.masked(settings.redis_url) if settings.redis_url else "in this process",
+        "bucket": redis_urls.masked(settings.redis_url) if settings.redis_url else "in this process",
         "state_dir": settings.state_dir or "none: a cull does not survive the sidecar",
     }
     logger.info("listening", extra={"fields": fields})

@@ -16,10 +16,11 @@ from typing import Final, Protocol
 
 from sidecar.core import arbiter
 from sidecar.core.arbiter import Answered, Ask, Effect, Event, Forget, Judged, Remember, Restarted, Standing, Stopped
-from sidecar.core.detectors import judge
+from sidecar.core.detectors import complaint, judge
 from sidecar.core.records import Record, Snapshot
+from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Evidence, Gone, Judgement, Ping, Policy, Report, Sample, State, Unknown
+from sidecar.core.words import Answer, Claim, Evidence, Gone, Judgement, Ping, Policy, Report, Sample, State, Unknown
 from sidecar.inbox import Inbox, Message
 from sidecar.journal import Journal, Memory
 
@@ -35,8 +36,8 @@ CLAIM_LIMIT_S: Final = 30.0
 class Claims(Protocol):
     """What the hall needs of a budget: an answer as a value, and never an exception for a failure."""
 
-    async def claim(self, claim_id: str) -> Answer:
-        """Ask for a token under this id."""
+    async def claim(self, claim: Claim) -> Answer:
+        """Ask for a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ class Pace:
 class Hall:
     """Holds standing and witness of one app, and lets the arbiter move the one by the evidence of the other.
 
-    ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``observe`` is called once a step, ``on_failure`` with
-    every exception that a step or an observer let out; neither may block.
+    ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``weight`` is where the app begins. ``observe`` is called
+    once a step, ``on_failure`` with every exception that a step or an observer let out; neither may block.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Hall:
         policy: Policy,
         pace: Pace,
         witness: Witness,
+        weight: Weight,
         budget: Claims,
         journal: Journal,
         clock: Callable[[], float],
@@ -73,6 +75,8 @@ class Hall:
         on_failure: Callable[[Exception], None],
     ) -> None:
         self.standing = standing
+        self.weight = weight
+        self.success_rate: float | None = None
         self.checked_at: float | None = None
         self.lag_s = 0.0
         self.stale_reports = 0
@@ -93,6 +97,7 @@ class Hall:
         self._asked_at = 0.0
         self._next_check = 0.0
         self._not_before = 0.0
+        self._weighed_s = 0
         self._has_news = False
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -101,7 +106,8 @@ class Hall:
     def snapshot(self) -> Snapshot:
         """The state of affairs now; costs some microseconds and waits for nothing."""
         now = self._clock()
-        return Snapshot(now, self.standing, self.witness.evidence(now), self.checked_at)
+        evidence = self.witness.evidence(now)
+        return Snapshot(now, self.standing, evidence, self.checked_at, self.weight.percent, self.success_rate)
 
     def evidence(self) -> Evidence:
         """What the window holds."""
@@ -130,7 +136,7 @@ class Hall:
             self._guarded(self._check, now)
         elif self._has_news and self._pace.on_ping and self.standing.state is State.UP:
             self._guarded(self._glance, now)
-        elif now >= self._due(now) and not self._guarded(self._judge, now):
+        elif (now >= self._due(now) or self._is_drained()) and not self._guarded(self._judge, now):
             self._not_before = now + 1.0
 
     def _wake_at(self, now: float) -> float:
@@ -142,6 +148,9 @@ class Hall:
         due = self.standing.due
         return now + 1.0 if due is None else max(due, self._not_before)
 
+    def _is_drained(self) -> bool:
+        return self._has_news and arbiter.is_drained(self.standing, self.witness.idle_at, self._policy)
+
     def _guarded(self, work: Callable[..., None], *arguments: object) -> bool:
         try:
             work(*arguments)
@@ -151,7 +160,13 @@ class Hall:
         return True
 
     def _turn(self, now: float) -> None:
-        self.witness.turn(int(now))
+        """Once a second turn the ring and weigh the app; in between there is nothing to do."""
+        now_s = int(now)
+        self.witness.turn(now_s)
+        if now_s > self._weighed_s:
+            self.success_rate = self.witness.success_rate(now)
+            self.weight = self.weight.step(self.success_rate, now_s - self._weighed_s)
+            self._weighed_s = now_s
 
     def _check(self, now: float) -> None:
         jitter = self._pace.jitter
@@ -162,13 +177,14 @@ class Hall:
         self.checked_at = now
 
     def _judge(self, now: float, *, is_check: bool = False) -> None:
-        self._step(Judged(judge(self.witness.evidence(now), self._policy), is_check), now)
+        verdict = judge(self.witness.evidence(now), self._policy)
+        self._step(Judged(verdict, is_check, self._jitter(), self.witness.idle_at), now)
 
     def _glance(self, now: float) -> None:
         """Judge what has just been reported. Under a flood this is done once a turn: only what speaks is a step."""
         verdict = judge(self.witness.evidence(now), self._policy)
         if verdict.judgement is not Judgement.FINE:
-            self._step(Judged(verdict, is_check=False), now)
+            self._step(Judged(verdict, is_check=False, jitter=self._jitter()), now)
 
     def _jitter(self) -> float:
         return self._rng.random() if self._pace.jitter else 0.0
@@ -240,6 +256,8 @@ class Hall:
 
     def _forget(self, effect: Forget) -> None:
         self.witness.clear(heart=effect.heart)
+        if effect.heart:
+            self.weight, self.success_rate = self.weight.fresh(), None
         if self._claim is not None:
             self._claim.cancel()  # a token for an incarnation that has ended helps nobody
 
@@ -248,18 +266,20 @@ class Hall:
         return Memory(standing.app, standing.app_start, standing.incarnation, standing.latch)
 
     def _ask(self, claim_id: str, now: float) -> None:
+        standing = self.standing
+        kind = complaint(standing.verdict, self.witness.evidence(now))
         self._asked_at = now
-        self._claim = self._spawn(self._fetch, claim_id)
+        self._claim = self._spawn(self._fetch, Claim(claim_id, standing.instance, standing.life, kind))
 
-    async def _fetch(self, claim_id: str) -> None:
+    async def _fetch(self, claim: Claim) -> None:
         try:
             await self._journal.settled(JOURNAL_WAIT_S)
             async with asyncio.timeout(CLAIM_LIMIT_S):
-                answer = await self._budget.claim(claim_id)
+                answer = await self._budget.claim(claim)
         except Exception as error:  # noqa: BLE001 - a failing budget is an unclear answer, never an exception
             self._on_failure(error)
             answer = Unknown("internal")
-        self.inbox.put(Answered(claim_id, answer, self._wall(), self._jitter()))
+        self.inbox.put(Answered(claim.claim_id, answer, self._wall(), self._jitter()))
 
     def _spawn(self, work: Callable[..., Awaitable[None]], argument: object) -> asyncio.Task[None]:
         if self._tasks is None:

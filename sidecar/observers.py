@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from sidecar.answer.log import Log
 from sidecar.answer.metrics import Metrics
 from sidecar.core.records import Record
-from sidecar.core.words import Missed, Report, Sample, Unknown
+from sidecar.core.words import Fleet, Missed, Report, Sample, Unknown
 
 
 class Observers:
-    """Metrics and log."""
+    """Metrics, log, and whoever else wants to know of the steps."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
         self.metrics = metrics
         self.log = log
+        self._others: list[Callable[[Record], None]] = []
+
+    def also(self, observe: Callable[[Record], None]) -> None:
+        """Tell another one of every step."""
+        self._others.append(observe)
 
     def step(self, record: Record) -> None:
         """Tell one step of the arbiter."""
         self.metrics.observe(record)
         self.log.observe(record)
+        for observe in self._others:
+            observe(record)
 
     def failed(self, where: str, error: Exception) -> None:
         """Tell a failure that the house survived."""
@@ -40,11 +48,13 @@ class Observers:
         elif isinstance(report, Sample):
             self.metrics.scraped("ok", report.unknown)
 
-    def budget_warm(self, unknown: Unknown | None) -> None:
-        """Tell whether the budget can be reached."""
-        self.metrics.reachable.set(unknown is None)
-        if unknown is not None:
-            self.log.unreachable(unknown)
+    def beaten(self, answer: Fleet | Unknown) -> None:
+        """Tell what came of a beat."""
+        self.metrics.reachable.set(isinstance(answer, Fleet))
+        if isinstance(answer, Fleet):
+            self.log.fleet(answer)
+        else:
+            self.log.unreachable(answer)
 
     def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Tell what asyncio found nobody else to tell."""

@@ -8,42 +8,35 @@ never imports pydantic, which is why each value is a plain scalar. No problem re
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar import addresses, durations, kinds, sources
+from sidecar import settings_shown, sources
 from sidecar.contradictions import contradictions
-from sidecar.intake.scrape import parse_target
-from sidecar.intake.selectors import parse_selectors
+from sidecar.setting_types import (
+    Budget,
+    Count,
+    FilePath,
+    Fraction,
+    KindLimits,
+    KindNames,
+    Listen,
+    ListenOrOff,
+    LoopbackOrOff,
+    Name,
+    RedisUrls,
+    ScrapeUrl,
+    Seconds,
+    Selectors,
+    ShareOfFleet,
+    SocketPath,
+    StatsdPrefix,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pydantic_core import ErrorDetails
-
-_DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
-
-# By pydantic's type of error, what is said of the value; the braces are filled from the error's context.
-_COMPLAINTS = {
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "extra_forbidden": "is for a setting that does not exist",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "greater_than_equal": "must be at least {ge}",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "must be {expected}",
-    "multiple_of": "must be whole seconds",
-    "string_pattern_mismatch": "must be letters, digits and _ . : - and not empty",
-    "string_too_long": "must be at most {max_length} characters long",
-    "string_type": "must be text",
-    "value_error": "{error}",
-}
 
 
 class SettingsError(Exception):
@@ -52,37 +45,6 @@ class SettingsError(Exception):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-def _no_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - to pydantic a TypeError would be a bug
-    return value
-
-
-def _seconds(value: object) -> float:
-    seconds = durations.parse(value)
-    if seconds > _DAY_S:
-        raise ValueError("must be at most 24h")
-    return seconds
-
-
-# A bound stands at the field or in here, never in both: pydantic lets one of the two win.
-def _scrape_url(url: str) -> str:
-    if url:
-        parse_target(url)
-    return url.strip()
-
-
-def _selectors(text: str) -> str:
-    parse_selectors(text)
-    return text.strip()
-
-
-Count = Annotated[int, BeforeValidator(_no_bool)]
-Fraction = Annotated[float, BeforeValidator(_no_bool)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 
 class Settings(BaseSettings):
@@ -119,12 +81,8 @@ class Settings(BaseSettings):
     error_window: Seconds = Field(
         60, ge=1, le=3600, multiple_of=1, description="How long an error counts: whole seconds, 1s to 1h."
     )
-    kind_limits: Annotated[str, AfterValidator(kinds.checked_limits)] = Field(
-        "", description="So many of one kind are too many as well: `redis:3,mysql:5`."
-    )
-    ignore_kinds: Annotated[str, AfterValidator(kinds.checked_names)] = Field(
-        "", description="Kinds that are shown and never count: `cache,search`."
-    )
+    kind_limits: KindLimits = Field("", description="So many of one kind are too many as well: `redis:3,mysql:5`.")
+    ignore_kinds: KindNames = Field("", description="Kinds that are shown and never count: `cache,search`.")
     error_ratio: Fraction = Field(
         0.5,
         ge=0,
@@ -144,7 +102,9 @@ class Settings(BaseSettings):
         0.1, ge=0, le=0.5, description="The part of the interval by which a check comes earlier or later."
     )
     check_on_ping: bool = Field(default=True, description="Judge at once when a ping crosses the limit.")
-    budget: Count = Field(10, ge=1, le=1000, description="So many culls the whole service may have per window.")
+    budget: Budget = Field(
+        "10", description="So many culls the whole service may have per window: a count, or a part of it such as `5%`."
+    )
     budget_window: Seconds = Field(600, ge=1, description="How long a token stays spent: 1s to 24h.")
     budget_strategy: Literal["log", "previous", "fixed"] = Field(
         "log", description="How the window is counted: `log` is exact, `previous` weighs, `fixed` is the article's."
@@ -152,60 +112,86 @@ class Settings(BaseSettings):
     budget_key: Name = Field(
         "errorWatcher", max_length=64, description="Prefix of the key in Redis that strategy `fixed` counts in."
     )
+    spacing: Seconds = Field(0, description="The least time between two culls; 0: none.")
+    min_healthy: ShareOfFleet = Field(
+        "50%", description="So many containers stay in service after a cull: a count, or a part of them rounded up."
+    )
+    never_last: bool = Field(
+        default=True, description="Never cull the last one in service, unless it was the only one for an hour."
+    )
+    brake: Fraction = Field(
+        0.5, ge=0, le=1, description="So large a part of three or more wanting a cull stops culls; 0: off."
+    )
+    probation: Seconds = Field(60, description="So long a replacement has to stay well to show that a cull helped.")
+    useless_after: Count = Field(
+        3, ge=0, le=1000, description="So many culls for one kind that did not help end culls for it; 0: off."
+    )
+    earn: Literal["off", "on"] = Field(
+        "off", description="`on` gives the token of a cull that helped back before the window is over."
+    )
+    earn_max: Count = Field(
+        0, ge=0, le=3000, description="Most culls per window with `earn`; 0: three times the budget."
+    )
+    beat: Seconds = Field(10, ge=0.1, le=300, description="How often the fleet is told of this container.")
+    lost_memory: Literal["empty", "full"] = Field(
+        "empty", description="What a bucket that lost its memory holds for a window: nothing, or all its tokens."
+    )
     settle: Seconds = Field(3, description="Pause between too many errors and the claim, then judged again.")
     drain: Seconds = Field(10, description="How long HAProxy is told before Nomad is.")
+    drain_least: Seconds = Field(
+        3, description="The least time a drain lasts, though no request is in flight any more."
+    )
     grace: Seconds = Field(0, description="How long after its start the app is not judged.")
     stop_drain: Seconds = Field(5, description="How long health is down before the sidecar stops.")
     down_status: Count = Field(503, ge=400, le=599, description="HTTP status of health when down.")
-    redis_url: Annotated[str, AfterValidator(addresses.redis_url)] = Field(
+    redis_url: RedisUrls = Field(
         "",
-        description="Redis that holds the shared bucket, `redis://`, `rediss://` or `unix://`, else a bucket in "
-        "memory; one with a password belongs in the environment or the file, not in a flag.",
+        description="Redis that holds the shared bucket, `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or "
+        "`redis+cluster://`, several with commas between to share it, none for a bucket in memory; a URL with a "
+        "password belongs in the environment or the file, not in a flag.",
     )
+    redis_password_file: FilePath = Field(
+        "", description="File that holds the password for Redis, read anew at every connection."
+    )
+    redis_ca: FilePath = Field(
+        "", description="File with the certificates that sign the one of Redis, for `rediss://`."
+    )
+    redis_cert: FilePath = Field("", description="File with our own certificate for Redis.")
+    redis_key: FilePath = Field("", description="File with the key of that certificate.")
     redis_timeout: Seconds = Field(1, ge=0.01, le=10, description="How long to wait for Redis, 10ms to 10s.")
-    state_dir: Annotated[str, AfterValidator(addresses.path)] = Field(
+    state_dir: FilePath = Field(
         "", description="Directory in which a cull survives the sidecar; under Nomad the allocation's `tmp`."
     )
-    local_listen: Annotated[str, AfterValidator(addresses.loopback_or_off)] = Field(
+    local_listen: LoopbackOrOff = Field(
         "127.0.0.1:9180", description="Where the app reports errors: a loopback address, or `off`."
     )
-    socket: Annotated[str, AfterValidator(addresses.socket_path)] = Field(
-        "", description="Unix socket on which the app may report errors too."
-    )
-    statsd_listen: Annotated[str, AfterValidator(addresses.loopback_or_off)] = Field(
+    socket: SocketPath = Field("", description="Unix socket on which the app may report errors too.")
+    statsd_listen: LoopbackOrOff = Field(
         "off", description="UDP address for StatsD datagrams, such as `127.0.0.1:8125`: loopback, or `off`."
     )
-    statsd_socket: Annotated[str, AfterValidator(addresses.socket_path)] = Field(
-        "", description="Unix datagram socket for StatsD datagrams."
+    statsd_socket: SocketPath = Field("", description="Unix datagram socket for StatsD datagrams.")
+    statsd_prefix: StatsdPrefix = Field("", description="What the app's StatsD client puts before every name.")
+    scrape_url: ScrapeUrl = Field(
+        "", description="The app's metrics page: `http://`, `https://` or `unix:///path/of.sock:/metrics`."
     )
-    statsd_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)] = Field(
-        "", description="What the app's StatsD client puts before every name."
-    )
-    scrape_url: Annotated[str, AfterValidator(_scrape_url)] = Field(
-        "",
-        description="The app's metrics page: `http://`, `https://` or `unix:///path/of.sock:/metrics`.",
-    )
-    scrape_errors: Annotated[str, AfterValidator(_selectors)] = Field(
+    scrape_errors: Selectors = Field(
         "", description='What on the page counts errors, several with `;`: `http_requests_total{status=~"5.."}`.'
     )
-    scrape_requests: Annotated[str, AfterValidator(_selectors)] = Field(
-        "", description="What on the page counts requests, for the ratio."
-    )
-    scrape_in_flight: Annotated[str, AfterValidator(_selectors)] = Field(
-        "", description="What on the page tells how many requests are in flight."
-    )
+    scrape_requests: Selectors = Field("", description="What on the page counts requests, for the ratio.")
+    scrape_in_flight: Selectors = Field("", description="What on the page tells how many requests are in flight.")
     scrape_interval: Seconds = Field(10, ge=0.1, description="How often the page is fetched.")
     scrape_timeout: Seconds = Field(2, ge=0.01, description="How long a whole scrape may take.")
     scrape_max_bytes: Count = Field(
         64 << 20, ge=1024, description="So large a page may be, as it is and as it was sent; more is a failed scrape."
     )
-    public_listen: Annotated[str, AfterValidator(addresses.listen)] = Field(
-        "0.0.0.0:9181",
-        description="Where health and metrics are served.",
+    public_listen: Listen = Field("0.0.0.0:9181", description="Where health and metrics are served.")
+    agent_listen: ListenOrOff = Field("0.0.0.0:9182", description="Where HAProxy's agent-check is answered, or `off`.")
+    weight: Literal["on", "off"] = Field(
+        "on", description="Tell the balancer how well requests go: the success rate cubed, as a percent of the weight."
     )
-    agent_listen: Annotated[str, AfterValidator(addresses.listen_or_off)] = Field(
-        "0.0.0.0:9182",
-        description="Where HAProxy's agent-check is answered, or `off`.",
+    weight_floor: Count = Field(10, ge=1, le=100, description="The least percent of its weight a container is told.")
+    agent_maxconn: Count = Field(
+        0, ge=0, le=100_000, description="Connections the agent-check allows at full weight, fewer below; 0: says none."
     )
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="`auto` is `console` on a terminal and `json` elsewhere."
@@ -237,7 +223,7 @@ def load(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         settings = Settings(**given.merged())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        problems += [_problem(detail, given) for detail in details]
+        problems += [settings_shown.problem(detail, Settings.model_fields, given) for detail in details]
         raise SettingsError(problems) from None
     problems += contradictions(settings)
     if problems:
@@ -251,24 +237,9 @@ def origins(flags: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, s
     return {name: given.origin(name) for name in Settings.model_fields}
 
 
-def effective(settings: Settings, origins: Mapping[str, str]) -> str:
-    """Return a line for every setting with its value and origin, without secrets."""
-    return "\n".join(
-        f"{sources.variable(name)}={_written(name, getattr(settings, name))}  # from {origins[name]}"
-        for name in Settings.model_fields
-    )
-
-
 def table() -> list[tuple[str, str, str]]:
     """Return name, default as a user would write it, and description of every setting."""
-    return [
-        (
-            sources.variable(name),
-            "the host name" if field.default_factory else _written(name, field.default),
-            field.description or "",
-        )
-        for name, field in Settings.model_fields.items()
-    ]
+    return settings_shown.rows(Settings.model_fields)
 
 
 def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sources:
@@ -276,32 +247,3 @@ def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sour
     # An empty variable is how job files and units leave a setting out.
     env.env_vars = {name.lower(): value for name, value in environ.items() if value}
     return sources.read(Settings.model_fields, flags, env(), environ)
-
-
-def _problem(detail: ErrorDetails, given: sources.Sources) -> str:
-    name = str(detail["loc"][0])
-    value = given.merged().get(name)
-    # A URL may hold a password, also where it was put by mistake.
-    hidden = name not in Settings.model_fields or name == "redis_url" or "://" in str(value)
-    shown = "the value" if hidden else repr(value)
-    context = {key: _bound(name, bound) for key, bound in detail.get("ctx", {}).items()}
-    complaint = _COMPLAINTS.get(detail["type"], detail["msg"]).format(**context)
-    return f"{sources.variable(name)}: {shown} from {given.origin(name)} {complaint}"
-
-
-def _bound(name: str, bound: object) -> object:
-    return durations.write(bound) if isinstance(bound, (int, float)) and _is_duration(name) else bound
-
-
-def _written(name: str, value: object) -> str:
-    """Return a valid value as a user would write it, without secrets."""
-    if name in ("redis_url", "scrape_url"):
-        return addresses.masked(str(value))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return durations.write(float(str(value))) if _is_duration(name) else str(value)
-
-
-def _is_duration(name: str) -> bool:
-    metadata = Settings.model_fields[name].metadata
-    return any(isinstance(part, BeforeValidator) and part.func is _seconds for part in metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,9 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import wait_for
+from sidecar import app
+from sidecar.core.words import Policy
+from sidecar.settings import load
 from sidecar.sockets import CannotListenError, named
 
 if TYPE_CHECKING:
@@ -41,6 +45,27 @@ def _refusal(one: Sidecar) -> str:
     assert one.wait() == 2
     (line,) = one.output().splitlines()
     return line
+
+
+# -- settings -----------------------------------------------------------------------------------------------
+
+
+def test_defaults_of_settings_and_policy_are_the_same() -> None:
+    assert app.policy(load({}, {})) == Policy()
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        ({"mode": "shadow"}, "enforce", False),
+        ({"kind_limits": "redis:3"}, "kind_limits", (("redis", 3),)),
+        ({"heartbeat_timeout": "1m"}, "heartbeat_timeout_s", 60.0),
+        ({"drain": "20s"}, "drain_s", 20.0),
+        ({"drain_least": "5s"}, "drain_least_s", 5.0),
+    ],
+)
+def test_settings_are_what_the_core_moves_by(flags: dict[str, str], field: str, value: object) -> None:
+    assert getattr(app.policy(load(flags, {})), field) == value
 
 
 # -- starting -----------------------------------------------------------------------------------------------
@@ -231,18 +256,24 @@ def test_preset_reports_down_with_400(sidecar: StartSidecar) -> None:
 # -- surviving ----------------------------------------------------------------------------------------------
 
 
+def _is_latched_on_disk(one: Sidecar) -> bool:
+    """A file is there from the claim on, without the latch."""
+    files = Path(str(one.settings["state_dir"])).glob("*.json")
+    return any(json.loads(file.read_text())["latch"] for file in files)
+
+
 def test_killed_when_down_it_comes_back_down_and_finds_its_socket(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(**FAST, socket=run_dir / "app.sock")
     one.post_error(5, kind="redis")
     wait_for(_is(one, "down"), timeout_s=5, what="it is culled")
     why = one.health()[1].splitlines()[0]
-    wait_for(lambda: list(Path(str(one.settings["state_dir"])).iterdir()), timeout_s=5, what="it is written down")
+    wait_for(lambda: _is_latched_on_disk(one), timeout_s=5, what="the latch is written down")
     one.kill()
     assert (run_dir / "app.sock").exists()  # as a killed process leaves it
     one.start()
     assert _statuses(one) == [503] * 3
     assert one.health() == (503, f"{why}\n")
-    assert one.agent_line().startswith("fail #5 server errors")
+    assert one.agent_line().startswith("fail #culled: 5 server errors")
     assert one.request("socket", "POST", "/errors").json() == {"state": "down"}
     one.post_error(count=0, app_start="life-2")
     wait_for(_is(one, "up"), timeout_s=5, what="the app is replaced")

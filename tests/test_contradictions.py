@@ -27,7 +27,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="errors forgotten between two checks",
         ),
         pytest.param(
-            {"settle": "60s"},
+            {"settle": "48s"},
             ["ARBITER_SETTLE", "ARBITER_ERROR_WINDOW"],
             id="errors forgotten while settling",
         ),
@@ -72,6 +72,56 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="fixed window that EXPIRE cannot say",
         ),
         pytest.param(
+            {"settle": "60s", "check_jitter": "0"},
+            ["ARBITER_SETTLE", "ARBITER_ERROR_WINDOW"],
+            id="errors forgotten while settling without jitter",
+        ),
+        pytest.param({"budget": "5%"}, ["ARBITER_BUDGET", "ARBITER_REDIS_URL"], id="part of a fleet that is not known"),
+        pytest.param({"min_healthy": "100%"}, ["ARBITER_MIN_HEALTHY"], id="floor that nobody can leave"),
+        pytest.param(
+            {"earn": "on", "budget_strategy": "previous"},
+            ["ARBITER_EARN", "ARBITER_BUDGET_STRATEGY"],
+            id="earning where no grant can be given back",
+        ),
+        pytest.param({"earn_max": "30"}, ["ARBITER_EARN_MAX", "ARBITER_EARN"], id="bound of what is not earned"),
+        pytest.param(
+            {"earn": "on", "earn_max": "9"},
+            ["ARBITER_EARN_MAX", "ARBITER_BUDGET"],
+            id="fewer with earning than without",
+        ),
+        pytest.param(
+            {"spacing": "10m"},
+            ["ARBITER_SPACING", "ARBITER_BUDGET_WINDOW"],
+            id="one cull a window however many tokens",
+        ),
+        pytest.param(
+            {"redis_password_file": "/run/password"},
+            ["ARBITER_REDIS_PASSWORD_FILE", "ARBITER_REDIS_URL"],
+            id="password for nobody",
+        ),
+        pytest.param({"redis_ca": "/ca"}, ["ARBITER_REDIS_CA", "ARBITER_REDIS_URL"], id="authority without Redis"),
+        pytest.param({"redis_cert": "/c"}, ["ARBITER_REDIS_CERT", "ARBITER_REDIS_URL"], id="certificate without Redis"),
+        pytest.param(
+            {"redis_ca": "/ca", "redis_url": "rediss://a,redis://b"},
+            ["ARBITER_REDIS_CA", "ARBITER_REDIS_URL"],
+            id="authority, and a server in the clear",
+        ),
+        pytest.param(
+            {"redis_key": "/key", "redis_url": "rediss://host"},
+            ["ARBITER_REDIS_KEY", "ARBITER_REDIS_CERT"],
+            id="key without its certificate",
+        ),
+        pytest.param(
+            {"redis_password_file": "/p", "redis_url": "redis://a,redis://:secret@b"},
+            ["ARBITER_REDIS_PASSWORD_FILE", "ARBITER_REDIS_URL"],
+            id="two passwords",
+        ),
+        pytest.param(
+            {"budget_strategy": "fixed", "redis_url": "redis+cluster://a,b"},
+            ["ARBITER_BUDGET_STRATEGY"],
+            id="two slots of a cluster",
+        ),
+        pytest.param(
             {"local_listen": "127.0.0.1:9181"},
             ["ARBITER_PUBLIC_LISTEN", "ARBITER_LOCAL_LISTEN"],
             id="local and public on one port",
@@ -96,6 +146,21 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL"],
             id="claim still waiting at the next check",
         ),
+        pytest.param(
+            {"redis_url": "redis://a,redis://b,redis://c", "redis_timeout": "4s"},
+            ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL", "each of 3 servers"],
+            id="claim still on its walk at the next check",
+        ),
+        pytest.param(
+            {"redis_url": "redis://a,redis://b", "redis_timeout": "10s"},
+            ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL"],
+            id="claim still waiting for the first of two servers",
+        ),
+        pytest.param(
+            {"agent_maxconn": "100", "agent_listen": "off"},
+            ["ARBITER_AGENT_MAXCONN", "ARBITER_AGENT_LISTEN"],
+            id="connections that nobody is told of",
+        ),
     ],
 )
 def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, str], named: list[str]) -> None:
@@ -109,11 +174,13 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
     "flags",
     [
         pytest.param({"check_interval": "60s"}, id="one check a window"),
-        pytest.param({"settle": "59s"}, id="settles just within the window"),
+        pytest.param({"settle": "47.9s"}, id="settles just within the window, late by a quarter"),
+        pytest.param({"settle": "59s", "check_jitter": "0"}, id="settles just within the window"),
         pytest.param({"confirm": "60"}, id="errors that last may be confirmed for as long as one likes"),
         pytest.param({"heartbeat_timeout": "10s"}, id="a silence of one interval"),
         pytest.param({"heartbeat_timeout": "0"}, id="no heartbeat at all"),
         pytest.param({"kind_limits": "redis:5", "ignore_kinds": "red,redis:5"}, id="kinds that only look alike"),
+        pytest.param({"drain_least": "11s", "drain": "10s"}, id="drain that never ends early"),
         pytest.param({"settle": "5s", "drain": "594s"}, id="gone a second before the token is back"),
         pytest.param({"budget": "20", "budget_window": "20s"}, id="one token a second"),
         pytest.param({"budget_strategy": "fixed", "budget_window": "30m"}, id="fixed half hour"),
@@ -123,6 +190,29 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"agent_listen": "off", "local_listen": "off", "socket": "/s"}, id="two doors off"),
         pytest.param({"redis_url": "redis://host", "redis_timeout": "9s"}, id="claim ends before the next check"),
         pytest.param({"redis_timeout": "10s"}, id="a time-out that nobody waits for"),
+        pytest.param(
+            {"redis_url": "redis://a,redis://b,redis://c", "redis_timeout": "3.3s"},
+            id="walk over three servers ends before the next check",
+        ),
+        pytest.param({"redis_url": "redis+cluster://a,b,c", "redis_timeout": "9s"}, id="hosts of a cluster are one"),
+        pytest.param({"agent_maxconn": "0", "agent_listen": "off"}, id="agent off and nothing to tell it"),
+        pytest.param({"budget": "100%", "redis_url": "redis://host"}, id="part of a fleet that Redis knows"),
+        pytest.param({"min_healthy": "99.9%"}, id="floor just below all"),
+        pytest.param({"min_healthy": "1000"}, id="floor as a count of a fleet that may be larger"),
+        pytest.param({"earn": "on", "earn_max": "10"}, id="as many with earning as without"),
+        pytest.param(
+            {"earn": "on", "earn_max": "3", "budget": "5%", "redis_url": "redis://host"},
+            id="bound of a budget that depends on the fleet",
+        ),
+        pytest.param({"earn": "on"}, id="earning with the bound that comes with it"),
+        pytest.param({"spacing": "599s"}, id="spacing just within the window"),
+        pytest.param(
+            {"redis_url": "rediss://a,rediss+sentinel://b/m", "redis_ca": "/ca", "redis_cert": "/c", "redis_key": "/k"},
+            id="certificates for servers with TLS",
+        ),
+        pytest.param({"redis_url": "redis+cluster://a,b"}, id="only fixed needs two slots"),
+        pytest.param({"redis_url": "rediss://a", "redis_cert": "/c"}, id="certificate and key in one file"),
+        pytest.param({"redis_url": "redis://a", "redis_password_file": "/p"}, id="password in the clear"),
     ],
 )
 def test_the_last_value_that_still_makes_sense_is_taken(flags: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.arbiter import Answered, Judged, Stopped
 from sidecar.core.words import (
     Answer,
+    Claim,
     Denied,
     Granted,
     Latch,
@@ -241,6 +242,46 @@ def test_first_interval_spreads_a_fleet_over_all_of_it() -> None:
         in_virtual_time(second_check)(seed)
     assert {int(phase // 2.5) for phase in phases} == {0, 1, 2, 3}
     assert max(phases) <= 10 + 1e-6
+
+
+@pytest.mark.parametrize("on_ping", [True, False], ids=["judged at once", "judged at a check"])
+@pytest.mark.parametrize("reported", [Ping(5), Ping(50)], ids=["just too many", "ten times as many"])
+def test_claims_of_a_fleet_are_spread_by_less_the_sicker_it_is(reported: Ping, *, on_ping: bool) -> None:
+    waits = []
+
+    async def claim(seed: int) -> None:
+        async with Stage(pace=Pace(jitter=0.1, on_ping=on_ping), rng=Random(seed)) as stage:
+            await stage.pings(reported)
+            while stage.state() is not State.SUSPECT:
+                await stage.passes(0.01)
+            fell_ill_at = stage.loop.time()
+            while not stage.budget.asked:
+                await stage.passes(0.01)
+            waits.append(stage.loop.time() - fell_ill_at)
+
+    for seed in range(40):
+        in_virtual_time(claim)(seed)
+    most_s = 3 * (1 + 0.25 * 5 / reported.errors)
+    assert 3 - 0.02 <= min(waits) <= max(waits) <= most_s + 0.02
+    assert max(waits) - min(waits) > (most_s - 3) / 2
+
+
+@in_virtual_time
+async def test_claim_says_who_asks_and_what_it_suffers_from() -> None:
+    async with Stage(NO_SETTLE) as stage:
+        await stage.pings(Ping(1, kind="http"), Ping(4, kind="redis", app_start="boot-1"))
+        assert stage.budget.claims == [Claim("web/a/boot-1", "a", "boot-1", "redis")]
+
+
+@in_virtual_time
+async def test_denied_claim_is_made_again_as_soon_as_it_is_of_use() -> None:
+    async with Stage(NO_SETTLE, window_s=600) as stage:
+        await stage.errors(5)
+        await stage.answered(Denied("spacing", 1, 10, 2.5))
+        await stage.passes(2.25)
+        assert len(stage.budget.asked) == 1
+        await stage.passes(0.5)
+        assert len(stage.budget.asked) == 2
 
 
 @in_virtual_time

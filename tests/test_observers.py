@@ -8,7 +8,10 @@ import pytest
 
 from sidecar.answer.log import Log
 from sidecar.answer.metrics import Metrics
-from sidecar.core.words import Unknown
+from sidecar.core import arbiter
+from sidecar.core.arbiter import Stopped
+from sidecar.core.records import Record
+from sidecar.core.words import Evidence, Fleet, Policy, Unknown
 from sidecar.observers import Observers
 
 
@@ -19,12 +22,16 @@ class Told(Log):
         super().__init__()
         self.failures: list[tuple[str, str]] = []
         self.away: list[Unknown] = []
+        self.fleets: list[Fleet] = []
 
     def failed(self, where: str, error: Exception) -> None:
         self.failures.append((where, repr(error)))
 
     def unreachable(self, unknown: Unknown) -> None:
         self.away.append(unknown)
+
+    def fleet(self, fleet: Fleet) -> None:
+        self.fleets.append(fleet)
 
 
 @pytest.fixture
@@ -56,11 +63,23 @@ def test_failure_of_the_journal_is_said_with_its_operation(observers: Observers,
 
 def test_budget_that_is_away_is_said_and_shown_until_it_is_back(observers: Observers, told: Told) -> None:
     reachable = []
-    for answer in (None, Unknown("timeout"), None):
-        observers.budget_warm(answer)
+    for answer in (Fleet(1), Unknown("timeout"), Fleet(2)):
+        observers.beaten(answer)
         reachable.append(observers.metrics.registry.get_sample_value("arbiter_budget_reachable"))
     assert reachable == [1, 0, 1]
     assert told.away == [Unknown("timeout")]
+    assert told.fleets == [Fleet(1), Fleet(2)]
+
+
+def test_whoever_else_wants_to_know_hears_of_every_step(observers: Observers) -> None:
+    standing = arbiter.start("web/a", 0.0, Policy())
+    records = [Record(Stopped(), standing, standing, Evidence(60)) for _ in range(2)]
+    heard: list[tuple[str, Record]] = []
+    observers.step(records[0])
+    for name in ("one", "other"):
+        observers.also(lambda record, name=name: heard.append((name, record)))  # type: ignore[misc]  # bound now
+    observers.step(records[1])
+    assert heard == [("one", records[1]), ("other", records[1])]
 
 
 @pytest.mark.parametrize(

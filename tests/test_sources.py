@@ -17,7 +17,7 @@ NAMES = tuple(Settings.model_fields)
     ("name", "suggested"),
     [
         ("ARBITER_EROR_LIMIT", "ARBITER_ERROR_LIMIT"),
-        ("ARBITER_REDIS", "ARBITER_REDIS_URL"),
+        ("ARBITER_REDIS_ULR", "ARBITER_REDIS_URL"),
         ("ARBITER_error_limit", "ARBITER_ERROR_LIMIT"),
         ("arbiter_error_limit", "ARBITER_ERROR_LIMIT"),
         ("ARBITER_CONFIG_FILE", "ARBITER_CONFIG"),

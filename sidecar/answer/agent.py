@@ -1,33 +1,46 @@
 """HAProxy's agent-check: one line a connection, always the complete state, and nothing is read.
 
 Facts of HAProxy 2.6 that the lines rest on: only ``ready`` undoes ``drain`` and only ``up`` undoes ``fail``, so both
-are said each time; a reason needs a blank before its ``#``; the line must end in a newline. An agent that cannot be
-reached is ignored, so a dead sidecar changes nothing.
+are said each time, and so are weight and ``maxconn``, for what is not said stays as it was; a reason needs a blank
+before its ``#``; the line must end in a newline. An agent that cannot be reached is ignored, so a dead sidecar changes
+nothing.
+
+``maxconn`` falls and rises with the weight. A limit that learns from each call (``core/limits.py``) would have to see
+the calls; the weight has learned from their results, falls faster than it rises, and is never 0: nor is ``maxconn``,
+which to HAProxy would mean no limit at all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
+from math import ceil
 from typing import Final
 
-from sidecar.answer.health import why
+from sidecar.answer.health import harmless, why
 from sidecar.core.arbiter import Standing
+from sidecar.core.records import Snapshot
+from sidecar.core.weight import FULL
 from sidecar.core.words import State
 
 LINE_LIMIT: Final = 128
-UP: Final = "up ready 100%\n"
-_UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
-"""What would end the line early, or is not ASCII: a reason may come from a file on disk."""
 
 
-def line(standing: Standing) -> str:
-    """The line for this standing: ASCII, at most 128 characters, newline included."""
+def line(standing: Standing, weight: int = FULL, maxconn: int = 0) -> str:
+    """The line for this standing: ASCII, under 128 characters, newline included.
+
+    ``weight`` in percent; ``maxconn``: how many connections HAProxy may hold at full weight, not told if 0.
+    """
     if standing.haproxy_up:
-        return UP
-    word = "drain 0%" if standing.nomad_up or standing.state is State.STOPPING else "fail"
-    return _UNSAFE.sub("?", f"{word} #{why(standing)}")[: LINE_LIMIT - 1] + "\n"
+        return _up(weight, maxconn)
+    drains = standing.nomad_up or standing.state is State.STOPPING
+    said = f"drain 0% #{why(standing)}" if drains else f"fail #culled: {why(standing)}"
+    return harmless(said)[: LINE_LIMIT - 2] + "\n"
+
+
+def _up(weight: int, maxconn: int) -> str:
+    limit = f" maxconn:{ceil(maxconn * weight / FULL)}" if maxconn else ""
+    return f"up ready {weight}%{limit}\n"
 
 
 class _Agent(asyncio.Protocol):
@@ -43,8 +56,9 @@ class _Agent(asyncio.Protocol):
 async def open_agent(
     host: str,
     port: int,
-    standing: Callable[[], Standing],
+    snapshot: Callable[[], Snapshot],
     *,
+    maxconn: int,
     on_poll: Callable[[str, str, int], None],
     on_failure: Callable[[Exception], None],
 ) -> asyncio.Server:
@@ -52,11 +66,12 @@ async def open_agent(
 
     def tell() -> str:
         try:
-            told = line(standing())
-            on_poll("haproxy", "agent", 200 if told == UP else 503)
+            seen = snapshot()
+            told = line(seen.standing, seen.weight, maxconn)
+            on_poll("haproxy", "agent", 200 if seen.standing.haproxy_up else 503)
         except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
             on_failure(error)
-            return UP
+            return _up(FULL, maxconn)
         return told
 
     return await asyncio.get_running_loop().create_server(lambda: _Agent(tell), host, port, backlog=1024)

@@ -1,7 +1,13 @@
-"""The public door: what HAProxy, Nomad and people poll. Read-only, from memory, without free text of the app."""
+"""The public door: what HAProxy, Nomad and people poll. Read-only, from memory, without free text of the app.
+
+Every health answer has headers for balancers that read no agent-check, and for people: ``X-Arbiter-Weight`` (percent,
+0 when out of balance), ``X-Arbiter-State``, and ``X-Arbiter-Reason`` of what is out of balance. ``x-envoy-degraded``
+tells Envoy, which knows no weights here, to prefer others: below ``DEGRADED_BELOW``, where a fifth of requests fails.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -16,6 +22,16 @@ from sidecar.listener import Routes
 
 BODY_LIMIT: Final = 3 * 1024
 """Nomad keeps this much of a failing check's body."""
+
+PLAIN: Final = "text/plain; charset=utf-8"
+WEIGHT: Final = "X-Arbiter-Weight"
+STATE: Final = "X-Arbiter-State"
+REASON: Final = "X-Arbiter-Reason"
+DEGRADED: Final = "x-envoy-degraded"
+DEGRADED_BELOW: Final = 50
+REASON_LIMIT: Final = 120
+_UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
+"""What would end a line early, or is not ASCII: a reason may come from a file on disk."""
 
 POLLERS: Final = {"nomad/": "nomad", "consul health check": "consul", "haproxy": "haproxy"}
 """By how the user agent begins: ``Nomad/1.8.0 (+https://www.nomadproject.io/; go1.22.4)``, ``Consul Health Check``,
@@ -65,11 +81,12 @@ def _health(
     on_failure: Callable[[Exception], None],
 ) -> Handler:
     def judged(request: web.BaseRequest) -> web.Response:
-        standing = snapshot().standing
-        up = is_up(standing)
+        seen = snapshot()
+        up = is_up(seen.standing)
         status = 200 if up else down_status
         on_poll(poller(request.headers.get(hdrs.USER_AGENT, ""), path), path, status)
-        return _text("up\n" if up else explain(standing), status)
+        content = b"up\n" if up else explain(seen.standing).encode()
+        return web.Response(body=content, status=status, headers=_headers(seen))
 
     async def answer(request: web.BaseRequest) -> web.Response:
         try:
@@ -79,6 +96,16 @@ def _health(
             return _text("up\n")
 
     return answer
+
+
+def _headers(seen: Snapshot) -> dict[str, str]:
+    standing, share = seen.standing, seen.share
+    headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: standing.state.value}
+    if not standing.haproxy_up:
+        headers[REASON] = harmless(why(standing))[:REASON_LIMIT]
+    elif share < DEGRADED_BELOW:
+        headers[DEGRADED] = "true"
+    return headers
 
 
 def _livez(snapshot: Callable[[], Snapshot], stale_after_s: float) -> Handler:
@@ -126,6 +153,11 @@ def why(standing: Standing) -> str:
     if standing.state is State.STOPPING:
         return "the sidecar is stopping"
     return ""
+
+
+def harmless(text: str) -> str:
+    """The text as printable ASCII, which can neither end a line nor begin another."""
+    return _UNSAFE.sub("?", text)
 
 
 def _text(content: str, status: int = 200) -> web.Response:

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
+from sidecar.answer.fleet import changes
 from sidecar.core import sentences
 from sidecar.core.arbiter import Answered
 from sidecar.core.records import Record
-from sidecar.core.words import Denied, Granted, State, Unknown
+from sidecar.core.words import Denied, Fleet, Granted, State, Unknown
 
 SAMPLE_S: Final = 60.0
 QUEUE_LIMIT: Final = 1_000
@@ -39,6 +40,7 @@ class Log:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._said: dict[str, tuple[float, int]] = {}
+        self._fleet: Fleet | None = None
 
     def observe(self, record: Record) -> None:
         """Tell a state change, a grant, and (sampled) every other answer to a claim."""
@@ -62,6 +64,12 @@ class Log:
         """Tell, sampled, that the bucket cannot be reached."""
         text = f"bucket unreachable: {sentences.answer(unknown)}"
         self.sampled(f"warm {unknown.error}", logging.WARNING, text, {"reason": unknown.error})
+
+    def fleet(self, fleet: Fleet) -> None:
+        """Tell what has changed in the fleet."""
+        for line in changes(self._fleet, fleet):
+            logger.log(line.level, line.text, extra={"fields": line.fields})
+        self._fleet = fleet
 
     def scrape_missed(self, cause: str) -> None:
         """Tell, sampled, that the app's page could not be had."""

@@ -27,7 +27,10 @@ Counts = Mapping[str, int]
 
 
 class Metrics:
-    """All metrics of one sidecar, in a registry of their own."""
+    """All metrics of one sidecar, in a registry of their own.
+
+    ``capacity``: tokens a window until the bucket tells, 0 if that depends on the fleet.
+    """
 
     def __init__(self, mode: str, error_limit: int, capacity: int) -> None:
         self.registry = registry = CollectorRegistry()
@@ -53,7 +56,8 @@ class Metrics:
         self._unknown = counter("arbiter_scrape_unknown", "Series that went back without a new process; not counted.")
         self.reachable = gauge("arbiter_budget_reachable", "Whether the budget answered when last asked.")
         gauge("arbiter_error_limit", "Errors in the window that are too many.").set(error_limit)
-        gauge("arbiter_budget_capacity_tokens", "Tokens a window.").set(capacity)
+        self._capacity = gauge("arbiter_budget_capacity_tokens", "Tokens a window.")
+        self._capacity.set(capacity)
         build = gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"])
         build.labels(__version__, platform.python_version(), mode).set(1)
         self._scrapes.labels("ok")
@@ -80,9 +84,12 @@ class Metrics:
         answer = event.answer
         self._claims.labels(sentences.outcome(answer), sentences.reason_word(answer)).inc()
         self._claim_s.observe(claim_s or 0.0)
-        if not isinstance(answer, Unknown):
+        if isinstance(answer, Unknown):
+            self.reachable.set(0)
+        elif answer.capacity:  # else the bucket was not asked: a hold that is known here refuses by itself
+            self.reachable.set(1)
             self._used.set(answer.used)
-        self.reachable.set(not isinstance(answer, Unknown))
+            self._capacity.set(answer.capacity)
 
     def polled(self, poller: str, path: str, status: int) -> None:
         """Count one health answer."""
@@ -143,6 +150,8 @@ class Readings(Collector):
         yield _gauge("arbiter_window_seconds", "Length of the window.", seen.evidence.window_s)
         yield _by("arbiter_window_errors", "Counted errors in the window.", "kind", seen.evidence.kinds)
         yield self._errors()
+        yield _gauge("arbiter_weight", "Percent of its weight that the balancer is told.", seen.share)
+        yield _gauge("arbiter_success_rate", "Part of the requests that goes well of late.", seen.success_rate)
         stale = CounterMetricFamily("arbiter_stale_reports", "Reports of an incarnation that has ended; not counted.")
         stale.add_metric([], self._stale())
         yield stale
@@ -195,7 +204,8 @@ def _states(seen: Snapshot) -> Metric:
     return family
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
+def _gauge(name: str, text: str, value: float | None) -> Metric:
+    """A gauge; without a sample if nothing is known."""
     return GaugeMetricFamily(name, text, value=value)
 
 

@@ -36,7 +36,7 @@ _ROUNDS: Final = 100
 
 
 class Stats(NamedTuple):
-    """What became of everything counted: errors, requests and heartbeats alike."""
+    """What became of everything counted: errors, requests, heartbeats and gauges told alike."""
 
     sent: int
     kept: int
@@ -185,7 +185,7 @@ class Emitter:
 
     def _forget(self, older_than_s: float, now: float) -> None:
         for series, total in list(self._kept.items()):
-            if now - total.since >= older_than_s:
+            if now - total.since >= older_than_s or not series.can_wait:
                 self._dropped += total.count
                 del self._kept[series]
 

@@ -1,15 +1,15 @@
 """StatsD lines: what the app reports, as text that the sidecar's datagram door reads.
 
 ``errors:3|c|#level:server_error,kind:redis,fingerprint:KeyError@cart:add:12,fatal:true,app_start:7,message:...``, and
-``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``. What the door would refuse is never written: a character that
-does not fit a tag becomes ``_``, or in a message one that looks like it.
+``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``, and the gauge ``in_flight:7|g``. What the door would refuse is
+never written: a character that does not fit a tag becomes ``_``, or in a message one that looks like it.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 LEVELS: Final = frozenset({"server_error", "client_error", "investigation", "recovered"})
 OTHER: Final = "other"
@@ -26,10 +26,12 @@ _LOOKS: Final = str.maketrans({",": ";", "|": "/", "#": "*"} | dict.fromkeys(map
 class Series:
     """One line without its number. Compared by identity, which makes it a cheap key: see the caches below.
 
-    ``folded`` is the series that counts instead when too many are waiting; None when this is it already.
+    ``folded`` is the series that counts instead when too many are waiting; None when this is it already. ``can_wait``
+    tells whether it is still true when the sidecar hears of it later.
     """
 
     __slots__ = ("folded", "head", "tail")
+    can_wait: ClassVar = True
 
     def __init__(self, name: str, tags: tuple[str, ...] = (), folded: Series | None = None) -> None:
         self.head = f"{name}:".encode()
@@ -42,9 +44,21 @@ class Series:
         return line if message is None else line + b",message:" + message.encode(errors="replace")
 
 
+class Gauge(Series):
+    """A line of what is so at the moment. Its number is not how often that was said but the newest message."""
+
+    __slots__ = ()
+    can_wait: ClassVar = False
+
+    def line(self, _count: int, message: str | None = None) -> bytes:
+        """The line with its number."""
+        return self.head + (message or "0").encode() + b"|g"
+
+
 HEARTBEAT: Final = Series("heartbeat")
 OK: Final = Series("requests")
 FAILED: Final = Series("failed")
+IN_FLIGHT: Final = Gauge("in_flight")
 
 
 @lru_cache(maxsize=512)

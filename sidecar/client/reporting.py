@@ -9,7 +9,7 @@ from operator import index
 from typing import Final
 
 from sidecar.client import lines
-from sidecar.client.emitter import Emitter, Report, Stats
+from sidecar.client.emitter import MOST, Emitter, Report, Stats
 from sidecar.client.outlet import Outlet, places, places_of
 
 EMITTER: Final = Emitter(Outlet(places_of))
@@ -40,12 +40,19 @@ def report(
         EMITTER.drop(1)
 
 
-def results(ok: int = 0, failed: int = 0) -> None:
-    """Tell the sidecar of requests that went well and requests that failed; added up over a tenth of a second."""
+def results(ok: int = 0, failed: int = 0, in_flight: int | None = None) -> None:
+    """Tell the sidecar of requests that went well and requests that failed; added up over a tenth of a second.
+
+    ``in_flight``: how many are under way now, in the whole app and not in this process alone, for a drain ends early
+    once there are none. It is not sent later when it cannot be sent now.
+    """
     try:
+        gauge = None if in_flight is None else str(min(_checked(in_flight), MOST))
         for series, count in ((lines.OK, _checked(ok)), (lines.FAILED, _checked(failed))):
             if count:
                 EMITTER.take(Report(series, count, urgent=False))
+        if gauge is not None:
+            EMITTER.take(Report(lines.IN_FLIGHT, 1, gauge, urgent=False))
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 

@@ -131,6 +131,8 @@ def verdict(snapshot: Snapshot) -> dict[str, Any]:
         "claim": _claim(snapshot),
         "latched": standing.latch is not None,
         "would_be_down": standing.would_down,
+        "weight": snapshot.share,
+        "success_rate": None if snapshot.success_rate is None else round(snapshot.success_rate, 4),
         "app_start": standing.app_start,
     }
 

@@ -44,11 +44,16 @@ def read_pings(body: bytes) -> tuple[Ping, ...]:
 
 
 def read_results(body: bytes) -> Results:
-    """Read one object that says how many requests went well and how many failed."""
+    """Read one object that says how many requests went well, how many failed, and how many are in flight."""
+    return Results(**read_object(body, RESULTS))
+
+
+def read_object(body: bytes, readers: Readers) -> dict[str, Any]:
+    """Read one object that is not empty: its values by field of the report."""
     value = _decoded(body)
     if not isinstance(value, tuple) or not value:
-        raise BadReportError(f"body: takes an object with {' and '.join(RESULTS)}")
-    return Results(**_fields(value, "", RESULTS))
+        raise BadReportError(f"body: takes an object with {' and '.join(readers)}")
+    return _fields(value, "", readers)
 
 
 def _decoded(body: bytes) -> object:
@@ -134,4 +139,4 @@ READERS: Final[Readers] = {
     "app_start": ("app_start", _token),
 }
 
-RESULTS: Final[Readers] = {"ok": ("ok", _count), "failed": ("failed", _count)}
+RESULTS: Final[Readers] = {name: (name, _count) for name in ("ok", "failed", "in_flight")}

@@ -7,6 +7,9 @@ format 1.0 to 1.4). Counters of these names, plain or behind the prefix of the a
 - ``requests`` that went well, and ``failed`` ones: together they are the ratio; an error is not yet a failed request
 - ``heartbeat``
 
+And one gauge, ``in_flight``: how many requests are under way in the whole app. Of several that come at once the largest
+counts, since a drain must not end for one that is out of date.
+
 All other metrics of the client, events and service checks are none of our business and no mistake either. A sampled
 count is ``count / rate``, exact in decimals and then rounded to the nearest whole number, halves up. Times, containers
 and other extensions of DogStatsD are skipped: a report counts when it comes.
@@ -29,7 +32,8 @@ KNOWN_LINE_LIMIT: Final = 512
 """Lines that are remembered once read, since most come again: so many, and none longer than this many bytes."""
 
 COUNTER: Final = b"c"
-OTHER_TYPES: Final = frozenset((b"g", b"ms", b"h", b"d", b"s", b"m"))
+GAUGE: Final = b"g"
+TYPES: Final = frozenset((COUNTER, GAUGE, b"ms", b"h", b"d", b"s", b"m"))
 EVENT: Final = b"_e{"
 SERVICE_CHECK: Final = b"_sc|"
 WHOLE: Final = re.compile(rb"([0-9]{1,7})\.0{1,20}")
@@ -46,6 +50,10 @@ UNITS: Final[Mapping[bytes, Report]] = {
     b"heartbeat": Heartbeat(),
 }
 """What a count of one stands for."""
+
+IN_FLIGHT: Final = Results(in_flight=0)
+GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT}
+"""What a gauge of zero stands for."""
 
 Times = tuple[Report, int]
 """One unit, and how many of it a line says."""
@@ -70,7 +78,8 @@ class PacketReader:
 
     def __init__(self, prefix: str = "") -> None:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
-        self._units = {**UNITS, **{joined.encode() + name: unit for name, unit in UNITS.items()}}
+        units = {**UNITS, **GAUGES}
+        self._units = {**units, **{joined.encode() + name: unit for name, unit in units.items()}}
         self._known: dict[bytes, Times] = {}
 
     def read(self, packets: Mapping[bytes, int]) -> Batch:
@@ -109,13 +118,14 @@ class PacketReader:
         if unit is None:
             return None  # unchecked: the members of a set, for one, may be any text
         type_ = rest.partition(b"|")[0]
-        if type_ in OTHER_TYPES:
-            return None
-        if type_ != COUNTER:
+        if type_ not in TYPES:
             raise ValueError("no such type")
+        if type_ != (GAUGE if unit is IN_FLIGHT else COUNTER):
+            return None
         if len(line) > LINE_LIMIT:
             raise ValueError(f"longer than {LINE_LIMIT} bytes")
-        return _counted(unit, values, _sections(rest))
+        sections = _sections(rest)
+        return _measured(values) if unit is IN_FLIGHT else _counted(unit, values, sections)
 
 
 def _lines(packets: Mapping[bytes, int]) -> dict[bytes, int]:
@@ -131,8 +141,16 @@ def _lines(packets: Mapping[bytes, int]) -> dict[bytes, int]:
 
 def _reports(totals: dict[Report, int]) -> list[Report]:
     ok, failed = totals.pop(OK, 0), totals.pop(FAILED, 0)
-    reports = [Ping(count, *unit[1:]) if isinstance(unit, Ping) else unit for unit, count in totals.items()]
-    return [*reports, Results(ok, failed)] if ok or failed else reports
+    reports: list[Report] = []
+    in_flight: int | None = None
+    for unit, count in totals.items():
+        if isinstance(unit, Results):
+            in_flight = max(in_flight or 0, unit.in_flight or 0)
+        else:
+            reports.append(Ping(count, *unit[1:]) if isinstance(unit, Ping) else unit)
+    if ok or failed or in_flight is not None:
+        reports.append(Results(ok, failed, in_flight))
+    return reports
 
 
 def _sections(rest: bytes) -> dict[bytes, bytes]:
@@ -158,6 +176,13 @@ def _counted(unit: Report, values: bytes, sections: Mapping[bytes, bytes]) -> Ti
         unit = Ping(**_tags(sections[b"#"]))
         return (unit, count) if count or unit.app_start else None
     return (unit, count) if count else None
+
+
+def _measured(values: bytes) -> Times:
+    in_flight = max(map(_number, values.split(b":")))
+    if in_flight > MOST_ERRORS:
+        raise ValueError(f"takes at most {MOST_ERRORS}")
+    return Results(in_flight=in_flight), 1
 
 
 def _number(value: bytes) -> int:

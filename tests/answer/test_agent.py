@@ -14,16 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.waiting import eventually
-from sidecar.answer.agent import UP as UP_LINE
 from sidecar.answer.agent import line, open_agent
 from sidecar.core import arbiter
-from sidecar.core.words import Denied, Granted, Latch, Policy, State
+from sidecar.core.records import Snapshot
+from sidecar.core.words import Denied, Evidence, Granted, Latch, Policy, State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from sidecar.core.arbiter import Standing
 
+UP_LINE = "up ready 100%\n"
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
 LATCH = Latch("app/a/-", 1.0, SENTENCE)
 STARTING = arbiter.start("app/a", 100.0, Policy())
@@ -45,7 +46,7 @@ STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
         pytest.param(replace(SUSPECT, answer=Denied("window", 10, 10, 60.0)), "up ready 100%\n", id="denied"),
         pytest.param(replace(SUSPECT, would_culls=1, would_down=True), "up ready 100%\n", id="would be culled"),
         pytest.param(DRAINING, f"drain 0% #{SENTENCE}\n", id="draining"),
-        pytest.param(DOWN, f"fail #{SENTENCE}\n", id="down"),
+        pytest.param(DOWN, f"fail #culled: {SENTENCE}\n", id="down"),
         pytest.param(STOPPING, "drain 0% #the sidecar is stopping\n", id="stopping"),
         pytest.param(STOPPING_DRAINING, f"drain 0% #{SENTENCE}\n", id="stopping while draining"),
         pytest.param(STOPPING_DOWN, f"drain 0% #{SENTENCE}\n", id="stopping while down"),
@@ -56,13 +57,39 @@ def test_line_of_each_state(standing: Standing, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("weight", "maxconn", "said"),
+    [
+        pytest.param(100, 0, "up ready 100%\n", id="well"),
+        pytest.param(73, 0, "up ready 73%\n", id="not so well"),
+        pytest.param(10, 0, "up ready 10%\n", id="at the floor"),
+        pytest.param(1, 0, "up ready 1%\n", id="at the least floor"),
+        pytest.param(100, 200, "up ready 100% maxconn:200\n", id="all connections"),
+        pytest.param(13, 200, "up ready 13% maxconn:26\n", id="fewer connections"),
+        pytest.param(13, 30, "up ready 13% maxconn:4\n", id="rounded up"),
+        pytest.param(1, 1, "up ready 1% maxconn:1\n", id="never none, which would be all"),
+        pytest.param(100, 100_000, "up ready 100% maxconn:100000\n", id="most"),
+    ],
+)
+@pytest.mark.parametrize("standing", [STARTING, UP, SUSPECT], ids=["starting", "up", "suspect"])
+def test_line_in_balance_has_the_weight_and_the_connections(
+    standing: Standing, weight: int, maxconn: int, said: str
+) -> None:
+    assert line(standing, weight, maxconn) == said
+
+
+@pytest.mark.parametrize("standing", [DRAINING, DOWN, STOPPING, STOPPING_DRAINING, STOPPING_DOWN])
+def test_line_out_of_balance_is_the_same_at_any_weight(standing: Standing) -> None:
+    assert line(standing, 73, 200) == line(standing)
+
+
+@pytest.mark.parametrize(
     ("reason", "said"),
     [
-        pytest.param("a\nup ready 100%\n", "fail #a?up ready 100%?\n", id="newlines"),
-        pytest.param("a\r\nb\0c\td\x7fe", "fail #a??b?c?d?e\n", id="control characters"),
-        pytest.param("f\u00fcnf \u23f1 \ud800 \u2028", "fail #f?nf ? ? ?\n", id="not ASCII"),
-        pytest.param("x" * 1_000, "fail #" + "x" * 121 + "\n", id="very long"),
-        pytest.param("", "fail #\n", id="empty"),
+        pytest.param("a\nup ready 100%\n", "fail #culled: a?up ready 100%?\n", id="newlines"),
+        pytest.param("a\r\nb\0c\td\x7fe", "fail #culled: a??b?c?d?e\n", id="control characters"),
+        pytest.param("f\u00fcnf \u23f1 \ud800 \u2028", "fail #culled: f?nf ? ? ?\n", id="not ASCII"),
+        pytest.param("x" * 1_000, "fail #culled: " + "x" * 112 + "\n", id="very long"),
+        pytest.param("", "fail #culled: \n", id="empty"),
     ],
 )
 def test_reason_read_from_disk_is_made_harmless(reason: str, said: str) -> None:
@@ -74,7 +101,7 @@ def test_reason_read_from_disk_is_made_harmless(reason: str, said: str) -> None:
 def test_any_reason_is_one_short_line_of_ascii(standing: Standing, reason: str) -> None:
     said = line(replace(standing, latch=replace(LATCH, reason=reason)))
     assert said.isascii()
-    assert len(said) <= 128
+    assert len(said) < 128
     assert said[:-1].isprintable()
     assert said.endswith("\n")
     assert said.startswith(("drain 0% #", "fail #"))
@@ -85,15 +112,17 @@ class Hall:
 
     def __init__(self) -> None:
         self.current = UP
+        self.weight = 100
+        self.maxconn = 0
         self.failure: Exception | None = None
         self.polls: list[tuple[str, str, int]] = []
         self.failures: list[Exception] = []
         self.unhandled: list[dict[str, Any]] = []
 
-    def standing(self) -> Standing:
+    def snapshot(self) -> Snapshot:
         if self.failure is not None:
             raise self.failure
-        return self.current
+        return Snapshot(105.0, self.current, Evidence(60), 100.0, self.weight)
 
     @asynccontextmanager
     async def agent(self) -> AsyncIterator[tuple[str, int]]:
@@ -102,7 +131,8 @@ class Hall:
         server = await open_agent(
             "127.0.0.1",
             0,
-            self.standing,
+            self.snapshot,
+            maxconn=self.maxconn,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
         )
@@ -131,11 +161,13 @@ async def _poll(address: tuple[str, int], sent: bytes = b"") -> bytes:
 async def test_each_poll_gets_the_line_of_its_moment_and_the_end(hall: Hall) -> None:
     async with hall.agent() as address:
         assert await _poll(address) == UP_LINE.encode()
+        hall.weight = 73
+        assert await _poll(address) == b"up ready 73%\n"
         hall.current = DRAINING
         assert await _poll(address) == f"drain 0% #{SENTENCE}\n".encode()
         hall.current = DOWN
-        assert await _poll(address) == f"fail #{SENTENCE}\n".encode()
-    assert hall.polls == [("haproxy", "agent", 200), ("haproxy", "agent", 503), ("haproxy", "agent", 503)]
+        assert await _poll(address) == f"fail #culled: {SENTENCE}\n".encode()
+    assert hall.polls == [("haproxy", "agent", status) for status in (200, 200, 503, 503)]
 
 
 async def test_a_thousand_pollers_at_once_get_one_line_each(hall: Hall) -> None:
@@ -164,9 +196,9 @@ async def test_pollers_that_hang_up_or_reset_do_no_harm(hall: Hall) -> None:
 
 
 async def test_failure_of_ours_is_told_and_the_app_is_up(hall: Hall) -> None:
-    hall.failure = RuntimeError("broken")
+    hall.failure, hall.maxconn = RuntimeError("broken"), 200
     async with hall.agent() as address:
-        assert await _poll(address) == b"up ready 100%\n"
+        assert await _poll(address) == b"up ready 100% maxconn:200\n"
         hall.failure = None
         hall.current = DOWN
         assert (await _poll(address)).startswith(b"fail #")
@@ -176,4 +208,4 @@ async def test_failure_of_ours_is_told_and_the_app_is_up(hall: Hall) -> None:
 async def test_port_in_use_is_refused(hall: Hall) -> None:
     async with hall.agent() as (host, port):
         with pytest.raises(OSError, match="in use"):
-            await open_agent(host, port, hall.standing, on_poll=print, on_failure=print)
+            await open_agent(host, port, hall.snapshot, maxconn=0, on_poll=print, on_failure=print)

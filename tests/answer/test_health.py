@@ -44,8 +44,11 @@ PATHS = ("/health", "/health/haproxy", "/health/nomad", "/livez", "/readyz")
 class Hall:
     """What the door is handed, and what it told. ``failure`` is what reading the hall raises."""
 
-    def __init__(self, standing: Standing = UP, checked_at: float | None = 100.0, now: float = 105.0) -> None:
+    def __init__(
+        self, standing: Standing = UP, checked_at: float | None = 100.0, now: float = 105.0, *, weight: int = 100
+    ) -> None:
         self.now = now
+        self.weight = weight
         self.standing = standing
         self.checked_at = checked_at
         self.failure: Exception | None = None
@@ -55,7 +58,7 @@ class Hall:
     def snapshot(self) -> Snapshot:
         if self.failure is not None:
             raise self.failure
-        return Snapshot(self.now, self.standing, EVIDENCE, self.checked_at)
+        return Snapshot(self.now, self.standing, EVIDENCE, self.checked_at, self.weight)
 
     def routes(self, down_status: int = 503) -> Routes:
         return health.routes(
@@ -123,6 +126,58 @@ def test_every_state_has_a_row_above() -> None:
 def test_body_says_why(standing: Standing, text: str) -> None:
     response = _ask(Hall(standing).routes(), "/health")
     assert (response.text, response.content_type) == (text, "text/plain")
+
+
+@pytest.mark.parametrize(
+    ("standing", "weight", "headers"),
+    [
+        pytest.param(UP, 100, {"X-Arbiter-Weight": "100", "X-Arbiter-State": "up"}, id="well"),
+        pytest.param(STARTING, 73, {"X-Arbiter-Weight": "73", "X-Arbiter-State": "starting"}, id="starting"),
+        pytest.param(SUSPECT, 50, {"X-Arbiter-Weight": "50", "X-Arbiter-State": "suspect"}, id="not so well"),
+        pytest.param(
+            SUSPECT,
+            49,
+            {"X-Arbiter-Weight": "49", "X-Arbiter-State": "suspect", "x-envoy-degraded": "true"},
+            id="degraded",
+        ),
+        pytest.param(
+            DRAINING,
+            13,
+            {"X-Arbiter-Weight": "0", "X-Arbiter-State": "draining", "X-Arbiter-Reason": SENTENCE},
+            id="draining",
+        ),
+        pytest.param(
+            DOWN, 100, {"X-Arbiter-Weight": "0", "X-Arbiter-State": "down", "X-Arbiter-Reason": SENTENCE}, id="down"
+        ),
+        pytest.param(
+            STOPPING,
+            100,
+            {
+                "X-Arbiter-Weight": "0",
+                "X-Arbiter-State": "stopping",
+                "X-Arbiter-Reason": "the sidecar is stopping",
+            },
+            id="stopping",
+        ),
+    ],
+)
+def test_headers_tell_other_balancers_the_weight_and_people_why(
+    standing: Standing, weight: int, headers: dict[str, str]
+) -> None:
+    routes = Hall(standing, weight=weight).routes()
+    for path in ("/health", "/health/haproxy", "/health/nomad"):
+        told = dict(_ask(routes, path).headers)
+        assert told.pop("Content-Type") == "text/plain; charset=utf-8"
+        assert told == headers
+
+
+@pytest.mark.parametrize("reason", ["a\r\nSet-Cookie: b\0", "\u00fc\u23f1\ud800", "x" * 10_000])
+def test_reason_read_from_disk_is_harmless_in_a_header(reason: str) -> None:
+    hall = Hall(replace(DOWN, latch=replace(LATCH, reason=reason)))
+    told = _ask(hall.routes(), "/health").headers["X-Arbiter-Reason"]
+    assert told.isascii()
+    assert told.isprintable()
+    assert 0 < len(told) <= 120
 
 
 @pytest.mark.parametrize("reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000])

@@ -25,7 +25,7 @@ from sidecar.answer.log import QUEUE_LIMIT, Log, as_console, as_json, logger, lo
 from sidecar.core import arbiter
 from sidecar.core.arbiter import Answered
 from sidecar.core.records import Record
-from sidecar.core.words import Answer, Denied, Evidence, Granted, Ping, Unknown
+from sidecar.core.words import Answer, Brake, Denied, Evidence, Fleet, Granted, Hold, Ping, Unknown
 
 TOP = Path(__file__).parents[2]
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -403,3 +403,41 @@ def test_lines_of_several_threads_are_not_mixed(output: Output) -> None:
             thread.join()
     assert len(output.lines) + output.drops == 400
     assert all(len(set(line["filling"])) == 1 for line in output.lines)
+
+
+# -- the fleet ----------------------------------------------------------------------------------------------
+
+
+def test_change_in_the_fleet_is_told_once_with_its_numbers(output: Output) -> None:
+    log = Log()
+    calm, loud = Fleet(10), Fleet(10, 6, 1, Brake.CLOSED, "redis")
+    with output.taking():
+        for fleet in (calm, calm, loud, loud, replace(loud, alive=9), calm):
+            log.fleet(fleet)
+    closed, off = output.lines
+    assert (closed["level"], closed["message"], off["level"], off["message"]) == (
+        "error",
+        "brake closed",
+        "info",
+        "brake off",
+    )
+    assert (closed["alive"], closed["wanting"], closed["down"], closed["cause"]) == (10, 6, 1, "redis")
+
+
+def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) -> None:
+    log = Log()
+    with output.taking():
+        log.fleet(Fleet(10, losses=1))
+        log.unreachable(Unknown("timeout"))
+        log.fleet(Fleet(10, losses=2))
+    assert [line["message"] for line in output.lines if line["level"] == "warning"][1:] == [
+        "Redis lost the memory of former culls"
+    ]
+
+
+def test_what_a_person_wrote_in_a_hold_cannot_forge_a_line(output: Output) -> None:
+    for style in ("json", "console"):
+        with output.taking(style=style):
+            Log().fleet(Fleet(10, hold=Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)))
+        assert len(output.text.splitlines()) == 1
+        assert "\x1b" not in output.text

@@ -11,9 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.binaries import require
 from harness.hall import POLICY, Stage
 from harness.virtual_time import in_virtual_time
+from sidecar.answer.fleet import FleetReadings
 from sidecar.answer.metrics import Metrics, Readings
 from sidecar.core import arbiter
-from sidecar.core.words import Answer, Denied, Granted, Latch, Level, Ping, State, Unknown
+from sidecar.core.words import Answer, Denied, Fleet, Granted, Latch, Level, Ping, Results, State, Unknown
 
 GRANTED = Granted(3, 10)
 DENIED = Denied("window", 10, 10, 60.0)
@@ -32,6 +33,8 @@ NAMES = {
     "arbiter_errors_total": "counter",
     "arbiter_stale_reports_total": "counter",
     "arbiter_checks_total": "counter",
+    "arbiter_weight": "gauge",
+    "arbiter_success_rate": "gauge",
     "arbiter_scrapes_total": "counter",
     "arbiter_scrape_unknown_total": "counter",
     "arbiter_last_check_timestamp_seconds": "gauge",
@@ -44,6 +47,16 @@ NAMES = {
     "arbiter_budget_used_tokens": "gauge",
     "arbiter_budget_capacity_tokens": "gauge",
     "arbiter_budget_reachable": "gauge",
+    "arbiter_fleet_alive": "gauge",
+    "arbiter_fleet_wanting": "gauge",
+    "arbiter_fleet_down": "gauge",
+    "arbiter_fleet_policies": "gauge",
+    "arbiter_fleet_same_cause": "gauge",
+    "arbiter_fleet_culls_total": "counter",
+    "arbiter_brake": "gauge",
+    "arbiter_hold_until_timestamp_seconds": "gauge",
+    "arbiter_engineer_needed": "gauge",
+    "arbiter_memory_losses_total": "counter",
     "arbiter_polls_total": "counter",
     "arbiter_refusals_total": "counter",
     "arbiter_failures_total": "counter",
@@ -66,6 +79,7 @@ class Board:
             unix_of=lambda at: at + UNIX_S,
         )
         self.metrics.registry.register(readings)
+        self.metrics.registry.register(FleetReadings(lambda: Fleet(10, 6, cause="redis")))
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)
@@ -96,6 +110,8 @@ async def full_story(board: Board) -> None:
         await stage.passes(15)
         await stage.answered(GRANTED)
         await stage.pings(Ping(1, app_start="boot-2"), Ping(1, app_start="boot-1"))
+        await stage.reports(Results(3, 1))
+        await stage.passes(1)
         board.metrics.polled("nomad", "/health", 200)
         board.metrics.refused("local", "size")
         board.metrics.failed("door")
@@ -227,6 +243,32 @@ async def test_tokens_in_use_are_those_of_the_last_clear_answer() -> None:
     assert board.value("arbiter_budget_used_tokens") == 7
 
 
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (Granted(2, 4), (2, 4, 1)),
+        (Denied("window", 30, 30, 60.0), (30, 30, 1)),
+        (Denied("hold", 1, 20, 60.0), (1, 20, 1)),
+        (Denied("hold", 0, 0, 60.0), (0, 10, None)),
+        (Unknown("timeout"), (0, 10, 0)),
+    ],
+    ids=["share of one server", "larger fleet", "held in the bucket", "held here without asking", "unknown"],
+)
+@in_virtual_time
+async def test_capacity_is_that_of_the_last_bucket_that_answered(
+    answer: Answer, shown: tuple[float, float, float | None]
+) -> None:
+    board = Board()
+    board.metrics.reachable.set(7)
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        await stage.errors(5)
+        await stage.answered(answer)
+    used, capacity, reachable = shown
+    assert board.value("arbiter_budget_used_tokens") == used
+    assert board.value("arbiter_budget_capacity_tokens") == capacity
+    assert board.value("arbiter_budget_reachable") == (7 if reachable is None else reachable)
+
+
 @in_virtual_time
 async def test_first_name_of_the_app_is_no_restart() -> None:
     board = Board()
@@ -336,3 +378,18 @@ def test_refusals_are_counted_by_listener_and_reason() -> None:
     board.metrics.refused("local", "size")
     board.metrics.refused("local", "size")
     assert board.series("arbiter_refusals_total") == {("local", "size"): 2}
+
+
+@in_virtual_time
+async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
+    board = Board()
+    async with Stage(replace(POLICY, error_ratio=0.0)) as stage:
+        board.watch(stage)
+        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (100, None)
+        await stage.reports(Results(30, 10))
+        await stage.passes(5)
+        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (42, 0.75)
+        await stage.errors(5)
+        await stage.passes(4)
+        await stage.answered(GRANTED)
+        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)

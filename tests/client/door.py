@@ -40,13 +40,19 @@ class Door:
         return [line for packet in self.packets for line in packet.split(b"\n")]
 
     def totals(self) -> dict[str, int]:
-        """What has come so far: ``name|tags`` without messages, and its sum. Names alone for what has no tags."""
+        """What has come so far: ``name|tags`` without messages, and its sum, or the last value of a gauge.
+
+        Names alone for what has no tags.
+        """
         totals: Counter[str] = Counter()
         for line in self.read():
             name, _, rest = line.decode().partition(":")
             number, _, tags = rest.partition("|c")
             tags = tags.partition(",message:")[0].removeprefix("|#")
-            totals[f"{name}|{tags}" if tags else name] += int(number)
+            if number.endswith("|g"):
+                totals[name] = int(number.removesuffix("|g"))
+            else:
+                totals[f"{name}|{tags}" if tags else name] += int(number)
         return dict(totals)
 
     def totals_of(self, emitter: Emitter) -> dict[str, int]:

@@ -115,6 +115,19 @@ def test_results_are_added_up_and_errors_are_not_held_back(door: Door, emitter: 
     assert door.totals() == {NAME: 2, "requests": 12}
 
 
+def test_gauge_is_not_kept_for_a_sidecar_that_is_away(door: Door, emitter: Emitter, clock: Clock) -> None:
+    """By the time it is heard, requests may have come."""
+    door.close()
+    emitter.take(Report(lines.OK, 2, urgent=False))
+    emitter.take(Report(lines.IN_FLIGHT, 1, "0", urgent=False))
+    emitter.flush()
+    assert emitter.stats() == Stats(sent=0, kept=2, dropped=1)
+    clock.now += RETRY_S
+    with Door(door.path) as new:
+        emitter.flush()
+        assert new.read() == [b"requests:2|c"]
+
+
 def test_results_of_a_quiet_app_leave_by_themselves(door: Door, start_emitter: StartEmitter) -> None:
     emitter = start_emitter(places(str(door.path)))
     _repeat(3, lambda: emitter.take(Report(lines.OK, 1, urgent=False)))

@@ -106,7 +106,8 @@ def test_door_reads_every_line_of_errors(
 
 
 def test_door_reads_results_and_heartbeats() -> None:
-    packet = b"\n".join([lines.OK.line(10), lines.FAILED.line(2), lines.HEARTBEAT.line(1)])
+    of_results = [lines.OK.line(10), lines.FAILED.line(2), lines.IN_FLIGHT.line(1, "7")]
+    packet = b"\n".join([*of_results, lines.HEARTBEAT.line(1)])
     reports, unreadable = read_packet(packet)
     assert unreadable == 0
-    assert sorted(map(repr, reports)) == sorted(map(repr, [Results(10, 2), Heartbeat()]))
+    assert sorted(map(repr, reports)) == sorted(map(repr, [Results(10, 2, 7), Heartbeat()]))

@@ -66,6 +66,23 @@ def test_report_tells_all_that_it_is_told(told: Told, door: Door) -> None:
     assert any(line.endswith(b",message:a; b") for line in door.read())
 
 
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [(0, b"in_flight:0|g"), (7, b"in_flight:7|g"), (True, b"in_flight:1|g"), (10**9, b"in_flight:1000000|g")],
+    ids=["none", "some", "a bool", "more than a line holds"],
+)
+def test_results_tell_how_many_requests_are_in_flight(given: int, line: bytes, told: Told, door: Door) -> None:
+    results(ok=2, in_flight=given)
+    told()
+    assert door.read() == [b"requests:2|c", line]
+
+
+def test_only_the_newest_number_in_flight_is_told(told: Told) -> None:
+    for number in (3, 0, 5, 4):
+        results(in_flight=number)
+    assert told() == {"in_flight": 4}
+
+
 class Hostile:
     """Fails at whatever it is asked."""
 
@@ -101,10 +118,14 @@ def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[st
     assert told() == {}
 
 
-@pytest.mark.parametrize(("ok", "failed"), [(-1, 0), (0, -1), ("1", 0), (0, None)])
-def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(ok: Any, failed: Any, told: Told) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [(-1, 0), (0, -1), ("1", 0), (0, None), (1, 0, -1), (1, 0, 0.5), (1, 0, "2"), (1, 0, Hostile())],
+    ids=range(8),
+)
+def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[Any, ...], told: Told) -> None:
     before = stats().dropped
-    results(ok, failed)
+    results(*given)
     assert stats().dropped == before + 1
     assert told() == {}
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.core import arbiter
+from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Latch, Level, Ping, Policy, Report, State
+from sidecar.core.words import Answer, Claim, Latch, Level, Ping, Policy, Report, State
 from sidecar.journal import Journal, Memory
 from sidecar.loop import Hall, Pace
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)
+WEIGHED = Weight(floor=10)
 EXACT = Pace(jitter=0.0, on_ping=True)
 CHECKS_ONLY = Pace(jitter=0.0, on_ping=False)
 
@@ -31,6 +33,7 @@ class HandBudget:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.claims: list[Claim] = []
         self.cancelled: list[str] = []
         self.most_at_once = 0
         self._air: list[tuple[str, asyncio.Future[Answer]]] = []
@@ -39,11 +42,13 @@ class HandBudget:
     def in_the_air(self) -> list[str]:
         return [claim_id for claim_id, _ in self._air]
 
-    async def claim(self, claim_id: str) -> Answer:
+    async def claim(self, claim: Claim) -> Answer:
+        claim_id = claim.claim_id
         reply: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        claim = (claim_id, reply)
+        flying = (claim_id, reply)
         self.asked.append(claim_id)
-        self._air.append(claim)
+        self.claims.append(claim)
+        self._air.append(flying)
         self.most_at_once = max(self.most_at_once, len(self._air))
         try:
             return await reply
@@ -51,7 +56,7 @@ class HandBudget:
             self.cancelled.append(claim_id)
             raise
         finally:
-            self._air.remove(claim)
+            self._air.remove(flying)
 
     def answer(self, answer: Answer | Exception) -> None:
         """Answer the claim in the air: with a value, or by failing."""
@@ -84,6 +89,7 @@ class Stage:
         standing: Standing | None = None,
         window_s: int = 60,
         witness: Witness | None = None,
+        weight: Weight = WEIGHED,
         journal: Journal | None = None,
         observe: Callable[[Record], None] | None = None,
         rng: Random | None = None,
@@ -101,6 +107,7 @@ class Stage:
             policy=policy,
             pace=pace,
             witness=witness or Witness(window_s, int(loop.time())),
+            weight=weight,
             budget=self.budget,
             journal=journal or self.notes,
             clock=self._clock,

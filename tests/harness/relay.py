@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from typing import Literal, Self
 
+from sidecar.budget import scripts
+
 Where = Literal["nowhere", "request", "reply"]
 
 
@@ -14,11 +16,12 @@ class Relay:
     """Passes bytes between its own loopback port and ``target_port``.
 
     While ``lose_at`` is ``request``, a claim is read and not passed on; while it is ``reply``, the server gets it and
-    its reply is read and not passed back. ``lost`` is set as soon as that has happened.
+    its reply is read and not passed back. ``lost`` is set as soon as that has happened. Beats pass.
     """
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
+        self._claim_sha = scripts.read()[0].sha.encode()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = [self._listener]
         self.lose_at: Where = "nowhere"
@@ -54,7 +57,7 @@ class Relay:
         """One exchange after the other, which is how a sidecar speaks."""
         with suppress(OSError), client, server:
             while request := client.recv(65536):
-                is_claim = b"EVAL" in request
+                is_claim = b"EVALSHA" in request and self._claim_sha in request
                 if is_claim and self.lose_at == "request":
                     self.lost.set()
                     continue

@@ -22,6 +22,10 @@ Setting = str | float | Path
 _TOP = Path(__file__).parents[2]
 _LISTENERS = ("local_listen", "public_listen", "agent_listen")
 _TIMEOUT_S = 5.0
+NO_GATES: dict[str, Setting] = {"min_healthy": "0", "never_last": "false", "brake": "0", "lost_memory": "full"}
+"""What lets a test of anything else cull a container at once, whoever else is there."""
+GATES: dict[str, Setting] = {"min_healthy": "50%", "never_last": "true", "brake": "0.5", "lost_memory": "empty"}
+"""The defaults, for tests of the fleet."""
 
 
 class Reply(NamedTuple):
@@ -39,7 +43,7 @@ class Sidecar(Child):
     """``python -m sidecar run`` with its listeners on free ports, kept over all its starts.
 
     Settings are those of the daemon in lower case (``error_limit=5``, ``redis_url=...``); the ones given here
-    win over the harness's own: no drain at the stop, JSON logs, state in ``<directory>/<name>.state``.
+    win over the harness's own: no fleet gates, no drain at the stop, JSON logs, state in ``<directory>/<name>.state``.
     """
 
     def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
@@ -52,6 +56,7 @@ class Sidecar(Child):
             "state_dir": state_dir,
             "log_format": "json",
             "stop_drain": "0s",
+            **NO_GATES,
             **settings,
         }
         self._own_listeners = [listener for listener in _LISTENERS if listener not in settings]

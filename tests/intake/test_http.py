@@ -317,6 +317,8 @@ BASE = {
     "claim": None,
     "latched": False,
     "would_be_down": False,
+    "weight": 100,
+    "success_rate": None,
     "app_start": None,
 }
 JUDGED = {
@@ -370,6 +372,7 @@ def _claim(answer: Answer, **more: object) -> dict[str, object]:
                 "state": "down",
                 **JUDGED,
                 "latched": True,
+                "weight": 0,
                 "app_start": "b2",
                 "claim": _claim(Granted(3, 10), outcome="granted", reason="granted", used=3, capacity=10),
             },
@@ -386,6 +389,12 @@ async def test_verdict_tells_how_the_app_stands(
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json() == BASE | said
     assert answer.body.endswith(b"}\n")
+
+
+async def test_verdict_tells_the_weight_and_the_rate_that_it_comes_from(wire: Wire, hall: Hall) -> None:
+    hall.snapshot = replace(hall.snapshot, weight=13, success_rate=0.50123)
+    told = (await wire.ask(get("/verdict"))).json()
+    assert (told["weight"], told["success_rate"]) == (13, 0.5012)
 
 
 async def test_head_of_the_verdict_has_its_length_and_no_body(wire: Wire) -> None:

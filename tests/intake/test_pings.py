@@ -226,6 +226,8 @@ def test_one_bad_object_refuses_the_whole_array(before: list[object], bad: objec
         pytest.param(b'{"ok":3}', Results(3, 0), id="only good"),
         pytest.param(b'{"failed":2}', Results(0, 2), id="only bad"),
         pytest.param(b'{"ok":0,"failed":0}', Results(), id="none"),
+        pytest.param(b'{"ok":3,"failed":2,"in_flight":7}', Results(3, 2, 7), id="all three"),
+        pytest.param(b'{"in_flight":0}', Results(in_flight=0), id="only none in flight"),
         pytest.param(b'{"ok":%d}' % MOST_ERRORS, Results(MOST_ERRORS), id="most"),
         pytest.param(b'\xef\xbb\xbf {"ok":1} ', Results(1), id="byte order mark and blanks"),
     ],
@@ -234,7 +236,7 @@ def test_good_body_becomes_results(body: bytes, results: Results) -> None:
     assert read_results(body) == results
 
 
-RESULTS = "body: takes an object with ok and failed"
+RESULTS = "body: takes an object with ok and failed and in_flight"
 NUMBER = "takes a whole number from 0 to 1000000"
 
 
@@ -255,11 +257,15 @@ NUMBER = "takes a whole number from 0 to 1000000"
         pytest.param(b'{"ok":1.0}', f"ok: {NUMBER}", id="fraction"),
         pytest.param(b'{"ok":true}', f"ok: {NUMBER}", id="bool"),
         pytest.param(b'{"ok":null}', f"ok: {NUMBER}", id="null as a number"),
+        pytest.param(b'{"ok":1,"in_flight":-1}', f"in_flight: {NUMBER}", id="fewer than none in flight"),
+        pytest.param(b'{"ok":1,"in_flight":0.5}', f"in_flight: {NUMBER}", id="half a request in flight"),
+        pytest.param(b'{"ok":1,"in_flight":null}', f"in_flight: {NUMBER}", id="null in flight"),
+        pytest.param(b'{"inflight":0}', "inflight: no such field, did you mean in_flight?", id="misspelt in_flight"),
         pytest.param(b'{"ok":1,"failed":"2"}', f"failed: {NUMBER}", id="text as a number"),
         pytest.param(b'{"failed":1000001}', f"failed: {NUMBER}", id="too many"),
         pytest.param(b'{"ok":1,"ok":2}', "ok: given twice", id="given twice"),
         pytest.param(b'{"fialed":1}', "fialed: no such field, did you mean failed?", id="misspelt"),
-        pytest.param(b'{"count":1}', "count: no such field; it takes ok, failed", id="field of an error"),
+        pytest.param(b'{"count":1}', "count: no such field; it takes ok, failed, in_flight", id="field of an error"),
     ],
 )
 def test_bad_results_are_refused_by_the_name_of_the_field(body: bytes, complaint: str) -> None:
@@ -272,4 +278,5 @@ def test_bad_results_are_refused_by_the_name_of_the_field(body: bytes, complaint
 def test_any_body_is_results_within_bounds_or_refused(body: bytes) -> None:
     with suppress(BadReportError):
         results = read_results(body)
-        assert all(type(number) is int and 0 <= number <= MOST_ERRORS for number in results)
+        told = (results.ok, results.failed, 0 if results.in_flight is None else results.in_flight)
+        assert all(type(number) is int and 0 <= number <= MOST_ERRORS for number in told)

@@ -37,6 +37,11 @@ READABLE: dict[str, tuple[bytes, list[Report]]] = {
     "both are one result": (b"failed:2|c\nrequests:10|c", [Results(10, 2)]),
     "requests with tags": (b"requests:10|c|#kind:not checked here", [Results(ok=10)]),
     "heartbeat": (b"heartbeat:1|c", [Heartbeat()]),
+    "requests in flight": (b"in_flight:7|g", [Results(in_flight=7)]),
+    "none in flight": (b"in_flight:0|g", [Results(in_flight=0)]),
+    "in flight as a float, with tags and a rate": (b"in_flight:7.0|g|@0.5|#env:prod", [Results(in_flight=7)]),
+    "the largest gauge of several": (b"in_flight:0|g\nin_flight:3:5:2|g\nin_flight:0|g", [Results(in_flight=5)]),
+    "a gauge is part of the one result": (b"in_flight:2|g\nrequests:10|c\nfailed:1|c", [Results(10, 1, 2)]),
     "several heartbeats are one": (b"heartbeat:3|c\nheartbeat:1|c", [Heartbeat()]),
     "sampled requests": (b"requests:1|c|@0.1", [Results(ok=10)]),
     "packed values": (b"errors:1:2:3|c", [Ping(6)]),
@@ -87,6 +92,7 @@ FOREIGN = {
     "other counter": b"page.views:1|c",
     "other counter, of nonsense": b"page.views:lots|c",
     "gauge of our name": b"errors:5|g",
+    "counter of the name of a gauge": b"in_flight:1|c",
     "timer of our name": b"requests:5|ms",
     "event": b"_e{5,4}:title|text|#kind:a",
     "event with odd text": b"_e{5,9}:title|a\\nb:1|c|x",
@@ -123,6 +129,12 @@ UNREADABLE = {
     "far too many": b"errors:" + b"9" * 5000 + b"|c",
     "too many when packed": b"errors:%d:1|c" % MOST_ERRORS,
     "too many when scaled": b"errors:%d|c|@0.5" % MOST_ERRORS,
+    "gauge that moves up": b"in_flight:+1|g",
+    "gauge that moves down": b"in_flight:-1|g",
+    "half a request in flight": b"in_flight:0.5|g",
+    "too many in flight": b"in_flight:%d|g" % (MOST_ERRORS + 1),
+    "gauge of no value": b"in_flight:|g",
+    "gauge of no type": b"in_flight:1|x",
     "a packed value missing": b"errors:1::2|c",
     "a packed value bad": b"requests:1:x|c",
     "rate of nothing": b"errors:1|c|@0",
@@ -183,6 +195,7 @@ def test_unreadable_line_harms_no_other(line: bytes) -> None:
         ("myapp", b"myapp.errors:1|c", [Ping()]),
         ("myapp", b"errors:1|c", [Ping()]),
         ("myapp", b"myapp.requests:2|c", [Results(ok=2)]),
+        ("myapp", b"myapp.in_flight:2|g", [Results(in_flight=2)]),
         ("myapp", b"myapperrors:1|c", []),
         ("myapp", b"other.errors:1|c", []),
         ("myapp.", b"myapp.errors:1|c", [Ping()]),
@@ -190,7 +203,7 @@ def test_unreadable_line_harms_no_other(line: bytes) -> None:
         ("team.myapp", b"team.myapp.heartbeat:1|c", [Heartbeat()]),
         ("", b"myapp.errors:1|c", []),
     ],
-    ids=["behind it", "plain", "requests", "no dot", "other", "own dot", "own sign", "two words", "none set"],
+    ids=["behind it", "plain", "requests", "gauge", "no dot", "other", "own dot", "own sign", "two words", "none set"],
 )
 def test_prefix_of_the_client_may_stand_before_the_name(prefix: str, line: bytes, reports: list[Report]) -> None:
     assert read_packet(line, prefix) == (reports, 0)
@@ -203,6 +216,11 @@ def test_packets_are_summed_with_how_often_they_came() -> None:
     batch = PacketReader().read({b"errors:1|c": 50, b"errors:2|c\nrequests:3|c\n": 4, b"garbage": 7, b"": 3})
     assert batch.reports == [Ping(58), Results(ok=12)]
     assert (batch.lines, batch.unreadable) == (50 + 8 + 7, 7)
+
+
+def test_gauge_is_not_multiplied_by_how_often_it_came() -> None:
+    batch = PacketReader().read({b"in_flight:3|g": 50, b"in_flight:0|g\nrequests:1|c": 4})
+    assert batch.reports == [Results(4, 0, 3)]
 
 
 def test_line_says_the_same_when_it_comes_again() -> None:
@@ -233,7 +251,8 @@ def test_lines_that_do_not_pay_are_not_remembered(line: bytes) -> None:
 # -- whatever comes -----------------------------------------------------------------------------------------
 
 PIECES = [
-    *(b"errors requests failed heartbeat page : | c ms @ # , . 0 1 17 1000000 kind: level: fatal: a".split(b" ")),
+    *(b"errors requests failed heartbeat in_flight page : | c g ms @ # , . 0 1 17 1000000".split(b" ")),
+    *(b"kind:", b"level:", b"fatal:", b"a"),
     *(b"\n", b"\r", b" ", b"-", b"e", b"\xff", b"|c", b"|@0.", b"|#", b"_e{", b"_sc|", b"server_error", b"app_start:"),
 ]
 LINES = [line for line, _ in READABLE.values()] + [*FOREIGN.values(), *UNREADABLE.values()]
@@ -245,7 +264,7 @@ CUT = st.tuples(st.sampled_from(LINES), st.integers(0, 60), ANY_BYTES).map(lambd
 def _counts(report: Report) -> list[int]:
     if isinstance(report, Ping):
         return [report.errors]
-    return [*report] if isinstance(report, Results) else []
+    return [report.ok, report.failed, report.in_flight or 0] if isinstance(report, Results) else []
 
 
 @given(st.one_of(ANY_BYTES, NEARLY, CUT, st.lists(st.sampled_from(LINES)).map(b"\n".join)))
@@ -292,4 +311,5 @@ def test_sum_of_errors_is_that_of_a_plain_model(sent: list[tuple[bytes, int]], t
 
 def test_every_name_has_a_unit() -> None:
     said = {name: read_packet(name + b":1|c")[0] for name in statsd.UNITS}
-    assert said == {name: [unit] for name, unit in statsd.UNITS.items()}
+    said |= {name: read_packet(name + b":0|g")[0] for name in statsd.GAUGES}
+    assert said == {name: [unit] for name, unit in {**statsd.UNITS, **statsd.GAUGES}.items()}

@@ -1,0 +1,90 @@
+"""How a command asks the sidecar on this machine: one request at its local door, by the standard library alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sidecar import addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.settings import Settings
+
+SLACK_S: Final = 8.0
+"""What an answer may take beyond the time-out of Redis; the door gives up before that."""
+
+_LONGEST_REPLY: Final = 16 << 20
+
+
+class Reply(NamedTuple):
+    """What the door said, as JSON has it."""
+
+    status: int
+    value: dict[str, Any]
+
+
+class NoSidecarError(Exception):
+    """No sidecar answers where the settings say; the message names them."""
+
+
+def ask(settings: Settings, method: str, path: str, value: object = None) -> Reply:
+    """Ask over the unix socket or else over TCP, wherever one is listening. Raises NoSidecarError."""
+    timeout_s = settings.redis_timeout + SLACK_S
+    failures = []
+    for name, place, connection in _ways(settings, timeout_s):
+        try:
+            connection.connect()
+        except OSError as error:
+            failures.append(f"no sidecar answers at {place} ({name}): {_said(error)}")
+            continue
+        try:
+            return _exchange(connection, method, path, value)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {_said(error)}") from None
+        finally:
+            connection.close()
+    raise NoSidecarError("; ".join(failures) or "no local door to ask at: ARBITER_LOCAL_LISTEN and ARBITER_SOCKET")
+
+
+def _ways(settings: Settings, timeout_s: float) -> Iterator[tuple[str, str, http.client.HTTPConnection]]:
+    if settings.socket:
+        yield "ARBITER_SOCKET", settings.socket, _UnixConnection(settings.socket, timeout_s)
+    if settings.local_listen != addresses.OFF:
+        host, port = addresses.split(settings.local_listen)
+        yield "ARBITER_LOCAL_LISTEN", settings.local_listen, http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+
+def _exchange(connection: http.client.HTTPConnection, method: str, path: str, value: object) -> Reply:
+    connection.request(method, path, None if value is None else json.dumps(value).encode())
+    response = connection.getresponse()
+    answer = json.loads(response.read(_LONGEST_REPLY))
+    if not isinstance(answer, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - one error for all that is not an answer
+    return Reply(response.status, answer)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self._path)
+        except OSError:
+            self.sock.close()
+            raise

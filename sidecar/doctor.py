@@ -1,0 +1,181 @@
+"""``health-arbiter doctor``: looks at every Redis server and at the sidecar on this machine, and says what is wrong.
+
+It only reads: no beat, no claim, no hold. What it prints holds no secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sidecar import asking, bucket, findings
+from sidecar.core.words import Unknown
+from sidecar.findings import Finding, Level
+from sidecar.terminal import plain, say
+
+if TYPE_CHECKING:
+    from sidecar.budget.link import Link
+    from sidecar.settings import Settings
+
+T = TypeVar("T")
+
+EXIT_FAILED: Final = 1
+_WIDTH: Final = max(map(len, Level))
+
+
+def main(settings: Settings) -> int:
+    """Print the findings, one a line; the exit code is 1 if one of them is a failure."""
+    return asyncio.run(_report(settings))
+
+
+async def _report(settings: Settings) -> int:
+    failed = False
+    async for place, found in examined(settings):
+        where = f" {place}" if place else ""
+        say(plain(f"{found.level:<{_WIDTH}} {found.what}{where}: {found.sentence}"))
+        failed = failed or found.level is Level.FAIL
+    return EXIT_FAILED if failed else 0
+
+
+async def examined(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
+    """Every finding with the masked URL that it is about, ``""`` where that is plain or it is about no server."""
+    if not settings.redis_url:
+        yield "", Finding(Level.OK, "bucket", "in memory: this sidecar has a budget of its own, and knows no fleet")
+    else:
+        async for place, found in _servers(settings):
+            yield place, found
+    for found in _sidecar(settings):
+        yield "", found
+
+
+# -- the servers ------------------------------------------------------------------------------------------------
+
+
+async def _servers(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
+    try:
+        servers = bucket.servers(settings)
+    except ValueError as error:
+        yield "", Finding(Level.FAIL, "settings", f"ARBITER_REDIS_URL: {error}")
+        return
+    run_ids: dict[str, str] = {}
+    for server in servers:
+        async for found in _server(settings, server, run_ids):
+            yield server.name if len(servers) > 1 or found.what == "reachable" else "", found
+    for found in findings.of_identity(run_ids):
+        yield "", found
+
+
+async def _server(settings: Settings, server: bucket.Server, run_ids: dict[str, str]) -> AsyncIterator[Finding]:
+    """Look at one; its run id goes to ``run_ids``."""
+    from sidecar.budget.link import Link  # noqa: PLC0415 - a doctor without Redis needs no client
+
+    probe = _Probe(Link(server.url, settings.redis_timeout, bucket.access(settings)), settings.redis_timeout)
+    is_cluster_url = "+cluster://" in server.url.lower()
+    try:
+        if is_cluster_url:
+            await probe.find(f"{bucket.prefix(settings)}:grants")
+        reach = findings.of_reach(await probe.ping())
+        yield reach
+        if reach.level is Level.FAIL:
+            return
+        yield findings.of_clock(await probe.ahead())
+        info = await probe.info()
+        if not isinstance(info, Unknown) and "run_id" in info:
+            run_ids[server.name] = info["run_id"]
+        for found in findings.of_info(info, await probe.save(), is_cluster_url=is_cluster_url):
+            yield found
+        for found in findings.of_roll(await server.share.roll(), settings.instance):
+            yield found
+    finally:
+        await probe.aclose()
+        await server.share.aclose()
+
+
+class _Probe:
+    """The questions to one server; what goes wrong is ``Unknown``, as with claims."""
+
+    def __init__(self, link: Link, timeout_s: float) -> None:
+        self._link = link
+        self._timeout_s = timeout_s
+
+    async def find(self, key: str) -> None:
+        """Find the owner of this key in a Cluster, so that all other questions go there."""
+        await self._ask(_nothing, "EVAL", "return 1", "1", key)
+
+    async def ping(self) -> float | Unknown:
+        """How long a PING takes once we are connected, in seconds."""
+        reached = await self._ask(_nothing, "PING")
+        begun = time.perf_counter()
+        answer = reached if isinstance(reached, Unknown) else await self._ask(_nothing, "PING")
+        return answer if isinstance(answer, Unknown) else time.perf_counter() - begun
+
+    async def ahead(self) -> float | Unknown:
+        """By how many seconds the server's clock is ahead of ours."""
+        begun = time.time()
+        told = await self._ask(_unix_s, "TIME")
+        return told if isinstance(told, Unknown) else told - (begun + time.time()) / 2
+
+    async def info(self) -> dict[str, str] | Unknown:
+        """What it says of itself."""
+        return await self._ask(_fields, "INFO")
+
+    async def save(self) -> str | Unknown:
+        """When it takes snapshots; empty for never."""
+        return await self._ask(_setting, "CONFIG", "GET", "save")
+
+    async def aclose(self) -> None:
+        """End the connection."""
+        await self._link.aclose()
+
+    async def _ask(self, read: Callable[[Any], T], *command: str) -> T | Unknown:
+        from sidecar.budget.link import error_word  # noqa: PLC0415 - as in _server
+
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._link.ask(read, *command)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            return Unknown(error_word(error))
+
+
+def _nothing(_reply: object) -> None:
+    """The answer is all that matters."""
+
+
+def _unix_s(reply: list[bytes]) -> float:
+    seconds, micros = map(int, reply)
+    return seconds + micros / 1_000_000
+
+
+def _fields(reply: bytes) -> dict[str, str]:
+    rows = (line.partition(":") for line in reply.decode().splitlines() if not line.startswith("#"))
+    return {name: value for name, _, value in rows if name}
+
+
+def _setting(reply: list[bytes]) -> str:
+    _, value = reply
+    return value.decode()
+
+
+# -- the sidecar on this machine --------------------------------------------------------------------------------
+
+
+def _sidecar(settings: Settings) -> Iterator[Finding]:
+    try:
+        seen = asking.ask(settings, "GET", "/fleet").value
+    except asking.NoSidecarError as error:
+        yield Finding(Level.WARN, "sidecar", str(error))
+        return
+    differs = [name for name in ("service", "instance", "mode") if seen.get(name) != getattr(settings, name)]
+    if differs:
+        names = ", ".join(f"ARBITER_{name.upper()}" for name in differs)
+        yield Finding(Level.WARN, "sidecar", f"the one that answers runs with other settings: {names}")
+        return
+    word = seen.get("error")
+    if word == "alone" and settings.redis_url:
+        yield Finding(Level.WARN, "sidecar", "the one that answers has its bucket in memory: ARBITER_REDIS_URL")
+    elif word not in (None, "alone"):
+        yield Finding(Level.WARN, "sidecar", f"it answers, and has no answer of the bucket: {seen.get('sentence')}")
+    else:
+        yield Finding(Level.OK, "sidecar", "it answers at its local door")

@@ -1,0 +1,109 @@
+"""The sign of life: tells the fleet how the container is, every beat and at once when that changes.
+
+It reads the hall and writes to the budget; what it hears back is the last that is known of the fleet. A beat keeps the
+way to the bucket open too, so that a claim costs one round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from sidecar.budget import Budget
+from sidecar.core.arbiter import Standing
+from sidecar.core.detectors import complaint
+from sidecar.core.records import Record, Snapshot
+from sidecar.core.words import Beat, Fleet, Presence, Unknown
+
+FIRST_AFTER_S: Final = 0.25
+"""Importing the client of Redis takes 50 ms of the processor, which belong to the first polls."""
+
+JITTER: Final = 0.1
+STALE_BEATS: Final = 3
+
+
+class Pulse:
+    """Beats every ``interval_s`` seconds, by ``JITTER`` of it earlier or later.
+
+    ``told`` hears every answer, ``clock`` gives the seconds by which ``fleet`` grows stale.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        budget: Budget,
+        *,
+        interval_s: float,
+        clock: Callable[[], float],
+        rng: Random,
+        told: Callable[[Fleet | Unknown], None],
+    ) -> None:
+        self._snapshot = snapshot
+        self._budget = budget
+        self._interval_s = interval_s
+        self._clock = clock
+        self._rng = rng
+        self._told = told
+        self._changed = asyncio.Event()
+        self._kind = "unknown"
+        self._fleet: Fleet | None = None
+        self._heard_at = 0.0
+        self._said: Presence | None = None
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The fleet as it was last heard of, unless that is too long ago."""
+        is_fresh = self._clock() - self._heard_at <= STALE_BEATS * self._interval_s
+        return self._fleet if is_fresh else None
+
+    def notice(self, record: Record) -> None:
+        """Beat at once when the fleet ought to know of this step."""
+        if _shown(record.before) != _shown(record.after):
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        await asyncio.sleep(FIRST_AFTER_S)
+        while True:
+            self._changed.clear()
+            await self.beat()
+            await self._wait(self._interval_s * (1 + JITTER * self._rng.uniform(-1, 1)))
+
+    async def beat(self) -> None:
+        """Tell the fleet once, unless it has been told goodbye."""
+        beat = self._beat()
+        if self._said is Presence.GONE is beat.presence:
+            return
+        answer = await self._budget.beat(beat)
+        if isinstance(answer, Fleet):
+            self._fleet, self._heard_at, self._said = answer, self._clock(), beat.presence
+        self._told(answer)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _beat(self) -> Beat:
+        seen = self._snapshot()
+        standing = seen.standing
+        presence = standing.presence
+        if presence is Presence.WANTS:
+            self._kind = complaint(standing.verdict, seen.evidence)
+        claim_id = standing.latch.claim_id if standing.latch else standing.claim_id
+        return Beat(
+            standing.instance,
+            standing.life,
+            presence,
+            self._kind if presence in (Presence.WANTS, Presence.DOWN) else "unknown",
+            claim_id if presence is Presence.DOWN else "",
+            first=self._said is None,
+        )
+
+
+def _shown(standing: Standing) -> tuple[Presence, str]:
+    return standing.presence, standing.life

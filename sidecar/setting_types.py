@@ -1,0 +1,78 @@
+"""What a setting may be: the types of its fields, which take a value in the form it is given and refuse a bad one.
+
+A bound stands at the field or in here, never in both: pydantic lets one of the two win.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sidecar import addresses, durations, kinds, redis_urls, shares
+from sidecar.intake.scrape import parse_target
+from sidecar.intake.selectors import parse_selectors
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_BUDGET_LIMIT = 1000
+_DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - to pydantic a TypeError would be a bug
+    return value
+
+
+def _seconds(value: object) -> float:
+    seconds = durations.parse(value)
+    if seconds > _DAY_S:
+        raise ValueError("must be at most 24h")
+    return seconds
+
+
+def _budget(value: str) -> str:
+    amount, is_part = shares.parse(value)
+    if not amount or (amount > _BUDGET_LIMIT and not is_part):
+        raise ValueError(f"must be at least 1 or above 0%, and at most {_BUDGET_LIMIT}")
+    return value
+
+
+def _scrape_url(url: str) -> str:
+    if url:
+        parse_target(url)
+    return url.strip()
+
+
+def _selectors(text: str) -> str:
+    parse_selectors(text)
+    return text.strip()
+
+
+Count = Annotated[int, BeforeValidator(_no_bool)]
+Fraction = Annotated[float, BeforeValidator(_no_bool)]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
+
+StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
+
+ShareOfFleet = Annotated[str, BeforeValidator(shares.checked)]
+Budget = Annotated[ShareOfFleet, AfterValidator(_budget)]
+KindLimits = Annotated[str, AfterValidator(kinds.checked_limits)]
+KindNames = Annotated[str, AfterValidator(kinds.checked_names)]
+
+RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
+ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]
+Selectors = Annotated[str, AfterValidator(_selectors)]
+Listen = Annotated[str, AfterValidator(addresses.listen)]
+ListenOrOff = Annotated[str, AfterValidator(addresses.listen_or_off)]
+LoopbackOrOff = Annotated[str, AfterValidator(addresses.loopback_or_off)]
+FilePath = Annotated[str, AfterValidator(addresses.path)]
+SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
+
+
+def is_duration(field: FieldInfo) -> bool:
+    """Whether the field holds seconds, which a user reads and writes as ``10s``."""
+    return any(isinstance(part, BeforeValidator) and part.func is _seconds for part in field.metadata)

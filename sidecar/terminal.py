@@ -1,0 +1,22 @@
+"""What commands print: text that others wrote cannot move the cursor, and a poor terminal is no reason to fail."""
+
+from __future__ import annotations
+
+import sys
+
+
+def plain(text: object) -> str:
+    """The text with a question mark for whatever cannot be printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
+def say(text: str) -> None:
+    """Print lines; letters that the terminal does not know become question marks."""
+    encoding = sys.stdout.encoding
+    sys.stdout.write(f"{text}\n".encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    """Print one line to standard error, which knows what to do with strange letters."""
+    sys.stderr.write(f"health-arbiter: {plain(text)}\n")

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.ports import free_port
+from sidecar.asking import NoSidecarError, Reply, ask
+from sidecar.settings import Settings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class _Door(BaseHTTPRequestHandler):
+    """Says what it was asked; on ``/page`` it is somebody else."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        answer: Any = {"path": self.path, "body": json.loads(body), "host": self.headers["Host"]}
+        content = b"<html>" if self.path == "/page" else b"[]" if self.path == "/list" else json.dumps(answer).encode()
+        self.send_response(202)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class _UnixServer(HTTPServer):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        self.socket.bind(str(self.server_address))
+
+
+def _serving(server: HTTPServer) -> Iterator[HTTPServer]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    for server in _serving(HTTPServer(("127.0.0.1", 0), _Door)):
+        yield server.server_port
+
+
+@pytest.fixture
+def path(run_dir: Path) -> Iterator[Path]:
+    for _ in _serving(_UnixServer(str(run_dir / "app.sock"), _Door)):  # type: ignore[arg-type]  # typeshed knows TCP
+        yield run_dir / "app.sock"
+
+
+def _settings(**flags: object) -> Settings:
+    return load({name: str(value) for name, value in flags.items()}, {})
+
+
+def test_it_is_asked_over_tcp(port: int) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}")
+    assert ask(settings, "POST", "/x", {"a": "ö"}) == Reply(
+        202, {"path": "/x", "body": {"a": "ö"}, "host": f"127.0.0.1:{port}"}
+    )
+
+
+def test_it_is_asked_over_the_unix_socket_first(path: Path) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path)
+    assert ask(settings, "POST", "/x", 1).value["host"] == "localhost"
+
+
+def test_it_is_asked_over_tcp_when_the_socket_is_dead(port: int, run_dir: Path) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}", socket=run_dir / "none.sock")
+    assert ask(settings, "POST", "/x", 1).status == 202
+
+
+def test_nobody_at_either_place_is_told_of_both(run_dir: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(NoSidecarError) as error:
+        ask(_settings(local_listen=address, socket=run_dir / "none.sock"), "GET", "/fleet")
+    assert str(error.value) == (
+        f"no sidecar answers at {run_dir / 'none.sock'} (ARBITER_SOCKET): no such file or directory; "
+        f"no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused"
+    )
+
+
+@pytest.mark.parametrize("page", ["/page", "/list"])
+def test_somebody_else_there_is_no_sidecar(port: int, page: str) -> None:
+    address = f"127.0.0.1:{port}"
+    with pytest.raises(NoSidecarError) as error:
+        ask(_settings(local_listen=address), "POST", page, 1)
+    assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN) does not answer as a sidecar does: ")
+
+
+def test_one_that_hangs_up_is_no_sidecar() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            server.accept()[0].close()
+
+        hang_up = threading.Thread(target=accept)
+        hang_up.start()
+        with pytest.raises(NoSidecarError, match="does not answer as a sidecar does"):
+            ask(_settings(local_listen=f"127.0.0.1:{server.getsockname()[1]}"), "GET", "/fleet")
+        hang_up.join()

@@ -1,0 +1,157 @@
+"""The engineer's commands as processes, beside a real sidecar: what they print, and how they end."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.command import command
+from harness.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartSidecar
+
+SECRET = "hunter2"  # not one: the string to look for
+HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "alice")
+
+
+@pytest.fixture
+def shared(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
+    return sidecar("a", redis_url=redis_server.url, redis_timeout="500ms")
+
+
+def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
+    assert command(shared, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
+    assert command(shared, *HOLD, "--instance", "b") == (0, "held: instance b by alice, 1h left: migration\n", "")
+    assert command(shared, *HOLD, "--instance") == (0, "held: instance a by alice, 1h left: migration\n", "")
+    shown = command(shared, "fleet")
+    assert (shown.code, shown.err) == (0, "")
+    assert [line for line in shown.out.splitlines() if line.startswith("hold")] == [
+        "hold    the service by alice, 1h left: migration",
+        "hold    instance a by alice, 1h left: migration",
+        "hold    instance b by alice, 1h left: migration",
+    ]
+    assert command(shared, "release", "--service") == (0, "the service is released\n", "")
+    assert command(shared, "release", "--instance=b") == (0, "instance b is released\n", "")
+    assert command(shared, "release", "--instance") == (0, "instance a is released\n", "")
+    assert command(shared, "release") == (0, "the service was not held\n", "")
+    assert json.loads(command(shared, "fleet", "--json").out)["holds"] == []
+
+
+def test_author_is_the_login_name_unless_it_is_given(shared: Sidecar) -> None:
+    done = command(shared, "hold", "--for", "90s", "--reason", "größer 🚀", PYTHONIOENCODING="utf-8")
+    assert done == (0, f"held: the service by {getpass.getuser()}, 2m left: größer 🚀\n", "")
+    done = command(shared, "hold", "--for", "90s", "--reason", "größer 🚀", PYTHONIOENCODING="ascii")
+    assert done == (0, f"held: the service by {getpass.getuser()}, 2m left: gr??er ?\n", "")
+
+
+def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Sidecar, redis_server: RedisServer) -> None:
+    redis_server.kill()
+    held = command(shared, *HOLD)
+    assert (held.code, held.out) == (1, "held here: the service by alice, 1h left: migration\n")
+    assert held.err.startswith("health-arbiter: Redis cannot be reached: this container alone is held")
+    shown = command(shared, "fleet")
+    assert shown.code == 1
+    assert "hold    the service by alice, 1h left: migration (known to this sidecar only)" in shown.out.splitlines()
+    assert shown.err == "health-arbiter: Redis cannot be reached: that is what this sidecar heard last\n"
+    assert command(shared, *HOLD, "--instance", "b") == (
+        1,
+        "",
+        "health-arbiter: Redis cannot be reached: whether instance b is held is not known\n",
+    )
+    assert command(shared, "release") == (
+        1,
+        "the service is released here\n",
+        "health-arbiter: Redis cannot be reached: a hold in the shared bucket may go on\n",
+    )
+    assert command(shared, "release", "--instance", "b") == (
+        1,
+        "",
+        "health-arbiter: Redis cannot be reached: whether instance b is still held is not known\n",
+    )
+
+
+def test_bucket_in_memory_makes_this_sidecar_the_whole_service(sidecar: StartSidecar) -> None:
+    one = sidecar()
+    assert command(one, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
+    assert command(one, "fleet").code == 0
+    assert command(one, *HOLD, "--instance", "b").code == 2
+    assert command(one, "release") == (0, "the service is released\n", "")
+    assert command(one, "release") == (0, "the service was not held\n", "")
+
+
+def test_sidecar_is_found_by_its_socket_as_well(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar(socket=run_dir / "app.sock")
+    assert command(one, "fleet", ARBITER_LOCAL_LISTEN="off").code == 0
+    assert command(one, "fleet", "--local-listen", "off", ARBITER_SOCKET="").code == 2
+    assert (
+        command(one, "fleet", "--socket", str(run_dir / "app.sock"), "--local-listen=off", ARBITER_SOCKET="").code == 0
+    )
+
+
+@pytest.mark.parametrize("arguments", [HOLD, ("release",), ("fleet",)], ids=lambda arguments: arguments[0])
+def test_no_sidecar_there_is_one_line_that_names_the_setting(sidecar: StartSidecar, arguments: tuple[str, ...]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    done = command(sidecar.unstarted(local_listen=address), *arguments)
+    assert done == (
+        69,
+        "",
+        f"health-arbiter: no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused\n",
+    )
+
+
+def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(sidecar: StartSidecar) -> None:
+    one = sidecar()
+    for flag, value, complaint in (
+        ("--for", "soon", "for: is not a duration"),
+        ("--for", "8000h", "for: takes 1s to 168h"),
+        ("--reason", "a\nb", "reason: takes a line"),
+        ("--author", "a" * 101, "author: takes a line"),
+        ("--instance", "a b", "instance: takes 1 to 128"),
+    ):
+        done = command(one, *HOLD, flag, value)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"health-arbiter: {complaint}")
+        assert done.err.count("\n") == 1
+    assert one.request("local", "GET", "/fleet").json()["local_hold"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["hold", "--reason", "x"], "the following arguments are required: --for"),
+        (["hold", "--for", "1h"], "the following arguments are required: --reason"),
+        (["hold", "--for", "1h", "--reason", "x", "--instance", "--service"], "argument --service: not allowed"),
+        (["release", "--all"], "--all: release does not take it"),
+        (["release", "web"], "a word that is no flag: release does not take it"),
+        (["fleet", f"--redis-url=redis://:{SECRET}@h"], "--redis-url: fleet does not take it"),
+        (["fleet", "--local-listen", "0.0.0.0:1"], "ARBITER_LOCAL_LISTEN: '0.0.0.0:1' from flag must be localhost"),
+        (["flet"], "a word that is no flag; did you mean fleet?"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else " ".join(value)[:40],
+)
+def test_command_that_cannot_be_understood_is_one_line_and_exit_2(
+    sidecar: StartSidecar, arguments: list[str], complaint: str
+) -> None:
+    done = command(sidecar.unstarted(), *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"health-arbiter: {complaint}")
+    assert done.err.count("\n") == 1
+    assert SECRET not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("hold", "--reason"), ("release", "a closed brake"), ("fleet", "--json")], ids=lambda v: v
+)
+def test_each_command_explains_itself(sidecar: StartSidecar, name: str, said: str) -> None:
+    done = command(sidecar.unstarted(), name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert said in done.out
+    assert "The exit code is 0; 1 when" in done.out

@@ -1,0 +1,187 @@
+"""The doctor as a process, before real servers with something wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.command import Done, command
+from harness.ports import free_port
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartRedis, StartSidecar
+
+SECRET = "hunter2"  # not one: the string to look for
+ACL = Path(__file__).parents[1] / "deploy" / "redis" / "users.acl"
+TIMEOUT = {"redis_timeout": "500ms"}
+
+
+def _doctor(one: Sidecar, **environ: str) -> Done:
+    done = command(one, "doctor", **environ)
+    assert SECRET not in done.out + done.err
+    assert done.err == ""
+    assert done.code == int("FAIL" in levels(done).values())
+    return done
+
+
+def levels(done: Done) -> dict[str, str]:
+    """What was looked at, and how bad it is; with several servers the worst."""
+    worst: dict[str, str] = {}
+    for line in done.out.splitlines():
+        level, what = line.split()[:2]
+        worst[what.rstrip(":")] = max(level, worst.get(what.rstrip(":"), level), key=["ok", "warn", "FAIL"].index)
+    return worst
+
+
+def _alone(sidecar: StartSidecar, url: str) -> Sidecar:
+    """One that does not run: all that the doctor has is its settings."""
+    return sidecar.unstarted(redis_url=url, local_listen=f"127.0.0.1:{free_port()}", **TIMEOUT)
+
+
+def _seen(one: Sidecar, count: int) -> bool:
+    return len(one.request("local", "GET", "/fleet").json()["members"]) == count
+
+
+def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--appendonly", "yes", "--maxmemory-policy", "noeviction", password=SECRET)
+    one, _ = (sidecar(name, redis_url=server.url) for name in ("a", "b"))
+    wait_for(lambda: _seen(one, 2), timeout_s=10, what="both are seen")
+    done = _doctor(one)
+    assert done.code == 0
+    assert set(levels(done).values()) == {"ok"}
+    assert done.out.startswith(f"ok   reachable redis://:***@127.0.0.1:{server.port}/0: a PING takes ")
+    assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
+    assert done.out.endswith("ok   sidecar: it answers at its local door\n")
+
+
+def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    found = levels(_doctor(_alone(sidecar, server.url)))
+    warned = {what for what, level in found.items() if level == "warn"}
+    assert warned == {"eviction", "persistence", "shared", "sidecar"}
+
+
+def test_snapshots_are_persistence(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--save", "3600 1")
+    done = _doctor(_alone(sidecar, server.url))
+    assert levels(done)["persistence"] == "ok"
+    assert "snapshots: a restart forgets what came after the last one" in done.out
+
+
+def test_hold_is_told(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar(redis_url=redis_server.url)
+    assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "alice").code == 0
+    assert "alice holds the service: migration" in _doctor(one).out
+
+
+@pytest.mark.parametrize(
+    ("breaks", "said"),
+    [("stopped", "Redis cannot be reached"), ("hung", "Redis did not answer in time"), ("wrong password", "refused")],
+)
+def test_server_that_does_not_answer_is_a_failure(
+    sidecar: StartSidecar, redis_server: RedisServer, breaks: str, said: str
+) -> None:
+    url = redis_server.url
+    if breaks == "stopped":
+        redis_server.kill()
+    elif breaks == "hung":
+        redis_server.pause()
+    else:
+        url = url.replace("redis://", f"redis://:{SECRET}@")
+    done = _doctor(_alone(sidecar, url))
+    assert levels(done) == {"reachable": "FAIL", "sidecar": "warn"}
+    assert said in done.out.splitlines()[0]
+
+
+def test_replica_is_a_failure(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    found = levels(_doctor(_alone(sidecar, start_redis(read_only=True).url)))
+    assert found["role"] == "FAIL"
+
+
+def test_user_without_info_is_told_what_cannot_be_told(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+@all", "-info", "-config", "-ping")
+    url = redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")
+    done = _doctor(_alone(sidecar, url))
+    found = levels(done)
+    assert (found["reachable"], found["server"], found["scripts"]) == ("ok", "warn", "ok")
+    assert done.code == 0
+
+
+def test_user_that_we_ship_may_run_the_scripts_though_not_tell_the_rest(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    _, name, *rights = ACL.read_text().split()
+    redis_server.cli("ACL", "SETUSER", name, *rights, f">{SECRET}")
+    found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
+    assert (found["reachable"], found["clock"], found["scripts"]) == ("ok", "ok", "ok")
+    assert "FAIL" not in found.values()
+
+
+def test_user_without_scripts_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+ping", "+info", "+time")
+    done = _doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")))
+    assert (levels(done)["role"], levels(done)["scripts"]) == ("ok", "FAIL")
+    assert "may not run" in done.out
+
+
+def test_clock_that_is_far_off_is_warned_of(sidecar: StartSidecar, faketime_redis: RedisServer) -> None:
+    assert levels(_doctor(_alone(sidecar, faketime_redis.url)))["clock"] == "warn"
+
+
+def test_two_urls_of_one_server_are_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    url = redis_server.url
+    found = levels(_doctor(_alone(sidecar, f"{url},{url.replace('127.0.0.1', 'localhost')}")))
+    assert found["independent"] == "FAIL"
+
+
+def test_owner_of_the_keys_is_found_in_a_cluster(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    cluster = Cluster(start_redis)
+    strangers = cluster.strangers_to("{ha:default/app}:grants")
+    for node in strangers:
+        node.cli("CONFIG", "SET", "appendonly", "yes")
+    by_cluster = levels(_doctor(_alone(sidecar, cluster.url_of(*strangers))))
+    assert (by_cluster["role"], by_cluster["persistence"], by_cluster["scripts"]) == ("ok", "warn", "ok")
+    by_node = levels(_doctor(_alone(sidecar, strangers[0].url)))
+    assert (by_node["cluster"], by_node["persistence"], by_node["scripts"]) == ("warn", "ok", "FAIL")
+
+
+def test_two_servers_are_looked_at_one_by_one(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    first, second = start_redis("first"), start_redis("second", "--appendonly", "yes")
+    done = _doctor(_alone(sidecar, f"{first.url},{second.url}"))
+    assert levels(done)["independent"] == "ok"
+    assert f"warn persistence {first.url}" in done.out
+    assert f"ok   persistence {second.url}" in done.out
+
+
+def test_bucket_in_memory_is_told_as_such(sidecar: StartSidecar) -> None:
+    done = _doctor(sidecar())
+    assert done.out == (
+        "ok   bucket: in memory: this sidecar has a budget of its own, and knows no fleet\n"
+        "ok   sidecar: it answers at its local door\n"
+    )
+
+
+def test_sidecar_that_runs_with_other_settings_is_noticed(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar(redis_url=redis_server.url)
+    assert (
+        "runs with other settings: ARBITER_SERVICE, ARBITER_MODE"
+        in _doctor(one, ARBITER_SERVICE="other", ARBITER_MODE="shadow").out
+    )
+    assert "has its bucket in memory" in _doctor(sidecar("b"), ARBITER_REDIS_URL=redis_server.url).out
+
+
+def test_doctor_writes_nothing(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    _doctor(_alone(sidecar, redis_server.url))
+    assert redis_server.cli("KEYS", "*") == []
+
+
+def test_settings_that_cannot_be_used_are_exit_2(sidecar: StartSidecar) -> None:
+    done = command(sidecar.unstarted(), "doctor", "--budget", "0")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("health-arbiter: ARBITER_BUDGET")
