@@ -11,7 +11,8 @@ from sidecar import durations
 DIRECTORY: Final = Path(__file__).parents[2] / "deploy" / "haproxy"
 AGENT: Final = DIRECTORY / "agent.cfg"
 PLAIN: Final = DIRECTORY / "plain.cfg"
-SHIPPED: Final = (AGENT, PLAIN)
+CASCADE: Final = DIRECTORY / "cascade.cfg"
+SHIPPED: Final = (AGENT, PLAIN, CASCADE)
 
 
 def lines(text: str) -> list[str]:
@@ -20,8 +21,8 @@ def lines(text: str) -> list[str]:
 
 
 def server_words(text: str) -> list[str]:
-    """Return the words that hold for every server (of ``default-server``)."""
-    return next((line.split()[1:] for line in lines(text) if line.startswith("default-server ")), [])
+    """Return the words that hold for every server (of all ``default-server`` lines)."""
+    return [word for line in lines(text) if line.startswith("default-server ") for word in line.split()[1:]]
 
 
 def server_option(text: str, name: str) -> str:

@@ -31,10 +31,26 @@ NO_DEFAULT_TO_SHOW: Final = {
         "scrape_errors",
         "scrape_requests",
         "scrape_in_flight",
+        "redis_password_file",
+        "redis_ca",
+        "redis_cert",
+        "redis_key",
     )
 }
 SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
 """A page and what counts on it: neither means anything without the other."""
+
+SECURE: Final = {
+    variable("redis_url"): "rediss://redis.internal:6379/0",
+    variable("redis_cert"): OPTIONAL[variable("redis_cert")],
+}
+"""Certificates need a URL with TLS, and a key its certificate."""
+
+TOGETHER: Final = {
+    **dict.fromkeys((name for name in OPTIONAL if name.startswith(variable("scrape_"))), SCRAPE),
+    variable("redis_password_file"): {variable("redis_url"): "redis://redis.internal:6379/0"},
+    **dict.fromkeys(map(variable, ("redis_ca", "redis_cert", "redis_key")), SECURE),
+}
 
 
 def test_example_loads_as_it_is_shipped() -> None:
@@ -44,15 +60,14 @@ def test_example_loads_as_it_is_shipped() -> None:
 
 
 def test_example_loads_with_everything_switched_on() -> None:
-    everything = given(TEXT) | OPTIONAL
+    everything = given(TEXT) | OPTIONAL | SECURE
     settings = load({}, everything)
     assert {variable(name) for name in settings.model_fields_set} == {*everything}
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_example_loads_with_one_line_switched_on(name: str) -> None:
-    together = SCRAPE if name.startswith(variable("scrape_")) else {}
-    settings = load({}, given(TEXT) | together | {name: OPTIONAL[name]})
+    settings = load({}, given(TEXT) | TOGETHER.get(name, {}) | {name: OPTIONAL[name]})
     assert name.removeprefix("ARBITER_").lower() in settings.model_fields_set
 
 

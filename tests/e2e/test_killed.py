@@ -112,6 +112,7 @@ def test_restarted_app_starts_clean_with_a_claim_of_its_own(sidecar: StartSideca
     one.post_error(1, count=0, app_start="boot-2")
     wait_for(_is(one, "up"), timeout_s=5, what="the second life is up")
     assert one.verdict()["evidence"]["errors"] == 0
+    wait_for(lambda: not _latched(one), timeout_s=5, what="the disk has forgotten the first life")
     one.kill()
     one.start()
     assert one.health() == (200, "up\n"), "the latch of the first life is gone from the disk as well"

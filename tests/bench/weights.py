@@ -1,0 +1,162 @@
+"""What users see of an incident, through HAProxy with the shipped cascade: with weights, with culls, with both.
+
+Of four apps one fails half of its requests and another all of them, until they are replaced, which heals them. The
+fleet may cull one in ten seconds: slow, as it is by design, but in proportion to an incident of half a minute.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bench.table import Row, at_most
+from harness.binaries import find
+from harness.cascade import weights
+from harness.shop import NAMES, Shop
+from harness.starting import Children
+from harness.traffic import Outcome, failed, lost
+
+if TYPE_CHECKING:
+    from bench.rig import Rig
+    from harness.sidecar import Setting
+
+RATE: Final = 200
+WELL_S: Final = 3
+INCIDENT_S: Final = 30
+HISTORY_S: Final = 35
+"""So long the six buckets of the success rate are full of good results."""
+
+TOLD_S: Final = 60
+STEP_S: Final = 0.1
+FAILING: Final = (0.0, 0.5, 1.0, 0.0)
+JUDGING: Final[dict[str, Setting]] = {
+    "error_ratio": 0.3,
+    "settle": "1s",
+    "drain": "2s",
+    "check_interval": "2s",
+    "check_jitter": 0,
+    "budget": "1",
+    "budget_window": "10s",
+}
+WAYS: Final[dict[str, dict[str, Setting]]] = {
+    "neither": {"weight": "off", "mode": "shadow"},
+    "weights": {"weight": "on", "mode": "shadow"},
+    "culls": {"weight": "off", "mode": "enforce"},
+    "weights and culls": {"weight": "on", "mode": "enforce"},
+}
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What came back in its course, and who was replaced when, in seconds from its beginning."""
+
+    outcomes: Counter[Outcome]
+    replaced: list[tuple[str, float]]
+
+    def failed_percent(self, method: str) -> float:
+        return 100 * failed(self.outcomes, method)
+
+
+def measure(rig: Rig) -> list[Row]:
+    """The four ways one after the other, then how long a weight takes to fall and to come back."""
+    if not find("haproxy"):
+        rig.notes.append("no haproxy here: weights were not measured")
+        return []
+    seen = {way: _incident(rig, way) for way in WAYS}
+    rows = [*_rows(seen, "POST"), *_rows(seen, "GET"), *_lost(seen), *_speed(rig)]
+    for way, incident in seen.items():
+        who = ", ".join(f"{name} after {at_s:.0f} s" for name, at_s in incident.replaced) or "nobody"
+        rig.notes.append(f"an incident with {way}: {incident.outcomes.total()} requests, replaced: {who}")
+    return rows
+
+
+def _rows(seen: dict[str, Incident], method: str) -> list[Row]:
+    percent = {way: incident.failed_percent(method) for way, incident in seen.items()}
+    retried = "not retried" if method == "POST" else "retried"
+    rows = [
+        Row(f"{method}s that fail, {retried}: {way}, beside neither", "%", percent[way], percent["neither"])
+        for way in WAYS
+        if way != "neither"
+    ]
+    both, culls = percent["weights and culls"], percent["culls"]
+    return [*rows, Row(f"{method}s that fail, {retried}: weights and culls, beside culls alone", "%", both, culls)]
+
+
+def _lost(seen: dict[str, Incident]) -> list[Row]:
+    count = sum(sum(lost(incident.outcomes).values()) for incident in seen.values())
+    return [
+        Row("requests that no app answers, all incidents together", "requests", count, None, at_most(0, "requests"))
+    ]
+
+
+def _incident(rig: Rig, way: str) -> Incident:
+    redis = {"redis_url": rig.redis.url, "service": way.replace(" ", "-")}
+    with _open(rig, {**JUDGING, **redis, **WAYS[way]}) as shop:
+        shop.traffic.next_answers(WELL_S * RATE)
+        before = shop.traffic.seen()
+        shop.fail(*FAILING)
+        replaced = _schedule(shop, 12 if rig.quick else INCIDENT_S)
+        return Incident(shop.traffic.seen() - before, replaced)
+
+
+def _schedule(shop: Shop, seconds: float) -> list[tuple[str, float]]:
+    """Be the scheduler: replace whose health is down. When the time is over, tell who and when."""
+    replaced = []
+    begun = time.monotonic()
+    while (at_s := time.monotonic() - begun) < seconds:
+        for name in NAMES:
+            if shop.sidecars[name].health("/health/nomad")[0] != 200:
+                shop.replace(name)
+                replaced.append((name, at_s))
+        time.sleep(STEP_S)
+    return replaced
+
+
+def _speed(rig: Rig) -> list[Row]:
+    history_s = 5 if rig.quick else HISTORY_S
+    with _open(rig, {"error_ratio": 0}) as shop:
+        shop.traffic.next_answers(history_s * RATE)
+        shop.fail(0, 0.5, 0, 0)
+        fall_s = _until(shop, lambda percent: percent <= 14)
+        shop.fail(0, 0, 0, 0)
+        rise_s = _until(shop, lambda percent: percent >= 90)
+    return [
+        Row(
+            f"half of an app's requests fail, after {history_s} s of health, until it is sent an eighth",
+            "s",
+            fall_s,
+            None,
+            at_most(10, "s"),
+        ),
+        Row("it heals, until its weight is back at 90 %", "s", rise_s),
+    ]
+
+
+@contextmanager
+def _open(rig: Rig, settings: dict[str, Setting]) -> Iterator[Shop]:
+    """A site of its own under load; everything but the users is on the servers' core."""
+    children = Children()
+    try:
+        with rig.on_server_cores():
+            directory = Path(tempfile.mkdtemp(dir=rig.directory))
+            shop = Shop(directory, children, settings).open(RATE)
+        with shop.traffic:
+            yield shop
+    finally:
+        children.stop()
+
+
+def _until(shop: Shop, is_there: Callable[[int], bool]) -> float:
+    """Seconds until HAProxy's weight of app2 is there; infinite when it is not within a minute."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < TOLD_S:
+        if is_there(weights(shop.proxy)["app2"]):
+            return time.monotonic() - begun
+        time.sleep(STEP_S)
+    return float("inf")

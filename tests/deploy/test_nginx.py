@@ -1,0 +1,167 @@
+"""The shipped nginx configuration and the script that tells it the weights, with a real nginx."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from harness.failing_app import FailingApp, shares
+from harness.nginx import Nginx
+from harness.ports import free_port
+from harness.traffic import Traffic, failed, lost
+from harness.waiting import wait_for
+from sidecar.answer.health import WEIGHT
+
+if TYPE_CHECKING:
+    from harness.starting import Children
+
+DIRECTORY = Path(__file__).parents[2] / "deploy" / "nginx"
+SCRIPT = DIRECTORY / "arbiter-weights"
+REQUESTS = 400
+
+
+class Door:
+    """A sidecar's public door that tells this weight."""
+
+    def __init__(self) -> None:
+        self.weight = 100
+        door = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                self.send_response(200 if door.weight else 503)
+                self.send_header(WEIGHT, str(door.weight))
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Nothing: the tests look at nginx."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@dataclass
+class Site:
+    """Three apps with a door each, and nginx before them."""
+
+    nginx: Nginx
+    servers: Path
+    port: int
+    apps: dict[str, FailingApp]
+    doors: dict[str, Door]
+
+    def tell(self) -> str:
+        """One pass of the script; the file of servers after it, once nginx has taken it in."""
+        before, workers = self.servers.read_text(), self.nginx.workers()
+        _run_script(self.servers, *self.pairs, reload=self.nginx.reload_command())
+        after = self.servers.read_text()
+        if after != before:
+            wait_for(lambda: not workers & self.nginx.workers(), timeout_s=10, what="the old workers are gone")
+        return after
+
+    @property
+    def pairs(self) -> list[str]:
+        return [f"127.0.0.1:{app.port}={self.doors[name].address}" for name, app in self.apps.items()]
+
+    def served(self) -> dict[str, int]:
+        return {name: app.served() for name, app in self.apps.items()}
+
+
+def _run_script(servers: Path, *pairs: str, reload: str) -> None:
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "RELOAD": reload}
+    command = ["sh", str(SCRIPT), str(servers), *pairs]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def site(run_dir: Path, children: Children) -> Iterator[Site]:
+    if not shutil.which("curl"):
+        pytest.skip("curl is not installed, and arbiter-weights needs it")
+    port, servers = free_port(), run_dir / "app.servers"
+    text = (DIRECTORY / "app.conf").read_text().replace("listen 8000", f"listen 127.0.0.1:{port}")
+    nginx = children.adopt(Nginx(run_dir, text.replace("/etc/nginx/arbiter/app.servers", str(servers)), port))
+    with ExitStack() as lives:
+        apps = {name: children.adopt(FailingApp(run_dir, name)).start() for name in ("app1", "app2", "app3")}
+        site = Site(nginx, servers, port, apps, {name: lives.enter_context(Door()) for name in apps})
+        _run_script(servers, *site.pairs, reload="true")
+        nginx.start()
+        yield site
+
+
+def test_nginx_takes_it_without_a_warning(site: Site) -> None:
+    assert "[" not in site.nginx.check()
+
+
+def test_failed_get_is_answered_by_another_server_and_a_post_is_sent_once(site: Site) -> None:
+    site.apps["app2"].fail(1.0)
+    with Traffic(site.port) as traffic:
+        traffic.next_answers(REQUESTS)
+    assert failed(traffic.seen(), "GET") == 0
+    assert failed(traffic.seen(), "POST") == pytest.approx(1 / 3, abs=0.1)
+
+
+def test_refused_connection_costs_no_request(site: Site) -> None:
+    site.apps["app2"].kill()
+    with Traffic(site.port) as traffic:
+        traffic.next_answers(REQUESTS)
+    assert lost(traffic.seen()) == {}
+
+
+def test_each_server_gets_the_weight_that_its_sidecar_tells(site: Site) -> None:
+    site.doors["app2"].weight = 13
+    assert "weight=13 " in site.tell()
+    before = site.served()
+    with Traffic(site.port) as traffic:
+        traffic.next_answers(REQUESTS)
+    assert shares(before, site.served())["app2"] == pytest.approx(13 / 213, abs=0.03)
+
+
+def test_culled_server_gets_nothing(site: Site) -> None:
+    site.doors["app2"].weight = 0
+    assert site.tell().count(" down ") == 1
+    before = site.served()
+    with Traffic(site.port) as traffic:
+        traffic.next_answers(REQUESTS)
+    assert lost(traffic.seen()) == {}
+    assert site.served()["app2"] == before["app2"]
+
+
+@pytest.mark.parametrize("weight", [13, 0], ids=["suffers", "is culled"])
+def test_silent_sidecar_changes_nothing(site: Site, weight: int) -> None:
+    site.doors["app2"].weight = weight
+    told = site.tell()
+    site.doors["app2"].__exit__()
+    assert site.tell() == told
+
+
+def test_unknown_server_whose_sidecar_is_silent_has_its_full_weight(tmp_path: Path) -> None:
+    servers = tmp_path / "app.servers"
+    _run_script(servers, f"10.0.0.11:8080=127.0.0.1:{free_port()}", reload="true")
+    assert servers.read_text() == "server 10.0.0.11:8080 weight=100 max_fails=0 max_conns=64;\n"
+
+
+def test_nginx_is_reloaded_when_something_has_changed_and_only_then(site: Site, tmp_path: Path) -> None:
+    marked = tmp_path / "reloaded"
+    _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
+    assert not marked.exists()
+    site.doors["app1"].weight = 50
+    _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
+    assert marked.exists()

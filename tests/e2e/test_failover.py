@@ -1,0 +1,142 @@
+"""A failover, and a slot that moves, in the middle of real sidecars' claims: no token is lost, none is given twice."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.crew import Crew, await_denied, await_metrics, claim
+from harness.culls import culls
+from harness.sentinels import Watched
+from harness.sidecar import Setting
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import Children, StartRedis, StartSidecar
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
+
+BUDGET = 4
+WINDOW_S = 60
+GRANTS: Final = "{ha:default/app}:grants"
+REAL: dict[str, Setting] = {
+    "lost_memory": "empty",
+    "beat": "500ms",
+    "settle": "0s",
+    "drain": "0s",
+    "check_interval": "1s",
+    "redis_timeout": "600ms",
+    "budget": str(BUDGET),
+    "budget_window": f"{WINDOW_S}s",
+}
+
+
+def unknowns(one: Sidecar) -> int:
+    """How many claims of it have had no clear answer."""
+    name = 'arbiter_claims_total{outcome="unknown"'
+    return round(sum(value for key, value in one.metrics().items() if key.startswith(name)))
+
+
+def forget_latch(one: Sidecar) -> None:
+    """Start it again as if it had been killed before it could write down that its claim was granted."""
+    one.kill()
+    (file,) = one.directory.glob(f"{one.settings['instance']}.state/*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "latch": None}))
+    one.start()
+
+
+def await_granted(crew: Crew, server: RedisServer, count: int) -> None:
+    """Wait until so many are down; these are exactly the claims that the server has granted."""
+    wait_for(lambda: len(crew.down()) == count, timeout_s=30, what=f"{count} are down")
+    wait_for(lambda: len(culls(crew.members)) >= count, timeout_s=5, what="and have told it")
+    granted = {cull.claim_id for cull in culls(crew.members)}
+    assert sorted(granted) == sorted(server.cli("ZRANGE", GRANTS, 0, -1))
+
+
+def await_budget_spent(crew: Crew, late: Sidecar) -> None:
+    crew.suffer(late)
+    told = await_denied(late, "window")
+    assert (told["used"], told["capacity"]) == (BUDGET, BUDGET)
+
+
+# -- Sentinel ---------------------------------------------------------------------------------------------------------
+
+
+def test_claims_during_a_failover_are_unknown_and_then_granted_or_replayed(
+    sidecar: StartSidecar, start_redis: StartRedis, children: Children
+) -> None:
+    watched = Watched(start_redis, children)
+    crew = Crew(sidecar.fleet(6, **REAL, redis_url=watched.url))
+    crew.await_metrics(fleet_alive=6)
+    early, other, fresh, second, last, late = crew.members
+    crew.suffer(early, other)
+    crew.await_down(early, other)
+    assert watched.master.cli("WAIT", 1, 5000) == 1
+    forget_latch(early)
+    await_metrics(early, {"arbiter_fleet_down": 2})
+
+    watched.master.kill()
+    crew.suffer(early, fresh)
+    crew.await_down(early, other, fresh)
+    assert (unknowns(early) > 0, unknowns(fresh) > 0) == (True, True)
+    assert (claim(early)["reason"], claim(fresh)["reason"]) == ("replayed", "granted")
+    assert watched.replica.cli("ROLE")[0] == "master"
+    crew.suffer(second)
+    await_granted(crew, watched.replica, BUDGET)
+    await_budget_spent(crew, last)
+    await_metrics(late, {"arbiter_memory_losses_total": 0, "arbiter_fleet_alive": 2})
+
+
+def test_grant_that_the_new_master_never_heard_of_stops_all_others_for_a_window(
+    sidecar: StartSidecar, start_redis: StartRedis, children: Children
+) -> None:
+    window_s = 5
+    watched = Watched(start_redis, children)
+    crew = Crew(sidecar.fleet(3, **{**REAL, "budget_window": f"{window_s}s"}, redis_url=watched.url))
+    crew.await_metrics(fleet_alive=3)
+    assert watched.master.cli("WAIT", 1, 5000) == 1
+    watched.replica.cli("REPLICAOF", "127.0.0.1", "1")
+    first, second, third = crew.members
+    crew.suffer(first)
+    crew.await_down(first)
+    watched.master.kill()
+    sentinel, new_port = watched.sentinels[0], watched.replica.port
+    wait_for(lambda: sentinel.master_port() == new_port, timeout_s=20, what="the replica takes over")
+    crew.suffer(second)
+    told = await_denied(second, "lost_memory")
+    assert 0 < told["retry_after_s"] <= window_s
+    await_metrics(third, {"arbiter_memory_losses_total": 1})
+    crew.await_down(first, second)
+
+
+# -- Cluster ----------------------------------------------------------------------------------------------------------
+
+
+def test_claims_while_the_slot_moves_are_granted_once_it_has(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    cluster = Cluster(start_redis)
+    owner, new = cluster.owner_of(GRANTS), cluster.strangers_to(GRANTS)[0]
+    crew = Crew(sidecar.fleet(6, **REAL, redis_url=cluster.url))
+    crew.await_metrics(fleet_alive=6)
+    before, during, between, after, late, _ = crew.members
+    crew.suffer(before)
+    crew.await_down(before)
+
+    cluster.begin_move(GRANTS, new)
+    crew.suffer(during)
+    wait_for(lambda: unknowns(during), timeout_s=20, what="a claim during the move has no clear answer")
+    cluster.move_keys(GRANTS, new)
+    crew.suffer(between)
+    wait_for(lambda: unknowns(between), timeout_s=20, what="nor has one when the keys are there already")
+    assert {claim(one)["reason"] for one in (during, between)} == {"cluster"}
+    crew.await_down(before)
+    cluster.end_move(GRANTS, new)
+    crew.suffer(after)
+    await_granted(crew, new, BUDGET)
+    assert owner.cli("CLUSTER", "COUNTKEYSINSLOT", cluster.slot_of(GRANTS)) == 0
+    await_budget_spent(crew, late)
+    await_metrics(late, {"arbiter_memory_losses_total": 0})

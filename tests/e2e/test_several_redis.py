@@ -1,0 +1,199 @@
+"""Twelve real sidecars that share three real Redis servers: the shares add up to the budget, whatever befalls them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from harness.command import command
+from harness.crew import Crew, await_answers, await_denied, await_metrics
+from harness.culls import Ledger, culls, in_use, most_within
+from harness.sidecar import GATES, Setting
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.starting import StartRedis, StartSidecar
+
+CHAOS_S: Final = float(os.environ.get("FLEET_CHAOS_S", "15"))
+"""So many seconds the servers are tormented; 60 and more for a thorough run."""
+SEED: Final = int(os.environ.get("FLEET_SEED", "0"))
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(180 + CHAOS_S)]
+
+FLEET = 12
+BUDGET = 3
+WINDOW_S = 4.0
+PREFIX = "{ha:default/app}"
+LOG_SLACK_S = 1.0
+"""A cull stands in the log after its grant, by less than a claim may take."""
+REAL: dict[str, Setting] = {
+    **GATES,
+    "brake": "0",  # or canaries alone would be left, for everybody suffers
+    "useless_after": "0",  # and goes on to suffer
+    "beat": "500ms",
+    "settle": "0s",
+    "drain": "0s",
+    "check_interval": "1s",
+    "redis_timeout": "300ms",
+    "error_window": "10m",
+    "probation": "1s",
+    "budget": str(BUDGET),
+    "budget_window": f"{WINDOW_S}s",
+}
+
+
+@pytest.fixture(scope="module")
+def servers(start_shared_redis: StartRedis) -> list[RedisServer]:
+    """Three, of which the last one is dead at first."""
+    servers = [start_shared_redis(f"redis-{name}") for name in "abc"]
+    servers[-1].kill()
+    return servers
+
+
+@pytest.fixture(scope="module")
+def crew(shared_sidecar: StartSidecar, servers: list[RedisServer]) -> Crew:
+    urls = ",".join(server.url for server in servers)
+    return Crew(shared_sidecar.fleet(FLEET, **REAL, redis_url=urls))
+
+
+@pytest.fixture(scope="module")
+def ledgers(servers: list[RedisServer]) -> Iterator[list[Ledger]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Ledger(server, PREFIX)) for server in servers]
+
+
+@pytest.fixture
+def well(crew: Crew, servers: list[RedisServer]) -> Crew:
+    """The fleet with everybody well, and all tokens in the bucket."""
+    crew.replace(*crew.members)
+    await_metrics(crew.members[0], {"arbiter_fleet_alive": FLEET, "arbiter_fleet_wanting": 0, "arbiter_fleet_down": 0})
+    alive = [server for server in servers if server.alive]
+    wait_for(lambda: not sum(map(spent, alive)), timeout_s=3 * WINDOW_S, what="all tokens are back")
+    return crew
+
+
+def spent(server: RedisServer) -> int:
+    return in_use(server, PREFIX, WINDOW_S)
+
+
+def check_books(crew: Crew, ledgers: list[Ledger]) -> None:
+    """No server gave more than its share, nor all of them more than the budget, and no more went down than that."""
+    for ledger in ledgers:
+        ledger.look()
+        assert most_within(ledger.grants, WINDOW_S) <= BUDGET / len(ledgers)
+    assert most_within((grant for ledger in ledgers for grant in ledger.grants), WINDOW_S) <= BUDGET
+    assert most_within(culls(crew.members), WINDOW_S - LOG_SLACK_S) <= BUDGET
+
+
+def await_grants(ledgers: list[Ledger], count: int) -> None:
+    what = f"{count} grants in all"
+    wait_for(lambda: sum(len(ledger.grants) for ledger in ledgers) == count, timeout_s=20, what=what)
+
+
+def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
+    well: Crew, ledgers: list[Ledger], servers: list[RedisServer]
+) -> None:
+    well.suffer(*well.members)
+    await_answers(*well.members)
+    await_grants(ledgers, BUDGET - 1)
+    assert len(well.down()) == BUDGET - 1
+    servers[-1].start()
+    wait_for(lambda: ledgers[-1].grants, timeout_s=20, what="the share that was away is spent as well")
+    check_books(well, ledgers)
+
+
+def test_hold_at_any_sidecar_holds_at_every_server(well: Crew, servers: list[RedisServer]) -> None:
+    here, there = well.members[:2]
+    assert command(here, "hold", "--for", "1h", "--reason", "audit", "--author", "alice").code == 0
+    assert [server.cli("HLEN", f"{PREFIX}:hold") for server in servers] == [1, 1, 1]
+    well.suffer(there)
+    assert "alice holds the service: audit" in await_denied(there, "hold")["sentence"]
+
+    servers[1].pause()
+    assert command(here, "release").code == 1, "one server could not be told"
+    servers[1].resume()
+    assert command(here, "release").code == 0
+    wait_for(lambda: well.down() == [there], timeout_s=20, what="it is culled after all")
+
+
+# -- chaos ------------------------------------------------------------------------------------------------------------
+
+
+class Tormentor:
+    """Kills, hangs, flushes and brings back one server after the other, as chance has it."""
+
+    def __init__(self, servers: list[RedisServer], rng: Random) -> None:
+        self.done: list[str] = []
+        self._servers = servers
+        self._rng = rng
+        self._hung: set[RedisServer] = set()
+
+    def act(self) -> None:
+        server = self._rng.choice(self._servers)
+        if not server.alive or server in self._hung:
+            self.mend(server)
+            return
+        deed = self._rng.choice(("kill", "hang", "flush"))
+        self.done.append(f"{deed} {server.name}")
+        if deed == "kill":
+            server.kill()
+        elif deed == "hang":
+            server.pause()
+            self._hung.add(server)
+        else:
+            server.cli("FLUSHALL")
+
+    def mend(self, server: RedisServer) -> None:
+        self.done.append(f"mend {server.name}")
+        if not server.alive:
+            server.start()
+        elif server in self._hung:
+            self._hung.remove(server)
+            server.resume()
+
+
+def test_tormented_servers_never_give_more_than_the_budget(
+    well: Crew, ledgers: list[Ledger], servers: list[RedisServer]
+) -> None:
+    rng = Random(SEED)
+    tormentor = Tormentor(servers, rng)
+    before = len(culls(well.members))
+    well.suffer(*well.members)
+    ends_at, next_at = time.monotonic() + CHAOS_S, 0.0
+    while time.monotonic() < ends_at:
+        if time.monotonic() >= next_at:
+            tormentor.act()
+            next_at = time.monotonic() + rng.uniform(0.2, 1.5)
+        replace_culled(well)
+    culled_meanwhile = len(culls(well.members)) - before
+    for server in servers:
+        tormentor.mend(server)
+    await_grants_of_all(well, ledgers, time.time())
+    check_books(well, ledgers)
+    assert culled_meanwhile > 0, tormentor.done
+    for one in well.members:
+        assert one.metrics()['arbiter_failures_total{where="step"}'] == 0
+
+
+def replace_culled(crew: Crew) -> None:
+    """Let the next life of whoever is culled begin, and suffer as much."""
+    culled = crew.down()
+    crew.replace(*culled)
+    crew.suffer(*culled)
+
+
+def await_grants_of_all(crew: Crew, ledgers: list[Ledger], since: float) -> None:
+    """Wait until each server has granted again."""
+
+    def granted() -> bool:
+        replace_culled(crew)
+        return all(ledger.grants and ledger.grants[-1].at_s > since for ledger in ledgers)
+
+    wait_for(granted, timeout_s=60, what="each of the servers grants again")

@@ -1,0 +1,113 @@
+"""A real sidecar whose app fails half of its requests, and a real HAProxy that hears of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from harness.app import App
+from harness.ports import free_ports
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.sidecar import Sidecar
+    from harness.starting import StartHaproxy, StartSidecar
+
+CONFIG = """
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 5s
+    timeout server 5s
+frontend public
+    bind 127.0.0.1:{front}
+    default_backend app
+backend app
+    balance roundrobin
+    default-server weight 100 check inter 200ms agent-check agent-inter 200ms
+    server app1 127.0.0.1:{port} agent-port {agent}
+"""
+CALM = {"error_ratio": "0", "error_limit": "1000", "settle": "0s"}
+"""Nobody is culled by what the results say."""
+
+
+def _results(one: Sidecar, **fields: int) -> None:
+    assert one.request("local", "POST", "/results", json.dumps(fields)).status == 202
+
+
+def _weight(one: Sidecar) -> int:
+    """What the agent says, which is all that it says of an app in balance."""
+    told = re.fullmatch(r"up ready ([0-9]{1,3})% maxconn:([0-9]+)\n", one.agent_line())
+    assert told
+    percent, maxconn = map(int, told.groups())
+    assert maxconn == -(-200 * percent // 100)
+    return percent
+
+
+def _await_weight(one: Sidecar, most: int, **fields: int) -> None:
+    """Report these results again and again until the weight is there."""
+
+    def reported() -> bool:
+        _results(one, **fields)
+        return _weight(one) <= most
+
+    wait_for(reported, timeout_s=10, what=f"the weight is at most {most} %")
+
+
+def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidecar, haproxy: StartHaproxy) -> None:
+    one = sidecar("half", agent_maxconn="200", **CALM)
+    assert _weight(one) == 100
+    front, port = free_ports(2)
+    with App("half", port):
+        proxy = haproxy(CONFIG.format(front=front, port=port, agent=one.address("agent")[1]))
+
+        def server() -> tuple[str, str, str]:
+            row = proxy.show_servers()["app", "app1"]
+            return row["status"], row["weight"], row["slim"]
+
+        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=5, what="HAProxy has heard of all of it")
+        began = monotonic()
+        _await_weight(one, 14, ok=5, failed=5)
+        assert monotonic() - began <= 10
+        wait_for(lambda: 10 <= int(server()[1]) <= 14, timeout_s=2, what="HAProxy sends it an eighth")
+        assert 20 <= int(server()[2]) <= 28
+
+        reply = one.request("public", "GET", "/health")
+        assert (reply.status, reply.headers["X-Arbiter-State"]) == (200, "up")
+        assert 10 <= int(reply.headers["X-Arbiter-Weight"]) <= 14
+        assert reply.headers["x-envoy-degraded"] == "true"
+        assert 10 <= one.metrics()["arbiter_weight"] <= 14
+        assert 0.45 <= one.verdict()["success_rate"] <= 0.53
+
+        one.post_error(1, fatal=True, app_start="boot-1")
+        wait_for(lambda: server()[0].startswith("DRAIN"), timeout_s=5, what="HAProxy lets go")
+        one.post_error(1, count=0, app_start="boot-2")
+        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=5, what="the next life begins with all of it")
+
+
+def test_weighing_that_is_off_tells_all_of_it(sidecar: StartSidecar) -> None:
+    off = sidecar("off", weight="off", **CALM)
+    floor = sidecar("floor", weight_floor="100", **CALM)
+    for one in (off, floor):
+        _results(one, failed=500)
+    wait_for(lambda: off.verdict()["success_rate"] == 0, timeout_s=5, what="the failures are known")
+    assert (off.agent_line(), off.verdict()["weight"]) == ("up ready 100%\n", 100)
+    assert floor.agent_line() == "up ready 100%\n"
+
+
+def test_drain_ends_when_nothing_is_in_flight(sidecar: StartSidecar) -> None:
+    one = sidecar("idle", drain="30s", settle="0s")
+    _results(one, ok=1, in_flight=0)
+    one.post_error(5)
+    wait_for(lambda: one.verdict()["state"] == "draining", timeout_s=5, what="it drains")
+    began = monotonic()
+
+    def down() -> bool:
+        _results(one, in_flight=0)
+        return one.health("/health/nomad")[0] == 503
+
+    wait_for(down, timeout_s=10, what="the drain is over")
+    assert 2.5 <= monotonic() - began <= 6
+    assert one.agent_line().startswith("fail #culled: 5 server errors")
