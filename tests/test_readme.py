@@ -1,4 +1,4 @@
-"""The README says what the code does: its tables are those of the settings and of the metrics."""
+"""The README and the pages of settings and metrics say what the code does: their tables are those of the code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ import pytest
 
 from sidecar import settings
 from sidecar.answer.agent import line
+from sidecar.answer.fleet import FleetReadings
 from sidecar.answer.metrics import DatagramReadings, Metrics, Readings
 from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
-from sidecar.core.words import Evidence, Latch, State
+from sidecar.core.words import Evidence, Fleet, Latch, State
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+TOP = Path(__file__).parents[1]
+README = (TOP / "README.md").read_text()
+SETTINGS = (TOP / "deploy" / "settings.md").read_text()
+METRICS = (TOP / "deploy" / "metrics.md").read_text()
 EVIDENCE = Evidence(60, 1, {"redis": 1}, {}, 0, 0)
 
 
 def _table(title: str) -> list[list[str]]:
-    section = README.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return _rows(README.split(f"\n## {title}\n")[1].split("\n## ")[0])
+
+
+def _rows(section: str) -> list[list[str]]:
+    """The cells of the one table in it, without its head."""
     rows = [row for row in section.splitlines() if row.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
@@ -32,6 +40,7 @@ def _metrics() -> list[list[str]]:
     )
     metrics.registry.register(readings)
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
+    metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     families = [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
     return [[f"`{_full_name(family.name, family.type)}`", family.documentation] for family in families]
 
@@ -40,13 +49,29 @@ def _full_name(name: str, kind: str) -> str:
     return f"{name}_total" if kind == "counter" else name
 
 
-def test_settings_table_is_that_of_the_code() -> None:
-    expected = [[f"`{name}`", f"`{default}`" if default else "", text] for name, default, text in settings.table()]
-    assert _table("Settings") == expected
+def _settings() -> list[list[str]]:
+    return [[f"`{name}`", f"`{default}`" if default else "", text] for name, default, text in settings.table()]
 
 
-def test_metrics_table_is_that_of_the_code() -> None:
-    assert _table("Metrics") == _metrics()
+def test_tables_of_settings_have_each_setting_of_the_code_once() -> None:
+    shown = [row for section in SETTINGS.split("\n## ")[1:] for row in _rows(section)]
+    assert sorted(shown) == sorted(_settings())
+
+
+def test_the_few_settings_of_the_readme_are_as_in_the_code() -> None:
+    shown = _table("Settings and metrics")
+    assert shown
+    assert [row for row in shown if row not in _settings()] == []
+
+
+def test_tables_of_metrics_have_each_metric_of_the_code_once() -> None:
+    shown = [row for section in METRICS.split("\n## ")[1:] for row in _rows(section)]
+    assert sorted(shown) == sorted(_metrics())
+
+
+@pytest.mark.parametrize("page", ["deploy/settings.md", "deploy/metrics.md"])
+def test_readme_leads_to_the_tables(page: str) -> None:
+    assert f"({page})" in README
 
 
 @pytest.mark.parametrize("state", State)
