@@ -1,0 +1,47 @@
+"""One container of the fleet: what share of its requests fails, why, and whether a restart would cure it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.weight import FULL
+
+
+@dataclass
+class Container:
+    """The container in one place of the fleet, through all its lives.
+
+    ``stuck``: this part of its requests fails until it is restarted, ``stuck_by`` says what did that. ``flaw``: this
+    part fails whatever one does, because of its release or its neighbours. ``life`` counts the incarnations. ``weight``
+    is the percent by which the balancer goes.
+    """
+
+    place: int
+    instance: str
+    life: int = 0
+    serving: bool = True
+    weight: float = FULL
+    stuck: float = 0.0
+    stuck_kind: str = ""
+    stuck_by: str = ""
+    flaw: float = 0.0
+    flaw_kind: str = ""
+
+    @property
+    def app_start(self) -> str:
+        """The name of this life."""
+        return f"{self.instance}.{self.life}"
+
+    def failing(self, outage: float) -> float:
+        """The part of its requests that fails while ``outage`` of everybody's does."""
+        return max(self.stuck, self.flaw, outage)
+
+    def avoidable(self, outage: float) -> float:
+        """The part of its requests that would not fail after a restart."""
+        return self.failing(outage) - max(self.flaw, outage)
+
+    def kind(self, outage: float, outage_kind: str) -> str:
+        """What most of its errors are of."""
+        if self.stuck >= max(self.flaw, outage):
+            return self.stuck_kind
+        return self.flaw_kind if self.flaw >= outage else outage_kind
