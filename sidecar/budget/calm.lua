@@ -1,8 +1,10 @@
 -- A beat as almost all are: of a container that is well or starts and neither wanted to be culled nor is missing or on
 -- trial, in a fleet that goes by one policy, where few want to be culled and nobody is held or silent. Does and answers
--- what beat.lua would, without the rooms which that needs. After turn, terms and asked; arguments and reply as
--- beat.lua has them.
+-- what beat.lua would, without the rooms which that needs. After turn and asked; arguments and reply as beat.lua
+-- has them.
 
+-- Of the terms only these two are needed, and to read them all costs more than the rest of this file.
+local window, beat = string.match(ARGV[1], '^[^|]*|[^|]*|[^|]*|[^|]*|(%d+)|[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)|')
 local FEW = 2 -- so many neither put the brake on nor share a cause
 
 local function none_is(key, window)
@@ -14,7 +16,7 @@ local function concerns_others(instance)
   return string.find(state.some, '^[mrt]+$') and ARGV[9] == '0'
     and not redis.call('HGET', KEY.culls, instance) and not redis.call('HGET', KEY.trials, instance)
     and not redis.call('ZSCORE', KEY.replaced, instance)
-    and none_is(KEY.down, mine.window) and none_is(KEY.replaced, mine.window)
+    and none_is(KEY.down, window) and none_is(KEY.replaced, window)
 end
 
 local function are_few_others(wanting, instance)
@@ -26,12 +28,12 @@ local function is_calm(wanting, instance)
     and (ARGV[8] == 'well' or ARGV[8] == 'starting')
     and state.born > 0 and (ARGV[2] == '0' or tonumber(ARGV[2]) == state.born) and tonumber(ARGV[3]) <= state.grants
     and are_few_others(wanting, instance) and redis.call('ZCARD', KEY.policy) == 1
-    and none_is(KEY.alive, 3 * mine.beat) and (state.some == '' or concerns_others(instance))
+    and none_is(KEY.alive, 3 * beat) and (state.some == '' or concerns_others(instance))
 end
 
 local wanting = redis.call('HLEN', KEY.kinds)
 if is_calm(wanting, ARGV[4]) then
-  keep_for(mine.window)
+  keep_for(tonumber(window))
   put('ZADD', KEY.alive, now_text, ARGV[4])
   local alive, missing = redis.call('ZCARD', KEY.alive), state.some == '' and 0 or redis.call('ZCARD', KEY.missing)
   if alive + missing > 1 and now - state.several >= MINUTE then

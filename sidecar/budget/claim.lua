@@ -1,5 +1,5 @@
--- A claim: whether its container may go down. After turn, terms, asked, records, roster, incident, trials, fleet, sizes
--- and grants.
+-- A claim: whether its container may go down. After turn, terms, asked, records, roster, incident, culls, trials,
+-- fleet, sizes and grants.
 --
 -- ARGV[4..7]  instance, incarnation, kind of its errors, claim id
 --
@@ -21,7 +21,7 @@ local instance, incarnation, kind, claim_id = unpack(ARGV, 4, 7)
 
 local limits = fleet.hear({ instance = instance, incarnation = incarnation, presence = 'wants', kind = kind })
 local size = sizes.of(fleet.alive + trials.missing, limits.is_earning)
-local used, used_wait = grants.usage(size.capacity, limits.window)
+local used, used_wait = grants.usage(size.capacity, limits.window, limits.since)
 local granted_at, grant_key = grants.grant_of(claim_id)
 local is_known = granted_at ~= nil and now - granted_at <= limits.window
 local cull = trials.cull_of(instance)
@@ -55,7 +55,7 @@ function gates.fleet()
   if after < size.floor then
     return after > 0 and 'floor' or 'last', mine.beat
   end
-  if trials.own_culls() >= size.gone then
+  if trials.missing >= size.gone and trials.own_culls() >= size.gone then
     return 'share', mine.beat
   end
 end
@@ -132,6 +132,7 @@ end
 
 local reason, wait = gates.shut()
 if reason then
+  roster.note_wish()
   save()
   return {
     0, reason, used, size.capacity, wait + now - told, fleet.alive, roster.wanting, roster.cause(),

@@ -2,7 +2,7 @@
 
 local fleet = { alive = 0, policies = 0, is_caller_alive = false }
 
--- -- grants that are given back ------------------------------------------------------------------------------------
+-- -- grants that are given back, holds that end ----------------------------------------------------------------------
 
 function fleet.earn(claim_id)
   local at = redis.call('ZSCORE', KEY.grants, claim_id)
@@ -20,6 +20,29 @@ function fleet.unearn()
   end
   write('DEL', KEY.earned)
   has_perhaps_none('e')
+end
+
+function fleet.learn_from(trial, limits)
+  if not trial then
+    return
+  end
+  trials.learn(trial, state.brake == 'on' or state.brake == 'closed')
+  if trial.outcome ~= 'unclear' then
+    incident.judged(trial.at, trial.outcome == 'helped')
+  end
+  if trial.outcome == 'helped' and limits.is_earning then
+    fleet.earn(trial.claim_id)
+  end
+end
+
+function fleet.end_holds()
+  local flat = redis.call('HGETALL', KEY.hold)
+  for place = 1, #flat, 2 do
+    if unpacked(flat[place + 1], 1, 0) <= now then
+      write('HDEL', KEY.hold, flat[place])
+      has_perhaps_none('h')
+    end
+  end
 end
 
 -- -- every call ----------------------------------------------------------------------------------------------------
@@ -42,29 +65,6 @@ function fleet.recognise()
   set('grants', math.max(state.grants, known_grants))
 end
 
-function fleet.learn_from(trial, limits)
-  if not trial then
-    return
-  end
-  trials.learn(trial, state.brake == 'on' or state.brake == 'closed')
-  if trial.outcome ~= 'unclear' then
-    incident.judged(trial.at, trial.outcome == 'helped')
-  end
-  if trial.outcome == 'helped' and limits.is_earning then
-    fleet.earn(trial.claim_id)
-  end
-end
-
-function fleet.end_holds()
-  local flat = may_have('h') and redis.call('HGETALL', KEY.hold) or {}
-  for place = 1, #flat, 2 do
-    if unpacked(flat[place + 1], 1, 0) <= now then
-      write('HDEL', KEY.hold, flat[place])
-      has_perhaps_none('h')
-    end
-  end
-end
-
 function fleet.strike_off(limits)
   local silent_ones = roster.silent(limits.expiry)
   if #silent_ones > 0 and 2 * #silent_ones >= redis.call('ZCARD', KEY.alive) then
@@ -74,8 +74,11 @@ function fleet.strike_off(limits)
     roster.departs(instance, limits.window)
     fleet.learn_from(trials.lost(instance), limits)
   end
-  trials.expire(limits.window)
-  fleet.end_holds()
+  limits.since = us(now - limits.window)
+  trials.expire(limits.since)
+  if may_have('h') then
+    fleet.end_holds()
+  end
 end
 
 function fleet.take_in(beat, limits)
@@ -85,7 +88,7 @@ function fleet.take_in(beat, limits)
     fleet.learn_from(trials.is_gone(instance), limits)
     return
   end
-  if presence == 'wants' then
+  if presence == 'wants' and may_have('u') then
     trials.suffered(beat.kind)
   end
   if presence == 'down' then
@@ -100,8 +103,12 @@ function fleet.take_in(beat, limits)
   end
   local is_newcomer = beat.is_first and trials.missing > 0
     and not trials.is_replaced(instance) and not roster.is_known_name(instance, limits.window)
-  trials.arrived(instance, incarnation, is_newcomer)
-  fleet.learn_from(trials.watch(instance, incarnation, limits.probation, presence), limits)
+  if is_newcomer or may_have('r') or trials.cull_of(instance) then
+    trials.arrived(instance, incarnation, is_newcomer)
+  end
+  if may_have('t') then
+    fleet.learn_from(trials.watch(instance, incarnation, limits.probation, presence), limits)
+  end
   roster.heard(instance, presence == 'wants' and beat.kind)
   fleet.is_caller_alive = true
 end
@@ -114,7 +121,7 @@ function fleet.hear(beat)
   local limits = strictest()
   keep_for(limits.window)
   if is_new_policy then
-    write('PEXPIREAT', KEY.policy, us(state.kept / 1000))
+    write('PEXPIREAT', KEY.policy, ms(state.kept))
   end
   if not limits.is_earning and may_have('e') then
     fleet.unearn()
@@ -136,7 +143,7 @@ end
 function fleet.shown(instance, limits)
   return {
     fleet.alive, roster.wanting, trials.missing, state.brake, roster.cause(), fleet.policies, state.losses,
-    state.helped, state.unhelped, state.unclear, trials.useless(limits.useless_after), hold_on(instance) or {},
-    state.born, state.grants,
+    state.helped, state.unhelped, state.unclear, may_have('u') and trials.useless(limits.useless_after) or {},
+    hold_on(instance) or {}, state.born, state.grants,
   }
 end

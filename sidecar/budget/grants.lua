@@ -10,62 +10,45 @@
 
 local grants, rules = {}, {}
 
-function grants.count(key, first, last)
-  return redis.call('ZCOUNT', key, us(first), us(last))
-end
-
 function grants.newest_from(rank)
   return tonumber(redis.call('ZREVRANGE', KEY.grants, rank, rank, 'WITHSCORES')[2])
 end
 
-
 -- The window is closed: a grant exactly one window old still counts.
-function rules.log(capacity, window)
-  local used = redis.call('ZCOUNT', KEY.grants, us(now - window), '+inf')
+function rules.log(capacity, window, since)
+  local used = redis.call('ZCOUNT', KEY.grants, since, '+inf')
   if used < capacity then
     return used, 0
   end
   return used, grants.newest_from(capacity - 1) + window + 1 - now
 end
 
--- Until the overlap with the previous period has shrunk enough: in this period if it can, else in the next.
-function grants.overlap_wait(current, previous, room, elapsed, capacity, window)
-  if room >= 0 and previous > 0 then
-    return window - elapsed - math.floor(room / previous)
-  end
-  local room_then = (capacity - 1) * window
-  return window - elapsed + window - math.min(window, math.floor(room_then / current))
-end
-
-function rules.previous(capacity, window)
-  local elapsed = now % window
-  local start = now - elapsed
-  local current, previous = grants.count(KEY.grants, start, now), grants.count(KEY.grants, start - window, start - 1)
-  local overlap, room = previous * (window - elapsed), (capacity - current - 1) * window
-  local used = current + math.ceil(overlap / window)
-  if overlap <= room then
-    return used, 0
-  end
-  return used, grants.overlap_wait(current, previous, room, elapsed, capacity, window)
-end
-
--- As in the article a denied claim counts too, but only once no other gate is shut: see grants.counted().
-function rules.fixed(capacity)
-  return math.min(tonumber(redis.call('GET', KEYS[16]) or 0), capacity), 0
-end
-
 -- Tokens in use, and the wait; a server whose share is nothing has no token ever.
-function grants.usage(capacity, window)
-  local used, wait = rules[mine.strategy](math.max(1, capacity), window)
+function grants.usage(capacity, window, since)
+  local used, wait = rules[mine.strategy](math.max(1, capacity), window, since)
   return used, capacity > 0 and wait or window
 end
 
--- Every claim puts off the expiry of the counter by a window. The counter goes first: should anything after it fail,
--- a token is lost and none is invented.
-function grants.counted()
-  local number = write('INCR', KEYS[16])
-  write('EXPIRE', KEYS[16], us(mine.window / 1000000))
-  return number
+-- When this claim was granted, and in which set that stands.
+function grants.grant_of(claim_id)
+  local at = redis.call('ZSCORE', KEY.grants, claim_id)
+  if at or not may_have('e') then
+    return tonumber(at or nil), KEY.grants
+  end
+  at = redis.call('ZSCORE', KEY.earned, claim_id)
+  return tonumber(at or nil), at and KEY.earned or KEY.grants
+end
+
+-- Writes down a grant, or that one counts from now on, and forgets what no rule will look at again.
+function grants.note_grant(key, claim_id, window)
+  local oldest = '(' .. us(now - 2 * window)
+  put('ZADD', key, now_text, claim_id)
+  write('ZREMRANGEBYSCORE', KEY.grants, '-inf', oldest)
+  if may_have('e') then
+    write('ZREMRANGEBYSCORE', KEY.earned, '-inf', oldest)
+    has_perhaps_none('e')
+  end
+  set('newest', now)
 end
 
 -- Until the grants of the window, those that were given back included, are fewer than most.
@@ -90,24 +73,44 @@ function grants.earned_wait(most, window)
   return times[#times - most + 1] + window + 1 - now
 end
 
--- When this claim was granted, and in which set that stands.
-function grants.grant_of(claim_id)
-  local at = redis.call('ZSCORE', KEY.grants, claim_id)
-  if at or not may_have('e') then
-    return tonumber(at or nil), KEY.grants
-  end
-  at = redis.call('ZSCORE', KEY.earned, claim_id)
-  return tonumber(at or nil), at and KEY.earned or KEY.grants
-end
+-- -- the other rules ------------------------------------------------------------------------------------------------
 
--- Writes down a grant, or that one counts from now on, and forgets what no rule will look at again.
-function grants.note_grant(key, claim_id, window)
-  local oldest = '(' .. us(now - 2 * window)
-  put('ZADD', key, now_text, claim_id)
-  write('ZREMRANGEBYSCORE', KEY.grants, '-inf', oldest)
-  if may_have('e') then
-    write('ZREMRANGEBYSCORE', KEY.earned, '-inf', oldest)
-    has_perhaps_none('e')
+if mine.strategy ~= 'log' then
+  function rules.previous(capacity, window)
+    local elapsed = now % window
+    local start = now - elapsed
+    local current, previous = grants.count(KEY.grants, start, now), grants.count(KEY.grants, start - window, start - 1)
+    local overlap, room = previous * (window - elapsed), (capacity - current - 1) * window
+    local used = current + math.ceil(overlap / window)
+    if overlap <= room then
+      return used, 0
+    end
+    return used, grants.overlap_wait(current, previous, room, elapsed, capacity, window)
   end
-  set('newest', now)
+
+  -- As in the article a denied claim counts too, but only once no other gate is shut: see grants.counted().
+  function rules.fixed(capacity)
+    return math.min(tonumber(redis.call('GET', KEYS[16]) or 0), capacity), 0
+  end
+
+  function grants.count(key, first, last)
+    return redis.call('ZCOUNT', key, us(first), us(last))
+  end
+
+  -- Until the overlap with the previous period has shrunk enough: in this period if it can, else in the next.
+  function grants.overlap_wait(current, previous, room, elapsed, capacity, window)
+    if room >= 0 and previous > 0 then
+      return window - elapsed - math.floor(room / previous)
+    end
+    local room_then = (capacity - 1) * window
+    return window - elapsed + window - math.min(window, math.floor(room_then / current))
+  end
+
+  -- Every claim puts off the expiry of the counter by a window. The counter goes first: should anything after it fail,
+  -- a token is lost and none is invented.
+  function grants.counted()
+    local number = write('INCR', KEYS[16])
+    write('EXPIRE', KEYS[16], us(mine.window / 1000000))
+    return number
+  end
 end

@@ -31,24 +31,35 @@ end
 
 local LETTERS = { e = KEY.earned, m = KEY.missing, t = KEY.trials, r = KEY.replaced, u = KEY.useless, h = KEY.hold }
 
+local is_some = {} -- by letter; the letters in the state are for the next call
+
 local function may_have(letter)
-  return string.find(state.some, letter, 1, true) ~= nil
+  return is_some[letter]
 end
 
 local function has(letter)
   if not may_have(letter) then
+    is_some[letter] = true
     set('some', state.some .. letter)
   end
 end
 
 local function has_perhaps_none(letter)
   if may_have(letter) and redis.call('EXISTS', LETTERS[letter]) == 0 then
+    is_some[letter] = nil
     set('some', (string.gsub(state.some, letter, '')))
   end
 end
 
-if not state.some then
+if state.some then
+  for letter in string.gmatch(state.some, '.') do
+    is_some[letter] = true
+  end
+else
   set('some', 'emtruh')
+  for letter in pairs(LETTERS) do
+    is_some[letter] = true
+  end
   for letter in pairs(LETTERS) do
     has_perhaps_none(letter)
   end
@@ -58,7 +69,10 @@ end
 
 -- { until, author, reason, instance or "" } of the hold on the service, or else on the instance; nil where none is.
 local function hold_on(instance)
-  local packed = may_have('h') and redis.call('HMGET', KEY.hold, '', instance) or {}
+  if not may_have('h') then
+    return nil
+  end
+  local packed = redis.call('HMGET', KEY.hold, '', instance)
   for place, scope in ipairs({ '', instance }) do
     if packed[place] then
       local until_us, author, reason = unpacked(packed[place], 1, 2)

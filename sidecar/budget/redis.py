@@ -21,9 +21,8 @@ from sidecar.budget.access import Access
 from sidecar.budget.link import NO_FILES, Link, error_word
 from sidecar.budget.replies import written
 from sidecar.budget.scripts import Script
-from sidecar.core.grants import RULES, US_PER_S
-from sidecar.core.terms import Terms
-from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+from sidecar.core.terms import STRATEGIES, Terms
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
 
 T = TypeVar("T")
 
@@ -60,7 +59,7 @@ class RedisBudget:
         access: Access = NO_FILES,
         local_time: Callable[[], datetime] = datetime.now,
     ) -> None:
-        if terms.strategy not in RULES:
+        if terms.strategy not in STRATEGIES:
             raise ValueError(f"no such strategy: {terms.strategy}")
         if terms.strategy == "fixed" and not _fits_the_hour(terms.window_us):
             raise ValueError("a fixed window has to be whole seconds that divide the hour, and at most half of it")
@@ -159,7 +158,7 @@ class RedisBudget:
     async def _run(
         self, script: Script, read: Callable[[object], T], *about: str, more_keys: tuple[str, ...] = ()
     ) -> T:
-        keys = (*self._keys, *map(written, more_keys))
+        keys = (*self._keys, *map(written, more_keys)) if more_keys else self._keys
         known = map(str, self._mark)
         arguments: list[str | bytes] = [str(len(keys)), *keys, self._terms_text, *known, *map(written, about)]
         try:

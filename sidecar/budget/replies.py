@@ -12,9 +12,8 @@ from typing import Any, Final, TypeVar
 
 from redis.exceptions import InvalidResponse
 
-from sidecar.core.grants import US_PER_S
 from sidecar.core.sentences import DENIED
-from sidecar.core.words import Answer, Brake, Denied, Fleet, Granted, Hold, Member, Presence, Roll
+from sidecar.core.words import US_PER_S, Answer, Brake, Denied, Fleet, Granted, Hold, Member, Presence, Roll
 
 T = TypeVar("T")
 

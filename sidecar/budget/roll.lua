@@ -1,5 +1,5 @@
--- The fleet member by member, for a person. After turn, terms, records, roster, incident, trials and fleet. Reads
--- only, so a replica answers too, and takes as long as the fleet is large.
+-- The fleet member by member, for a person. After turn, terms, records, roster, incident, culls, trials and
+-- fleet. Reads only, so a replica answers too, and takes as long as the fleet is large.
 --
 -- Reply: { fleet as fleet.lua has it, tokens in use by the sliding log of the caller's own window, now,
 --          { instance, when it was heard of, ... }, { instance that wants, kind, ... },

@@ -2,11 +2,12 @@
 
 local roster = { wanting = redis.call('HLEN', KEY.kinds) }
 
-function roster.content(instance)
-  local kind = roster.wanting > 0 and redis.call('HGET', KEY.kinds, instance)
-  if not kind then
-    return
-  end
+-- What it wants to be culled for, if it does.
+function roster.kind_of(instance)
+  return roster.wanting > 0 and redis.call('HGET', KEY.kinds, instance)
+end
+
+function roster.content(instance, kind)
   roster.wanting = roster.wanting - 1
   write('HDEL', KEY.kinds, instance)
   if tonumber(write('ZINCRBY', KEY.causes, -1, kind)) <= 0 then
@@ -16,11 +17,21 @@ end
 
 function roster.heard(instance, kind)
   put('ZADD', KEY.alive, now_text, instance)
-  if not kind then
-    roster.content(instance)
-  elseif redis.call('HGET', KEY.kinds, instance) ~= kind then
-    roster.content(instance)
+  local former = roster.kind_of(instance)
+  if former and former ~= kind then
+    roster.content(instance, former)
+  end
+  if kind and former ~= kind then
     roster.wanting = roster.wanting + 1
+    roster.news = { instance, kind }
+  end
+end
+
+-- Writes down that the caller wants, which is left until it is clear that it goes on to.
+function roster.note_wish()
+  if roster.news then
+    local instance, kind = unpack(roster.news)
+    roster.news = nil
     put('HSET', KEY.kinds, instance, kind)
     put('ZINCRBY', KEY.causes, 1, kind)
   end
@@ -28,7 +39,15 @@ end
 
 function roster.left(instance)
   write('ZREM', KEY.alive, instance)
-  roster.content(instance)
+  if roster.news and roster.news[1] == instance then
+    roster.news = nil
+    roster.wanting = roster.wanting - 1
+    return
+  end
+  local kind = roster.kind_of(instance)
+  if kind then
+    roster.content(instance, kind)
+  end
 end
 
 -- Strikes off one that may come back.

@@ -5,32 +5,47 @@ They are not imported and not Redis functions, so they run on every server since
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-_TURN: Final = ("turn", "terms")
-_FLEET: Final = ("records", "roster", "incident", "trials", "fleet")
+# What begins with it is the body of a function: its functions then take over what they use of before, where otherwise
+# Lua would look for each of these among all the locals that are in use.
+_WITHIN: Final = "within"
+
+_TURN: Final = ("turn", _WITHIN, "terms")
+_FLEET: Final = ("records", _WITHIN, "roster", "incident", "culls", "trials", "fleet")
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A text of Lua, and the SHA-1 that the server knows it by."""
+class Script(NamedTuple):
+    """The files of a script, and the SHA-1 that the server knows their text by."""
 
-    text: bytes
+    files: tuple[str, ...]
     sha: str
+
+    @property
+    def text(self) -> bytes:
+        """The Lua. A server needs it once, so it is not kept."""
+        return _text(self.files)
 
 
 def _script(*files: str) -> Script:
-    text = b"\n".join(Path(__file__).with_name(f"{file}.lua").read_bytes() for file in files)
-    return Script(text, sha1(text, usedforsecurity=False).hexdigest())
+    return Script(files, sha1(_text(files), usedforsecurity=False).hexdigest())
+
+
+def _text(files: tuple[str, ...]) -> bytes:
+    parts = (b"return (function()" if file == _WITHIN else _read(file) for file in files)
+    return b"\n".join((*parts, b"end)()" * files.count(_WITHIN)))
+
+
+def _read(file: str) -> bytes:
+    return Path(__file__).with_name(f"{file}.lua").read_bytes()
 
 
 def read() -> tuple[Script, Script]:
     """Claim and beat: what every sidecar needs."""
     claim = (*_TURN, "asked", *_FLEET, "sizes", "grants", "claim")
-    beat = (*_TURN, "asked", "calm", *_FLEET, "beat")
+    beat = ("turn", "asked", "calm", _WITHIN, "terms", *_FLEET, "beat")
     return _script(*claim), _script(*beat)
 
 

@@ -8,8 +8,8 @@ end
 
 -- A count, or a part of the fleet in thousandths.
 function sizes.amount_of(share)
-  local part = string.match(share, '^(%d+)p$')
-  return tonumber(part or share), part ~= nil
+  local count = tonumber(share)
+  return count or 0 + string.sub(share, 1, -2), not count
 end
 
 function sizes.at_least(share, fleet)

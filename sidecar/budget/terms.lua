@@ -4,21 +4,22 @@
 -- probation|useless_after|earn_max|beat|index|servers. Times in microseconds; the brake, and an amount that ends in
 -- "p", in thousandths of the fleet.
 
-local FIELDS = '^' .. string.rep('([^|]*)|', 12) .. '([^|]*)$'
+local FIELDS =
+  '^([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)$'
 
 local function terms_of(text)
   local strategy, capacity, min_healthy, flags, window, spacing, brake, probation, useless_after, earn_max, beat,
     index, servers = string.match(text, FIELDS)
   return {
     text = text, strategy = strategy, capacity = capacity, min_healthy = min_healthy, flags = flags,
-    window = tonumber(window), spacing = tonumber(spacing), brake = tonumber(brake), probation = tonumber(probation),
-    useless_after = tonumber(useless_after), earn_max = tonumber(earn_max), beat = tonumber(beat),
-    index = tonumber(index), servers = tonumber(servers),
+    window = 0 + window, spacing = 0 + spacing, brake = 0 + brake, probation = 0 + probation,
+    useless_after = 0 + useless_after, earn_max = 0 + earn_max, beat = 0 + beat,
+    index = 0 + index, servers = 0 + servers,
   }
 end
 
 local mine = terms_of(ARGV[1])
-local in_force, is_new_policy = { mine }, false
+local in_force = { mine }
 
 -- Reads the terms of the others; those that nobody has asked by for so long that all who did are struck off are
 -- forgotten on the way, if they may be. How many terms are kept.
@@ -46,20 +47,26 @@ local function least_on(one, other)
 end
 
 -- What does not depend on the size of the fleet.
-local function strictest()
-  local limits = {
-    window = 0, spacing = 0, brake = 0, probation = 0, useless_after = 0, expiry = 0,
-    is_earning = true, lost_is_empty = false,
+local function limits_of(one)
+  return {
+    window = one.window, spacing = one.spacing * one.servers, brake = one.brake, probation = one.probation,
+    useless_after = one.useless_after, expiry = 3 * one.beat, is_earning = one.earn_max >= 0 and one.strategy == 'log',
+    lost_is_empty = string.sub(one.flags, 2) == '1',
   }
-  for _, one in ipairs(in_force) do
-    limits.window = math.max(limits.window, one.window)
-    limits.spacing = math.max(limits.spacing, one.spacing * one.servers)
-    limits.brake = least_on(limits.brake, one.brake)
-    limits.probation = math.max(limits.probation, one.probation)
-    limits.useless_after = least_on(limits.useless_after, one.useless_after)
-    limits.expiry = math.max(limits.expiry, 3 * one.beat)
-    limits.is_earning = limits.is_earning and one.earn_max >= 0 and one.strategy == 'log'
-    limits.lost_is_empty = limits.lost_is_empty or string.sub(one.flags, 2) == '1'
+end
+
+local function strictest()
+  local limits = limits_of(mine)
+  for place = 2, #in_force do
+    local other = limits_of(in_force[place])
+    limits.window = math.max(limits.window, other.window)
+    limits.spacing = math.max(limits.spacing, other.spacing)
+    limits.brake = least_on(limits.brake, other.brake)
+    limits.probation = math.max(limits.probation, other.probation)
+    limits.useless_after = least_on(limits.useless_after, other.useless_after)
+    limits.expiry = math.max(limits.expiry, other.expiry)
+    limits.is_earning = limits.is_earning and other.is_earning
+    limits.lost_is_empty = limits.lost_is_empty or other.lost_is_empty
   end
   return limits
 end

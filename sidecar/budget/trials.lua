@@ -1,254 +1,194 @@
--- What became of every cull: the twin of sidecar/core/trials.py.
+-- What became of every cull: with culls.lua, the part that most calls need, the twin of sidecar/core/trials.py.
 --
--- A cull is packed as { own (1 or 0), when, may be up until, claim id, incarnation, kind }, a trial as { when its
--- container was culled, when it was first seen well, claim id, incarnation, kind }.
+-- All of these functions together take as long to define as a few questions to Redis, and most calls need none: they
+-- are defined when the first of them is called.
 
-local trials = { missing = may_have('m') and redis.call('ZCARD', KEY.missing) or 0 }
-local culls, sheet = {}, {}
+local function define()
+  -- -- the missing -------------------------------------------------------------------------------------------------
 
-function trials.load_sheet()
-  local flat = may_have('u') and redis.call('HGETALL', KEY.useless) or {}
-  for place = 1, #flat, 2 do
-    local count, at = string.match(flat[place + 1], '^(%d+)|(%d+)$')
-    sheet[flat[place]] = { count = tonumber(count), at = tonumber(at) }
+  function trials.may_be_up(instance, cull, up_until)
+    if cull.up_until ~= up_until then
+      cull.up_until = up_until
+      trials.write_cull(instance, cull)
+    end
   end
-end
 
-trials.load_sheet()
-
--- -- the missing ---------------------------------------------------------------------------------------------------
-
-function trials.cull_of(instance)
-  if culls[instance] == nil then
-    local packed = trials.missing > 0 and redis.call('HGET', KEY.culls, instance)
+  function trials.found(instance)
+    trials.missing = trials.missing - 1
     culls[instance] = false
-    if packed then
-      local own, at, up_until, claim_id, incarnation, kind = unpacked(packed, 3, 3)
-      culls[instance] = {
-        own = own, at = at, up_until = up_until, claim_id = claim_id, incarnation = incarnation, kind = kind,
-      }
-    end
+    write('ZREM', KEY.missing, instance)
+    write('ZREM', KEY.down, instance)
+    write('HDEL', KEY.culls, instance)
+    has_perhaps_none('m')
   end
-  return culls[instance]
-end
 
-function trials.write_cull(instance, cull)
-  local packed = pack({ cull.own, cull.at, cull.up_until }, { cull.claim_id, cull.incarnation, cull.kind })
-  put('HSET', KEY.culls, instance, packed)
-end
-
-function trials.culled(instance, cull)
-  trials.missing = trials.missing + (trials.cull_of(instance) and 0 or 1)
-  culls[instance] = cull
-  has('m')
-  put('ZADD', KEY.missing, us(cull.at), instance)
-  put('ZADD', KEY.down, us(cull.at), instance)
-  trials.write_cull(instance, cull)
-end
-
-function trials.may_be_up(instance, cull, up_until)
-  if cull.up_until ~= up_until then
-    cull.up_until = up_until
-    trials.write_cull(instance, cull)
+  function trials.is_replaced(instance)
+    return may_have('r') and redis.call('ZSCORE', KEY.replaced, instance)
   end
-end
 
-function trials.found(instance)
-  trials.missing = trials.missing - 1
-  culls[instance] = false
-  write('ZREM', KEY.missing, instance)
-  write('ZREM', KEY.down, instance)
-  write('HDEL', KEY.culls, instance)
-  has_perhaps_none('m')
-end
-
-function trials.is_replaced(instance)
-  return may_have('r') and redis.call('ZSCORE', KEY.replaced, instance)
-end
-
-function trials.is_down(instance, claim_id, incarnation, kind)
-  local cull = trials.cull_of(instance)
-  if cull and cull.claim_id == claim_id then
-    trials.may_be_up(instance, cull, 0)
-    write('ZADD', KEY.down, us(math.max(cull.at, now)), instance)
-  elseif trials.is_replaced(instance) then
-    write('ZADD', KEY.replaced, now_text, instance)
-  elseif claim_id ~= '' then
-    trials.culled(instance, {
-      own = 0, at = now, up_until = 0, claim_id = claim_id, incarnation = incarnation, kind = kind,
-    })
-  end
-end
-
-function trials.is_still_missing(instance, incarnation, up_until)
-  local cull = trials.cull_of(instance)
-  if not cull or cull.incarnation ~= incarnation then
-    return false
-  end
-  trials.may_be_up(instance, cull, up_until)
-  return true
-end
-
--- The place that is missing longest, of those whose container surely is down; of two the first by name.
-function trials.vacant()
-  for _, instance in ipairs(trials.missing > 0 and redis.call('ZRANGE', KEY.missing, 0, -1) or {}) do
+  function trials.is_down(instance, claim_id, incarnation, kind)
     local cull = trials.cull_of(instance)
-    if cull and cull.up_until <= now then
-      return instance
+    if cull and cull.claim_id == claim_id then
+      trials.may_be_up(instance, cull, 0)
+      write('ZADD', KEY.down, us(math.max(cull.at, now)), instance)
+    elseif trials.is_replaced(instance) then
+      write('ZADD', KEY.replaced, now_text, instance)
+    elseif claim_id ~= '' then
+      trials.culled(instance, {
+        own = 0, at = now, up_until = 0, claim_id = claim_id, incarnation = incarnation, kind = kind,
+      })
     end
   end
-end
 
--- How many are missing by grants of this bucket.
-function trials.own_culls()
-  local count = 0
-  for _, packed in ipairs(trials.missing > 0 and redis.call('HVALS', KEY.culls) or {}) do
-    count = count + tonumber(string.sub(packed, 1, 1))
-  end
-  return count
-end
-
--- -- replacements --------------------------------------------------------------------------------------------------
-
-function trials.trial_of(instance)
-  local packed = may_have('t') and redis.call('HGET', KEY.trials, instance)
-  if packed then
-    local at, well, claim_id, incarnation, kind = unpacked(packed, 2, 3)
-    return { at = at, well = well, claim_id = claim_id, incarnation = incarnation, kind = kind }
-  end
-end
-
-function trials.write_trial(instance, trial)
-  has('t')
-  put('HSET', KEY.trials, instance, pack({ trial.at, trial.well }, { trial.claim_id, trial.incarnation, trial.kind }))
-end
-
-function trials.judge(instance, trial, outcome)
-  write('HDEL', KEY.trials, instance)
-  has_perhaps_none('t')
-  trial.outcome = outcome
-  return trial
-end
-
-function trials.lost(instance)
-  local trial = trials.trial_of(instance)
-  return trial and trials.judge(instance, trial, 'unclear')
-end
-
-function trials.is_gone(instance)
-  local cull = trials.cull_of(instance)
-  if cull then
-    trials.may_be_up(instance, cull, 0)
-  end
-  return trials.lost(instance)
-end
-
-function trials.arrived(instance, incarnation, is_newcomer)
-  if may_have('r') and write('ZREM', KEY.replaced, instance) > 0 then
-    has_perhaps_none('r')
-  end
-  local place = trials.cull_of(instance) and instance or is_newcomer and trials.vacant()
-  local cull = place and trials.cull_of(place)
-  if not cull then
-    return
-  end
-  trials.found(place)
-  trials.write_trial(instance, {
-    at = cull.at, well = 0, claim_id = cull.claim_id, incarnation = incarnation, kind = cull.kind,
-  })
-  if place ~= instance then
-    has('r')
-    put('ZADD', KEY.replaced, now_text, place)
-  end
-end
-
--- The trial with its outcome, once there is one.
-function trials.watch(instance, incarnation, probation, presence)
-  local trial = trials.trial_of(instance)
-  if not trial then
-    return nil
-  end
-  if trial.incarnation ~= incarnation then
-    return trials.judge(instance, trial, 'unclear')
-  end
-  if presence == 'wants' or presence == 'down' then
-    return trials.judge(instance, trial, 'unhelped')
-  end
-  if presence == 'starting' then
-    return nil
-  end
-  local is_first = trial.well == 0
-  trial.well = is_first and now or trial.well
-  if now - trial.well >= probation then
-    return trials.judge(instance, trial, 'helped')
-  end
-  if is_first then
-    trials.write_trial(instance, trial)
-  end
-end
-
--- Gives up on who was not replaced, nor heard to be down, within a window.
-function trials.expire(window)
-  local oldest = '(' .. us(now - window)
-  if trials.missing > 0 then
-    local overdue = redis.call('ZRANGEBYSCORE', KEY.down, '-inf', oldest)
-    for _, instance in ipairs(overdue) do
-      trials.found(instance)
-    end
-    add('unclear', #overdue)
-  end
-  if may_have('r') and write('ZREMRANGEBYSCORE', KEY.replaced, '-inf', oldest) > 0 then
-    has_perhaps_none('r')
-  end
-end
-
--- -- kinds that culls do not help against --------------------------------------------------------------------------
-
-function trials.note_kind(kind, seen)
-  sheet[kind] = seen
-  if seen then
-    has('u')
-    put('HSET', KEY.useless, kind, us(seen.count) .. '|' .. us(seen.at))
-  else
-    write('HDEL', KEY.useless, kind)
-    has_perhaps_none('u')
-  end
-end
-
--- Under the brake a failure tells of the incident and not of the kind: whom it leaves stuck, culls may help.
-function trials.learn(trial, is_braked)
-  add(trial.outcome, 1)
-  for kind, seen in pairs(sheet) do
-    if now - seen.at > HOUR then
-      trials.note_kind(kind, nil)
+  -- The place that is missing longest, of those whose container surely is down; of two the first by name.
+  function trials.vacant()
+    for _, instance in ipairs(trials.missing > 0 and redis.call('ZRANGE', KEY.missing, 0, -1) or {}) do
+      local cull = trials.cull_of(instance)
+      if cull and cull.up_until <= now then
+        return instance
+      end
     end
   end
-  local seen = sheet[trial.kind]
-  if trial.outcome == 'helped' and seen then
-    trials.note_kind(trial.kind, nil)
-  elseif trial.outcome == 'unhelped' and not is_braked then
-    trials.note_kind(trial.kind, { count = (seen and seen.count or 0) + 1, at = now })
+
+  -- How many are missing by grants of this bucket.
+  function trials.own_culls()
+    local count = 0
+    for _, packed in ipairs(trials.missing > 0 and redis.call('HVALS', KEY.culls) or {}) do
+      count = count + tonumber(string.sub(packed, 1, 1))
+    end
+    return count
   end
-end
 
-function trials.suffered(kind)
-  local seen = sheet[kind]
-  if seen then
-    trials.note_kind(kind, now - seen.at <= HOUR and { count = seen.count, at = now } or nil)
-  end
-end
+  -- -- replacements ------------------------------------------------------------------------------------------------
 
-function trials.is_useless(kind, after)
-  local seen = after > 0 and sheet[kind]
-  return seen and seen.count >= after and now - seen.at <= HOUR
-end
-
-function trials.useless(after)
-  local kinds = {}
-  for kind in pairs(sheet) do
-    if trials.is_useless(kind, after) then
-      kinds[#kinds + 1] = kind
+  function trials.trial_of(instance)
+    local packed = may_have('t') and redis.call('HGET', KEY.trials, instance)
+    if packed then
+      local at, well, claim_id, incarnation, kind = unpacked(packed, 2, 3)
+      return { at = at, well = well, claim_id = claim_id, incarnation = incarnation, kind = kind }
     end
   end
-  return kinds
+
+  function trials.write_trial(instance, trial)
+    has('t')
+    put('HSET', KEY.trials, instance, pack({ trial.at, trial.well }, { trial.claim_id, trial.incarnation, trial.kind }))
+  end
+
+  function trials.judge(instance, trial, outcome)
+    write('HDEL', KEY.trials, instance)
+    has_perhaps_none('t')
+    trial.outcome = outcome
+    return trial
+  end
+
+  function trials.lost(instance)
+    local trial = trials.trial_of(instance)
+    return trial and trials.judge(instance, trial, 'unclear')
+  end
+
+  function trials.is_gone(instance)
+    local cull = trials.cull_of(instance)
+    if cull then
+      trials.may_be_up(instance, cull, 0)
+    end
+    return trials.lost(instance)
+  end
+
+  function trials.arrived(instance, incarnation, is_newcomer)
+    if may_have('r') and write('ZREM', KEY.replaced, instance) > 0 then
+      has_perhaps_none('r')
+    end
+    local place = trials.cull_of(instance) and instance or is_newcomer and trials.vacant()
+    local cull = place and trials.cull_of(place)
+    if not cull then
+      return
+    end
+    trials.found(place)
+    trials.write_trial(instance, {
+      at = cull.at, well = 0, claim_id = cull.claim_id, incarnation = incarnation, kind = cull.kind,
+    })
+    if place ~= instance then
+      has('r')
+      put('ZADD', KEY.replaced, now_text, place)
+    end
+  end
+
+  -- The trial with its outcome, once there is one.
+  function trials.watch(instance, incarnation, probation, presence)
+    local trial = trials.trial_of(instance)
+    if not trial then
+      return nil
+    end
+    if trial.incarnation ~= incarnation then
+      return trials.judge(instance, trial, 'unclear')
+    end
+    if presence == 'wants' or presence == 'down' then
+      return trials.judge(instance, trial, 'unhelped')
+    end
+    if presence == 'starting' then
+      return nil
+    end
+    local is_first = trial.well == 0
+    trial.well = is_first and now or trial.well
+    if now - trial.well >= probation then
+      return trials.judge(instance, trial, 'helped')
+    end
+    if is_first then
+      trials.write_trial(instance, trial)
+    end
+  end
+
+  -- -- kinds that culls do not help against ------------------------------------------------------------------------
+
+  function trials.note_kind(kind, seen)
+    sheet[kind] = seen
+    if seen then
+      has('u')
+      put('HSET', KEY.useless, kind, us(seen.count) .. '|' .. us(seen.at))
+    else
+      write('HDEL', KEY.useless, kind)
+      has_perhaps_none('u')
+    end
+  end
+
+  -- Under the brake a failure tells of the incident and not of the kind: whom it leaves stuck, culls may help.
+  function trials.learn(trial, is_braked)
+    add(trial.outcome, 1)
+    for kind, seen in pairs(sheet) do
+      if now - seen.at > HOUR then
+        trials.note_kind(kind, nil)
+      end
+    end
+    local seen = sheet[trial.kind]
+    if trial.outcome == 'helped' and seen then
+      trials.note_kind(trial.kind, nil)
+    elseif trial.outcome == 'unhelped' and not is_braked then
+      trials.note_kind(trial.kind, { count = (seen and seen.count or 0) + 1, at = now })
+    end
+  end
+
+  function trials.suffered(kind)
+    local seen = sheet[kind]
+    if seen then
+      trials.note_kind(kind, now - seen.at <= HOUR and { count = seen.count, at = now } or nil)
+    end
+  end
+
+  function trials.useless(after)
+    local kinds = {}
+    for kind in pairs(sheet) do
+      if trials.is_useless(kind, after) then
+        kinds[#kinds + 1] = kind
+      end
+    end
+    return kinds
+  end
 end
+
+setmetatable(trials, {
+  __index = function(_, name)
+    setmetatable(trials, nil)
+    define()
+    return trials[name]
+  end,
+})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,9 +15,8 @@ from redis.exceptions import NoPermissionError
 
 from sidecar.budget.link import Link
 from sidecar.budget.redis import RedisBudget
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import Beat, Claim, Denied, Granted, Presence, Unknown
+from sidecar.core.words import US_PER_S, Beat, Claim, Denied, Granted, Presence, Unknown
 
 if TYPE_CHECKING:
     from budget.conftest import Actor
@@ -129,6 +129,14 @@ async def bucket_that_is_empty(scene: Scene) -> None:
     assert [type(answer) for answer in answers] == [Granted, Granted, Denied]
 
 
+async def share_of_one_of_two_servers(scene: Scene) -> None:
+    bucket = scene.bucket(replace(FEW, capacity=Share(4), servers=2))
+    for name in "abcdefgh":
+        await clear(bucket.beat(beat(name, Presence.WELL, first=True)))
+    answers = [await clear(bucket.claim(Claim(name, name, "1", "redis"))) for name in "abc"]
+    assert [getattr(answer, "reason", "granted") for answer in answers] == ["granted", "granted", "share"]
+
+
 async def hold_and_release(scene: Scene) -> None:
     bucket = scene.bucket()
     await clear(bucket.hold("", "ops", "a reason", 60))
@@ -151,6 +159,7 @@ OPERATIONS: Final[list[Operation]] = [
     fleet_in_which_one_is_culled_and_replaced,
     cull_that_does_not_help,
     bucket_that_is_empty,
+    share_of_one_of_two_servers,
     hold_and_release,
     server_that_has_forgotten_the_scripts,
     master_that_a_sentinel_names,

@@ -10,10 +10,9 @@ import pytest
 
 from harness.fleet_bucket import Played, fleet_of, names
 from sidecar.core.fleet import Mark
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Share, Terms
 from sidecar.core.trials import Cull
-from sidecar.core.words import Answer, Brake, Denied, Granted, Presence
+from sidecar.core.words import US_PER_S, Answer, Brake, Denied, Granted, Presence
 
 ADA: Final = ("", "ada", "look at it", 60 * US_PER_S)
 

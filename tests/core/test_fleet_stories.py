@@ -9,9 +9,8 @@ import pytest
 
 from harness.fleet_bucket import Played, fleet_of, names
 from sidecar.core.fleet import FleetBucket, Mark
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import Answer, Beat, Brake, Denied, Granted, Member, Presence
+from sidecar.core.words import US_PER_S, Answer, Beat, Brake, Denied, Granted, Member, Presence
 
 TEN: Final = names(10)
 WANTS: Final = Presence.WANTS

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.grants import RULES, US_PER_S, Bucket, Grants, Quota
-from sidecar.core.words import Denied, Granted
+from sidecar.core.grants import RULES, Bucket, Grants, Quota
+from sidecar.core.words import US_PER_S, Denied, Granted
 
 TEN_MINUTES_US = 600 * US_PER_S
 ARTICLE = Quota(10, TEN_MINUTES_US)

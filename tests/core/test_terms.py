@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from sidecar.core.grants import US_PER_S
-from sidecar.core.terms import Limits, Share, Terms, limits, split
+from sidecar.core.strictest import Limits, limits, split
+from sidecar.core.terms import Share, Terms
+from sidecar.core.words import US_PER_S
 
 TERMS = Terms()
 

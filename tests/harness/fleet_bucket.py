@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.fleet import FleetBucket, Mark
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Terms
-from sidecar.core.words import Answer, Beat, Claim, Fleet, Presence
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Presence
 
 START_US = 1_700_000_000 * US_PER_S
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sidecar.core.fleet import HOUR_US, MINUTE_US
-from sidecar.core.terms import Terms, split
+from sidecar.core.strictest import split
+from sidecar.core.terms import Terms
 from sidecar.core.words import Beat, Brake, Claim, Granted, Presence
 
 
@@ -97,7 +98,10 @@ class Judge:
     def _let_go(self, now_us: int) -> None:
         self.looked_us = now_us
         known, terms = self.known, self.terms
-        known.heard = {one: it for one, it in known.heard.items() if now_us - it[0] <= terms.expiry_us}
+        silent = [one for one, it in known.heard.items() if now_us - it[0] > terms.expiry_us]
+        for one in silent:
+            del known.heard[one]
+        known.seen |= dict.fromkeys(silent, now_us)
         known.seen = {one: at for one, at in known.seen.items() if now_us - at <= terms.window_us}
         known.holds = {one: until for one, until in known.holds.items() if until > now_us}
         for one in [one for one, it in known.missing.items() if now_us - max(it.at_us, it.down_us) > terms.window_us]:

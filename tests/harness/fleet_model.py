@@ -8,7 +8,7 @@ each other. A sidecar that gave up on an answer does not take it any more.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -48,10 +48,10 @@ class Sidecar:
         """Names the incarnation, as in the budget."""
         return f"{self.name}/{self.life}"
 
-    def beat(self, server: int) -> Beat:
+    def beat(self) -> Beat:
         """What it has to say now."""
         claim_id = self.claim_id if self.presence is Presence.DOWN else ""
-        return Beat(self.name, str(self.life), self.presence, self.kind, claim_id, first=not self.answered[server])
+        return Beat(self.name, str(self.life), self.presence, self.kind, claim_id, first=not any(self.answered))
 
     def claim(self) -> Claim:
         """What it asks for now."""
@@ -166,9 +166,10 @@ class World:
         self.sidecars.append(sidecar)
         return sidecar
 
-    def beat(self, sidecar: Sidecar) -> None:
+    def beat(self, sidecar: Sidecar, fate: float | None = None) -> None:
+        """Beat at all servers; with ``fate`` 0 nothing happens on the way."""
         for index in range(len(self.servers)):
-            self.send(sidecar, index, sidecar.beat(index))
+            self.send(sidecar, index, sidecar.beat(), fate)
 
     def claim(self, sidecar: Sidecar) -> None:
         """Walk the servers until one answers for all; obey it."""
@@ -203,7 +204,7 @@ class World:
     def leaves(self, sidecar: Sidecar, *, with_goodbye: bool) -> None:
         if with_goodbye:
             for index in range(len(self.servers)):
-                self.send(sidecar, index, replace(sidecar.beat(index), presence=Presence.GONE, claim_id=""))
+                self.send(sidecar, index, sidecar.beat()._replace(presence=Presence.GONE, claim_id=""))
         sidecar.is_running = False
 
     # -- servers --------------------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class World:
             return
         server.is_up, server.is_hung = True, False
         one = max(know, key=lambda it: it.marks[index])
-        self.send(one, index, one.beat(index), fate=0.0)
+        self.send(one, index, one.beat(), fate=0.0)
 
     def flush(self, server: Server) -> None:
         """Lose everything. For a beat and a half nobody is granted anything, and the loss can be told of."""
