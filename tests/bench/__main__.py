@@ -13,7 +13,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import client, datagrams, health, idle, machine, pings, reaction, scrape, startup, table, window
+from bench import (
+    client,
+    datagrams,
+    health,
+    idle,
+    machine,
+    pings,
+    reaction,
+    redis_cost,
+    scrape,
+    startup,
+    table,
+    weights,
+    window,
+)
 from bench.rig import Rig
 from bench.table import Row
 
@@ -27,6 +41,8 @@ FIGURES: Final[dict[str, Callable[[Rig], list[Row]]]] = {
     "client": client.measure,
     "scrape": scrape.measure,
     "datagrams": datagrams.measure,
+    "weights": weights.measure,
+    "redis": redis_cost.measure,
 }
 PAGE: Final = Path(__file__).with_name("README.md")
 

@@ -1,0 +1,95 @@
+"""How long a claim takes its sidecar, beside a PING by redis-py and a PING on the same kind of connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.asyncio import Redis
+
+from bench.fleet import TIMEOUT_S, Service
+from bench.rig import medians
+from bench.table import Row, at_most_of_baseline, number, percentile, spread
+from sidecar.budget.link import Link
+from sidecar.core.words import Answer, Denied, Granted
+
+if TYPE_CHECKING:
+    from bench.rig import Rig
+
+SHARE: Final = 1.5
+TOKENS: Final = 10
+SERVICES_A_ROUND: Final = 8
+_WARM: Final = 20
+
+Ask = Callable[[], Awaitable[object]]
+
+
+def measure(rig: Rig, url: str, services: Sequence[Service]) -> list[Row]:
+    """Every service grants its tokens and then denies as many: as often the two PINGs, one by one in turn."""
+    rounds = asyncio.run(_rounds(rig, url, services))
+    names = ("granted", "denied", "PING by redis-py", "PING alone")
+    p50 = [tuple(percentile(column, 50) for column in one) for one in rounds]
+    for place, name in enumerate(names):
+        every = [took for one in rounds for took in one[place]]
+        p99 = number(percentile(every, 99))
+        rig.notes.append(f"claims, {name}: p50 {spread([one[place] for one in p50])} us, p99 {p99} us")
+    granted, denied, client, bare = medians(p50)
+    target = at_most_of_baseline(SHARE)
+    return [
+        Row("claim granted, p50, beside PING by redis-py", "us", granted, client, target),
+        Row("claim denied by the window, p50, beside PING by redis-py", "us", denied, client, target),
+        Row("claim granted, p50, beside PING on the same connection", "us", granted, bare),
+    ]
+
+
+async def _rounds(rig: Rig, url: str, services: Sequence[Service]) -> list[list[list[float]]]:
+    client, link = Redis.from_url(url), Link(url, TIMEOUT_S)
+    pings: tuple[Ask, Ask] = (client.ping, lambda: link.ask(_same, "PING"))
+    for _ in range(_WARM):
+        for ping in pings:
+            await _us(ping, _same)
+    made = []
+    for first in range(0, rig.rounds * SERVICES_A_ROUND, SERVICES_A_ROUND):
+        took: list[list[float]] = [[], [], [], []]
+        for service in services[first : first + SERVICES_A_ROUND]:
+            await _ask_service(service, pings, took)
+        made.append(took)
+    await client.aclose()
+    await link.aclose()
+    return made
+
+
+async def _ask_service(service: Service, pings: tuple[Ask, Ask], took: list[list[float]]) -> None:
+    budget = service.budget
+    await budget.roll()  # the connection is there, as a beat leaves it
+    for member in range(2 * TOKENS):
+        place, expect = (0, _granted) if member < TOKENS else (1, _denied)
+        took[place].append(await _us(partial(budget.claim, service.claim(member)), expect))
+        for ping_place, ping in enumerate(pings, 2):
+            took[ping_place].append(await _us(ping, _same))
+    await budget.aclose()
+
+
+async def _us(ask: Ask, expect: Callable[[Any], object]) -> float:
+    begun = time.perf_counter()
+    answer = await ask()
+    took = time.perf_counter() - begun
+    expect(answer)
+    return took * 1_000_000
+
+
+def _same(reply: Any) -> Any:
+    return reply
+
+
+def _granted(answer: Answer) -> None:
+    if not isinstance(answer, Granted) or answer.replayed:
+        raise RuntimeError(f"not granted: {answer}")
+
+
+def _denied(answer: Answer) -> None:
+    if not isinstance(answer, Denied) or answer.reason != "window":
+        raise RuntimeError(f"not denied by the window: {answer}")

@@ -1,0 +1,187 @@
+"""What the fleet costs its Redis: processor time of beats and claims, the time of a claim, memory.
+
+The server's whole process is counted, its connections and its turns without work included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from bench import claim_latency, machine
+from bench.crowd import PING, Crowd
+from bench.fleet import BEAT_S, Service
+from bench.rig import alternate
+from bench.table import Row, Target, at_most, number, spread
+from harness.redis_server import RedisServer
+from sidecar.core.words import Denied, Granted, Presence
+
+if TYPE_CHECKING:
+    from bench.rig import Rig
+
+SIDECARS: Final = 10_000
+SERVICES: Final = 50
+STORM: Final = 1_000
+CULLED: Final = 10
+CORE_PERCENT: Final = 5
+_SPARE_CLIENTS: Final = 200
+_US_PER_S: Final = 1_000_000
+
+
+def measure(rig: Rig) -> list[Row]:
+    """Ten thousand sidecars that beat, a thousand that want to be culled, single claims, and the memory of it all."""
+    with _server(rig) as server:
+        small = [Service(server.url, f"small-{place}", SIDECARS // SERVICES) for place in range(SERVICES)]
+        large = Service(server.url, "large", SIDECARS)
+        rows = [*_beats(rig, server, small, large), *_storm(rig, server)]
+        rows += claim_latency.measure(rig, server.url, small[:-1])
+        return rows + [_memory(rig, server, one) for one in (small[-1], large)]
+
+
+@contextmanager
+def _server(rig: Rig) -> Iterator[RedisServer]:
+    server = RedisServer(rig.directory, "cost")
+    try:
+        with rig.on_server_cores():
+            server.start("--maxclients", str(SIDECARS + _SPARE_CLIENTS))
+        yield server
+    finally:
+        server.stop()
+
+
+# -- beats and claims ------------------------------------------------------------------------------------------------
+
+
+def _beats(rig: Rig, server: RedisServer, small: Sequence[Service], large: Service) -> list[Row]:
+    each = [one.beats() for one in small]
+    ways = {
+        "PING": [PING],
+        f"{SERVICES} services of {SIDECARS // SERVICES}": [beat for beats in zip(*each, strict=True) for beat in beats],
+        f"one service of {SIDECARS:,}": large.beats(),
+    }
+    rate = SIDECARS / BEAT_S
+    rig.notes.append(f"Redis with nobody connected: {_idle_percent(server):.2f} % of a core")
+    with Crowd(("127.0.0.1", server.port), SIDECARS) as crowd:
+        for commands in ways.values():
+            crowd.all_once(commands)
+        _tell_connections(rig, server, crowd)
+        server.cli("CONFIG", "RESETSTAT")
+        paced = _each_us(rig, server, ways, lambda commands: crowd.pace(commands, rate, _slice_s(rig)))
+        raced = _each_us(rig, server, ways, lambda commands: crowd.race(commands, _slice_s(rig) / 2))
+        _tell_clock(rig, server, "beats")
+    _tell(rig, f"{SIDECARS:,} sidecars, {rate:,.0f} a second", paced)
+    _tell(rig, f"{SIDECARS:,} sidecars, as fast as they go", raced)
+    return [
+        *_share_rows(f"Redis CPU, {SIDECARS:,} sidecars that beat", paced, rate, at_most(CORE_PERCENT, "%")),
+        *_share_rows(f"Redis CPU, {SIDECARS:,} sidecars that beat, each as if Redis were busy", raced, rate, None),
+        *(Row(f"sidecars that fill a core of Redis, {way}", "", _filling(raced[way])) for way in list(ways)[1:]),
+    ]
+
+
+def _share_rows(figure: str, each_us: Mapping[str, Sequence[float]], rate: float, target: Target | None) -> list[Row]:
+    """A target is for the whole of it, whatever of that a PING would take."""
+    ping, *ours = [_percent(costs, rate) for costs in each_us.values()]
+    ways = list(each_us)[1:]
+    return [Row(f"{figure}, {way}", "% of a core", mine, ping, target) for way, mine in zip(ways, ours, strict=True)]
+
+
+def _storm(rig: Rig, server: RedisServer) -> list[Row]:
+    """All want, and ask as often as they beat: after the canary nobody gets a token."""
+    service = Service(server.url, "storm", STORM)
+    beats, claims = service.beats(Presence.WANTS), service.claims()
+    both = "beats and claims"
+    rate = 2 * STORM / BEAT_S
+    with Crowd(("127.0.0.1", server.port), STORM) as crowd:
+        crowd.all_once([*beats, *claims])
+        _expect_brake(service)
+        server.cli("CONFIG", "RESETSTAT")
+        ways = {"PING": [PING], both: [*beats, *claims]}
+        paced = _each_us(rig, server, ways, lambda commands: crowd.pace(commands, rate, _slice_s(rig)))
+        ways = {"PING": [PING], "beat": beats, "claim": claims}
+        raced = _each_us(rig, server, ways, lambda commands: crowd.race(commands, _slice_s(rig) / 2))
+        _tell_clock(rig, server, "beats and claims under the brake")
+    _tell(rig, f"{STORM:,} sidecars under the brake, {rate:,.0f} a second", paced)
+    _tell(rig, f"{STORM:,} sidecars under the brake, as fast as they go", raced)
+    figure = f"Redis CPU, {STORM:,} sidecars that all want and claim, under the brake"
+    return [Row(figure, "% of a core", _percent(paced[both], rate), _percent(paced["PING"], rate))]
+
+
+def _slice_s(rig: Rig) -> float:
+    return 0.15 if rig.quick else 1.5
+
+
+def _each_us(
+    rig: Rig, server: RedisServer, ways: Mapping[str, list[bytes]], send: Callable[[list[bytes]], int]
+) -> dict[str, list[float]]:
+    """Processor time of the server for each command, round by round."""
+
+    def cost(commands: list[bytes]) -> float:
+        before_ns = machine.cpu_ns(server.pid)
+        answered = send(commands)
+        return (machine.cpu_ns(server.pid) - before_ns) / 1000 / answered
+
+    rounds = alternate(rig.rounds, *(partial(cost, commands) for commands in ways.values()))
+    return dict(zip(ways, map(list, zip(*rounds, strict=True)), strict=True))
+
+
+def _percent(each_us: Sequence[float], rate: float) -> float:
+    return 100 * median(each_us) * rate / _US_PER_S
+
+
+def _filling(each_us: Sequence[float]) -> float:
+    return _US_PER_S / median(each_us) * BEAT_S
+
+
+def _expect_brake(service: Service) -> None:
+    answer = asyncio.run(service.answers([service.members - 1]))[0]
+    if not isinstance(answer, Denied) or answer.reason != "brake":
+        raise RuntimeError(f"the brake is not on: {answer}")
+
+
+# -- what else to tell -----------------------------------------------------------------------------------------------
+
+
+def _tell(rig: Rig, how: str, each_us: Mapping[str, Sequence[float]]) -> None:
+    told = "; ".join(f"{way} {spread(costs)}" for way, costs in each_us.items())
+    rig.notes.append(f"Redis CPU per command in us, {how}: {told}")
+
+
+def _tell_clock(rig: Rig, server: RedisServer, what: str) -> None:
+    """The second opinion: Redis times its commands by the wall clock, without reading and writing the connection."""
+    seen = server.cli("INFO", "commandstats")["cmdstat_evalsha"]
+    rig.notes.append(f"{what}, by Redis's own clock: {seen['usec_per_call']} us a call, of {seen['calls']:,}")
+
+
+def _idle_percent(server: RedisServer) -> float:
+    before_ns, begun = machine.cpu_ns(server.pid), time.monotonic()
+    time.sleep(0.5)
+    return (machine.cpu_ns(server.pid) - before_ns) / (time.monotonic() - begun) / 1e7
+
+
+def _tell_connections(rig: Rig, server: RedisServer, crowd: Crowd) -> None:
+    mib = server.cli("INFO", "memory")["mem_clients_normal"] / 2**20
+    idle = _idle_percent(server)
+    rig.notes.append(
+        f"{crowd.connections:,} connections take {number(mib)} MiB of Redis just after a beat each, "
+        f"and {idle:.2f} % of a core when nothing comes"
+    )
+
+
+def _memory(rig: Rig, server: RedisServer, service: Service) -> Row:
+    """Of all keys, after ten culls and while half of the service wants."""
+    culled = asyncio.run(service.answers(range(CULLED)))
+    if not all(isinstance(answer, Granted) for answer in culled):
+        raise RuntimeError(f"not all were culled: {culled}")
+    with Crowd(("127.0.0.1", server.port), min(service.members, STORM)) as crowd:
+        crowd.all_once(service.beats(Presence.WANTS, range(service.members // 2, service.members)))
+    keys = server.cli("KEYS", f"{service.prefix}:*")
+    used = sum(server.cli("MEMORY", "USAGE", key, "SAMPLES", 0) for key in keys)
+    rig.notes.append(
+        f"a service of {service.members:,}: {used / service.members:.0f} bytes a member in {len(keys)} keys"
+    )
+    return Row(f"memory in Redis of a service of {service.members:,}", "KiB", used / 1024)
