@@ -171,7 +171,7 @@ async def _standing(app: str, journal: Journal, rules: Policy) -> Standing:
     memory = await journal.load(DISK_S)
     now = time.monotonic()
     if memory is None:
-        return arbiter.start(app, now, rules)
+        return arbiter.start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}")
     standing = arbiter.start(app, now, rules, app_start=memory.app_start, asked_under=memory.incarnation)
     if memory.latch is None or not rules.enforce:
         return standing

@@ -52,6 +52,7 @@ class Observers:
         """Tell what came of a beat."""
         self.metrics.reachable.set(isinstance(answer, Fleet))
         if isinstance(answer, Fleet):
+            self.log.reachable()
             self.log.fleet(answer)
         else:
             self.log.unreachable(answer)

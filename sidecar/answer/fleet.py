@@ -35,6 +35,10 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
     if after.useless != before.useless:
         text = "kinds that culls do not help with" if after.useless else "culls may help with every kind again"
         yield Line(logging.WARNING, text, {"kinds": ", ".join(after.useless)})
+    if after.away != before.away:
+        level = logging.WARNING if after.away else logging.INFO
+        text = "Redis servers are away, and their share of the budget" if after.away else "all Redis servers are back"
+        yield Line(level, text, {"away": ", ".join(after.away)} if after.away else {})
     if after.hold != before.hold:
         text = f"held: {sentences.hold(after.hold)}" if after.hold else "no hold any more"
         yield Line(logging.WARNING, text, {"until": after.hold.until} if after.hold else {})
@@ -63,6 +67,7 @@ class FleetReadings(Collector):
         yield _gauge("arbiter_fleet_wanting", "Containers that are excessive.", fleet.wanting)
         yield _gauge("arbiter_fleet_down", "Containers that were culled and are not replaced yet.", fleet.down)
         yield _gauge("arbiter_fleet_policies", "Different policies in the fleet; 1 is as it should be.", fleet.policies)
+        yield _gauge("arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away))
         brake = GaugeMetricFamily("arbiter_brake", "1 for where the brake stands.", labels=["phase"])
         for phase in Brake:
             brake.add_metric([phase], float(phase is fleet.brake))

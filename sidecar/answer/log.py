@@ -41,6 +41,7 @@ class Log:
         self._clock = clock
         self._said: dict[str, tuple[float, int]] = {}
         self._fleet: Fleet | None = None
+        self._is_away = False
 
     def observe(self, record: Record) -> None:
         """Tell a state change, a grant, and (sampled) every other answer to a claim."""
@@ -64,6 +65,13 @@ class Log:
         """Tell, sampled, that the bucket cannot be reached."""
         text = f"bucket unreachable: {sentences.answer(unknown)}"
         self.sampled(f"warm {unknown.error}", logging.WARNING, text, {"reason": unknown.error})
+        self._is_away = True
+
+    def reachable(self) -> None:
+        """Tell that the bucket can be reached again, if it could not."""
+        if self._is_away:
+            logger.info("bucket reachable again")
+        self._is_away = False
 
     def fleet(self, fleet: Fleet) -> None:
         """Tell what has changed in the fleet."""

@@ -29,10 +29,10 @@ Counts = Mapping[str, int]
 class Metrics:
     """All metrics of one sidecar, in a registry of their own.
 
-    ``capacity``: tokens a window until the bucket tells, 0 if that depends on the fleet.
+    ``capacity``: tokens a window until the bucket tells, not a number if that depends on the fleet.
     """
 
-    def __init__(self, mode: str, error_limit: int, capacity: int) -> None:
+    def __init__(self, mode: str, error_limit: int, capacity: float) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Final, TypeVar
 
@@ -53,6 +54,7 @@ class Spread:
         self._losses = dict.fromkeys(self._servers, 0)
         self._tokens: dict[str, tuple[int, int]] = {}
         self._met: set[str] = set()
+        self._owed: dict[str, Callable[[str], Awaitable[object]]] = {}
 
     def figures(self) -> dict[str, Figures]:
         """What the cascade thinks of each server."""
@@ -75,33 +77,32 @@ class Spread:
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Beat at all servers at once; the fleet as the best informed of them know it."""
-        answers = await self._everywhere(
-            lambda name: self._servers[name].beat(replace(beat, first=name not in self._met))
-        )
-        fleets = [answer for answer in answers if isinstance(answer, Fleet)]
+        answers = dict(zip(self._servers, await self._everywhere(partial(self._beat, beat)), strict=True))
+        fleets = {name: answer for name, answer in answers.items() if isinstance(answer, Fleet)}
         if not fleets:
-            return _first_of(answers)
-        for name, answer in zip(self._servers, answers, strict=True):
-            if isinstance(answer, Fleet):
-                self._met.add(name)
-                self._losses[name] = answer.losses
-        # Also of who is away: a counter that falls and rises again would tell of a new loss.
-        fleet = replace(merged_fleet(fleets), losses=sum(self._losses.values()))
+            return _first_of(list(answers.values()))
+        self._met |= fleets.keys()
+        self._losses |= {name: fleet.losses for name, fleet in fleets.items()}
+        away = (f"{name}: {answer.error}" for name, answer in answers.items() if isinstance(answer, Unknown))
+        # Losses also of who is away: a counter that falls and rises again would tell of a new loss.
+        fleet = replace(merged_fleet(list(fleets.values())), losses=sum(self._losses.values()), away=tuple(away))
         self._hold = fleet.hold
         return fleet
 
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
-        """Hold at all servers; unknown unless each of them has it, for the others would go on granting."""
-        held = await self._everywhere(lambda name: self._servers[name].hold(instance, author, reason, for_s))
-        return _all_clear(held)
+        """Hold at all servers. One is enough: each sidecar hears of it by its next beat; who is away is told later."""
+        until = self._wall() + for_s
+
+        def order(name: str) -> Awaitable[Hold | Unknown]:
+            return self._servers[name].hold(instance, author, reason, max(1.0, until - self._wall()))
+
+        return await self._ordered(order)
 
     async def release(self, instance: str) -> bool | Unknown:
-        """Release at all servers; unknown unless each of them did, for the others would go on refusing."""
-        released = await self._everywhere(lambda name: self._servers[name].release(instance))
+        """Release at all servers; who is away is told later. Unknown when no server could be told."""
         if self._hold is not None and self._hold.instance == instance:
             self._hold = None
-        clear = _all_clear(released)
-        return clear if isinstance(clear, Unknown) else any(released)
+        return await self._ordered(lambda name: self._servers[name].release(instance))
 
     async def roll(self) -> Roll | Unknown:
         """The fleet as the server tells it that knows of most members; tokens and holds of all."""
@@ -118,6 +119,24 @@ class Spread:
     async def aclose(self) -> None:
         """Close all."""
         await asyncio.gather(*(server.aclose() for server in self._servers.values()))
+
+    async def _beat(self, beat: Beat, name: str) -> Fleet | Unknown:
+        """Beat at one server, and tell it what was ordered while it was away."""
+        order = self._owed.get(name)
+        if order is not None and not isinstance(await order(name), Unknown) and self._owed.get(name) is order:
+            del self._owed[name]
+        return await self._servers[name].beat(beat._replace(first=beat.first and name not in self._met))
+
+    async def _ordered(self, order: Callable[[str], Awaitable[T | Unknown]]) -> T | Unknown:
+        self._owed.clear()  # a newer order takes the place of an older one
+        answers = await self._everywhere(order)
+        clear = [answer for answer in answers if not isinstance(answer, Unknown)]
+        if not clear:
+            return _first_of(answers)
+        self._owed = {
+            name: order for name, answer in zip(self._servers, answers, strict=True) if isinstance(answer, Unknown)
+        }
+        return max(clear, key=bool)
 
     def _claims(self, claim: Claim) -> Callable[[str], Awaitable[tuple[str, Granted | Denied]]]:
         async def ask(name: str) -> tuple[str, Granted | Denied]:
@@ -195,9 +214,3 @@ def _first_unknown(errors: Iterable[Exception]) -> Unknown:
 
 def _first_of(answers: Sequence[T | Unknown]) -> Unknown:
     return next((answer for answer in answers if isinstance(answer, Unknown)), Unknown("internal"))
-
-
-def _all_clear(answers: Sequence[T | Unknown]) -> T | Unknown:
-    """The first answer, unless one of them is unknown."""
-    unknown = next((answer for answer in answers if isinstance(answer, Unknown)), None)
-    return unknown or answers[0]

@@ -182,13 +182,20 @@ Move = Callable[..., Step]
 
 
 def start(
-    app: str, now: float, policy: Policy, *, app_start: str | None = None, asked_under: str | None = None
+    app: str,
+    now: float,
+    policy: Policy,
+    *,
+    app_start: str | None = None,
+    asked_under: str | None = None,
+    nameless: str = UNNAMED,
 ) -> Standing:
     """Standing of a fresh incarnation: up for everybody, silent until its grace is over.
 
-    ``asked_under`` is the word that a sidecar before us made a claim under, if it did.
+    ``asked_under`` is the word that a sidecar before us made a claim under, if it did. ``nameless``: the word for one
+    that nobody has named yet; it differs from life to life, or the next one would go down by the token of the last.
     """
-    word = asked_under or app_start or UNNAMED
+    word = asked_under or app_start or nameless
     return Standing(
         State.STARTING, now, app, app_start, word, born=now, asked=bool(asked_under), due=now + policy.grace_s
     )

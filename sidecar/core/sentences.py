@@ -32,7 +32,7 @@ DENIED: Final = {
     "spacing": "the last cull was too short a time ago, the next may come in {wait_s} s",
     "hold": "nobody is culled for {wait_s} s more",
     "lost_memory": "Redis lost the memory of former culls, so none is allowed for {wait_s} s",
-    "newborn": "the bucket is too young to know whether former culls were forgotten, wait {wait_s} s",
+    "newborn": "the bucket has not heard of the whole fleet yet, wait {wait_s} s",
     "useless": "culls have stopped helping against this kind of error, a person has to look",
     "brake": "{wanting} of {alive} containers suffer at once, restarts are not what helps",
     "floor": "too few of the {alive} containers would stay in service",

@@ -27,6 +27,7 @@ LOUD = Fleet(
     unclear=6,
     useless=("mysql", "redis"),
     hold=FREEZE,
+    away=("redis://b: timeout",),
 )
 
 
@@ -46,6 +47,7 @@ def board(fleet: Fleet | None) -> CollectorRegistry:
         ("arbiter_fleet_wanting", {}, 0, 6),
         ("arbiter_fleet_down", {}, 0, 2),
         ("arbiter_fleet_policies", {}, 1, 2),
+        ("arbiter_redis_servers_away", {}, 0, 1),
         ("arbiter_brake", {"phase": "off"}, 1, 0),
         ("arbiter_brake", {"phase": "on"}, 0, 0),
         ("arbiter_brake", {"phase": "open"}, 0, 0),
@@ -66,7 +68,7 @@ def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: fl
 
 def test_no_other_sample_is_on_the_page() -> None:
     samples = [sample for family in board(LOUD).collect() for sample in family.samples]
-    assert len(samples) == 16
+    assert len(samples) == 17
 
 
 def test_without_a_shared_cause_no_kind_is_named() -> None:
@@ -139,6 +141,12 @@ NUMBERS: dict[str, object] = {"alive": 10, "wanting": 0, "down": 0}
             Line(WARNING, "held: ann holds instance one: deploy", {"until": FREEZE.until}),
         ),
         ({"hold": FREEZE}, {}, Line(WARNING, "no hold any more", {})),
+        (
+            {},
+            {"away": ("redis://b: timeout",)},
+            Line(WARNING, "Redis servers are away, and their share of the budget", {"away": "redis://b: timeout"}),
+        ),
+        ({"away": ("redis://b: timeout",)}, {}, Line(INFO, "all Redis servers are back", {})),
     ],
     ids=[
         "brake on",
@@ -152,6 +160,8 @@ NUMBERS: dict[str, object] = {"alive": 10, "wanting": 0, "down": 0}
         "held",
         "held otherwise",
         "released",
+        "a server away",
+        "all back",
     ],
 )
 def test_each_change_is_a_line(before: dict[str, object], after: dict[str, object], line: Line) -> None:
@@ -174,5 +184,5 @@ def test_what_is_in_the_metrics_alone_is_no_line(before: Fleet | None, after: Fl
 
 
 def test_first_answer_tells_what_is_out_of_the_ordinary() -> None:
-    assert [line.level for line in changes(None, LOUD)] == [ERROR, WARNING, WARNING, WARNING]
+    assert [line.level for line in changes(None, LOUD)] == [ERROR, WARNING, WARNING, WARNING, WARNING]
     assert list(changes(LOUD, LOUD)) == []

@@ -441,3 +441,16 @@ def test_what_a_person_wrote_in_a_hold_cannot_forge_a_line(output: Output) -> No
             Log().fleet(Fleet(10, hold=Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)))
         assert len(output.text.splitlines()) == 1
         assert "\x1b" not in output.text
+
+
+def test_bucket_that_is_back_is_told_once(output: Output) -> None:
+    log = Log()
+    with output.taking():
+        log.reachable()
+        log.unreachable(Unknown("connection"))
+        log.reachable()
+        log.reachable()
+    assert [line["message"].partition(":")[0] for line in output.lines] == [
+        "bucket unreachable",
+        "bucket reachable again",
+    ]

@@ -51,6 +51,7 @@ NAMES = {
     "arbiter_fleet_wanting": "gauge",
     "arbiter_fleet_down": "gauge",
     "arbiter_fleet_policies": "gauge",
+    "arbiter_redis_servers_away": "gauge",
     "arbiter_fleet_same_cause": "gauge",
     "arbiter_fleet_culls_total": "counter",
     "arbiter_brake": "gauge",

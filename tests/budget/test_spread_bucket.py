@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from harness.spreads import NAMES, spread_over
 from harness.twin import TwinBudget
 from sidecar.core.fleet import FleetBucket
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 
 # -- with the real bucket -----------------------------------------------------------------------------------
 

@@ -124,3 +124,23 @@ def test_restarted_app_starts_clean_with_a_claim_of_its_own(sidecar: StartSideca
 def _latched(one: Sidecar) -> bool:
     files = list(one.directory.glob("one.state/health-arbiter-*.json"))
     return bool(files) and '"reason"' in files[0].read_text()
+
+
+def test_container_replaced_under_its_old_name_is_another_life_though_nobody_names_it(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    """Without a state directory the new sidecar knows nothing of the old one, nor is the old token its own."""
+    settings = {"settle": "0s", "drain": "0s", "beat": "300ms", "state_dir": "", "redis_url": redis_server.url}
+    one = sidecar("one", **FAST, **settings)
+    for expected in (1, 2):
+        _await_redis(one)
+        one.post_error(5)
+        wait_for(_is(one, "down"), timeout_s=5, what="it is culled")
+        assert redis_server.cli("ZCARD", GRANTS) == expected
+        one.kill()
+        one.start()
+        wait_for(
+            lambda: one.metrics().get("arbiter_fleet_alive") == 1 and one.metrics()["arbiter_fleet_down"] == 0,
+            timeout_s=5,
+            what="the fleet knows that it was replaced",
+        )

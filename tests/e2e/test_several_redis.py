@@ -110,6 +110,9 @@ def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
 
 
 def test_hold_at_any_sidecar_holds_at_every_server(well: Crew, servers: list[RedisServer]) -> None:
+    for server in servers:
+        if not server.alive:
+            server.start()
     here, there = well.members[:2]
     assert command(here, "hold", "--for", "1h", "--reason", "audit", "--author", "alice").code == 0
     assert [server.cli("HLEN", f"{PREFIX}:hold") for server in servers] == [1, 1, 1]
@@ -117,9 +120,9 @@ def test_hold_at_any_sidecar_holds_at_every_server(well: Crew, servers: list[Red
     assert "alice holds the service: audit" in await_denied(there, "hold")["sentence"]
 
     servers[1].pause()
-    assert command(here, "release").code == 1, "one server could not be told"
-    servers[1].resume()
     assert command(here, "release").code == 0
+    servers[1].resume()
+    wait_for(lambda: servers[1].cli("HLEN", f"{PREFIX}:hold") == 0, timeout_s=10, what="the one that hung is told")
     wait_for(lambda: well.down() == [there], timeout_s=20, what="it is culled after all")
 
 
