@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SLACK_S: Final = 8.0
 """What an answer may take beyond the time-out of Redis; the door gives up before that."""
 
+NOT_SERVED: Final = "is not served here"
+"""How the sentence of a door ends that has no such path."""
+
 _LONGEST_REPLY: Final = 16 << 20
 
 
@@ -42,11 +45,15 @@ def ask(settings: Settings, method: str, path: str, value: object = None) -> Rep
             failures.append(f"no sidecar answers at {place} ({name}): {_said(error)}")
             continue
         try:
-            return _exchange(connection, method, path, value)
+            reply = _exchange(connection, method, path, value)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {_said(error)}") from None
         finally:
             connection.close()
+        if str(reply.value.get("error")).endswith(NOT_SERVED):
+            text = f"{place} ({name}) looks like the public door of a sidecar: {path.partition('?')[0]} {NOT_SERVED}"
+            raise NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local door")
+        return reply
     raise NoSidecarError("; ".join(failures) or "no local door to ask at: ARBITER_LOCAL_LISTEN and ARBITER_SOCKET")
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from math import nan
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecar import redis_urls, shares
 from sidecar.budget import Budget
 from sidecar.budget.held import HeldBudget
 from sidecar.budget.later import Later
-from sidecar.budget.memory import MemoryBudget
-from sidecar.core.grants import US_PER_S, Quota
 from sidecar.core.terms import Share, Terms
+from sidecar.core.words import US_PER_S
 
 if TYPE_CHECKING:
     from sidecar.budget.access import Access
@@ -47,10 +47,10 @@ def terms(settings: Settings, index: int = 0, servers: int = 1) -> Terms:
     )
 
 
-def known_capacity(settings: Settings) -> int:
-    """Tokens a window; 0 if that depends on the fleet."""
+def known_capacity(settings: Settings) -> float:
+    """Tokens a window; not a number if that depends on the fleet."""
     amount, is_part = shares.parse(settings.budget)
-    return 0 if is_part else amount
+    return nan if is_part else amount
 
 
 def prefix(settings: Settings) -> str:
@@ -66,6 +66,9 @@ def access(settings: Settings) -> Access:
 
 
 def _own(settings: Settings) -> Budget:
+    from sidecar.budget.memory import MemoryBudget  # noqa: PLC0415 - as for Redis: only one of the two is needed
+    from sidecar.core.grants import Quota  # noqa: PLC0415 - as above
+
     amount, _ = shares.parse(settings.budget)
     quota = Quota(amount, _us(settings.budget_window))
     return MemoryBudget(settings.budget_strategy, quota, lambda: time.time_ns() // 1_000, _us(settings.spacing))

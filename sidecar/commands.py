@@ -79,15 +79,27 @@ def _hold(given: argparse.Namespace, settings: Settings) -> int:
     order = {"for": given.duration, "reason": given.reason, "author": given.author or _login(), **_scope(given)}
     reply = asking.ask(settings, "POST", "/hold", order)
     if reply.status != _OK:
-        return _refused(reply, f"whether {_whom(given, settings)} is held is not known")
+        return _refused(reply, f"whether {_whom(given.instance)} is held is not known")
     held = reply.value["hold"]
     is_known = reply.value["stored"] or reply.value["error"] == _ALONE
     say(f"{'held' if is_known else 'held here'}: {fleet_table.hold_line(held, time.time())}")
+    if given.instance and _is_unheard_of(given.instance, settings):
+        complain(f"no such container has been heard of: {given.instance}")
     if is_known:
         return 0
     elsewhere = "" if held["instance"] else "; the rest of the service may not be, so ask again or hold each of them"
     complain(f"{reply.value['sentence']}: this container alone is held, until its sidecar ends{elsewhere}")
     return EXIT_FAILED
+
+
+def _is_unheard_of(instance: str, settings: Settings) -> bool:
+    """Whether the whole fleet is known, and this one is not of it."""
+    try:
+        seen = asking.ask(settings, "GET", "/fleet").value
+    except asking.NoSidecarError:
+        return False
+    known = [member["instance"] for member in seen.get("members", ())]
+    return bool(known) and instance not in known and seen["fleet"]["alive"] + seen["fleet"]["down"] <= len(known)
 
 
 def _login() -> str:
@@ -108,9 +120,9 @@ def _release_parser(program: str) -> argparse.ArgumentParser:
 
 def _release(given: argparse.Namespace, settings: Settings) -> int:
     reply = asking.ask(settings, "DELETE", f"/hold?{urlencode(_scope(given))}")
-    whom = _whom(given, settings)
     if reply.status != _OK:
-        return _refused(reply, f"whether {whom} is still held is not known")
+        return _refused(reply, f"whether {_whom(given.instance)} is still held is not known")
+    whom = _whom(reply.value["instance"] or None)
     is_known = reply.value.get("error", _ALONE) == _ALONE
     here = "" if is_known else " here"
     say(f"{whom} is released{here}" if reply.value["released"] else f"{whom} was not held{here}")
@@ -172,8 +184,11 @@ def _scope(given: argparse.Namespace) -> dict[str, str]:
     return {"scope": "instance", **({"instance": given.instance} if given.instance else {})}
 
 
-def _whom(given: argparse.Namespace, settings: Settings) -> str:
-    return "the service" if given.instance is None else f"instance {given.instance or settings.instance}"
+def _whom(instance: str | None) -> str:
+    """In words, ``""`` being the container of the sidecar: only that knows its name."""
+    if instance is None:
+        return "the service"
+    return f"instance {instance}" if instance else "this instance"
 
 
 def _refused(reply: asking.Reply, otherwise: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ _FIXED_LIMIT_S = 1800
 
 def contradictions(settings: Settings) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name."""
-    rules = (_watching, _judging, _scrape, _budget, _fleet, _redis, _doors)
+    rules = (_watching, _judging, _scrape, _budget, _fleet, _redis, _redis_files, _doors)
     return [problem for rule in rules for problem in rule(settings)]
 
 
@@ -117,12 +118,21 @@ def _redis(s: Settings) -> Iterator[str]:
             f"ARBITER_CHECK_INTERVAL={durations.write(s.check_interval)}: a claim would still wait when the next check "
             "is due"
         )
+    amount, is_part = shares.parse(s.budget)
+    if not is_part and amount < len(urls):
+        yield f"ARBITER_BUDGET: {s.budget} over {len(urls)} servers leaves one without a share"
+
+
+def _redis_files(s: Settings) -> Iterator[str]:
+    urls = redis_urls.redis_urls(s.redis_url)
     for name in ("redis_password_file", "redis_ca", "redis_cert", "redis_key"):
         if getattr(s, name) and not s.redis_url:
             yield f"ARBITER_{name.upper()}: needs ARBITER_REDIS_URL"
     for name in ("redis_ca", "redis_cert", "redis_key"):
         if getattr(s, name) and not all(url.lower().startswith("rediss") for url in urls):
             yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in every ARBITER_REDIS_URL"
+        elif urls and getattr(s, name) and not os.access(getattr(s, name), os.R_OK):
+            yield f"ARBITER_{name.upper()}: {getattr(s, name)} cannot be read"
     if s.redis_password_file and any(map(redis_urls.has_password, urls)):
         yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
     if s.budget_strategy == "fixed" and "+cluster://" in s.redis_url.lower():

@@ -63,7 +63,7 @@ async def _servers(settings: Settings) -> AsyncIterator[tuple[str, Finding]]:
     for server in servers:
         async for found in _server(settings, server, run_ids):
             yield server.name if len(servers) > 1 or found.what == "reachable" else "", found
-    for found in findings.of_identity(run_ids):
+    for found in findings.of_identity(run_ids, len(servers)):
         yield "", found
 
 
@@ -167,15 +167,15 @@ def _sidecar(settings: Settings) -> Iterator[Finding]:
     except asking.NoSidecarError as error:
         yield Finding(Level.WARN, "sidecar", str(error))
         return
+    if "bucket" in seen:
+        yield from findings.of_bucket(settings.redis_url, seen["bucket"])
     differs = [name for name in ("service", "instance", "mode") if seen.get(name) != getattr(settings, name)]
     if differs:
         names = ", ".join(f"ARBITER_{name.upper()}" for name in differs)
         yield Finding(Level.WARN, "sidecar", f"the one that answers runs with other settings: {names}")
         return
     word = seen.get("error")
-    if word == "alone" and settings.redis_url:
-        yield Finding(Level.WARN, "sidecar", "the one that answers has its bucket in memory: ARBITER_REDIS_URL")
-    elif word not in (None, "alone"):
+    if word not in (None, "alone"):
         yield Finding(Level.WARN, "sidecar", f"it answers, and has no answer of the bucket: {seen.get('sentence')}")
     else:
         yield Finding(Level.OK, "sidecar", "it answers at its local door")

@@ -72,7 +72,10 @@ def _admin(settings: Settings, held: HeldBudget, pulse: Pulse) -> Routes:
         admin = Admin(
             held,
             fleet=lambda: pulse.fleet,
-            identity={name: getattr(settings, name) for name in ("service", "instance", "mode", "budget")},
+            identity={
+                **{name: getattr(settings, name) for name in ("service", "instance", "mode", "budget")},
+                "bucket": redis_urls.shown(settings.redis_url),
+            },
             limit_s=settings.redis_timeout + ADMIN_SLACK_S,
             told=logger.warning,
         )
@@ -144,7 +147,7 @@ def _announce(
         "datagrams_to": ", ".join(fed_at),
         "health_at": ", ".join(public.addresses),
         "agent_at": ", ".join(printed(opened.getsockname()) for server in agents for opened in server.sockets),
-        "bucket": redis_urls.masked(settings.redis_url) if settings.redis_url else "in this process",
+        "bucket": redis_urls.shown(settings.redis_url),
         "state_dir": settings.state_dir or "none: a cull does not survive the sidecar",
     }
     logger.info("listening", extra={"fields": fields})

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from sidecar import policies, redis_urls
 from sidecar.core import sentences
 from sidecar.core.words import Brake, Member, Roll, Unknown
 
 CLOCK_LIMIT_S: Final = 5.0
+MEMORY_LIMIT: Final = 0.9
 
 
 class Level(StrEnum):
@@ -63,7 +65,8 @@ def of_info(info: Info | Unknown, save: str | Unknown, *, is_cluster_url: bool) 
         return
     yield Finding(Level.OK, "version", _version(info))
     yield _role(info)
-    yield _memory(info)
+    yield _eviction(info)
+    yield from _memory(info)
     yield _persistence(info, save)
     if info.get("cluster_enabled") == "1" and not is_cluster_url:
         yield Finding(Level.WARN, "cluster", "the server is a node of a Cluster: its URL is redis+cluster://...")
@@ -84,16 +87,38 @@ def of_roll(roll: Roll | Unknown, instance: str) -> Iterator[Finding]:
     yield from (Finding(Level.WARN, "hold", sentences.hold(hold)) for hold in roll.holds)
 
 
-def of_identity(servers: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether servers by these names are different ones; their run ids are the values."""
+def of_identity(servers: Mapping[str, str], configured: int) -> Iterator[Finding]:
+    """Whether servers by these names are different ones, of so many; the run ids of who answered are the values."""
     first: dict[str, str] = {}
     for name, run_id in servers.items():
         if run_id in first:
             text = f"{first[run_id]} and {name} are one server, which counts two shares of the budget"
             yield Finding(Level.FAIL, "independent", text)
         first.setdefault(run_id, name)
-    if len(first) == len(servers) > 1:
+    if not len(first) == len(servers) > 1:
+        return
+    if len(first) < configured:
+        yield Finding(Level.WARN, "independent", f"{len(first)} of {configured} answered and are different")
+    else:
         yield Finding(Level.OK, "independent", f"{len(first)} different servers share the budget")
+
+
+def of_bucket(own: str, theirs: str) -> Iterator[Finding]:
+    """Whether the sidecar's bucket, as it shows that, is the one that was looked at."""
+    own = redis_urls.shown(own)
+    if _places(own) == _places(theirs):
+        return
+    is_sure = redis_urls.IN_PROCESS in (own, theirs)  # of two URLs both may lead to one server
+    text = f"the sidecar's is {theirs}, and this command's {own}: ARBITER_REDIS_URL differs"
+    yield Finding(Level.FAIL if is_sure else Level.WARN, "bucket", text)
+
+
+def _places(shown: str) -> object:
+    """Where it leads, however it is written."""
+    try:
+        return {redis_urls.place(url) for url in redis_urls.redis_urls(shown)}
+    except ValueError:
+        return shown
 
 
 def _version(info: Info) -> str:
@@ -109,13 +134,27 @@ def _role(info: Info) -> Finding:
     return Finding(Level.FAIL, "role", "a read-only replica, which cannot grant: the URL has to lead to its master")
 
 
-def _memory(info: Info) -> Finding:
+def _eviction(info: Info) -> Finding:
     policy, limit = info.get("maxmemory_policy", "unknown"), info.get("maxmemory", "")
     if limit == "0":
         return Finding(Level.OK, "eviction", "none, for there is no limit of memory")
     if policy == "noeviction":
         return Finding(Level.OK, "eviction", "none (noeviction)")
     return Finding(Level.WARN, "eviction", f"{policy}: it may forget culls when its memory is full; set noeviction")
+
+
+def _memory(info: Info) -> Iterator[Finding]:
+    """How full it is, where there is a limit and nothing makes room."""
+    limit = int(info.get("maxmemory", "0"))
+    if not limit or info.get("maxmemory_policy") != "noeviction":
+        return
+    # What replicas and the append-only file are still to get does not count.
+    used = int(info.get("used_memory", "0")) - int(info.get("mem_not_counted_for_evict", "0"))
+    text = f"{used} of {limit} bytes are in use (maxmemory)"
+    if used > limit:
+        yield Finding(Level.FAIL, "memory", f"full, so that nobody can be culled: {text}")
+    elif used > MEMORY_LIMIT * limit:
+        yield Finding(Level.WARN, "memory", f"nearly full: {text}; when it is, nobody can be culled")
 
 
 def _persistence(info: Info, save: str | Unknown) -> Finding:
@@ -138,8 +177,8 @@ def _shared(members: tuple[Member, ...], instance: str) -> Finding:
     return Finding(Level.OK, "shared", f"{others} other instances are seen, {own}")
 
 
-def _policies(policies: tuple[str, ...]) -> Finding:
-    if len(policies) > 1:
-        text = f"{len(policies)} different ones, the strictest of each number holds: {'  '.join(policies)}"
+def _policies(texts: tuple[str, ...]) -> Finding:
+    if len(texts) > 1:
+        text = f"{len(texts)} different ones, the strictest of each number holds: {policies.differences(texts)}"
         return Finding(Level.WARN, "policies", text)
     return Finding(Level.OK, "policies", "all sidecars run with the same numbers")

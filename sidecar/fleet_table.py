@@ -15,10 +15,15 @@ BRAKES: Final = {
     "off": "off",
     "on": "on: many suffer at once, so one canary per window tells whether a restart helps",
     "open": "open: the canary got well, so the budget alone limits",
-    "closed": "closed: the canary did not get well, nobody is culled until the incident ends or a person releases",
+    "closed": "closed: the canary did not get well, so nobody is culled until the incident ends; a person has to look, "
+    "then health-arbiter release",
 }
 _MINUTE_S: Final = 60
+_EXACT_S: Final = 600
 _HOUR_S: Final = 3600
+_USELESS: Final = (
+    "culls did not help, so there are none for these kinds; a person has to look, then health-arbiter release"
+)
 _COLUMNS: Final = ("INSTANCE", "PRESENCE", "KIND", "HEARD")
 
 
@@ -43,10 +48,13 @@ def hold_line(hold: dict[str, Any], now: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Seconds as a person says them, never shorter than they are: ``45s``, ``12m``, ``1h 5m``."""
+    """Seconds as a person says them, never shorter than they are: ``45s``, ``1m30s``, ``12m``, ``1h 5m``."""
     left = max(0, ceil(seconds - 0.5))
     if left < _MINUTE_S:
         return f"{left}s"
+    if left < _EXACT_S:
+        minutes, rest = divmod(left, _MINUTE_S)
+        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
     minutes = ceil(left / _MINUTE_S)
     if minutes < _MINUTE_S:
         return f"{minutes}m"
@@ -69,9 +77,11 @@ def _cause(fleet: dict[str, Any]) -> str:
 
 def _oddities(fleet: dict[str, Any]) -> Iterator[str]:
     if fleet["useless"]:
-        yield plain(f"useless {', '.join(fleet['useless'])}: culls did not help, so there are none for these kinds")
+        yield plain(f"useless {', '.join(fleet['useless'])}: {_USELESS}")
     if fleet["policies"] > 1:
         yield f"drift   {fleet['policies']} different policies, the strictest of each number holds"
+    for server in fleet["away"]:
+        yield plain(f"away    {server}, and its share of the budget")
     if fleet["losses"]:
         yield f"memory  lost {fleet['losses']} times"
 

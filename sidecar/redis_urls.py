@@ -11,6 +11,9 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote_plus, urlsplit
 
+IN_PROCESS: Final = "in this process"
+"""What a bucket without any Redis is called."""
+
 _MASK: Final = "***"
 _PLAIN_PORT: Final = 6379
 _MAX_PORT: Final = 65535
@@ -84,6 +87,11 @@ def redis_urls(text: str) -> list[str]:
 def masked(text: str) -> str:
     """Return checked URLs with ``***`` for each password, also for one in the query string."""
     return ",".join(_masked_one(url) for url in _NEXT.split(text))
+
+
+def shown(text: str) -> str:
+    """Where the bucket is, for the log and the doors: checked URLs without their secrets, or ``IN_PROCESS``."""
+    return masked(text) if text else IN_PROCESS
 
 
 def has_password(url: str) -> bool:

@@ -52,7 +52,7 @@ def _selectors(text: str) -> str:
 
 
 Count = Annotated[int, BeforeValidator(_no_bool)]
-Fraction = Annotated[float, BeforeValidator(_no_bool)]
+Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 

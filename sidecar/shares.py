@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_SHARE: Final = re.compile(r"(?P<count>[0-9]{1,6})|(?P<percent>[0-9]{1,3}(?:[.][0-9])?)[ ]?%")
+_SHARE: Final = re.compile(r"(?P<count>[0-9]+)|(?P<percent>[0-9]{1,3}(?:[.][0-9])?)[ ]?%")
 _FULL: Final = 1000
+_DIGITS: Final = 6
 
 
 def parse(value: object) -> tuple[int, bool]:
@@ -18,6 +19,8 @@ def parse(value: object) -> tuple[int, bool]:
     if match is None:
         raise ValueError("must be a whole number, or a percentage such as 5% or 12.5%")
     if match["count"]:
+        if len(match["count"]) > _DIGITS:
+            raise ValueError("must be at most 999999")
         return int(match["count"]), False
     thousandths = round(float(match["percent"]) * 10)
     if thousandths > _FULL:

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class _Door(BaseHTTPRequestHandler):
-    """Says what it was asked; on ``/page`` it is somebody else."""
+    """Says what it was asked; on ``/page`` it is somebody else, ``/fleet`` it does not know."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         answer: Any = {"path": self.path, "body": json.loads(body), "host": self.headers["Host"]}
+        if self.path.startswith("/fleet"):
+            answer = {"error": f"path: {self.path!r} is not served here"}
         content = b"<html>" if self.path == "/page" else b"[]" if self.path == "/list" else json.dumps(answer).encode()
         self.send_response(202)
         self.send_header("Content-Length", str(len(content)))
@@ -98,6 +100,16 @@ def test_somebody_else_there_is_no_sidecar(port: int, page: str) -> None:
     with pytest.raises(NoSidecarError) as error:
         ask(_settings(local_listen=address), "POST", page, 1)
     assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN) does not answer as a sidecar does: ")
+
+
+def test_public_door_is_told_from_the_local_one(port: int) -> None:
+    address = f"127.0.0.1:{port}"
+    with pytest.raises(NoSidecarError) as error:
+        ask(_settings(local_listen=address), "POST", "/fleet?x=1", 1)
+    assert str(error.value) == (
+        f"{address} (ARBITER_LOCAL_LISTEN) looks like the public door of a sidecar: /fleet is not served here; "
+        "ARBITER_LOCAL_LISTEN has to name its local door"
+    )
 
 
 def test_one_that_hangs_up_is_no_sidecar() -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import fields
 from itertools import permutations
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,9 +80,10 @@ def test_no_term_is_left_out() -> None:
     assert untouched == {"spacing_us", "earn_max"}
 
 
-@pytest.mark.parametrize(("budget", "capacity"), [("7", 7), ("5%", 0)])
-def test_capacity_is_known_beforehand_unless_it_depends_on_the_fleet(budget: str, capacity: int) -> None:
-    assert bucket.known_capacity(settings(budget=budget, redis_url="redis://host")) == capacity
+@pytest.mark.parametrize(("budget", "capacity"), [("7", 7), ("5%", nan)])
+def test_capacity_is_known_beforehand_unless_it_depends_on_the_fleet(budget: str, capacity: float) -> None:
+    known = bucket.known_capacity(settings(budget=budget, redis_url="redis://host"))
+    assert known == pytest.approx(capacity, nan_ok=True)
 
 
 # -- servers ------------------------------------------------------------------------------------------------
@@ -166,9 +168,12 @@ def test_keys_of_a_service_share_a_hash_tag_and_shadow_has_keys_of_its_own(flags
     assert bucket.prefix(settings(**flags)) == prefix
 
 
-def test_files_that_it_takes_to_be_let_in_keep_their_places() -> None:
-    flags = {"redis_password_file": "/p", "redis_ca": "/ca", "redis_cert": "/cert", "redis_key": "/key"}
-    assert bucket.access(settings(redis_url="rediss://host", **flags)) == Access("/p", "/ca", "/cert", "/key")
+def test_files_that_it_takes_to_be_let_in_keep_their_places(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("password", "ca", "cert", "key")]
+    for path in paths:
+        Path(path).touch()
+    flags = dict(zip(("redis_password_file", "redis_ca", "redis_cert", "redis_key"), paths, strict=True))
+    assert bucket.access(settings(redis_url="rediss://host", **flags)) == Access(*paths)
 
 
 # -- the bucket ---------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 
 from harness.command import command
 from harness.ports import free_port
+from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,11 @@ def shared(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
 
 def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
     assert command(shared, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
-    assert command(shared, *HOLD, "--instance", "b") == (0, "held: instance b by alice, 1h left: migration\n", "")
+    assert command(shared, *HOLD, "--instance", "b") == (
+        0,
+        "held: instance b by alice, 1h left: migration\n",
+        "health-arbiter: no such container has been heard of: b\n",
+    )
     assert command(shared, *HOLD, "--instance") == (0, "held: instance a by alice, 1h left: migration\n", "")
     shown = command(shared, "fleet")
     assert (shown.code, shown.err) == (0, "")
@@ -47,9 +52,9 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
 
 def test_author_is_the_login_name_unless_it_is_given(shared: Sidecar) -> None:
     done = command(shared, "hold", "--for", "90s", "--reason", "größer 🚀", PYTHONIOENCODING="utf-8")
-    assert done == (0, f"held: the service by {getpass.getuser()}, 2m left: größer 🚀\n", "")
+    assert done == (0, f"held: the service by {getpass.getuser()}, 1m30s left: größer 🚀\n", "")
     done = command(shared, "hold", "--for", "90s", "--reason", "größer 🚀", PYTHONIOENCODING="ascii")
-    assert done == (0, f"held: the service by {getpass.getuser()}, 2m left: gr??er ?\n", "")
+    assert done == (0, f"held: the service by {getpass.getuser()}, 1m30s left: gr??er ?\n", "")
 
 
 def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Sidecar, redis_server: RedisServer) -> None:
@@ -85,6 +90,28 @@ def test_bucket_in_memory_makes_this_sidecar_the_whole_service(sidecar: StartSid
     assert command(one, *HOLD, "--instance", "b").code == 2
     assert command(one, "release") == (0, "the service is released\n", "")
     assert command(one, "release") == (0, "the service was not held\n", "")
+
+
+def test_instance_is_that_of_the_sidecar_and_not_of_the_shell(shared: Sidecar) -> None:
+    elsewhere = {"ARBITER_INSTANCE": "shell"}
+    assert command(shared, *HOLD, "--instance", **elsewhere).out.startswith("held: instance a by alice")
+    assert command(shared, "release", "--instance", **elsewhere) == (0, "instance a is released\n", "")
+
+
+def test_container_that_is_there_is_held_without_a_word(shared: Sidecar) -> None:
+    wait_for(
+        lambda: shared.request("local", "GET", "/fleet").json()["members"], timeout_s=5, what="the sidecar is known"
+    )
+    assert command(shared, *HOLD, "--instance", "a").err == ""
+
+
+@pytest.mark.parametrize("arguments", [HOLD, ("release",), ("fleet",)], ids=lambda arguments: arguments[0])
+def test_public_door_is_named_as_such(sidecar: StartSidecar, arguments: tuple[str, ...]) -> None:
+    one = sidecar()
+    address = "{}:{}".format(*one.address("public"))
+    done = command(one, *arguments, ARBITER_LOCAL_LISTEN=address, ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
+    assert (done.code, done.out) == (69, "")
+    assert done.err.startswith(f"health-arbiter: {address} (ARBITER_LOCAL_LISTEN) looks like the public door")
 
 
 def test_sidecar_is_found_by_its_socket_as_well(sidecar: StartSidecar, run_dir: Path) -> None:

@@ -102,12 +102,22 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param({"redis_ca": "/ca"}, ["ARBITER_REDIS_CA", "ARBITER_REDIS_URL"], id="authority without Redis"),
         pytest.param({"redis_cert": "/c"}, ["ARBITER_REDIS_CERT", "ARBITER_REDIS_URL"], id="certificate without Redis"),
         pytest.param(
+            {"redis_ca": "/not/there", "redis_url": "rediss://a"},
+            ["ARBITER_REDIS_CA", "/not/there"],
+            id="authority that cannot be read",
+        ),
+        pytest.param(
+            {"budget": "2", "redis_url": "redis://a,redis://b,redis://c"},
+            ["ARBITER_BUDGET", "3 servers"],
+            id="a server without a share",
+        ),
+        pytest.param(
             {"redis_ca": "/ca", "redis_url": "rediss://a,redis://b"},
             ["ARBITER_REDIS_CA", "ARBITER_REDIS_URL"],
             id="authority, and a server in the clear",
         ),
         pytest.param(
-            {"redis_key": "/key", "redis_url": "rediss://host"},
+            {"redis_key": __file__, "redis_url": "rediss://host"},
             ["ARBITER_REDIS_KEY", "ARBITER_REDIS_CERT"],
             id="key without its certificate",
         ),
@@ -207,11 +217,16 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"earn": "on"}, id="earning with the bound that comes with it"),
         pytest.param({"spacing": "599s"}, id="spacing just within the window"),
         pytest.param(
-            {"redis_url": "rediss://a,rediss+sentinel://b/m", "redis_ca": "/ca", "redis_cert": "/c", "redis_key": "/k"},
+            {
+                "redis_url": "rediss://a,rediss+sentinel://b/m",
+                "redis_ca": __file__,
+                "redis_cert": __file__,
+                "redis_key": __file__,
+            },
             id="certificates for servers with TLS",
         ),
         pytest.param({"redis_url": "redis+cluster://a,b"}, id="only fixed needs two slots"),
-        pytest.param({"redis_url": "rediss://a", "redis_cert": "/c"}, id="certificate and key in one file"),
+        pytest.param({"redis_url": "rediss://a", "redis_cert": __file__}, id="certificate and key in one file"),
         pytest.param({"redis_url": "redis://a", "redis_password_file": "/p"}, id="password in the clear"),
     ],
 )

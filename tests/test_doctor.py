@@ -67,6 +67,19 @@ def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: St
     assert warned == {"eviction", "persistence", "shared", "sidecar"}
 
 
+def test_server_that_is_out_of_memory_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    redis_server.cli("CONFIG", "SET", "maxmemory", "100kb")
+    done = _doctor(_alone(sidecar, redis_server.url))
+    assert levels(done)["memory"] == "FAIL"
+    assert "FAIL memory: full, so that nobody can be culled" in done.out
+
+
+def test_policies_that_differ_are_told_by_their_settings(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one, _ = sidecar("a", redis_url=redis_server.url), sidecar("b", redis_url=redis_server.url, budget="20%")
+    wait_for(lambda: _seen(one, 2), timeout_s=10, what="both are seen")
+    assert "warn policies: 2 different ones, the strictest of each number holds: ARBITER_BUDGET is " in _doctor(one).out
+
+
 def test_snapshots_are_persistence(sidecar: StartSidecar, start_redis: StartRedis) -> None:
     server = start_redis("redis", "--save", "3600 1")
     done = _doctor(_alone(sidecar, server.url))
@@ -159,6 +172,13 @@ def test_two_servers_are_looked_at_one_by_one(sidecar: StartSidecar, start_redis
     assert f"ok   persistence {second.url}" in done.out
 
 
+def test_server_that_is_away_is_not_counted_as_a_different_one(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    servers = [start_redis(name) for name in ("first", "second", "third")]
+    servers[1].kill()
+    done = _doctor(_alone(sidecar, ",".join(server.url for server in servers)))
+    assert "warn independent: 2 of 3 answered and are different\n" in done.out
+
+
 def test_bucket_in_memory_is_told_as_such(sidecar: StartSidecar) -> None:
     done = _doctor(sidecar())
     assert done.out == (
@@ -173,7 +193,28 @@ def test_sidecar_that_runs_with_other_settings_is_noticed(sidecar: StartSidecar,
         "runs with other settings: ARBITER_SERVICE, ARBITER_MODE"
         in _doctor(one, ARBITER_SERVICE="other", ARBITER_MODE="shadow").out
     )
-    assert "has its bucket in memory" in _doctor(sidecar("b"), ARBITER_REDIS_URL=redis_server.url).out
+
+
+def test_other_bucket_than_the_sidecar_has_is_noticed(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server, other = start_redis("redis", password=SECRET), start_redis("other")
+    in_memory, shared = sidecar(), sidecar("b", redis_url=server.url)
+    masked = f"redis://:***@127.0.0.1:{server.port}/0"
+    assert f"FAIL bucket: the sidecar's is in this process, and this command's {masked}: ARBITER_REDIS_URL" in (
+        _doctor(in_memory, ARBITER_REDIS_URL=server.url).out
+    )
+    assert f"FAIL bucket: the sidecar's is {masked}, and this command's in this process: " in (
+        _doctor(shared, ARBITER_REDIS_URL="").out
+    )
+    assert f"warn bucket: the sidecar's is {masked}, and this command's {other.url}: " in (
+        _doctor(shared, ARBITER_REDIS_URL=other.url).out
+    )
+
+
+def test_public_door_is_no_sidecar_with_other_settings(sidecar: StartSidecar) -> None:
+    one = sidecar()
+    address = "{}:{}".format(*one.address("public"))
+    done = _doctor(one, ARBITER_LOCAL_LISTEN=address, ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
+    assert f"warn sidecar: {address} (ARBITER_LOCAL_LISTEN) looks like the public door of a sidecar" in done.out
 
 
 def test_doctor_writes_nothing(sidecar: StartSidecar, redis_server: RedisServer) -> None:

@@ -49,6 +49,14 @@ def test_good_server_has_nothing_to_be_warned_of() -> None:
         pytest.param(
             {"maxmemory": "9", "maxmemory_policy": "allkeys-lru"}, "eviction", "warn", "allkeys-lru", id="evicts"
         ),
+        pytest.param(
+            {"maxmemory": "100", "used_memory": "101"},
+            "memory",
+            "FAIL",
+            "full, so that nobody can be culled",
+            id="full",
+        ),
+        pytest.param({"maxmemory": "100", "used_memory": "91"}, "memory", "warn", "91 of 100 bytes", id="nearly full"),
         pytest.param({"maxmemory_policy": "allkeys-lru"}, "eviction", "ok", "no limit", id="would evict, no limit"),
         pytest.param({"aof_enabled": "0"}, "persistence", "warn", "none: a restart forgets", id="forgets"),
         pytest.param({"cluster_enabled": "1"}, "cluster", "warn", "redis+cluster://", id="node of a Cluster"),
@@ -58,6 +66,20 @@ def test_what_a_server_says_of_itself(fields: dict[str, str], what: str, level: 
     found = _info(fields)[what]
     assert found.level == level
     assert said in found.sentence
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"used_memory": "1000"}, id="no limit"),
+        pytest.param({"maxmemory": "100", "used_memory": "90"}, id="room"),
+        pytest.param({"maxmemory": "100", "used_memory": "101", "mem_not_counted_for_evict": "20"}, id="for replicas"),
+        pytest.param({"maxmemory": "100", "used_memory": "101", "maxmemory_policy": "allkeys-lru"}, id="evicts"),
+        pytest.param({"maxmemory": "100"}, id="does not tell"),
+    ],
+)
+def test_memory_that_is_not_full_is_not_spoken_of(fields: dict[str, str]) -> None:
+    assert "memory" not in _info(fields)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +163,33 @@ def test_what_the_bucket_says(roll: Roll | Unknown, levels: dict[str, str]) -> N
 
 
 def test_servers_are_different_ones_unless_two_have_one_run_id() -> None:
-    assert list(findings.of_identity({})) == list(findings.of_identity({"x": "1"})) == []
-    assert _levels(*findings.of_identity({"x": "1", "y": "2"})) == {"independent": "ok"}
-    (found,) = findings.of_identity({"x": "1", "y": "2", "z": "1"})
+    assert list(findings.of_identity({}, 2)) == list(findings.of_identity({"x": "1"}, 1)) == []
+    assert _levels(*findings.of_identity({"x": "1", "y": "2"}, 2)) == {"independent": "ok"}
+    (found,) = findings.of_identity({"x": "1", "y": "2", "z": "1"}, 3)
     assert found == Finding(Level.FAIL, "independent", "x and z are one server, which counts two shares of the budget")
+
+
+def test_server_that_did_not_answer_is_not_counted_as_a_different_one() -> None:
+    (found,) = findings.of_identity({"x": "1", "y": "2"}, 3)
+    assert found == Finding(Level.WARN, "independent", "2 of 3 answered and are different")
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "level"),
+    [
+        pytest.param("", "in this process", None, id="both in memory"),
+        pytest.param("redis://:pass@h:6379/0", "redis://:***@h:6379/0", None, id="same"),
+        pytest.param("redis://:pass@h", "redis://***@H:6379/0", None, id="written in another way"),
+        pytest.param("redis://a,redis://b", "redis://b,redis://a", None, id="in another order"),
+        pytest.param("redis+sentinel://a,b/m", "redis+sentinel://b,a/m", None, id="sentinels in another order"),
+        pytest.param("redis://:pass@h", "redis://:***@g", "warn", id="another host"),
+        pytest.param("redis://h/1", "redis://h", "warn", id="another database"),
+        pytest.param("redis://a,redis://b", "redis://a", "warn", id="one more"),
+        pytest.param("redis://:pass@h", "in this process", "FAIL", id="sidecar in memory"),
+        pytest.param("", "redis://h", "FAIL", id="command in memory"),
+    ],
+)
+def test_bucket_of_the_sidecar_is_compared(own: str, theirs: str, level: str | None) -> None:
+    found = list(findings.of_bucket(own, theirs))
+    assert [finding.level for finding in found] == ([level] if level else [])
+    assert not any("pass" in finding.sentence for finding in found)

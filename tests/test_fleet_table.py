@@ -31,6 +31,7 @@ def test_whole_of_a_fleet_in_trouble_is_told() -> None:
         cause="redis",
         policies=2,
         losses=1,
+        away=("redis://h2: timeout",),
         helped=5,
         unhelped=2,
         unclear=1,
@@ -41,14 +42,18 @@ def test_whole_of_a_fleet_in_trouble_is_told() -> None:
         "app: 4 alive, 3 of them wanting a cull, 1 down, 3 of 10 tokens in use",
         f"brake   {BRAKES['closed']} (they share a cause: redis)",
         "culls   5 helped, 2 did not, 1 are unclear",
-        "useless mysql, redis: culls did not help, so there are none for these kinds",
+        (
+            "useless mysql, redis: culls did not help, so there are none for these kinds; a person has to look, "
+            "then health-arbiter release"
+        ),
         "drift   2 different policies, the strictest of each number holds",
+        "away    redis://h2: timeout, and its share of the budget",
         "memory  lost 1 times",
         "hold    the service by alice, 1h left: migration",
         "",
         "INSTANCE     PRESENCE  KIND   HEARD",
         "a            well      -      1s ago",
-        "longer-name  wants     redis  2m ago",
+        "longer-name  wants     redis  1m15s ago",
         "c            down      redis  1h 2m ago",
         "... and 2 more",
     ]
@@ -91,7 +96,11 @@ def test_every_phase_of_the_brake_has_a_sentence(phase: Brake) -> None:
         (0.6, "1s"),
         (59, "59s"),
         (60, "1m"),
-        (61, "2m"),
+        (61, "1m1s"),
+        (90, "1m30s"),
+        (599, "9m59s"),
+        (599.6, "10m"),
+        (601, "11m"),
         (3540, "59m"),
         (3599, "1h"),
         (3600, "1h"),
@@ -101,6 +110,12 @@ def test_every_phase_of_the_brake_has_a_sentence(phase: Brake) -> None:
 )
 def test_span_is_as_a_person_says_it(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+def test_closed_brake_says_what_a_person_has_to_do() -> None:
+    _, brake, *_ = lines(_seen(Fleet(alive=3, wanting=3, brake=Brake.CLOSED)), NOW)
+    assert "nobody is culled" in brake
+    assert brake.endswith("a person has to look, then health-arbiter release")
 
 
 def test_nothing_that_moves_a_cursor_is_printed() -> None:

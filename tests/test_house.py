@@ -26,8 +26,8 @@ CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "witness": frozenset({"outcomes", "success", "window"}),
         "records": frozenset({"arbiter"}),
         "cascade": frozenset({"limits", "shuffle", "success"}),
-        "terms": frozenset({"grants"}),
-        "fleet": frozenset({"grants", "incident", "roster", "terms", "trials"}),
+        "strictest": frozenset({"terms"}),
+        "fleet": frozenset({"grants", "incident", "roster", "strictest", "terms", "trials"}),
     }
 )
 """Core rooms share words, not calls: what a room may use besides ``words``."""

@@ -17,12 +17,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sidecar.core.grants import RULES, US_PER_S, Grants, Quota, Usage, renews, spaced
+from sidecar.core.grants import RULES, Grants, Quota, Usage, renews, spaced
 from sidecar.core.incident import Incident
 from sidecar.core.roster import Roster
-from sidecar.core.terms import Limits, Terms, limits, split
+from sidecar.core.strictest import Limits, limits, split
+from sidecar.core.terms import Terms
 from sidecar.core.trials import Cull, Judged, Outcome, Trials
-from sidecar.core.words import Answer, Beat, Brake, Claim, Denied, Fleet, Granted, Hold, Member, Presence, Roll
+from sidecar.core.words import (
+    US_PER_S,
+    Answer,
+    Beat,
+    Brake,
+    Claim,
+    Denied,
+    Fleet,
+    Granted,
+    Hold,
+    Member,
+    Presence,
+    Roll,
+)
 
 HOUR_US: Final = 3600 * US_PER_S
 MINUTE_US: Final = 60 * US_PER_S

@@ -17,9 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sidecar.core.words import Answer, Denied, Granted
-
-US_PER_S: Final = 1_000_000
+from sidecar.core.words import US_PER_S, Answer, Denied, Granted
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+US_PER_S: Final = 1_000_000
 
 
 class Level(StrEnum):
@@ -153,8 +155,7 @@ class Presence(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """The request for a token: ``claim_id`` names it however often it is asked; ``kind`` has most of the errors."""
 
     claim_id: str
@@ -163,8 +164,7 @@ class Claim:
     kind: str = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(NamedTuple):
     """A sign of life. ``claim_id``: the token of a container that is down. ``first``: none has been answered yet."""
 
     instance: str
@@ -201,7 +201,8 @@ class Fleet:
     ``alive`` serve or start, ``wanting`` of them are excessive, ``down`` are culled and not replaced yet. ``cause`` is
     the kind that the wanting share, if they do. ``policies``: how many different ones the sidecars run with.
     ``losses``: how often the bucket's memory was lost; ``helped``, ``unhelped`` and ``unclear`` culls so far;
-    ``useless``: kinds that culls have stopped helping with.
+    ``useless``: kinds that culls have stopped helping with. ``away``: of several servers those that did not answer,
+    each with the machine's word for why.
     """
 
     alive: int
@@ -216,10 +217,10 @@ class Fleet:
     unclear: int = 0
     useless: tuple[str, ...] = ()
     hold: Hold | None = None
+    away: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One container of the fleet: ``well``, ``wants`` or ``down``; ``age_s`` since it was heard of, or culled."""
 
     instance: str
@@ -228,8 +229,7 @@ class Member:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Roll:
+class Roll(NamedTuple):
     """The fleet member by member, for a person: the first of them by name, and all holds.
 
     ``used`` tokens count by the sliding log of the caller's own window. ``policies`` as the sidecars wrote them.

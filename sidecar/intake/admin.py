@@ -16,7 +16,7 @@ from aiohttp import web
 from sidecar.budget.held import HeldBudget
 from sidecar.core import sentences
 from sidecar.core.words import Fleet, Hold, Roll, Unknown
-from sidecar.intake.orders import read_hold, read_release
+from sidecar.intake.orders import NO_BODY, read_hold, read_release
 from sidecar.intake.pings import BadReportError
 from sidecar.listener import Refusal, Routes, body, json_response
 
@@ -27,7 +27,7 @@ ALONE: Final = "alone"
 
 
 class Admin:
-    """What a person may ask of the sidecar ``identity["instance"]``.
+    """What a person may ask of the sidecar ``identity["instance"]``, the rest of which is shown with the fleet.
 
     ``fleet`` is the last that was heard of it, ``told`` takes a sentence for the log on every order that was given.
     """
@@ -69,6 +69,8 @@ class Admin:
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """Release; 200 also if only a hold of this sidecar could be ended."""
+        if await body(request):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
         instance = _read(read_release, tuple(request.query.items()), self._own)
         was_held = self._held.local_of(instance) is not None
         answer = await self._ask(self._held.release(instance))
@@ -154,4 +156,9 @@ def _known(fleet: Fleet) -> dict[str, Any]:
 
 
 def _roll(roll: Roll) -> dict[str, Any]:
-    return {**asdict(roll), "fleet": _known(roll.fleet), "holds": [_hold(hold) for hold in roll.holds]}
+    return {
+        **roll._asdict(),
+        "fleet": _known(roll.fleet),
+        "members": [member._asdict() for member in roll.members],
+        "holds": [_hold(hold) for hold in roll.holds],
+    }

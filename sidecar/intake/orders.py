@@ -16,6 +16,11 @@ AUTHOR_LIMIT: Final = 100
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 SERVICE: Final = "service"
 SCOPES: Final = (SERVICE, "instance")
+NO_BODY: Final = (
+    "body: DELETE takes none, scope and instance go into the query: /hold?scope=instance&instance=ID; "
+    "without a query it releases the service"
+)
+"""Who put the scope into a body would otherwise release the whole service."""
 
 
 class HoldOrder(NamedTuple):

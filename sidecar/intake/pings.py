@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, Final
 
 from sidecar.core.words import Level, Ping, Results
@@ -89,6 +88,8 @@ def _fields(item: object, place: str, readers: Readers) -> dict[str, Any]:
 
 
 def _hint(name: str, readers: Readers) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - a tenth of a MiB that only a misspelt field needs
+
     near = get_close_matches(name, readers, n=1)
     return f", did you mean {near[0]}?" if near else f"; it takes {', '.join(readers)}"
 

@@ -8,9 +8,8 @@ from harness.twin import TwinBudget
 from harness.unreliable import UnreliableBudget
 from sidecar.budget.held import HeldBudget
 from sidecar.core.fleet import FleetBucket
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Terms
-from sidecar.core.words import Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 
 START_S = 1_700_000_000.0
 TERMS = Terms(min_healthy=Terms().capacity._replace(amount=0), never_last=False, lost_is_empty=False)

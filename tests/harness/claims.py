@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sidecar.budget import Budget
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import Answer, Beat, Claim, Denied, Granted, Presence, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Granted, Presence, Unknown
 
 S: Final = US_PER_S
 """Microseconds."""

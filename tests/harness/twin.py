@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from sidecar.budget.redis import MOST_MEMBERS
 from sidecar.core.fleet import FleetBucket, Mark
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Terms
-from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
 
 
 class TwinBudget:

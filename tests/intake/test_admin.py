@@ -13,9 +13,8 @@ from harness.unreliable import UnreliableBudget
 from sidecar.budget.held import HeldBudget
 from sidecar.connections import BODY_LIMIT
 from sidecar.core.fleet import FleetBucket
-from sidecar.core.grants import US_PER_S
 from sidecar.core.terms import Terms
-from sidecar.core.words import Beat, Fleet, Hold, Presence
+from sidecar.core.words import US_PER_S, Beat, Fleet, Hold, Presence
 from sidecar.intake import http
 from sidecar.intake.admin import Admin
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 NOW_S = 1_700_000_000.0
 TERMS = Terms()
 ORDER = {"for": "1h", "reason": "migration", "author": "alice"}
-IDENTITY = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10"}
+IDENTITY = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "bucket": "redis://:***@h"}
 HELD = {"scope": "service", "instance": "", "author": "alice", "reason": "migration", "until": NOW_S + 3600}
 TIMEOUT = {"error": "timeout", "sentence": "Redis did not answer in time"}
 ALONE = {"error": "alone", "sentence": "there is no shared bucket"}
@@ -154,6 +153,11 @@ async def test_without_a_shared_bucket_there_is_no_other_instance(wire: Wire, de
         pytest.param(post("/hold", b'{"for":"x"}'), 400, "body", "for: is not a duration", id="no duration"),
         pytest.param(post("/hold", b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger than", id="large"),
         pytest.param(get("/hold?scope=x", method="DELETE"), 400, "body", "scope: takes one of", id="scope"),
+        pytest.param(
+            post("/hold", b'{"scope":"instance","instance":"b"}').replace(b"POST", b"DELETE", 1),
+            *(400, "body", "body: DELETE takes none, scope and instance go into the query: /hold?scope=instance&"),
+            id="scope of a release in its body",
+        ),
         pytest.param(get("/hold"), 405, "method", "method: /hold takes DELETE, POST", id="GET of the hold"),
         pytest.param(post("/fleet"), 405, "method", "method: /fleet takes GET, HEAD", id="POST of the fleet"),
         pytest.param(get("/fleet", "Origin: http://evil.example"), 403, "cross_origin", "Origin: ", id="web page"),

@@ -5,7 +5,8 @@ from functools import cache
 
 import pytest
 
-from sidecar.core.terms import EARN_FACTOR, Share
+from sidecar.core.strictest import EARN_FACTOR
+from sidecar.core.terms import Share
 from sidecar.core.words import Brake
 from simulation.__main__ import main
 from simulation.report import duration, most_within
