@@ -1,6 +1,6 @@
 -- What most calls ask of every cull; trials.lua has the rest.
 --
--- A cull is packed as { own (1 or 0), when, may be up until, claim id, incarnation, kind }, a trial as { when its
+-- A cull is packed as { own (1 or 0), when, occupied until, claim id, incarnation, kind }, a trial as { when its
 -- container was culled, when it was first seen well, claim id, incarnation, kind }.
 
 local trials = { missing = may_have('m') and redis.call('ZCARD', KEY.missing) or 0 }
@@ -49,7 +49,7 @@ function trials.is_still_missing(instance, incarnation, up_until)
   if not cull or cull.incarnation ~= incarnation then
     return false
   end
-  trials.may_be_up(instance, cull, up_until)
+  trials.occupy(instance, cull, up_until)
   return true
 end
 

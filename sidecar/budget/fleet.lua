@@ -94,7 +94,7 @@ function fleet.take_in(beat, limits)
   if presence == 'down' then
     roster.left(instance)
     fleet.learn_from(trials.watch(instance, incarnation, limits.probation, presence), limits)
-    trials.is_down(instance, beat.claim_id, incarnation, beat.kind)
+    trials.is_down(instance, beat.claim_id, incarnation, beat.kind, now + limits.expiry)
     return
   end
   if trials.is_still_missing(instance, incarnation, now + limits.expiry) then

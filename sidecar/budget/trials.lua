@@ -6,7 +6,7 @@
 local function define()
   -- -- the missing -------------------------------------------------------------------------------------------------
 
-  function trials.may_be_up(instance, cull, up_until)
+  function trials.occupy(instance, cull, up_until)
     if cull.up_until ~= up_until then
       cull.up_until = up_until
       trials.write_cull(instance, cull)
@@ -26,21 +26,21 @@ local function define()
     return may_have('r') and redis.call('ZSCORE', KEY.replaced, instance)
   end
 
-  function trials.is_down(instance, claim_id, incarnation, kind)
+  function trials.is_down(instance, claim_id, incarnation, kind, up_until)
     local cull = trials.cull_of(instance)
     if cull and cull.claim_id == claim_id then
-      trials.may_be_up(instance, cull, 0)
+      trials.occupy(instance, cull, up_until)
       write('ZADD', KEY.down, us(math.max(cull.at, now)), instance)
     elseif trials.is_replaced(instance) then
       write('ZADD', KEY.replaced, now_text, instance)
     elseif claim_id ~= '' then
       trials.culled(instance, {
-        own = 0, at = now, up_until = 0, claim_id = claim_id, incarnation = incarnation, kind = kind,
+        own = 0, at = now, up_until = up_until, claim_id = claim_id, incarnation = incarnation, kind = kind,
       })
     end
   end
 
-  -- The place that is missing longest, of those whose container surely is down; of two the first by name.
+  -- The place that is missing longest, of those whose sidecar has gone too; of two the first by name.
   function trials.vacant()
     for _, instance in ipairs(trials.missing > 0 and redis.call('ZRANGE', KEY.missing, 0, -1) or {}) do
       local cull = trials.cull_of(instance)
@@ -89,7 +89,7 @@ local function define()
   function trials.is_gone(instance)
     local cull = trials.cull_of(instance)
     if cull then
-      trials.may_be_up(instance, cull, 0)
+      trials.occupy(instance, cull, 0)
     end
     return trials.lost(instance)
   end

@@ -214,7 +214,9 @@ class FleetBucket:
         if presence is Presence.DOWN:
             self.roster.left(instance)
             self._watch(turn, beat, wants=True)
-            self.trials.is_down(instance, beat.claim_id, beat.incarnation, beat.kind, now_us)
+            occupied_us = now_us + turn.limits.expiry_us
+            heard = Cull(beat.claim_id, beat.incarnation, beat.kind, now_us, occupied_us, is_own=False)
+            self.trials.is_down(instance, heard)
             return
         if self.trials.is_still_missing(instance, beat.incarnation, now_us + turn.limits.expiry_us):
             self.roster.left(instance)
@@ -326,12 +328,12 @@ class FleetBucket:
     def _miss(self, turn: Turn, claim: Claim, *, is_renewed: bool) -> None:
         """From now on the container counts as missing, and may not know it yet."""
         cull = self.trials.missing.get(claim.instance)
-        may_be_up_us = turn.now_us + turn.limits.expiry_us
+        occupied_us = turn.now_us + turn.limits.expiry_us
         at_us = turn.now_us if is_renewed or cull is None else cull.at_us
         self.roster.left(claim.instance)
         self.trials.culled(
             claim.instance,
-            Cull(claim.claim_id, claim.incarnation, claim.kind, at_us, may_be_up_us, is_own=True),
+            Cull(claim.claim_id, claim.incarnation, claim.kind, at_us, occupied_us, is_own=True),
         )
 
     def _denied(self, turn: Turn, claim: Claim, usage: Usage, refusal: Refusal) -> Denied:

@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Cull:
-    """A container that is missing. Until ``may_be_up_us`` it may not know yet that its claim was granted.
+    """A container that is missing. Until ``occupied_us`` its sidecar is there, or may not know yet of the grant.
 
     ``down_us``: when it was last heard to be down; for as long as it says so it is not given up on.
     """
@@ -32,7 +32,7 @@ class Cull:
     incarnation: str
     kind: str
     at_us: int
-    may_be_up_us: int
+    occupied_us: int
     is_own: bool
     down_us: int = 0
 
@@ -77,20 +77,20 @@ class Trials:
         """Note a grant. Whoever was on trial in this place failed it before, by wanting."""
         self.missing[instance] = cull
 
-    def is_down(self, instance: str, claim_id: str, incarnation: str, kind: str, now_us: int) -> None:
+    def is_down(self, instance: str, heard: Cull) -> None:
         """Hear from a container that it is down: by our grant, or by another server's."""
         cull = self.missing.get(instance)
-        if cull is not None and cull.claim_id == claim_id:
-            cull.may_be_up_us, cull.down_us = 0, now_us
+        if cull is not None and cull.claim_id == heard.claim_id:
+            cull.occupied_us, cull.down_us = heard.occupied_us, heard.at_us
         elif instance in self.replaced:
-            self.replaced[instance] = now_us
-        elif claim_id:
-            self.missing[instance] = Cull(claim_id, incarnation, kind, now_us, 0, is_own=False)
+            self.replaced[instance] = heard.at_us
+        elif heard.claim_id:
+            self.missing[instance] = heard
 
     def is_gone(self, instance: str) -> Judged | None:
         """Hear a sidecar say goodbye."""
         if instance in self.missing:
-            self.missing[instance].may_be_up_us = 0
+            self.missing[instance].occupied_us = 0
         return self.lost(instance)
 
     def lost(self, instance: str) -> Judged | None:
@@ -103,7 +103,7 @@ class Trials:
         cull = self.missing.get(instance)
         if cull is None or cull.incarnation != incarnation:
             return False
-        cull.may_be_up_us = up_until_us
+        cull.occupied_us = up_until_us
         return True
 
     def arrived(self, instance: str, incarnation: str, now_us: int, *, is_newcomer: bool) -> None:
@@ -171,8 +171,11 @@ class Trials:
         return tuple(sorted(kind for kind, (count, at) in seen if count >= after and now_us - at <= HOUR_US))
 
     def _vacant(self, now_us: int) -> str | None:
-        """The place that is missing longest, of those whose container surely is down."""
-        vacant = [(cull.at_us, one) for one, cull in self.missing.items() if cull.may_be_up_us <= now_us]
+        """The place that is missing longest, of those whose sidecar has gone too.
+
+        As long as that is there the newcomer is another one: of a deployment, or of a fleet that starts.
+        """
+        vacant = [(cull.at_us, one) for one, cull in self.missing.items() if cull.occupied_us <= now_us]
         return min(vacant)[1] if vacant else None
 
     def _judge(self, instance: str, trial: Trial, outcome: Outcome) -> Judged:

@@ -74,7 +74,7 @@ async def test_grants_of_a_clock_that_was_ahead_live_by_that_clock(
 async def _live(budget: RedisBudget, server: RedisServer) -> AsyncIterator[None]:
     """A life of a fleet in which every key comes into being; stops after each call."""
     wants = Presence.WANTS
-    replaced = [beat("a", Presence.DOWN, claim_id="a"), beat("n", first=True), beat("a", Presence.GONE)]
+    replaced = [beat("a", Presence.DOWN, claim_id="a"), beat("a", Presence.GONE), beat("n", first=True)]
     proven = [beat("b", life="2"), 60, beat("b", life="2")]
     failed = [beat("c", life="2"), beat("c", wants, life="2"), beat("c", wants, life="2", kind="disk")]
     for step in [

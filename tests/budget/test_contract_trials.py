@@ -136,12 +136,14 @@ TRIALS: dict[str, Story] = {
             Step(601.000001, beat("c"), {"down": 0, "unclear": 2}),
         ],
     ),
-    "a newcomer takes the place of one that surely is down": (
+    "a newcomer takes the place of one whose sidecar has gone": (
         (TRIAL,),
         [
             Step(0, claim("a"), yes(1)),
             Step(1, beat("n", first=True), {"down": 1}),
             *told(2, "a", Presence.DOWN, claim_id="a"),
+            Step(2, beat("m", first=True), {"down": 1}),
+            *told(2, "a", Presence.GONE),
             Step(3, beat("n", first=True), {"down": 1}),
             Step(3, beat("o"), {"down": 1}),
             Step(3, beat("p", first=True), {"down": 0}),
@@ -153,7 +155,7 @@ TRIALS: dict[str, Story] = {
         (TRIAL,),
         [
             *[Step(at_s, claim(name), {"replayed": False}) for at_s, name in ((0, "c"), (1, "b"), (1, "a"))],
-            *[step for name in "abc" for step in told(2, name, Presence.DOWN, claim_id=name)],
+            *told(2, "abc", Presence.GONE),
             Step(3, beat("n", first=True), {"down": 2}),
             Step(4, beat("c", life="2"), {"down": 2}),
             Step(5, beat("o", first=True), {"down": 1}),
@@ -165,7 +167,7 @@ TRIALS: dict[str, Story] = {
         (TRIAL,),
         [
             Step(0, claim("a"), yes(1)),
-            *told(1, "a", Presence.DOWN, claim_id="a"),
+            *told(1, "a", Presence.GONE),
             Step(2, beat("n", first=True), {"down": 0}),
             Step(3, beat("a", life="2"), {"down": 0}),
             Step(70, beat("n"), {"helped": 1}),
@@ -178,7 +180,7 @@ TRIALS: dict[str, Story] = {
             *told(0, "ab"),
             *told(1, "b", Presence.GONE),
             Step(2, claim("a"), yes(1)),
-            *told(2, "a", Presence.DOWN, claim_id="a"),
+            *told(2, "a", Presence.GONE),
             Step(3, beat("b", first=True), {"down": 1}),
             Step(3, beat("c", first=True), {"down": 0}),
         ],

@@ -125,7 +125,7 @@ def test_replay_is_asked_after_the_hold_and_before_all_others(gate: str) -> None
 def test_grant_of_a_place_that_was_taken_passes_all_gates_anew_but_costs_nothing(gate: str) -> None:
     it = fleet_of(20, TERMS)
     it.claim("c00")
-    it.beat("c00", Presence.DOWN)
+    it.beat("c00", Presence.GONE)
     it.beat("newcomer", first=True)
     it.passes(5)
     GATES[gate](it)

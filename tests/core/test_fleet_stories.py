@@ -56,6 +56,7 @@ def test_canary_that_helps_opens_the_brake_and_the_budget_alone_limits() -> None
 def test_canary_that_does_not_help_closes_the_brake_until_a_person_releases_it(*, as_newcomer: bool) -> None:
     it = outage()
     if as_newcomer:
+        it.beat("c00", Presence.GONE)
         it.beat("newcomer", first=True)
         fleet = it.beat("newcomer", WANTS)
     else:
@@ -109,7 +110,7 @@ def test_sidecar_that_comes_back_replaces_nobody_else(*, with_goodbye: bool) -> 
     """Or a rolling upgrade of the sidecars would lower the floor by everyone who is still missing."""
     it = fleet_of(10)
     it.claim("c00")
-    it.beat("c00", DOWN)
+    it.beat("c00", Presence.GONE)
     it.beat("c01", Presence.GONE) if with_goodbye else it.lives_on(40, *TEN[2:])
     assert it.beat("c01", first=True).down == 1
     assert it.beat("newcomer", first=True).down == 0
@@ -119,7 +120,7 @@ def test_sidecar_that_comes_back_replaces_nobody_else(*, with_goodbye: bool) -> 
 def test_container_that_comes_back_to_a_place_that_was_taken_replaces_nobody_else() -> None:
     it = fleet_of(10)
     it.claim("c00")
-    it.beat("c00", DOWN)
+    it.beat("c00", Presence.GONE)
     it.beat("newcomer", first=True)
     it.claim("c01")
     it.beat("c01", DOWN)

@@ -10,8 +10,8 @@ PROBATION_US = 60
 WINDOW_US = 600
 
 
-def cull(name: str, at_us: int = 100, may_be_up_us: int = 0, *, is_own: bool = True) -> Cull:
-    return Cull(f"{name}/0", "0", "redis", at_us, may_be_up_us, is_own=is_own)
+def cull(name: str, at_us: int = 100, occupied_us: int = 0, *, is_own: bool = True) -> Cull:
+    return Cull(f"{name}/0", "0", "redis", at_us, occupied_us, is_own=is_own)
 
 
 def missing(**culls: Cull) -> Trials:
@@ -53,25 +53,25 @@ def test_arrival_replaces_its_own_place_or_else_the_longest_missing(
 
 @pytest.mark.parametrize(("now_us", "is_replaced"), [(299, False), (300, True)])
 def test_newcomer_does_not_replace_one_that_may_still_be_up(now_us: int, *, is_replaced: bool) -> None:
-    it = missing(a=cull("a", may_be_up_us=300))
+    it = missing(a=cull("a", occupied_us=300))
     it.arrived("x", "0", now_us, is_newcomer=True)
     assert ("a" not in it.missing) is is_replaced
 
 
-def test_who_says_that_it_is_down_or_gone_is_not_up() -> None:
-    it = missing(a=cull("a", may_be_up_us=10**6), b=cull("b", may_be_up_us=10**6))
-    it.is_down("a", "a/0", "0", "redis", 110)
+def test_place_is_occupied_while_its_sidecar_is_heard_of_and_until_it_says_goodbye() -> None:
+    it = missing(a=cull("a", occupied_us=10**6), b=cull("b", occupied_us=10**6))
+    it.is_down("a", Cull("a/0", "0", "redis", 110, 500, is_own=False))
     assert it.is_gone("b") is None
-    assert [one.may_be_up_us for one in it.missing.values()] == [0, 0]
+    assert [one.occupied_us for one in it.missing.values()] == [500, 0]
 
 
 @pytest.mark.parametrize(("incarnation", "is_missing"), [("0", True), ("1", False)])
 def test_container_whose_grant_is_on_its_way_counts_as_missing_though_it_serves(
     incarnation: str, *, is_missing: bool
 ) -> None:
-    it = missing(a=cull("a", may_be_up_us=130))
+    it = missing(a=cull("a", occupied_us=130))
     assert it.is_still_missing("a", incarnation, 500) is is_missing
-    assert it.missing["a"].may_be_up_us == (500 if is_missing else 130)
+    assert it.missing["a"].occupied_us == (500 if is_missing else 130)
     assert not it.is_still_missing("b", "0", 500)
 
 
@@ -80,8 +80,8 @@ def test_container_whose_grant_is_on_its_way_counts_as_missing_though_it_serves(
 
 def test_cull_by_another_server_is_missing_and_not_our_own() -> None:
     it = missing(a=cull("a"))
-    it.is_down("b", "b/0", "0", "redis", 110)
-    it.is_down("c", "", "0", "redis", 110)
+    it.is_down("b", Cull("b/0", "0", "redis", 110, 0, is_own=False))
+    it.is_down("c", Cull("", "0", "redis", 110, 0, is_own=False))
     assert (set(it.missing), it.own) == ({"a", "b"}, 1)
 
 
@@ -89,7 +89,7 @@ def test_place_that_was_taken_stays_taken_while_its_container_says_that_it_is_do
     it = missing(a=cull("a"))
     it.arrived("x", "0", 200, is_newcomer=True)
     for now_us in range(300, 3_000, 300):
-        it.is_down("a", "a/0", "0", "redis", now_us)
+        it.is_down("a", Cull("a/0", "0", "redis", now_us, 0, is_own=False))
         it.expire(now_us, WINDOW_US)
     assert not it.missing
 
@@ -98,7 +98,7 @@ def test_place_that_was_taken_and_serves_again_can_be_missing_again() -> None:
     it = missing(a=cull("a"))
     it.arrived("x", "0", 200, is_newcomer=True)
     it.arrived("a", "1", 210, is_newcomer=False)
-    it.is_down("a", "a/1", "1", "redis", 220)
+    it.is_down("a", Cull("a/1", "1", "redis", 220, 0, is_own=False))
     assert it.missing.keys() == {"a"}
 
 
@@ -112,7 +112,7 @@ def test_missing_is_given_up_on_a_window_after_it_was_culled_or_heard_to_be_down
 ) -> None:
     it = missing(a=cull("a"))
     if down_us:
-        it.is_down("a", "a/0", "0", "redis", down_us)
+        it.is_down("a", Cull("a/0", "0", "redis", down_us, 0, is_own=False))
     assert it.expire(now_us, WINDOW_US) == 1 - len(left)
     assert it.missing.keys() == left
     assert it.totals[Outcome.UNCLEAR] == 1 - len(left)

@@ -40,10 +40,10 @@ NO_DEFAULT_TO_SHOW: Final = {
 SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
 """A page and what counts on it: neither means anything without the other."""
 
-SECURE: Final = {
-    variable("redis_url"): "rediss://redis.internal:6379/0",
-    variable("redis_cert"): OPTIONAL[variable("redis_cert")],
-}
+THERE: Final = {variable(name): __file__ for name in ("redis_ca", "redis_cert", "redis_key")}
+"""What has to be a file that can be read where the settings are."""
+
+SECURE: Final = {variable("redis_url"): "rediss://redis.internal:6379/0", **THERE}
 """Certificates need a URL with TLS, and a key its certificate."""
 
 TOGETHER: Final = {
@@ -67,7 +67,7 @@ def test_example_loads_with_everything_switched_on() -> None:
 
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_example_loads_with_one_line_switched_on(name: str) -> None:
-    settings = load({}, given(TEXT) | TOGETHER.get(name, {}) | {name: OPTIONAL[name]})
+    settings = load({}, given(TEXT) | TOGETHER.get(name, {}) | {name: THERE.get(name, OPTIONAL[name])})
     assert name.removeprefix("ARBITER_").lower() in settings.model_fields_set
 
 

@@ -24,6 +24,7 @@ from simulation.traffic import Ledger
 RESTART_S: Final = (25.0, 40.0)
 MOVED: Final = 0.2
 """Part of the replacements that come under another name, as when a container is put on another machine."""
+GOODBYE_S: Final = 1.0
 
 DEPLOY_S: Final = 10.0
 
@@ -143,10 +144,13 @@ class World:
         self._requests.begin(container, slowly=True)
         self._requests.expose(container)
 
-    def _move(self, container: Container) -> None:
-        sidecar = self._sidecars.pop(container.place, None)
-        if sidecar:
+    def _leave(self, container: Container, life: int) -> None:
+        """Stop the sidecar of a container that will be put elsewhere."""
+        if life == container.life and (sidecar := self._sidecars.pop(container.place, None)):
             sidecar.stopped()
+
+    def _move(self, container: Container) -> None:
+        self._leave(container, container.life)
         container.instance = f"{container.instance.partition('-')[0]}-{container.life}"
 
     def _attend(self, container: Container) -> None:
@@ -172,6 +176,8 @@ class World:
             moved = self._restarts.random() < MOVED
             back_at = now + self._restarts.uniform(*RESTART_S)
             self._cure(container)
+            if moved:
+                self.timeline.at(now + GOODBYE_S, partial(self._leave, container, container.life))
             self.timeline.at(back_at, partial(self._renew, container, container.life, moved=moved))
 
     def _note(self, container: Container, sidecar: Sidecar) -> None:
