@@ -89,7 +89,7 @@ def test_configuration_keeps_the_rule(rule: Rule, config: Path) -> None:
 
 MUTATIONS = [
     (load_is_spread_evenly, AGENT, "balance roundrobin", "balance leastconn"),
-    (load_is_spread_evenly, AGENT, "weight 100 check", "check"),
+    (load_is_spread_evenly, AGENT, "weight 100 slowstart", "slowstart"),
     (failed_connections_go_elsewhere, PLAIN, "option redispatch 1", ""),
     (failed_connections_go_elsewhere, AGENT, "retries 2", "retries 0"),
     (sidecar_is_asked_on_its_own_port, AGENT, "agent-port 9182", "agent-port 9181"),
