@@ -27,7 +27,7 @@ CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "records": frozenset({"arbiter"}),
         "cascade": frozenset({"limits", "shuffle", "success"}),
         "strictest": frozenset({"terms"}),
-        "fleet": frozenset({"grants", "incident", "roster", "strictest", "terms", "trials"}),
+        "fleet": frozenset({"birth", "grants", "holds", "incident", "roster", "strictest", "terms", "trials"}),
     }
 )
 """Core rooms share words, not calls: what a room may use besides ``words``."""

@@ -6,8 +6,6 @@ Every answer carries the fleet's numbers, and every refusal the time after which
 - The *alive* serve or start. The *missing* were culled and are not replaced yet. The two are the fleet.
 - Whoever was granted a token counts as missing at once, also while its reply is on the way or lost: it may go down
   by a replay at any time within the window. A container that replaced it before that has to pass the gates once more.
-- The bucket's birth mark is when it was born, and how many grants it gave. A sidecar that knows of another birth, or
-  of more grants than the bucket does, shows that memory was lost.
 
 Times are microseconds of the server's clock; one that steps back is read as standing still at the newest grant.
 """
@@ -17,7 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from sidecar.core.birth import Birth, Mark
 from sidecar.core.grants import RULES, Grants, Quota, Usage, renews, spaced
+from sidecar.core.holds import Holds
 from sidecar.core.incident import Incident
 from sidecar.core.roster import Roster
 from sidecar.core.strictest import Limits, limits, split
@@ -40,13 +40,6 @@ from sidecar.core.words import (
 
 HOUR_US: Final = 3600 * US_PER_S
 MINUTE_US: Final = 60 * US_PER_S
-
-
-class Mark(NamedTuple):
-    """The birth mark of a bucket: its birth, and its grants so far. Zeros: nothing is known of it."""
-
-    born_us: int = 0
-    grants: int = 0
 
 
 class Refusal(NamedTuple):
@@ -74,13 +67,10 @@ class FleetBucket:
         self.trials = Trials()
         self.incident = Incident()
         self.grants = Grants()
-        self.mark = Mark()
-        self.holds: dict[str, tuple[int, Hold]] = {}
+        self.birth = Birth()
+        self.holds = Holds()
         self._terms: dict[Terms, int] = {}
         self._several_us = 0
-        self._gathering_us = 0
-        self._lost_us = 0
-        self._losses = 0
 
     # -- what sidecars and people ask ---------------------------------------------------------------------------
 
@@ -114,7 +104,7 @@ class FleetBucket:
             self._fleet(turn, ""),
             sum(at_us >= oldest_us for at_us in self.grants.counted()),
             tuple(self._member(one, now_us) for one in sorted({*self.roster.alive, *self.trials.missing})[:most]),
-            tuple(hold for _, (until_us, hold) in sorted(self.holds.items()) if until_us > now_us),
+            self.holds.every(now_us),
             tuple(sorted(map(str, self._terms))),
         )
 
@@ -135,33 +125,30 @@ class FleetBucket:
             brake=self.incident.brake,
             cause=self.roster.cause(),
             policies=len(self._terms),
-            losses=self._losses,
+            losses=self.birth.losses,
             helped=totals[Outcome.HELPED],
             unhelped=totals[Outcome.UNHELPED],
             unclear=totals[Outcome.UNCLEAR],
             useless=self.trials.useless(turn.limits.useless_after, turn.now_us),
-            hold=held[1] if (held := self._hold(instance, turn.now_us)) else None,
+            hold=held[1] if (held := self.holds.on(instance, turn.now_us)) else None,
         )
 
     def hold(self, instance: str, author: str, reason: str, for_us: int, told_us: int) -> Hold:
         """Freeze the service, or one instance of it if named."""
-        until_us = max(told_us, self.grants.newest_us) + for_us
-        hold = Hold(author, reason, until_us / US_PER_S, instance)
-        self.holds[instance] = (until_us, hold)
-        return hold
+        return self.holds.put(instance, author, reason, max(told_us, self.grants.newest_us) + for_us)
 
     def release(self, instance: str) -> bool:
         """End a hold, and with that of the service also what the bucket learned of culls that do not help."""
         if not instance:
             self.trials.unhelped.clear()
             self.incident.released()
-        return self.holds.pop(instance, None) is not None
+        return self.holds.release(instance)
 
     # -- every call ---------------------------------------------------------------------------------------------
 
     def _heard(self, terms: Terms, beat: Beat, known: Mark, told_us: int) -> Turn:
         now_us = max(told_us, self.grants.newest_us)
-        self._recognise(known, now_us)
+        self.birth.recognise(known, now_us)
         self._terms[terms] = now_us
         self._terms = {one: at for one, at in self._terms.items() if now_us - at <= one.expiry_us}
         turn = Turn(terms, limits(self._terms, 0), now_us, told_us)
@@ -176,31 +163,15 @@ class FleetBucket:
         self.incident.look(len(self.roster.alive), self.roster.wanting, now_us, rules.brake, rules.probation_us)
         return Turn(terms, limits(self._terms, fleet), now_us, told_us)
 
-    def _recognise(self, known: Mark, now_us: int) -> None:
-        """Compare the caller's mark with ours: who knows of another birth or of more grants shows a loss."""
-        born_us, grants = self.mark
-        lost_us = 0
-        if not born_us:
-            born_us = now_us
-            lost_us = now_us if known.born_us else 0
-        elif known.born_us and known.born_us < born_us:
-            lost_us = born_us
-        elif known.born_us > born_us or known.grants > grants:
-            lost_us = now_us
-        if lost_us > self._lost_us:
-            self._lost_us = lost_us
-            self._losses += 1
-        self.mark = Mark(born_us, max(grants, known.grants))
-
     def _strike_off(self, turn: Turn) -> None:
         silent = self.roster.silent(turn.now_us, turn.limits.expiry_us)
         if silent and len(silent) * 2 >= len(self.roster.alive):
-            self._gathering_us = turn.now_us
+            self.birth.gathers(turn.now_us)
         for instance in silent:
             self.roster.departs(instance, turn.now_us, turn.limits.window_us)
             self._learn(turn, self.trials.lost(instance))
         self.trials.expire(turn.now_us, turn.limits.window_us)
-        self.holds = {one: held for one, held in self.holds.items() if held[0] > turn.now_us}
+        self.holds.strike_off(turn.now_us)
 
     def _take_in(self, turn: Turn, beat: Beat) -> None:
         instance, now_us, presence = beat.instance, turn.now_us, beat.presence
@@ -256,22 +227,17 @@ class FleetBucket:
         )
 
     def _held(self, turn: Turn, instance: str) -> Refusal | None:
-        held = self._hold(instance, turn.now_us)
+        held = self.holds.on(instance, turn.now_us)
         return Refusal("hold", held[0] - turn.now_us) if held else None
 
     def _memory(self, turn: Turn) -> Refusal | None:
-        """No tokens for a window after a loss, nor before the fleet could be heard (again): half as long as one lives.
-
-        Until then nobody knows whether memory was lost, nor how many others there are and want. Half of the members
-        falling silent at once says that the server was away, or that its clock leapt.
-        """
+        """No tokens for a window after a loss, nor before a loss could have been noticed."""
         if not turn.limits.lost_is_empty:
             return None
-        back_us = self._lost_us + turn.limits.window_us + 1
-        if self._lost_us and turn.now_us < back_us:
-            return Refusal("lost_memory", back_us - turn.now_us)
-        grown_us = max(self.mark.born_us, self._gathering_us) + turn.limits.expiry_us // 2
-        return Refusal("newborn", grown_us - turn.now_us) if turn.now_us < grown_us else None
+        if wait_us := self.birth.lost_wait_us(turn.now_us, turn.limits.window_us):
+            return Refusal("lost_memory", wait_us)
+        wait_us = self.birth.newborn_wait_us(turn.now_us, turn.limits.expiry_us)
+        return Refusal("newborn", wait_us) if wait_us else None
 
     def _useless(self, turn: Turn, kind: str) -> Refusal | None:
         is_useless = kind in self.trials.useless(turn.limits.useless_after, turn.now_us)
@@ -293,7 +259,7 @@ class FleetBucket:
         return Refusal("share", turn.terms.beat_us) if self.trials.own >= turn.limits.gone else None
 
     def _was_single_for(self, now_us: int) -> int:
-        return now_us - max(self.mark.born_us, self._several_us)
+        return now_us - max(self.birth.mark.born_us, self._several_us)
 
     def _pace(self, turn: Turn, usage: Usage) -> Refusal | None:
         if wait_us := spaced(self.grants.newest_us, turn.now_us, turn.limits.spacing_us):
@@ -321,7 +287,7 @@ class FleetBucket:
         if is_canary:
             self.incident.canary_us = now_us
         if not is_known:
-            self.mark = Mark(self.mark.born_us, self.mark.grants + 1)
+            self.birth.granted()
         self._miss(turn, claim, is_renewed=is_renewed)
         return answer
 
@@ -337,6 +303,7 @@ class FleetBucket:
         )
 
     def _denied(self, turn: Turn, claim: Claim, usage: Usage, refusal: Refusal) -> Denied:
+        held = self.holds.on(claim.instance, turn.now_us)
         return Denied(
             refusal.reason,
             usage.used,
@@ -345,16 +312,11 @@ class FleetBucket:
             alive=len(self.roster.alive),
             wanting=self.roster.wanting,
             cause=self.roster.cause(),
-            hold=held[1] if refusal.reason == "hold" and (held := self._hold(claim.instance, turn.now_us)) else None,
+            hold=held[1] if refusal.reason == "hold" and held else None,
         )
 
     def _usage(self, turn: Turn) -> Usage:
         return _usage(turn, self.grants.counted(), turn.terms.strategy, turn.limits.capacity)
-
-    def _hold(self, instance: str, now_us: int) -> tuple[int, Hold] | None:
-        """The hold that is on this instance, that of the service first; nobody may have struck off one that is over."""
-        holds = (self.holds.get(scope) for scope in ("", instance))
-        return next((held for held in holds if held and held[0] > now_us), None)
 
 
 def _usage(turn: Turn, times: list[int], strategy: str, capacity: int) -> Usage:

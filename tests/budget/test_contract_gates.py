@@ -10,7 +10,7 @@ import pytest
 from harness.claims import WINDOW_ONLY, S, beat, claim
 from harness.stories import CALM, FROZEN, Forget, Freeze, Release, Step, Story, check_both, check_twin, no, told, yes
 from harness.twins import World
-from sidecar.core.fleet import Mark
+from sidecar.core.birth import Mark
 from sidecar.core.terms import HALF, Share
 from sidecar.core.words import Fleet, Presence
 
@@ -231,7 +231,7 @@ async def test_server_that_fell_back_to_an_older_copy_is_told_by_a_mere_beat(wor
         await budget.beat(beat("b"))
     assert world.server is not None
     world.server.cli("HSET", "{ha:default/app}:state", "grants", 0)
-    world.bucket.mark = Mark(world.bucket.mark.born_us, 0)
+    world.bucket.birth.mark = Mark(world.bucket.birth.mark.born_us, 0)
     told_in_redis, told_in_twin = await redis.beat(beat("b")), await twin.beat(beat("b"))
     await redis.aclose()
     assert told_in_redis == told_in_twin

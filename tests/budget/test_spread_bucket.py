@@ -94,7 +94,7 @@ async def test_shares_of_all_servers_are_the_whole_budget() -> None:
     await town.beats()
     answers = await town.claims()
     assert outcomes(answers) == {"Granted": 10, "window": FLEET - 10}
-    assert sorted(bucket.mark.grants for bucket in town.buckets) == [3, 3, 4]
+    assert sorted(bucket.birth.mark.grants for bucket in town.buckets) == [3, 3, 4]
     last = answers[-1]
     assert isinstance(last, Denied)
     assert (last.used, last.capacity) == (10, 10)
@@ -119,7 +119,7 @@ async def test_token_whose_reply_was_lost_may_be_wasted_and_never_adds_one() -> 
     for servers in town.servers:
         servers[0].does_it = True
     assert outcomes(await town.claims())["Granted"] == 6
-    assert [bucket.mark.grants for bucket in town.buckets] == [4, 3, 3]
+    assert [bucket.birth.mark.grants for bucket in town.buckets] == [4, 3, 3]
 
 
 async def test_all_tokens_are_back_after_a_window() -> None:
@@ -137,7 +137,7 @@ async def test_fleet_in_trouble_sends_one_canary_whatever_the_order_of_the_walks
     answers = await town.claims()
     assert outcomes(answers) == {"Granted": 1, "brake": FLEET - 1}
     assert [answer.canary for answer in answers if isinstance(answer, Granted)] == [True]
-    assert [bucket.mark.grants for bucket in town.buckets] == [1, 0, 0]
+    assert [bucket.birth.mark.grants for bucket in town.buckets] == [1, 0, 0]
 
 
 async def test_floor_holds_over_all_servers_together() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from harness.fleet_bucket import Played, fleet_of, names
-from sidecar.core.fleet import Mark
+from sidecar.core.birth import Mark
 from sidecar.core.terms import Share, Terms
 from sidecar.core.trials import Cull
 from sidecar.core.words import US_PER_S, Answer, Brake, Denied, Granted, Presence
@@ -33,7 +33,7 @@ def lost_memory(it: Played) -> None:
 
 
 def newborn(it: Played) -> None:
-    it.bucket.mark = it.known = Mark(it.now_us, it.bucket.mark.grants)
+    it.bucket.birth.mark = it.known = Mark(it.now_us, it.bucket.birth.mark.grants)
 
 
 def useless(it: Played) -> None:

@@ -8,9 +8,10 @@ from typing import Final
 import pytest
 
 from harness.fleet_bucket import Played, fleet_of, names
-from sidecar.core.fleet import FleetBucket, Mark
+from sidecar.core.birth import Mark
+from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import US_PER_S, Answer, Beat, Brake, Denied, Granted, Member, Presence
+from sidecar.core.words import US_PER_S, Answer, Brake, Denied, Granted, Member, Presence
 
 TEN: Final = names(10)
 WANTS: Final = Presence.WANTS
@@ -232,31 +233,6 @@ def test_grant_that_is_first_used_late_counts_from_then_on() -> None:
 
 
 # -- lost memory ----------------------------------------------------------------------------------------------
-
-BORN_US: Final = 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("known", "lost_us"),
-    [
-        (Mark(), 0),
-        (Mark(BORN_US, 0), 0),
-        (Mark(BORN_US, 5), 0),
-        (Mark(BORN_US, 6), 2_000_000),
-        (Mark(BORN_US - 1, 0), BORN_US),
-        (Mark(BORN_US - 1, 9), BORN_US),
-        (Mark(BORN_US + 1, 0), 2_000_000),
-    ],
-    ids=["nothing", "less", "as much", "more grants", "an older birth", "an older birth, more grants", "a later birth"],
-)
-def test_who_knows_of_another_birth_or_of_more_grants_shows_a_loss(known: Mark, lost_us: int) -> None:
-    bucket = FleetBucket()
-    bucket.mark = Mark(BORN_US, 5)
-    for _ in range(2):
-        fleet = bucket.beat(Terms(), Beat("a", "0", Presence.WELL), known, 2_000_000)
-        assert (bucket._lost_us, fleet.losses) == (lost_us, int(lost_us > 0))
-        known = Mark(known.born_us, min(known.grants, bucket.mark.grants))
-    assert bucket.mark.grants >= known.grants
 
 
 @pytest.mark.parametrize(("lost_is_empty", "word"), [(True, "lost_memory"), (False, "Granted")])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.fleet import FleetBucket, Mark
+from sidecar.core.birth import Mark
+from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
 from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Presence
 
@@ -28,7 +29,7 @@ class Played:
         life = str(self.lives.get(instance, 0))
         claim = Claim(f"{instance}/{life}", instance, life, kind)
         answer = self.bucket.claim(self._terms(terms), claim, self.known, self.now_us)
-        self.known = self.bucket.mark
+        self.known = self.bucket.birth.mark
         return answer
 
     def beat(
@@ -44,7 +45,7 @@ class Played:
         claim_id = f"{instance}/{life}" if presence is Presence.DOWN else ""
         beat = Beat(instance, life, presence, kind, claim_id, first=first)
         fleet = self.bucket.beat(self._terms(terms), beat, self.known, self.now_us)
-        self.known = self.bucket.mark
+        self.known = self.bucket.birth.mark
         return fleet
 
     def all_beat(self, *instances: str, presence: Presence = Presence.WELL) -> None:

@@ -13,7 +13,8 @@ from random import Random
 from typing import Final
 
 from harness.fleet_judge import Judge, Known
-from sidecar.core.fleet import FleetBucket, Mark
+from sidecar.core.birth import Mark
+from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
 from sidecar.core.words import Answer, Beat, Claim, Denied, Granted, Presence
 
@@ -122,7 +123,7 @@ class World:
             queue.append(posted)
         if fate > 0.80:
             return None
-        sidecar.marks[index] = server.bucket.mark
+        sidecar.marks[index] = server.bucket.birth.mark
         sidecar.answered[index] = True
         return answer
 
@@ -224,7 +225,7 @@ class World:
         """Somebody who knows of what was lost beats; if nobody is left who does, the promise is void."""
         server.witness_by_us = None
         index = self.servers.index(server)
-        know = [one for one in self.running() if knows_more(one.marks[index], server.bucket.mark)]
+        know = [one for one in self.running() if knows_more(one.marks[index], server.bucket.birth.mark)]
         if not know:
             server.judge.forget_grants()
             return

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from sidecar.budget.redis import MOST_MEMBERS
-from sidecar.core.fleet import FleetBucket, Mark
+from sidecar.core.birth import Mark
+from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
 from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
 
@@ -26,12 +27,12 @@ class TwinBudget:
 
     async def claim(self, claim: Claim) -> Answer:
         answer = self.bucket.claim(self._terms, claim, self.mark, self._clock_us())
-        self._remember(self.bucket.mark)
+        self._remember(self.bucket.birth.mark)
         return answer
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         fleet = self.bucket.beat(self._terms, beat, self.mark, self._clock_us())
-        self._remember(self.bucket.mark)
+        self._remember(self.bucket.birth.mark)
         self._losses = fleet.losses
         return replace(fleet, losses=self._former_losses + self._losses)
 

@@ -79,7 +79,7 @@ async def _fleet(wire: Wire) -> Answer:
 
 
 def _shared(desk: Desk) -> list[Hold]:
-    return [hold for _, hold in desk.bucket.holds.values()]
+    return list(desk.bucket.holds.every(0))
 
 
 # -- hold ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from sidecar.core.fleet import FleetBucket, Mark
+from sidecar.core.birth import Mark
+from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
 from sidecar.core.words import Answer, Beat, Brake, Claim, Denied, Granted, Unknown
 from simulation.timeline import Timeline
@@ -57,14 +58,14 @@ class Network:
             self.timeline.at(self.timeline.now + TIMEOUT_S, partial(receive, Unknown("timeout")))
             return known
         self.after_delay(partial(receive, answer))
-        return self._bucket.mark
+        return self._bucket.birth.mark
 
     def beat(self, terms: Terms, beat: Beat, known: Mark) -> Mark:
         """Tell now; what the fleet is like is of no use here."""
         fleet = self._bucket.beat(terms, beat, known, self.timeline.wall_us)
         self.traces.useless.update(fleet.useless)
         self._look()
-        return self._bucket.mark
+        return self._bucket.birth.mark
 
     def _look(self) -> None:
         traces, brake = self.traces, self._bucket.incident.brake

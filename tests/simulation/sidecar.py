@@ -13,8 +13,8 @@ from typing import Final
 
 from sidecar.core import arbiter
 from sidecar.core.arbiter import Answered, Ask, Forget, Judged, Restarted, Stopped
+from sidecar.core.birth import Mark
 from sidecar.core.detectors import judge
-from sidecar.core.fleet import Mark
 from sidecar.core.witness import Witness
 from sidecar.core.words import Answer, Beat, Claim, Judgement, Ping, Presence, State
 from simulation.network import Network
