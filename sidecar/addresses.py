@@ -1,26 +1,10 @@
-"""Where listeners stand and where Redis lives: text as people write it, checked and normalised."""
+"""Where listeners stand: text as people write it, checked and normalised."""
 
 from __future__ import annotations
 
 import os
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
-
-from sidecar.redis_urls import masked, redis_url, redis_urls
-
-__all__ = [
-    "OFF",
-    "listen",
-    "listen_or_off",
-    "loopback_or_off",
-    "masked",
-    "overlap",
-    "path",
-    "redis_url",
-    "redis_urls",
-    "socket_path",
-    "split",
-]
 
 OFF = "off"
 _MAX_PORT = 65535

@@ -20,6 +20,9 @@ SLACK_S: Final = 8.0
 NOT_SERVED: Final = "is not served here"
 """How the sentence of a door ends that has no such path."""
 
+ALONE: Final = "alone"
+"""The word for a bucket that is the sidecar's own: it has no other to tell or to ask, and nothing is missing."""
+
 _LONGEST_REPLY: Final = 16 << 20
 
 

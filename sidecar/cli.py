@@ -164,17 +164,12 @@ def _be_the_child(arguments: list[str], sink: int) -> NoReturn:
 
 
 def _hand_over(arguments: list[str], sink: int) -> int:
-    from sidecar import settings  # noqa: PLC0415 - as in _answer
+    def written(effective: Settings) -> int:
+        with os.fdopen(sink, "w") as pipe:
+            json.dump(effective.model_dump(), pipe)
+        return 0
 
-    try:
-        effective = settings.load(_flags(arguments), os.environ)
-    except _UsageError as error:
-        return _refuse([str(error)])
-    except settings.SettingsError as error:
-        return _refuse(error.problems)
-    with os.fdopen(sink, "w") as pipe:
-        json.dump(effective.model_dump(), pipe)
-    return 0
+    return _with_settings(arguments, written)
 
 
 def _frozen(answer: bytes) -> Settings:

@@ -23,7 +23,6 @@ EXIT_USAGE: Final = 2
 EXIT_NO_SIDECAR: Final = os.EX_UNAVAILABLE
 
 _OK: Final = 200
-_ALONE: Final = "alone"
 _REFUSED: Final = range(400, 500)
 _WHERE: Final = ("config", "local_listen", "socket")
 _CODES: Final = f"""\
@@ -81,7 +80,7 @@ def _hold(given: argparse.Namespace, settings: Settings) -> int:
     if reply.status != _OK:
         return _refused(reply, f"whether {_whom(given.instance)} is held is not known")
     held = reply.value["hold"]
-    is_known = reply.value["stored"] or reply.value["error"] == _ALONE
+    is_known = reply.value["stored"] or reply.value["error"] == asking.ALONE
     say(f"{'held' if is_known else 'held here'}: {fleet_table.hold_line(held, time.time())}")
     if given.instance and _is_unheard_of(given.instance, settings):
         complain(f"no such container has been heard of: {given.instance}")
@@ -123,7 +122,7 @@ def _release(given: argparse.Namespace, settings: Settings) -> int:
     if reply.status != _OK:
         return _refused(reply, f"whether {_whom(given.instance)} is still held is not known")
     whom = _whom(reply.value["instance"] or None)
-    is_known = reply.value.get("error", _ALONE) == _ALONE
+    is_known = reply.value.get("error", asking.ALONE) == asking.ALONE
     here = "" if is_known else " here"
     say(f"{whom} is released{here}" if reply.value["released"] else f"{whom} was not held{here}")
     if is_known:

@@ -135,7 +135,7 @@ def _redis_files(s: Settings) -> Iterator[str]:
             yield f"ARBITER_{name.upper()}: {getattr(s, name)} cannot be read"
     if s.redis_password_file and any(map(redis_urls.has_password, urls)):
         yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
-    if s.budget_strategy == "fixed" and "+cluster://" in s.redis_url.lower():
+    if s.budget_strategy == "fixed" and any(map(redis_urls.is_cluster, urls)):
         yield (
             "ARBITER_BUDGET_STRATEGY: fixed cannot be used on a Redis Cluster: "
             "the article's key and those of the service lie in different slots"

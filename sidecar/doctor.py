@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sidecar import asking, bucket, findings
+from sidecar import asking, bucket, findings, redis_urls
 from sidecar.core.words import Unknown
 from sidecar.findings import Finding, Level
 from sidecar.terminal import plain, say
@@ -72,7 +72,7 @@ async def _server(settings: Settings, server: bucket.Server, run_ids: dict[str, 
     from sidecar.budget.link import Link  # noqa: PLC0415 - a doctor without Redis needs no client
 
     probe = _Probe(Link(server.url, settings.redis_timeout, bucket.access(settings)), settings.redis_timeout)
-    is_cluster_url = "+cluster://" in server.url.lower()
+    is_cluster_url = redis_urls.is_cluster(server.url)
     try:
         if is_cluster_url:
             await probe.find(f"{bucket.prefix(settings)}:grants")
@@ -175,7 +175,7 @@ def _sidecar(settings: Settings) -> Iterator[Finding]:
         yield Finding(Level.WARN, "sidecar", f"the one that answers runs with other settings: {names}")
         return
     word = seen.get("error")
-    if word not in (None, "alone"):
+    if word not in (None, asking.ALONE):
         yield Finding(Level.WARN, "sidecar", f"it answers, and has no answer of the bucket: {seen.get('sentence')}")
     else:
         yield Finding(Level.OK, "sidecar", "it answers at its local door")

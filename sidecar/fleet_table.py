@@ -20,7 +20,6 @@ BRAKES: Final = {
 }
 _MINUTE_S: Final = 60
 _EXACT_S: Final = 600
-_HOUR_S: Final = 3600
 _USELESS: Final = (
     "culls did not help, so there are none for these kinds; a person has to look, then health-arbiter release"
 )

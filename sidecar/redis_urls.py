@@ -101,6 +101,11 @@ def has_password(url: str) -> bool:
     return ":" in login or any(_option_name(option) == "password" for option in query.split("&"))
 
 
+def is_cluster(url: str) -> bool:
+    """Whether a checked URL leads to a Cluster."""
+    return url.partition("://")[0].lower().endswith("+cluster")
+
+
 def host_list(url: str) -> HostList:
     """Take the URL of a Sentinel or a Cluster apart, or raise ValueError."""
     scheme, _, rest = url.partition("://")

@@ -109,10 +109,3 @@ def test_a_socket_path_is_kept_as_it_was_written(path: str) -> None:
 def test_a_path_that_no_socket_can_have_is_refused(path: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         addresses.socket_path(path)
-
-
-def test_redis_is_an_address_as_well() -> None:
-    urls = "redis://:secret@a,redis+cluster://b,c"
-    assert addresses.redis_url(urls) == urls
-    assert addresses.redis_urls(urls) == ["redis://:secret@a", "redis+cluster://b,c"]
-    assert addresses.masked(urls) == "redis://:***@a,redis+cluster://b,c"

@@ -49,13 +49,13 @@ function gates.fleet()
     return 'brake', mine.beat
   end
   if trials.missing + fleet.alive == 1 and now - math.max(state.born, state.several) >= HOUR then
-    return sizes.share_of(1, mine) == 0 and 'share' or nil, mine.beat
+    return sizes.split(1, mine) == 0 and 'share' or nil, mine.beat
   end
   local after = fleet.alive - (fleet.is_caller_alive and 1 or 0)
   if after < size.floor then
     return after > 0 and 'floor' or 'last', mine.beat
   end
-  if trials.missing >= size.gone and trials.own_culls() >= size.gone then
+  if trials.missing >= size.gone and trials.own() >= size.gone then
     return 'share', mine.beat
   end
 end
@@ -115,7 +115,7 @@ end
 local function grant(is_canary)
   local is_renewed = not is_known or mine.strategy ~= 'fixed'
   if is_renewed then
-    grants.note_grant(grant_key, claim_id, limits.window)
+    grants.note(grant_key, claim_id, limits.window)
   end
   if is_canary then
     set('canary', now)
@@ -125,7 +125,7 @@ local function grant(is_canary)
   end
   roster.left(instance)
   trials.culled(instance, {
-    own = 1, at = (is_renewed or not cull) and now or cull.at, up_until = now + limits.expiry,
+    own = 1, at = (is_renewed or not cull) and now or cull.at, occupied = now + limits.expiry,
     claim_id = claim_id, incarnation = incarnation, kind = kind,
   })
 end

@@ -14,11 +14,10 @@ from typing import Any, Final
 from redis import exceptions as theirs
 
 from sidecar.budget.access import Access
-from sidecar.budget.wire import Address, Dialler, Wire
+from sidecar.budget.wire import FAILURES, Address, Dialler, Wire
 from sidecar.redis_urls import host_list
 
 _MOST_REDIRECTS: Final = 5
-_CANNOT = (OSError, TimeoutError, theirs.RedisError)
 
 
 class ClusterRoute:
@@ -74,7 +73,7 @@ class ClusterRoute:
         for address in dict.fromkeys((self._owner or self._seeds[0], *self._seeds)):
             try:
                 await self._open(address)
-            except _CANNOT as error:
+            except FAILURES as error:
                 failures.append(error)
             else:
                 self._owner = address

@@ -19,9 +19,9 @@ function trials.cull_of(instance)
     local packed = trials.missing > 0 and redis.call('HGET', KEY.culls, instance)
     culls[instance] = false
     if packed then
-      local own, at, up_until, claim_id, incarnation, kind = unpacked(packed, 3, 3)
+      local own, at, occupied, claim_id, incarnation, kind = unpacked(packed, 3, 3)
       culls[instance] = {
-        own = own, at = at, up_until = up_until, claim_id = claim_id, incarnation = incarnation, kind = kind,
+        own = own, at = at, occupied = occupied, claim_id = claim_id, incarnation = incarnation, kind = kind,
       }
     end
   end
@@ -29,7 +29,7 @@ function trials.cull_of(instance)
 end
 
 function trials.write_cull(instance, cull)
-  local packed = pack({ cull.own, cull.at, cull.up_until }, { cull.claim_id, cull.incarnation, cull.kind })
+  local packed = pack({ cull.own, cull.at, cull.occupied }, { cull.claim_id, cull.incarnation, cull.kind })
   put('HSET', KEY.culls, instance, packed)
 end
 
@@ -44,12 +44,12 @@ function trials.culled(instance, cull)
   trials.write_cull(instance, cull)
 end
 
-function trials.is_still_missing(instance, incarnation, up_until)
+function trials.is_still_missing(instance, incarnation, occupied)
   local cull = trials.cull_of(instance)
   if not cull or cull.incarnation ~= incarnation then
     return false
   end
-  trials.occupy(instance, cull, up_until)
+  trials.occupy(instance, cull, occupied)
   return true
 end
 

@@ -102,7 +102,7 @@ function fleet.take_in(beat, limits)
     return
   end
   local is_newcomer = beat.is_first and trials.missing > 0
-    and not trials.is_replaced(instance) and not roster.is_known_name(instance, limits.window)
+    and not trials.is_replaced(instance) and not roster.is_known(instance, limits.window)
   if is_newcomer or may_have('r') or trials.cull_of(instance) then
     trials.arrived(instance, incarnation, is_newcomer)
   end

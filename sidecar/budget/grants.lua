@@ -40,7 +40,7 @@ function grants.grant_of(claim_id)
 end
 
 -- Writes down a grant, or that one counts from now on, and forgets what no rule will look at again.
-function grants.note_grant(key, claim_id, window)
+function grants.note(key, claim_id, window)
   local oldest = '(' .. us(now - 2 * window)
   put('ZADD', key, now_text, claim_id)
   write('ZREMRANGEBYSCORE', KEY.grants, '-inf', oldest)

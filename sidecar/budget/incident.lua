@@ -15,9 +15,9 @@ function incident.look(alive, limits)
   end
 end
 
-function incident.judged(culled_at, has_helped)
+function incident.judged(culled_at, helped)
   if state.brake == 'on' and culled_at >= state.began then
-    set('brake', has_helped and 'open' or 'closed')
+    set('brake', helped and 'open' or 'closed')
   end
 end
 

@@ -139,13 +139,8 @@ def _mark(values: _Values) -> Mark:
 
 
 def _fleet(values: _Values) -> tuple[Fleet, Mark]:
-    alive, wanting, down, brake, cause = (
-        values.number(),
-        values.number(),
-        values.number(),
-        _brake(values),
-        values.text(),
-    )
+    alive, wanting, down = (values.number() for _ in range(3))
+    brake, cause = _brake(values), values.text()
     policies, losses, helped, unhelped, unclear = (values.number() for _ in range(5))
     useless = tuple(sorted(values.rows(_Values.text)))
     of_culls = (policies, losses, helped, unhelped, unclear, useless)

@@ -58,7 +58,7 @@ function roster.departs(instance, window)
 end
 
 -- Whether one of this name has been here within the window: it replaces nobody else by coming back.
-function roster.is_known_name(instance, window)
+function roster.is_known(instance, window)
   local departed = redis.call('ZSCORE', KEY.departed, instance)
   return redis.call('ZSCORE', KEY.alive, instance) or departed and now - departed <= window
 end

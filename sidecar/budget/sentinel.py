@@ -15,10 +15,9 @@ from redis import exceptions as theirs
 
 from sidecar.budget.access import Access
 from sidecar.budget.link import NoMasterError, error_word
-from sidecar.budget.wire import Address, Dialler, Wire
+from sidecar.budget.wire import FAILURES, Address, Dialler, Wire
 from sidecar.redis_urls import HostList, host_list
 
-_CANNOT = (OSError, TimeoutError, theirs.RedisError)
 _TELLING = ("auth", "permission", "tls")  # more of the cause than that a Sentinel is of no use
 
 
@@ -64,7 +63,7 @@ class SentinelRoute:
                 if address not in tried:
                     tried.add(address)
                     return await self._master_at(address)
-            except _CANNOT as error:
+            except FAILURES as error:
                 failures.append(error)
             self._sentinels.rotate(-1)
         raise next((error for error in failures if not isinstance(error, NoMasterError)), failures[0])
@@ -74,7 +73,7 @@ class SentinelRoute:
         try:
             async with asyncio.timeout(self._share_s):
                 reply = await wire.exchange("SENTINEL", "get-master-addr-by-name", self._name)
-        except _CANNOT as error:
+        except FAILURES as error:
             if error_word(error) in _TELLING:
                 raise
             raise NoMasterError("the Sentinel gives no answer") from None

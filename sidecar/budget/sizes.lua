@@ -1,8 +1,8 @@
--- What the terms in force mean for a fleet of a certain size: the other half of the twin of sidecar/core/terms.py.
+-- What the terms in force mean for a fleet of a certain size: with terms.lua the twin of sidecar/core/strictest.py.
 
 local sizes = {}
 
-function sizes.share_of(total, terms)
+function sizes.split(total, terms)
   return math.floor(total / terms.servers) + (terms.index < total % terms.servers and 1 or 0)
 end
 
@@ -30,11 +30,11 @@ function sizes.of(fleet, is_earning)
   for _, one in ipairs(in_force) do
     local capacity = sizes.at_most(one.capacity, fleet)
     local floor = math.max(sizes.at_least(one.min_healthy, fleet), tonumber(string.sub(one.flags, 1, 1)))
-    least.capacity = math.min(least.capacity, sizes.share_of(capacity, one))
-    least.gone = math.min(least.gone, sizes.share_of(math.max(0, fleet - floor), one))
+    least.capacity = math.min(least.capacity, sizes.split(capacity, one))
+    least.gone = math.min(least.gone, sizes.split(math.max(0, fleet - floor), one))
     least.floor = math.max(least.floor, floor)
     if is_earning then
-      least.earned = math.min(least.earned, sizes.share_of(one.earn_max > 0 and one.earn_max or 3 * capacity, one))
+      least.earned = math.min(least.earned, sizes.split(one.earn_max > 0 and one.earn_max or 3 * capacity, one))
     end
   end
   return least

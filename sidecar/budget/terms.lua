@@ -1,4 +1,5 @@
--- The terms of all sidecars of the service, and the strictest of each: the twin of sidecar/core/terms.py.
+-- The terms of all sidecars of the service as sidecar/core/terms.py writes them, and the strictest of each: with
+-- sizes.lua the twin of sidecar/core/strictest.py.
 --
 -- Terms are a text: strategy|capacity|min_healthy|never_last and lost_is_empty as 0 or 1 each|window|spacing|brake|
 -- probation|useless_after|earn_max|beat|index|servers. Times in microseconds; the brake, and an amount that ends in

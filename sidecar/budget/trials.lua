@@ -6,9 +6,9 @@
 local function define()
   -- -- the missing -------------------------------------------------------------------------------------------------
 
-  function trials.occupy(instance, cull, up_until)
-    if cull.up_until ~= up_until then
-      cull.up_until = up_until
+  function trials.occupy(instance, cull, occupied)
+    if cull.occupied ~= occupied then
+      cull.occupied = occupied
       trials.write_cull(instance, cull)
     end
   end
@@ -26,16 +26,16 @@ local function define()
     return may_have('r') and redis.call('ZSCORE', KEY.replaced, instance)
   end
 
-  function trials.is_down(instance, claim_id, incarnation, kind, up_until)
+  function trials.is_down(instance, claim_id, incarnation, kind, occupied)
     local cull = trials.cull_of(instance)
     if cull and cull.claim_id == claim_id then
-      trials.occupy(instance, cull, up_until)
+      trials.occupy(instance, cull, occupied)
       write('ZADD', KEY.down, us(math.max(cull.at, now)), instance)
     elseif trials.is_replaced(instance) then
       write('ZADD', KEY.replaced, now_text, instance)
     elseif claim_id ~= '' then
       trials.culled(instance, {
-        own = 0, at = now, up_until = up_until, claim_id = claim_id, incarnation = incarnation, kind = kind,
+        own = 0, at = now, occupied = occupied, claim_id = claim_id, incarnation = incarnation, kind = kind,
       })
     end
   end
@@ -44,14 +44,14 @@ local function define()
   function trials.vacant()
     for _, instance in ipairs(trials.missing > 0 and redis.call('ZRANGE', KEY.missing, 0, -1) or {}) do
       local cull = trials.cull_of(instance)
-      if cull and cull.up_until <= now then
+      if cull and cull.occupied <= now then
         return instance
       end
     end
   end
 
   -- How many are missing by grants of this bucket.
-  function trials.own_culls()
+  function trials.own()
     local count = 0
     for _, packed in ipairs(trials.missing > 0 and redis.call('HVALS', KEY.culls) or {}) do
       count = count + tonumber(string.sub(packed, 1, 1))

@@ -14,8 +14,8 @@
 --   8 departed   sorted set, instance -> when it said goodbye, or was struck off
 --   9 missing    sorted set, instance -> when it was culled
 --  10 down       sorted set, the same instances -> when they were culled, or last heard to be down
---  11 culls      hash, the same instances -> packed cull (trials.lua)
---  12 trials     hash, instance -> packed trial (trials.lua)
+--  11 culls      hash, the same instances -> packed cull (culls.lua)
+--  12 trials     hash, instance -> packed trial (culls.lua)
 --  13 replaced   sorted set, instance -> when a newcomer took its place
 --  14 useless    hash, kind -> "culls in a row that did not help|when the last was learned of"
 --  15 hold       hash, instance, or "" for the service -> packed hold

@@ -12,6 +12,7 @@ from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, RedisSSLContext, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from sidecar.budget.access import Access, AccessError, PasswordFile
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sidecar.budget.tls import Certificates
 
 Address = tuple[str, int]
+
+FAILURES: Final = (OSError, RedisError)
+"""What an exchange raises when it fails, a time-out among them."""
 
 _OURS: Final[dict[str, Any]] = {
     "protocol": 2,
@@ -80,13 +84,11 @@ class Dialler:
 
     def wire(self, *address: str | int) -> Wire:
         """One to host and port, or to the place of the URL."""
-        connection = self._make(**dict(zip(("host", "port"), address, strict=False)))
+        place = dict(zip(("host", "port"), address, strict=False))
+        connection = self._kind(**self._options | place)
         if self._tls is not None and isinstance(connection, SSLConnection):
             connection.ssl_context = self._tls
         return Wire(connection, self._certificates)
-
-    def _make(self, **place: str | int) -> AbstractConnection:
-        return self._kind(**{**self._options, **place})
 
 
 def _certificates(kind: type[AbstractConnection], options: dict[str, Any], access: Access) -> Certificates | None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sidecar.client.exchange import CURRENT, Exchange
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
 
 
 class ArbiterWSGIMiddleware:

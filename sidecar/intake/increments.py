@@ -157,22 +157,12 @@ class Counters:
         self._incarnation = Incarnation()
         self._rests: dict[str | None, float] = {}
 
-    def take(self, readings: Iterable[Reading], at: float, *, complete: bool = True) -> Sample:
+    def taking(self, uses: Sequence[Use], values: Sequence[float], at: float, *, complete: bool = True) -> Taking:
         """What these readings count more than those before, scraped at the Unix time ``at`` (begin of the scrape).
 
-        ``complete``: no wanted series of the page is missing in them.
+        ``complete``: no wanted series of the page is missing in them. It comes in slices, for who must not work for
+        long without a pause, and has to be run to its end.
         """
-        pairs = list(readings)
-        taking = self.taking([use for use, _ in pairs], [value for _, value in pairs], at, complete=complete)
-        while True:
-            try:
-                next(taking)
-            except StopIteration as end:
-                sample: Sample = end.value
-                return sample
-
-    def taking(self, uses: Sequence[Use], values: Sequence[float], at: float, *, complete: bool = True) -> Taking:
-        """The same in slices, for who must not work for long without a pause; it has to be run to its end."""
         page = _Page(uses, values)
         yield from page.look()
         life, born, known = self._life(page.start)

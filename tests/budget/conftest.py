@@ -7,16 +7,25 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.asking import Asking
 from harness.claims import WINDOW_ONLY
-from harness.twins import redis_budget
+from harness.twins import World, redis_budget
+from sidecar.budget.access import Access
+from sidecar.budget.link import Link
 from sidecar.budget.redis import RedisBudget
 from sidecar.core.terms import Terms
 
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+
+AskAt = Callable[..., Asking]
 OpenBudget = Callable[..., RedisBudget]
+OpenLink = Callable[..., Link]
 
 _OF_TERMS = {field.name for field in dataclasses.fields(Terms)}
 
@@ -34,6 +43,33 @@ async def open_budget() -> AsyncIterator[OpenBudget]:
     yield open_
     for budget in budgets:
         await budget.aclose()
+
+
+@pytest.fixture
+def world(faketime_redis: RedisServer) -> World:
+    """One time for the bucket in memory and the one in Redis."""
+    return World(faketime_redis)
+
+
+@pytest.fixture
+async def open_link() -> AsyncIterator[OpenLink]:
+    """Opens links and closes them."""
+    links: list[Link] = []
+
+    def open_(url: str, access: Access) -> Link:
+        links.append(Link(url, 2.0, access))
+        return links[-1]
+
+    yield open_
+    for link in links:
+        await link.aclose()
+
+
+@pytest.fixture
+async def ask_at() -> AsyncIterator[AskAt]:
+    """Opens links at a URL, and closes them."""
+    async with AsyncExitStack() as stack:
+        yield lambda url, timeout_s=5.0: stack.push_async_exit(Asking(url, timeout_s))
 
 
 class Proxy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,24 +14,9 @@ from sidecar.budget.access import Access
 from sidecar.budget.link import Link
 
 if TYPE_CHECKING:
+    from budget.conftest import OpenLink
     from harness.redis_server import RedisServer
     from harness.starting import StartRedis
-
-OpenLink = Callable[..., Link]
-
-
-@pytest.fixture
-async def open_link() -> AsyncIterator[OpenLink]:
-    """Opens links and closes them."""
-    links: list[Link] = []
-
-    def open_(url: str, access: Access) -> Link:
-        links.append(Link(url, 2.0, access))
-        return links[-1]
-
-    yield open_
-    for link in links:
-        await link.aclose()
 
 
 # -- a password in a file -----------------------------------------------------------------------------------

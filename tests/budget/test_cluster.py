@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
-from harness.asking import KEY, Asking
+from harness.asking import FRESH, KEY, REPLAYED, SECOND, Asking
 from harness.cluster import Cluster
 from harness.ports import free_port
 from harness.waiting import eventually
@@ -21,20 +20,9 @@ from sidecar.core.terms import Share, Terms
 from sidecar.core.words import Beat, Claim, Fleet, Granted, Presence, Unknown
 
 if TYPE_CHECKING:
-    from budget.conftest import Actor
+    from budget.conftest import Actor, AskAt
     from harness.redis_server import RedisServer
     from harness.starting import StartRedis
-
-AskAt = Callable[..., Asking]
-
-FRESH, REPLAYED, SECOND = "granted 1", "replayed 1", "granted 2"
-
-
-@pytest.fixture
-async def ask_at() -> AsyncIterator[AskAt]:
-    """Opens links at a URL, and closes them."""
-    async with AsyncExitStack() as stack:
-        yield lambda url, timeout_s=5.0: stack.push_async_exit(Asking(url, timeout_s))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ counter does the same), while the twins stand still at their newest grant.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,9 +21,6 @@ from sidecar.budget.memory import MemoryBudget
 from sidecar.core.grants import Quota
 from sidecar.core.terms import Share, Terms
 from sidecar.core.words import Answer, Denied, Granted
-
-if TYPE_CHECKING:
-    from harness.redis_server import RedisServer
 
 TWO: Final = replace(WINDOW_ONLY, capacity=Share(2))
 
@@ -188,11 +185,6 @@ async def test_rows_of_the_twin(terms: Terms, rows: list[Row]) -> None:
 @pytest.mark.parametrize(("terms", "rows"), ROWS)
 async def test_rows_in_redis(terms: Terms, rows: list[Row], world: World) -> None:
     assert await _answers(world.redis(terms), world, rows) == rows
-
-
-@pytest.fixture
-def world(faketime_redis: RedisServer) -> World:
-    return World(faketime_redis)
 
 
 WINDOWS_US = {"log": [600 * S, 7 * S + 3, 1], "previous": [600 * S, 7 * S + 3, 2], "fixed": [600 * S, 60 * S, S]}

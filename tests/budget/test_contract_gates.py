@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-
-import pytest
+from typing import Final
 
 from harness.claims import WINDOW_ONLY, S, beat, claim
-from harness.stories import CALM, FROZEN, Forget, Freeze, Release, Step, Story, check_both, check_twin, no, told, yes
+from harness.stories import (
+    CALM,
+    FROZEN,
+    Forget,
+    Freeze,
+    Release,
+    Step,
+    Story,
+    assert_both_tell,
+    assert_twin_tells,
+    no,
+    tellings,
+    told,
+    yes,
+)
 from harness.twins import World
 from sidecar.core.birth import Mark
 from sidecar.core.terms import HALF, Share
 from sidecar.core.words import Fleet, Presence
-
-if TYPE_CHECKING:
-    from harness.redis_server import RedisServer
 
 HOLDS: dict[str, Story] = {
     "a hold of the service stops everyone, a replay too, until it ends": (
@@ -206,22 +215,17 @@ ALIVE: dict[str, Story] = {
 }
 
 
-@pytest.fixture
-def world(faketime_redis: RedisServer) -> World:
-    return World(faketime_redis)
+each_story = tellings(HOLDS | MEMORY | ALIVE)
 
 
-STORIES: Final = [pytest.param(story, id=title) for title, story in (HOLDS | MEMORY | ALIVE).items()]
-
-
-@pytest.mark.parametrize("story", STORIES)
+@each_story
 async def test_stories_of_the_twin(story: Story) -> None:
-    await check_twin(story)
+    await assert_twin_tells(story)
 
 
-@pytest.mark.parametrize("story", STORIES)
+@each_story
 async def test_stories_in_redis(story: Story, world: World) -> None:
-    await check_both(story, world)
+    await assert_both_tell(story, world)
 
 
 async def test_server_that_fell_back_to_an_older_copy_is_told_by_a_mere_beat(world: World) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,9 +12,6 @@ from harness.stories import Forget, Freeze, Release, Step, tell
 from harness.twins import START_US, World
 from sidecar.core.terms import HALF, Share, Terms
 from sidecar.core.words import Beat, Claim, Presence
-
-if TYPE_CHECKING:
-    from harness.redis_server import RedisServer
 
 NAMES: Final = ("a", "b", "c", "d", "\0|2\u00e9\ud800", "")
 LIVES: Final = st.sampled_from("1112")
@@ -89,11 +85,6 @@ LEAPS: Final = st.one_of(
     st.just(0), st.just(0), st.sampled_from(LEAPS_S), st.integers(0, 20 * S).map(lambda us: us / S)
 )
 STEPS: Final = st.tuples(LEAPS, st.sampled_from(NAMES).flatmap(calls), st.integers(0, 2))
-
-
-@pytest.fixture
-def world(faketime_redis: RedisServer) -> World:
-    return World(faketime_redis)
 
 
 @given(fleet=st.lists(terms(), min_size=1, max_size=3), steps=st.lists(STEPS, min_size=10, max_size=50))

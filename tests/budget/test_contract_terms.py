@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-
-import pytest
+from typing import Final
 
 from harness.claims import WINDOW_ONLY, S, beat, claim
-from harness.stories import CALM, Step, Story, check_both, check_twin, no, told, yes
+from harness.stories import CALM, Step, Story, assert_both_tell, assert_twin_tells, no, tellings, told, yes
 from harness.twins import World
 from sidecar.core.terms import Share
-
-if TYPE_CHECKING:
-    from harness.redis_server import RedisServer
 
 TRIAL: Final = replace(CALM, probation_us=60 * S)
 EARNING: Final = replace(TRIAL, capacity=Share(1), earn_max=2)
@@ -69,19 +64,14 @@ DRIFT: dict[str, Story] = {
 }
 
 
-@pytest.fixture
-def world(faketime_redis: RedisServer) -> World:
-    return World(faketime_redis)
+each_story = tellings(EARNED | DRIFT)
 
 
-STORIES: Final = [pytest.param(story, id=title) for title, story in (EARNED | DRIFT).items()]
-
-
-@pytest.mark.parametrize("story", STORIES)
+@each_story
 async def test_stories_of_the_twin(story: Story) -> None:
-    await check_twin(story)
+    await assert_twin_tells(story)
 
 
-@pytest.mark.parametrize("story", STORIES)
+@each_story
 async def test_stories_in_redis(story: Story, world: World) -> None:
-    await check_both(story, world)
+    await assert_both_tell(story, world)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-
-import pytest
+from typing import Final
 
 from harness.claims import S, beat, claim
-from harness.stories import CALM, Release, Step, Story, check_both, check_twin, no, told, wanting, yes
+from harness.stories import (
+    CALM,
+    Release,
+    Step,
+    Story,
+    assert_both_tell,
+    assert_twin_tells,
+    no,
+    tellings,
+    told,
+    wanting,
+    yes,
+)
 from harness.twins import World
 from sidecar.core.terms import Share
 from sidecar.core.words import Brake, Presence
-
-if TYPE_CHECKING:
-    from harness.redis_server import RedisServer
 
 BRAKING: Final = replace(CALM, brake=500, probation_us=60 * S)
 SICK: Final = [*told(0, "abcdef"), *wanting(1, "abc")]
@@ -259,19 +266,14 @@ LEARNT: dict[str, Story] = {
 }
 
 
-@pytest.fixture
-def world(faketime_redis: RedisServer) -> World:
-    return World(faketime_redis)
+each_story = tellings(BRAKES | TRIALS | LEARNT)
 
 
-STORIES: Final = [pytest.param(story, id=title) for title, story in (BRAKES | TRIALS | LEARNT).items()]
-
-
-@pytest.mark.parametrize("story", STORIES)
+@each_story
 async def test_stories_of_the_twin(story: Story) -> None:
-    await check_twin(story)
+    await assert_twin_tells(story)
 
 
-@pytest.mark.parametrize("story", STORIES)
+@each_story
 async def test_stories_in_redis(story: Story, world: World) -> None:
-    await check_both(story, world)
+    await assert_both_tell(story, world)

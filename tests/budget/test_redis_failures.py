@@ -25,7 +25,7 @@ REPLAYED = Granted(1, 10, replayed=True)
 TIMEOUT_S = 0.3
 
 
-async def refused_with(budget: RedisBudget, word: str) -> None:
+async def assert_refused_with(budget: RedisBudget, word: str) -> None:
     """Whatever is asked, the answer is the word, and the word has a sentence."""
     assert word in UNKNOWN
     assert await budget.claim(claim("a")) == Unknown(word)
@@ -45,7 +45,7 @@ async def test_killed_server_is_a_lost_connection_and_an_empty_one_grants_anew(
     budget = open_budget(redis_server.url)
     assert await ask(budget, "a") == FRESH
     redis_server.kill()
-    await refused_with(budget, "connection")
+    await assert_refused_with(budget, "connection")
     redis_server.restart()
     assert await warm(budget) is None
     assert await ask(budget, "a") == FRESH
@@ -74,11 +74,11 @@ async def test_server_that_refuses_another_client_is_a_lost_connection(
 
 
 async def test_host_that_cannot_be_a_name_is_a_lost_connection(open_budget: OpenBudget) -> None:
-    await refused_with(open_budget(f"redis://{'x' * 64}:6379"), "connection")
+    await assert_refused_with(open_budget(f"redis://{'x' * 64}:6379"), "connection")
 
 
 async def test_missing_unix_socket_is_a_lost_connection(redis_server: RedisServer, open_budget: OpenBudget) -> None:
-    await refused_with(open_budget(f"unix://{redis_server.unix_socket}.gone"), "connection")
+    await assert_refused_with(open_budget(f"unix://{redis_server.unix_socket}.gone"), "connection")
 
 
 # -- slow ---------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ REPLAYED = Granted(1, 10, replayed=True)
 SECRET = "s3cret/pass?word"
 
 
-async def refused_with(budget: RedisBudget, word: str) -> None:
+async def assert_refused_with(budget: RedisBudget, word: str) -> None:
     assert await ask(budget, "a") == Unknown(word)
     assert await ask(budget, "a") == Unknown(word)
 
@@ -51,7 +51,7 @@ async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
     caplog.set_level(logging.DEBUG)
     server = start_redis(password=SECRET)
     budget = open_budget(logins(server)[login])
-    await refused_with(budget, "auth")
+    await assert_refused_with(budget, "auth")
     assert await warm(budget) == Unknown("auth")
     assert "s3cret" not in caplog.text + repr(budget) + repr(vars(budget))
 
@@ -61,7 +61,7 @@ async def test_login_that_was_set_right_on_the_server_works_with_the_same_budget
 ) -> None:
     server = start_redis(password="old")
     budget = open_budget(f"redis://:new@127.0.0.1:{server.port}")
-    await refused_with(budget, "auth")
+    await assert_refused_with(budget, "auth")
     server.cli("CONFIG", "SET", "requirepass", "new")
     assert await ask(budget, "a") == FRESH
 
@@ -87,7 +87,7 @@ async def test_database_that_is_not_there_is_never_mistaken_for_another(
     url: str, redis_server: RedisServer, open_budget: OpenBudget
 ) -> None:
     budget = open_budget(url.format(port=redis_server.port, path=redis_server.unix_socket))
-    await refused_with(budget, "response")
+    await assert_refused_with(budget, "response")
     assert redis_server.cli("INFO", "keyspace") == {}
 
 
@@ -97,7 +97,7 @@ async def test_user_who_may_not_is_a_permission_and_may_later(
 ) -> None:
     redis_server.cli("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", *missing.split())
     budget = open_budget(f"redis://app:pw@127.0.0.1:{redis_server.port}")
-    await refused_with(budget, "permission")
+    await assert_refused_with(budget, "permission")
     redis_server.cli("ACL", "SETUSER", "app", "~*", "+@all")
     assert await ask(budget, "a") == FRESH
 
@@ -110,7 +110,7 @@ async def test_read_only_replica_is_readonly_until_it_is_promoted(
 ) -> None:
     server = start_redis(read_only=True)
     budget = open_budget(server.url)
-    await refused_with(budget, "readonly")
+    await assert_refused_with(budget, "readonly")
     assert await warm(budget) == Unknown("readonly")
     assert await budget.roll() == Roll(Fleet(0, policies=0), 0)
     server.cli("REPLICAOF", "NO", "ONE")
@@ -123,7 +123,7 @@ async def test_full_memory_is_oom_and_charges_nothing(
 ) -> None:
     server = start_redis(maxmemory=1)
     budget = open_budget(server.url, strategy=strategy)
-    await refused_with(budget, "oom")
+    await assert_refused_with(budget, "oom")
     server.cli("CONFIG", "SET", "maxmemory", "0")
     assert await ask(budget, "a") == FRESH
 
@@ -163,7 +163,7 @@ async def test_key_of_another_kind_is_an_error_and_left_alone(
 ) -> None:
     redis_server.cli("SET", "{ha:default/app}:grants", "something")
     budget = open_budget(redis_server.url, strategy=strategy)
-    await refused_with(budget, "response")
+    await assert_refused_with(budget, "response")
     assert redis_server.cli("GET", "{ha:default/app}:grants") == "something"
     redis_server.cli("DEL", "{ha:default/app}:grants")
     assert await ask(budget, "a") == FRESH

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
-from harness.asking import Asking
+from harness.asking import FRESH, REPLAYED, SECOND, Asking
 from harness.ports import free_port
 from harness.sentinels import MASTER, Sentinel, Watched
 from harness.waiting import eventually
 from sidecar.budget.link import Link
 
 if TYPE_CHECKING:
-    from budget.conftest import Actor
+    from budget.conftest import Actor, AskAt
     from harness.starting import Children, StartRedis
-
-AskAt = Callable[..., Asking]
-
-FRESH, REPLAYED, SECOND = "granted 1", "replayed 1", "granted 2"
-
-
-@pytest.fixture
-async def ask_at() -> AsyncIterator[AskAt]:
-    """Opens links at a URL, and closes them."""
-    async with AsyncExitStack() as stack:
-        yield lambda url, timeout_s=5.0: stack.push_async_exit(Asking(url, timeout_s))
 
 
 async def name_as_master(sentinel: Actor, port: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +19,9 @@ from sidecar.budget.access import Access
 from sidecar.budget.link import Link
 
 if TYPE_CHECKING:
+    from budget.conftest import OpenLink
     from harness.redis_server import RedisServer
     from harness.starting import Children, StartRedis
-
-OpenLink = Callable[..., Link]
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +32,6 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("others"), "others")
-
-
-@pytest.fixture
-async def open_link() -> AsyncIterator[OpenLink]:
-    """Opens links and closes them."""
-    links: list[Link] = []
-
-    def open_(url: str, access: Access) -> Link:
-        links.append(Link(url, 2.0, access))
-        return links[-1]
-
-    yield open_
-    for link in links:
-        await link.aclose()
 
 
 def tls_options(port: int, authority: Authority) -> dict[str, str]:

@@ -12,6 +12,8 @@ from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 from sidecar.budget.access import Access
 from sidecar.budget.link import Link, error_word
 
+FRESH, REPLAYED, SECOND = "granted 1", "replayed 1", "granted 2"
+
 KEY: Final = "{ha:default/app}:tokens"
 _SCRIPT: Final = b"return { redis.call('SADD', KEYS[1], ARGV[1]), redis.call('SCARD', KEYS[1]) }"
 _SHA: Final = sha1(_SCRIPT, usedforsecurity=False).hexdigest()

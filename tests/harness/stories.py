@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import pytest
+
 from harness.claims import WINDOW_ONLY, S, beat
 from harness.twins import START_US, World
 from sidecar.budget import Budget
@@ -42,6 +44,11 @@ class Step:
 
 
 Story = tuple[tuple[Terms, ...], list[Step]]
+
+
+def tellings(stories: dict[str, Story]) -> pytest.MarkDecorator:
+    """Hands a test each ``story``, by its title."""
+    return pytest.mark.parametrize("story", [pytest.param(story, id=title) for title, story in stories.items()])
 
 
 def told(at_s: float, names: str, presence: Presence = Presence.WELL, **more: Any) -> list[Step]:
@@ -90,7 +97,7 @@ def shown(answer: Any, fields: dict[str, Any]) -> dict[str, Any]:
     return {name: answer if name == "self" else getattr(answer, name, None) for name in fields}
 
 
-async def check_twin(story: Story) -> None:
+async def assert_twin_tells(story: Story) -> None:
     """The bucket in memory answers as told."""
     terms, steps = story
     world = World()
@@ -100,7 +107,7 @@ async def check_twin(story: Story) -> None:
             assert shown(answer, step.shows) == step.shows, step
 
 
-async def check_both(story: Story, world: World) -> None:
+async def assert_both_tell(story: Story, world: World) -> None:
     """The bucket in Redis answers as the one in memory does, field by field."""
     terms, steps = story
     twins, redis = [world.twin(one) for one in terms], [world.redis(one) for one in terms]

@@ -117,7 +117,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def _sum(hall: Hall, errors: int) -> None:
+async def _assert_sum(hall: Hall, errors: int) -> None:
     await eventually(lambda: sum(hall.errors) >= errors, timeout_s=10, what=f"{errors} errors have come")
     assert sum(hall.errors) == errors
 
@@ -127,7 +127,7 @@ async def _sum(hall: Hall, errors: int) -> None:
 
 async def test_udp_packet_becomes_reports(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
     client.send(b"errors:2|c|#kind:redis\nrequests:10|c\nheartbeat:1|c\npage.views:1|c\n")
-    await _sum(hall, 2)
+    await _assert_sum(hall, 2)
     assert hall.offers == [[Ping(2, kind="redis"), Heartbeat(), Results(ok=10)]]
     assert (udp.packets, udp.lines, udp.unreadable) == (1, 4, 0)
 
@@ -135,7 +135,7 @@ async def test_udp_packet_becomes_reports(hall: Hall, udp: Datagrams, client: so
 async def test_unix_packet_becomes_reports(hall: Hall, unix: Datagrams, path: str) -> None:
     with _connected(path) as client:
         client.send(ONE)
-        await _sum(hall, 1)
+        await _assert_sum(hall, 1)
     assert hall.offers == [[Ping()]]
     assert unix.addresses == [path]
 
@@ -145,7 +145,7 @@ async def test_both_sockets_feed_one_hall(hall: Hall, udp: Datagrams, client: so
     with _connected(path) as other:
         client.send(ONE)
         other.send(ONE)
-        await _sum(hall, 2)
+        await _assert_sum(hall, 2)
     assert udp.packets == 2
 
 
@@ -154,14 +154,14 @@ async def test_client_may_have_a_prefix(hall: Hall) -> None:
     await datagrams.open_udp("127.0.0.1", 0)
     with _connected(datagrams.addresses[0]) as client, closing(datagrams):
         client.send(b"myapp.errors:1|c")
-        await _sum(hall, 1)
+        await _assert_sum(hall, 1)
 
 
 async def test_garbage_is_counted_and_offers_nothing(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
     for packet in (b"", b"\n", bytes(range(128, 256)), b"errors:-1|c", b"page.views:1|c"):
         client.send(packet)
     client.send(ONE)
-    await _sum(hall, 1)
+    await _assert_sum(hall, 1)
     assert hall.offers == [[Ping()]]
     assert (udp.packets, udp.lines, udp.unreadable) == (6, 4, 2)
 
@@ -171,7 +171,7 @@ async def test_packet_over_64_kib_is_dropped_and_counted(hall: Hall, unix: Datag
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_LIMIT)
         client.send((ONE + b"\n") * (PACKET_LIMIT // len(ONE)))
         client.send(ONE)
-        await _sum(hall, 1)
+        await _assert_sum(hall, 1)
     assert (unix.packets, unix.truncated, unix.lines) == (2, 1, 1)
 
 
@@ -182,7 +182,7 @@ async def test_full_inbox_refuses_and_that_is_counted(hall: Hall, udp: Datagrams
     assert udp.refused == 2
     hall.full = False
     client.send(ONE)
-    await _sum(hall, 1)
+    await _assert_sum(hall, 1)
 
 
 # -- turns --------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ async def test_first_packets_are_handed_in_at_once_and_the_next_after_a_pause(
     for _ in range(3 * BATCH):
         client.send(ONE)
     begun = clock()
-    await _sum(hall, 3 * BATCH)
+    await _assert_sum(hall, 3 * BATCH)
     assert hall.errors[0] == BATCH
     assert len(hall.offers) <= 2 + (clock() - begun) / PAUSE_S
     assert all(len(offer) == 1 for offer in hall.offers)
@@ -204,7 +204,7 @@ async def test_first_packets_are_handed_in_at_once_and_the_next_after_a_pause(
 async def test_packet_after_a_pause_is_handed_in_at_once(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
     for errors in (1, 2):
         client.send(ONE)
-        await _sum(hall, errors)
+        await _assert_sum(hall, errors)
         await eventually(lambda: udp._pause is None, timeout_s=5, what="the pause is over")
     client.send(ONE)
     await asyncio.sleep(0)  # the loop looks at its sockets
@@ -216,7 +216,7 @@ async def test_different_packets_do_not_wait_once_they_are_many_bytes(hall: Hall
     kinds = [b"errors:1|c|#kind:k%d\n" % number * 8 for number in range(200)]
     for packet in kinds:
         client.send(packet)
-    await _sum(hall, 8 * 200)
+    await _assert_sum(hall, 8 * 200)
     most = BATCH_BYTES // len(kinds[0]) + 1
     assert max(hall.errors) <= 8 * most
 
@@ -241,7 +241,7 @@ async def test_large_packet_is_read_in_pieces_and_nothing_is_lost(
     assert len(packet) == length
     client.send(packet)
     client.send(ONE)
-    await _sum(hall, len(lines))
+    await _assert_sum(hall, len(lines))
     assert (udp.packets, udp.lines, udp.unreadable) == (2, len(lines) + 1, 0)
     most = BATCH_BYTES // len(b"errors:1|c|#kind:k0\n") + 1
     assert max(hall.errors) <= most
@@ -251,16 +251,16 @@ async def test_large_packet_is_read_in_pieces_and_nothing_is_lost(
 async def test_large_packet_without_lines_is_one_piece(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
     client.send(b"x" * 60_000)
     client.send(b"x" * 60_000 + b"\n" + ONE)
-    await _sum(hall, 1)
+    await _assert_sum(hall, 1)
     assert (udp.lines, udp.unreadable) == (3, 2)
 
 
 async def test_large_packet_within_a_pause_is_read_too(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
     client.send(ONE)
-    await _sum(hall, 1)
+    await _assert_sum(hall, 1)
     client.send((ONE + b"\n") * 5000)
     client.send(ONE)
-    await _sum(hall, 5002)
+    await _assert_sum(hall, 5002)
     assert (udp.packets, udp.lines, udp.unreadable) == (3, 5002, 0)
 
 
@@ -269,7 +269,7 @@ async def test_pause_of_one_socket_is_not_prolonged_by_another(
 ) -> None:
     await udp.open_unix(path)
     client.send(ONE)
-    await _sum(hall, 1)
+    await _assert_sum(hall, 1)
     client.send(ONE)
     with _connected(path) as other:
         other.settimeout(0)
@@ -291,7 +291,7 @@ async def test_kernel_says_what_it_had_no_room_for(hall: Hall, udp: Datagrams, c
     for _ in range(sent):
         client.send(ONE)
     assert 0 < udp.kernel_drops < sent
-    await _sum(hall, sent - udp.kernel_drops)
+    await _assert_sum(hall, sent - udp.kernel_drops)
     dropped = udp.kernel_drops
     udp.close()
     assert udp.kernel_drops == dropped
@@ -312,7 +312,7 @@ async def test_socket_that_cannot_be_read_is_told_and_the_door_goes_on(
     udp._readable(broken)
     assert [type(failure) for failure in hall.failures] == [OSError]
     client.send(ONE)
-    await _sum(hall, 1)
+    await _assert_sum(hall, 1)
 
 
 # -- addresses ----------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ async def test_every_address_of_a_name_is_opened(hall: Hall) -> None:
         for family, address in {(found[0], found[4]) for found in socket.getaddrinfo("localhost", port)}:
             with socket.socket(family, socket.SOCK_DGRAM) as client:
                 client.sendto(ONE, address)
-        await _sum(hall, len(datagrams.addresses))
+        await _assert_sum(hall, len(datagrams.addresses))
 
 
 async def test_ipv6_is_opened_and_printed(hall: Hall) -> None:
@@ -338,7 +338,7 @@ async def test_ipv6_is_opened_and_printed(hall: Hall) -> None:
             pytest.skip(f"no IPv6 loopback here: {error}")
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as client:
             client.sendto(ONE, _host_and_port(datagrams.addresses[0]))
-            await _sum(hall, 1)
+            await _assert_sum(hall, 1)
         assert datagrams.addresses[0].startswith("[::1]:")
 
 
@@ -362,7 +362,7 @@ async def test_stale_socket_is_replaced(hall: Hall, path: str) -> None:
         await datagrams.open_unix(path)
         with _connected(path) as client:
             client.send(ONE)
-            await _sum(hall, 1)
+            await _assert_sum(hall, 1)
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["datagram", "stream"])
@@ -412,7 +412,7 @@ async def test_closed_door_leaves_the_file_of_its_successor(hall: Hall, unix: Da
         unix.close()
         with _connected(path) as client:
             client.send(ONE)
-            await _sum(hall, 1)
+            await _assert_sum(hall, 1)
 
 
 async def test_door_closed_within_a_large_packet_is_quiet(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
@@ -458,7 +458,7 @@ async def test_flood_loses_what_the_kernel_says_and_starves_nobody(hall: Hall, p
         async with _sending(datagrams.addresses[0], 200_000) as sender:
             gaps = sorted(await _ticks(sender))
             assert await sender.wait() == 0
-        await _sum(hall, 200_000 - datagrams.kernel_drops)
+        await _assert_sum(hall, 200_000 - datagrams.kernel_drops)
         assert datagrams.packets == sum(hall.errors)
         assert gaps[len(gaps) * 9 // 10] < 0.05
         if door == "unix":
@@ -472,7 +472,7 @@ async def test_no_packet_of_50_000_a_second_is_lost(hall: Hall, udp: Datagrams) 
             longest = max(await _ticks(sender))
             assert await sender.wait() == 0
         lost = udp.kernel_drops - dropped
-        await _sum(hall, before + 50_000 - lost)
+        await _assert_sum(hall, before + 50_000 - lost)
         if not lost:
             return
         # Whoever gets no core for as long as that has to lose something.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -36,9 +37,20 @@ class Scrapes:
             page.append((Use(0, Role.START), start))
         if created is not None:
             page += [(Use(hash(name), Role.CREATED), created) for name in values]
-        sample = self.counters.take(page, self.at, complete=complete)
+        sample = _taken(self.counters, page, self.at, complete=complete)
         self.at += INTERVAL_S
         return sample
+
+
+def _taken(counters: Counters, page: Sequence[Reading], at: float, *, complete: bool = True) -> Sample:
+    """What comes of all slices."""
+    taking = counters.taking([use for use, _ in page], [value for _, value in page], at, complete=complete)
+    while True:
+        try:
+            next(taking)
+        except StopIteration as end:
+            sample: Sample = end.value
+            return sample
 
 
 def _counter(name: str, value: float) -> Reading:
@@ -63,8 +75,8 @@ def test_increase_is_counted_by_kind_and_as_requests(start: float | None) -> Non
 def test_series_that_only_counts_requests_is_no_error() -> None:
     counters = Counters()
     use = Use(1, Role.COUNTER, None, requests=True)
-    counters.take([(use, 10)], T0)
-    assert counters.take([(use, 15)], T0 + 10) == Sample({}, requests=5)
+    _taken(counters, [(use, 10)], T0)
+    assert _taken(counters, [(use, 15)], T0 + 10) == Sample({}, requests=5)
 
 
 def test_born_series_counts_from_zero_when_its_process_was_seen_without_it() -> None:
@@ -117,14 +129,14 @@ def test_fractions_are_carried_over() -> None:
 
 def test_last_reading_of_a_series_is_taken() -> None:
     counters = Counters()
-    counters.take([_counter("a", 1)], T0)
-    assert counters.take([_counter("a", 2), _counter("a", 3)], T0 + 10).errors == {"a": 2}
+    _taken(counters, [_counter("a", 1)], T0)
+    assert _taken(counters, [_counter("a", 2), _counter("a", 3)], T0 + 10).errors == {"a": 2}
 
 
 def test_levels_are_summed_and_need_no_scrape_before() -> None:
     levels = [(Use(1, Role.LEVEL), 2.0), (Use(2, Role.LEVEL), 3.5), (Use(3, Role.LEVEL), math.nan)]
-    assert Counters().take(levels, T0) == Sample({}, in_flight=5.5)
-    assert Counters().take([], T0).in_flight is None
+    assert _taken(Counters(), levels, T0) == Sample({}, in_flight=5.5)
+    assert _taken(Counters(), [], T0).in_flight is None
 
 
 # -- restarts -------------------------------------------------------------------------------------------------
@@ -164,7 +176,7 @@ def test_one_series_created_anew_is_no_new_incarnation() -> None:
         (Use(hash("a"), Role.CREATED), SINCE),
         (Use(hash("b"), Role.CREATED), BEFORE),
     ]
-    assert scrape.counters.take(page, scrape.at) == Sample({"a": 3}, requests=3)
+    assert _taken(scrape.counters, page, scrape.at) == Sample({"a": 3}, requests=3)
 
 
 # -- several processes ----------------------------------------------------------------------------------------
@@ -244,7 +256,7 @@ def test_memory_is_bounded_and_a_forgotten_series_is_not_taken_for_a_new_one() -
     scrape(BEFORE, a=1000)
     for number in range(20):
         others = [_counter(f"x{number}_{index}", 1) for index in range(50)]
-        scrape.counters.take([*others, (Use(0, Role.START), BEFORE)], scrape.at)
+        _taken(scrape.counters, [*others, (Use(0, Role.START), BEFORE)], scrape.at)
     assert len(scrape.counters._lives[BEFORE].values) <= 100
     assert scrape(BEFORE, a=1001).errors == {}
 
@@ -315,7 +327,7 @@ def _tell(app: App, steps: Steps) -> list[tuple[int, int]]:
             getattr(app, step)(*details)
             continue
         worker, hidden = details
-        sample = counters.take(app.page(worker, hidden), app.now, complete=hidden is None)
+        sample = _taken(counters, app.page(worker, hidden), app.now, complete=hidden is None)
         assert all(errors > 0 for errors in sample.errors.values())
         assert sum(sample.errors.values()) == sample.requests
         counted += sample.requests
@@ -346,11 +358,11 @@ def test_workers_that_nothing_tells_apart_count_at_most_what_they_had_before(ste
 def test_nothing_is_lost_of_one_process_that_is_scraped_often_enough() -> None:
     rng = random.Random(3)
     app, counters, counted = App(tells=True, workers=1), Counters(), 0
-    counters.take(app.page(0, None), app.now)
+    _taken(counters, app.page(0, None), app.now)
     for _ in range(500):
         app.now += 10
         if rng.random() < 0.05:
             app.restart(0)
         app.fail(0, rng.choice(SERIES), rng.randrange(1, 50))
-        counted += counters.take(app.page(0, None), app.now + 1).requests
+        counted += _taken(counters, app.page(0, None), app.now + 1).requests
     assert counted == app.happened
