@@ -34,7 +34,8 @@ Row = tuple[float, Event | Answer, State | type[Ask]]
 """Second, what happens, and the state it leads to; ``Ask``: suspect, and a claim goes out."""
 
 
-def tell(rows: list[Row], policy: Policy) -> Standing:
+def check_story(rows: list[Row], policy: Policy) -> Standing:
+    """Every row leads where it says; where all of them lead to."""
     standing = begun(policy)
     for now, happened, expected in rows:
         event = answered(standing, happened) if isinstance(happened, Answer) else happened
@@ -68,7 +69,7 @@ SHADOW = replace(POLICY, enforce=False)
     ids=["without grace the first look counts", "sick at once", "nothing counts in the grace", "first look comes late"],
 )
 def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows: list[Row]) -> None:
-    tell(rows, policy)
+    check_story(rows, policy)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows
     ],
 )
 def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None:
-    tell(rows, policy)
+    check_story(rows, policy)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None
     ],
 )
 def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row]) -> None:
-    tell([*SETTLED, *rows], policy)
+    check_story([*SETTLED, *rows], policy)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row])
     ],
 )
 def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> None:
-    tell([*SETTLED, *rows], POLICY)
+    check_story([*SETTLED, *rows], POLICY)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> N
     ids=["granted too late", "well and sick again in flight", "denied", "unknown", "the late token is used later"],
 )
 def test_recovery_while_the_claim_was_in_flight(rows: list[Row]) -> None:
-    tell([*SETTLED, (8.5, FINE, SUSPECT), *rows], POLICY)
+    check_story([*SETTLED, (8.5, FINE, SUSPECT), *rows], POLICY)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_recovery_while_the_claim_was_in_flight(rows: list[Row]) -> None:
     ids=["granted is only said", "and said again for the next time", "denied asks again"],
 )
 def test_shadow_asks_and_never_acts(rows: list[Row]) -> None:
-    standing = tell([*SETTLED, *rows], SHADOW)
+    standing = check_story([*SETTLED, *rows], SHADOW)
     assert standing.haproxy_up
     assert standing.nomad_up
     assert standing.latch is None
@@ -250,12 +251,12 @@ CONFIRMED = replace(POLICY, confirm=3)
     ],
 )
 def test_bad_window_is_confirmed_by_checks_in_a_row(rows: list[Row]) -> None:
-    tell(rows, CONFIRMED)
+    check_story(rows, CONFIRMED)
 
 
 def test_checks_of_the_grace_confirm_nothing() -> None:
     grace: list[Row] = [(0, SICK, STARTING), (10, SICK, STARTING), (20, SICK, STARTING), (30, SICK, UP)]
-    tell([*grace, (40, SICK, UP), (50, SICK, UP), (60, SICK, SUSPECT)], replace(CONFIRMED, grace_s=30.0))
+    check_story([*grace, (40, SICK, UP), (50, SICK, UP), (60, SICK, SUSPECT)], replace(CONFIRMED, grace_s=30.0))
 
 
 # -- old enough to be culled ----------------------------------------------------------------------------------
@@ -286,7 +287,7 @@ YOUNG = replace(POLICY, min_age_s=60.0)
     ],
 )
 def test_young_app_is_judged_and_not_claimed_for(policy: Policy, rows: list[Row]) -> None:
-    tell(rows, policy)
+    check_story(rows, policy)
 
 
 def test_naming_a_life_does_not_make_it_younger() -> None:
@@ -321,4 +322,4 @@ GONE = Restarted(None, "after-1")
     ],
 )
 def test_app_that_has_gone_is_followed_by_one_that_starts_clean(rows: list[Row]) -> None:
-    tell(rows, POLICY)
+    check_story(rows, POLICY)

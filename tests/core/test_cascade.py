@@ -7,12 +7,8 @@ from random import Random
 
 import pytest
 
-from harness.nodes import Clock, Servers
+from harness.nodes import Clock, Servers, cascade_of
 from sidecar.core.cascade import Cascade, ExhaustedError, Figures
-
-
-def cascade_of(*nodes: str, clock: Clock | None = None) -> Cascade[str]:
-    return Cascade(nodes or ("a", "b", "c"), Random(4), clock or Clock())
 
 
 async def prefer(cascade: Cascade[str], *nodes: str) -> None:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from random import Random
 
 import pytest
 
-from harness.nodes import Clock, Servers, Waiting
-from sidecar.core.cascade import BusyError, Cascade, ExhaustedError, Figures
+from harness.nodes import Clock, Servers, Waiting, cascade_of
+from sidecar.core.cascade import BusyError, ExhaustedError, Figures
 from sidecar.core.limits import AdaptiveLimit
 
 
 def one_at_a_time() -> AdaptiveLimit:
     return AdaptiveLimit(1, highest=1)
-
-
-def cascade_of(
-    *nodes: str, clock: Clock | None = None, limit: Callable[[], AdaptiveLimit] = AdaptiveLimit
-) -> Cascade[str]:
-    return Cascade(nodes or ("a", "b", "c"), Random(4), clock or Clock(), limit=limit)
 
 
 # -- what is counted -------------------------------------------------------------------------------------------

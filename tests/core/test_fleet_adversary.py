@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from harness.fleet_judge import BrokenPromiseError
-from harness.fleet_model import World
+from harness.fleet_model import FleetModel
 from sidecar.core.terms import Share, Terms
 from sidecar.core.words import US_PER_S, Presence
 
@@ -54,150 +54,150 @@ def drawn_terms(rng: Random, servers: int) -> list[Terms]:
 # -- what may happen ------------------------------------------------------------------------------------------
 
 
-def everybody_beats(world: World) -> None:
-    for sidecar in world.rng.sample(world.running(), len(world.running())):
-        world.beat(sidecar)
+def everybody_beats(model: FleetModel) -> None:
+    for sidecar in model.rng.sample(model.running(), len(model.running())):
+        model.beat(sidecar)
 
 
-def one_beats(world: World) -> None:
-    if world.running():
-        world.beat(world.rng.choice(world.running()))
+def one_beats(model: FleetModel) -> None:
+    if model.running():
+        model.beat(model.rng.choice(model.running()))
 
 
-def some_fall_ill(world: World) -> None:
-    up = [it for it in world.running() if it.presence in {Presence.WELL, Presence.STARTING}]
-    kind = world.rng.choice(("redis", "database"))
-    for sidecar in world.rng.sample(up, min(len(up), world.rng.choice((1, 1, 2, 3, 8, 50)))):
+def some_fall_ill(model: FleetModel) -> None:
+    up = [it for it in model.running() if it.presence in {Presence.WELL, Presence.STARTING}]
+    kind = model.rng.choice(("redis", "database"))
+    for sidecar in model.rng.sample(up, min(len(up), model.rng.choice((1, 1, 2, 3, 8, 50)))):
         sidecar.presence, sidecar.kind = Presence.WANTS, kind
-        if world.rng.random() < 0.8:
-            world.beat(sidecar)
+        if model.rng.random() < 0.8:
+            model.beat(sidecar)
 
 
-def some_recover(world: World) -> None:
-    for sidecar in world.running():
-        if sidecar.presence in {Presence.WANTS, Presence.STARTING} and world.rng.random() < 0.5:
+def some_recover(model: FleetModel) -> None:
+    for sidecar in model.running():
+        if sidecar.presence in {Presence.WANTS, Presence.STARTING} and model.rng.random() < 0.5:
             sidecar.presence = Presence.WELL
 
 
-def some_claim(world: World) -> None:
-    ill = [it for it in world.running() if it.presence is Presence.WANTS]
-    for sidecar in world.rng.sample(ill, min(len(ill), world.rng.choice((1, 2, 5, 15)))):
-        world.claim(sidecar)
+def some_claim(model: FleetModel) -> None:
+    ill = [it for it in model.running() if it.presence is Presence.WANTS]
+    for sidecar in model.rng.sample(ill, min(len(ill), model.rng.choice((1, 2, 5, 15)))):
+        model.claim(sidecar)
 
 
-def time_passes(world: World) -> None:
-    world.advance(world.rng.choice((1, US_PER_S, 5 * US_PER_S, 10 * US_PER_S, 16 * US_PER_S)))
+def time_passes(model: FleetModel) -> None:
+    model.advance(model.rng.choice((1, US_PER_S, 5 * US_PER_S, 10 * US_PER_S, 16 * US_PER_S)))
 
 
-def silence_passes(world: World) -> None:
+def silence_passes(model: FleetModel) -> None:
     """Nobody is heard for long; then all are, for as long as it takes to be known again."""
-    window_us = world.servers[0].terms.window_us
-    world.advance(world.rng.choice((35 * US_PER_S, window_us - 1, window_us, window_us + 1)))
-    if world.rng.random() < 0.9:
-        everybody_beats(world)
-        world.advance(16 * US_PER_S)
+    window_us = model.servers[0].terms.window_us
+    model.advance(model.rng.choice((35 * US_PER_S, window_us - 1, window_us, window_us + 1)))
+    if model.rng.random() < 0.9:
+        everybody_beats(model)
+        model.advance(16 * US_PER_S)
 
 
-def fleet_lives_on(world: World) -> None:
+def fleet_lives_on(model: FleetModel) -> None:
     """Some beats pass, in which everybody is heard."""
-    for _ in range(world.rng.choice((1, 2, 4))):
-        world.advance(10 * US_PER_S)
-        everybody_beats(world)
+    for _ in range(model.rng.choice((1, 2, 4))):
+        model.advance(10 * US_PER_S)
+        everybody_beats(model)
 
 
-def clock_jumps(world: World) -> None:
-    server = world.rng.choice(world.servers)
-    by_us = world.rng.choice((1, US_PER_S, 40 * US_PER_S, server.terms.window_us + 1, 3700 * US_PER_S, 10**12))
-    world.move(server, by_us * world.rng.choice((-1, 1)))
+def clock_jumps(model: FleetModel) -> None:
+    server = model.rng.choice(model.servers)
+    by_us = model.rng.choice((1, US_PER_S, 40 * US_PER_S, server.terms.window_us + 1, 3700 * US_PER_S, 10**12))
+    model.move(server, by_us * model.rng.choice((-1, 1)))
 
 
-def late_messages_arrive(world: World) -> None:
-    for sidecar in world.rng.sample(world.sidecars, len(world.sidecars)):
-        for index, server in enumerate(world.servers):
-            if server.is_up and not server.is_hung and world.rng.random() < 0.5:
-                world.deliver(sidecar, index)
+def late_messages_arrive(model: FleetModel) -> None:
+    for sidecar in model.rng.sample(model.sidecars, len(model.sidecars)):
+        for index, server in enumerate(model.servers):
+            if server.is_up and not server.is_hung and model.rng.random() < 0.5:
+                model.deliver(sidecar, index)
 
 
-def culled_are_replaced(world: World) -> None:
-    down = [it for it in world.running() if it.presence is Presence.DOWN]
-    for sidecar in world.rng.sample(down, min(len(down), world.rng.choice((1, 3)))):
-        if world.rng.random() < 0.5:
-            world.restarts(sidecar, with_sidecar=world.rng.random() < 0.5)
+def culled_are_replaced(model: FleetModel) -> None:
+    down = [it for it in model.running() if it.presence is Presence.DOWN]
+    for sidecar in model.rng.sample(down, min(len(down), model.rng.choice((1, 3)))):
+        if model.rng.random() < 0.5:
+            model.restarts(sidecar, with_sidecar=model.rng.random() < 0.5)
         else:
-            world.leaves(sidecar, with_goodbye=world.rng.random() < 0.5)
-            world.beat(world.newcomer())
+            model.leaves(sidecar, with_goodbye=model.rng.random() < 0.5)
+            model.beat(model.newcomer())
 
 
-def culled_restart_in_place(world: World) -> None:
-    down = [it for it in world.running() if it.presence is Presence.DOWN]
-    for sidecar in world.rng.sample(down, min(len(down), world.rng.choice((1, 3)))):
-        world.restarts(sidecar, with_sidecar=world.rng.random() < 0.5)
+def culled_restart_in_place(model: FleetModel) -> None:
+    down = [it for it in model.running() if it.presence is Presence.DOWN]
+    for sidecar in model.rng.sample(down, min(len(down), model.rng.choice((1, 3)))):
+        model.restarts(sidecar, with_sidecar=model.rng.random() < 0.5)
 
 
-def one_restarts_in_place(world: World) -> None:
-    if world.running():
-        world.restarts(world.rng.choice(world.running()), with_sidecar=world.rng.random() < 0.5)
+def one_restarts_in_place(model: FleetModel) -> None:
+    if model.running():
+        model.restarts(model.rng.choice(model.running()), with_sidecar=model.rng.random() < 0.5)
 
 
-def one_sidecar_restarts(world: World) -> None:
+def one_sidecar_restarts(model: FleetModel) -> None:
     """The container stays; the new sidecar knows nothing but its latch."""
-    if world.running():
-        sidecar = world.rng.choice(world.running())
-        world.leaves(sidecar, with_goodbye=world.rng.random() < 0.5)
-        world.forgets(sidecar)
+    if model.running():
+        sidecar = model.rng.choice(model.running())
+        model.leaves(sidecar, with_goodbye=model.rng.random() < 0.5)
+        model.forgets(sidecar)
         sidecar.is_running = True
-        world.beat(sidecar)
+        model.beat(sidecar)
 
 
-def one_goes(world: World) -> None:
-    if len(world.running()) > 1:
-        world.leaves(world.rng.choice(world.running()), with_goodbye=world.rng.random() < 0.5)
+def one_goes(model: FleetModel) -> None:
+    if len(model.running()) > 1:
+        model.leaves(model.rng.choice(model.running()), with_goodbye=model.rng.random() < 0.5)
 
 
-def one_comes(world: World) -> None:
-    if len(world.running()) < 50:
-        world.beat(world.newcomer())
+def one_comes(model: FleetModel) -> None:
+    if len(model.running()) < 50:
+        model.beat(model.newcomer())
 
 
-def person_holds(world: World) -> None:
-    target = world.rng.choice(("", "", world.rng.choice(world.sidecars).name))
-    world.hold(target, world.rng.choice((US_PER_S, 30 * US_PER_S, 600 * US_PER_S)))
+def person_holds(model: FleetModel) -> None:
+    target = model.rng.choice(("", "", model.rng.choice(model.sidecars).name))
+    model.hold(target, model.rng.choice((US_PER_S, 30 * US_PER_S, 600 * US_PER_S)))
 
 
-def person_releases(world: World) -> None:
-    world.release("")
+def person_releases(model: FleetModel) -> None:
+    model.release("")
 
 
-def server_forgets(world: World) -> None:
+def server_forgets(model: FleetModel) -> None:
     """And strangers who know nothing of it may be the first to ask."""
-    world.flush(world.rng.choice(world.servers))
-    strangers = [world.newcomer() for _ in range(world.rng.choice((0, 0, 4)))]
+    model.flush(model.rng.choice(model.servers))
+    strangers = [model.newcomer() for _ in range(model.rng.choice((0, 0, 4)))]
     for sidecar in strangers:
         sidecar.presence = Presence.WANTS
-        world.beat(sidecar)
-    world.advance(world.rng.choice((0, 14 * US_PER_S)))
+        model.beat(sidecar)
+    model.advance(model.rng.choice((0, 14 * US_PER_S)))
     for sidecar in strangers:
-        world.claim(sidecar)
+        model.claim(sidecar)
 
 
-def server_replicates(world: World) -> None:
-    world.replicate(world.rng.choice(world.servers))
+def server_replicates(model: FleetModel) -> None:
+    model.replicate(model.rng.choice(model.servers))
 
 
-def server_fails_over(world: World) -> None:
-    world.fail_over(world.rng.choice(world.servers))
+def server_fails_over(model: FleetModel) -> None:
+    model.fail_over(model.rng.choice(model.servers))
 
 
-def server_is_away(world: World) -> None:
-    server = world.rng.choice(world.servers)
-    server.is_up, server.is_hung = world.rng.choice(((False, False), (True, True)))
+def server_is_away(model: FleetModel) -> None:
+    server = model.rng.choice(model.servers)
+    server.is_up, server.is_hung = model.rng.choice(((False, False), (True, True)))
 
 
-def servers_are_back(world: World) -> None:
-    world.all_up()
+def servers_are_back(model: FleetModel) -> None:
+    model.all_up()
 
 
-Step = Callable[[World], None]
+Step = Callable[[FleetModel], None]
 
 DAILY: Final[dict[Step, int]] = {
     everybody_beats: 6,
@@ -230,20 +230,20 @@ UNSTEADY: Final[dict[Step, int]] = FORGETFUL | {server_is_away: 3, servers_are_b
 """Whatever happens, each of several servers keeps to its share of the tokens, to the brake and to the holds."""
 
 
-def play(seed: int, steps: dict[Step, int], servers: int) -> World:
+def play(seed: int, steps: dict[Step, int], servers: int) -> FleetModel:
     """Play one schedule; what it broke says by which seed."""
     rng = Random(seed)
     are_one = steps is STEADY
-    world = World(rng, drawn_terms(rng, servers), rng.choice(SIZES), are_one=are_one)
+    model = FleetModel(rng, drawn_terms(rng, servers), rng.choice(SIZES), are_one=are_one)
     try:
-        for sidecar in world.sidecars:
-            world.beat(sidecar, fate=0.0 if are_one else None)
-        world.advance(16 * US_PER_S)
+        for sidecar in model.sidecars:
+            model.beat(sidecar, fate=0.0 if are_one else None)
+        model.advance(16 * US_PER_S)
         for step in rng.choices(list(steps), list(steps.values()), k=rng.randint(*STEPS)):
-            step(world)
+            step(model)
     except BrokenPromiseError as broken:
         raise BrokenPromiseError(f"seed {seed}: {broken}") from broken
-    return world
+    return model
 
 
 @pytest.mark.timeout(MINUTES_FOR_ONE * 60 + SCHEDULES // 50)

@@ -24,10 +24,9 @@ FLEET = 30
 BUDGET = 3
 WINDOW_S = 6.0
 PREFIX = "{ha:default/app}"
-BEAT_S = 0.5
 REAL: dict[str, Setting] = {
     **GATES,
-    "beat": f"{BEAT_S}s",
+    "beat": "500ms",
     "settle": "1s",
     "drain": "0s",
     "check_interval": "1s",
@@ -38,7 +37,7 @@ REAL: dict[str, Setting] = {
 }
 
 
-def key(name: str, service: str = "app") -> str:
+def key(name: str, service: str) -> str:
     return f"{{ha:default/{service}}}:{name}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.command import command
+from harness.crew import claim
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -19,14 +20,10 @@ HOLD = ("hold", "--for", "1h", "--reason", "migration of the database", "--autho
 SAID = "alice holds the service: migration of the database, nobody is culled for"
 
 
-def _claim(one: Sidecar) -> dict[str, Any]:
-    return one.verdict()["claim"] or {}
-
-
 def _suffer(one: Sidecar) -> None:
     """Too many errors, and the answer to the claim that follows."""
     one.post_error(10)
-    wait_for(lambda: _claim(one).get("outcome"), timeout_s=5, what="the claim is answered")
+    wait_for(lambda: claim(one).get("outcome"), timeout_s=5, what="the claim is answered")
 
 
 def _is_down(one: Sidecar) -> bool:
@@ -42,9 +39,9 @@ def test_hold_set_beside_one_sidecar_keeps_the_other_up_until_it_is_released(pai
     here, there = pair
     assert command(here, *HOLD).code == 0
     _suffer(there)
-    claim = _claim(there)
-    assert (claim["outcome"], claim["reason"]) == ("denied", "hold")
-    assert claim["sentence"].startswith(SAID)
+    told = claim(there)
+    assert (told["outcome"], told["reason"]) == ("denied", "hold")
+    assert told["sentence"].startswith(SAID)
     until = "arbiter_hold_until_timestamp_seconds"
     wait_for(lambda: there.metrics().get(until, 0) > 0, timeout_s=5, what="the metric tells of the hold")
     assert there.health()[0] == 200
@@ -59,7 +56,7 @@ def test_hold_of_one_instance_leaves_the_other_to_be_culled(pair: list[Sidecar])
     here, there = pair
     assert command(here, *HOLD, "--instance", "n01").code == 0
     _suffer(there)
-    assert _claim(there)["reason"] == "hold"
+    assert claim(there)["reason"] == "hold"
     _suffer(here)
     wait_for(lambda: _is_down(here), timeout_s=5, what="the one that is not held is culled")
     assert not _is_down(there)
@@ -72,12 +69,12 @@ def test_hold_set_while_redis_is_away_holds_this_one_also_when_it_is_back(
     redis_server.kill()
     assert command(here, *HOLD).code == 1
     _suffer(here)
-    assert _claim(here)["reason"] == "hold"
-    assert _claim(here)["sentence"].startswith(SAID)
+    assert claim(here)["reason"] == "hold"
+    assert claim(here)["sentence"].startswith(SAID)
     redis_server.start()
     _suffer(there)
     wait_for(lambda: _is_down(there), timeout_s=15, what="the other is not held, and culled")
-    assert _claim(here)["reason"] == "hold"
+    assert claim(here)["reason"] == "hold"
     assert not _is_down(here)
     assert command(here, "release").out == "the service is released\n"
     wait_for(lambda: _is_down(here), timeout_s=10, what="it is culled after all")

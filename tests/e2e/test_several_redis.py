@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ import pytest
 
 from harness.command import command
 from harness.crew import Crew, await_answers, await_denied, await_metrics
-from harness.culls import Ledger, culls, in_use, most_within
+from harness.culls import Ledger, culls, most_within
 from harness.sidecar import GATES, Setting
 from harness.waiting import wait_for
 
@@ -49,38 +49,27 @@ REAL: dict[str, Setting] = {
 }
 
 
-@pytest.fixture(scope="module")
-def servers(start_shared_redis: StartRedis) -> list[RedisServer]:
-    """Three, of which the last one is dead at first."""
-    servers = [start_shared_redis(f"redis-{name}") for name in "abc"]
-    servers[-1].kill()
-    return servers
-
-
-@pytest.fixture(scope="module")
-def crew(shared_sidecar: StartSidecar, servers: list[RedisServer]) -> Crew:
-    urls = ",".join(server.url for server in servers)
-    return Crew(shared_sidecar.fleet(FLEET, **REAL, redis_url=urls))
-
-
-@pytest.fixture(scope="module")
-def ledgers(servers: list[RedisServer]) -> Iterator[list[Ledger]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(Ledger(server, PREFIX)) for server in servers]
+@pytest.fixture
+def servers(start_redis: StartRedis) -> list[RedisServer]:
+    return [start_redis(f"redis-{name}") for name in "abc"]
 
 
 @pytest.fixture
-def well(crew: Crew, servers: list[RedisServer]) -> Crew:
-    """The fleet with everybody well, and all tokens in the bucket."""
-    crew.replace(*crew.members)
-    await_metrics(crew.members[0], {"arbiter_fleet_alive": FLEET, "arbiter_fleet_wanting": 0, "arbiter_fleet_down": 0})
-    alive = [server for server in servers if server.alive]
-    wait_for(lambda: not sum(map(spent, alive)), timeout_s=3 * WINDOW_S, what="all tokens are back")
-    return crew
+def start_crew(sidecar: StartSidecar, servers: list[RedisServer]) -> Callable[[], Crew]:
+    """Starts the fleet, and hands it over once all of it has been heard."""
+
+    def start() -> Crew:
+        crew = Crew(sidecar.fleet(FLEET, **REAL, redis_url=",".join(server.url for server in servers)))
+        await_metrics(crew.members[0], {"arbiter_fleet_alive": FLEET})
+        return crew
+
+    return start
 
 
-def spent(server: RedisServer) -> int:
-    return in_use(server, PREFIX, WINDOW_S)
+@pytest.fixture
+def ledgers(servers: list[RedisServer]) -> Iterator[list[Ledger]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Ledger(server, PREFIX)) for server in servers]
 
 
 def check_books(crew: Crew, ledgers: list[Ledger]) -> None:
@@ -98,32 +87,32 @@ def await_grants(ledgers: list[Ledger], count: int) -> None:
 
 
 def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
-    well: Crew, ledgers: list[Ledger], servers: list[RedisServer]
+    start_crew: Callable[[], Crew], ledgers: list[Ledger], servers: list[RedisServer]
 ) -> None:
-    well.suffer(*well.members)
-    await_answers(*well.members)
+    servers[-1].kill()
+    crew = start_crew()
+    crew.suffer(*crew.members)
+    await_answers(*crew.members)
     await_grants(ledgers, BUDGET - 1)
-    assert len(well.down()) == BUDGET - 1
+    assert len(crew.down()) == BUDGET - 1
     servers[-1].start()
     wait_for(lambda: ledgers[-1].grants, timeout_s=20, what="the share that was away is spent as well")
-    check_books(well, ledgers)
+    check_books(crew, ledgers)
 
 
-def test_hold_at_any_sidecar_holds_at_every_server(well: Crew, servers: list[RedisServer]) -> None:
-    for server in servers:
-        if not server.alive:
-            server.start()
-    here, there = well.members[:2]
+def test_hold_at_any_sidecar_holds_at_every_server(start_crew: Callable[[], Crew], servers: list[RedisServer]) -> None:
+    crew = start_crew()
+    here, there = crew.members[:2]
     assert command(here, "hold", "--for", "1h", "--reason", "audit", "--author", "alice").code == 0
     assert [server.cli("HLEN", f"{PREFIX}:hold") for server in servers] == [1, 1, 1]
-    well.suffer(there)
+    crew.suffer(there)
     assert "alice holds the service: audit" in await_denied(there, "hold")["sentence"]
 
     servers[1].pause()
     assert command(here, "release").code == 0
     servers[1].resume()
     wait_for(lambda: servers[1].cli("HLEN", f"{PREFIX}:hold") == 0, timeout_s=10, what="the one that hung is told")
-    wait_for(lambda: well.down() == [there], timeout_s=20, what="it is culled after all")
+    wait_for(lambda: crew.down() == [there], timeout_s=20, what="it is culled after all")
 
 
 # -- chaos ------------------------------------------------------------------------------------------------------------
@@ -163,25 +152,25 @@ class Tormentor:
 
 
 def test_tormented_servers_never_give_more_than_the_budget(
-    well: Crew, ledgers: list[Ledger], servers: list[RedisServer]
+    start_crew: Callable[[], Crew], ledgers: list[Ledger], servers: list[RedisServer]
 ) -> None:
+    crew = start_crew()
     rng = Random(SEED)
     tormentor = Tormentor(servers, rng)
-    before = len(culls(well.members))
-    well.suffer(*well.members)
+    crew.suffer(*crew.members)
     ends_at, next_at = time.monotonic() + CHAOS_S, 0.0
     while time.monotonic() < ends_at:
         if time.monotonic() >= next_at:
             tormentor.act()
             next_at = time.monotonic() + rng.uniform(0.2, 1.5)
-        replace_culled(well)
-    culled_meanwhile = len(culls(well.members)) - before
+        replace_culled(crew)
+    culled_meanwhile = len(culls(crew.members))
     for server in servers:
         tormentor.mend(server)
-    await_grants_of_all(well, ledgers, time.time())
-    check_books(well, ledgers)
+    await_grants_of_all(crew, ledgers, time.time())
+    check_books(crew, ledgers)
     assert culled_meanwhile > 0, tormentor.done
-    for one in well.members:
+    for one in crew.members:
         assert one.metrics()['arbiter_failures_total{where="step"}'] == 0
 
 

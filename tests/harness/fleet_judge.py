@@ -174,7 +174,8 @@ class Judge:
             raise BrokenPromiseError(f"{up} of {fleet} stay, and the floor is {floor}")
 
     def _up(self) -> set[str]:
-        return known_up(self.known, self.down)
+        """Those heard to serve, but for those who truly went down meanwhile."""
+        return self.known.heard.keys() - {claim_id.rpartition("/")[0] for claim_id in self.down}
 
     def _brake_lets_one_pass(self, answer: Granted, elapsed_us: int, brake: Brake) -> None:
         wanting = sum(wants for _, wants in self.known.heard.values())
@@ -197,9 +198,3 @@ class Judge:
         used = sum(elapsed_us - at <= terms.window_us for at in self.grants.values())
         if used > most:
             raise BrokenPromiseError(f"{used} tokens within a window, of {most}")
-
-
-def known_up(known: Known, down: set[str]) -> set[str]:
-    """Those heard to serve, but for those who truly went down meanwhile."""
-    gone = {claim_id.rpartition("/")[0] for claim_id in down}
-    return known.heard.keys() - gone

@@ -90,7 +90,7 @@ class Server:
         return answer
 
 
-class World:
+class FleetModel:
     """The fleet, the network and the servers of one schedule."""
 
     def __init__(self, rng: Random, terms: list[Terms], fleet: int, *, are_one: bool = False) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
+
+from sidecar.core.cascade import Cascade
+from sidecar.core.limits import AdaptiveLimit
 
 
 class Clock:
@@ -53,3 +57,10 @@ class Waiting:
     async def reach(self, calls: int) -> None:
         async with self._arrived:
             await self._arrived.wait_for(lambda: self.reached >= calls)
+
+
+def cascade_of(
+    *nodes: str, clock: Clock | None = None, limit: Callable[[], AdaptiveLimit] = AdaptiveLimit
+) -> Cascade[str]:
+    """A cascade over these nodes, or over ``a``, ``b`` and ``c``."""
+    return Cascade(nodes or ("a", "b", "c"), Random(4), clock or Clock(), limit=limit)

@@ -31,7 +31,7 @@ class InOrder:
         return next(self._draws)
 
 
-class Server:
+class SteeredServer:
     """A server that says what it is told to: a value, an exception, or nothing ever."""
 
     def __init__(self, says: object = GRANTED) -> None:
@@ -74,15 +74,15 @@ def spread_over(servers: Iterable[Budget], order: Sequence[str] = NAMES, wall: C
     return Spread(zip(NAMES, servers, strict=False), rng, Clock(), wall)  # type: ignore[arg-type]  # all it needs
 
 
-def three(*says: object) -> list[Server]:
-    return [Server(said) for said in says]
+def three(*says: object) -> list[SteeredServer]:
+    return [SteeredServer(said) for said in says]
 
 
 def denied(reason: str, retry_after_s: float = 60.0, used: int = 3, capacity: int = 3) -> Denied:
     return Denied(reason, used, capacity, retry_after_s, alive=9, wanting=4)
 
 
-async def called(servers: Iterable[Server], times: int) -> None:
+async def called(servers: Iterable[SteeredServer], times: int) -> None:
     """Wait until each of them was called so often."""
     listed = list(servers)
     await eventually(
@@ -90,5 +90,5 @@ async def called(servers: Iterable[Server], times: int) -> None:
     )
 
 
-def asked(servers: Iterable[Server]) -> list[int]:
+def asked(servers: Iterable[SteeredServer]) -> list[int]:
     return [len(server.heard) for server in servers]
