@@ -6,6 +6,7 @@ A bound stands at the field or in here, never in both: pydantic lets one of the 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _BUDGET_LIMIT = 1000
 _DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
+_MONTH_DAYS = 30
 
 
 def _no_bool(value: object) -> object:
@@ -31,6 +33,31 @@ def _seconds(value: object) -> float:
     if seconds > _DAY_S:
         raise ValueError("must be at most 24h")
     return seconds
+
+
+def _long_seconds(value: object) -> float:
+    seconds = durations.parse(value)
+    if seconds > _MONTH_DAYS * _DAY_S:
+        raise ValueError(f"must be at most {_MONTH_DAYS * 24}h")
+    return seconds
+
+
+def _part(value: object) -> object:
+    """``10%`` is 0.1."""
+    if not isinstance(value, str) or not value.strip().endswith("%"):
+        return _no_bool(value)
+    try:
+        return float(value.strip()[:-1]) / 100
+    except ValueError:
+        raise ValueError("must be a part such as 0.1 or 10%") from None
+
+
+def _web_urls(text: str) -> str:
+    for url in filter(None, map(str.strip, text.split(","))):
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be http:// or https://, several with commas between")
+    return text.strip()
 
 
 def _budget(value: str) -> str:
@@ -54,6 +81,8 @@ def _selectors(text: str) -> str:
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
+LongSeconds = Annotated[float, BeforeValidator(_long_seconds)]
+Part = Annotated[float, BeforeValidator(_part), Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
@@ -65,6 +94,7 @@ KindNames = Annotated[str, AfterValidator(kinds.checked_names)]
 
 RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
 ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]
+WebUrls = Annotated[str, AfterValidator(_web_urls)]
 Selectors = Annotated[str, AfterValidator(_selectors)]
 Listen = Annotated[str, AfterValidator(addresses.listen)]
 ListenOrOff = Annotated[str, AfterValidator(addresses.listen_or_off)]
@@ -75,4 +105,4 @@ SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
 
 def is_duration(field: FieldInfo) -> bool:
     """Whether the field holds seconds, which a user reads and writes as ``10s``."""
-    return any(isinstance(part, BeforeValidator) and part.func is _seconds for part in field.metadata)
+    return any(isinstance(part, BeforeValidator) and part.func in (_seconds, _long_seconds) for part in field.metadata)

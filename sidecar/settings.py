@@ -1,4 +1,4 @@
-"""Every setting: its default and what it may be.
+"""Every setting, with those of ``setting_fields``: its default and what it may be.
 
 Flags win over the environment, the environment over the TOML file, the file over the preset, the preset over
 what Nomad says, and that over the defaults. A short-lived child process reads this; the daemon gets the values and
@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from sidecar import settings_shown, sources
 from sidecar.contradictions import contradictions
+from sidecar.setting_fields import Lifetimes, Telling
 from sidecar.setting_types import (
     Budget,
     Count,
@@ -47,7 +48,7 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-class Settings(BaseSettings):
+class Settings(Telling, Lifetimes, BaseSettings):
     """The effective settings. Durations are seconds; ``""`` is a text that was not set."""
 
     model_config = SettingsConfigDict(

@@ -6,6 +6,7 @@ Nothing in here repeats a secret.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sidecar import durations, redis_urls, sources
 from sidecar.setting_types import is_duration
@@ -78,10 +79,21 @@ def _bound(field: FieldInfo | None, bound: object) -> object:
     return bound
 
 
+def _place(url: str) -> str:
+    """A webhook without what its path may hold: often that is all it takes to post there."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}/***"
+
+
 def _written(name: str, field: FieldInfo, value: object) -> str:
     """Return a valid value as a user would write it, without secrets."""
     if name in ("redis_url", "scrape_url"):
         return redis_urls.masked(str(value))
+    if name == "webhook_url":
+        return ",".join(map(_place, filter(None, map(str.strip, str(value).split(",")))))
+    if "_url" in name and "@" in str(value):
+        return "***"
     if isinstance(value, bool):
         return str(value).lower()
     return durations.write(float(str(value))) if is_duration(field) else str(value)

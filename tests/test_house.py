@@ -48,7 +48,12 @@ OUTSIDE_WORLD: Final = CLOCKS | CHANCE | WIRES | TASKS | MACHINE | REST
 
 ONLY_HERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "pydantic": ("sidecar.settings", "sidecar.setting_types", "sidecar.settings_shown"),
+        "pydantic": (
+            "sidecar.settings",
+            "sidecar.setting_fields",
+            "sidecar.setting_types",
+            "sidecar.settings_shown",
+        ),
         "pydantic_settings": ("sidecar.settings",),
         "redis": ("sidecar.budget",),
     }

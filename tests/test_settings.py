@@ -97,6 +97,37 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "agent_maxconn": 0,
         "log_format": "auto",
         "log_level": "info",
+        "lifetime": 0.0,
+        "lifetime_jitter": 0.1,
+        "lifetime_max": 0.0,
+        "busy_above": 0.0,
+        "scrape_load": "",
+        "retire_slots": "1",
+        "retire_timeout": 600.0,
+        "replace_time": 60.0,
+        "run_lock": "",
+        "standby": False,
+        "run_lifetime": 0.0,
+        "run_every": 60.0,
+        "standby_for": 0.0,
+        "enforce_percent": 100,
+        "cull_hook": "",
+        "cull_hook_timeout": 5.0,
+        "events_max": 10_000,
+        "page_listen": "off",
+        "token_file": "",
+        "tls_cert": "",
+        "tls_key": "",
+        "tls_doors": "page",
+        "webhook_url": "",
+        "webhook_template": "",
+        "slack_url_file": "",
+        "pagerduty_key_file": "",
+        "pagerduty_url": "https://events.pagerduty.com/v2/enqueue",
+        "alertmanager_url": "",
+        "runbook_url": "",
+        "page_url": "",
+        "messages": "on",
     }
 
 
@@ -107,6 +138,38 @@ def test_values_survive_the_way_through_json_with_their_types() -> None:
     back = json.loads(json.dumps(values))
     assert back == values
     assert {name: type(value) for name, value in back.items()} == {name: type(value) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lifetime", "168h", 604_800.0),
+        ("lifetime_jitter", "25%", 0.25),
+        ("lifetime_jitter", "0.05", 0.05),
+        ("retire_slots", "5%", "5%"),
+        ("alertmanager_url", "http://a:9093, http://b:9093", "http://a:9093, http://b:9093"),
+    ],
+)
+def test_lifetimes_parts_and_urls_are_read_as_people_write_them(name: str, text: str, value: object) -> None:
+    given = {"lifetime": "6h", "redis_url": "redis://redis", name: text}
+    assert getattr(load(given, {}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("lifetime", "721h", "must be at most 720h"),
+        ("lifetime_jitter", "much%", "must be a part such as 0.1 or 10%"),
+        ("lifetime_jitter", "60%", "must be at most 0.5"),
+        ("retire_slots", "0", "must be at least 1 or above 0%"),
+        ("webhook_url", "ftp://example.org", "must be http:// or https://"),
+        ("enforce_percent", "101", "must be at most 100"),
+    ],
+)
+def test_what_cannot_be_a_lifetime_part_or_url_is_refused(name: str, text: str, complaint: str) -> None:
+    (problem,) = _problems({name: text})
+    assert problem.startswith(f"ARBITER_{name.upper()}: ")
+    assert complaint in problem
 
 
 def test_settings_are_frozen() -> None:

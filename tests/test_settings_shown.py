@@ -110,3 +110,20 @@ def test_the_table_has_a_default_that_can_be_given_and_one_sentence_for_every_se
     environ = {name: default for name, default, _ in rows if name != "ARBITER_INSTANCE"}
     assert load({}, environ) == load({}, {})
     assert dict((name, default) for name, default, _ in rows)["ARBITER_BUDGET_WINDOW"] == "10m"  # noqa: C402
+
+
+@pytest.mark.parametrize(
+    ("name", "urls", "shown"),
+    [
+        ("webhook_url", "https://hooks.example/T0/secret?key=secret", "https://hooks.example/***"),
+        ("webhook_url", "http://a:8080/secret, https://u:secret@b/", "http://a:8080/***,https://b/***"),
+        ("alertmanager_url", "http://user:secret@alerts:9093", "***"),
+        ("alertmanager_url", "http://alerts:9093", "http://alerts:9093"),
+    ],
+    ids=["path", "several", "user", "harmless"],
+)
+def test_urls_of_receivers_are_shown_without_what_lets_one_in(name: str, urls: str, shown: str) -> None:
+    settings = load({name: urls}, {})
+    line = next(one for one in effective(settings, origins({name: urls}, {})).splitlines() if name.upper() in one)
+    assert line.startswith(f"ARBITER_{name.upper()}={shown}  #")
+    assert "secret" not in line

@@ -35,6 +35,19 @@ NO_DEFAULT_TO_SHOW: Final = {
         "redis_ca",
         "redis_cert",
         "redis_key",
+        "scrape_load",
+        "run_lock",
+        "cull_hook",
+        "webhook_url",
+        "webhook_template",
+        "slack_url_file",
+        "pagerduty_key_file",
+        "alertmanager_url",
+        "runbook_url",
+        "page_url",
+        "token_file",
+        "tls_cert",
+        "tls_key",
     )
 }
 SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
