@@ -83,6 +83,9 @@ job "app" {
         provider = "nomad"
         port     = "arbiter"
 
+        # What the sidecar calls its service: Prometheus' label for it, see deploy/prometheus.
+        tags = ["arbiter-service=${NOMAD_JOB_NAME}.${NOMAD_GROUP_NAME}"]
+
         check {
           name     = "arbiter"
           type     = "http"

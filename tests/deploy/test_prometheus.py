@@ -1,0 +1,247 @@
+"""The shipped Prometheus files: promtool takes them, their tests pass and bite, and Nomad's services get our labels."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from deploy.nomad_job import JOB_FILE, NOMAD, blocks, read
+from deploy.prometheus_rules import (
+    ALERT_TESTS,
+    ALERTS,
+    RECORDING,
+    RUNBOOK_URL,
+    SHIPPED,
+    copied,
+    dashboard,
+    documented,
+    names,
+    ours,
+    recorded,
+    tried,
+)
+from harness.prometheus import Prometheus, promtool
+from harness.starting import Children
+from harness.waiting import wait_for
+from sidecar.answer.health import POLLERS
+from sidecar.core.words import Brake, State
+
+SEVERITIES: Final = {"info", "warning", "critical"}
+RECORDING_TESTS: Final = (SHIPPED / "recording.test.yml").read_text()
+EXPRESSIONS: Final = RECORDING.read_text() + ALERTS.read_text() + json.dumps(dashboard())
+ANNOUNCED: Final = {
+    "arbiter_age_seconds",
+    "arbiter_events_dropped_total",
+    "arbiter_fleet_retiring",
+    "arbiter_hook_runs_total",
+    "arbiter_lifetime_due_timestamp_seconds",
+    "arbiter_messages_total",
+    "arbiter_not_honoured",
+    "arbiter_retirements_total",
+}
+"""Metrics of rooms that are being built."""
+
+_DISCOVERY: Final = re.compile(r"^    nomad_sd_configs:\n(?:      .*\n)+", re.MULTILINE)
+_NEVER_SEEN_BY_PROMETHEUS: Final = "field nomad_sd_configs not found"
+
+
+def _with_targets_from(text: str, path: str) -> str:
+    """The configuration with its targets from a file, for a Prometheus that was built without Nomad."""
+    changed, count = _DISCOVERY.subn(f"    file_sd_configs:\n      - files: [{path}]\n", text)
+    assert count == 1
+    return changed
+
+
+# -- what promtool says ---------------------------------------------------------------------------------------------
+
+
+def test_rules_are_taken() -> None:
+    assert promtool("check", "rules", RECORDING, ALERTS) == ""
+
+
+@pytest.mark.parametrize("name", ["alerts.test.yml", "recording.test.yml"])
+def test_rules_do_what_their_tests_say(name: str) -> None:
+    assert promtool("test", "rules", SHIPPED / name) == ""
+
+
+def test_configuration_to_try_out_is_taken() -> None:
+    assert promtool("check", "config", SHIPPED / "try.yml") == ""
+
+
+def test_configuration_for_nomad_is_taken(tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    config = directory / "prometheus.yml"
+    said = promtool("check", "config", config)
+    if _NEVER_SEEN_BY_PROMETHEUS in said:
+        (directory / "found.json").write_text("[]")
+        config.write_text(_with_targets_from(config.read_text(), "found.json"))
+        said = promtool("check", "config", config)
+    assert said == ""
+
+
+# -- the tests of the rules -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alert", names(ALERTS, "alert"))
+def test_alert_is_tried_with_what_sets_it_off_and_what_nearly_does(alert: str) -> None:
+    tests = tried(alert)
+    assert f"alertname: {alert}\n" in tests
+    assert f"runbook_url: {RUNBOOK_URL}#{alert.lower()}\n" in tests
+    assert 'service="near"' in tests
+    assert "service: near" not in tests
+
+
+@pytest.mark.parametrize("alert", [name for name in names(ALERTS, "alert") if name != "ArbiterSidecarsUnknown"])
+def test_alert_that_waits_is_tried_before_its_time(alert: str) -> None:
+    rule = ALERTS.read_text().partition(f"- alert: {alert}\n")[2].partition("- alert:")[0]
+    assert ("        for: " not in rule) or alert == "ArbiterNotHonoured" or "exp_alerts: []" in tried(alert)
+
+
+@pytest.mark.parametrize("name", names(RECORDING, "record"))
+def test_recording_rule_is_tried(name: str) -> None:
+    assert f"- expr: {name}\n" in RECORDING_TESTS
+
+
+# -- what is named in them ------------------------------------------------------------------------------------------
+
+
+def test_every_metric_in_a_rule_or_a_panel_is_one_of_ours() -> None:
+    found = ours(EXPRESSIONS)
+    assert len(found) > 30
+    assert found - documented() - ANNOUNCED == set()
+
+
+def test_every_recorded_series_is_used_and_every_one_used_is_recorded() -> None:
+    used = recorded(
+        ALERTS.read_text() + json.dumps(dashboard()) + RECORDING.read_text().replace("record: ", "record: -")
+    )
+    assert recorded(EXPRESSIONS) == set(names(RECORDING, "record"))
+    assert set(names(RECORDING, "record")) - used == set()
+
+
+@pytest.mark.parametrize(
+    ("label", "known"),
+    [
+        ("phase", set(Brake)),
+        ("state", set(State)),
+        ("poller", {*POLLERS.values(), "other"}),
+        ("path", {"/health/nomad"}),
+    ],
+)
+def test_values_of_labels_are_those_of_the_sidecar(label: str, known: set[str]) -> None:
+    assert set(re.findall(rf'\b{label}=\\*"([\w/]+)\\*"', EXPRESSIONS + ALERT_TESTS)) <= known
+
+
+def test_page_beside_them_counts_the_alerts_and_names_the_files() -> None:
+    page = (SHIPPED / "README.md").read_text()
+    assert f"| {len(names(ALERTS, 'alert'))} alerts, " in page
+    linked = re.findall(r"\]\(([^)]+)\)", page)
+    assert [path for path in linked if not (SHIPPED / path).exists()] == []
+    assert {path.name for path in SHIPPED.glob("*.yml") if ".test." not in path.name} <= set(linked)
+
+
+# -- what Prometheus makes of them ----------------------------------------------------------------------------------
+
+ALLOCATIONS: Final = (
+    NOMAD["NOMAD_ALLOC_ID"],
+    "11111111-2222-3333-4444-555555555555",
+    "66666666-7777-8888-9999-aaaaaaaaaaaa",
+)
+
+
+def _found(address: str, service: str, service_id: str, *tags: str) -> dict[str, Any]:
+    """One service as Nomad's discovery describes it."""
+    labels = {
+        "__meta_nomad_address": address.partition(":")[0],
+        "__meta_nomad_dc": "dc1",
+        "__meta_nomad_namespace": "default",
+        "__meta_nomad_node_id": "99999999-0000-1111-2222-333333333333",
+        "__meta_nomad_service": service,
+        "__meta_nomad_service_address": address.partition(":")[0],
+        "__meta_nomad_service_id": service_id,
+        "__meta_nomad_service_port": address.partition(":")[2],
+        **({"__meta_nomad_tags": f",{','.join(tags)},"} if tags else {}),
+    }
+    return {"targets": [address], "labels": labels}
+
+
+def _of_the_job_file() -> Iterator[dict[str, Any]]:
+    """Its services in one allocation, the port telling which is which."""
+    ports = {"app": "127.0.0.1:1", "arbiter": "127.0.0.1:2"}
+    for service in blocks(read(JOB_FILE.read_text()).app, "service"):
+        tags = [re.sub(r"\$\{(\w+)\}", lambda found: NOMAD.get(found[1], "7"), tag) for tag in service.get("tags", ())]
+        name, port = service["name"], service["port"]
+        yield _found(ports[port], name, f"_nomad-task-{ALLOCATIONS[0]}-app-{name}-{port}", *tags)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One that was told by a file what Nomad would tell; nothing listens where it scrapes."""
+    directory = tmp_path_factory.mktemp("discovery")
+    config = copied(directory) / "prometheus.yml"
+    config.write_text(_with_targets_from(config.read_text(), "found.json"))
+    elsewhere = [
+        _found(
+            "127.0.0.1:3", "pay", f"_nomad-task-{ALLOCATIONS[1]}-group-web-pay-arbiter", "x", "arbiter-service=pay.web"
+        ),
+        _found("127.0.0.1:4", "pay-health", f"_nomad-task-{ALLOCATIONS[2]}-app-pay-health-arbiter"),
+        _found("127.0.0.1:5", "redis", f"_nomad-task-{ALLOCATIONS[2]}-redis-redis-db", "primary"),
+    ]
+    (config.parent / "found.json").write_text(json.dumps([*_of_the_job_file(), *elsewhere]))
+    children = Children()
+    try:
+        yield children.adopt(Prometheus(directory, config)).start()
+    finally:
+        children.stop()
+
+
+def _labels(prometheus: Prometheus, port: int) -> dict[str, str]:
+    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=20, what="targets are found")
+    return next(one["labels"] for one in active if one["scrapeUrl"] == f"http://127.0.0.1:{port}/metrics")
+
+
+def test_sidecar_of_the_job_file_is_found_by_its_allocation(prometheus: Prometheus) -> None:
+    labels = _labels(prometheus, 2)
+    assert labels.pop("service") in {"app", "app.web"}
+    assert labels == {
+        "job": "health-arbiter",
+        "namespace": "default",
+        "instance": ALLOCATIONS[0],
+        "alloc": ALLOCATIONS[0][:8],
+        "datacenter": "dc1",
+    }
+
+
+@pytest.mark.parametrize(("port", "service", "alloc"), [(3, "pay.web", "11111111"), (4, "pay", "66666666")])
+def test_service_is_what_the_tag_says_or_else_the_name(
+    prometheus: Prometheus, port: int, service: str, alloc: str
+) -> None:
+    labels = _labels(prometheus, port)
+    assert (labels["service"], labels["alloc"]) == (service, alloc)
+
+
+def test_nothing_but_sidecars_is_scraped(prometheus: Prometheus) -> None:
+    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=20, what="targets are found")
+    assert sorted(one["scrapeUrl"][-9] for one in active) == ["2", "3", "4"]
+
+
+def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(prometheus: Prometheus) -> None:
+    alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
+    assert [rule["name"] for rule in alerts] == names(ALERTS, "alert")
+    for rule in alerts:
+        said = rule["annotations"]
+        assert rule["labels"]["severity"] in SEVERITIES
+        assert set(said) == {"summary", "description", "runbook_url"}
+        assert said["runbook_url"] == f"{RUNBOOK_URL}#{rule['name'].lower()}"
+        assert len(said["summary"]) < 90
+
+
+def test_every_alert_has_a_number_in_it_where_there_is_one(prometheus: Prometheus) -> None:
+    yes_or_no = {"ArbiterKindUseless", "ArbiterSidecarAbsent", "ArbiterSidecarsUnknown"}
+    alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
+    assert {rule["name"] for rule in alerts if "$value" not in rule["annotations"]["description"]} == yes_or_no

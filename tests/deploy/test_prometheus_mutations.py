@@ -1,0 +1,98 @@
+"""The tests of the Prometheus rules bite: each rule is changed a little, and they notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from deploy.prometheus_rules import ALERT_TESTS, ALERTS, RECORDING, copied, names, tried
+from harness.prometheus import promtool
+
+RECORDING_MUTATIONS: Final = [
+    ("max by (namespace, service) (arbiter_fleet_alive)", "sum by (namespace, service) (arbiter_fleet_alive)"),
+    ("max by (namespace, service) (arbiter_fleet_wanting)", "sum by (namespace, service) (arbiter_fleet_wanting)"),
+    ("sum by (namespace, service) (increase(arbiter_culls", "max by (namespace, service) (increase(arbiter_culls"),
+    ("round(sum by (namespace, service) (increase(arbiter_culls_total[10m])))", "sum(arbiter_culls_total)"),
+    ("(arbiter_budget_capacity_tokens > 0)", "(arbiter_budget_capacity_tokens)"),
+    ("increase(arbiter_claim_duration_seconds_count[2m]) > 0", "arbiter_claim_duration_seconds_count > 0"),
+    ("or service:arbiter_budget_capacity:tokens * 0", ""),
+    ("max by (namespace, service, outcome)", "sum by (namespace, service, outcome)"),
+    ("(arbiter_lifetime_due_timestamp_seconds > 0)", "arbiter_lifetime_due_timestamp_seconds"),
+    ('(up{job="health-arbiter"})', "(up)"),
+]
+
+ALERT_MUTATIONS: Final = [
+    ("ArbiterCulls", "increase10m > 0", "increase10m >= 0"),
+    ("ArbiterBudgetHalf", "ratio >= 0.5 < 0.8", "ratio >= 0.4 < 0.8"),
+    ("ArbiterBudgetHalf", "ratio >= 0.5 < 0.8", "ratio >= 0.5"),
+    ("ArbiterBudgetHalf", "tokens > 1", "tokens > 0"),
+    ("ArbiterBudgetLow", "ratio >= 0.8 < 1", "ratio >= 0.7 < 1"),
+    ("ArbiterBudgetLow", "ratio >= 0.8 < 1", "ratio >= 0.8"),
+    ("ArbiterBudgetEmpty", "ratio >= 1", "ratio >= 0.9"),
+    ("ArbiterBudgetEmpty", "tokens > 1", "tokens > 0"),
+    ("ArbiterBrakeOn", 'phase="on"', 'phase=~"on|open"'),
+    ("ArbiterBrakeOn", "for: 1m", "for: 0m"),
+    ("ArbiterBrakeClosed", 'phase="closed"', 'phase=~"closed|on"'),
+    ("ArbiterKindUseless", 'reason="useless"', 'reason=~".+"'),
+    ("ArbiterCullsDoNotHelp", '{outcome="unhelped"}) >= 2', '{outcome="unhelped"}) >= 1'),
+    ("ArbiterCullsDoNotHelp", ">= on (namespace, service)", "> on (namespace, service)"),
+    ("ArbiterNotHonoured", "seconds) > 600", "seconds) > 60"),
+    ("ArbiterNotHonoured", "== 1\n          or", ">= 0\n          or"),
+    ("ArbiterSuspectsWithoutToken", "count > 0.2", "count > 0.1"),
+    ("ArbiterSuspectsWithoutToken", "sum >= 2", "sum >= 1"),
+    ("ArbiterSuspectsWithoutToken", "for: 5m", "for: 2m"),
+    ("ArbiterHeldLong", "for: 4h", "for: 2h"),
+    ("ArbiterRetirementBehind", "seconds > 1800", "seconds > 1200"),
+    ("ArbiterRedisUnreachable", "ratio < 0.5", "ratio <= 0.5"),
+    ("ArbiterRedisUnreachable", "for: 5m", "for: 2m"),
+    ("ArbiterRedisUnreachableForSome", "ratio >= 0.5 < 1", "ratio < 1"),
+    ("ArbiterRedisUnreachableForSome", "for: 5m", "for: 2m"),
+    ("ArbiterRedisServersAway", "for: 5m", "for: 2m"),
+    ("ArbiterMemoryLost", "(increase(arbiter_memory_losses_total[10m]))", "(arbiter_memory_losses_total)"),
+    ("ArbiterPoliciesDiffer", "for: 15m", "for: 5m"),
+    ("ArbiterSidecarAbsent", "for: 2m", "for: 30s"),
+    ("ArbiterSidecarAbsent", '{job="health-arbiter"}', ""),
+    ("ArbiterSidecarsUnknown", 'absent(up{job="health-arbiter"})', 'absent(up{job="health-arbiter"} == 1)'),
+    ("ArbiterSidecarStuck", "seconds) > 90", "seconds) > 30"),
+    ("ArbiterSidecarStuck", "for: 1m", "for: 0m"),
+    ("ArbiterNobodyPolls", ") > 600", ") > 60"),
+    ("ArbiterNobodyPolls", "increase5m > 0", "increase5m >= 0"),
+    ("ArbiterAppScrapeFails", "ratio10m > 0.5", "ratio10m >= 0.5"),
+    ("ArbiterAppScrapeFails", "for: 5m", "for: 1m"),
+    ("ArbiterEventsDropped", "(increase(arbiter_events_dropped_total[10m]))", "(arbiter_events_dropped_total)"),
+    ("ArbiterMessagesFail", "offset 10m", "offset 1h"),
+    ("ArbiterMessagesFail", 'outcome="dropped"', 'outcome=~"failed|dropped"'),
+    ("ArbiterInternalFailures", "(increase(arbiter_failures_total[10m]))", "(arbiter_failures_total)"),
+]
+"""In the block of an alert: what is there, and a change after which its own tests must fail."""
+
+
+@pytest.mark.parametrize(("as_shipped", "changed"), RECORDING_MUTATIONS, ids=[row[1] for row in RECORDING_MUTATIONS])
+def test_tests_notice_a_changed_recording_rule(as_shipped: str, changed: str, tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    copy = directory / RECORDING.name
+    assert as_shipped in copy.read_text()
+    copy.write_text(copy.read_text().replace(as_shipped, changed))
+    assert promtool("check", "rules", copy) == ""
+    assert "FAILED" in promtool("test", "rules", directory / "recording.test.yml")
+
+
+@pytest.mark.parametrize(
+    ("alert", "as_shipped", "changed"), ALERT_MUTATIONS, ids=[f"{row[0]}: {row[2]}" for row in ALERT_MUTATIONS]
+)
+def test_tests_notice_a_changed_alert(alert: str, as_shipped: str, changed: str, tmp_path: Path) -> None:
+    directory = copied(tmp_path)
+    copy, tests = directory / ALERTS.name, directory / "alerts.test.yml"
+    before, head, after = copy.read_text().partition(f"- alert: {alert}\n")
+    rule, next_one, rest = after.partition("- alert:")
+    assert as_shipped in rule
+    copy.write_text(before + head + rule.replace(as_shipped, changed) + next_one + rest)
+    tests.write_text(ALERT_TESTS.partition("  - name: ")[0] + tried(alert))
+    assert promtool("check", "rules", copy) == ""
+    assert "FAILED" in promtool("test", "rules", tests)
+
+
+def test_every_alert_is_changed_once_at_least() -> None:
+    assert {alert for alert, _, _ in ALERT_MUTATIONS} == set(names(ALERTS, "alert"))
