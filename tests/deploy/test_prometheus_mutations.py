@@ -16,7 +16,12 @@ RECORDING_MUTATIONS: Final = [
     ("sum by (namespace, service) (increase(arbiter_culls", "max by (namespace, service) (increase(arbiter_culls"),
     ("round(sum by (namespace, service) (increase(arbiter_culls_total[10m])))", "sum(arbiter_culls_total)"),
     ("(arbiter_budget_capacity_tokens > 0)", "(arbiter_budget_capacity_tokens)"),
-    ("increase(arbiter_claim_duration_seconds_count[2m]) > 0", "arbiter_claim_duration_seconds_count > 0"),
+    (" and on (namespace, service, instance) arbiter_budget_reachable == 1", ""),
+    ("arbiter_budget_reachable == 1", "arbiter_budget_reachable"),
+    (
+        "max by (namespace, service) (\n            arbiter_budget_used",
+        "sum by (namespace, service) (\n            arbiter_budget_used",
+    ),
     ("or service:arbiter_budget_capacity:tokens * 0", ""),
     ("max by (namespace, service, outcome)", "sum by (namespace, service, outcome)"),
     ("(arbiter_lifetime_due_timestamp_seconds > 0)", "arbiter_lifetime_due_timestamp_seconds"),
@@ -64,6 +69,10 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterEventsDropped", "(increase(arbiter_events_dropped_total[10m]))", "(arbiter_events_dropped_total)"),
     ("ArbiterMessagesFail", "offset 10m", "offset 1h"),
     ("ArbiterMessagesFail", 'outcome="dropped"', 'outcome=~"failed|dropped"'),
+    ("ArbiterCertificateExpires", "7 * 86400", "8 * 86400"),
+    ("ArbiterCertificateExpires", " > 0)", ")"),
+    ("ArbiterStandbyMissing", "== 0", "<= 1"),
+    ("ArbiterStandbyMissing", "for: 5m", "for: 2m"),
     ("ArbiterInternalFailures", "(increase(arbiter_failures_total[10m]))", "(arbiter_failures_total)"),
 ]
 """In the block of an alert: what is there, and a change after which its own tests must fail."""
