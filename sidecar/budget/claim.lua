@@ -1,5 +1,5 @@
 -- A claim: whether its container may go down. After turn, terms, asked, records, roster, incident, culls, trials,
--- fleet, sizes and grants.
+-- leases, fleet, shares, sizes, gates, evicted and grants.
 --
 -- ARGV[4..7]  instance, incarnation, kind of its errors, claim id
 --
@@ -20,44 +20,23 @@
 local instance, incarnation, kind, claim_id = unpack(ARGV, 4, 7)
 
 local limits = fleet.hear({ instance = instance, incarnation = incarnation, presence = 'wants', kind = kind })
+evicted.notice(limits)
 local size = sizes.of(fleet.alive + trials.missing, limits.is_earning)
 local used, used_wait = grants.usage(size.capacity, limits.window, limits.since)
 local granted_at, grant_key = grants.grant_of(claim_id)
 local is_known = granted_at ~= nil and now - granted_at <= limits.window
 local cull = trials.cull_of(instance)
-local is_standing = is_known and cull and cull.claim_id == claim_id
+local is_standing = is_known and cull and cull.claim_id == claim_id and not cull.is_lease
 local hold = hold_on(instance)
-local gates = {}
 
 -- -- the gates: a reason and a wait when one is shut -----------------------------------------------------------------
 
--- No tokens for a window after a loss, nor before the fleet could be heard (again): half as long as a member lives.
-function gates.memory()
-  local back = state.lost + limits.window + 1
-  local grown = math.max(state.born, state.gathering) + math.floor(limits.expiry / 2)
-  if limits.lost_is_empty and state.lost > 0 and now < back then
-    return 'lost_memory', back - now
-  end
-  if limits.lost_is_empty and now < grown then
-    return 'newborn', grown - now
-  end
-end
-
--- The brake, and the fleet after the cull; a service that had one member for the past hour may lose it.
+-- The brake, and the fleet after the cull.
 function gates.fleet()
   if not incident.may_cull(limits.window) then
     return 'brake', mine.beat
   end
-  if trials.missing + fleet.alive == 1 and now - math.max(state.born, state.several) >= HOUR then
-    return sizes.split(1, mine) == 0 and 'share' or nil, mine.beat
-  end
-  local after = fleet.alive - (fleet.is_caller_alive and 1 or 0)
-  if after < size.floor then
-    return after > 0 and 'floor' or 'last', mine.beat
-  end
-  if trials.missing >= size.gone and trials.own() >= size.gone then
-    return 'share', mine.beat
-  end
+  return gates.floor(size)
 end
 
 -- The article's counter is of the caller's clock, and so is the wait.
@@ -94,7 +73,7 @@ function gates.shut()
   if is_standing then
     return nil
   end
-  local reason, wait = gates.memory()
+  local reason, wait = gates.memory(limits)
   if reason then
     return reason, wait
   end

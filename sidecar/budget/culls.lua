@@ -1,7 +1,8 @@
 -- What most calls ask of every cull; trials.lua has the rest.
 --
--- A cull is packed as { own (1 or 0), when, occupied until, claim id, incarnation, kind }, a trial as { when its
--- container was culled, when it was first seen well, claim id, incarnation, kind }.
+-- A cull is packed as { own (1 or 0), when, occupied until, lease (1 or 0), claim id, or the holder of the lease,
+-- incarnation, kind }, a trial as { own, when its container was culled, when it was first seen well, claim id,
+-- incarnation, kind }.
 
 local trials = { missing = may_have('m') and redis.call('ZCARD', KEY.missing) or 0 }
 local culls, sheet = {}, {}
@@ -19,9 +20,10 @@ function trials.cull_of(instance)
     local packed = trials.missing > 0 and redis.call('HGET', KEY.culls, instance)
     culls[instance] = false
     if packed then
-      local own, at, occupied, claim_id, incarnation, kind = unpacked(packed, 3, 3)
+      local own, at, occupied, lease, claim_id, incarnation, kind = unpacked(packed, 4, 3)
       culls[instance] = {
-        own = own, at = at, occupied = occupied, claim_id = claim_id, incarnation = incarnation, kind = kind,
+        own = own, at = at, occupied = occupied, is_lease = lease == 1, claim_id = claim_id,
+        incarnation = incarnation, kind = kind,
       }
     end
   end
@@ -29,7 +31,8 @@ function trials.cull_of(instance)
 end
 
 function trials.write_cull(instance, cull)
-  local packed = pack({ cull.own, cull.at, cull.occupied }, { cull.claim_id, cull.incarnation, cull.kind })
+  local numbers = { cull.own, cull.at, cull.occupied, cull.is_lease and 1 or 0 }
+  local packed = pack(numbers, { cull.claim_id, cull.incarnation, cull.kind })
   put('HSET', KEY.culls, instance, packed)
 end
 
@@ -59,9 +62,13 @@ function trials.expire(since)
   if trials.missing > 0 then
     local overdue = redis.call('ZRANGEBYSCORE', KEY.down, '-inf', oldest)
     for _, instance in ipairs(overdue) do
+      local cull = trials.cull_of(instance)
       trials.found(instance)
+      if cull and not cull.is_lease then
+        trials.count('unclear', cull.kind)
+        trials.tell('unclear', instance, cull, 'not_replaced')
+      end
     end
-    add('unclear', #overdue)
   end
   if may_have('r') and write('ZREMRANGEBYSCORE', KEY.replaced, '-inf', oldest) > 0 then
     has_perhaps_none('r')

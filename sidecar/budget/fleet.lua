@@ -76,8 +76,29 @@ function fleet.strike_off(limits)
   end
   limits.since = us(now - limits.window)
   trials.expire(limits.since)
+  if may_have('l') then
+    leases.expire()
+  end
   if may_have('h') then
     fleet.end_holds()
+  end
+end
+
+function fleet.goes_down(beat, limits)
+  local instance, incarnation, lease = beat.instance, beat.incarnation, beat.lease
+  local is_lease = lease ~= ''
+  roster.left(instance)
+  if is_lease then
+    fleet.learn_from(trials.lost(instance), limits)
+  else
+    fleet.learn_from(trials.watch(instance, incarnation, limits.probation, 'down'), limits)
+  end
+  local is_news = trials.is_down(instance, {
+    own = 0, at = now, occupied = now + limits.expiry, is_lease = is_lease, incarnation = incarnation,
+    claim_id = is_lease and lease or beat.claim_id, kind = is_lease and '' or beat.kind,
+  })
+  if is_news and is_lease and mine.index == 0 then
+    leases.down(instance, lease, incarnation, limits.window)
   end
 end
 
@@ -92,9 +113,7 @@ function fleet.take_in(beat, limits)
     trials.suffered(beat.kind)
   end
   if presence == 'down' then
-    roster.left(instance)
-    fleet.learn_from(trials.watch(instance, incarnation, limits.probation, presence), limits)
-    trials.is_down(instance, beat.claim_id, incarnation, beat.kind, now + limits.expiry)
+    fleet.goes_down(beat, limits)
     return
   end
   if trials.is_still_missing(instance, incarnation, now + limits.expiry) then
@@ -103,8 +122,15 @@ function fleet.take_in(beat, limits)
   end
   local is_newcomer = beat.is_first and trials.missing > 0
     and not trials.is_replaced(instance) and not roster.is_known(instance, limits.window)
+    and not (may_have('l') and leases.slot_of(instance))
   if is_newcomer or may_have('r') or trials.cull_of(instance) then
-    trials.arrived(instance, incarnation, is_newcomer)
+    local place = trials.arrived(instance, incarnation, is_newcomer)
+    if place and may_have('l') then
+      leases.arrived(place, instance)
+    end
+  end
+  if presence == 'well' and may_have('l') then
+    leases.is_well(instance, incarnation)
   end
   if may_have('t') then
     fleet.learn_from(trials.watch(instance, incarnation, limits.probation, presence), limits)
@@ -139,11 +165,13 @@ end
 -- -- answers -------------------------------------------------------------------------------------------------------
 
 -- { alive, wanting, missing, brake, cause, policies, losses, helped, unhelped, unclear, { useless kinds },
---   { until, author, reason, instance or "" } or {}, born, grants }
-function fleet.shown(instance, limits)
+--   { until, author, reason, instance or "" } or {}, leases in use, tally of the state, tokens in use, and how many
+--   there are, as a claim has them, born, grants }
+function fleet.shown(instance, limits, used, capacity)
   return {
     fleet.alive, roster.wanting, trials.missing, state.brake, roster.cause(), fleet.policies, state.losses,
     state.helped, state.unhelped, state.unclear, may_have('u') and trials.useless(limits.useless_after) or {},
-    hold_on(instance) or {}, state.born, state.grants,
+    hold_on(instance) or {}, may_have('l') and leases.used() or 0, state.tally, used, capacity,
+    state.born, state.grants,
   }
 end

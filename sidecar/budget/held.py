@@ -1,22 +1,34 @@
-"""A local hold: what a person says on this machine counts also when the shared bucket cannot be told."""
+"""A person's orders: they count here also when the shared bucket cannot be told, and in every part of the service."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from sidecar.budget import Budget
-from sidecar.core.words import Answer, Beat, Claim, Denied, Fleet, Hold, Roll, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Denied, Entry, Fleet, Hold, Lease, Roll, Unknown
+
+T = TypeVar("T")
 
 
 class HeldBudget:
     """``budget``, and holds for this sidecar alone whenever that could not keep them; they end with the process.
 
-    ``wall`` gives Unix seconds, ``instance`` is whom this sidecar claims for.
+    ``wall`` gives Unix seconds, ``instance`` is whom this sidecar claims for. ``other()`` makes the budget of those
+    containers of the service that have another one, in shadow or not: an order reaches them too, or is ``Unknown``.
     """
 
-    def __init__(self, budget: Budget, wall: Callable[[], float], instance: str) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        wall: Callable[[], float],
+        instance: str,
+        other: Callable[[], Budget] | None = None,
+    ) -> None:
         self._budget = budget
+        self._other = other
         self._wall = wall
         self._instance = instance
         self._holds: dict[str, Hold] = {}
@@ -43,6 +55,15 @@ class HeldBudget:
         answer = self._denied() or await self._budget.claim(claim)
         return self._denied() or answer
 
+    async def retire(self, lease: Lease) -> Answer:
+        """As ``claim``."""
+        answer = self._denied() or await self._budget.retire(lease)
+        return self._denied() or answer
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        """As the budget answers."""
+        return await self._budget.resign(instance, holder)
+
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """As the budget answers, with the hold that is in force here."""
         answer = await self._budget.beat(beat)
@@ -58,7 +79,7 @@ class HeldBudget:
         mine = Hold(author, reason, self._wall() + for_s, instance)
         if self.covers(instance):
             self._holds[instance] = mine
-        held = await self._budget.hold(instance, author, reason, for_s)
+        held = await self._both(lambda budget: budget.hold(instance, author, reason, for_s))
         # Where it is stored anybody may release it, which would not reach the one in here.
         if isinstance(held, Hold) and self._holds.get(instance) is mine:
             del self._holds[instance]
@@ -68,12 +89,35 @@ class HeldBudget:
         """Whether there was a hold, here or in the budget; the local one is over also when that is unknown."""
         was_held = self.local_of(instance) is not None
         self._holds.pop(instance, None)
-        released = await self._budget.release(instance)
+        released = await self._both(lambda budget: budget.release(instance))
         return released if isinstance(released, Unknown) else released or was_held
+
+    async def _both(self, order: Callable[[Budget], Awaitable[T | Unknown]]) -> T | Unknown:
+        """The budget's answer to an order, unless the other one has a better one or none that is clear."""
+        if self._other is None:
+            return await order(self._budget)
+        other = self._other()
+        try:
+            answer, told = await asyncio.gather(order(self._budget), order(other))
+        finally:
+            await other.aclose()
+        return told if isinstance(told, Unknown) else answer or told
 
     async def roll(self) -> Roll | Unknown:
         """As the budget answers."""
         return await self._budget.roll()
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        """As the budget answers."""
+        return await self._budget.note(entries)
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        """As the budget answers."""
+        return await self._budget.entries(since, after, most)
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        """As the budget answers."""
+        return await self._budget.first(word, for_s)
 
     async def aclose(self) -> None:
         """Close the budget."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sidecar.budget import Budget
-from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
 from sidecar.thread import in_thread
 
 
@@ -23,6 +23,16 @@ class Later:
         """As the bucket answers."""
         bucket = await self._bucket()
         return bucket if isinstance(bucket, Unknown) else await bucket.claim(claim)
+
+    async def retire(self, lease: Lease) -> Answer:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.retire(lease)
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.resign(instance, holder)
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """As the bucket answers."""
@@ -43,6 +53,21 @@ class Later:
         """As the bucket answers."""
         bucket = await self._bucket()
         return bucket if isinstance(bucket, Unknown) else await bucket.roll()
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.note(entries)
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.entries(since, after, most)
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        """As the bucket answers."""
+        bucket = await self._bucket()
+        return bucket if isinstance(bucket, Unknown) else await bucket.first(word, for_s)
 
     async def aclose(self) -> None:
         """Let go of the bucket if it was ever made."""

@@ -29,7 +29,9 @@ end
 
 -- -- what there may be -----------------------------------------------------------------------------------------------
 
-local LETTERS = { e = KEY.earned, m = KEY.missing, t = KEY.trials, r = KEY.replaced, u = KEY.useless, h = KEY.hold }
+local LETTERS = {
+  e = KEY.earned, m = KEY.missing, t = KEY.trials, r = KEY.replaced, u = KEY.useless, h = KEY.hold, l = KEY.leases,
+}
 
 local is_some = {} -- by letter; the letters in the state are for the next call
 
@@ -56,13 +58,25 @@ if state.some then
     is_some[letter] = true
   end
 else
-  set('some', 'emtruh')
+  set('some', 'emtruhl')
   for letter in pairs(LETTERS) do
     is_some[letter] = true
   end
   for letter in pairs(LETTERS) do
     has_perhaps_none(letter)
   end
+end
+
+-- Most calls need few of the functions there are, and to define them all takes as long as some questions to Redis: those
+-- that define() adds to the table are defined when the first of them is called.
+local function defined_late(functions, define)
+  return setmetatable(functions, {
+    __index = function(_, name)
+      setmetatable(functions, nil)
+      define()
+      return functions[name]
+    end,
+  })
 end
 
 -- -- holds ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,11 +18,12 @@ from redis.exceptions import InvalidResponse, NoScriptError
 
 from sidecar.budget import replies, scripts
 from sidecar.budget.access import Access
+from sidecar.budget.events import Events
 from sidecar.budget.link import NO_FILES, Link, error_word
 from sidecar.budget.replies import written
 from sidecar.budget.scripts import Script
 from sidecar.core.terms import STRATEGIES, Terms
-from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
 
 T = TypeVar("T")
 
@@ -32,6 +33,7 @@ MOST_MEMBERS: Final = 1000
 _KEYS: Final = (
     *("grants", "earned", "policy", "state", "alive", "kinds", "causes"),
     *("departed", "missing", "down", "culls", "trials", "replaced", "useless", "hold"),
+    *("leases", "holders", "members", "events"),
 )
 _HOUR_US: Final = 3600 * US_PER_S
 
@@ -58,12 +60,15 @@ class RedisBudget:
         timeout_s: float,
         access: Access = NO_FILES,
         local_time: Callable[[], datetime] = datetime.now,
+        events_max: int = 10_000,
     ) -> None:
         if terms.strategy not in STRATEGIES:
             raise ValueError(f"no such strategy: {terms.strategy}")
         if terms.strategy == "fixed" and not _fits_the_hour(terms.window_us):
             raise ValueError("a fixed window has to be whole seconds that divide the hour, and at most half of it")
         self._link = Link(url, timeout_s, access)
+        self._events = Events(self._link, prefix, events_max)
+        self._events_max = str(events_max)
         self._turn = asyncio.Lock()
         self._timeout_s = timeout_s
         self._claim_script, self._beat_script = scripts.read()
@@ -81,6 +86,14 @@ class RedisBudget:
         """Granted, denied, or unknown with one of the words in ``core.sentences.UNKNOWN``."""
         return await self._in_turn(self._claim(claim))
 
+    async def retire(self, lease: Lease) -> Answer:
+        """As for a claim; asked again under the same holder word it is granted again."""
+        return await self._in_turn(self._retire(lease))
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        """Whether the lease was this holder's, or unknown as for a claim."""
+        return await self._in_turn(self._run_rarely(scripts.read_resign, replies.was_held, instance, holder))
+
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """The fleet, or unknown as for a claim; sees to it that a claim then costs one round trip."""
         return await self._in_turn(self._beat(beat))
@@ -96,7 +109,19 @@ class RedisBudget:
     async def roll(self) -> Roll | Unknown:
         """At most a thousand members of the fleet, or unknown as for a claim."""
         read = partial(replies.roll, most=MOST_MEMBERS)
-        return await self._in_turn(self._run_rarely(scripts.read_roll, read))
+        return await self._in_turn(self._run(scripts.read_roll(), read, more_keys=self._counter()[0]))
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        """How many of the entries were new to the ledger, or unknown as for a claim."""
+        return await self._in_turn(self._events.note(entries))
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        """Of the ledger what ``Events.entries`` says, or unknown as for a claim."""
+        return await self._in_turn(self._events.entries(since, after, most))
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        """Whether nobody has said the word within its time, or unknown as for a claim."""
+        return await self._in_turn(self._events.first(word, for_s))
 
     async def aclose(self) -> None:
         """End the connection, within the time-out."""
@@ -116,14 +141,22 @@ class RedisBudget:
 
     async def _claim(self, claim: Claim) -> Answer:
         about = (claim.instance, claim.incarnation, claim.kind, claim.claim_id)
-        keys, left = ((), ()) if self._terms.strategy != "fixed" else self._counter()
+        keys, left = self._counter()
         answer, mark = await self._run(self._claim_script, replies.answer, *about, *left, more_keys=keys)
         self._remember(mark)
         return answer
 
+    async def _retire(self, lease: Lease) -> Answer:
+        about = (lease.instance, lease.incarnation, lease.holder, lease.slots, str(round(lease.timeout_s * US_PER_S)))
+        answer, mark = await self._run_rarely(scripts.read_retire, replies.answer, *about)
+        self._remember(mark)
+        return answer
+
     async def _beat(self, beat: Beat) -> Fleet:
-        about = (beat.instance, beat.incarnation, beat.kind, beat.claim_id, beat.presence, str(int(beat.first)))
-        fleet, mark = await self._run(self._beat_script, replies.fleet, *about)
+        about = (beat.instance, beat.incarnation, beat.kind, beat.claim_id, beat.presence)
+        rest = (str(int(beat.first)), beat.lease, beat.about)
+        key = self._counter()[0]
+        fleet, mark = await self._run(self._beat_script, replies.fleet, *about, *rest, more_keys=key)
         self._remember(mark)
         self._losses = fleet.losses
         if not self._are_loaded:
@@ -160,15 +193,18 @@ class RedisBudget:
     ) -> T:
         keys = (*self._keys, *map(written, more_keys)) if more_keys else self._keys
         known = map(str, self._mark)
-        arguments: list[str | bytes] = [str(len(keys)), *keys, self._terms_text, *known, *map(written, about)]
+        told: tuple[str | bytes, ...] = (self._terms_text, *known, *map(written, about), self._events_max)
+        arguments: list[str | bytes] = [str(len(keys)), *keys, *told]
         try:
             return await self._link.ask(read, "EVALSHA", script.sha, *arguments)
         except NoScriptError:
             self._are_loaded = False
             return await self._link.ask(read, "EVAL", script.text, *arguments)
 
-    def _counter(self) -> tuple[tuple[str], tuple[str]]:
-        """The key of the article's counter, and the microseconds that are left of its window."""
+    def _counter(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The key of the article's counter, and the microseconds that are left of its window; else nothing."""
+        if self._terms.strategy != "fixed":
+            return (), ()
         now = self._local_time()
         into_hour_us = (now.minute * 60 + now.second) * US_PER_S + now.microsecond
         index, elapsed_us = divmod(into_hour_us, self._terms.window_us)

@@ -5,13 +5,16 @@ Text goes to Redis and comes back as the bytes that ``written`` makes of it, whi
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import InvalidResponse
 
+from sidecar.core import members
 from sidecar.core.sentences import DENIED
 from sidecar.core.words import US_PER_S, Answer, Brake, Denied, Fleet, Granted, Hold, Member, Presence, Roll
 
@@ -21,6 +24,8 @@ Mark = tuple[int, int]
 """Birth of the bucket in microseconds of Unix time, and its grants so far."""
 
 UNMARKED: Final[Mark] = (0, 0)
+
+_TALLIED: Final = re.compile(rb"(helped|unhelped|unclear)\|(\d{1,15})\|(\d{1,9})\|")
 
 _by_instance = attrgetter("instance")
 
@@ -75,10 +80,10 @@ class _Values:
         return value == 1
 
     def text(self) -> str:
-        try:
-            return self._next(bytes).decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            raise InvalidResponse("not our text") from None
+        return _text(self._next(bytes))
+
+    def packed(self) -> bytes:
+        return self._next(bytes)
 
     def score(self) -> int:
         """A time as sorted sets give it: a number in digits."""
@@ -107,6 +112,13 @@ class _Values:
         if not isinstance(value, kind):
             raise InvalidResponse(f"not of type {kind.__name__}")
         return value
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise InvalidResponse("not our text") from None
 
 
 def _whole(reply: object, read: Callable[[_Values], T]) -> T:
@@ -144,7 +156,21 @@ def _fleet(values: _Values) -> tuple[Fleet, Mark]:
     policies, losses, helped, unhelped, unclear = (values.number() for _ in range(5))
     useless = tuple(sorted(values.rows(_Values.text)))
     of_culls = (policies, losses, helped, unhelped, unclear, useless)
-    return Fleet(alive, wanting, down, brake, cause, *of_culls, _perhaps(values)), _mark(values)
+    held, retiring, culls_by = _perhaps(values), values.number(), _tally(values.packed())
+    tokens = (values.number(), values.number())
+    return Fleet(alive, wanting, down, brake, cause, *of_culls, held, (), retiring, culls_by, *tokens), _mark(values)
+
+
+@lru_cache(maxsize=4)  # changes with a cull, and is told at every beat
+def _tally(packed: bytes) -> tuple[tuple[str, str, int], ...]:
+    """Outcome, kind and number of culls, as trials.lua packs them."""
+    rows, place = [], 0
+    while match := _TALLIED.match(packed, place):
+        place = match.end() + int(match[3])
+        rows.append((match[1].decode(), _text(packed[match.end() : place]), int(match[2])))
+    if place != len(packed):
+        raise InvalidResponse("not a tally")
+    return tuple(sorted(rows))
 
 
 def _brake(values: _Values) -> Brake:
@@ -168,13 +194,21 @@ def _roll(values: _Values, most: int) -> Roll:
     of_fleet, used, now_us = values.inner(_fleet)[0], values.number(), values.number()
     heard = values.rows(lambda row: (row.text(), row.score()))
     kinds = dict(values.rows(lambda row: (row.text(), row.text())))
-    members = [_member(one, kinds.get(one), now_us - at_us) for one, at_us in heard]
-    members += values.rows(
-        lambda row: Member(row.text(), Presence.DOWN, row.text(), (now_us - row.number()) / US_PER_S)
-    )
+    every = [_member(one, kinds.get(one), now_us - at_us) for one, at_us in heard]
+    every += values.rows(lambda row: Member(row.text(), Presence.DOWN, row.text(), (now_us - row.number()) / US_PER_S))
     holds, policies = values.rows(_hold), values.rows(_Values.text)
-    shown = sorted(members, key=_by_instance)[:most]
-    return Roll(of_fleet, used, tuple(shown), tuple(sorted(holds, key=_by_instance)), tuple(sorted(policies)))
+    granted = values.rows(lambda row: row.score() / US_PER_S)
+    about = dict(values.rows(lambda row: (row.text(), row.packed())))
+    departed = values.rows(lambda row: (row.text(), (now_us - row.score()) / US_PER_S))
+    shown = [_described(one, about.get(one.instance)) for one in sorted(every, key=_by_instance)[:most]]
+    by_name = sorted(holds, key=_by_instance)
+    lists = (tuple(shown), tuple(by_name), tuple(sorted(policies)), tuple(granted), tuple(departed))
+    return Roll(of_fleet, used, *lists)
+
+
+def _described(member: Member, packed: bytes | None) -> Member:
+    """With what its sidecar tells of it; what makes no sense of that says nothing of the fleet."""
+    return member if packed is None else member._replace(about=members.unpack(packed.decode(errors="replace")))
 
 
 def _member(instance: str, kind: str | None, age_us: int) -> Member:

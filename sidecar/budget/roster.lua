@@ -55,6 +55,28 @@ function roster.departs(instance, window)
   roster.left(instance)
   write('ZREMRANGEBYSCORE', KEY.departed, '-inf', '(' .. us(now - window))
   put('ZADD', KEY.departed, now_text, instance)
+  write('HDEL', KEY.members, instance)
+end
+
+local function is_member(instance)
+  return redis.call('ZSCORE', KEY.alive, instance) or redis.call('ZSCORE', KEY.missing, instance)
+end
+
+-- Keeps what is told of a member. There are so many: where more are told of, some have been replaced or given up.
+function roster.tells(instance, about, number)
+  if not is_member(instance) then
+    return
+  end
+  put('HSET', KEY.members, instance, about)
+  if redis.call('HLEN', KEY.members) <= number then
+    return
+  end
+  local flat = redis.call('HGETALL', KEY.members)
+  for place = 1, #flat, 2 do
+    if not is_member(flat[place]) then
+      write('HDEL', KEY.members, flat[place])
+    end
+  end
 end
 
 -- Whether one of this name has been here within the window: it replaces nobody else by coming back.

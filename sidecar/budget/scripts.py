@@ -5,6 +5,7 @@ They are not imported and not Redis functions, so they run on every server since
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha1
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,7 +15,9 @@ from typing import Final, NamedTuple
 _WITHIN: Final = "within"
 
 _TURN: Final = ("turn", _WITHIN, "terms")
-_FLEET: Final = ("records", _WITHIN, "roster", "incident", "culls", "trials", "fleet")
+_FLEET: Final = ("records", _WITHIN, "roster", "incident", "culls", "trials", "leases", "fleet")
+_TOKENS: Final = ("sizes", "grants")
+_GATES: Final = (*_TURN, "asked", *_FLEET, "shares", "sizes", "gates", "evicted")
 
 
 class Script(NamedTuple):
@@ -44,9 +47,20 @@ def _read(file: str) -> bytes:
 
 def read() -> tuple[Script, Script]:
     """Claim and beat: what every sidecar needs."""
-    claim = (*_TURN, "asked", *_FLEET, "sizes", "grants", "claim")
-    beat = ("turn", "asked", "calm", _WITHIN, "terms", *_FLEET, "beat")
+    claim = (*_GATES, "grants", "claim")
+    beat = ("turn", "asked", "shares", "calm", _WITHIN, "terms", *_FLEET, *_TOKENS, "beat")
     return _script(*claim), _script(*beat)
+
+
+@cache  # a fleet that is due asks at every beat
+def read_retire() -> Script:
+    """Go for one's age, under a lease."""
+    return _script(*_GATES, "retire")
+
+
+def read_resign() -> Script:
+    """Give a lease back."""
+    return _script("turn", "records", _WITHIN, "culls", "trials", "leases", "resign")
 
 
 def read_hold() -> Script:
@@ -59,6 +73,16 @@ def read_release() -> Script:
     return _script("turn", "records", "release")
 
 
+def read_note() -> Script:
+    """Write entries into the ledger."""
+    return _script("note")
+
+
+def read_first() -> Script:
+    """Be the first of the fleet to say a word."""
+    return _script("first")
+
+
 def read_roll() -> Script:
     """Show the fleet."""
-    return _script(*_TURN, *_FLEET, "roll")
+    return _script(*_TURN, *_FLEET, "shares", *_TOKENS, "roll")

@@ -14,8 +14,23 @@ from random import Random
 from typing import Final, TypeVar
 
 from sidecar.budget import Budget
+from sidecar.budget.pages import merged_page, places
 from sidecar.core.cascade import BusyError, Cascade, Figures
-from sidecar.core.words import Answer, Beat, Brake, Claim, Denied, Fleet, Granted, Hold, Roll, Unknown
+from sidecar.core.words import (
+    MOST_GRANTS,
+    Answer,
+    Beat,
+    Brake,
+    Claim,
+    Denied,
+    Entry,
+    Fleet,
+    Granted,
+    Hold,
+    Lease,
+    Roll,
+    Unknown,
+)
 
 T = TypeVar("T")
 
@@ -63,8 +78,7 @@ class Spread:
     async def claim(self, claim: Claim) -> Answer:
         """The first token of any server; else the refusal that ended the walk, else what all of them said."""
         if self._hold is not None:
-            # By the servers' clocks: ours may be wrong, and the next beat tells when it is over.
-            return Denied("hold", 0, 0, max(0.0, self._hold.until - self._wall()), hold=self._hold)
+            return self._held(self._hold)
         walk = await self._cascade.walk(self._claims(claim), lambda told: self._is_final(*told))
         answers = [answer for _, answer in walk.results.values()]
         if not answers:
@@ -75,6 +89,17 @@ class Spread:
         used, capacity = (sum(tokens) for tokens in zip(*self._tokens.values(), strict=True))
         return replace(final, used=used, capacity=capacity)
 
+    async def retire(self, lease: Lease) -> Answer:
+        """As the first server answers, which alone has leases: no other knows how many are away for their age."""
+        if self._hold is not None:
+            return self._held(self._hold)
+        return await self._attempt(self._first, lambda name: self._servers[name].retire(lease))
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        """As the first server answers; the others, who heard that the container is down, are told too."""
+        answers = await self._everywhere(lambda name: self._servers[name].resign(instance, holder))
+        return answers[0]
+
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Beat at all servers at once; the fleet as the best informed of them know it."""
         answers = dict(zip(self._servers, await self._everywhere(partial(self._beat, beat)), strict=True))
@@ -83,6 +108,7 @@ class Spread:
             return _first_of(list(answers.values()))
         self._met |= fleets.keys()
         self._losses |= {name: fleet.losses for name, fleet in fleets.items()}
+        self._tokens = {name: (fleet.used, fleet.capacity) for name, fleet in fleets.items()}
         away = (f"{name}: {answer.error}" for name, answer in answers.items() if isinstance(answer, Unknown))
         # Losses also of who is away: a counter that falls and rises again would tell of a new loss.
         fleet = replace(merged_fleet(list(fleets.values())), losses=sum(self._losses.values()), away=tuple(away))
@@ -114,11 +140,32 @@ class Spread:
         fleet = merged_fleet([roll.fleet for roll in known])
         holds = {hold.instance: hold for roll in reversed(known) for hold in roll.holds}
         used = sum(roll.used for roll in known)
-        return Roll(fleet, used, largest.members, tuple(holds[one] for one in sorted(holds)), largest.policies)
+        grants = tuple(sorted(at for roll in known for at in roll.grants)[:MOST_GRANTS])
+        every_hold = tuple(holds[one] for one in sorted(holds))
+        return Roll(fleet, used, largest.members, every_hold, largest.policies, grants, largest.departed)
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        """Write the entries at the first server that answers."""
+        return await self._anywhere(lambda name: self._servers[name].note(entries))
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        """The entries of all servers that answer; an id here tells how far each of them was read."""
+        read = places(after, self._servers)
+        pages = await self._everywhere(lambda name: self._servers[name].entries(since, read[name], most))
+        known = {name: page for name, page in zip(self._servers, pages, strict=True) if not isinstance(page, Unknown)}
+        return merged_page(known, read, most) if known else _first_of(pages)
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        """As the first server answers that does."""
+        return await self._anywhere(lambda name: self._servers[name].first(word, for_s))
 
     async def aclose(self) -> None:
         """Close all."""
         await asyncio.gather(*(server.aclose() for server in self._servers.values()))
+
+    def _held(self, hold: Hold) -> Denied:
+        """By the servers' clocks: ours may be wrong, and the next beat tells when it is over."""
+        return Denied("hold", 0, 0, max(0.0, hold.until - self._wall()), hold=hold)
 
     async def _beat(self, beat: Beat, name: str) -> Fleet | Unknown:
         """Beat at one server, and tell it what was ordered while it was away."""
@@ -155,19 +202,28 @@ class Spread:
         return answer.reason not in ELSEWHERE and (answer.reason != "brake" or name == self._first)
 
     async def _everywhere(self, call: Callable[[str], Awaitable[T | Unknown]]) -> Sequence[T | Unknown]:
-        async def attempt(name: str) -> T | Unknown:
-            async def one(name: str) -> T:
-                answer = await call(name)
-                if isinstance(answer, Unknown):
-                    raise _failure(answer)
-                return answer
+        return await asyncio.gather(*(self._attempt(name, call) for name in self._servers))
 
-            try:
-                return await self._cascade.attempt(name, one)
-            except Exception as error:  # noqa: BLE001 - what a server does is a value here
-                return _unknown(error)
+    async def _anywhere(self, call: Callable[[str], Awaitable[T | Unknown]]) -> T | Unknown:
+        """The first clear answer, of the servers in the order of their shares: the same for the whole fleet."""
+        answers = []
+        for name in self._servers:
+            answers.append(await self._attempt(name, call))
+            if not isinstance(answers[-1], Unknown):
+                return answers[-1]
+        return _first_of(answers)
 
-        return await asyncio.gather(*map(attempt, self._servers))
+    async def _attempt(self, name: str, call: Callable[[str], Awaitable[T | Unknown]]) -> T | Unknown:
+        async def one(name: str) -> T:
+            answer = await call(name)
+            if isinstance(answer, Unknown):
+                raise _failure(answer)
+            return answer
+
+        try:
+            return await self._cascade.attempt(name, one)
+        except Exception as error:  # noqa: BLE001 - what a server does is a value here
+            return _unknown(error)
 
 
 def merged_denial(denials: Sequence[Denied]) -> Denied:
@@ -181,7 +237,7 @@ def merged_denial(denials: Sequence[Denied]) -> Denied:
 
 
 def merged_fleet(fleets: Sequence[Fleet]) -> Fleet:
-    """The fleet of several servers: each number as the one that knows of most has it, losses added up."""
+    """The fleet of several servers: each number as the one that knows of most has it, losses and tokens added up."""
     return Fleet(
         alive=max(fleet.alive for fleet in fleets),
         wanting=max(fleet.wanting for fleet in fleets),
@@ -195,7 +251,19 @@ def merged_fleet(fleets: Sequence[Fleet]) -> Fleet:
         unclear=max(fleet.unclear for fleet in fleets),
         useless=tuple(sorted({kind for fleet in fleets for kind in fleet.useless})),
         hold=next((fleet.hold for fleet in fleets if fleet.hold), None),
+        retiring=max(fleet.retiring for fleet in fleets),
+        culls_by=_most_of_each(row for fleet in fleets for row in fleet.culls_by),
+        used=sum(fleet.used for fleet in fleets),
+        capacity=sum(fleet.capacity for fleet in fleets),
     )
+
+
+def _most_of_each(rows: Iterable[tuple[str, str, int]]) -> tuple[tuple[str, str, int], ...]:
+    """Each outcome and kind with the most culls that a server knows of."""
+    most: dict[tuple[str, str], int] = {}
+    for outcome, kind, count in rows:
+        most[outcome, kind] = max(count, most.get((outcome, kind), 0))
+    return tuple(sorted((outcome, kind, count) for (outcome, kind), count in most.items()))
 
 
 def _failure(unknown: Unknown) -> UnknownError:

@@ -1,7 +1,10 @@
 -- What became of every cull: with culls.lua, the part that most calls need, the twin of sidecar/core/trials.py.
---
--- All of these functions together take as long to define as a few questions to Redis, and most calls need none: they
--- are defined when the first of them is called.
+
+-- The tally of the state is "helped|3|5|redis" and more of these, one after the other: how so many culls of a kind
+-- ended, with the length of its name; of twenty kinds, and of all others together.
+
+local MOST_KINDS = 20
+local LEDGER_KEPT = 35 * DAY -- after its last entry, as note.lua is told
 
 local function define()
   -- -- the missing -------------------------------------------------------------------------------------------------
@@ -26,18 +29,19 @@ local function define()
     return may_have('r') and redis.call('ZSCORE', KEY.replaced, instance)
   end
 
-  function trials.is_down(instance, claim_id, incarnation, kind, occupied)
+  -- Takes in a container that says it is down; whether that is news.
+  function trials.is_down(instance, heard)
     local cull = trials.cull_of(instance)
-    if cull and cull.claim_id == claim_id then
-      trials.occupy(instance, cull, occupied)
+    if cull and cull.claim_id == heard.claim_id and cull.is_lease == heard.is_lease then
+      trials.occupy(instance, cull, heard.occupied)
       write('ZADD', KEY.down, us(math.max(cull.at, now)), instance)
     elseif trials.is_replaced(instance) then
       write('ZADD', KEY.replaced, now_text, instance)
-    elseif claim_id ~= '' then
-      trials.culled(instance, {
-        own = 0, at = now, occupied = occupied, claim_id = claim_id, incarnation = incarnation, kind = kind,
-      })
+    elseif heard.claim_id ~= '' then
+      trials.culled(instance, heard)
+      return true
     end
+    return false
   end
 
   -- The place that is missing longest, of those whose sidecar has gone too; of two the first by name.
@@ -64,20 +68,22 @@ local function define()
   function trials.trial_of(instance)
     local packed = may_have('t') and redis.call('HGET', KEY.trials, instance)
     if packed then
-      local at, well, claim_id, incarnation, kind = unpacked(packed, 2, 3)
-      return { at = at, well = well, claim_id = claim_id, incarnation = incarnation, kind = kind }
+      local own, at, well, claim_id, incarnation, kind = unpacked(packed, 3, 3)
+      return { own = own, at = at, well = well, claim_id = claim_id, incarnation = incarnation, kind = kind }
     end
   end
 
   function trials.write_trial(instance, trial)
     has('t')
-    put('HSET', KEY.trials, instance, pack({ trial.at, trial.well }, { trial.claim_id, trial.incarnation, trial.kind }))
+    local numbers = { trial.own, trial.at, trial.well }
+    put('HSET', KEY.trials, instance, pack(numbers, { trial.claim_id, trial.incarnation, trial.kind }))
   end
 
   function trials.judge(instance, trial, outcome)
     write('HDEL', KEY.trials, instance)
     has_perhaps_none('t')
     trial.outcome = outcome
+    trials.tell(outcome, instance, trial, '')
     return trial
   end
 
@@ -94,6 +100,7 @@ local function define()
     return trials.lost(instance)
   end
 
+  -- Lets a container take its own place or a vacant one, if there is one; whose it is.
   function trials.arrived(instance, incarnation, is_newcomer)
     if may_have('r') and write('ZREM', KEY.replaced, instance) > 0 then
       has_perhaps_none('r')
@@ -101,16 +108,20 @@ local function define()
     local place = trials.cull_of(instance) and instance or is_newcomer and trials.vacant()
     local cull = place and trials.cull_of(place)
     if not cull then
-      return
+      return nil
     end
     trials.found(place)
-    trials.write_trial(instance, {
-      at = cull.at, well = 0, claim_id = cull.claim_id, incarnation = incarnation, kind = cull.kind,
-    })
+    if not cull.is_lease then
+      trials.write_trial(instance, {
+        own = cull.own, at = cull.at, well = 0, claim_id = cull.claim_id, incarnation = incarnation, kind = cull.kind,
+      })
+    end
+    trials.tell('replaced', place, cull, place ~= instance and instance or '')
     if place ~= instance then
       has('r')
       put('ZADD', KEY.replaced, now_text, place)
     end
+    return place
   end
 
   -- The trial with its outcome, once there is one.
@@ -138,6 +149,58 @@ local function define()
     end
   end
 
+  -- -- the ledger ---------------------------------------------------------------------------------------------------
+
+  -- Writes down what nobody else knows: what became of a cull. Of several servers the one does that granted it. A kind
+  -- that is missing tells a retirement. Nobody is refused anything because the ledger cannot be written.
+  function trials.tell(what, instance, cull, reason)
+    if refused or cull.own == 0 and mine.servers > 1 then
+      return
+    end
+    local kind = cull.is_lease and '' or cull.kind ~= '' and cull.kind or 'unknown'
+    local seconds = string.format('%.3f', math.max(0, now - cull.at) / 1000000)
+    local told, fields = {}, { 'what', what, 'instance', instance, 'kind', kind, 'reason', reason, 'seconds', seconds }
+    for place = 2, #fields, 2 do
+      if fields[place] ~= '' then
+        told[#told + 1], told[#told + 2] = fields[place - 1], fields[place]
+      end
+    end
+    redis.pcall('XADD', KEY.events, 'MAXLEN', '~', ARGV[#ARGV], '*', unpack(told))
+    redis.pcall('PEXPIREAT', KEY.events, ms(now + LEDGER_KEPT))
+  end
+
+  -- -- how many ended how -------------------------------------------------------------------------------------------
+
+  -- { { outcome, kind, count }, ... }, and which kinds these are, and how many.
+  function trials.tally()
+    local rows, kinds, number, place = {}, {}, 0, 1
+    while place <= #state.tally do
+      local _, last, outcome, count, length = string.find(state.tally, '^(%l+)|(%d+)|(%d+)|', place)
+      local kind = string.sub(state.tally, last + 1, last + length)
+      rows[#rows + 1] = { outcome, kind, tonumber(count) }
+      number = number + (kinds[kind] and 0 or 1)
+      kinds[kind], place = true, last + length + 1
+    end
+    return rows, kinds, number
+  end
+
+  function trials.count(outcome, kind)
+    add(outcome, 1)
+    local rows, kinds, number = trials.tally()
+    kind = (kinds[kind] or number < MOST_KINDS) and kind or 'other'
+    local parts, is_new = {}, true
+    for place, row in ipairs(rows) do
+      local is_it = row[1] == outcome and row[2] == kind
+      is_new = is_new and not is_it
+      parts[place] = trials.tallied(row[1], row[2], row[3] + (is_it and 1 or 0))
+    end
+    set('tally', table.concat(parts) .. (is_new and trials.tallied(outcome, kind, 1) or ''))
+  end
+
+  function trials.tallied(outcome, kind, count)
+    return outcome .. '|' .. us(count) .. '|' .. #kind .. '|' .. kind
+  end
+
   -- -- kinds that culls do not help against ------------------------------------------------------------------------
 
   function trials.note_kind(kind, seen)
@@ -153,7 +216,7 @@ local function define()
 
   -- Under the brake a failure tells of the incident and not of the kind: whom it leaves stuck, culls may help.
   function trials.learn(trial, is_braked)
-    add(trial.outcome, 1)
+    trials.count(trial.outcome, trial.kind)
     for kind, seen in pairs(sheet) do
       if now - seen.at > HOUR then
         trials.note_kind(kind, nil)
@@ -185,10 +248,4 @@ local function define()
   end
 end
 
-setmetatable(trials, {
-  __index = function(_, name)
-    setmetatable(trials, nil)
-    define()
-    return trials[name]
-  end,
-})
+defined_late(trials, define)

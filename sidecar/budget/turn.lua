@@ -1,13 +1,13 @@
 -- What every call begins with: the keys, the clock, the numbers kept from call to call, and how to write.
 -- Each script is this file and some of the others, one after the other, as scripts.py says.
 --
--- KEYS[1..15], all with the hash tag of the service. Times are microseconds of Unix time. Any text may hold any byte.
+-- KEYS[1..19], all with the hash tag of the service. Times are microseconds of Unix time. Any text may hold any byte.
 --   1 grants     sorted set, claim id -> when it was granted; these count
 --   2 earned     the same, of grants that were given back
 --   3 policy     sorted set, terms as their sidecars write them -> when they were last asked by
 --   4 state      hash of numbers; one that is missing is 0: born, grants, newest (grant), losses, lost (when), helped,
 --                unhelped, unclear, several (when there were last two), gathering, brake, began, held, canary, kept,
---                frozen, some
+--                frozen, leased (when last), and two texts: some, tally (trials.lua)
 --   5 alive      sorted set, instance -> when it was last heard of
 --   6 kinds      hash, instance that wants to be culled -> kind of its errors
 --   7 causes     sorted set, kind -> how many want because of it
@@ -19,9 +19,14 @@
 --  13 replaced   sorted set, instance -> when a newcomer took its place
 --  14 useless    hash, kind -> "culls in a row that did not help|when the last was learned of"
 --  15 hold       hash, instance, or "" for the service -> packed hold
+--  16 leases     sorted set, instance that has to be well for a lease to end -> when its slot is free at the latest
+--  17 holders    hash, the same instances -> packed holder (leases.lua)
+--  18 members    hash, instance that is alive or missing -> what its sidecar tells of it (sidecar/core/members.py)
+--  19 events     stream, the ledger (note.lua)
 -- ARGV[1]  the caller's terms, as terms.lua reads them
 -- ARGV[2]  birth of the bucket as the caller knows it, 0 for nothing known
 -- ARGV[3]  grants of the bucket as the caller knows it
+-- The last  how many entries the ledger keeps, about
 --
 -- * Time is the server's TIME, read once. Should it have stepped back, it stands still at the newest grant: a skewed
 --   clock can delay a token and never adds one.
@@ -30,13 +35,14 @@
 --   or read-only still tells that a token is ours. The first thing written takes memory, so full is seen at once.
 -- * A key lives on for two windows, which is what the rules look at, and a day: so much may the server's clock jump
 --   ahead and come back. That is renewed once an hour for all keys at a time, and for a key as it comes into being;
---   a service that has ended leaves nothing behind. A hold lives until its end.
+--   a service that has ended leaves nothing behind. A hold lives until its end, and the ledger as note.lua has it.
 -- * Most keys are empty most of the time: "some" of the state has the letters of those which may not be.
 
 local KEY = {
   grants = KEYS[1], earned = KEYS[2], policy = KEYS[3], state = KEYS[4], alive = KEYS[5], kinds = KEYS[6],
   causes = KEYS[7], departed = KEYS[8], missing = KEYS[9], down = KEYS[10], culls = KEYS[11], trials = KEYS[12],
-  replaced = KEYS[13], useless = KEYS[14], hold = KEYS[15],
+  replaced = KEYS[13], useless = KEYS[14], hold = KEYS[15], leases = KEYS[16], holders = KEYS[17],
+  members = KEYS[18], events = KEYS[19],
 }
 local MINUTE, HOUR, DAY = 60000000, 3600000000, 86400000000
 
@@ -52,12 +58,12 @@ end
 
 local state = {
   born = 0, grants = 0, newest = 0, losses = 0, lost = 0, helped = 0, unhelped = 0, unclear = 0,
-  several = 0, gathering = 0, began = 0, held = 0, canary = 0, kept = 0, frozen = 0, brake = 'off', some = false,
+  several = 0, gathering = 0, began = 0, held = 0, canary = 0, kept = 0, frozen = 0, leased = 0, brake = 'off', some = false, tally = '',
 }
 local flat = redis.call('HGETALL', KEY.state)
 for place = 1, #flat, 2 do
   local name, value = flat[place], flat[place + 1]
-  state[name] = (name == 'brake' or name == 'some') and value or 0 + value
+  state[name] = (name == 'brake' or name == 'some' or name == 'tally') and value or 0 + value
 end
 local changes = {}
 
@@ -75,7 +81,7 @@ end
 
 local time = redis.call('TIME')
 local told = time[1] * 1000000 + time[2]
-local now = math.max(told, state.newest)
+local now = math.max(told, state.newest, state.leased)
 local now_text = now == told and time[1] .. string.format('%06d', time[2]) or us(now)
 
 -- -- writing -------------------------------------------------------------------------------------------------------
@@ -122,7 +128,7 @@ local function save()
     write('HSET', KEY.state, unpack(changes))
   end
   if is_renewal then
-    for place = 1, 15 do
+    for place = 1, 18 do
       local until_us = KEYS[place] == KEY.hold and math.max(state.kept, state.frozen) or state.kept
       write('PEXPIREAT', KEYS[place], ms(until_us))
     end

@@ -160,6 +160,10 @@ class Bucket:
         self._spacing_us = spacing_us
         self._grants = Grants()
 
+    def used(self, now_us: int) -> int:
+        """Tokens in use, as a claim would be told."""
+        return self._rule(self._grants.counted(), max(now_us, self._grants.newest_us), self.quota).used
+
     def claim(self, claim_id: str, now_us: int) -> Answer:
         """Answer a claim at ``now_us``: granted (perhaps replayed) or denied with the time to wait."""
         newest_us = self._grants.newest_us

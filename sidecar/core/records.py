@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.arbiter import Event, Restarted, Standing
-from sidecar.core.words import Evidence
+from sidecar.core.events import Event, Judged, Restarted
+from sidecar.core.standing import Standing
+from sidecar.core.words import Evidence, Load, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +14,7 @@ class Snapshot:
     """The state of affairs at ``now``, on the clock of ``Standing.since``; ``checked_at``: the last full check.
 
     ``weight``: percent of its weight that the container deserves. ``success_rate`` of its requests, from 0 to 1, None
-    if nothing is known of any.
+    if nothing is known of any. ``retire_at``: when its retirement is due, if ever; ``load``: the last it said of that.
     """
 
     now: float
@@ -22,6 +23,8 @@ class Snapshot:
     checked_at: float | None
     weight: int = 100
     success_rate: float | None = None
+    retire_at: float | None = None
+    load: Load | None = None
 
     @property
     def share(self) -> int:
@@ -31,7 +34,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One step of the arbiter. ``claim_s``: how long the claim took that ``event`` answers."""
+    """One step of the arbiter. ``claim_s``: how long the claim, or asking for a lease, took that ``event`` answers."""
 
     event: Event
     before: Standing
@@ -46,3 +49,23 @@ class Record:
         if not isinstance(event, Restarted) or self.after == before:
             return False
         return event.app_start is None or before.app_start is not None or before.latch is not None
+
+    @property
+    def culled(self) -> bool:
+        """Whether a token put the container out of balance."""
+        return self._latched and not self.after.lease
+
+    @property
+    def retired(self) -> bool:
+        """Whether a lease did."""
+        return self._latched and bool(self.after.lease)
+
+    @property
+    def not_honoured(self) -> bool:
+        """Whether nobody replaced the container while it was down under a lease, and it is up again."""
+        came_back = self.before.state is State.DOWN and self.after.state is State.UP
+        return came_back and isinstance(self.event, Judged)
+
+    @property
+    def _latched(self) -> bool:
+        return self.after.latch is not None and self.before.latch is None

@@ -5,6 +5,7 @@ Times are microseconds of the bucket's clock. An instance that is not heard of f
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 SHARED_BY: Final = 3
@@ -20,6 +21,7 @@ class Roster:
         self.kinds: dict[str, str] = {}
         self.causes: dict[str, int] = {}
         self.departed: dict[str, int] = {}
+        self.about: dict[str, str] = {}
 
     @property
     def wanting(self) -> int:
@@ -46,6 +48,15 @@ class Roster:
         self.left(instance)
         self.departed = {one: at for one, at in self.departed.items() if now_us - at <= window_us}
         self.departed[instance] = now_us
+        self.about.pop(instance, None)
+
+    def tells(self, instance: str, about: str, missing: Collection[str]) -> None:
+        """Keep what is told of a member, which is alive or ``missing``: of so many, and no more."""
+        if instance not in self.alive and instance not in missing:
+            return
+        self.about[instance] = about
+        if len(self.about) > len(self.alive) + len(missing):
+            self.about = {one: told for one, told in self.about.items() if one in self.alive or one in missing}
 
     def is_known(self, instance: str, now_us: int, window_us: int) -> bool:
         """Whether one of this name has been here within the window: it replaces nobody else by coming back."""

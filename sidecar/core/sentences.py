@@ -37,8 +37,16 @@ DENIED: Final = {
     "brake": "{wanting} of {alive} containers suffer at once, restarts are not what helps",
     "floor": "too few of the {alive} containers would stay in service",
     "last": "this is the last container in service",
+    "slots": "as many as may be away at once already go for their age",
+    "culls": "{wanting} of {alive} containers suffer, they go first",
     "share": "this Redis has spent its share of the containers that may be missing at once",
 }
+
+
+_UNDER_A_MINUTE: Final = 59.95
+
+ORDERED: Final = "a person ordered the cull"
+"""What the public door may tell of an order; who gave it and why is for the local door and the log only."""
 
 
 def verdict(value: Verdict | None) -> str:
@@ -74,6 +82,32 @@ def hold(value: Hold) -> str:
     """Who froze what, and why. What people write is for the local door and the log only."""
     scope = f"instance {value.instance}" if value.instance else "the service"
     return f"{value.author} holds {scope}: {value.reason}"
+
+
+def lease(value: Answer) -> str:
+    """What came of asking for the lease of a retirement."""
+    if isinstance(value, Granted):
+        return f"lease granted, {value.used} of {value.capacity} in use"
+    if isinstance(value, Denied):
+        return _denied(value)
+    return f"{UNKNOWN.get(value.error, value.error)}: without a clear answer there is no lease"
+
+
+def retired(age_s: float, lifetime_s: float) -> str:
+    """Why a container was retired."""
+    return f"retired at age {span(age_s)}, its lifetime is {span(lifetime_s)}"
+
+
+def span(seconds: float) -> str:
+    """A duration for a person, in its two largest units: ``6h 2m``, ``90s`` as ``1m 30s``, ``0.5s``."""
+    if seconds < _UNDER_A_MINUTE:
+        return f"{round(seconds, 1):g}s"
+    parts, left = [], round(seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        count, left = divmod(left, size)
+        parts.append(f"{count}{unit}" if count else "")
+    first = next(at for at, part in enumerate(parts) if part)
+    return " ".join(filter(None, parts[first : first + 2]))
 
 
 def reason_word(value: Answer) -> str:

@@ -26,6 +26,11 @@ class Share(NamedTuple):
         """As the scripts read it: ``10`` or ``500p``."""
         return f"{self.amount}p" if self.is_part else str(self.amount)
 
+    @classmethod
+    def read(cls, text: str) -> Share:
+        """The share that is written so. Raises ValueError for other text."""
+        return cls(int(text.removesuffix("p")), is_part=text.endswith("p"))
+
     def at_least(self, fleet: int) -> int:
         """So many of ``fleet``, a part rounded up: for what has to stay."""
         return -(-fleet * self.amount // WHOLE) if self.is_part else self.amount

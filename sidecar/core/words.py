@@ -29,6 +29,7 @@ class State(StrEnum):
     STARTING = "starting"
     UP = "up"
     SUSPECT = "suspect"
+    RETIRING = "retiring"
     DRAINING = "draining"
     DOWN = "down"
     STOPPING = "stopping"
@@ -56,12 +57,13 @@ class Ping(NamedTuple):
 class Results(NamedTuple):
     """One report by the app of requests that went well and requests that failed, since the last one.
 
-    ``in_flight``: how many are under way in the whole app now, if it says so.
+    ``in_flight``: how many are under way in the whole app now, if it says so. ``load``: how busy it is, in any unit.
     """
 
     ok: int = 0
     failed: int = 0
     in_flight: int | None = None
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,9 @@ class Heartbeat:
 class Sample:
     """One scrape turned into increments since the last one.
 
-    ``errors`` by kind, ``requests`` in all; ``in_flight`` is a level and no increment. ``app_start`` names the
-    incarnation, if the page tells. ``unknown`` counts series that went back without a new process: they count nothing.
+    ``errors`` by kind, ``requests`` in all; ``in_flight`` and ``load`` are levels and no increments. ``app_start``
+    names the incarnation, if the page tells. ``unknown`` counts series that went back without a new process: they
+    count nothing.
     """
 
     errors: dict[str, int]
@@ -82,6 +85,7 @@ class Sample:
     in_flight: float | None = None
     app_start: str | None = None
     unknown: int = 0
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,13 @@ class Missed:
 @dataclass(frozen=True, slots=True)
 class Gone:
     """The connection that the app held open for as long as it lives has closed."""
+
+
+class Load(NamedTuple):
+    """How busy the app said it was, in whatever unit it counts, so many seconds ago."""
+
+    value: float
+    age_s: float
 
 
 Report = Ping | Results | Heartbeat | Sample | Missed | Gone
@@ -164,8 +175,30 @@ class Claim(NamedTuple):
     kind: str = "unknown"
 
 
+class Lease(NamedTuple):
+    """The request to retire under one of ``slots``: ``2``, or ``100p`` for so many thousandths of the fleet.
+
+    ``holder`` is a random word that names this lease for its whole life. ``timeout_s`` after the grant its slot is
+    free again, whatever became of the container.
+    """
+
+    holder: str
+    instance: str
+    incarnation: str
+    slots: str
+    timeout_s: float
+
+
+MANUAL: Final = "manual"
+"""The kind of error of a container that is culled because a person says so."""
+
+
 class Beat(NamedTuple):
-    """A sign of life. ``claim_id``: the token of a container that is down. ``first``: none has been answered yet."""
+    """A sign of life. ``first``: none has been answered yet.
+
+    ``claim_id``: the token of a container that is down; ``lease``: the holder word of one that retired, and is down.
+    ``about``: an ``About`` as ``members.py`` packs it, if it is news.
+    """
 
     instance: str
     incarnation: str
@@ -173,6 +206,8 @@ class Beat(NamedTuple):
     kind: str = "unknown"
     claim_id: str = ""
     first: bool = False
+    lease: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +237,8 @@ class Fleet:
     the kind that the wanting share, if they do. ``policies``: how many different ones the sidecars run with.
     ``losses``: how often the bucket's memory was lost; ``helped``, ``unhelped`` and ``unclear`` culls so far;
     ``useless``: kinds that culls have stopped helping with. ``away``: of several servers those that did not answer,
-    each with the machine's word for why.
+    each with the machine's word for why. ``retiring``: leases in use. ``culls_by``: (outcome, kind, culls) of those
+    that were judged. ``used`` of ``capacity`` tokens as an answer to a claim has them; a capacity of 0: not told.
     """
 
     alive: int
@@ -218,21 +254,54 @@ class Fleet:
     useless: tuple[str, ...] = ()
     hold: Hold | None = None
     away: tuple[str, ...] = ()
+    retiring: int = 0
+    culls_by: tuple[tuple[str, str, int], ...] = ()
+    used: int = 0
+    capacity: int = 0
+
+
+class About(NamedTuple):
+    """What a sidecar tells of its container, for a person: its state ``since`` (Unix seconds), and what led to it.
+
+    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar.
+    """
+
+    state: State
+    since: int
+    incarnation: str
+    weight: int
+    errors: int
+    limit: int
+    version: str
 
 
 class Member(NamedTuple):
-    """One container of the fleet: ``well``, ``wants`` or ``down``; ``age_s`` since it was heard of, or culled."""
+    """One container of the fleet: ``well``, ``wants`` or ``down``; ``age_s`` since it was heard of, or culled.
+
+    ``about`` is what its sidecar told last, None where that is not known.
+    """
 
     instance: str
     presence: Presence
     kind: str
     age_s: float
+    about: About | None = None
+
+
+MOST_GRANTS: Final = 100
+"""So many tokens in use a roll tells the time of."""
+
+MOST_DEPARTED: Final = 100
+"""So many of those who departed a roll names."""
 
 
 class Roll(NamedTuple):
     """The fleet member by member, for a person: the first of them by name, and all holds.
 
     ``used`` tokens count by the sliding log of the caller's own window. ``policies`` as the sidecars wrote them.
+    ``grants``: Unix seconds at which tokens in use were taken, ascending: the first ``MOST_GRANTS`` to come back.
+    ``departed``: who fell silent or said goodbye within the window, and whose place nobody took, each with the seconds
+    since; the newest ``MOST_DEPARTED`` first.
     """
 
     fleet: Fleet
@@ -240,6 +309,8 @@ class Roll(NamedTuple):
     members: tuple[Member, ...] = ()
     holds: tuple[Hold, ...] = ()
     policies: tuple[str, ...] = ()
+    grants: tuple[float, ...] = ()
+    departed: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,11 +357,46 @@ Answer = Granted | Denied | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Latch:
-    """The persisted fact that this incarnation was granted a token. ``at`` is Unix time in seconds."""
+    """The persisted fact that this incarnation was granted a token, or a lease. ``at`` is Unix time in seconds.
+
+    ``lease``: the holder word of a retirement, which has no ``claim_id``; empty for a cull.
+    """
 
     claim_id: str
     at: float
     reason: str
+    lease: str = ""
+
+
+class Lot(NamedTuple):
+    """What chance gives a life, once: the word that holds its lease, and from 0 to 1 where in its jitter it ends."""
+
+    holder: str = ""
+    part: float = 0.5
+
+
+NO_LOT: Final = Lot()
+"""Of a life to which chance gives nothing."""
+
+
+class Entry(NamedTuple):
+    """One line of the ledger: ``what`` happened ``at`` (Unix seconds), to whom, and why.
+
+    ``kind``: of the errors. ``seconds``: how long it took or lasts, where that says something. ``detail``: a sentence
+    for a person. ``once``: a word that the sidecars who see the same share, for one of them to write it. ``id``: where
+    it stands in the store; empty before.
+    """
+
+    what: str
+    at: float = 0.0
+    instance: str = ""
+    kind: str = ""
+    reason: str = ""
+    author: str = ""
+    seconds: float | None = None
+    detail: str = ""
+    once: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +404,7 @@ class Policy:
     """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table.
 
     ``drain_least_s``: how long after its beginning a drain may end early; HAProxy asks every 2 s, and needs to connect.
+    ``retire_slots`` as ``Lease.slots``.
     """
 
     error_limit: int = 5
@@ -314,4 +421,10 @@ class Policy:
     settle_s: float = 3.0
     drain_s: float = 10.0
     drain_least_s: float = 3.0
+    lifetime_s: float = 0.0
+    lifetime_jitter: float = 0.1
+    lifetime_max_s: float = 0.0
+    busy_above: float = 0.0
+    retire_slots: str = "1"
+    retire_timeout_s: float = 600.0
     enforce: bool = True

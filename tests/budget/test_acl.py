@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError
 from sidecar.budget.link import Link
 from sidecar.budget.redis import RedisBudget
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import US_PER_S, Beat, Claim, Denied, Granted, Presence, Unknown
+from sidecar.core.words import US_PER_S, Beat, Claim, Denied, Entry, Granted, Lease, Presence, Unknown
 
 if TYPE_CHECKING:
     from budget.conftest import Actor
@@ -28,7 +28,7 @@ T = TypeVar("T")
 ROOT: Final = Path(__file__).parents[2]
 RIGHTS: Final = (ROOT / "deploy/redis/users.acl").read_text().split()[3:]
 PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", (ROOT / "deploy/redis/README.md").read_text())[0].split()
-OF_LINK: Final = {"+evalsha", "+eval", "+script|exists", "+script|load", "+role"}
+OF_LINK: Final = {"+evalsha", "+eval", "+script|exists", "+script|load", "+role", "+xrange"}
 
 FEW: Final = Terms(capacity=Share(2), window_us=60 * US_PER_S, probation_us=5 * US_PER_S, lost_is_empty=False)
 EARNING: Final = Terms(capacity=Share(2), window_us=60 * US_PER_S, probation_us=5 * US_PER_S, earn_max=0)
@@ -144,6 +144,25 @@ async def hold_and_release(scene: Scene) -> None:
     assert await clear(bucket.release(""))
 
 
+async def container_that_goes_for_its_age(scene: Scene) -> None:
+    bucket = scene.bucket(replace(FEW, lost_is_empty=False))
+    for name in "abc":
+        await clear(bucket.beat(beat(name, Presence.WELL, first=True)))
+    lease = Lease("holder", "a", "1", "1", 60)
+    assert isinstance(await clear(bucket.retire(lease)), Granted)
+    assert isinstance(await clear(bucket.retire(lease._replace(instance="b"))), Denied)
+    await clear(bucket.beat(beat("a", Presence.DOWN, lease="holder")))
+    assert await clear(bucket.resign("a", "holder"))
+
+
+async def ledger_and_who_is_first(scene: Scene) -> None:
+    bucket = scene.bucket()
+    assert await clear(bucket.note([Entry("culled", 1.0, "a")])) == 1
+    assert len(await clear(bucket.entries(0, "", 10))) == 1
+    assert await clear(bucket.first("word", 60))
+    assert not await clear(scene.bucket().first("word", 60))
+
+
 async def server_that_has_forgotten_the_scripts(scene: Scene) -> None:
     bucket = scene.bucket()
     await clear(bucket.beat(beat("a", Presence.WELL)))
@@ -161,6 +180,8 @@ OPERATIONS: Final[list[Operation]] = [
     bucket_that_is_empty,
     share_of_one_of_two_servers,
     hold_and_release,
+    container_that_goes_for_its_age,
+    ledger_and_who_is_first,
     server_that_has_forgotten_the_scripts,
     master_that_a_sentinel_names,
 ]
@@ -253,7 +274,7 @@ def test_commands_of_the_scripts_are_the_commands_of_the_user() -> None:
         "ZADD other 1 x",
         "ZADD ha:default/app 1 x",
         "ZSCORE errorWatcher:1 x",
-        "GET {ha:default/app}:state",
+        "GET errorWatcher:1",
         "EVAL return(redis.call('HGET','other','x')) 0",
         "EVAL return(redis.call('FLUSHALL')) 0",
         "EVAL return(redis.call('KEYS','*')) 0",

@@ -8,13 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.claims import S
-from harness.stories import Forget, Freeze, Release, Step, tell
+from harness.stories import Forget, Freeze, Release, Resign, Step, tell
 from harness.twins import START_US, World
 from sidecar.core.terms import HALF, Share, Terms
-from sidecar.core.words import Beat, Claim, Presence
+from sidecar.core.words import Beat, Claim, Lease, Presence
 
 NAMES: Final = ("a", "b", "c", "d", "\0|2\u00e9\ud800", "")
 LIVES: Final = st.sampled_from("1112")
+HOLDERS: Final = st.sampled_from(("h", "h", "i", "1"))
+ABOUT: Final = st.sampled_from(("", "", "up|7|1|100|0|5|0.9", "down|8|%7C|0|5|5|", "\0\u00e9"))
 KINDS: Final = st.sampled_from(("redis", "redis", "redis", "di|sk"))
 LEAPS_S: Final = (
     0,
@@ -71,12 +73,25 @@ def claims(name: str) -> st.SearchStrategy[Claim]:
 def beats(name: str) -> st.SearchStrategy[Beat]:
     presence = st.sampled_from((*Presence, Presence.WELL, Presence.WELL, Presence.WANTS))
     tokens = st.one_of(st.just(""), LIVES.map(lambda token: name + token))
-    return st.builds(Beat, st.just(name), LIVES, presence, KINDS, tokens, st.booleans())
+    leases = st.one_of(st.just(""), st.just(""), HOLDERS)
+    return st.builds(Beat, st.just(name), LIVES, presence, KINDS, tokens, st.booleans(), leases, ABOUT)
+
+
+def leases(name: str) -> st.SearchStrategy[Lease]:
+    slots = st.sampled_from(("1", "1", "2", "3", "100p", "500p"))
+    return st.builds(Lease, HOLDERS, st.just(name), LIVES, slots, st.sampled_from((0.000001, 30, 60, 600, 3600)))
 
 
 def calls(name: str) -> st.SearchStrategy[Any]:
     scope = st.sampled_from(("", name))
-    asked = st.one_of(claims(name), claims(name), beats(name), beats(name), beats(name))
+    asked = st.one_of(
+        claims(name),
+        claims(name),
+        leases(name),
+        leases(name),
+        st.builds(Resign, st.just(name), HOLDERS),
+        *[beats(name)] * 4,
+    )
     rare = st.one_of(st.builds(Freeze, st.sampled_from((0.000001, 30, 700)), scope), st.builds(Release, scope))
     return st.integers(0, 29).flatmap(lambda dice: rare if dice < 3 else st.builds(Forget) if dice == 3 else asked)
 
@@ -104,6 +119,7 @@ async def test_any_sequence_is_answered_alike(fleet: list[Terms], steps: list[An
         at_s, by = at_s + leap_s, number % len(fleet)
         answers = await tell(world, [twins[by], redis[by]], Step(at_s, call))
         assert answers[1:] == answers[:1]
+    assert await redis[0].entries(0, "", 1000) == await twins[0].entries(0, "", 1000)
     for twin, budget in zip(twins, redis, strict=True):
         assert await budget.roll() == await twin.roll()
         await budget.aclose()

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from harness.claims import lease
 from harness.twin import TwinBudget
 from harness.unreliable import UnreliableBudget
 from sidecar.budget.held import HeldBudget
@@ -53,6 +54,18 @@ async def test_hold_that_the_budget_keeps_is_not_kept_here_as_well(world: World,
     assert (answer.reason, answer.hold) == ("hold", held)
     assert await world.other().release(instance) is True  # by somebody else
     assert isinstance(await world.claim(), Granted)
+
+
+@pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
+async def test_nobody_goes_for_its_age_under_a_hold_of_this_sidecar(world: World, instance: str) -> None:
+    world.budget.error = "connection"
+    assert await world.held.hold(instance, "alice", "why", 60) == Unknown("connection")
+    world.budget.error = None
+    hold = Hold("alice", "why", START_S + 60, instance)
+    assert await world.held.retire(lease("a")) == Denied("hold", 0, 0, 60.0, hold=hold)
+    world.now += 60
+    assert isinstance(await world.held.retire(lease("a")), Granted)
+    assert await world.held.resign("a", "a's") is True
 
 
 @pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from harness.claims import beat, claim
+from harness.claims import beat, claim, lease
 from sidecar.budget.later import Later
-from sidecar.core.words import Answer, Beat, Claim, Fleet, Granted, Hold, Roll, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Entry, Fleet, Granted, Hold, Lease, Roll, Unknown
 
 GRANTED = Granted(1, 10)
+ENTRY = Entry("culled", 1.0, "a")
 
 
 class OpenBucket:
@@ -23,6 +25,14 @@ class OpenBucket:
     async def claim(self, claim: Claim) -> Answer:
         self.asked.append(claim)
         return GRANTED
+
+    async def retire(self, lease: Lease) -> Answer:
+        self.asked.append(lease)
+        return GRANTED
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        self.asked.append((instance, holder))
+        return True
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         self.asked.append(beat)
@@ -39,6 +49,18 @@ class OpenBucket:
     async def roll(self) -> Roll | Unknown:
         self.asked.append("roll")
         return Roll(Fleet(1), 0)
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        self.asked.append(entries)
+        return len(entries)
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        self.asked.append((since, after, most))
+        return [ENTRY]
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        self.asked.append((word, for_s))
+        return True
 
     async def aclose(self) -> None:
         self.closed += 1
@@ -89,17 +111,39 @@ async def test_what_people_ask_reaches_the_bucket_too() -> None:
     assert maker.bucket.asked == [("a", "ops", "a deploy", 60), "a", "roll"]
 
 
+async def test_leases_reach_the_bucket_too() -> None:
+    maker = Maker()
+    later = maker.later()
+    assert await later.retire(lease("a")) == GRANTED
+    assert await later.resign("a", "a's") is True
+    assert maker.bucket.asked == [lease("a"), ("a", "a's")]
+
+
+async def test_ledger_reaches_the_bucket_too() -> None:
+    maker = Maker()
+    later = maker.later()
+    assert await later.note([ENTRY]) == 1
+    assert await later.entries(5.0, "1-0", 10) == [ENTRY]
+    assert await later.first("word", 60) is True
+    assert maker.bucket.asked == [[ENTRY], (5.0, "1-0", 10), ("word", 60)]
+
+
 async def test_failing_make_is_told_answers_unknown_and_is_tried_again() -> None:
-    maker = Maker(failures=5)
+    maker = Maker(failures=10)
     later = maker.later()
     assert await later.claim(claim("a")) == Unknown("internal")
+    assert await later.retire(lease("a")) == Unknown("internal")
+    assert await later.resign("a", "a's") == Unknown("internal")
     assert await later.beat(beat("a")) == Unknown("internal")
     assert await later.hold("", "ops", "a deploy", 60) == Unknown("internal")
     assert await later.release("") == Unknown("internal")
     assert await later.roll() == Unknown("internal")
-    assert [str(error) for error in maker.told] == ["no such client"] * 5
+    assert await later.note([ENTRY]) == Unknown("internal")
+    assert await later.entries(0, "", 1) == Unknown("internal")
+    assert await later.first("word", 60) == Unknown("internal")
+    assert [str(error) for error in maker.told] == ["no such client"] * 10
     assert await later.claim(claim("a")) == GRANTED
-    assert len(maker.threads) == 6
+    assert len(maker.threads) == 11
 
 
 async def test_claim_that_is_given_up_while_the_bucket_is_made_does_not_stop_the_next_one() -> None:

@@ -20,7 +20,10 @@ BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_scrip
 MARK = b":1700000000000000\r\n:7\r\n"
 GRANTED = b"*9\r\n:1\r\n$7\r\ngranted\r\n:3\r\n:10\r\n:0\r\n:20\r\n:2\r\n" + MARK
 DENIED = b"*11\r\n:0\r\n$6\r\nwindow\r\n:10\r\n:10\r\n:1500000\r\n:20\r\n:2\r\n$5\r\nredis\r\n*0\r\n" + MARK
-FLEET = b"*14\r\n:20\r\n:2\r\n:0\r\n$3\r\noff\r\n$0\r\n\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n" + MARK
+FLEET = (
+    b"*18\r\n:20\r\n:2\r\n:0\r\n$3\r\noff\r\n$0\r\n\r\n:1\r\n:0\r\n:0\r\n:0\r\n:0\r\n*0\r\n*0\r\n"
+    b":0\r\n$0\r\n\r\n:0\r\n:10\r\n" + MARK
+)
 
 LINES = [
     (b"-LOADING Redis is loading the dataset in memory\r\n", Unknown("loading")),

@@ -112,7 +112,7 @@ async def test_read_only_replica_is_readonly_until_it_is_promoted(
     budget = open_budget(server.url)
     await assert_refused_with(budget, "readonly")
     assert await warm(budget) == Unknown("readonly")
-    assert await budget.roll() == Roll(Fleet(0, policies=0), 0)
+    assert await budget.roll() == Roll(Fleet(0, policies=0, capacity=10), 0)
     server.cli("REPLICAOF", "NO", "ONE")
     assert await ask(budget, "a") == FRESH
 

@@ -13,6 +13,8 @@ from harness.spreads import AWAY, CLAIM, GRANTED, NAMES, asked, called, denied, 
 from sidecar.budget.spread import ELSEWHERE, UnknownTimeoutError, merged_denial
 from sidecar.core.words import Beat, Denied, Granted, Presence, Unknown
 
+OF_AGE = {"culls", "slots"}
+"""Retirements alone, which are asked of the first server."""
 FOR_ALL = {"hold", "useless", "floor", "last"}
 
 
@@ -183,5 +185,5 @@ def test_several_refusals_are_over_when_the_first_of_them_is(denials: list[Denie
 
 
 def test_every_refusal_of_the_real_bucket_is_its_own_affair_or_that_of_the_whole_fleet() -> None:
-    assert set(refusals()) == ELSEWHERE | FOR_ALL | {"brake"}
+    assert set(refusals()) == ELSEWHERE | FOR_ALL | {"brake"} | OF_AGE
     assert not ELSEWHERE & FOR_ALL

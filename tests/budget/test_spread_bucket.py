@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import cycle, permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.spreads import NAMES, spread_over
@@ -168,6 +168,7 @@ ROUNDS = st.lists(
 
 
 @given(ROUNDS)
+@settings(deadline=None)
 def test_culls_in_any_window_are_no_more_than_the_budget_whatever_is_away_or_lost(
     rounds: list[tuple[int, float, tuple[str | None, ...]]],
 ) -> None:

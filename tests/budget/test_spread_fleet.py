@@ -14,6 +14,7 @@ from sidecar.core.words import Beat, Brake, Denied, Fleet, Granted, Hold, Member
 
 # -- beats --------------------------------------------------------------------------------------------------
 
+HTTP_TOO = (("helped", "mysql", 3), ("unhelped", "http", 5))
 BEAT = Beat("one", "boot-1", Presence.WELL, first=True)
 
 
@@ -43,11 +44,12 @@ async def test_beat_is_the_first_of_a_server_only_as_long_as_none_was_answered()
 
 async def test_fleet_is_what_the_best_informed_server_knows_of_it() -> None:
     known = [
-        Fleet(10, 1, 2, Brake.ON, "", 1, 1, 4, 0, 7, ("mysql",)),
-        Fleet(9, 5, 0, Brake.OPEN, "redis", 2, 2, 3, 5, 0, ("http", "mysql"), FREEZE),
+        Fleet(10, 1, 2, Brake.ON, "", 1, 1, 4, 0, 7, ("mysql",), retiring=2, culls_by=(("helped", "mysql", 4),)),
+        Fleet(9, 5, 0, Brake.OPEN, "redis", 2, 2, 3, 5, 0, ("http", "mysql"), FREEZE, culls_by=HTTP_TOO),
         Fleet(2, 0, 0),
     ]
-    fleet = Fleet(10, 5, 2, Brake.ON, "redis", 2, 3, 4, 5, 7, ("http", "mysql"), FREEZE)
+    culls_by = (("helped", "mysql", 4), ("unhelped", "http", 5))
+    fleet = Fleet(10, 5, 2, Brake.ON, "redis", 2, 3, 4, 5, 7, ("http", "mysql"), FREEZE, retiring=2, culls_by=culls_by)
     assert await spread_over(three(*known)).beat(BEAT) == fleet
     assert merged_fleet(known) == fleet
 
@@ -86,6 +88,18 @@ async def test_server_that_comes_back_brings_no_new_loss_along() -> None:
         assert isinstance(fleet, Fleet)
         losses.append(fleet.losses)
     assert losses == [3, 3, 3, 4]
+
+
+async def test_tokens_are_those_of_the_servers_that_answer_and_claims_tell_of_them_too() -> None:
+    servers = three(Fleet(3, used=1, capacity=4), Fleet(3, used=2, capacity=3), Unknown("timeout"))
+    spread = spread_over(servers)
+    fleet = await spread.beat(BEAT)
+    assert isinstance(fleet, Fleet)
+    assert (fleet.used, fleet.capacity) == (3, 7)
+    servers[0].says = Granted(2, 4)
+    answer = await spread.claim(CLAIM)
+    assert isinstance(answer, Granted)
+    assert (answer.used, answer.capacity) == (4, 7)
 
 
 # -- holds --------------------------------------------------------------------------------------------------
@@ -199,12 +213,12 @@ async def test_roll_has_the_most_members_the_tokens_and_the_holds_of_all() -> No
     other = Hold("bob", "look", WALL_S + 60, "two")
     late = replace(FREEZE, until=FREEZE.until + 0.01)
     rolls = [
-        Roll(Fleet(1), 4, members[:1], (FREEZE,), ("x",)),
-        Roll(Fleet(2), 2, members, (late, other), ("y",)),
+        Roll(Fleet(1), 4, members[:1], (FREEZE,), ("x",), (3.0, 4.0)),
+        Roll(Fleet(2), 2, members, (late, other), ("y",), (3.5, 5.0), (("three", 7.0),)),
         Roll(Fleet(0), 1),
     ]
     told = await spread_over(three(*rolls)).roll()
-    assert told == Roll(Fleet(2), 7, members, (FREEZE, other), ("y",))
+    assert told == Roll(Fleet(2), 7, members, (FREEZE, other), ("y",), (3.0, 3.5, 4.0, 5.0), (("three", 7.0),))
 
 
 async def test_roll_is_told_by_those_who_are_there() -> None:

@@ -13,10 +13,11 @@ import pytest
 from fakeredis import TcpFakeServer
 from redis import Redis
 
-from harness.claims import ask, warm
+from harness.claims import ask, beat, lease, warm
 from sidecar.budget import scripts
+from sidecar.core.members import pack
 from sidecar.core.terms import Share
-from sidecar.core.words import Denied, Granted, Unknown
+from sidecar.core.words import About, Denied, Fleet, Granted, Presence, Roll, State, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ def stand_in() -> Iterator[TcpFakeServer]:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     with Redis.from_url(_url(server), protocol=2) as client:
-        for script in scripts.read():
+        for script in (*scripts.read(), scripts.read_retire(), scripts.read_resign(), scripts.read_roll()):
             client.script_load(script.text)  # it hangs up instead of saying NOSCRIPT
     yield server
     server.shutdown()
@@ -56,6 +57,30 @@ async def test_two_of_three_are_granted_and_a_replay_is_free(
     assert isinstance(refused, Denied)
     assert (refused.reason, refused.used, refused.capacity) == ("window", 2, 2)
     assert 0 < refused.retry_after_s <= 1200.000001
+
+
+async def test_one_of_two_goes_for_its_age_and_comes_back(stand_in: TcpFakeServer, open_budget: OpenBudget) -> None:
+    budget = open_budget(_url(stand_in))
+    for name in "abc":
+        assert isinstance(await budget.beat(beat(name)), Fleet)
+    assert await budget.retire(lease("a")) == Granted(1, 1, alive=3)
+    assert await budget.retire(lease("a")) == Granted(1, 1, replayed=True, alive=2)
+    assert isinstance(await budget.beat(beat("a", Presence.DOWN, lease="a's")), Fleet)
+    refused = await budget.retire(lease("b"))
+    assert isinstance(refused, Denied)
+    assert refused.reason == "slots"
+    assert [await budget.resign("a", holder) for holder in ("b's", "a's")] == [False, True]
+    assert await budget.retire(lease("b")) == Granted(1, 1, alive=2)
+
+
+async def test_roll_has_what_sidecars_told_and_who_departed(stand_in: TcpFakeServer, open_budget: OpenBudget) -> None:
+    budget, about = open_budget(_url(stand_in)), About(State.UP, 7, "a|b", 100, 0, 5, "0.9")
+    for told in (beat("a", about=pack(about)), beat("b", about=pack(about)), beat("c"), beat("b", Presence.GONE)):
+        assert isinstance(await budget.beat(told), Fleet)
+    roll = await budget.roll()
+    assert isinstance(roll, Roll)
+    assert [(member.instance, member.about) for member in roll.members] == [("a", about), ("c", None)]
+    assert [instance for instance, _ in roll.departed] == ["b"]
 
 
 async def test_nobody_at_the_address_is_unknown(open_budget: OpenBudget) -> None:

@@ -291,7 +291,8 @@ def test_strictest_policy_rules_until_it_is_not_heard_of_any_more() -> None:
 
 
 def contents(bucket: FleetBucket) -> dict[str, object]:
-    return {name: vars(value) if hasattr(value, "__dict__") else value for name, value in vars(bucket).items()}
+    rooms = {name: value for name, value in vars(bucket).items() if name != "_gates"}  # which keep nothing themselves
+    return {name: vars(value) if hasattr(value, "__dict__") else value for name, value in rooms.items()}
 
 
 def test_roll_shows_the_fleet_and_changes_nothing() -> None:

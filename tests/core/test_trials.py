@@ -32,7 +32,7 @@ def watched(it: Trials, now_us: int, *, wants: bool = False, starting: bool = Fa
 
 
 def judged(outcome: Outcome, kind: str = "redis") -> Judged:
-    return Judged(outcome, "a/0", kind, 100)
+    return Judged(outcome, "a", "a/0", kind, 100, is_own=True)
 
 
 # -- who replaces whom ----------------------------------------------------------------------------------------
@@ -113,10 +113,19 @@ def test_missing_is_given_up_on_a_window_after_it_was_culled_or_heard_to_be_down
     it = missing(a=cull("a"))
     if down_us:
         it.is_down("a", Cull("a/0", "0", "redis", down_us, 0, is_own=False))
-    assert it.expire(now_us, WINDOW_US) == 1 - len(left)
+    given_up = it.expire(now_us, WINDOW_US)
     assert it.missing.keys() == left
+    assert given_up == [judged(Outcome.UNCLEAR)] * (1 - len(left))
     assert it.totals[Outcome.UNCLEAR] == 1 - len(left)
     assert it.own == len(left)
+
+
+def test_given_up_are_told_in_the_order_of_their_culls_and_leases_are_not() -> None:
+    it = missing(b=cull("b", at_us=120), a=cull("a", at_us=120), c=cull("c", at_us=100), d=cull("d", at_us=110))
+    it.missing["d"].is_lease = True
+    assert [one.instance for one in it.expire(10_000, WINDOW_US)] == ["c", "a", "b"]
+    assert not it.missing
+    assert it.totals[Outcome.UNCLEAR] == 3
 
 
 # -- the trial ------------------------------------------------------------------------------------------------

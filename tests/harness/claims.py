@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sidecar.budget import Budget
 from sidecar.core.terms import Share, Terms
-from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Granted, Presence, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Granted, Lease, Presence, Unknown
 
 S: Final = US_PER_S
 """Microseconds."""
@@ -34,6 +34,11 @@ def bare(answer: Answer) -> Answer:
     if isinstance(answer, Granted):
         return Granted(answer.used, answer.capacity, answer.replayed)
     return answer
+
+
+def lease(name: str, holder: str = "", slots: str = "1", life: str = "1", timeout_s: float = 300) -> Lease:
+    """Its request to go for its age, under a word of its own unless told another."""
+    return Lease(holder or f"{name}'s", name, life, slots, timeout_s)
 
 
 async def ask(budget: Budget, name: str) -> Answer:

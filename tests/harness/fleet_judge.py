@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sidecar.core.fleet import HOUR_US, MINUTE_US
+from sidecar.core.fleet import MINUTE_US
+from sidecar.core.gates import HOUR_US
 from sidecar.core.strictest import split
-from sidecar.core.terms import Terms
-from sidecar.core.words import Beat, Brake, Claim, Granted, Presence
+from sidecar.core.terms import Share, Terms
+from sidecar.core.words import US_PER_S, Beat, Brake, Claim, Granted, Lease, Presence
 
 
 class BrokenPromiseError(AssertionError):
@@ -20,15 +21,26 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass(slots=True)
 class Lost:
-    """A container that may be down by a grant: by ``sure_us`` it is, if it is not heard to be up. ``down_us``: when it
-    was last heard to be.
+    """A container that may be down by a grant. ``down_us``: when it was last heard to be; from ``vacant_us`` on its
+    sidecar is not there either, if it is not heard of.
     """
 
     claim_id: str
     incarnation: str
     at_us: int
-    sure_us: int
+    vacant_us: int
     down_us: int = 0
+    is_lease: bool = False
+
+
+@dataclass(slots=True)
+class Leave:
+    """A slot in use: of the container that went, until ``until_us`` of the server's time."""
+
+    holder: str
+    until_us: int
+    incarnation: str
+    has_arrived: bool = False
 
 
 @dataclass(slots=True)
@@ -40,6 +52,7 @@ class Known:
     missing: dict[str, Lost] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
     holds: dict[str, int] = field(default_factory=dict)
+    leaves: dict[str, Leave] = field(default_factory=dict)
     newest_us: int = 0
     several_us: int = 0
 
@@ -61,7 +74,7 @@ class Judge:
         self.looked_us = 0
 
     def now_us(self, told_us: int) -> int:
-        """The server's time: it stands still at the newest grant."""
+        """The server's time: it stands still at the newest grant of a token or a lease."""
         return max(told_us, self.known.newest_us)
 
     def knows(self, known: Known) -> None:
@@ -84,7 +97,7 @@ class Judge:
         if beat.presence is Presence.GONE:
             self.known.heard.pop(beat.instance, None)
             if beat.instance in self.known.missing:
-                self.known.missing[beat.instance].sure_us = 0
+                self.known.missing[beat.instance].vacant_us = 0
         elif beat.presence is Presence.DOWN:
             self._hears_down(beat, now_us)
         else:
@@ -104,36 +117,64 @@ class Judge:
         known.seen |= dict.fromkeys(silent, now_us)
         known.seen = {one: at for one, at in known.seen.items() if now_us - at <= terms.window_us}
         known.holds = {one: until for one, until in known.holds.items() if until > now_us}
+        known.leaves = {one: it for one, it in known.leaves.items() if it.until_us > now_us}
         for one in [one for one, it in known.missing.items() if now_us - max(it.at_us, it.down_us) > terms.window_us]:
             del known.missing[one]
 
     def _hears_down(self, beat: Beat, now_us: int) -> None:
         known = self.known
         known.heard.pop(beat.instance, None)
-        if known.replaced.get(beat.instance) == beat.claim_id:
+        claim_id, is_lease = beat.lease or beat.claim_id, bool(beat.lease)
+        if known.replaced.get(beat.instance) == claim_id:
             return
         lost = known.missing.get(beat.instance)
-        if lost is None or lost.claim_id != beat.claim_id:
-            lost = known.missing[beat.instance] = Lost(beat.claim_id, beat.incarnation, now_us, 0)
-        lost.sure_us, lost.down_us = 0, now_us
+        if lost is None or (lost.claim_id, lost.is_lease) != (claim_id, is_lease):
+            lost = known.missing[beat.instance] = Lost(claim_id, beat.incarnation, now_us, 0, is_lease=is_lease)
+            if is_lease and beat.instance not in known.replaced and not self.terms.index:
+                until_us = now_us + self.terms.window_us
+                former = known.leaves.get(beat.instance)
+                known.leaves[beat.instance] = Leave(
+                    beat.lease, former.until_us if former else until_us, beat.incarnation
+                )
+        lost.vacant_us, lost.down_us = now_us + self.terms.expiry_us, now_us
 
     def _hears_up(self, beat: Beat, now_us: int) -> None:
         known = self.known
         lost = known.missing.get(beat.instance)
         if lost is not None and lost.incarnation == beat.incarnation:
-            lost.sure_us = now_us + self.terms.expiry_us
+            lost.vacant_us = now_us + self.terms.expiry_us
             return
         known.missing.pop(beat.instance, None)
         known.replaced.pop(beat.instance, None)
-        if lost is None and beat.first and beat.instance not in known.seen:
-            self._replaces_the_longest_missing(now_us)
+        if lost is not None:
+            self._arrives(beat.instance, beat.instance)
+        elif beat.first and beat.instance not in known.seen and beat.instance not in known.leaves:
+            self._replaces_the_longest_missing(beat.instance, now_us)
+        leave = known.leaves.get(beat.instance)
+        if leave and beat.presence is Presence.WELL and (leave.has_arrived or leave.incarnation != beat.incarnation):
+            del known.leaves[beat.instance]
         known.heard[beat.instance] = (now_us, beat.presence is Presence.WANTS)
 
-    def _replaces_the_longest_missing(self, now_us: int) -> None:
-        away = [(it.at_us, one) for one, it in self.known.missing.items() if it.sure_us <= now_us]
+    def _arrives(self, place: str, instance: str) -> None:
+        leave = self.known.leaves.pop(place, None)
+        if leave is not None:
+            leave.has_arrived = True
+            self.known.leaves[instance] = leave
+
+    def _replaces_the_longest_missing(self, instance: str, now_us: int) -> None:
+        away = [(it.at_us, one) for one, it in self.known.missing.items() if it.vacant_us <= now_us]
         if away:
             _, place = min(away)
             self.known.replaced[place] = self.known.missing.pop(place).claim_id
+            self._arrives(place, instance)
+
+    def resigned(self, instance: str, holder: str) -> None:
+        """Follow a lease that the server took back."""
+        lost, leave = self.known.missing.get(instance), self.known.leaves.get(instance)
+        if lost is not None and lost.is_lease and lost.claim_id == holder:
+            del self.known.missing[instance]
+        if leave is not None and leave.holder == holder:
+            del self.known.leaves[instance]
 
     # -- what it answers ------------------------------------------------------------------------------------------
 
@@ -150,18 +191,45 @@ class Judge:
         self.lets_go_down(claim, now_us)
         self.known.newest_us = now_us
 
-    def lets_go_down(self, claim: Claim, now_us: int) -> None:
+    def retires(self, lease: Lease, answer: Granted, told_us: int, brake: Brake) -> None:
+        """Judge a lease that was granted."""
+        now_us, known = self.now_us(told_us), self.known
+        self._nobody_goes_under_a_hold(lease)
+        lost, leave = known.missing.get(lease.instance), known.leaves.get(lease.instance)
+        is_standing = lost is not None and lost.is_lease and lost.claim_id == lease.holder
+        if not (is_standing and leave is not None and leave.holder == lease.holder):
+            self.floor_is_kept(lease, now_us)
+            if any(wants for _, wants in known.heard.values()) or brake is not Brake.OFF:
+                raise BrokenPromiseError(f"{lease.instance} goes for its age while others suffer")
+            until_us = now_us + round(lease.timeout_s * US_PER_S)
+            known.leaves[lease.instance] = Leave(lease.holder, until_us, lease.incarnation)
+            self._slots_are_kept(lease)
+        if answer.replayed is not is_standing and answer.replayed:
+            raise BrokenPromiseError("granted again what was not granted")
+        self.lets_go_down(lease, now_us)
+        known.newest_us = now_us
+
+    def _slots_are_kept(self, lease: Lease) -> None:
+        """Who was replaced may be missing once more: it says that it is down, and its replacement is forgotten."""
+        known = self.known
+        fleet = known.heard.keys() | known.missing.keys() | known.replaced.keys() | {lease.instance}
+        most = Share.read(lease.slots).at_most(len(fleet))
+        if len(known.leaves) > most:
+            raise BrokenPromiseError(f"{len(known.leaves)} go for their age at a time, of {most}")
+
+    def lets_go_down(self, asked: Claim | Lease, now_us: int) -> None:
         """From now on the container may be down."""
-        self.known.heard.pop(claim.instance, None)
-        self.known.missing[claim.instance] = Lost(
-            claim.claim_id, claim.incarnation, now_us, now_us + self.terms.expiry_us
-        )
+        is_lease = isinstance(asked, Lease)
+        claim_id = asked.holder if isinstance(asked, Lease) else asked.claim_id
+        vacant_us = now_us + self.terms.expiry_us
+        self.known.heard.pop(asked.instance, None)
+        self.known.missing[asked.instance] = Lost(claim_id, asked.incarnation, now_us, vacant_us, is_lease=is_lease)
 
-    def _nobody_goes_under_a_hold(self, claim: Claim) -> None:
-        if {"", claim.instance} & self.known.holds.keys():
-            raise BrokenPromiseError(f"{claim.instance} was granted a token under a hold")
+    def _nobody_goes_under_a_hold(self, asked: Claim | Lease) -> None:
+        if {"", asked.instance} & self.known.holds.keys():
+            raise BrokenPromiseError(f"{asked.instance} was let go under a hold")
 
-    def floor_is_kept(self, claim: Claim, now_us: int) -> None:
+    def floor_is_kept(self, claim: Claim | Lease, now_us: int) -> None:
         """Judge what stays after this cull."""
         known, terms = self.known, self.terms
         if terms.servers > 1 and not self.is_whole:

@@ -10,18 +10,27 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.fleet_judge import Judge, Known
 from sidecar.core.birth import Mark
 from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
-from sidecar.core.words import Answer, Beat, Claim, Denied, Granted, Presence
+from sidecar.core.words import Answer, Beat, Claim, Denied, Granted, Lease, Presence
 
 FINAL: Final = frozenset({"hold", "useless", "floor", "last"})
 """Refusals that end a walk over the servers; ``brake`` of the first server does, too."""
 
-Message = Beat | Claim
+
+class Resignation(NamedTuple):
+    """A lease that is given back."""
+
+    instance: str
+    incarnation: str
+    holder: str
+
+
+Message = Beat | Claim | Lease | Resignation
 
 
 @dataclass(slots=True)
@@ -35,6 +44,8 @@ class Sidecar:
     presence: Presence = Presence.WELL
     is_running: bool = True
     newest: int = 0
+    holder: str = ""
+    is_on_leave: bool = False
     marks: list[Mark] = field(default_factory=list)
     answered: list[bool] = field(default_factory=list)
     under_way: list[list[tuple[Message, Mark, int]]] = field(default_factory=list)
@@ -51,8 +62,10 @@ class Sidecar:
 
     def beat(self) -> Beat:
         """What it has to say now."""
-        claim_id = self.claim_id if self.presence is Presence.DOWN else ""
-        return Beat(self.name, str(self.life), self.presence, self.kind, claim_id, first=not any(self.answered))
+        is_down = self.presence is Presence.DOWN
+        claim_id = self.claim_id if is_down and not self.is_on_leave else ""
+        lease = self.holder if is_down and self.is_on_leave else ""
+        return Beat(self.name, str(self.life), self.presence, self.kind, claim_id, not any(self.answered), lease)
 
     def claim(self) -> Claim:
         """What it asks for now."""
@@ -80,10 +93,19 @@ class Server:
 
     def hear(self, message: Message, mark: Mark) -> Answer | None:
         """Take in one message; the answer is judged before anybody else sees it."""
+        if isinstance(message, Resignation):
+            self.bucket.resign(message.instance, message.holder)
+            self.judge.resigned(message.instance, message.holder)
+            return None
         self.judge.hears(as_beat(message), self.told_us)
         if isinstance(message, Beat):
             self.bucket.beat(self.terms, message, mark, self.told_us)
             return None
+        if isinstance(message, Lease):
+            leave = self.bucket.retire(self.terms, message, mark, self.told_us)
+            if isinstance(leave, Granted):
+                self.judge.retires(message, leave, self.told_us, self.bucket.incident.brake)
+            return leave
         answer = self.bucket.claim(self.terms, message, mark, self.told_us)
         if isinstance(answer, Granted):
             self.judge.granted(message, answer, self.told_us, self.elapsed_us, self.bucket.incident.brake)
@@ -97,6 +119,8 @@ class FleetModel:
         self.rng = rng
         self.down: set[str] = set()
         self.culled: set[str] = set()
+        self.retired: set[str] = set()
+        self.slots, self.timeout_s = "1", 600.0
         start_us = rng.randint(10**6, 10**15)
         self.servers = [Server(one, Judge(one, self.down), start_us) for one in terms]
         self.sidecars: list[Sidecar] = []
@@ -142,14 +166,22 @@ class FleetModel:
             return
         if number >= sidecar.newest:
             sidecar.newest = number
-            self.whole.hears(as_beat(message), at)
+            if isinstance(message, Resignation):
+                self.whole.resigned(message.instance, message.holder)
+            else:
+                self.whole.hears(as_beat(message), at)
         elif sidecar.name in self.whole.known.seen and self.lives(sidecar, message):
             self.whole.known.heard.setdefault(sidecar.name, (at, False))
-        if isinstance(answer, Granted) and isinstance(message, Claim) and message.claim_id == sidecar.claim_id:
+        if isinstance(answer, Granted) and isinstance(message, Claim | Lease) and self.is_ours(sidecar, message):
             lost = self.whole.known.missing.get(sidecar.name)
-            if lost is None or lost.claim_id != message.claim_id:
+            word = message.holder if isinstance(message, Lease) else message.claim_id
+            if lost is None or lost.claim_id != word:
                 self.whole.floor_is_kept(message, at)
             self.whole.lets_go_down(message, at)
+
+    def is_ours(self, sidecar: Sidecar, asked: Claim | Lease) -> bool:
+        """Whether the sidecar still asks for this."""
+        return asked.holder == sidecar.holder if isinstance(asked, Lease) else asked.claim_id == sidecar.claim_id
 
     # -- sidecars -------------------------------------------------------------------------------------------------
 
@@ -183,16 +215,40 @@ class FleetModel:
             if isinstance(answer, Granted) or (isinstance(answer, Denied) and is_final(answer, index)):
                 return
 
+    def retire(self, sidecar: Sidecar) -> None:
+        """Ask the first server, which alone has leases; under the same word until it is granted or given up."""
+        if not sidecar.holder:
+            self.sent += 1
+            sidecar.holder = f"h{self.sent}"
+        lease = Lease(sidecar.holder, sidecar.name, str(sidecar.life), self.slots, self.timeout_s)
+        if isinstance(self.send(sidecar, 0, lease), Granted):
+            self.retired.add(sidecar.claim_id)
+            sidecar.is_on_leave = True
+            self.puts_down(sidecar)
+
+    def resign(self, sidecar: Sidecar) -> None:
+        """Live on, or come back."""
+        for index in range(len(self.servers)):
+            self.send(sidecar, index, Resignation(sidecar.name, str(sidecar.life), sidecar.holder))
+        self.down.discard(sidecar.claim_id)
+        sidecar.holder, sidecar.is_on_leave, sidecar.presence = "", False, Presence.WELL
+        self.beat(sidecar)
+
     def goes_down(self, sidecar: Sidecar) -> None:
+        self.culled.add(sidecar.claim_id)
+        sidecar.is_on_leave = False
+        self.puts_down(sidecar)
+
+    def puts_down(self, sidecar: Sidecar) -> None:
         sidecar.presence = Presence.DOWN
         self.down.add(sidecar.claim_id)
-        self.culled.add(sidecar.claim_id)
         self.beat(sidecar)
 
     def restarts(self, sidecar: Sidecar, *, with_sidecar: bool) -> None:
         """Another incarnation in its place, which may take the sidecar and all it knows along."""
         self.down.discard(sidecar.claim_id)
         sidecar.life += 1
+        sidecar.holder, sidecar.is_on_leave = "", False
         sidecar.presence = self.rng.choice((Presence.STARTING, Presence.WELL, Presence.WANTS))
         if with_sidecar:
             self.forgets(sidecar)
@@ -273,10 +329,12 @@ class FleetModel:
                 self.deliver(sidecar, index)
 
 
-def as_beat(message: Message) -> Beat:
-    """Who claims is heard of, and wants."""
+def as_beat(message: Beat | Claim | Lease) -> Beat:
+    """Who claims is heard of, and wants; who asks for leave is well."""
     if isinstance(message, Beat):
         return message
+    if isinstance(message, Lease):
+        return Beat(message.instance, message.incarnation, Presence.WELL)
     return Beat(message.instance, message.incarnation, Presence.WANTS, message.kind)
 
 

@@ -10,7 +10,7 @@ from harness.nodes import Clock
 from harness.waiting import eventually
 from sidecar.budget import Budget
 from sidecar.budget.spread import Spread
-from sidecar.core.words import Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Roll, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, Lease, Roll, Unknown
 
 NAMES = ("a", "b", "c")
 WALL_S = 1_700_000_000.0
@@ -51,6 +51,12 @@ class SteeredServer:
     async def claim(self, claim: Claim) -> Answer:
         return await self._answer(claim)  # type: ignore[return-value]  # says what the test wants
 
+    async def retire(self, lease: Lease) -> Answer:
+        return await self._answer(lease)  # type: ignore[return-value]  # as above
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        return await self._answer(instance, holder)  # type: ignore[return-value]  # as above
+
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         return await self._answer(beat)  # type: ignore[return-value]  # as above
 
@@ -62,6 +68,15 @@ class SteeredServer:
 
     async def roll(self) -> Roll | Unknown:
         return await self._answer("roll")  # type: ignore[return-value]  # as above
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        return await self._answer(entries)  # type: ignore[return-value]  # as above
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        return await self._answer(since, after, most)  # type: ignore[return-value]  # as above
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        return await self._answer(word, for_s)  # type: ignore[return-value]  # as above
 
     async def aclose(self) -> None:
         self.closed += 1

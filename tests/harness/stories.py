@@ -11,7 +11,7 @@ from harness.claims import WINDOW_ONLY, S, beat
 from harness.twins import START_US, World
 from sidecar.budget import Budget
 from sidecar.core.terms import Terms
-from sidecar.core.words import Beat, Claim, Hold, Presence
+from sidecar.core.words import Beat, Claim, Hold, Lease, Presence
 
 HOUR: Final = 3600
 CALM: Final = replace(WINDOW_ONLY, beat_us=HOUR * S)
@@ -29,8 +29,17 @@ class Release:
     instance: str = ""
 
 
+@dataclass(frozen=True)
+class Resign:
+    instance: str
+    holder: str
+
+
 class Forget:
     """The server loses its memory."""
+
+
+Asked = Claim | Beat | Lease | Resign | Freeze | Release
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Step:
     """``shows``: fields of the answer, as far as they matter here. ``by`` whose terms: their place in the story's."""
 
     at_s: float
-    what: Claim | Beat | Freeze | Release | Forget
+    what: Asked | Forget
     shows: dict[str, Any] = field(default_factory=dict)
     by: int = 0
 
@@ -80,12 +89,16 @@ async def tell(world: World, budgets: list[Budget], step: Step) -> list[Any]:
     return [await _ask(budget, step.what) for budget in budgets]
 
 
-async def _ask(budget: Budget, what: Claim | Beat | Freeze | Release) -> Any:
+async def _ask(budget: Budget, what: Asked) -> Any:
     match what:
         case Claim():
             return await budget.claim(what)
         case Beat():
             return await budget.beat(what)
+        case Lease():
+            return await budget.retire(what)
+        case Resign():
+            return await budget.resign(what.instance, what.holder)
         case Freeze():
             return await budget.hold(what.instance, "ops", "a deploy", what.for_s)
         case Release():
@@ -115,5 +128,6 @@ async def assert_both_tell(story: Story, world: World) -> None:
         answers = await tell(world, [twins[step.by], redis[step.by]], step)
         assert answers[1:] == answers[:1], step
         assert await redis[step.by].roll() == await twins[step.by].roll(), step
+    assert await redis[0].entries(0, "", 1000) == await twins[0].entries(0, "", 1000)
     for budget in redis:
         await budget.aclose()

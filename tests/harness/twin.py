@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sidecar.budget.redis import MOST_MEMBERS
 from sidecar.core.birth import Mark
 from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
-from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
 
 
 class TwinBudget:
@@ -30,6 +30,14 @@ class TwinBudget:
         self._remember(self.bucket.birth.mark)
         return answer
 
+    async def retire(self, lease: Lease) -> Answer:
+        answer = self.bucket.retire(self._terms, lease, self.mark, self._clock_us())
+        self._remember(self.bucket.birth.mark)
+        return answer
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        return self.bucket.resign(instance, holder)
+
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         fleet = self.bucket.beat(self._terms, beat, self.mark, self._clock_us())
         self._remember(self.bucket.birth.mark)
@@ -49,6 +57,15 @@ class TwinBudget:
 
     async def roll(self) -> Roll | Unknown:
         return self.bucket.roll(self._terms, self._clock_us(), MOST_MEMBERS)
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        return self.bucket.events.note(entries, self._clock_us())
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        return self.bucket.events.entries(since, after, most)
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        return self.bucket.events.first(word, for_s, self._clock_us())
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to let go of."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from sidecar.core.words import Answer, Beat, Claim, Fleet, Hold, Roll, Unknown
+from sidecar.core.words import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sidecar.budget import Budget
 
@@ -37,6 +37,12 @@ class UnreliableBudget:
     async def claim(self, claim: Claim) -> Answer:
         return await self._ask(lambda: self._budget.claim(claim))
 
+    async def retire(self, lease: Lease) -> Answer:
+        return await self._ask(lambda: self._budget.retire(lease))
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        return await self._ask(lambda: self._budget.resign(instance, holder))
+
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         return await self._ask(lambda: self._budget.beat(beat))
 
@@ -48,6 +54,15 @@ class UnreliableBudget:
 
     async def roll(self) -> Roll | Unknown:
         return await self._ask(self._budget.roll)
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        return await self._ask(lambda: self._budget.note(entries))
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        return await self._ask(lambda: self._budget.entries(since, after, most))
+
+    async def first(self, word: str, for_s: float) -> bool | Unknown:
+        return await self._ask(lambda: self._budget.first(word, for_s))
 
     async def aclose(self) -> None:
         await self._budget.aclose()

@@ -1,0 +1,180 @@
+"""What goes into the ledger: which steps of a container and which answers of the bucket are worth a line.
+
+A line is written once for what lasts: a container that is refused for one reason again and again is refused once a
+spell. What all sidecars of a fleet see carries a word that they share, so that one of them writes it (``Entry.once``).
+What became of a cull (``replaced``, ``helped``, ``unhelped``, ``unclear``) the bucket writes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sidecar.core import sentences
+from sidecar.core.delays import HONOUR_S
+from sidecar.core.detectors import complaint
+from sidecar.core.events import Answered, Revived
+from sidecar.core.records import Record
+from sidecar.core.standing import Standing
+from sidecar.core.words import MANUAL, Denied, Entry, Fleet, Granted, Hold, State, Unknown
+
+WHATS: Final = frozenset(
+    {
+        *("suspect", "recovered", "granted", "denied", "canary", "culled", "retired", "revived", "replaced"),
+        *("helped", "unhelped", "unclear", "hold", "release", "brake", "lost_memory", "useless", "not_honoured"),
+        *("would_cull", "would_recover", "redis_away", "redis_back"),
+    }
+)
+"""All that an entry can be about."""
+
+ORDERED: Final = "ordered"
+_ALONE: Final = "alone"
+
+
+class Scribe:
+    """Turns what the sidecar of ``instance`` sees into entries; ``at`` is Unix time in seconds, when it was seen.
+
+    A cull is not honoured if the container is there ``honour_s`` seconds after it.
+    """
+
+    def __init__(self, instance: str, honour_s: float = HONOUR_S) -> None:
+        self._instance = instance
+        self._honour_s = honour_s
+        self._kind = ""
+        self._refused: set[str] = set()
+        self._would_at: float | None = None
+        self._complained_of = ""
+        self._away_at: float | None = None
+        self._fleet: Fleet | None = None
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def step(self, record: Record, at: float) -> list[Entry]:
+        """The entries of one step of the container, in the order in which things happened."""
+        if record.before is record.after and not isinstance(record.event, Answered):
+            return list(self._overdue(record, at))
+        entries = [
+            *self._begun(record, at),
+            *self._answered(record, at),
+            *self._culled(record, at),
+            *self._ended(record, at),
+            *self._overdue(record, at),
+        ]
+        if record.after.state is not State.SUSPECT:
+            self._refused.clear()
+        if record.after.latch is None and record.after.state is not State.SUSPECT:
+            self._kind = ""
+        return entries
+
+    def _begun(self, record: Record, at: float) -> Iterator[Entry]:
+        after = record.after
+        if after.state is State.SUSPECT is not record.before.state and after.order is None:
+            self._kind = complaint(after.verdict, record.evidence)
+            yield self._entry("suspect", at, reason=_rule(after), detail=sentences.verdict(after.verdict))
+
+    def _answered(self, record: Record, at: float) -> Iterator[Entry]:
+        event = record.event
+        if not isinstance(event, Answered) or not record.before.asking or record.after.asking:
+            return
+        answer, order, detail = event.answer, record.before.order, sentences.answer(event.answer)
+        if isinstance(answer, Granted):
+            word = "canary" if answer.canary else sentences.reason_word(answer)
+            granted = self._entry("granted", at, reason=word, author=order.author if order else "", detail=detail)
+            yield granted._replace(kind=MANUAL) if order else granted
+        elif isinstance(answer, Denied) and (answer.reason not in self._refused or order is not None):
+            self._refused.add(answer.reason)
+            author, seconds = (order.author if order else ""), answer.retry_after_s
+            yield self._entry("denied", at, reason=answer.reason, author=author, seconds=seconds, detail=detail)
+
+    def _culled(self, record: Record, at: float) -> Iterator[Entry]:
+        before, after = record.before, record.after
+        if after.would_culls > before.would_culls:
+            self._would_at = at
+            yield self._entry("would_cull", at, seconds=None, **_why(before, sentences.verdict(after.verdict)))
+        if after.latch is None or before.latch is not None:
+            return
+        if after.latch.lease:
+            yield self._entry("retired", at, detail=after.latch.reason)
+            return
+        self._kind = MANUAL if before.order else self._kind or complaint(after.verdict, record.evidence)
+        suspect_s = after.since - before.since if before.state is State.SUSPECT else None
+        yield self._entry("culled", at, seconds=suspect_s, **_why(before, after.latch.reason))
+
+    def _ended(self, record: Record, at: float) -> Iterator[Entry]:
+        before, after, event = record.before, record.after, record.event
+        if before.latch is not None and after.latch is None:
+            down_s = max(0.0, at - before.latch.at)
+            if isinstance(event, Revived):
+                yield self._entry("revived", at, author=event.author, seconds=down_s, reason=event.reason)
+            elif not record.restarted:
+                yield self._entry("revived", at, reason="not_replaced", seconds=down_s)
+        elif before.state is State.SUSPECT and after.state is State.UP and before.order is None:
+            if before.would_down:
+                since = self._would_at  # a sidecar that has taken over does not know
+                yield self._entry("would_recover", at, seconds=None if since is None else max(0.0, at - since))
+            else:
+                yield self._entry("recovered", at, seconds=after.since - before.since)
+
+    def _overdue(self, record: Record, at: float) -> Iterator[Entry]:
+        after = record.after
+        if after.state is not State.DOWN or after.latch is None or after.latch.lease:
+            return  # who was retired and not replaced comes back by itself
+        claim_id, down_s = after.latch.claim_id, at - after.latch.at
+        if down_s >= self._honour_s and claim_id != self._complained_of:
+            self._complained_of = claim_id
+            yield self._entry("not_honoured", at, seconds=down_s, once=f"not_honoured {claim_id}")
+
+    def _entry(self, what: str, at: float, *, seconds: float | None = None, **about: str) -> Entry:
+        return Entry(what, at, self._instance, self._kind, seconds=seconds, **about)
+
+    # -- answers of the bucket --------------------------------------------------------------------------------
+
+    def beaten(self, answer: Fleet | Unknown, at: float) -> list[Entry]:
+        """The entries of one answer to a beat."""
+        if isinstance(answer, Unknown):
+            if answer.error == _ALONE or self._away_at is not None:
+                return []
+            self._away_at = at
+            detail = sentences.UNKNOWN.get(answer.error, answer.error)
+            return [Entry("redis_away", at, self._instance, reason=answer.error, detail=detail)]
+        entries = list(changes(self._fleet, answer, at))
+        self._fleet = answer
+        if self._away_at is not None:
+            entries.insert(0, Entry("redis_back", at, self._instance, seconds=max(0.0, at - self._away_at)))
+            self._away_at = None
+        return entries
+
+
+def changes(before: Fleet | None, after: Fleet, at: float) -> Iterator[Entry]:
+    """What has happened to the fleet between two answers, as every sidecar sees it; nothing before the first."""
+    if before is None:
+        return
+    if after.brake is not before.brake:
+        yield Entry("brake", at, kind=after.cause, reason=after.brake, once=f"brake {after.brake}")
+    yield from _holds(before.hold, after.hold, at)
+    if after.losses > before.losses:
+        yield Entry("lost_memory", at, once="lost_memory")
+    for kind in sorted(set(after.useless) - set(before.useless)):
+        yield Entry("useless", at, kind=kind, once=f"useless {kind}")
+
+
+def _holds(before: Hold | None, after: Hold | None, at: float) -> Iterator[Entry]:
+    """A hold says whose it is. A release does not: whoever takes the order writes it."""
+    if after is None or before == after:
+        return
+    whom = f"{after.instance} {after.until:.0f}"
+    left_s = max(0.0, after.until - at)
+    yield Entry("hold", at, after.instance, "", after.reason, after.author, left_s, once=f"hold {whom}")
+
+
+def _why(before: Standing, detail: str) -> dict[str, str]:
+    """Why a cull came: by a person's order, or by the rule that spoke."""
+    if before.order is not None:
+        return {"reason": ORDERED, "author": before.order.author, "detail": before.order.reason}
+    return {"reason": _rule(before), "detail": detail}
+
+
+def _rule(standing: Standing) -> str:
+    """The first rule that spoke."""
+    reasons = standing.verdict.reasons if standing.verdict else ()
+    return reasons[0].rule if reasons else ""
