@@ -1,4 +1,4 @@
-"""What must survive a killed sidecar, in one small file: the incarnation and its latch.
+"""What must survive a killed sidecar, in one small file: the incarnation, its age and its latch.
 
 A journal that cannot be read or written costs persistence and never health: every failure is reported to
 ``on_failure`` and answered with "nothing remembered". The disk is touched in a thread, and waited for with a bound.
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.core.words import Latch
+from sidecar.core.words import NO_LOT, Latch, Lot
 from sidecar.thread import in_thread
 
 FORMAT: Final = 1
@@ -24,12 +24,17 @@ SIZE_LIMIT: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of one incarnation: whose it is, its name, the word it claims under, its latch if it has one."""
+    """What is known of one incarnation: whose it is, its name, the word it claims under, its latch if it has one.
+
+    ``born`` in Unix seconds, None if nobody wrote it down; ``lot`` is what chance gave it.
+    """
 
     app: str
     app_start: str | None
     incarnation: str
     latch: Latch | None = None
+    born: float | None = None
+    lot: Lot = NO_LOT
 
 
 class Journal:
@@ -87,30 +92,50 @@ def _read(path: Path) -> Memory | None:
 
 
 def _encode(memory: Memory) -> bytes:
-    return json.dumps({"format": FORMAT, **asdict(memory)}, indent=1).encode() + b"\n"
+    fields = asdict(memory)
+    if memory.latch is not None and not memory.latch.lease:
+        del fields["latch"]["lease"]  # a sidecar from before there were any would not take the latch
+    return json.dumps({"format": FORMAT, **fields}, indent=1).encode() + b"\n"
 
 
 def _decode(content: bytes) -> Memory:
     fields: dict[str, Any] = json.loads(content)
     if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']!r} is not {FORMAT}")
-    memory = Memory(fields["app"], fields["app_start"], fields["incarnation"])
-    _take_texts(memory.app, memory.incarnation, *([] if memory.app_start is None else [memory.app_start]))
+    memory = Memory(
+        fields["app"],
+        fields["app_start"],
+        fields["incarnation"],
+        born=fields.get("born"),  # what a sidecar wrote that knew of no age is still good for the rest
+        lot=Lot(*fields.get("lot", NO_LOT)),
+    )
+    _take_texts(memory.app, memory.incarnation, memory.lot.holder)
+    _take_texts(*_told(memory.app_start))
+    _take_numbers(memory.lot.part, *_told(memory.born))
     return replace(memory, latch=_latch(fields["latch"])) if fields["latch"] is not None else memory
 
 
 def _latch(fields: dict[str, Any]) -> Latch:
     latch = Latch(**fields)
-    _take_texts(latch.claim_id, latch.reason)
-    if not isinstance(latch.at, int | float) or not math.isfinite(latch.at):
-        raise TypeError(f"at takes Unix time, not {latch.at!r}")
+    _take_texts(latch.claim_id, latch.reason, latch.lease)
+    _take_numbers(latch.at)
     return latch
+
+
+def _told(value: object) -> tuple[object, ...]:
+    return () if value is None else (value,)
 
 
 def _take_texts(*values: object) -> None:
     for value in values:
         if not isinstance(value, str):
             raise TypeError(f"takes a text, not {value!r}")
+
+
+def _take_numbers(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise TypeError(f"takes a number, not {value!r}")
 
 
 def _replace(path: Path, content: bytes) -> None:

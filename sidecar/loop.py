@@ -10,34 +10,55 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
-from sidecar.core import arbiter
-from sidecar.core.arbiter import Answered, Ask, Effect, Event, Forget, Judged, Remember, Restarted, Standing, Stopped
+from sidecar.core import arbiter, sentences
+from sidecar.core.arbiter import (
+    Answered,
+    Ask,
+    AskLease,
+    CullOrdered,
+    Effect,
+    Event,
+    Forget,
+    Judged,
+    Leased,
+    Remember,
+    Resign,
+    Restarted,
+    Revived,
+    Standing,
+    Stopped,
+)
 from sidecar.core.detectors import complaint, judge
 from sidecar.core.records import Record, Snapshot
+from sidecar.core.retirement import due_at
+from sidecar.core.retiring import life
 from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Claim, Evidence, Gone, Judgement, Ping, Policy, Report, Sample, State, Unknown
+from sidecar.core.words import (
+    MANUAL,
+    Claim,
+    Evidence,
+    Gone,
+    Judgement,
+    Lease,
+    Lot,
+    Ping,
+    Policy,
+    Report,
+    State,
+    Verdict,
+)
 from sidecar.inbox import Inbox, Message
+from sidecar.inquest import Inquest
 from sidecar.journal import Journal, Memory
+from sidecar.names import Names, Place, name_of
+from sidecar.petitions import Bucket, Petitions
 
-ENDED_NAMES: Final = 16
-PAGE: Final = "page:"
-"""Before what a metrics page calls an incarnation, so that nobody takes it for what the app itself calls it."""
-
-JOURNAL_WAIT_S: Final = 1.0
-CLAIM_LIMIT_S: Final = 30.0
-"""A bucket bounds its claims itself; this is for one that does not, so that no claim is outstanding for ever."""
-
-
-class Claims(Protocol):
-    """What the hall needs of a budget: an answer as a value, and never an exception for a failure."""
-
-    async def claim(self, claim: Claim) -> Answer:
-        """Ask for a token."""
+_WELL: Final = (State.UP, State.RETIRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +87,14 @@ class Hall:
         pace: Pace,
         witness: Witness,
         weight: Weight,
-        budget: Claims,
+        budget: Bucket,
         journal: Journal,
         clock: Callable[[], float],
         wall: Callable[[], float],
         rng: Random,
         observe: Callable[[Record], None],
         on_failure: Callable[[Exception], None],
+        inquest: Inquest | None = None,
     ) -> None:
         self.standing = standing
         self.weight = weight
@@ -81,23 +103,25 @@ class Hall:
         self.lag_s = 0.0
         self.stale_reports = 0
         self.witness = witness
+        self.names = Names(standing.app_start)
+        self.weighed_s = 0
+        self.inquest = inquest or Inquest(clock, wall, on_failure)
         self.inbox = Inbox()
         self._policy = policy
         self._pace = pace
-        self._budget = budget
         self._journal = journal
         self._clock = clock
         self._wall = wall
         self._rng = rng
         self._observe = observe
         self._on_failure = on_failure
-        self._ended: deque[str] = deque(maxlen=ENDED_NAMES)
-        self._names = {_source(standing.app_start): standing.app_start} if standing.app_start else {}
+        self._petitions = Petitions(
+            budget, journal, self.inbox.put, clock=clock, wall=wall, jitter=self._jitter, on_failure=on_failure
+        )
         self._claim: asyncio.Task[None] | None = None
         self._asked_at = 0.0
         self._next_check = 0.0
         self._not_before = 0.0
-        self._weighed_s = 0
         self._has_news = False
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -107,17 +131,33 @@ class Hall:
         """The state of affairs now; costs some microseconds and waits for nothing."""
         now = self._clock()
         evidence = self.witness.evidence(now)
-        return Snapshot(now, self.standing, evidence, self.checked_at, self.weight.percent, self.success_rate)
+        return Snapshot(
+            now,
+            self.standing,
+            evidence,
+            self.checked_at,
+            self.weight.percent,
+            self.success_rate,
+            due_at(life(self.standing), self._policy),
+            self.witness.load(now),
+        )
 
     def evidence(self) -> Evidence:
         """What the window holds."""
         return self.witness.evidence(self._clock())
+
+    @property
+    def capture(self) -> str | None:
+        """What the hook printed at the last cull."""
+        return self.inquest.kept.capture if self.inquest.kept else None
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
+            if self._policy.lifetime_s > 0:
+                self._carry_out(Remember(), self._clock())  # or who is killed often would be for ever young
             while True:
                 now = self._clock()
                 wake_at = self._wake_at(now)
@@ -134,7 +174,7 @@ class Hall:
             self._guarded(self._handle, message, now)
         if now >= self._next_check:
             self._guarded(self._check, now)
-        elif self._has_news and self._pace.on_ping and self.standing.state is State.UP:
+        elif self._has_news and self._pace.on_ping and self.standing.state in _WELL:
             self._guarded(self._glance, now)
         elif (now >= self._due(now) or self._is_drained()) and not self._guarded(self._judge, now):
             self._not_before = now + 1.0
@@ -163,10 +203,10 @@ class Hall:
         """Once a second turn the ring and weigh the app; in between there is nothing to do."""
         now_s = int(now)
         self.witness.turn(now_s)
-        if now_s > self._weighed_s:
+        if now_s > self.weighed_s:
             self.success_rate = self.witness.success_rate(now)
-            self.weight = self.weight.step(self.success_rate, now_s - self._weighed_s)
-            self._weighed_s = now_s
+            self.weight = self.weight.step(self.success_rate, now_s - self.weighed_s)
+            self.weighed_s = now_s
 
     def _check(self, now: float) -> None:
         jitter = self._pace.jitter
@@ -177,14 +217,16 @@ class Hall:
         self.checked_at = now
 
     def _judge(self, now: float, *, is_check: bool = False) -> None:
-        verdict = judge(self.witness.evidence(now), self._policy)
-        self._step(Judged(verdict, is_check, self._jitter(), self.witness.idle_at), now)
+        self._step(self._judged(judge(self.witness.evidence(now), self._policy), now, is_check=is_check), now)
+
+    def _judged(self, verdict: Verdict, now: float, *, is_check: bool = False) -> Judged:
+        return Judged(verdict, is_check, self._jitter(), self.witness.idle_at, self.witness.load(now))
 
     def _glance(self, now: float) -> None:
         """Judge what has just been reported. Under a flood this is done once a turn: only what speaks is a step."""
         verdict = judge(self.witness.evidence(now), self._policy)
         if verdict.judgement is not Judgement.FINE:
-            self._step(Judged(verdict, is_check=False, jitter=self._jitter()), now)
+            self._step(self._judged(verdict, now), now)
 
     def _jitter(self) -> float:
         return self._rng.random() if self._pace.jitter else 0.0
@@ -192,12 +234,14 @@ class Hall:
     # -- messages ---------------------------------------------------------------------------------------------
 
     def _handle(self, message: Message, now: float) -> None:
-        if isinstance(message, Answered):
-            if self.standing.asking:
+        if isinstance(message, (Answered, Leased)):
+            if self.standing.asking or self.standing.leasing:
                 self._guarded(self._judge, now)  # the window may have emptied while the answer was on its way
             self._step(message, now, claim_s=now - self._asked_at)
-        elif isinstance(message, Stopped):
+        elif isinstance(message, (CullOrdered, Stopped)):
             self._step(message, now)
+        elif isinstance(message, Revived):
+            self._step(replace(message, incarnation=self._word("revived"), lot=self._lot()), now)
         else:
             self._receive(message, now)
 
@@ -205,37 +249,33 @@ class Hall:
         for report in reports:
             if isinstance(report, Gone):
                 self._bury(now)
-            elif (name := _name(report)) and not self._is_alive(name, now):
+            elif (name := name_of(report)) and not self._is_alive(name, now):
                 self.stale_reports += 1
             else:
                 self.witness.take(report, now)
+                if isinstance(report, Ping) and (report.message or report.fingerprint):
+                    self.inquest.samples.take(report, now)
         self._has_news = True
 
     def _bury(self, now: float) -> None:
         """The app has ended. Who comes next is another incarnation, though we do not know its name yet."""
-        self._step(Restarted(None, f"after-{self._rng.getrandbits(64):016x}"), now)
-        self._rename({})
+        self._step(Restarted(None, self._word("after"), self._lot()), now)
+        self.names.begin(None)
 
     def _is_alive(self, name: str, now: float) -> bool:
-        """Whether a report of this incarnation counts; the first one of a new incarnation begins its life.
+        """Whether a report of this incarnation counts; the first one of a new incarnation begins its life."""
+        place = self.names.place(name)
+        if place is Place.NEW:
+            self._step(Restarted(name, lot=self._lot()), now)
+            self.names.begin(name)
+        return place is not Place.ENDED
 
-        What the app says and what its metrics page says are two names of one life: each is compared with its own kind.
-        """
-        source = _source(name)
-        if self._names.get(source) == name:
-            return True
-        if name in self._ended:
-            return False
-        if self._names and source not in self._names:
-            self._names[source] = name
-            return True
-        self._step(Restarted(name), now)
-        self._rename({source: name})
-        return True
+    def _word(self, what: str) -> str:
+        """A word for a life that has no name, or not one of its own."""
+        return f"{what}-{self._rng.getrandbits(64):016x}"
 
-    def _rename(self, names: dict[str, str]) -> None:
-        self._ended.extend(self._names.values())
-        self._names = names
+    def _lot(self) -> Lot:
+        return Lot(self._word("lease"), self._rng.random())
 
     # -- steps and wishes -------------------------------------------------------------------------------------
 
@@ -249,56 +289,59 @@ class Hall:
     def _carry_out(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Ask):
             self._ask(effect.claim_id, now)
+        elif isinstance(effect, AskLease):
+            self._ask_lease(effect.holder, now)
+        elif isinstance(effect, Resign):
+            self._spawn(self._petitions.resign, self.standing.instance, effect.holder)
         elif isinstance(effect, Remember):
-            self._spawn(self._journal.save, self._memory())
+            self._spawn(self._journal.save, self.memory())
         elif isinstance(effect, Forget):
             self._forget(effect)
 
     def _forget(self, effect: Forget) -> None:
         self.witness.clear(heart=effect.heart)
         if effect.heart:
+            self.inquest.samples.clear()
             self.weight, self.success_rate = self.weight.fresh(), None
         if self._claim is not None:
             self._claim.cancel()  # a token for an incarnation that has ended helps nobody
 
-    def _memory(self) -> Memory:
+    def memory(self) -> Memory:
+        """What must survive us."""
         standing = self.standing
-        return Memory(standing.app, standing.app_start, standing.incarnation, standing.latch)
+        born = self._wall() - (self._clock() - standing.born)
+        return Memory(standing.app, standing.app_start, standing.incarnation, standing.latch, born, standing.lot)
 
     def _ask(self, claim_id: str, now: float) -> None:
         standing = self.standing
-        kind = complaint(standing.verdict, self.witness.evidence(now))
+        kind = MANUAL if standing.order else complaint(standing.verdict, self.witness.evidence(now))
         self._asked_at = now
-        self._claim = self._spawn(self._fetch, Claim(claim_id, standing.instance, standing.life, kind))
+        claim = Claim(claim_id, standing.instance, standing.life, kind)
+        self._claim = self._spawn(self._petitions.claim, claim, self._hold_inquest)
 
-    async def _fetch(self, claim: Claim) -> None:
-        try:
-            await self._journal.settled(JOURNAL_WAIT_S)
-            async with asyncio.timeout(CLAIM_LIMIT_S):
-                answer = await self._budget.claim(claim)
-        except Exception as error:  # noqa: BLE001 - a failing budget is an unclear answer, never an exception
-            self._on_failure(error)
-            answer = Unknown("internal")
-        self.inbox.put(Answered(claim.claim_id, answer, self._wall(), self._jitter()))
+    def _ask_lease(self, holder: str, now: float) -> None:
+        standing, policy = self.standing, self._policy
+        self._asked_at = now
+        lease = Lease(holder, standing.instance, standing.life, policy.retire_slots, policy.retire_timeout_s)
+        self._spawn(self._petitions.lease, lease)
 
-    def _spawn(self, work: Callable[..., Awaitable[None]], argument: object) -> asyncio.Task[None]:
+    async def _hold_inquest(self, claim: Claim) -> float:
+        """The seconds it took: none in shadow mode, nor for one that is out of balance already."""
+        standing = self.standing
+        if not self._policy.enforce or standing.latch is not None:
+            return 0.0
+        reason = sentences.verdict(standing.verdict) or sentences.ORDERED
+        took_s = await self.inquest.hold(claim, reason)
+        self._asked_at += took_s  # the bucket did not take that long
+        return took_s
+
+    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
         if self._tasks is None:
             raise RuntimeError("the hall is not running")
-        return self._tasks.create_task(self._contained(work, argument))
+        return self._tasks.create_task(self._contained(work, *arguments))
 
-    async def _contained(self, work: Callable[..., Awaitable[None]], argument: object) -> None:
+    async def _contained(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
         try:
-            await work(argument)
+            await work(*arguments)
         except Exception as error:  # noqa: BLE001 - as in _guarded: the group would end the house
             self._on_failure(error)
-
-
-def _name(report: Report) -> str | None:
-    """What a report calls the incarnation that it is of, if anything."""
-    if isinstance(report, Sample):
-        return f"{PAGE}{report.app_start}" if report.app_start else None
-    return report.app_start if isinstance(report, Ping) else None
-
-
-def _source(name: str) -> str:
-    return PAGE if name.startswith(PAGE) else ""

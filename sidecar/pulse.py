@@ -12,10 +12,11 @@ from random import Random
 from typing import Final
 
 from sidecar.budget import Budget
-from sidecar.core.arbiter import Standing
+from sidecar.core import members
 from sidecar.core.detectors import complaint
 from sidecar.core.records import Record, Snapshot
-from sidecar.core.words import Beat, Fleet, Presence, Unknown
+from sidecar.core.standing import Standing
+from sidecar.core.words import MANUAL, About, Beat, Fleet, Presence, Unknown
 
 FIRST_AFTER_S: Final = 0.25
 """Importing the client of Redis takes 50 ms of the processor, which belong to the first polls."""
@@ -23,11 +24,40 @@ FIRST_AFTER_S: Final = 0.25
 JITTER: Final = 0.1
 STALE_BEATS: Final = 3
 
+ABOUT_EVERY: Final = 30
+"""So many beats after it was told last, what stands about the container is told again: it may have been forgotten."""
+
+STEP_S: Final = 1.0
+"""Wall clock and monotonic clock drift apart by less."""
+
+
+class Description:
+    """What a person is told of the container, as one line of ``core.members``.
+
+    ``wall`` gives Unix seconds, ``limit`` is of errors in the window, ``version`` that of the sidecar.
+    """
+
+    def __init__(self, wall: Callable[[], float], limit: int, version: str) -> None:
+        self._wall = wall
+        self._limit = limit
+        self._version = version
+        self._since = 0.0
+
+    def __call__(self, seen: Snapshot) -> str:
+        """The line; it stays the same while nothing happens, whatever the clocks do meanwhile."""
+        standing = seen.standing
+        since = self._wall() - (seen.now - standing.since)
+        if abs(since - self._since) >= STEP_S:
+            self._since = since
+        numbers = (seen.share, seen.evidence.errors, self._limit)
+        return members.pack(About(standing.state, int(self._since), standing.life, *numbers, self._version))
+
 
 class Pulse:
     """Beats every ``interval_s`` seconds, by ``JITTER`` of it earlier or later.
 
-    ``told`` hears every answer, ``clock`` gives the seconds by which ``fleet`` grows stale.
+    ``told`` hears every answer, ``clock`` gives the seconds by which ``fleet`` grows stale. ``about`` is what else
+    there is to tell, at most a line: told when it is news, and when it may have been forgotten.
     """
 
     def __init__(
@@ -39,6 +69,8 @@ class Pulse:
         clock: Callable[[], float],
         rng: Random,
         told: Callable[[Fleet | Unknown], None],
+        on_failure: Callable[[Exception], None],
+        about: Callable[[Snapshot], str] = lambda _: "",
     ) -> None:
         self._snapshot = snapshot
         self._budget = budget
@@ -46,6 +78,10 @@ class Pulse:
         self._clock = clock
         self._rng = rng
         self._told = told
+        self._on_failure = on_failure
+        self._about = about
+        self._known = ""
+        self._beats = 0
         self._changed = asyncio.Event()
         self._kind = "unknown"
         self._fleet: Fleet | None = None
@@ -68,7 +104,10 @@ class Pulse:
         await asyncio.sleep(FIRST_AFTER_S)
         while True:
             self._changed.clear()
-            await self.beat()
+            try:
+                await self.beat()
+            except Exception as error:  # noqa: BLE001 - one bad beat must not end the house
+                self._on_failure(error)
             await self._wait(self._interval_s * (1 + JITTER * self._rng.uniform(-1, 1)))
 
     async def beat(self) -> None:
@@ -77,9 +116,25 @@ class Pulse:
         if self._said is Presence.GONE is beat.presence:
             return
         answer = await self._budget.beat(beat)
+        self._confirm(beat.about, answer)
         if isinstance(answer, Fleet):
             self._fleet, self._heard_at, self._said = answer, self._clock(), beat.presence
         self._told(answer)
+
+    def _confirm(self, about: str, answer: Fleet | Unknown) -> None:
+        """Remember what is known there now: nothing that was not answered, nor what a lost memory or a server lacks."""
+        before = self._fleet
+        if about:
+            self._known, self._beats = about, 0
+        self._beats += 1
+        if isinstance(answer, Unknown) or (
+            before is not None and (answer.losses, answer.away) != (before.losses, before.away)
+        ):
+            self._known = ""
+
+    def _news(self, seen: Snapshot) -> str:
+        about = self._about(seen)
+        return about if about != self._known or self._beats >= ABOUT_EVERY else ""
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -92,16 +147,21 @@ class Pulse:
         seen = self._snapshot()
         standing = seen.standing
         presence = standing.presence
-        if presence is Presence.WANTS:
+        if standing.order is not None:
+            self._kind = MANUAL
+        elif presence is Presence.WANTS:
             self._kind = complaint(standing.verdict, seen.evidence)
+        lease = standing.lease if presence is Presence.DOWN else ""
         claim_id = standing.latch.claim_id if standing.latch else standing.claim_id
         return Beat(
             standing.instance,
             standing.life,
             presence,
-            self._kind if presence in (Presence.WANTS, Presence.DOWN) else "unknown",
+            self._kind if presence in (Presence.WANTS, Presence.DOWN) and not lease else "unknown",
             claim_id if presence is Presence.DOWN else "",
             first=self._said is None,
+            lease=lease,
+            about=self._news(seen),
         )
 
 

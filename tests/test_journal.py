@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.core.words import Latch
+from sidecar.core.words import Latch, Lot
 from sidecar.journal import Journal, Memory
 
 TOP = Path(__file__).parents[1]
@@ -24,6 +24,14 @@ BOUND_S = 0.05
 
 UNNAMED = Memory("web/a", None, "-")
 NAMED = Memory("web/a", "boot-1", "boot-1")
+RETIRED = Memory(
+    "web/a",
+    "boot-1",
+    "boot-1",
+    Latch("", 1_700_000_000.25, "retired at age 6h", lease="lease-1"),
+    1_699_990_000.5,
+    Lot("lease-1", 0.25),
+)
 LATCHED = Memory("web/a", "boot-2", "-", Latch("web/a/-", 1_700_000_000.25, "5 server errors in 60 s"))
 
 
@@ -57,8 +65,8 @@ def kept(tmp_path: Path) -> Kept:
 
 @pytest.mark.parametrize(
     "memory",
-    [UNNAMED, NAMED, LATCHED, replace(NAMED, app_start="später", incarnation="☃")],
-    ids=["unnamed", "named", "latched", "not ASCII"],
+    [UNNAMED, NAMED, LATCHED, RETIRED, replace(NAMED, app_start="später", incarnation="☃")],
+    ids=["unnamed", "named", "latched", "retired", "not ASCII"],
 )
 async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: Path, memory: Memory) -> None:
     await kept.journal.save(memory)
@@ -163,6 +171,14 @@ def latch(**changes: Any) -> bytes:
         pytest.param(written(app=7), id="app is a number"),
         pytest.param(written(incarnation=None), id="no incarnation"),
         pytest.param(written(app_start=["boot-1"]), id="app_start is a list"),
+        pytest.param(written(born="yesterday"), id="born is a text"),
+        pytest.param(written(born=""), id="born is empty"),
+        pytest.param(written(born=float("inf")), id="born is never"),
+        pytest.param(written(lot=7), id="lot is a number"),
+        pytest.param(written(lot=[7, 0.5]), id="holder is a number"),
+        pytest.param(written(lot=["lease-1", None]), id="part is nothing"),
+        pytest.param(written(lot=["lease-1", 0.5, 1]), id="lot of three"),
+        pytest.param(latch(lease=None), id="lease is nothing"),
         pytest.param(written(latch="yes"), id="latch is a text"),
         pytest.param(written(latch={}), id="latch is empty"),
         pytest.param(latch(by="me"), id="latch with a field too many"),
@@ -181,6 +197,19 @@ async def test_file_that_makes_no_sense_is_reported_and_forgotten(kept: Kept, co
     assert kept.told == ["read"]
     await kept.journal.save(NAMED)
     assert await kept.load() == NAMED
+
+
+async def test_file_of_a_sidecar_that_knew_of_no_age_is_still_read(kept: Kept) -> None:
+    fields = {"format": 1, "app": "web/a", "app_start": "boot-2", "incarnation": "-"}
+    old_latch = {"claim_id": "web/a/-", "at": 1_700_000_000.25, "reason": "5 server errors in 60 s"}
+    kept.path.write_bytes(json.dumps({**fields, "latch": old_latch}).encode())
+    assert await kept.load() == LATCHED
+    assert kept.failures == []
+
+
+async def test_cull_is_written_so_that_a_sidecar_from_before_leases_takes_it(kept: Kept) -> None:
+    await kept.journal.save(LATCHED)
+    assert set(json.loads(kept.path.read_bytes())["latch"]) == {"claim_id", "at", "reason"}
 
 
 async def test_file_cut_off_anywhere_is_reported_and_forgotten(kept: Kept) -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from harness.hall import CHECKS_ONLY, EXACT, POLICY, WALL_S, Stage
+from harness.hall import CHECKS_ONLY, EXACT, LOT, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.arbiter import Answered, Judged, Stopped
 from sidecar.core.words import (
@@ -98,8 +98,8 @@ async def test_grant_drains_and_then_goes_down() -> None:
         assert stage.states == [State.UP, State.SUSPECT, State.DRAINING, State.DOWN]
         reason = "5 server errors in 60 s (5 of them redis), the limit is 5"
         latch = Latch("web/a/boot-1", WALL_S, reason)
-        assert stage.notes.saved[0] == Memory("web/a", "boot-1", "boot-1")
-        assert stage.notes.saved[-1] == Memory("web/a", "boot-1", "boot-1", latch)
+        assert stage.notes.saved[0] == Memory("web/a", "boot-1", "boot-1", None, WALL_S, LOT)
+        assert stage.notes.last == Memory("web/a", "boot-1", "boot-1", latch)
 
 
 @in_virtual_time

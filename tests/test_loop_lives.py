@@ -83,7 +83,7 @@ async def test_culled_app_that_is_replaced_starts_clean() -> None:
         await stage.pings(Ping(0, app_start="boot-2"))
         await stage.passes(10)
         assert stage.state() is State.UP
-        assert stage.notes.saved[-1] == Memory("web/a", "boot-2", "boot-2")
+        assert stage.notes.last == Memory("web/a", "boot-2", "boot-2")
 
 
 # -- the names that a metrics page gives ----------------------------------------------------------------------
@@ -190,7 +190,7 @@ async def test_culled_app_that_has_gone_is_followed_by_a_clean_start() -> None:
         first, second = stage.budget.asked
         assert first == "web/a/-"
         assert second.startswith("web/a/after-")
-        assert stage.notes.saved[-1] == Memory("web/a", None, second.removeprefix("web/a/"))
+        assert stage.notes.last == Memory("web/a", None, second.removeprefix("web/a/"))
 
 
 @in_virtual_time
@@ -244,4 +244,4 @@ async def test_name_that_comes_while_a_nameless_claim_is_in_the_air_keeps_its_wo
         assert stage.latch is not None
         assert stage.latch.claim_id == claimed
         word = claimed.removeprefix("web/a/")
-        assert stage.notes.saved[-1] == Memory("web/a", "boot-2", word, stage.latch)
+        assert stage.notes.last == Memory("web/a", "boot-2", word, stage.latch)

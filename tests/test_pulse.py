@@ -15,10 +15,11 @@ from harness.hall import POLICY, WALL_S
 from harness.lives import SICK
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.core import arbiter
-from sidecar.core.arbiter import Standing, Stopped
+from sidecar.core.arbiter import Order, Standing, Stopped
+from sidecar.core.members import unpack
 from sidecar.core.records import Record, Snapshot
-from sidecar.core.words import Beat, Evidence, Fleet, Latch, Presence, State, Unknown
-from sidecar.pulse import FIRST_AFTER_S, JITTER, STALE_BEATS, Pulse
+from sidecar.core.words import About, Beat, Evidence, Fleet, Latch, Presence, State, Unknown
+from sidecar.pulse import ABOUT_EVERY, FIRST_AFTER_S, JITTER, STALE_BEATS, Description, Pulse
 
 INTERVAL_S = 10.0
 FLEET = Fleet(3)
@@ -29,6 +30,9 @@ SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK.verdict)
 LATCHED = replace(SUSPECT, latch=Latch("web/a/boot-1", WALL_S, "many"))
 DRAINING, DOWN = replace(LATCHED, state=State.DRAINING), replace(LATCHED, state=State.DOWN)
 STOPPING = replace(UP, state=State.STOPPING)
+RETIRING = replace(UP, state=State.RETIRING)
+LEASE = Latch("", WALL_S, "retired", lease="lease-1")
+ORDER = Order("ann", "it leaks", State.UP, None)
 
 
 class Middle:
@@ -49,8 +53,11 @@ class Scene:
         self.standing = UP
         self.evidence = REDIS
         self.answer: Fleet | Unknown = FLEET
+        self.about = ""
         self.beats: list[tuple[float, Beat]] = []
         self.told: list[Fleet | Unknown] = []
+        self.failures: list[Exception] = []
+        self.tells = True
         self.open = asyncio.Event()
         self.open.set()
         self.pulse = Pulse(
@@ -59,11 +66,18 @@ class Scene:
             interval_s=INTERVAL_S,
             clock=loop.time,
             rng=rng or Middle(),  # type: ignore[arg-type]  # as above
-            told=self.told.append,
+            told=self._tell,
+            on_failure=self.failures.append,
+            about=lambda _: self.about,
         )
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(self.loop.time(), self.standing, self.evidence, None)
+
+    def _tell(self, answer: Fleet | Unknown) -> None:
+        if not self.tells:
+            raise RuntimeError("who was told failed")
+        self.told.append(answer)
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """The bucket."""
@@ -78,6 +92,10 @@ class Scene:
     @property
     def said(self) -> list[Presence]:
         return [beat.presence for _, beat in self.beats]
+
+    @property
+    def abouts(self) -> list[str]:
+        return [beat.about for _, beat in self.beats]
 
     @property
     def last(self) -> Beat:
@@ -125,6 +143,17 @@ async def test_beats_come_an_interval_apart() -> None:
     async with beating() as scene:
         await scene.passes(35)
         assert scene.times == pytest.approx([FIRST_AFTER_S + beat * INTERVAL_S for beat in range(4)])
+
+
+@in_virtual_time
+async def test_beat_that_fails_inside_is_told_and_the_next_comes_all_the_same() -> None:
+    async with beating() as scene:
+        scene.tells = False
+        await scene.passes(FIRST_AFTER_S)
+        scene.tells = True
+        await scene.passes(INTERVAL_S)
+        assert (len(scene.beats), scene.told) == (2, [FLEET])
+        assert list(map(str, scene.failures)) == ["who was told failed"]
 
 
 @in_virtual_time
@@ -236,6 +265,18 @@ async def test_bucket_that_is_away_is_asked_no_more_often_than_one_that_is_there
             replace(DOWN, latch=Latch("web/a/-", WALL_S, "many")),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/-", first=True),
         ),
+        (RETIRING, Beat("a", "boot-1", Presence.WELL, first=True)),
+        (
+            replace(DOWN, latch=LEASE),
+            Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1"),
+        ),
+        (
+            replace(DRAINING, latch=LEASE),
+            Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1"),
+        ),
+        (replace(STOPPING, latch=LEASE), Beat("a", "boot-1", Presence.GONE, first=True)),
+        (replace(SUSPECT, order=ORDER), Beat("a", "boot-1", Presence.WELL, first=True)),
+        (replace(DOWN, order=ORDER), Beat("a", "boot-1", Presence.DOWN, "manual", "web/a/boot-1", first=True)),
         (STOPPING, Beat("a", "boot-1", Presence.GONE, first=True)),
         (
             replace(SUSPECT, would_culls=1, would_down=True),
@@ -255,6 +296,12 @@ async def test_bucket_that_is_away_is_asked_no_more_often_than_one_that_is_there
         "draining",
         "down",
         "down by a claim of another name",
+        "retiring",
+        "down under a lease",
+        "draining under a lease",
+        "stopping under a lease",
+        "ordered to be culled",
+        "down by an order",
         "stopping",
         "would be down",
         "would be down again",
@@ -278,6 +325,16 @@ async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be
         scene.evidence = Evidence(60)
         await scene.becomes(DRAINING)
         assert (scene.last.presence, scene.last.kind) == (Presence.DOWN, "redis")
+
+
+@in_virtual_time
+async def test_retired_container_complains_of_nothing_whatever_it_suffered_from_before() -> None:
+    async with beating() as scene:
+        await scene.becomes(SUSPECT)
+        await scene.passes(1)
+        await scene.becomes(UP)
+        await scene.becomes(replace(DOWN, latch=LEASE))
+        assert (scene.last.presence, scene.last.kind, scene.last.lease) == (Presence.DOWN, "unknown", "lease-1")
 
 
 @in_virtual_time
@@ -362,3 +419,70 @@ async def test_age_of_the_fleet_counts_from_its_answer() -> None:
     scene.open.set()
     await beating
     assert scene.pulse.fleet == FLEET
+
+
+# -- what it tells about the container ----------------------------------------------------------------------
+
+
+async def _abouts(scene: Scene, *answers: Fleet | Unknown) -> list[str]:
+    """What was told about the container, beat by beat, while the bucket answers so."""
+    for answer in answers:
+        scene.answer = answer
+        await scene.pulse.beat()
+    return scene.abouts
+
+
+@in_virtual_time
+async def test_what_is_known_is_not_told_again_until_it_changes() -> None:
+    scene = Scene()
+    scene.about = "first"
+    await _abouts(scene, FLEET, FLEET)
+    scene.about = "second"
+    assert await _abouts(scene, FLEET, FLEET) == ["first", "", "second", ""]
+
+
+@in_virtual_time
+async def test_what_may_not_be_known_is_told_again() -> None:
+    scene = Scene()
+    scene.about = "first"
+    away = replace(FLEET, away=("redis://h2: timeout",))
+    assert await _abouts(scene, AWAY, FLEET, FLEET) == ["first", "first", ""]
+    assert (await _abouts(scene, AWAY, FLEET, FLEET))[3:] == ["", "first", ""]
+    assert (await _abouts(scene, replace(FLEET, losses=1), replace(FLEET, losses=1)))[6:] == ["", "first"]
+    assert (await _abouts(scene, away, away, away, FLEET, FLEET, FLEET))[8:] == ["", "first", "", "", "first", ""]
+
+
+@in_virtual_time
+async def test_what_is_known_is_told_again_after_many_beats() -> None:
+    scene = Scene()
+    scene.about = "first"
+    told = await _abouts(scene, *[FLEET] * (2 * ABOUT_EVERY + 1))
+    assert [place for place, about in enumerate(told) if about] == [0, ABOUT_EVERY, 2 * ABOUT_EVERY]
+
+
+def test_description_says_what_a_person_asks_for() -> None:
+    describe = Description(lambda: WALL_S, 5, "0.9")
+    standing = replace(SUSPECT, since=90.0)
+    about = unpack(describe(Snapshot(100.0, standing, REDIS, None, weight=80)))
+    assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9")
+    about = unpack(describe(Snapshot(100.0, replace(DOWN, since=99.0), REDIS, None, weight=80)))
+    assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9")
+
+
+@pytest.mark.parametrize("drift_s", [0.0, 0.4, -0.4, 0.9], ids=str)
+def test_description_stays_the_same_while_clocks_drift(drift_s: float) -> None:
+    wall = [WALL_S]
+    describe = Description(lambda: wall[0], 5, "0.9")
+    first = describe(Snapshot(100.0, UP, REDIS, None))
+    wall[0] += 3600 + drift_s
+    assert describe(Snapshot(3700.0, UP, REDIS, None)) == first
+
+
+def test_description_follows_a_wall_clock_that_is_put_right() -> None:
+    wall = [0.0]
+    describe = Description(lambda: wall[0], 5, "0.9")
+    describe(Snapshot(100.0, UP, REDIS, None))
+    wall[0] = WALL_S
+    about = unpack(describe(Snapshot(110.0, UP, REDIS, None)))
+    assert about is not None
+    assert about.since == int(WALL_S - 110 + UP.since)

@@ -6,7 +6,7 @@ An answer here may have to wait for the bucket, never for longer than ``limit_s`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -14,9 +14,11 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from sidecar.budget.held import HeldBudget
-from sidecar.core import sentences
-from sidecar.core.words import Fleet, Hold, Roll, Unknown
-from sidecar.intake.orders import NO_BODY, read_hold, read_release
+from sidecar.core import members, sentences
+from sidecar.core.words import Entry, Fleet, Hold, Roll, Unknown
+from sidecar.intake import callers
+from sidecar.intake.callers import Admits
+from sidecar.intake.orders import NO_BODY, Release, read_hold, read_release
 from sidecar.intake.pings import BadReportError
 from sidecar.listener import Refusal, Routes, body, json_response
 
@@ -29,7 +31,9 @@ ALONE: Final = "alone"
 class Admin:
     """What a person may ask of the sidecar ``identity["instance"]``, the rest of which is shown with the fleet.
 
-    ``fleet`` is the last that was heard of it, ``told`` takes a sentence for the log on every order that was given.
+    ``fleet`` is the last that was heard of it, ``own`` what only this sidecar knows of its container. Of every order
+    that was given ``told`` takes a sentence for the log and ``noted`` an entry for the ledger, with the second that
+    ``wall`` gives. ``admits``: who may give one over TCP, None for all.
     """
 
     def __init__(
@@ -37,15 +41,23 @@ class Admin:
         held: HeldBudget,
         *,
         fleet: Callable[[], Fleet | None],
-        identity: dict[str, str],
+        identity: Mapping[str, object],
+        own: Callable[[], Mapping[str, object]],
         limit_s: float,
+        wall: Callable[[], float],
         told: Callable[[str], None],
+        noted: Callable[[Entry], None],
+        admits: Admits | None = None,
     ) -> None:
         self._held = held
         self._fleet = fleet
         self._identity = identity
+        self._own_row = own
         self._limit_s = limit_s
+        self._wall = wall
         self._told = told
+        self._noted = noted
+        self._admits = admits
 
     def routes(self) -> Routes:
         """Routes of the local door."""
@@ -56,45 +68,49 @@ class Admin:
 
     async def post_hold(self, request: web.BaseRequest) -> web.Response:
         """Hold; 200 also if this sidecar alone is held."""
+        callers.check(request, self._admits)
         order = _read(read_hold, await body(request), self._own)
         answer = await self._ask(self._held.hold(*order))
         if isinstance(answer, Unknown):
             held = self._held.local_of(order.instance)
             if held is None:
                 return self._no_answer(answer, order.instance)
-            self._told(f"{sentences.hold(held)} (here only: {_sentence(answer)})")
+            self._note_hold(held, f"{callers.origin(request)}, here only: {_sentence(answer)}")
             return json_response({"hold": _hold(held), "stored": False, **_error(answer)})
-        self._told(sentences.hold(answer))
+        self._note_hold(answer, callers.origin(request))
         return json_response({"hold": _hold(answer), "stored": True})
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """Release; 200 also if only a hold of this sidecar could be ended."""
+        callers.check(request, self._admits)
         if await body(request):
             raise Refusal(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
-        instance = _read(read_release, tuple(request.query.items()), self._own)
+        order = _read(read_release, tuple(request.query.items()), self._own)
+        instance = order.instance
+        ended = self._known_hold(instance)
         was_held = self._held.local_of(instance) is not None
         answer = await self._ask(self._held.release(instance))
         scope = {"scope": _scope(instance), "instance": instance}
         if isinstance(answer, Unknown):
             if not self._held.covers(instance):
                 return self._no_answer(answer, instance)
-            self._told(f"release of {_named(instance)} (here only: {_sentence(answer)})")
+            self._note_release(order, ended, f"{callers.origin(request)}, here only: {_sentence(answer)}")
             return json_response({"released": was_held, **scope, **_error(answer)})
-        self._told(f"release of {_named(instance)}")
+        self._note_release(order, ended, callers.origin(request))
         return json_response({"released": answer, **scope})
 
     async def get_fleet(self, _request: web.BaseRequest) -> web.Response:
         """The fleet member by member; when the bucket gives no answer, what was last heard of it and a 502 or 504."""
         answer = await self._ask(self._held.roll())
         local = self._held.local
-        known = {**self._identity, "local_hold": _hold(local) if local else None}
+        known = {**self._identity, "own": dict(self._own_row()), "local_hold": _hold(local) if local else None}
         if isinstance(answer, Roll):
             return json_response({**known, **_roll(answer)})
         fleet = self._fleet()
         rest: dict[str, Any] = {
             "fleet": _known(fleet) if fleet else None,
             "used": None,
-            "members": [],
+            **members.shown((), ()),
             "holds": [],
             "policies": [],
         }
@@ -103,7 +119,27 @@ class Admin:
 
     @property
     def _own(self) -> str:
-        return self._identity["instance"]
+        return str(self._identity["instance"])
+
+    def _known_hold(self, instance: str) -> Hold | None:
+        """The hold that a release is about to end, if it has been heard of."""
+        fleet = self._fleet()
+        held = fleet.hold if fleet else None
+        return self._held.local_of(instance) or (held if held and held.instance == instance else None)
+
+    def _note_hold(self, hold: Hold, how: str) -> None:
+        """Tell of an order, under the word under which all who hear of the hold write it: they make one line."""
+        self._told(f"{sentences.hold(hold)} ({how})")
+        now = self._wall()
+        once = f"hold {hold.instance} {hold.until:.0f}"
+        left_s, detail = max(0.0, hold.until - now), f"ordered at {self._own} {how}"
+        self._noted(Entry("hold", now, hold.instance, "", hold.reason, hold.author, left_s, detail, once))
+
+    def _note_release(self, order: Release, ended: Hold | None, how: str) -> None:
+        self._told(f"{order.author or 'somebody'} releases {_named(order.instance)} ({how})")
+        once = f"release {order.instance} {ended.until:.0f}" if ended else ""
+        detail = f"ordered at {self._own} {how}"
+        self._noted(Entry("release", self._wall(), order.instance, author=order.author, detail=detail, once=once))
 
     async def _ask(self, call: Awaitable[T | Unknown]) -> T | Unknown:
         try:
@@ -159,6 +195,6 @@ def _roll(roll: Roll) -> dict[str, Any]:
     return {
         **roll._asdict(),
         "fleet": _known(roll.fleet),
-        "members": [member._asdict() for member in roll.members],
+        **members.shown(roll.members, roll.departed),
         "holds": [_hold(hold) for hold in roll.holds],
     }

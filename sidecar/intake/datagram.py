@@ -18,7 +18,7 @@ from typing import Final
 
 from sidecar.core.words import Report
 from sidecar.intake.statsd import PacketReader
-from sidecar.sockets import bound, printed, remove_stale
+from sidecar.sockets import bound, located, printed, remove_stale
 
 BATCH: Final = 64
 BATCH_BYTES: Final = 1_500
@@ -88,8 +88,29 @@ class Datagrams:
         remove_stale(path)
         self._open(bound(path, socket.SOCK_DGRAM), path)
 
-    def close(self) -> None:
-        """Stop receiving and remove the socket's file; the counts stay."""
+    def adopt(self, opened: socket.socket) -> None:
+        """Receive on a socket that is bound already, of either kind."""
+        if opened.family != socket.AF_UNIX:
+            self.receive_buffer = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+        self._open(opened, located(opened))
+
+    @property
+    def descriptors(self) -> list[tuple[int, str]]:
+        """What it receives on, each with its address."""
+        return [*zip((opened.fileno() for opened in self._drops), self.addresses, strict=True)]
+
+    def let_go(self) -> None:
+        """Receive no more, and hand in all that was received; what waits is for whoever has the same sockets."""
+        for opened in self._drops:
+            asyncio.get_running_loop().remove_reader(opened)
+        while self._rest:
+            piece, self._rest = _cut(self._rest)
+            self._packets[piece] = self._packets.get(piece, 0) + 1
+        self._read()
+        self.close(keep_paths=True)
+
+    def close(self, *, keep_paths: bool = False) -> None:
+        """Stop receiving and remove the socket's file, unless somebody else receives there; the counts stay."""
         self._dropped = self.kernel_drops
         self._rest = b""
         self._packets.clear()
@@ -100,7 +121,7 @@ class Datagrams:
             asyncio.get_running_loop().remove_reader(opened)
             opened.close()
         self._drops.clear()
-        for path in filter(os.path.isabs, self.addresses):
+        for path in filter(os.path.isabs, () if keep_paths else self.addresses):
             with suppress(OSError):
                 remove_stale(path)
 
@@ -114,7 +135,7 @@ class Datagrams:
 
     def _open(self, opened: socket.socket, address: str) -> None:
         opened.settimeout(0)
-        self._drops[opened] = 0
+        self._drops[opened] = _drops(opened, 0)
         self.addresses.append(address)
         self._watch(opened)
 

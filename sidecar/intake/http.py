@@ -109,7 +109,12 @@ def refuse_browsers(request: web.BaseRequest) -> None:
     headers = request.headers
     if hdrs.ORIGIN in headers or headers.get("Sec-Fetch-Site", "none") != "none":
         raise Refusal(403, "cross_origin", "Origin: web pages may not send here")
-    host = headers.get(hdrs.HOST)
+    refuse_names(request)
+
+
+def refuse_names(request: web.BaseRequest) -> None:
+    """Raise ``Refusal`` for a request that came over TCP by a name that is not of this machine: a rebound one."""
+    host = request.headers.get(hdrs.HOST)
     if host and not LOOPBACK.fullmatch(host) and _is_tcp(request):
         raise Refusal(403, "host", f"Host: takes a name of this machine's loopback, not {host[:100]!r}")
 
@@ -134,6 +139,9 @@ def verdict(snapshot: Snapshot) -> dict[str, Any]:
         "weight": snapshot.share,
         "success_rate": None if snapshot.success_rate is None else round(snapshot.success_rate, 4),
         "app_start": standing.app_start,
+        "age_s": round(snapshot.now - standing.born, 3),
+        "retire_in_s": None if snapshot.retire_at is None else round(snapshot.retire_at - snapshot.now, 3),
+        "load": snapshot.load.value if snapshot.load else None,
     }
 
 

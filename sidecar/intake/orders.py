@@ -1,4 +1,4 @@
-"""What ``POST /hold`` and ``DELETE /hold`` may say: an order out, or an error that names the field."""
+"""What the orders of a person may say: hold, release, cull, revive; an order out, or an error that names the field."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ LONGEST_S: Final = 7 * 24 * 3600.0
 REASON_LIMIT: Final = 200
 AUTHOR_LIMIT: Final = 100
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+NO_REASON: Final = "no reason given"
 SERVICE: Final = "service"
 SCOPES: Final = (SERVICE, "instance")
 NO_BODY: Final = (
@@ -42,17 +43,40 @@ def read_hold(body: bytes, own: str) -> HoldOrder:
     return HoldOrder(instance, **fields)
 
 
-def read_release(query: Sequence[tuple[str, str]], own: str) -> str:
-    """Read the pairs of a query string: whose hold is over, ``""`` for the service."""
+class Order(NamedTuple):
+    """What a person says who wants this container culled, or up again."""
+
+    author: str
+    reason: str = NO_REASON
+
+
+def read_order(body: bytes) -> Order:
+    """Read one object; the reason may be left out, the author not."""
+    fields = read_object(body, ORDER_READERS)
+    if "author" not in fields:
+        raise BadReportError("author: is missing")
+    return Order(**fields)
+
+
+class Release(NamedTuple):
+    """Whose hold is over, ``""`` for the service; ``author`` is ``""`` for who does not say."""
+
+    instance: str
+    author: str = ""
+
+
+def read_release(query: Sequence[tuple[str, str]], own: str) -> Release:
+    """Read the pairs of a query string."""
     fields: dict[str, Any] = {}
     for name, value in query:
         if name not in _QUERY or name in fields:
-            raise BadReportError(f"{name[:64]}: takes scope once, and instance once")
+            raise BadReportError(f"{name[:64]}: takes scope once, and instance once, and author once")
         try:
             fields[name] = _QUERY[name](value)
         except ValueError as error:
             raise BadReportError(f"{name}: {error}") from None
-    return _whom(fields.get("scope", SERVICE), fields.get("instance"), own)
+    instance = _whom(fields.get("scope", SERVICE), fields.get("instance"), own)
+    return Release(instance, fields.get("author", ""))
 
 
 def _whom(scope: str, instance: str | None, own: str) -> str:
@@ -98,4 +122,6 @@ READERS: Final[Readers] = {
     "instance": ("instance", _instance),
 }
 
-_QUERY: Final = {"scope": _scope, "instance": _instance}
+ORDER_READERS: Final[Readers] = {name: READERS[name] for name in Order._fields}
+
+_QUERY: Final = {"scope": _scope, "instance": _instance, "author": READERS["author"][1]}

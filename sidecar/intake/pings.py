@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -43,7 +44,7 @@ def read_pings(body: bytes) -> tuple[Ping, ...]:
 
 
 def read_results(body: bytes) -> Results:
-    """Read one object that says how many requests went well, how many failed, and how many are in flight."""
+    """Read one object that says how many requests went well and how many failed, how many are in flight, the load."""
     return Results(**read_object(body, RESULTS))
 
 
@@ -100,6 +101,16 @@ def _count(value: object) -> int:
     return value
 
 
+def _load(value: object) -> float:
+    try:
+        load = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]  # just checked
+    except OverflowError:
+        load = math.inf
+    if not 0 <= load < math.inf:
+        raise ValueError("takes a number of 0 or more")
+    return load
+
+
 def _level(value: object) -> Level:
     if not isinstance(value, str) or value not in LEVELS:
         raise ValueError(f"takes one of {', '.join(LEVELS)}")
@@ -140,4 +151,7 @@ READERS: Final[Readers] = {
     "app_start": ("app_start", _token),
 }
 
-RESULTS: Final[Readers] = {name: (name, _count) for name in ("ok", "failed", "in_flight")}
+RESULTS: Final[Readers] = {
+    **{name: (name, _count) for name in ("ok", "failed", "in_flight")},
+    "load": ("load", _load),
+}

@@ -7,8 +7,8 @@ format 1.0 to 1.4). Counters of these names, plain or behind the prefix of the a
 - ``requests`` that went well, and ``failed`` ones: together they are the ratio; an error is not yet a failed request
 - ``heartbeat``
 
-And one gauge, ``in_flight``: how many requests are under way in the whole app. Of several that come at once the largest
-counts, since a drain must not end for one that is out of date.
+And two gauges, ``in_flight``: how many requests are under way in the whole app, and ``load``: how busy it is, in any
+unit. Of several that come at once the largest counts, since a drain must not end for one that is out of date.
 
 All other metrics of the client, events and service checks are none of our business and no mistake either. A sampled
 count is ``count / rate``, exact in decimals and then rounded to the nearest whole number, halves up. Times, containers
@@ -36,6 +36,7 @@ GAUGE: Final = b"g"
 TYPES: Final = frozenset((COUNTER, GAUGE, b"ms", b"h", b"d", b"s", b"m"))
 EVENT: Final = b"_e{"
 SERVICE_CHECK: Final = b"_sc|"
+DECIMAL: Final = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
 WHOLE: Final = re.compile(rb"([0-9]{1,7})\.0{1,20}")
 DIGITS: Final = len(str(MOST_ERRORS))
 RATE: Final = re.compile(rb"([01]?)(?:\.([0-9]{1,40}))?")
@@ -52,7 +53,8 @@ UNITS: Final[Mapping[bytes, Report]] = {
 """What a count of one stands for."""
 
 IN_FLIGHT: Final = Results(in_flight=0)
-GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT}
+LOAD: Final = Results(load=0.0)
+GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT, b"load": LOAD}
 """What a gauge of zero stands for."""
 
 Times = tuple[Report, int]
@@ -120,12 +122,12 @@ class PacketReader:
         type_ = rest.partition(b"|")[0]
         if type_ not in TYPES:
             raise ValueError("no such type")
-        if type_ != (GAUGE if unit is IN_FLIGHT else COUNTER):
+        if type_ != (GAUGE if unit in _MEASURED else COUNTER):
             return None
         if len(line) > LINE_LIMIT:
             raise ValueError(f"longer than {LINE_LIMIT} bytes")
         sections = _sections(rest)
-        return _measured(values) if unit is IN_FLIGHT else _counted(unit, values, sections)
+        return _MEASURED[unit](values) if unit in _MEASURED else _counted(unit, values, sections)
 
 
 def _lines(packets: Mapping[bytes, int]) -> dict[bytes, int]:
@@ -142,14 +144,16 @@ def _lines(packets: Mapping[bytes, int]) -> dict[bytes, int]:
 def _reports(totals: dict[Report, int]) -> list[Report]:
     ok, failed = totals.pop(OK, 0), totals.pop(FAILED, 0)
     reports: list[Report] = []
-    in_flight: int | None = None
+    gauges: list[Results] = []
     for unit, count in totals.items():
         if isinstance(unit, Results):
-            in_flight = max(in_flight or 0, unit.in_flight or 0)
+            gauges.append(unit)
         else:
             reports.append(Ping(count, *unit[1:]) if isinstance(unit, Ping) else unit)
-    if ok or failed or in_flight is not None:
-        reports.append(Results(ok, failed, in_flight))
+    if ok or failed or gauges:
+        in_flight = max((gauge.in_flight for gauge in gauges if gauge.in_flight is not None), default=None)
+        load = max((gauge.load for gauge in gauges if gauge.load is not None), default=None)
+        reports.append(Results(ok, failed, in_flight, load))
     return reports
 
 
@@ -178,11 +182,22 @@ def _counted(unit: Report, values: bytes, sections: Mapping[bytes, bytes]) -> Ti
     return (unit, count) if count else None
 
 
-def _measured(values: bytes) -> Times:
+def _in_flight(values: bytes) -> Times:
     in_flight = max(map(_number, values.split(b":")))
     if in_flight > MOST_ERRORS:
         raise ValueError(f"takes at most {MOST_ERRORS}")
     return Results(in_flight=in_flight), 1
+
+
+def _load(values: bytes) -> Times:
+    loads = [float(value) for value in values.split(b":") if DECIMAL.fullmatch(value)]
+    if len(loads) <= values.count(b":"):
+        raise ValueError("takes a number of 0 or more")
+    return Results(load=max(loads)), 1
+
+
+_MEASURED: Final[Mapping[Report, Callable[[bytes], Times]]] = {IN_FLIGHT: _in_flight, LOAD: _load}
+"""What reads the values of a gauge."""
 
 
 def _number(value: bytes) -> int:

@@ -19,7 +19,7 @@ _CREATED: Final = "_created"
 
 
 class Wanted:
-    """What the selectors of errors, requests and requests in flight mean, series by series.
+    """What the selectors of errors, requests, requests in flight and load mean, series by series.
 
     Series are remembered by 64 bits of how the page spells them, at most ``most_series`` (two of 20,000 are alike once
     in 10^11 processes; their texts would take most of our memory). ``overflow`` counts those of the present page for
@@ -31,19 +31,21 @@ class Wanted:
         errors: Sequence[Selector],
         requests: Sequence[Selector] = (),
         in_flight: Sequence[Selector] = (),
+        load: Sequence[Selector] = (),
         *,
         most_series: int = MOST_SERIES,
     ) -> None:
         self._errors = tuple(errors)
         self._requests = tuple(requests)
         self._in_flight = tuple(in_flight)
+        self._load = tuple(load)
         self._most_series = most_series
         self._uses: dict[int, Use | None] = {}
         self._unwanted = self._crowded = 0
         self._openmetrics = False
         self._spellings = self._spell()
         self.overflow = 0
-        self.families = tuple(_families((*errors, *requests), in_flight))
+        self.families = tuple(_families((*errors, *requests), (*in_flight, *load)))
 
     def begin(self, *, openmetrics: bool) -> None:
         """A new page comes, in this format."""
@@ -82,8 +84,9 @@ class Wanted:
         name, labels = series
         if name == _START:
             return Use(0, Role.START)
-        if any(selector.name == name and selector.matches(labels) for selector in self._in_flight):
-            return Use(_key(series), Role.LEVEL)
+        in_flight, load = _is_meant(self._in_flight, series), _is_meant(self._load, series)
+        if in_flight or load:
+            return Use(_key(series), _ROLES[in_flight, load])
         error, request = self._meant_by(self._errors, series), self._meant_by(self._requests, series)
         counter = error or request
         if counter is None:
@@ -112,8 +115,16 @@ class Wanted:
     @property
     def utf8(self) -> bool:
         """Whether a selector has a name that has to be quoted."""
-        everything = (*self._errors, *self._requests, *self._in_flight)
+        everything = (*self._errors, *self._requests, *self._in_flight, *self._load)
         return any(not selector.legacy for selector in everything)
+
+
+_ROLES: Final = {(True, False): Role.LEVEL, (False, True): Role.LOAD, (True, True): Role.BOTH}
+"""By whether a series tells what is in flight, and whether the load."""
+
+
+def _is_meant(selectors: Iterable[Selector], series: Series) -> bool:
+    return any(selector.name == series.name and selector.matches(series.labels) for selector in selectors)
 
 
 def _key(series: Series) -> int:

@@ -10,7 +10,9 @@ from typing import cast
 import pytest
 
 from harness.lives import (
+    AGING,
     APP,
+    BUSY,
     DENIED,
     DOWN,
     DRAINING,
@@ -18,9 +20,13 @@ from harness.lives import (
     FINE,
     GRANTED,
     LATCH,
+    LEASE,
     LEGAL,
+    ORDERED,
     POLICY,
     REPLAYED,
+    RETIRING,
+    REVIVED,
     SICK,
     STARTING,
     STOPPING,
@@ -32,16 +38,21 @@ from harness.lives import (
     asking,
     asks,
     begun,
+    leased,
 )
 from sidecar.core.arbiter import (
     TRANSITIONS,
     Answered,
     Ask,
+    CullOrdered,
     Event,
     Forget,
     Judged,
+    Leased,
+    Order,
     Remember,
     Restarted,
+    Revived,
     Standing,
     Stopped,
     resume,
@@ -62,17 +73,38 @@ def test_every_pair_of_state_and_event_stands_in_the_table() -> None:
 
 def standings(state: State) -> list[Standing]:
     """One of every kind that could be found in this state, and some that should not be."""
-    kinds = product([None, "one"], [None, 5.0], [False, True], [None, LATCH], [None, FINE.verdict, SICK.verdict])
+    backs = (STARTING, UP, SUSPECT, RETIRING) if state is SUSPECT else ()
+    kinds = product(
+        [None, "one"],
+        [None, 5.0],
+        [(False, False), (True, False), (False, True)],
+        [None, LATCH, LEASE],
+        [None, FINE.verdict, SICK.verdict],
+        [None, *(Order("ann", "it leaks", back, 5.0) for back in backs)],
+    )
     return [
-        replace(begun(app_start=name), state=state, due=due, asking=is_asking, latch=latch, verdict=verdict)
-        for name, due, is_asking, latch, verdict in kinds
+        replace(
+            begun(AGING, app_start=name),
+            state=state,
+            due=due,
+            asking=asking,
+            leasing=leasing,
+            latch=latch,
+            lease_ends=50.0 if latch is LEASE else None,
+            verdict=verdict,
+            order=order,
+        )
+        for name, due, (asking, leasing), latch, verdict, order in kinds
     ]
 
 
 def variants(event: type, standing: Standing) -> list[Event]:
     answers = [answered(standing, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
     events: dict[type, list[Event]] = {
-        Judged: [FINE, SICK, replace(FINE, idle_at=5.0)],
+        Judged: [FINE, SICK, BUSY, replace(FINE, idle_at=5.0)],
+        Leased: [leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")],
+        CullOrdered: [ORDERED],
+        Revived: [REVIVED],
         Answered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
         Restarted: [Restarted("two"), Restarted(None, "after-1")],
         Stopped: [Stopped()],
@@ -87,13 +119,13 @@ def test_pair_leads_to_a_legal_state(state: State, event: type) -> None:
         for standing in standings(state)
         for variant in variants(event, standing)
         for now in (0.0, 5.0, 100.0)
-        for policy in (POLICY, replace(POLICY, enforce=False), replace(POLICY, settle_s=0.0, drain_s=0.0))
+        for policy in (POLICY, AGING, replace(AGING, enforce=False), replace(AGING, settle_s=0.0, drain_s=0.0))
     }
     assert reached
     assert reached <= LEGAL[state, event]
 
 
-@pytest.mark.parametrize("state", [STARTING, UP, DRAINING, DOWN, STOPPING])
+@pytest.mark.parametrize("state", [STARTING, UP, RETIRING, DRAINING, DOWN, STOPPING])
 def test_answer_means_nothing_outside_of_suspect(state: State) -> None:
     for standing in standings(state):
         for event in variants(Answered, standing):
@@ -106,8 +138,11 @@ def test_answer_means_nothing_outside_of_suspect(state: State) -> None:
         (STARTING, None, (True, True)),
         (UP, None, (True, True)),
         (SUSPECT, None, (True, True)),
+        (RETIRING, None, (True, True)),
         (DRAINING, LATCH, (False, True)),
         (DOWN, LATCH, (False, False)),
+        (DRAINING, LEASE, (False, True)),
+        (DOWN, LEASE, (False, False)),
         (STOPPING, None, (False, True)),
     ],
 )
@@ -127,6 +162,11 @@ WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
         (STARTING, {}, Presence.STARTING, "one"),
         (UP, {}, Presence.WELL, "one"),
         (SUSPECT, {}, Presence.WANTS, "one"),
+        (RETIRING, {}, Presence.WELL, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", STARTING, None)}, Presence.STARTING, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", UP, None)}, Presence.WELL, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", RETIRING, None)}, Presence.WELL, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", SUSPECT, None)}, Presence.WANTS, "one"),
         (DRAINING, {}, Presence.DOWN, "one"),
         (DOWN, {}, Presence.DOWN, "one"),
         (STOPPING, {}, Presence.GONE, "one"),
@@ -157,7 +197,7 @@ def test_cull_is_latched_with_its_claim_and_reason_and_remembered() -> None:
 WARM_UP = replace(POLICY, grace_s=30.0)
 
 
-@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, DRAINING, DOWN])
+@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
 def test_another_incarnation_starts_clean(state: State) -> None:
     old = replace(asking(), state=state, latch=LATCH, answer=GRANTED, unknowns=3, would_culls=2, would_down=True)
     fresh = start(APP, 50.0, WARM_UP, app_start="two")
@@ -190,7 +230,7 @@ def test_first_name_belongs_to_the_life_that_is_watched(standing: Standing, inca
     assert effects == (Remember(),)
 
 
-@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, DRAINING, DOWN])
+@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
 @pytest.mark.parametrize("app_start", ["one", None], ids=["named", "nameless"])
 def test_app_that_has_gone_ends_its_life_before_the_next_is_named(state: State, app_start: str | None) -> None:
     old = replace(asking(app_start=app_start), state=state, latch=LATCH, answer=GRANTED, bad_checks=3, would_culls=2)

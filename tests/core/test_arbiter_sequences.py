@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import cast
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from harness.lives import (
     APP,
+    BUSY,
     DENIED,
     DOWN,
     DRAINING,
@@ -19,7 +22,9 @@ from harness.lives import (
     GRANTED,
     LATCH,
     LEGAL,
+    ORDERED,
     REPLAYED,
+    RETIRING,
     SICK,
     SICK_PING,
     STARTING,
@@ -31,19 +36,23 @@ from harness.lives import (
 )
 from sidecar.core.arbiter import (
     Answered,
+    AskLease,
     Effect,
     Event,
     Forget,
     Judged,
+    Leased,
     Remember,
+    Resign,
     Restarted,
+    Revived,
     Standing,
     Stopped,
     resume,
     start,
     step,
 )
-from sidecar.core.words import Answer, Denied, Granted, Policy
+from sidecar.core.words import Answer, Denied, Granted, Lot, Policy
 
 policies = st.builds(
     Policy,
@@ -53,33 +62,52 @@ policies = st.builds(
     drain_s=st.sampled_from([0.0, 10.0]),
     confirm=st.sampled_from([1, 1, 2, 3]),
     min_age_s=st.sampled_from([0.0, 20.0]),
-    enforce=st.booleans(),
+    lifetime_s=st.sampled_from([0.0, 15.0, 15.0]),
+    lifetime_max_s=st.sampled_from([0.0, 40.0]),
+    retire_timeout_s=st.sampled_from([20.0, 60.0]),
+    enforce=st.sampled_from([True, True, False]),
 )
 answers = st.sampled_from([GRANTED, GRANTED, REPLAYED, DENIED, UNKNOWN])
 pauses = st.sampled_from([0.0, 0.001, 1.0, 3.0, 10.0, 37.5, 1e6, -1.0]) | st.floats(0, 100)
 jitters = st.floats(0, 1)
-looks = st.sampled_from([FINE, SICK, SICK, FINE_PING, SICK_PING])
+looks = st.sampled_from([FINE, FINE, BUSY, SICK, SICK, FINE_PING, SICK_PING])
 
 
 class AnyLife(RuleBasedStateMachine):
-    """Walks through lives of an app, with an own and simpler account of what has happened in the present one."""
+    """Walks through lives of an app, with an own and simpler account of what has happened in the present one.
+
+    ``latched`` is what put it out of balance: a token, a lease, or nothing.
+    """
 
     standing: Standing
 
-    @initialize(policy=policies, app_start=st.sampled_from([None, "one"]), drained_for_s=st.sampled_from([None, 0, 99]))
-    def begin(self, policy: Policy, app_start: str | None, drained_for_s: float | None) -> None:
+    @initialize(
+        policy=policies,
+        app_start=st.sampled_from([None, "one"]),
+        drained_for_s=st.sampled_from([None, None, 0, 15, 99]),
+        was_retired=st.booleans(),
+    )
+    def begin(self, policy: Policy, app_start: str | None, drained_for_s: float | None, *, was_retired: bool) -> None:
         self.policy, self.now, self.names = policy, 0.0, 0
         self.ever_asked = {"foreign"}
-        self.live(start(APP, 0.0, policy, app_start=app_start))
+        self.ended_holders = ["lease-of-nobody"]
+        self.live(start(APP, 0.0, policy, app_start=app_start, lot=self.lot()))
         if drained_for_s is not None and policy.enforce:
-            self.standing = resume(self.standing, LATCH, 0.0, drained_for_s, policy)
-            self.is_latched, self.drain_ends = True, policy.drain_s - drained_for_s
+            latch = replace(LATCH, lease=self.standing.lot.holder if was_retired else "")
+            self.standing = resume(self.standing, latch, 0.0, drained_for_s, policy)
+            self.latched, self.drain_ends = "lease" if was_retired else "token", policy.drain_s - drained_for_s
+            self.lease_ends = policy.retire_timeout_s - drained_for_s
+
+    def lot(self) -> Lot:
+        return Lot(f"lease-{self.names}")
 
     def live(self, standing: Standing) -> None:
         self.standing = standing
         self.outstanding: str | None = None
+        self.leasing: str | None = None
         self.asked: list[str] = []
-        self.is_latched, self.drain_ends = False, 0.0
+        self.latched, self.drain_ends, self.lease_ends = "", 0.0, math.inf
+        self.is_ordered = False
         self.is_sick, self.bad_checks = False, 0
         self.born = self.now
         self.unknowns = self.would_culls = 0
@@ -88,7 +116,21 @@ class AnyLife(RuleBasedStateMachine):
         before = self.standing
         self.standing, effects = step(before, event, self.now, self.policy)
         assert self.standing.state in LEGAL[before.state, type(event)]
+        if holders := [effect.holder for effect in effects if isinstance(effect, AskLease)]:
+            self.ask_lease(event, before, holders)
+        assert Resign(self.standing.lease) not in effects, "the lease that it is under"
         return before, effects
+
+    def ask_lease(self, event: Event, before: Standing, holders: list[str]) -> None:
+        assert isinstance(event, Judged)
+        assert self.policy.enforce
+        assert self.policy.lifetime_s
+        assert self.standing.state is RETIRING
+        assert self.now >= self.born + 0.9 * self.policy.lifetime_s
+        assert (self.outstanding, self.leasing, before.asking, before.leasing) == (None, None, False, False)
+        assert holders == [self.standing.lot.holder]
+        assert holders[0] not in self.ended_holders, "a word of another life"
+        self.leasing = holders[0]
 
     # what may happen
 
@@ -109,19 +151,32 @@ class AnyLife(RuleBasedStateMachine):
         before, effects = self.feel(look)
         if self.standing.state is DOWN:
             assert self.now >= self.drain_ends or before.state is DOWN
-        if before.state in {UP, SUSPECT} and not self.is_sick and self.outstanding is None:
-            assert self.standing.state is UP
+        if before.state is DOWN and self.standing.state is UP:
+            self.come_back(before, effects)
+            return
+        if before.state in {UP, SUSPECT} and not self.is_sick and self.outstanding is None and not self.is_ordered:
+            assert self.standing.state in {UP, RETIRING}
+            self.unknowns = 0
+        if self.standing.state is SUSPECT and before.state is not SUSPECT:
             self.unknowns = 0
         if self.standing.state is SUSPECT and before.state is not SUSPECT and self.policy.confirm > 1:
             assert self.bad_checks >= self.policy.confirm
         if ids := asks(effects):
             self.ask(before, ids)
 
+    def come_back(self, before: Standing, effects: tuple[Effect, ...]) -> None:
+        """Nobody has replaced it."""
+        assert self.latched == "lease"
+        assert self.now >= self.lease_ends
+        assert effects == (Forget(heart=False), Resign(before.lease), Remember())
+        self.latched, self.lease_ends = "", math.inf
+        self.is_sick, self.bad_checks, self.unknowns = False, 0, 0
+
     def ask(self, before: Standing, ids: list[str]) -> None:
-        assert self.is_sick
+        assert self.is_sick or self.is_ordered
         assert not before.asking
-        assert self.outstanding is None
-        assert before.asked or self.now >= self.born + self.policy.min_age_s
+        assert (self.outstanding, self.leasing) == (None, None)
+        assert before.asked or self.is_ordered or self.now >= self.born + self.policy.min_age_s
         assert ids == [self.standing.claim_id]
         self.outstanding = ids[0]
         if ids[0] not in self.asked:
@@ -135,24 +190,29 @@ class AnyLife(RuleBasedStateMachine):
     @rule(answer=answers, pause=pauses, jitter=jitters)
     def answer(self, answer: Answer, pause: float, jitter: float) -> None:
         self.now += pause
-        _, effects = self.feel(Answered(cast("str", self.outstanding), answer, self.now, jitter))
+        before, effects = self.feel(Answered(cast("str", self.outstanding), answer, self.now, jitter))
         self.outstanding = None
         assert asks(effects) == []
+        was_ordered, self.is_ordered = self.is_ordered, False
         if isinstance(answer, Granted):
-            self.grant(effects)
+            self.grant(effects, was_ordered=was_ordered)
+        elif before.order is not None and before.order.back is not SUSPECT:
+            assert (self.standing.state, effects) == (before.order.back, ())
+            self.unknowns = 0
         else:
             self.refuse(answer)
 
-    def grant(self, effects: tuple[Effect, ...]) -> None:
+    def grant(self, effects: tuple[Effect, ...], *, was_ordered: bool) -> None:
         self.unknowns = 0
-        if not self.is_sick:
+        if not self.is_sick and not was_ordered:
             assert (self.standing.state, effects) == (UP, ())
         elif not self.policy.enforce:
             self.would_culls += 1
             assert (self.standing.state, self.standing.would_culls, effects) == (SUSPECT, self.would_culls, ())
         else:
-            self.is_latched, self.drain_ends = True, self.now + self.policy.drain_s
+            self.latched, self.drain_ends = "token", self.now + self.policy.drain_s
             assert self.standing.state is (DRAINING if self.policy.drain_s else DOWN)
+            assert self.standing.lease == ""
             assert effects == (Remember(),)
 
     def refuse(self, answer: Answer) -> None:
@@ -171,56 +231,135 @@ class AnyLife(RuleBasedStateMachine):
             before, effects = self.feel(Answered(claim_id, answer, self.now))
             assert (self.standing, effects) == (before, ())
 
+    # leases
+
+    @precondition(lambda self: self.leasing is not None)
+    @rule(answer=answers, pause=pauses, jitter=jitters, took_s=st.sampled_from([0.0, 1.0]))
+    def answer_lease(self, answer: Answer, pause: float, jitter: float, took_s: float) -> None:
+        self.now += pause
+        holder = cast("str", self.leasing)
+        before, effects = self.feel(Leased(holder, answer, self.now, jitter, took_s))
+        self.leasing = None
+        assert not self.standing.leasing
+        if before.state is not RETIRING:
+            assert effects == (() if isinstance(answer, Denied) else (Resign(holder),))
+            assert (self.standing.state, self.standing.latch) == (before.state, before.latch)
+        elif isinstance(answer, Granted):
+            self.latched, self.drain_ends = "lease", self.now + self.policy.drain_s
+            self.lease_ends = self.now - took_s + self.policy.retire_timeout_s
+            assert self.standing.state is (DRAINING if self.policy.drain_s else DOWN)
+            assert (self.standing.lease, self.standing.asked) == (holder, before.asked)
+            assert effects == (Remember(),)
+        else:
+            assert (self.standing.state, effects) == (RETIRING, ())
+
+    @rule(data=st.data(), answer=answers)
+    def answer_lease_of_another_life(self, data: st.DataObject, answer: Answer) -> None:
+        holder = data.draw(st.sampled_from(self.ended_holders))
+        before, effects = self.feel(Leased(holder, answer, self.now))
+        assert self.standing == before
+        assert effects == (() if isinstance(answer, Denied) else (Resign(holder),))
+
+    # people
+
+    @rule(pause=pauses)
+    def order(self, pause: float) -> None:
+        self.now += pause
+        before, effects = self.feel(ORDERED)
+        if before.state in {DRAINING, DOWN, STOPPING} or before.order is not None or before.would_down:
+            assert (self.standing, effects) == (before, ())
+            return
+        self.is_ordered = True
+        if before.state is not SUSPECT:
+            self.unknowns = 0
+        if ids := asks(effects):
+            self.ask(before, ids)
+        else:
+            assert before.asking or before.leasing
+
+    @rule(pause=pauses)
+    def revive(self, pause: float) -> None:
+        self.now += pause
+        self.names += 1
+        event = Revived("ann", "it was me", f"revived-{self.names}", self.lot())
+        before, effects = self.feel(event)
+        if before.state not in {DRAINING, DOWN}:
+            assert (self.standing, effects) == (before, ())
+            return
+        assert (self.standing.state, self.standing.life) == (UP, event.incarnation)
+        assert [effect for effect in effects if isinstance(effect, Resign)] == (
+            [Resign(before.lease)] if self.latched == "lease" else []
+        )
+        assert Remember() in effects
+        self.ended_holders.append(before.lot.holder)
+        born = self.born
+        self.live(self.standing)
+        self.born = born
+
+    # lives
+
     @rule(pause=pauses)
     def name(self, pause: float) -> None:
         self.now += pause
         self.names += 1
-        before, effects = self.feel(Restarted(f"life-{self.names}"))
+        before, effects = self.feel(Restarted(f"life-{self.names}", lot=self.lot()))
         if before.state is STOPPING:
             assert (self.standing, effects) == (before, ())
-        elif before.app_start is None and not self.is_latched:
+        elif before.app_start is None and not self.latched:
             assert (self.standing.state, self.standing.asking) == (before.state, before.asking)
+            assert self.standing.lot == before.lot
             assert effects == (Remember(),)
         else:
-            assert self.standing == start(APP, self.now, self.policy, app_start=f"life-{self.names}")
+            fresh = start(APP, self.now, self.policy, app_start=f"life-{self.names}", lot=self.lot())
+            assert self.standing == fresh
             assert effects == (Forget(), Remember())
+            self.ended_holders.append(before.lot.holder)
             self.live(self.standing)
 
     @rule(pause=pauses)
     def go(self, pause: float) -> None:
         self.now += pause
         self.names += 1
-        before, effects = self.feel(Restarted(None, f"after-{self.names}"))
+        before, effects = self.feel(Restarted(None, f"after-{self.names}", self.lot()))
         if before.state is STOPPING:
             assert (self.standing, effects) == (before, ())
             return
-        fresh = start(APP, self.now, self.policy)
+        fresh = start(APP, self.now, self.policy, lot=self.lot())
         assert self.standing == replace(fresh, incarnation=f"after-{self.names}")
         assert effects == (Forget(), Remember())
+        self.ended_holders.append(before.lot.holder)
         self.live(self.standing)
 
     @precondition(lambda self: self.names > 1)
     @rule()
     def stop(self) -> None:
-        _, effects = self.feel(Stopped())
-        assert effects == ()
+        before, effects = self.feel(Stopped())
+        is_lost = before.state is RETIRING and not before.leasing
+        assert effects == ((Resign(before.lot.holder),) if is_lost else ())
 
     # what always holds
 
     @invariant()
-    def only_a_token_of_this_life_puts_it_down_and_nothing_brings_it_back(self) -> None:
-        if self.is_latched:
+    def only_a_grant_to_this_life_puts_it_down_and_only_a_lease_ends_by_itself(self) -> None:
+        if self.latched:
             assert self.standing.state in {DRAINING, DOWN, STOPPING}
         else:
             assert self.standing.state not in {DRAINING, DOWN}
-        assert (self.standing.latch is not None) is self.is_latched
+        assert (self.standing.latch is not None) is bool(self.latched)
+        assert bool(self.standing.lease) is (self.latched == "lease")
+
+    @invariant()
+    def one_request_at_a_time(self) -> None:
+        standing = self.standing
+        assert not (standing.asking and standing.leasing)
+        assert standing.leasing is (self.leasing is not None)
 
     @invariant()
     def haproxy_goes_at_the_drain_and_nomad_only_at_down(self) -> None:
         standing = self.standing
-        assert standing.haproxy_up is (standing.state in {STARTING, UP, SUSPECT})
+        assert standing.haproxy_up is (standing.state in {STARTING, UP, SUSPECT, RETIRING})
         if not standing.nomad_up:
-            assert self.is_latched
+            assert self.latched
             assert standing.state in {DOWN, STOPPING}
         if standing.state is DOWN:
             assert not standing.nomad_up
@@ -229,17 +368,21 @@ class AnyLife(RuleBasedStateMachine):
     def shadow_stays_healthy(self) -> None:
         if not self.policy.enforce:
             assert self.standing.nomad_up
-            assert self.standing.state not in {DRAINING, DOWN}
+            assert self.standing.state not in {RETIRING, DRAINING, DOWN}
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:
         standing = self.standing
         if standing.state in {STARTING, DRAINING}:
             assert standing.due is not None
+        if standing.state is DOWN and self.latched == "lease":
+            assert standing.due == standing.lease_ends == pytest.approx(self.lease_ends)
+        if standing.state is RETIRING:
+            assert standing.leasing is (standing.due is None)
         if standing.state is SUSPECT:
             assert standing.asking is (self.outstanding is not None)
             assert [standing.asking, standing.due is not None, standing.would_down].count(True) == 1
 
 
-AnyLife.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+AnyLife.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
 TestAnyLife = AnyLife.TestCase

@@ -143,3 +143,42 @@ def test_wait_is_never_told_as_none(retry_after_s: float, told_s: int) -> None:
 )
 def test_verdict_says_all_its_reasons(verdict: Verdict | None, sentence: str) -> None:
     assert sentences.verdict(verdict) == sentence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.25, "0.2s"),
+        (59.9, "59.9s"),
+        (59.96, "1m"),
+        (60, "1m"),
+        (90, "1m 30s"),
+        (3_599.6, "1h"),
+        (21_720, "6h 2m"),
+        (3_605, "1h"),
+        (86_400, "1d"),
+        (93_784, "1d 2h"),
+        (2_592_000, "30d"),
+    ],
+)
+def test_duration_is_told_in_its_two_largest_units(seconds: float, text: str) -> None:
+    assert sentences.span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Granted(1, 2), "lease granted, 1 of 2 in use"),
+        (Denied("slots", 1, 1, 10.0), "as many as may be away at once already go for their age"),
+        (Denied("culls", 0, 1, 10.0, alive=9, wanting=2), "2 of 9 containers suffer, they go first"),
+        (Unknown("timeout"), "Redis did not answer in time: without a clear answer there is no lease"),
+    ],
+    ids=["granted", "slots", "culls", "unknown"],
+)
+def test_every_answer_to_who_asks_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
+    assert sentences.lease(answer) == sentence
+
+
+def test_retirement_says_how_old_it_was() -> None:
+    assert sentences.retired(21_720, 21_600) == "retired at age 6h 2m, its lifetime is 6h"

@@ -215,3 +215,72 @@ def test_record_of_nothing_is_not_the_newest_error() -> None:
     window.turn(5)
     window.record("redis", 0)
     assert window.newest_age_s() == 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "leaving"),
+    [(10, (0, 0)), (9, (2, 50)), (8, (2, 50)), (7, (7, 57)), (3, (7, 57)), (2, (9, 60)), (1, (9, 60))],
+)
+def test_so_many_leave_in_so_many_seconds_until_the_window_is_below_a_limit(
+    limit: int, leaving: tuple[int, int]
+) -> None:
+    counts = RollingCounts(60, 100)
+    for second, errors in ((100, 2), (107, 5), (110, 2)):
+        counts.turn(second)
+        counts.record("a", errors)
+    assert counts.leaving(limit) == leaving
+    counts.turn(110 + leaving[1])
+    assert counts.total < limit
+
+
+# -- carried on by another ------------------------------------------------------------------------------------
+
+
+def _told(window: RollingCounts, now: float, *, later_s: float = 0.0, seconds: int = 60) -> RollingCounts:
+    """Another window that was told what this one holds, on a clock that is ahead by ``later_s``."""
+    other = RollingCounts(seconds, int(now + later_s))
+    other.thaw(window.freeze(now), now + later_s)
+    return other
+
+
+@pytest.mark.parametrize("later_s", [0, 0.4, -0.4, 1_000, 86_400.25], ids=str)
+def test_what_was_told_expires_when_it_would_have(later_s: float) -> None:
+    window = RollingCounts(60, 0)
+    for second, count in ((0, 1), (10, 2), (59, 4)):
+        window.turn(second)
+        window.record("redis", count)
+    other = _told(window, 59.7, later_s=later_s)
+    assert other.by_key() == window.by_key() == {"redis": 7}
+    assert (other.oldest_age_s(), other.newest_age_s()) == (59, 0)
+    for second, left in ((60, 6), (69, 6), (70, 4), (118, 4), (119, 0)):
+        other.turn(round(second + later_s))
+        assert other.total == left
+    assert other.ever() == {"redis": 7}
+
+
+def test_what_was_told_replaces_what_was_here_and_keeps_to_the_cap() -> None:
+    window = RollingCounts(60, 0, max_keys=4)
+    for kind in range(10):
+        window.record(f"kind-{kind}")
+    other = RollingCounts(60, 0, max_keys=2, known=["redis"])
+    other.record("redis", 9)
+    other.thaw(window.freeze(0.0), 0.0)
+    assert other.total == 10
+    assert len(other.by_key()) <= 3
+    assert sum(other.ever().values()) == 10 + 9
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"age_s": 0, "buckets": [], "ever": {"redis": -1}},
+        {"age_s": 0, "buckets": [[0, {"redis": 1.5}]], "ever": {}},
+        {"age_s": 0, "buckets": [["now", {}]], "ever": {}},
+        {"age_s": 0, "buckets": 7, "ever": {}},
+    ],
+    ids=["nothing", "below zero", "a part", "no age", "no buckets"],
+)
+def test_what_no_window_says_is_refused(told: dict[str, object]) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        RollingCounts(60, 0).thaw(told, 0.0)

@@ -18,6 +18,7 @@ from sidecar.core.words import (
     Heartbeat,
     Judgement,
     Level,
+    Load,
     Missed,
     Ping,
     Policy,
@@ -128,6 +129,26 @@ def test_in_flight_is_what_was_last_said_of_it(
     assert (witness.in_flight, witness.idle_at) == (in_flight, idle_at)
     witness.clear()
     assert (witness.in_flight, witness.idle_at) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("story", "load"),
+    [
+        pytest.param([], None, id="never told"),
+        pytest.param([(1, Results(load=0.7))], Load(0.7, 10.0), id="told by the app"),
+        pytest.param([(1, Sample({}, load=0.7)), (1, Sample({}))], Load(0.7, 11.0), id="scraped, and not again"),
+        pytest.param([(1, Results(in_flight=3))], Load(3, 10.0), id="requests in flight stand for it"),
+        pytest.param(
+            [(1, Results(load=0.7)), (1, Results(in_flight=3))], Load(0.7, 11.0), id="unless it was ever told"
+        ),
+        pytest.param([(1, Results(load=0.7, in_flight=3)), (1, Results(load=0.0))], Load(0.0, 10.0), id="idle again"),
+    ],
+)
+def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load: Load | None) -> None:
+    witness, now = witness_of(story)
+    assert witness.load(now + 10.0) == load
+    witness.clear()
+    assert witness.load(now + 10.0) is None
 
 
 # -- the success rate -----------------------------------------------------------------------------------------

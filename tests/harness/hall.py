@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Self
 
@@ -11,7 +12,7 @@ from harness.virtual_time import VirtualLoop, settle
 from sidecar.core import arbiter
 from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Claim, Latch, Level, Ping, Policy, Report, State
+from sidecar.core.words import NO_LOT, Answer, Claim, Latch, Lease, Level, Lot, Ping, Policy, Report, State, Unknown
 from sidecar.journal import Journal, Memory
 from sidecar.loop import Hall, Pace
 
@@ -24,16 +25,24 @@ if TYPE_CHECKING:
 WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)
 WEIGHED = Weight(floor=10)
+LOT = Lot("lease-0")
 EXACT = Pace(jitter=0.0, on_ping=True)
 CHECKS_ONLY = Pace(jitter=0.0, on_ping=False)
 
 
 class HandBudget:
-    """Keeps every claim in the air until it is answered, and knows how many were there at once."""
+    """Keeps every claim and every request for a lease in the air until it is answered, and knows how many were there.
+
+    A request for a lease is known by the holder word. What is resigned is only noted, once ``resigning`` is set.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.claims: list[Claim] = []
+        self.leases: list[Lease] = []
+        self.resigned: list[tuple[str, str]] = []
+        self.resigning = asyncio.Event()
+        self.resigning.set()
         self.cancelled: list[str] = []
         self.most_at_once = 0
         self._air: list[tuple[str, asyncio.Future[Answer]]] = []
@@ -43,11 +52,22 @@ class HandBudget:
         return [claim_id for claim_id, _ in self._air]
 
     async def claim(self, claim: Claim) -> Answer:
-        claim_id = claim.claim_id
+        self.claims.append(claim)
+        return await self._fly(claim.claim_id)
+
+    async def retire(self, lease: Lease) -> Answer:
+        self.leases.append(lease)
+        return await self._fly(lease.holder)
+
+    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+        await self.resigning.wait()
+        self.resigned.append((instance, holder))
+        return True
+
+    async def _fly(self, claim_id: str) -> Answer:
         reply: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         flying = (claim_id, reply)
         self.asked.append(claim_id)
-        self.claims.append(claim)
         self._air.append(flying)
         self.most_at_once = max(self.most_at_once, len(self._air))
         try:
@@ -77,6 +97,11 @@ class Notes(Journal):
     async def save(self, memory: Memory) -> None:
         self.saved.append(memory)
 
+    @property
+    def last(self) -> Memory:
+        """What is kept in the end, but for age and chance."""
+        return replace(self.saved[-1], born=None, lot=NO_LOT)
+
 
 class Stage:
     """The hall, and everything around it that a test may touch or ask; it runs while the context lasts."""
@@ -103,7 +128,7 @@ class Stage:
         self.budget = HandBudget()
         self.notes = Notes()
         self.hall = Hall(
-            standing or arbiter.start("web/a", loop.time(), policy),
+            standing or arbiter.start("web/a", loop.time(), policy, lot=LOT),
             policy=policy,
             pace=pace,
             witness=witness or Witness(window_s, int(loop.time())),

@@ -5,10 +5,40 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from sidecar.core.arbiter import Answered, Ask, Effect, Event, Judged, Restarted, Standing, Stopped, start, step
-from sidecar.core.words import Answer, Denied, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
+from sidecar.core.arbiter import (
+    Answered,
+    Ask,
+    AskLease,
+    CullOrdered,
+    Effect,
+    Event,
+    Judged,
+    Leased,
+    Resign,
+    Restarted,
+    Revived,
+    Standing,
+    Stopped,
+    start,
+    step,
+)
+from sidecar.core.words import (
+    NO_LOT,
+    Answer,
+    Denied,
+    Granted,
+    Judgement,
+    Latch,
+    Load,
+    Lot,
+    Policy,
+    Reason,
+    State,
+    Unknown,
+    Verdict,
+)
 
-STARTING, UP, SUSPECT = State.STARTING, State.UP, State.SUSPECT
+STARTING, UP, SUSPECT, RETIRING = State.STARTING, State.UP, State.SUSPECT, State.RETIRING
 DRAINING, DOWN, STOPPING = State.DRAINING, State.DOWN, State.STOPPING
 
 POLICY = Policy(check_interval_s=10.0, grace_s=0.0, settle_s=3.0, drain_s=10.0)
@@ -20,10 +50,19 @@ FINE_PING, SICK_PING = (replace(look, is_check=False) for look in (FINE, SICK))
 GRANTED, REPLAYED = Granted(1, 10), Granted(1, 10, replayed=True)
 DENIED, UNKNOWN = Denied("window", 10, 10, 200.0), Unknown("timeout")
 LATCH = Latch(f"{APP}/one", 1_000.0, WHY)
+ORDERED = CullOrdered("ann", "it leaks")
+REVIVED = Revived("ann", "it was me", "revived-1", Lot("lease-2"))
+
+AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+"""Retired at 100 s, and back 60 s later if nobody cares."""
+
+LOT = Lot("lease-1")
+LEASE = Latch("", 1_000.0, "retired", lease="lease-1")
+BUSY = replace(FINE, load=Load(1.0, 0.0))
 
 
 def begun(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
-    return start(APP, 0.0, policy, app_start=app_start)
+    return start(APP, 0.0, policy, app_start=app_start, lot=LOT if policy.lifetime_s else NO_LOT)
 
 
 def asking(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
@@ -34,6 +73,23 @@ def asking(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
     return standing
 
 
+def retiring(policy: Policy = AGING) -> Standing:
+    """Standing that has asked for its lease, at the second when it was due."""
+    standing, _ = step(begun(policy), FINE, 0.0, policy)
+    standing, effects = step(standing, FINE, 100.0, policy)
+    assert (standing.state, effects) == (RETIRING, (AskLease("lease-1"),))
+    return standing
+
+
+def retired(policy: Policy = AGING) -> Standing:
+    """Standing that has its lease from the second when it was due."""
+    return step(retiring(policy), leased(GRANTED), 100.0, policy)[0]
+
+
+def leased(answer: Answer, holder: str = "lease-1", jitter: float = 0.0, took_s: float = 0.0) -> Leased:
+    return Leased(holder, answer, 1_000.0, jitter, took_s)
+
+
 def answered(standing: Standing, answer: Answer, jitter: float = 0.0) -> Answered:
     return Answered(standing.claim_id, answer, 1_000.0, jitter)
 
@@ -42,24 +98,37 @@ def asks(effects: tuple[Effect, ...]) -> list[str]:
     return [effect.claim_id for effect in effects if isinstance(effect, Ask)]
 
 
+def lease_wishes(effects: tuple[Effect, ...]) -> list[AskLease | Resign]:
+    return [effect for effect in effects if isinstance(effect, (AskLease, Resign))]
+
+
 EVENTS = get_args(Event)
 
 LEGAL = {
     (STARTING, Judged): {STARTING, UP, SUSPECT},
     (STARTING, Answered): {STARTING},
     (STARTING, Restarted): {STARTING},
-    (UP, Judged): {UP, SUSPECT},
+    (UP, Judged): {UP, SUSPECT, RETIRING},
     (UP, Answered): {UP},
     (UP, Restarted): {UP, STARTING},
     (SUSPECT, Judged): {SUSPECT, UP},
-    (SUSPECT, Answered): {SUSPECT, UP, DRAINING, DOWN},
+    (SUSPECT, Answered): {STARTING, SUSPECT, UP, RETIRING, DRAINING, DOWN},
     (SUSPECT, Restarted): {SUSPECT, STARTING},
+    (RETIRING, Judged): {RETIRING, UP, SUSPECT},
+    (RETIRING, Answered): {RETIRING},
+    (RETIRING, Leased): {RETIRING, DRAINING, DOWN},
+    (RETIRING, Restarted): {RETIRING, STARTING},
     (DRAINING, Judged): {DRAINING, DOWN},
     (DRAINING, Answered): {DRAINING},
     (DRAINING, Restarted): {STARTING},
-    (DOWN, Judged): {DOWN},
+    (DOWN, Judged): {DOWN, UP},
     (DOWN, Answered): {DOWN},
     (DOWN, Restarted): {STARTING},
+    **{(state, Leased): {state} for state in State if state is not RETIRING},
+    **{(state, CullOrdered): {SUSPECT} for state in (STARTING, UP, SUSPECT, RETIRING)},
+    **{(state, CullOrdered): {state} for state in (DRAINING, DOWN)},
+    **{(state, Revived): {state} for state in (STARTING, UP, SUSPECT, RETIRING)},
+    **{(state, Revived): {UP} for state in (DRAINING, DOWN)},
     **{(state, Stopped): {STOPPING} for state in State},
     **{(STOPPING, event): {STOPPING} for event in EVENTS},
 }

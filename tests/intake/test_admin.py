@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,18 +14,24 @@ from harness.unreliable import UnreliableBudget
 from sidecar.budget.held import HeldBudget
 from sidecar.connections import BODY_LIMIT
 from sidecar.core.fleet import FleetBucket
+from sidecar.core.members import pack
 from sidecar.core.terms import Terms
-from sidecar.core.words import US_PER_S, Beat, Fleet, Hold, Presence
+from sidecar.core.words import US_PER_S, About, Beat, Entry, Fleet, Hold, Presence, State
 from sidecar.intake import http
 from sidecar.intake.admin import Admin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from sidecar.intake.callers import Admits
 
 NOW_S = 1_700_000_000.0
 TERMS = Terms()
 ORDER = {"for": "1h", "reason": "migration", "author": "alice"}
 IDENTITY = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "bucket": "redis://:***@h"}
+OWN = {"state": "up", "since": NOW_S - 60, "incarnation": "1", "weight": 100, "errors": 0, "limit": 5}
+TCP = "over TCP from 127.0.0.1"
 HELD = {"scope": "service", "instance": "", "author": "alice", "reason": "migration", "until": NOW_S + 3600}
 TIMEOUT = {"error": "timeout", "sentence": "Redis did not answer in time"}
 ALONE = {"error": "alone", "sentence": "there is no shared bucket"}
@@ -41,9 +48,20 @@ class Desk:
         self.held = HeldBudget(self.budget, lambda: NOW_S, "a")
         self.fleet: Fleet | None = None
         self.log: list[str] = []
+        self.ledger: list[Entry] = []
 
-    def admin(self) -> Admin:
-        return Admin(self.held, fleet=lambda: self.fleet, identity=IDENTITY, limit_s=0.2, told=self.log.append)
+    def admin(self, admits: Admits | None = None) -> Admin:
+        return Admin(
+            self.held,
+            fleet=lambda: self.fleet,
+            identity=IDENTITY,
+            own=lambda: OWN,
+            limit_s=0.2,
+            wall=lambda: NOW_S,
+            told=self.log.append,
+            noted=self.ledger.append,
+            admits=admits,
+        )
 
 
 @pytest.fixture
@@ -103,7 +121,10 @@ async def test_hold_is_stored_in_the_bucket(
     )
     assert _shared(desk) == [Hold("alice", "migration", NOW_S + 3600, instance)]
     assert desk.held.local is None
-    assert desk.log == [f"alice holds {f'instance {instance}' if instance else 'the service'}: migration"]
+    assert desk.log == [f"alice holds {f'instance {instance}' if instance else 'the service'}: migration ({TCP})"]
+    once = f"hold {instance} {NOW_S + 3600:.0f}"
+    detail = f"ordered at a {TCP}"
+    assert desk.ledger == [Entry("hold", NOW_S, instance, "", "migration", "alice", 3600.0, detail, once)]
 
 
 @pytest.mark.parametrize("error", [AWAY, ALONE], ids=["away", "alone"])
@@ -112,7 +133,8 @@ async def test_hold_without_a_shared_bucket_is_kept_here(wire: Wire, desk: Desk,
     answer = await _hold(wire)
     assert (answer.status, answer.json()) == (200, {"hold": HELD, "stored": False, **error})
     assert desk.held.local == Hold("alice", "migration", NOW_S + 3600)
-    assert desk.log == [f"alice holds the service: migration (here only: {error['sentence']})"]
+    assert desk.log == [f"alice holds the service: migration ({TCP}, here only: {error['sentence']})"]
+    assert desk.ledger[0].detail == f"ordered at a {TCP}, here only: {error['sentence']}"
 
 
 async def test_hold_under_a_bucket_that_hangs_is_kept_here(wire: Wire, desk: Desk) -> None:
@@ -197,6 +219,18 @@ async def test_release_ends_the_hold_in_the_bucket(
     assert _shared(desk) == []
 
 
+async def test_release_is_audited_under_the_word_of_the_hold_that_it_ended(wire: Wire, desk: Desk) -> None:
+    desk.fleet = Fleet(alive=1, hold=Hold("bob", "why", NOW_S + 60))
+    await _release(wire, "?author=alice")
+    await _release(wire, "?scope=instance")
+    assert desk.log == [f"alice releases the service ({TCP})", f"somebody releases instance a ({TCP})"]
+    detail = f"ordered at a {TCP}"
+    assert desk.ledger == [
+        Entry("release", NOW_S, "", author="alice", detail=detail, once=f"release  {NOW_S + 60:.0f}"),
+        Entry("release", NOW_S, "a", detail=detail),
+    ]
+
+
 @pytest.mark.parametrize("was_held", [True, False], ids=["held here", "not held here"])
 async def test_release_without_a_bucket_is_one_of_this_sidecar(wire: Wire, desk: Desk, *, was_held: bool) -> None:
     desk.budget.error = "connection"
@@ -216,12 +250,41 @@ async def test_release_of_another_without_a_bucket_is_a_502(wire: Wire, desk: De
     assert (answer.status, answer.json()) == (502, AWAY)
 
 
+# -- who may ------------------------------------------------------------------------------------------------
+
+
+def _bearer(word: str) -> str:
+    return f"Authorization: Bearer {word}"
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_orders_over_tcp_need_the_token_if_there_is_one(desk: Desk, told: Told, method: str) -> None:
+    routes = desk.admin(lambda header: header == "Bearer right").routes()
+    content = json.dumps(ORDER).encode() if method == "POST" else b""
+    async with listening(routes, told) as listener, await Wire.to(listener) as wire:
+        for headers, status in (((), 401), ((_bearer("wrong"),), 401), ((_bearer("right"),), 200)):
+            answer = await wire.ask(post("/hold", content, *headers).replace(b"POST", method.encode(), 1))
+            assert answer.status == status
+        assert (await _fleet(wire)).status == 200
+    assert told.words == ["token", "token"]
+    assert len(desk.log) == 1
+
+
+async def test_unix_socket_needs_no_token_and_tells_the_user(desk: Desk, told: Told, run_dir: Path) -> None:
+    routes = desk.admin(lambda _: False).routes()
+    async with listening(routes, told, str(run_dir / "a.sock")) as listener, await Wire.to(listener) as wire:
+        assert (await _hold(wire)).status == 200
+    assert desk.log == [f"alice holds the service: migration (over the unix socket by user {os.getuid()})"]
+
+
 # -- fleet --------------------------------------------------------------------------------------------------
 
 
 async def test_fleet_is_told_member_by_member(wire: Wire, desk: Desk) -> None:
-    await desk.twin.beat(Beat("a", "1", Presence.WELL))
+    about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
+    await desk.twin.beat(Beat("a", "1", Presence.WELL, about=pack(about)))
     await desk.twin.beat(Beat("b", "1", Presence.WANTS, "redis"))
+    await desk.twin.beat(Beat("c", "1", Presence.GONE))
     await desk.twin.hold("", "bob", "why", 60)
     answer = await _fleet(wire)
     seen = answer.json()
@@ -230,10 +293,11 @@ async def test_fleet_is_told_member_by_member(wire: Wire, desk: Desk) -> None:
     assert {name: seen[name] for name in IDENTITY} == IDENTITY
     assert (seen["fleet"]["alive"], seen["fleet"]["wanting"], seen["fleet"]["hold"]) == (2, 1, hold)
     assert seen["members"] == [
-        {"instance": "a", "presence": "well", "kind": "", "age_s": 0.0},
-        {"instance": "b", "presence": "wants", "kind": "redis", "age_s": 0.0},
+        {"instance": "a", "presence": "well", "kind": "", "age_s": 0.0, "about": about._asdict()},
+        {"instance": "b", "presence": "wants", "kind": "redis", "age_s": 0.0, "about": None},
     ]
-    assert (seen["used"], seen["holds"], seen["local_hold"]) == (0, [hold], None)
+    assert seen["departed"] == [{"instance": "c", "age_s": 0.0}]
+    assert (seen["used"], seen["holds"], seen["local_hold"], seen["own"]) == (0, [hold], None, OWN)
     assert seen["policies"] == [str(TERMS)]
 
 
@@ -248,7 +312,7 @@ async def test_fleet_without_a_bucket_is_what_was_heard_last(wire: Wire, desk: D
     seen: dict[str, Any] = answer.json()
     assert (answer.status, seen["error"]) == (status, error)
     assert (seen["fleet"]["alive"], seen["fleet"]["hold"], seen["local_hold"]) == (3, HELD, HELD)
-    assert (seen["used"], seen["members"], seen["holds"]) == (None, [], [])
+    assert (seen["used"], seen["members"], seen["departed"], seen["holds"]) == (None, [], [], [])
 
 
 async def test_fleet_that_was_never_heard_of_is_null(wire: Wire, desk: Desk) -> None:

@@ -478,3 +478,34 @@ async def test_no_packet_of_50_000_a_second_is_lost(hall: Hall, udp: Datagrams) 
         # Whoever gets no core for as long as that has to lose something.
         assert longest * 50_000 > ROOM
     pytest.skip(f"the machine is too busy: the loop had to wait for {longest:.3f} s")
+
+
+# -- one after the other --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["udp", "unix"])
+async def test_packets_go_on_with_whoever_has_the_same_socket(hall: Hall, kind: str, path: str) -> None:
+    first = Datagrams(hall.offer, on_failure=hall.failures.append)
+    await (first.open_udp("127.0.0.1", 0) if kind == "udp" else first.open_unix(path))
+    ((number, address),) = first.descriptors
+    inherited = socket.socket(fileno=os.dup(number))
+    with _connected(address) as client:
+        client.send(b"errors:1|c")
+        await eventually(lambda: sum(hall.errors) == 1, timeout_s=5, what="the first has read it")
+        first.let_go()
+        client.send(b"errors:10|c")
+        async with _opened(hall) as second:
+            second.adopt(inherited)
+            assert second.addresses == [address]
+            await eventually(lambda: sum(hall.errors) == 11, timeout_s=5, what="the second has read what waited")
+            client.send(b"errors:100|c")
+            await eventually(lambda: sum(hall.errors) == 111, timeout_s=5, what="and what came then")
+            assert second.kernel_drops == 0
+
+
+async def test_what_was_received_is_handed_in_before_it_is_let_go_of(hall: Hall, udp: Datagrams) -> None:
+    with _connected(udp.addresses[0]) as client:
+        client.send(b"\n".join(b"errors:1|c|#kind:k%d" % kind for kind in range(300)))
+        await eventually(lambda: udp.packets == 1, timeout_s=5, what="it was received")
+        udp.let_go()
+    assert sum(hall.errors) == 300

@@ -22,6 +22,7 @@ from sidecar.core.words import (
     Judgement,
     Latch,
     Level,
+    Load,
     Ping,
     Policy,
     Reason,
@@ -116,6 +117,7 @@ errors = partial(post, "/errors")
         pytest.param(errors(b" " * (BODY_LIMIT - 2) + b"{}"), (Ping(),), id="largest body"),
         pytest.param(post("/results", b'{"ok":3,"failed":2}'), (Results(3, 2),), id="results"),
         pytest.param(chunked("/results", b'{"ok"', b":3}"), (Results(3),), id="results in chunks"),
+        pytest.param(post("/results", b'{"load":0.7}'), (Results(load=0.7),), id="load"),
         pytest.param(post("/heartbeat"), (Heartbeat(),), id="heartbeat"),
         pytest.param(get("/heartbeat", method="POST"), (Heartbeat(),), id="heartbeat, and no length"),
         pytest.param(post("/heartbeat", b"nonsense"), (Heartbeat(),), id="heartbeat, whatever it says"),
@@ -154,6 +156,7 @@ async def test_reply_tells_the_state_that_holds(wire: Wire, hall: Hall, state: S
         pytest.param(post("/results"), 400, "body", "body: not JSON", id="no results"),
         pytest.param(post("/results", b"{}"), 400, "body", "body: takes an object with ok and failed", id="empty"),
         pytest.param(post("/results", b'{"ok":-1}'), 400, "body", "ok: takes a whole number", id="field of results"),
+        pytest.param(post("/results", b'{"load":-1}'), 400, "body", "load: takes a number of 0 or more", id="load"),
         pytest.param(post("/results", b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger", id="large results"),
         pytest.param(get("/results"), 405, "method", "method: /results takes POST", id="GET of results"),
         pytest.param(get("/heartbeat"), 405, "method", "method: /heartbeat takes POST", id="GET of the heartbeat"),
@@ -320,6 +323,9 @@ BASE = {
     "weight": 100,
     "success_rate": None,
     "app_start": None,
+    "age_s": 5.5,
+    "retire_in_s": None,
+    "load": None,
 }
 JUDGED = {
     "verdict": "excessive",
@@ -395,6 +401,13 @@ async def test_verdict_tells_the_weight_and_the_rate_that_it_comes_from(wire: Wi
     hall.snapshot = replace(hall.snapshot, weight=13, success_rate=0.50123)
     told = (await wire.ask(get("/verdict"))).json()
     assert (told["weight"], told["success_rate"]) == (13, 0.5012)
+
+
+async def test_verdict_tells_of_a_planned_end(wire: Wire, hall: Hall) -> None:
+    old = replace(UP, state=State.RETIRING, born=-894.5)
+    hall.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, retire_at=100.0, load=Load(0.7, 3.0))
+    told = (await wire.ask(get("/verdict"))).json()
+    assert (told["state"], told["age_s"], told["retire_in_s"], told["load"]) == ("retiring", 1000.0, -5.5, 0.7)
 
 
 async def test_head_of_the_verdict_has_its_length_and_no_body(wire: Wire) -> None:

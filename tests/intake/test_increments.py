@@ -139,6 +139,24 @@ def test_levels_are_summed_and_need_no_scrape_before() -> None:
     assert _taken(Counters(), [], T0).in_flight is None
 
 
+def test_load_is_a_sum_of_its_own() -> None:
+    levels = [(Use(1, Role.LOAD), 0.5), (Use(2, Role.LOAD), 0.25), (Use(3, Role.LEVEL), 7.0), (Use(4, Role.BOTH), 1.0)]
+    assert _taken(Counters(), levels, T0) == Sample({}, in_flight=8.0, load=1.75)
+    assert _taken(Counters(), [(Use(1, Role.LEVEL), 1.0)], T0).load is None
+
+
+@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan])
+def test_load_that_makes_no_sense_is_not_known(value: float) -> None:
+    assert _taken(Counters(), [(Use(1, Role.LOAD), value)], T0).load is None
+
+
+def test_load_is_known_though_the_page_tells_nothing_else() -> None:
+    counters = Counters()
+    _taken(counters, [_counter("a", 5)], T0)
+    sample = _taken(counters, [_counter("a", 3), (Use(1, Role.LOAD), 0.5)], T0 + 10)
+    assert (sample.unknown, sample.load) == (1, 0.5)
+
+
 # -- restarts -------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sidecar.intake.orders import HoldOrder, read_hold, read_release
+from sidecar.intake.orders import NO_REASON, HoldOrder, Order, Release, read_hold, read_order, read_release
 from sidecar.intake.pings import BadReportError
 
 LEAST = {"for": "1h", "reason": "why", "author": "alice"}
@@ -83,17 +83,18 @@ def test_body_that_is_no_order_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "instance"),
+    ("query", "release"),
     [
-        ([], ""),
-        ([("scope", "service")], ""),
-        ([("scope", "instance")], "a"),
-        ([("scope", "instance"), ("instance", "b")], "b"),
-        ([("instance", "b"), ("scope", "instance")], "b"),
+        ([], Release("")),
+        ([("scope", "service")], Release("")),
+        ([("scope", "instance")], Release("a")),
+        ([("scope", "instance"), ("instance", "b")], Release("b")),
+        ([("instance", "b"), ("scope", "instance")], Release("b")),
+        ([("author", "alice")], Release("", "alice")),
     ],
 )
-def test_release_is_read(query: list[tuple[str, str]], instance: str) -> None:
-    assert read_release(query, "a") == instance
+def test_release_is_read(query: list[tuple[str, str]], release: Release) -> None:
+    assert read_release(query, "a") == release
 
 
 @pytest.mark.parametrize(
@@ -105,9 +106,38 @@ def test_release_is_read(query: list[tuple[str, str]], instance: str) -> None:
         ([("scope", "instance"), ("instance", "b c")], "instance: takes 1 to 128"),
         ([("scope", "service"), ("scope", "instance")], "scope: takes scope once"),
         ([("force", "1")], "force: takes scope once"),
+        ([("author", "a\nb")], "author: takes a line"),
     ],
 )
 def test_bad_release_is_refused_by_the_field(query: list[tuple[str, str]], complaint: str) -> None:
     with pytest.raises(BadReportError) as error:
         read_release(query, "a")
+    assert str(error.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("body", "order"),
+    [
+        (b'{"author":"alice"}', Order("alice", NO_REASON)),
+        (b'{"author":"alice","reason":" stuck "}', Order("alice", "stuck")),
+    ],
+)
+def test_order_to_cull_or_revive_is_read(body: bytes, order: Order) -> None:
+    assert read_order(body) == order
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (b"", "body: not JSON"),
+        (b"{}", "body: takes an object with author and reason"),
+        (b'{"reason":"x"}', "author: is missing"),
+        (b'{"author":""}', "author: takes a line"),
+        (b'{"author":"alice","reason":"a\\u001b[2J"}', "reason: takes a line"),
+        (b'{"author":"alice","instance":"b"}', "instance: no such field"),
+    ],
+)
+def test_bad_order_to_cull_is_refused_by_the_field(body: bytes, complaint: str) -> None:
+    with pytest.raises(BadReportError) as error:
+        read_order(body)
     assert str(error.value).startswith(complaint)

@@ -228,6 +228,9 @@ def test_one_bad_object_refuses_the_whole_array(before: list[object], bad: objec
         pytest.param(b'{"ok":0,"failed":0}', Results(), id="none"),
         pytest.param(b'{"ok":3,"failed":2,"in_flight":7}', Results(3, 2, 7), id="all three"),
         pytest.param(b'{"in_flight":0}', Results(in_flight=0), id="only none in flight"),
+        pytest.param(b'{"load":0.7}', Results(load=0.7), id="load"),
+        pytest.param(b'{"load":0,"ok":1}', Results(1, load=0.0), id="no load"),
+        pytest.param(b'{"load":1e300}', Results(load=1e300), id="much load"),
         pytest.param(b'{"ok":%d}' % MOST_ERRORS, Results(MOST_ERRORS), id="most"),
         pytest.param(b'\xef\xbb\xbf {"ok":1} ', Results(1), id="byte order mark and blanks"),
     ],
@@ -260,6 +263,10 @@ NUMBER = "takes a whole number from 0 to 1000000"
         pytest.param(b'{"ok":1,"in_flight":-1}', f"in_flight: {NUMBER}", id="fewer than none in flight"),
         pytest.param(b'{"ok":1,"in_flight":0.5}', f"in_flight: {NUMBER}", id="half a request in flight"),
         pytest.param(b'{"ok":1,"in_flight":null}', f"in_flight: {NUMBER}", id="null in flight"),
+        *(
+            pytest.param(b'{"load":%s}' % load, "load: takes a number of 0 or more", id=f"load {load.decode()[:9]}")
+            for load in (b"-0.1", b"NaN", b"Infinity", b"1e400", b"1" * 400, b"true", b"null", b'"0.7"', b"[1]")
+        ),
         pytest.param(b'{"inflight":0}', "inflight: no such field, did you mean in_flight?", id="misspelt in_flight"),
         pytest.param(b'{"ok":1,"failed":"2"}', f"failed: {NUMBER}", id="text as a number"),
         pytest.param(b'{"failed":1000001}', f"failed: {NUMBER}", id="too many"),

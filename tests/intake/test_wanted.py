@@ -13,8 +13,13 @@ from sidecar.intake.wanted import Wanted
 ERRORS = 'kind=web: http_requests_total{code=~"5.."}, kind_from=db: db_errors_total, {"my.errors"}'
 
 
+LOAD = parse_selectors('both, cpu{core="0"}')
+
+
 def _wanted(**how: int) -> Wanted:
-    return Wanted(parse_selectors(ERRORS), parse_selectors("http_requests_total"), parse_selectors("busy"), **how)
+    return Wanted(
+        parse_selectors(ERRORS), parse_selectors("http_requests_total"), parse_selectors("busy, both"), LOAD, **how
+    )
 
 
 def _read(wanted: Wanted, text: str, *, openmetrics: bool = False) -> list[Reading]:
@@ -42,6 +47,9 @@ def _uses(text: str, *, openmetrics: bool = False) -> list[tuple[Role, str | Non
         ('{"my.errors",code="1"} 1', [(Role.COUNTER, "unknown", False)]),
         ('{"my.errors.more",code="1"} 1', []),
         ("busy 4", [(Role.LEVEL, None, False)]),
+        ('cpu{core="0"} 0.5', [(Role.LOAD, None, False)]),
+        ('cpu{core="1"} 0.5', []),
+        ("both 4", [(Role.BOTH, None, False)]),
         ("busy_total 4", []),
         ("process_start_time_seconds 17", [(Role.START, None, False)]),
         ("other 1", []),

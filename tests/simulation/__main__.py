@@ -7,13 +7,12 @@ import sys
 import time
 from collections.abc import Sequence
 
-from simulation import rules
 from simulation.report import table
 from simulation.scenarios import SCENARIOS, Scenario, day, play
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the named scenarios, or the day, in all ways to run the fleet."""
+    """Play the named scenarios, or the day, in all its ways to run the fleet."""
     options = _options(arguments)
     known = {scenario.name: scenario for scenario in [day(options.hours), *SCENARIOS]}
     for name in options.scenarios or ["day"]:
@@ -23,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show(scenario: Scenario, seed: int) -> None:
     begun = time.monotonic()
-    outcomes = [play(scenario, each, seed=seed) for each in rules.ALL]
+    outcomes = [play(scenario, each, seed=seed) for each in scenario.ways]
     sys.stdout.write(table(scenario, outcomes) + "\n\n")
     sys.stdout.flush()
     sys.stderr.write(f"{scenario.name}: seed {seed}, took {time.monotonic() - begun:.0f} s\n")

@@ -12,8 +12,9 @@ class Container:
     """The container in one place of the fleet, through all its lives.
 
     ``stuck``: this part of its requests fails until it is restarted, ``stuck_by`` says what did that. ``flaw``: this
-    part fails whatever one does, because of its release or its neighbours. ``life`` counts the incarnations. ``weight``
-    is the percent by which the balancer goes.
+    part fails whatever one does, because of its release or its neighbours. ``mute``: nobody reports what fails here.
+    ``life`` counts the incarnations, ``born`` is when this one began. ``weight`` is the percent by which the balancer
+    goes. ``load``: how busy it says that it is. ``deaf``: nobody restarts it when it is down.
     """
 
     place: int
@@ -26,6 +27,10 @@ class Container:
     stuck_by: str = ""
     flaw: float = 0.0
     flaw_kind: str = ""
+    born: float = 0.0
+    mute: bool = False
+    load: float | None = None
+    deaf: bool = False
 
     @property
     def app_start(self) -> str:

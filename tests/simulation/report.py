@@ -38,6 +38,18 @@ def _recovery(scenario: Scenario, outcome: Outcome) -> str:
     return duration(outcome.recovered[name] - at_s) if name in outcome.recovered else "never"
 
 
+def _ages(scenario: Scenario, outcome: Outcome, *, is_busy: bool) -> str:
+    """From the least to the greatest age at which one of these went."""
+    if not _knows_ages(scenario):
+        return ""
+    ages = [one.age_s / 3600 for one in outcome.retirements if (one.load > 0) is is_busy]
+    return f"{min(ages):.1f} - {max(ages):.1f} h" if ages else ""
+
+
+def _knows_ages(scenario: Scenario) -> bool:
+    return any(one.policy.lifetime_s for one in scenario.ways)
+
+
 FIGURES: Final[Mapping[str, Figure]] = {
     "failed requests": lambda _, outcome: f"{outcome.failed:,.0f}",
     AVOIDABLE: lambda _, outcome: f"{outcome.avoidable:,.0f}",
@@ -45,6 +57,12 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "of them not stuck": lambda _, outcome: f"{len(outcome.vain):,}",
     "most tokens in ten minutes": lambda _, outcome: str(most_within(outcome.grants, 600)),
     "recovery from the blip": _recovery,
+    "retirements": lambda _, outcome: f"{len(outcome.retirements):,}" if outcome.renewal_s else "",
+    "most away for their age": lambda _, outcome: str(outcome.most_retired) if outcome.renewal_s else "",
+    "retiring all by the numbers": lambda _, outcome: duration(outcome.renewal_s) if outcome.renewal_s else "",
+    "idle ones retired at age": lambda scenario, outcome: _ages(scenario, outcome, is_busy=False),
+    "busy ones retired at age": lambda scenario, outcome: _ages(scenario, outcome, is_busy=True),
+    "greatest age": lambda scenario, outcome: duration(outcome.oldest_s) if _knows_ages(scenario) else "",
     "most requests/s to one": lambda _, outcome: f"{outcome.most_load:.0f}",
     "stuck at the end": lambda _, outcome: str(outcome.stuck),
 }

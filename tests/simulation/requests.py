@@ -72,8 +72,9 @@ class Requests:
     def stray(self) -> None:
         """Let a single request fail somewhere, now and then; too rare to weigh anything."""
         container = self._errors.choice(self._containers)
-        if container.serving:
-            self._sidecars[container.place].receive(1, "stray")
+        sidecar = self._sidecars.get(container.place)
+        if container.serving and sidecar:
+            sidecar.receive(1, "stray")
         rate = STRAY * self.ledger.load * len(self._containers)
         self._timeline.at(self._timeline.now + self._errors.expovariate(rate), self.stray)
 
@@ -93,7 +94,7 @@ class Requests:
         requests = self.ledger.load_of(container) * elapsed
         errors = poisson(self._errors, requests * failing) if failing else 0
         sidecar = self._sidecars.get(container.place)
-        if sidecar and errors:
+        if sidecar and errors and not container.mute:
             sidecar.receive(errors, container.kind(self.outage, self.outage_kind))
         if server:
             server.scale.count(self._timeline.now, poisson(self._successes, requests * (1 - failing)), errors)

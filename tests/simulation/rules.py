@@ -49,4 +49,22 @@ ARTICLE: Final = Rules(
     on_ping=False,
     jitter=0,
 )
+LIFETIME_S: Final = 6 * 3600.0
+REPLACE_S: Final = 60.0
+"""``ARBITER_REPLACE_TIME`` as shipped: what replacing one takes as a rule."""
+
+
+def aging(
+    slots: str, lifetime_s: float = LIFETIME_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms, name: str = ""
+) -> Rules:
+    """Ours with a lifetime and so many ``slots``: ``1``, or ``50p`` for 5 %. The busy have ``patience_s``."""
+    policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=patience_s, retire_slots=slots)
+    return Rules(name or f"{slots} slots", policy, terms)
+
+
+def renewal_s(policy: Policy, containers: int) -> float:
+    """Seconds that retiring so many takes when all are due: n * d / k."""
+    return containers * REPLACE_S / Share.read(policy.retire_slots).at_most(containers)
+
+
 ALL: Final = (NOBODY, WEIGHTS, ARTICLE, OURS, OURS_WEIGHTS, EARN, EARN_WEIGHTS)

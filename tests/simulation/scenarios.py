@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.core.words import Brake
-from simulation.rules import Rules
+from simulation.ageing import Busy, Leak
+from simulation.departures import Cull, Retirement
+from simulation.rules import ALL, NOBODY, OURS, Rules, aging, renewal_s
 from simulation.troubles import Flapping, Outage, Poison, Release, Trouble
-from simulation.world import Cull, World
+from simulation.world import World
 
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
@@ -17,11 +19,16 @@ SIZE: Final = 200
 
 @dataclass(frozen=True)
 class Scenario:
-    """Troubles, and how long to look on."""
+    """Troubles, how long to look on, and what ways to run the fleet are put side by side.
+
+    The containers have been started together, ``aged_s`` before.
+    """
 
     name: str
     for_s: float
     troubles: tuple[Trouble, ...]
+    ways: tuple[Rules, ...] = ALL
+    aged_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,10 @@ class Outcome:
     ``grants``: when the bucket gave a token, some milliseconds before its cull. ``most_missing``: so many at once by
     the bucket's count. ``most_out``: so many were out of the balance. ``most_load``: so many requests a second
     went to one container, for however short a time.
+
+    Of planned ends: ``retirements`` in order, ``refusals`` of leases, and of who came back ``returns`` when and where.
+    ``most_leases`` were in use at once, ``most_retired`` away for their age. ``renewal_s``: what it takes to retire all
+    by the numbers, 0 without a lifetime. ``oldest_s`` is the greatest age that anyone reached.
     """
 
     rules: str
@@ -50,6 +61,13 @@ class Outcome:
     helped: int
     unhelped: int
     unclear: int
+    retirements: tuple[Retirement, ...] = ()
+    refusals: dict[str, int] = field(default_factory=dict)
+    returns: tuple[tuple[float, int], ...] = ()
+    most_leases: int = 0
+    most_retired: int = 0
+    renewal_s: float = 0.0
+    oldest_s: float = 0.0
 
     @property
     def vain(self) -> tuple[Cull, ...]:
@@ -59,29 +77,42 @@ class Outcome:
 
 def play(scenario: Scenario, rules: Rules, *, seed: int = 1, size: int = SIZE, lost: int = 0) -> Outcome:
     """Let it happen to a fleet under these rules."""
-    world = World(rules, size=size, seed=seed, lost=lost)
+    world = World(rules, size=size, seed=seed, lost=lost, aged_s=scenario.aged_s)
     for trouble in scenario.troubles:
         trouble.plan(world)
     world.run(scenario.for_s)
-    traces, totals = world.network.traces, world.bucket.trials.totals
+    return outcome(world)
+
+
+def outcome(world: World) -> Outcome:
+    """What has become of a fleet until now."""
+    traces, totals, departures = world.network.traces, world.bucket.trials.totals, world.departures
+    policy, containers = world.rules.policy, world.containers
     helped, unhelped, unclear = totals.values()
     return Outcome(
-        rules.name,
+        world.rules.name,
         world.ledger.failed,
         world.ledger.avoidable,
-        tuple(world.culls),
+        tuple(departures.culls),
         tuple(traces.grants),
         dict(world.recovered),
-        sum(bool(one.stuck) for one in world.containers),
+        sum(bool(one.stuck) for one in containers),
         dict(traces.denials),
         tuple(traces.brakes),
         frozenset(traces.useless),
         traces.most_missing,
-        world.most_out,
+        departures.most_out,
         world.ledger.most_load,
         helped,
         unhelped,
         unclear,
+        tuple(departures.retirements),
+        dict(traces.refusals),
+        tuple(departures.returns),
+        traces.most_leases,
+        departures.most_retired,
+        renewal_s(policy, len(containers)) if policy.lifetime_s else 0.0,
+        max(departures.oldest_s, *(world.timeline.now - one.born for one in containers)),
     )
 
 
@@ -110,4 +141,26 @@ def day(hours: float = 24) -> Scenario:
     )
 
 
-SCENARIOS: Final = (LONE, OUTAGE, STUCK, HALF, RELEASE, FLAPPING)
+PATIENCE_S: Final = 9 * HOUR_S
+LIFETIMES: Final = Scenario(
+    "lifetimes",
+    12 * HOUR_S,
+    (Busy(40, until_s=12 * HOUR_S),),
+    (
+        aging("1", name="1 slot", patience_s=PATIENCE_S),
+        aging("3", patience_s=PATIENCE_S),
+        aging("50p", name="5 %", patience_s=PATIENCE_S),
+        aging("1", 2 * HOUR_S, name="1 slot, LIFETIME=2h"),
+    ),
+)
+"""A fifth of the fleet is busy all the time. With 1 slot in 2 h the arithmetic says that it cannot work."""
+
+LEAK: Final = Scenario(
+    "leak",
+    24 * HOUR_S,
+    (Leak(8 * HOUR_S),),
+    (NOBODY, OURS, aging("1", name="1 slot"), aging("3"), aging("50p", name="5 %")),
+)
+"""Started together, all of them fail from an age of 8 to 10 h on: after their LIFETIME of 6 h."""
+
+SCENARIOS: Final = (LONE, OUTAGE, STUCK, HALF, RELEASE, FLAPPING, LIFETIMES, LEAK)

@@ -1,0 +1,165 @@
+"""What would clear it: a sentence for every state, every refusal and every unclear answer, and never none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core import arbiter, clearing, sentences
+from sidecar.core.clearing import Outlook, clears
+from sidecar.core.records import Snapshot
+from sidecar.core.standing import Order
+from sidecar.core.words import (
+    Answer,
+    Brake,
+    Denied,
+    Evidence,
+    Granted,
+    Hold,
+    Judgement,
+    Latch,
+    Policy,
+    Reason,
+    State,
+    Unknown,
+    Verdict,
+)
+
+NOW = 1_000.0
+UNIX = 50_400.0  # 14:00 UTC
+ERRORS = Reason("errors", 9, 5, "9 server errors")
+BAD = Verdict(Judgement.EXCESSIVE, (ERRORS,))
+UP = replace(arbiter.start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD)
+EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 48, 20)
+OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
+ANSWERS: list[Answer | None] = [
+    None,
+    Granted(3, 10),
+    *(Denied(reason, 10, 10, 200.0) for reason in [*sentences.DENIED, "eclipse"]),
+    *(Unknown(word) for word in [*sentences.UNKNOWN, "eclipse"]),
+]
+
+
+def _clears(standing: arbiter.Standing, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
+    return clears(Snapshot(NOW, standing, EVIDENCE, NOW), outlook)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+@pytest.mark.parametrize("state", State)
+def test_whatever_stands_in_the_way_there_is_a_sentence_for_it(state: State, answer: Answer | None) -> None:
+    for due in (None, NOW - 1, NOW + 5):
+        for latch in (None, Latch("c", 1.0, "bad"), Latch("", 1.0, "old", lease="word")):
+            standing = replace(SUSPECT, state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
+            told = _clears(standing)
+            assert told
+            assert all(sentence and "{" not in sentence and "None" not in sentence for sentence in told)
+
+
+def test_every_known_word_has_a_sentence_of_its_own() -> None:
+    assert set(clearing.DENIED) == set(sentences.DENIED)
+    assert set(clearing.UNKNOWN) == set(sentences.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Denied("window", 10, 10, 200.0), "the next token comes back in 3m 10s"),
+        (Denied("window", 10, 10, 9.0), "the next token comes back now"),
+        (Denied("spacing", 1, 10, 40.0), "the next cull of the service may come in 30s"),
+        (Denied("hold", 0, 10, 300.0), "the hold ends in 4m 50s, or health-arbiter release ends it"),
+        (Denied("eclipse", 0, 10, 20.0), "what refused it is over; it is asked again in 10s"),
+        (Unknown("readonly"), "ARBITER_REDIS_URL leads to a master; it is asked again in 13s"),
+        (Unknown("eclipse"), "the bucket gives a clear answer; it is asked again in 13s"),
+        (None, "it claims a token in 13s, unless the evidence is gone by then"),
+    ],
+    ids=lambda value: value.split(",")[0] if isinstance(value, str) else "",
+)
+def test_refusal_says_when_it_is_over(answer: Answer | None, sentence: str) -> None:
+    errors = "5 of 9 errors leave the window in 12s, if no more come"
+    assert _clears(replace(SUSPECT, answer=answer)) == (errors, sentence)
+
+
+@pytest.mark.parametrize(
+    ("hold", "sentence"),
+    [
+        (Hold("anna", "deploy", UNIX + 300), "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"),
+        (Hold("", "", UNIX + 300), "the hold ends at 14:05 UTC, or health-arbiter release ends it"),
+        (
+            Hold("", "", UNIX + 2 * 86_400 + 3_600),
+            "the hold ends in 2d 1h, at 15:00 UTC, or health-arbiter release ends it",
+        ),
+    ],
+    ids=["local", "public", "days"],
+)
+def test_hold_is_told_by_its_end(hold: Hold, sentence: str) -> None:
+    denied = replace(SUSPECT, answer=Denied("hold", 0, 10, 300.0))
+    assert _clears(denied, OUTLOOK._replace(hold=hold))[-1] == sentence
+
+
+@pytest.mark.parametrize(
+    ("brake", "sentence"),
+    [
+        (None, "fewer containers suffer at once, or the canary's replacement stays well; it is asked again in 50s"),
+        (Brake.ON, "fewer containers suffer at once, or the canary's replacement stays well; it is asked again in 50s"),
+        (
+            Brake.OPEN,
+            "the brake is open meanwhile, for the canary's replacement stayed well; it is asked again in 50s",
+        ),
+        (
+            Brake.CLOSED,
+            clearing.BRAKED[Brake.CLOSED],
+        ),
+    ],
+    ids=["not known", "on", "open", "closed"],
+)
+def test_brake_is_told_as_it_stands(brake: Brake | None, sentence: str) -> None:
+    denied = replace(SUSPECT, answer=Denied("brake", 0, 10, 60.0, 20, 18))
+    assert _clears(denied, OUTLOOK._replace(brake=brake))[-1] == sentence
+    assert ("health-arbiter release" in sentence) == (brake is Brake.CLOSED)
+    hurried = replace(SUSPECT, answer=Denied("spacing", 0, 10, 60.0))
+    assert _clears(hurried, OUTLOOK._replace(brake=brake))[-1] == "the next cull of the service may come in 50s"
+
+
+@pytest.mark.parametrize(
+    ("standing", "sentence"),
+    [
+        (UP, "nothing has to be: it is in service"),
+        (replace(UP, verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
+        (replace(UP, state=State.STARTING), "its grace is over, and it is judged, in 13s"),
+        (replace(SUSPECT, asking=True), "the answer to its claim is on the way"),
+        (
+            replace(SUSPECT, asking=True, order=Order("anna", "free text", State.UP, None)),
+            "the answer to its claim is on the way, which a person ordered",
+        ),
+        (replace(SUSPECT, would_down=True), "shadow mode: nothing happens to it until then"),
+        (replace(UP, state=State.DOWN), "the container is replaced, or health-arbiter revive"),
+        (
+            replace(UP, state=State.DOWN, lease_ends=NOW + 90),
+            "or nobody replaces it, and its lease runs out in 1m 30s: then it is up again",
+        ),
+        (replace(UP, state=State.STOPPING), "the sidecar is started again"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value.state,
+)
+def test_state_says_what_comes_next(standing: arbiter.Standing, sentence: str) -> None:
+    assert _clears(standing)[-1] == sentence
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ("errors", "5 of 9 errors leave the window in 12s, if no more come"),
+        ("kind", "what speaks against it leaves the window within 40s, if no more comes"),
+        ("fatal", "what speaks against it leaves the window within 40s, if no more comes"),
+        ("ratio", "less than 500 % of the requests fail"),
+        ("consecutive", "one request goes well"),
+        ("heartbeat", "the app sends a heartbeat"),
+        ("scrape", "the app answers a scrape"),
+        ("eclipse", "what speaks against it leaves the window within 40s, if no more comes"),
+    ],
+)
+def test_each_rule_says_when_it_is_silent(rule: str, sentence: str) -> None:
+    verdict = Verdict(Judgement.EXCESSIVE, (replace(ERRORS, rule=rule),))
+    assert _clears(replace(SUSPECT, verdict=verdict))[0] == sentence

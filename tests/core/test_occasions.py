@@ -1,0 +1,204 @@
+"""When a person is told: spells, their levels and their ends, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.core.delays import honour_s
+from sidecar.core.occasions import Occasion, Occasions
+from sidecar.core.topics import LEVELS, Seen, Severity
+from sidecar.core.words import Brake, Fleet, Hold, Unknown
+
+CALM = Fleet(10)
+ON = Fleet(10, wanting=6, brake=Brake.ON, cause="redis")
+CLOSED = Fleet(10, wanting=6, brake=Brake.CLOSED)
+OPEN = Fleet(10, wanting=6, brake=Brake.OPEN)
+AWAY = Unknown("timeout")
+
+
+def occasions(**options: float) -> Occasions:
+    return Occasions("a", **{"honour_s": 300.0, **options})
+
+
+def told(*rows: tuple[float, Seen], subject: Occasions | None = None) -> list[tuple[float, str]]:
+    """When which word was told; a recovery as ``-word``."""
+    subject = subject or occasions()
+    return [
+        (now, f"-{one.topic}" if one.is_over else one.word) for now, seen in rows for one in subject.look(now, seen)
+    ]
+
+
+def fleets(*rows: tuple[float, Fleet | Unknown]) -> list[tuple[float, Seen]]:
+    return [(now, Seen(answer)) for now, answer in rows]
+
+
+def budgets(*rows: tuple[float, int], capacity: int = 10) -> list[tuple[float, Seen]]:
+    return [(now, Seen(CALM, used, capacity)) for now, used in rows]
+
+
+BRAKE = {
+    "it is told once": ([(0, CALM), (10, ON), (20, ON), (90, ON)], [(10, "brake_on")]),
+    "closing is told too": (
+        [(0, CALM), (10, ON), (40, CLOSED), (50, CLOSED)],
+        [(10, "brake_on"), (40, "brake_closed")],
+    ),
+    "closed at once is one message": ([(0, CALM), (10, CLOSED)], [(10, "brake_closed")]),
+    "what was louder is not told again": (
+        [(0, CALM), (10, CLOSED), (40, ON), (60, CLOSED)],
+        [(10, "brake_closed")],
+    ),
+    "it is over after a minute of quiet": (
+        [(0, CALM), (10, ON), (20, CALM), (50, CALM), (79, CALM), (80, CALM), (90, CALM)],
+        [(10, "brake_on"), (80, "-brake")],
+    ),
+    "a canary that helped ends it": ([(0, CALM), (10, ON), (20, OPEN), (80, OPEN)], [(10, "brake_on"), (80, "-brake")]),
+    "flapping is one spell": (
+        [(0, CALM), (10, ON), (20, CALM), (70, ON), (80, CALM), (130, ON), (140, CALM), (200, CALM)],
+        [(10, "brake_on"), (200, "-brake")],
+    ),
+    "what is not known is no quiet": (
+        [(0, CALM), (10, ON), (20, CALM), (50, AWAY), (80, CALM), (100, CALM), (140, CALM)],
+        [(10, "brake_on"), (140, "-brake")],
+    ),
+    "the next spell is told again": (
+        [(0, CALM), (10, ON), (20, CALM), (80, CALM), (90, ON)],
+        [(10, "brake_on"), (80, "-brake"), (90, "brake_on")],
+    ),
+    "who comes late was told by others": ([(0, ON), (10, ON), (20, CLOSED)], [(20, "brake_closed")]),
+    "and tells the end with them": ([(0, ON), (10, CALM), (70, CALM)], [(70, "-brake")]),
+    "so does who was away for long": ([(0, CALM), (10, AWAY), (100, ON), (110, CALM), (170, CALM)], [(170, "-brake")]),
+    "not who missed a beat or two": ([(0, CALM), (10, AWAY), (30, ON)], [(30, "brake_on")]),
+}
+
+
+@pytest.mark.parametrize(("rows", "expected"), BRAKE.values(), ids=BRAKE)
+def test_brake(rows: list[tuple[float, Fleet | Unknown]], expected: list[tuple[float, str]]) -> None:
+    assert told(*fleets(*rows)) == expected
+
+
+BUDGET = {
+    "a single cull is quiet": ([(0, 0), (10, 1), (20, 0)], 10, []),
+    "however small the budget": ([(0, 0), (10, 1), (20, 0)], 2, []),
+    "each level is told": (
+        [(0, 0), (10, 4), (20, 5), (30, 7), (40, 8), (50, 9), (60, 10)],
+        10,
+        [(20, "budget_50"), (40, "budget_80"), (60, "budget_empty")],
+    ),
+    "a jump is one message": ([(0, 1), (10, 10)], 10, [(10, "budget_empty")]),
+    "there is one end": (
+        [(0, 1), (10, 10), (100, 9), (200, 6), (300, 4), (330, 3), (360, 3)],
+        10,
+        [(10, "budget_empty"), (360, "-budget")],
+    ),
+    "hovering is not told again": ([(0, 0), (10, 5), (20, 4), (30, 5), (40, 4), (50, 5)], 10, [(10, "budget_50")]),
+    "no budget is no news": ([(0, 0), (10, 0)], 0, []),
+}
+
+
+@pytest.mark.parametrize(("rows", "capacity", "expected"), BUDGET.values(), ids=BUDGET)
+def test_budget(rows: list[tuple[float, int]], capacity: int, expected: list[tuple[float, str]]) -> None:
+    assert told(*budgets(*rows, capacity=capacity)) == expected
+
+
+def test_budget_of_one_is_empty_when_it_refuses_somebody() -> None:
+    rows = [(0.0, Seen(CALM, 0, 1)), (5.0, Seen(CALM, 1, 1)), (10.0, Seen(CALM, 1, 1, refused=True))]
+    assert told(*rows) == [(10, "budget_empty")]
+
+
+REST = {
+    "useless: each further kind is louder": (
+        fleets((0, CALM), (10, Fleet(9, useless=("redis",))), (20, Fleet(9, useless=("mysql", "redis")))),
+        [(10, "useless"), (20, "useless")],
+    ),
+    "useless: one kind less is not the end": (
+        fleets((0, CALM), (10, Fleet(9, useless=("a", "b"))), (20, Fleet(9, useless=("a",))), (90, CALM), (150, CALM)),
+        [(10, "useless"), (150, "-useless")],
+    ),
+    "hold: set and over": (
+        fleets((0, CALM), (10, Fleet(9, hold=Hold("ann", "deploy", 99.0))), (20, CALM), (80, CALM)),
+        [(10, "hold"), (80, "-hold")],
+    ),
+    "redis: not before five minutes": (
+        fleets((0, CALM), (10, AWAY), (299, AWAY), (301, AWAY), (400, AWAY), (410, CALM), (470, CALM)),
+        [(301, "redis_unknown"), (470, "-redis")],
+    ),
+    "redis: a fresh sidecar waits as long": (
+        fleets((100, AWAY), (399, AWAY), (400, AWAY)),
+        [(400, "redis_unknown")],
+    ),
+    "redis: a clear answer begins anew": (fleets((0, AWAY), (200, CALM), (310, AWAY), (490, AWAY)), []),
+    "not honoured: longer than it may": (
+        [(0, Seen(CALM)), (10, Seen(CALM, kept_s=300)), (11, Seen(CALM, kept_s=301)), (90, Seen(CALM, kept_s=380))],
+        [(11, "not_honoured")],
+    ),
+    "not honoured: over at once when it leaves": (
+        [(11, Seen(CALM, kept_s=301)), (12, Seen(CALM, is_leaving=True))],
+        [(11, "not_honoured"), (12, "-not_honoured")],
+    ),
+    "not honoured: a silent minute is over too": (
+        [(11, Seen(CALM, kept_s=301)), (12, Seen(CALM)), (72, Seen(CALM))],
+        [(11, "not_honoured"), (72, "-not_honoured")],
+    ),
+    "nothing known, nothing told": ([(0, Seen()), (1000, Seen())], []),
+}
+
+
+@pytest.mark.parametrize(("rows", "expected"), REST.values(), ids=REST)
+def test_rest(rows: list[tuple[float, Seen]], expected: list[tuple[float, str]]) -> None:
+    assert told(*rows) == expected
+
+
+@pytest.mark.parametrize(("drain_s", "expected"), [(10, 300), (100, 300), (200, 600)])
+def test_container_may_stay_for_five_minutes_or_three_drains(drain_s: float, expected: float) -> None:
+    assert honour_s(drain_s) == expected
+
+
+def first(rows: list[tuple[float, Seen]], **options: float) -> Occasion:
+    subject = occasions(**options)
+    return next(one for now, seen in rows for one in subject.look(now, seen))
+
+
+def test_every_sidecar_claims_the_same_word_for_the_same_spell() -> None:
+    early = first(fleets((0, CALM), (10, ON)))
+    late = first(fleets((3, CALM), (21, ON)))
+    assert early.claim == late.claim == "message:brake:1"
+
+
+def test_claims_of_a_level_and_of_the_end_differ() -> None:
+    subject = occasions()
+    rows = fleets((0, CALM), (10, ON), (20, CLOSED), (30, CALM), (90, CALM))
+    claims = [one.claim for now, seen in rows for one in subject.look(now, seen)]
+    assert claims == ["message:brake:1", "message:brake:2", "message:brake:over"]
+
+
+def test_claim_never_outlasts_the_quiet_between_two_spells() -> None:
+    assert first(fleets((0, CALM), (10, ON)), quiet_s=90.0).claim_s == 90.0
+
+
+def test_hold_of_one_instance_is_another_than_that_of_the_service() -> None:
+    one = first(fleets((0, CALM), (10, Fleet(9, hold=Hold("ann", "look", 99.0, "b")))))
+    assert (one.instance, one.claim) == ("b", "message:hold:1:b")
+
+
+def test_what_is_no_longer_known_is_not_said_to_last() -> None:
+    subject = occasions()
+    told(*budgets((0, 4), (10, 10)), subject=subject)
+    subject.look(100, Seen(CALM))
+    assert subject.ongoing == []
+
+
+def test_level_that_was_told_long_ago_does_not_silence_the_next_one() -> None:
+    rows = [*budgets((0, 4), (10, 10)), (20.0, Seen(CALM)), *budgets((500, 5), (510, 8))]
+    assert told(*rows) == [(10, "budget_empty"), (510, "budget_80")]
+
+
+def test_what_lasts_is_shown_as_it_is_now() -> None:
+    subject = occasions()
+    told(*budgets((0, 4), (10, 10), (20, 6)), subject=subject)
+    assert [(one.word, one.since) for one in subject.ongoing] == [("budget_50", 10)]
+
+
+@pytest.mark.parametrize("topic", LEVELS)
+def test_each_topic_grows_louder(topic: str) -> None:
+    order = [list(Severity).index(severity) for _, severity in LEVELS[topic]]
+    assert order == sorted(order)

@@ -1,0 +1,154 @@
+"""Planned ends with real sidecars and a real Redis: one at a time, the busy one last, and never for a token."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.sidecar import GATES
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Setting, Sidecar
+    from harness.starting import StartSidecar
+
+AGING: dict[str, Setting] = {
+    "lifetime": "4s",
+    "lifetime_jitter": "0",
+    "retire_slots": "1",
+    "drain": "500ms",
+    "drain_least": "0s",
+    "check_interval": "250ms",
+    "redis_timeout": "200ms",
+    "beat": "1s",
+    **GATES,
+}
+GRANTS = "{ha:default/app}:grants"
+
+
+def _is(one: Sidecar, state: str) -> Callable[[], bool]:
+    return lambda: bool(one.verdict()["state"] == state)
+
+
+def _retirements(one: Sidecar, outcome: str = "granted") -> float:
+    return one.metrics()[f'arbiter_retirements_total{{outcome="{outcome}"}}']
+
+
+def _busy(one: Sidecar, load: float) -> None:
+    assert one.request("local", "POST", "/results", f'{{"load":{load}}}').status == 202
+
+
+@contextmanager
+def _replaced_when_down(fleet: list[Sidecar]) -> Iterator[None]:
+    """Nomad: whoever is down is followed by another life of its app, half a second later."""
+    is_over = threading.Event()
+    lives = dict.fromkeys((one.name for one in fleet), 1)
+    failures: list[Exception] = []
+
+    def watch() -> None:
+        while not is_over.wait(0.05):
+            for one in fleet:
+                if one.health("/health/nomad")[0] != 200 and not is_over.wait(0.5):
+                    lives[one.name] += 1
+                    one.post_error(count=0, app_start=f"life-{lives[one.name]}")
+
+    def run() -> None:
+        try:
+            watch()
+        except Exception as error:  # noqa: BLE001 - told by the test's own thread
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(10)
+    assert not failures
+
+
+def _away(one: Sidecar) -> list[tuple[float, float]]:
+    """From when to when it was out of balance, each time, by its own log."""
+    lines = [(datetime.fromisoformat(line["time"]).timestamp(), line["message"]) for line in one.log_lines()]
+    begins = [at for at, message in lines if message == "draining"]
+    ends = [at for at, message in lines if message == "starting"]
+    assert len(ends) <= len(begins) <= len(ends) + 1
+    return list(zip(begins, [*ends, float("inf")], strict=False))
+
+
+def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    fleet = sidecar.fleet(3, **AGING, lifetime_max="60s", busy_above="0.5", redis_url=redis_server.url)
+    busy, *idle = fleet
+    for one in fleet:
+        one.post_error(count=0, app_start="life-1")
+    _busy(busy, 0.9)
+    with _replaced_when_down(fleet):
+        for one in idle:
+            wait_for(lambda one=one: _retirements(one) >= 1, timeout_s=20, what=f"{one.name} has retired")  # type: ignore[misc]
+        assert _retirements(busy) == 0
+        assert busy.metrics()["arbiter_load"] == 0.9
+        _busy(busy, 0.1)
+        wait_for(lambda: _retirements(busy) >= 1, timeout_s=20, what="the busy one has retired, being idle")
+        wait_for(_is(busy, "up"), timeout_s=10, what="its replacement is up")
+    away = sorted(spell for one in fleet for spell in _away(one))
+    assert len(away) >= 3
+    assert all(former[1] <= latter[0] for former, latter in pairwise(away)), away
+    assert redis_server.cli("ZCARD", GRANTS) == 0
+    for one in fleet:
+        metrics = one.metrics()
+        assert metrics["arbiter_culls_total"] == 0
+        assert metrics['arbiter_retirements_total{outcome="not_honoured"}'] == 0
+        assert metrics["arbiter_age_seconds"] < 30
+
+
+def test_retired_container_stays_down_through_a_killed_sidecar_and_comes_back_if_nobody_cares(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    settings: dict[str, Setting] = {**AGING, "lifetime": "12s", "retire_timeout": "10s"}
+    one, _other = sidecar.fleet(2, **settings, redis_url=redis_server.url)
+    one.post_error(count=0, app_start="life-1")
+    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=10, what="it has lived for a while")
+    one.kill()
+    one.start()
+    assert one.metrics()["arbiter_age_seconds"] > 3
+    wait_for(_is(one, "down"), timeout_s=30, what="it has retired at the age that the killed one knew")
+    began = time.monotonic()
+    one.kill()
+    one.start()
+    status, body = one.health("/health/nomad")
+    assert status == 503
+    assert body.startswith("down: retired at age ")
+    assert _is(one, "down")()
+    wait_for(_is(one, "up"), timeout_s=15, what="nobody has replaced it")
+    assert time.monotonic() - began <= 11
+    assert _retirements(one, "not_honoured") == 1
+    assert redis_server.cli("ZCARD", GRANTS) == 0
+
+
+@pytest.mark.parametrize("away", ["paused", "gone"])
+def test_without_redis_nobody_retires(sidecar: StartSidecar, redis_server: RedisServer, away: str) -> None:
+    one, other = sidecar.fleet(2, **AGING, redis_url=redis_server.url)
+    for each in (one, other):
+        wait_for(
+            lambda each=each: each.metrics()["arbiter_budget_reachable"] == 1,  # type: ignore[misc]
+            timeout_s=5,
+            what="Redis is reached",
+        )
+    redis_server.pause() if away == "paused" else redis_server.kill()
+    wait_for(lambda: _retirements(one, "unknown") >= 3, timeout_s=20, what="it has asked in vain")
+    assert [each.health() for each in (one, other)] == [(200, "up\n")] * 2
+    assert _retirements(one) == 0
+    if away == "paused":
+        redis_server.resume()
+        wait_for(lambda: not _is(one, "retiring")() or not _is(other, "retiring")(), timeout_s=40, what="one retires")
+        assert not (_is(one, "down")() and _is(other, "down")())

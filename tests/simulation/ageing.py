@@ -1,0 +1,122 @@
+"""What befalls a fleet whose containers have a lifetime: what comes with age, and what may keep them from their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Final
+
+from sidecar.core.words import US_PER_S, State
+from simulation.container import Container
+from simulation.world import World
+
+_ON_THE_WAY: Final = (State.SUSPECT, State.RETIRING, State.DRAINING, State.DOWN)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Every life fails from an age on that is ``from_s`` at least, and up to a quarter more; and then more and more."""
+
+    from_s: float
+    steps: Sequence[tuple[float, float]] = ((0, 0.002), (600, 0.02), (1800, 0.2), (3600, 0.8))
+    kind: str = "memory"
+    name: str = "leak"
+
+    def plan(self, world: World) -> None:
+        """Plan it for all lives, those that run already and those to come."""
+        world.at_every_life(partial(self._ages, world))
+
+    def _ages(self, world: World, container: Container) -> None:
+        chance = Random(f"{self.name}/{container.app_start}").random()
+        onset_s = container.born + self.from_s * (1 + chance / 4)
+        for after_s, part in self.steps:
+            worsens = partial(world.worsen, container, container.life, part, self.kind, self.name)
+            world.timeline.at(onset_s + after_s, worsens)
+
+
+@dataclass(frozen=True)
+class Mute:
+    """``count`` containers get stuck at once, in a way that nobody reports: wrong answers, say."""
+
+    at_s: float
+    count: int = 1
+    part: float = 0.5
+    name: str = "mute"
+
+    def plan(self, world: World) -> None:
+        """Plan it for each of them."""
+        for place in world.places(self.name, self.count):
+            world.timeline.at(self.at_s, partial(world.stick, place, self.part, "", self.name, mute=True))
+
+
+@dataclass(frozen=True)
+class Busy:
+    """``count`` containers say that their load is ``load``, from the beginning until ``until_s``, and 0 then."""
+
+    count: int
+    until_s: float
+    load: float = 1.0
+    name: str = "busy"
+
+    def plan(self, world: World) -> None:
+        """Plan the end of it."""
+        for place in world.places(self.name, self.count):
+            container = world.containers[place]
+            container.load = self.load
+            world.timeline.at(self.until_s, partial(setattr, container, "load", 0.0))
+
+
+@dataclass(frozen=True)
+class Freeze:
+    """A person holds the whole service."""
+
+    at_s: float
+    for_s: float
+
+    def plan(self, world: World) -> None:
+        """Plan the hold; it ends by itself."""
+        world.timeline.at(self.at_s, partial(self._hold, world))
+
+    def _hold(self, world: World) -> None:
+        world.bucket.hold("", "ann", "migration", round(self.for_s * US_PER_S), world.timeline.wall_us)
+
+
+@dataclass(frozen=True)
+class Unheard:
+    """The orchestrator restarts nobody who goes down within this time."""
+
+    at_s: float
+    for_s: float
+
+    def plan(self, world: World) -> None:
+        """Plan beginning and end."""
+        for when, is_deaf in ((self.at_s, True), (self.at_s + self.for_s, False)):
+            for container in world.containers:
+                world.timeline.at(when, partial(setattr, container, "deaf", is_deaf))
+
+
+@dataclass(frozen=True)
+class Kills:
+    """``count`` sidecars are killed, one every ``every_s`` seconds, and come back within ``for_s``.
+
+    They know then what they had written down. Every other one is of those that are on their way out, or down, if any.
+    """
+
+    at_s: float
+    count: int
+    every_s: float
+    for_s: float = 60.0
+    name: str = "kills"
+
+    def plan(self, world: World) -> None:
+        """Plan each of them."""
+        rng = Random(self.name)
+        for turn in range(self.count):
+            kill = partial(self._kill, world, rng, is_picked=turn % 2 == 0)
+            world.timeline.at(self.at_s + turn * self.every_s, kill)
+
+    def _kill(self, world: World, rng: Random, *, is_picked: bool) -> None:
+        places = world.watched(_ON_THE_WAY) if is_picked else []
+        world.kill(rng.choice(places or range(len(world.containers))), rng.uniform(0, self.for_s))

@@ -1,0 +1,80 @@
+"""Who has left the balance, why, and how many were away at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sidecar.core.words import Granted
+from simulation.container import Container
+from simulation.sidecar import Sidecar
+
+
+@dataclass(frozen=True)
+class Cull:
+    """A container taken down: ``stuck_by`` what (nothing: a restart was of no use), so long after its limit."""
+
+    at_s: float
+    place: int
+    stuck_by: str
+    after_s: float
+    canary: bool
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class Retirement:
+    """A container taken down for its age, in the ``life`` that it had, and how busy it said it was."""
+
+    at_s: float
+    place: int
+    life: int
+    age_s: float
+    load: float
+
+
+class Departures:
+    """All departures of a fleet, in order. ``returns`` are those of who retired, and nobody restarted them.
+
+    ``most_out`` were out of the balance at once, ``most_retired`` of them for their age. ``oldest_s``: the greatest age
+    at which anyone left.
+    """
+
+    def __init__(self, containers: Sequence[Container]) -> None:
+        self.culls: list[Cull] = []
+        self.retirements: list[Retirement] = []
+        self.returns: list[tuple[float, int]] = []
+        self.most_out = 0
+        self.most_retired = 0
+        self.oldest_s = 0.0
+        self._containers = containers
+        self._retired: set[int] = set()
+
+    def leaves(self, container: Container, sidecar: Sidecar, now: float) -> None:
+        """A sidecar has just taken its container out of the balance."""
+        latch = sidecar.standing.latch
+        if latch and latch.lease:
+            age_s, load = now - container.born, container.load or 0.0
+            self.retirements.append(Retirement(now, container.place, container.life, age_s, load))
+            self._retired.add(container.place)
+        else:
+            self._culled(container, sidecar, now)
+        self.oldest_s = max(self.oldest_s, now - container.born)
+        self.most_out = max(self.most_out, sum(not one.serving for one in self._containers))
+        self.most_retired = max(self.most_retired, len(self._retired))
+
+    def serves(self, container: Container) -> None:
+        """Another life is in its place."""
+        self._retired.discard(container.place)
+
+    def returned(self, container: Container, now: float) -> None:
+        """The same life is in the balance again."""
+        self._retired.discard(container.place)
+        self.returns.append((now, container.place))
+
+    def _culled(self, container: Container, sidecar: Sidecar, now: float) -> None:
+        answer = sidecar.standing.answer
+        after_s = now - (sidecar.crossed_at if sidecar.crossed_at is not None else now)
+        if isinstance(answer, Granted):
+            cull = Cull(now, container.place, container.stuck_by, after_s, answer.canary, answer.replayed)
+            self.culls.append(cull)
