@@ -1,0 +1,240 @@
+"""One story, told once: real sidecars and a real Redis, receivers that refuse what is not documented, Alertmanager."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from harness import receiver as listening
+from harness.alertmanager import Alertmanager
+from harness.receiver import Receiver
+from harness.sidecar import GATES, Setting, Sidecar
+from harness.waiting import eventually, wait_for
+from sidecar.act import posting, receivers
+from sidecar.act.message import Context
+from sidecar.act.notify import Messenger
+from sidecar.act.outbox import Outbox
+from sidecar.act.watch import Watch
+from sidecar.bucket import servers
+from sidecar.core.cascade import Cascade
+from sidecar.core.occasions import Occasions
+from sidecar.core.words import Brake, Fleet, Hold
+from sidecar.settings import load
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.starting import Children, StartSidecar
+
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
+
+QUICK: dict[str, Setting] = {
+    **GATES,
+    "beat": "300ms",
+    "settle": "0s",
+    "drain": "0s",
+    "check_interval": "1s",
+    "redis_timeout": "900ms",
+    "lost_memory": "full",
+}
+SECRET = "s3cret"
+
+
+class Told(NamedTuple):
+    """Everybody who is told, each listening."""
+
+    webhook: Receiver
+    slack: Receiver
+    pagerduty: Receiver
+    alertmanager: Alertmanager
+
+    def settings(self, directory: Path) -> dict[str, Setting]:
+        (directory / "slack").write_text(self.slack.url)
+        (directory / "key").write_text(listening.ROUTING_KEY)
+        return {
+            "webhook_url": self.webhook.url,
+            "slack_url_file": directory / "slack",
+            "pagerduty_key_file": directory / "key",
+            "pagerduty_url": self.pagerduty.url,
+            "alertmanager_url": self.alertmanager.url,
+            "runbook_url": "https://wiki/runbooks.md",
+        }
+
+    def refused(self) -> list[str]:
+        return self.webhook.refused + self.slack.refused + self.pagerduty.refused
+
+    def words(self) -> list[tuple[str, str]]:
+        return [(one["word"], one["status"]) for one in self.webhook.accepted]
+
+
+@pytest.fixture
+def told(run_dir: Path, children: Children) -> Iterator[Told]:
+    manager = children.adopt(Alertmanager(run_dir)).start()
+    with ExitStack() as opened:
+        kinds = (listening.webhook, listening.slack, listening.pagerduty)
+        webhook, slack, pagerduty = (opened.enter_context(kind()) for kind in kinds)
+        yield Told(webhook, slack, pagerduty, manager)
+
+
+def firing(manager: Alertmanager) -> dict[str, str]:
+    return {alert["labels"]["occasion"]: alert["labels"]["severity"] for alert in manager.alerts()}
+
+
+def logged(fleet: list[Sidecar]) -> str:
+    return "".join(sidecar.output() for sidecar in fleet)
+
+
+def test_fleet_of_five_sends_one_message_to_each(
+    told: Told, run_dir: Path, redis_server: RedisServer, sidecar: StartSidecar
+) -> None:
+    fleet = sidecar.fleet(5, **QUICK, **told.settings(run_dir), redis_url=redis_server.url)
+    wait_for(
+        lambda: all(one.metrics().get("arbiter_fleet_alive") == 5 for one in fleet), timeout_s=20, what="all are known"
+    )
+    for one in fleet:
+        one.post_error(6, kind="mysql")
+    wait_for(lambda: firing(told.alertmanager) == {"brake_on": "warning"}, timeout_s=20, what="the alert fires")
+    wait_for(lambda: told.webhook.accepted and told.slack.accepted, timeout_s=10, what="people are told")
+    wait_for(lambda: told.pagerduty.accepted, timeout_s=10, what="somebody is called")
+    time.sleep(2)  # for messages that should not come
+    brake = [one for one in told.webhook.accepted if one["topic"] == "brake"]
+    assert [(one["word"], one["service"]) for one in brake] == [("brake_on", "app")]
+    assert len([one for one in told.pagerduty.accepted if one["payload"]["class"] == "brake_on"]) == 1
+    assert len([one for one in told.slack.accepted if "brake" in one["text"]]) == 1
+    assert told.refused() == []
+    assert "The brake is on" in told.alertmanager.queried("alertname=ArbiterBrakeOn")
+    sent = sum(
+        value for one in fleet for key, value in one.metrics().items() if 'outcome="sent",receiver="webhook"' in key
+    )
+    assert sent == len(told.webhook.accepted)
+    assert SECRET not in logged(fleet)
+    assert listening.ROUTING_KEY not in logged(fleet)
+
+
+def test_receiver_that_hangs_delays_no_decision(
+    told: Told, run_dir: Path, redis_server: RedisServer, sidecar: StartSidecar
+) -> None:
+    told.webhook.delay_s = told.slack.delay_s = told.pagerduty.delay_s = 30
+    # Three of four tokens spent are told while nobody of those who are told answers.
+    fleet = sidecar.fleet(
+        4,
+        **{**QUICK, **told.settings(run_dir), "min_healthy": "0", "brake": "0", "budget": "4"},
+        redis_url=redis_server.url,
+    )
+    for one in fleet[:3]:
+        one.post_error(6)
+        wait_for(lambda one=one: one.health()[0] == 503, timeout_s=5, what=f"{one.name} is down")  # type: ignore[misc]
+    wait_for(lambda: told.webhook.tries, timeout_s=10, what="somebody hangs at the receiver")
+    took = [_health_s(fleet[3]) for _ in range(50)]
+    assert sorted(took)[45] < 0.1
+    wait_for(lambda: "message failed" in logged(fleet), timeout_s=15, what="the time-out is told")
+    assert SECRET not in logged(fleet)
+
+
+def _health_s(one: Sidecar) -> float:
+    began = time.perf_counter()
+    assert one.health()[0] == 200
+    return time.perf_counter() - began
+
+
+# -- five messengers in this process, whose clock runs faster --------------------------------------------------------
+
+
+SPEED = 30.0
+"""A minute of quiet is two seconds."""
+
+
+def clock() -> float:
+    return time.monotonic() * SPEED
+
+
+class Messengers:
+    """Five messengers with a Redis client each, sharing receivers' addresses and nothing else."""
+
+    def __init__(self, redis_url: str, told: Told, directory: Path, urls: list[str]) -> None:
+        settings = load({}, {"ARBITER_REDIS_URL": redis_url, "ARBITER_INSTANCE": "a"})
+        self.buckets = [servers(settings)[0].share for _ in range(5)]
+        given = told.settings(directory)
+        self.made = [self._made(f"n{number}", bucket, given, urls) for number, bucket in enumerate(self.buckets)]
+
+    def _made(self, name: str, bucket: object, given: dict[str, Setting], urls: list[str]) -> Messenger:
+        rng = random.Random(name)
+        courses = partial(Cascade, rng=rng, clock=time.monotonic)
+        known = [
+            receivers.webhook(urls, "", courses, posting.post),
+            receivers.slack(str(given["slack_url_file"]), courses, posting.post),
+            receivers.pagerduty([str(given["pagerduty_url"])], str(given["pagerduty_key_file"]), courses, posting.post),
+            receivers.alertmanager([str(given["alertmanager_url"])], courses, posting.post),
+        ]
+        return Messenger(
+            Occasions(name, honour_s=300.0),
+            [Outbox(one, clock=time.monotonic, rng=rng, told=lambda _: None) for one in known],
+            bucket,  # type: ignore[arg-type]  # one whole budget each
+            Watch(),
+            Context("web", "prod", name, runbook="https://wiki/runbooks.md"),
+            clock=clock,
+            wall=time.time,
+            rng=rng,
+            on_failure=_fail,
+        )
+
+    async def beats(self, fleet: Fleet) -> None:
+        for messenger in self.made:
+            messenger.beaten(fleet)
+            await asyncio.sleep(0.05)
+
+
+def _fail(error: Exception) -> None:
+    raise AssertionError from error
+
+
+async def test_incident_is_told_from_its_beginning_to_its_end(
+    told: Told, run_dir: Path, redis_server: RedisServer
+) -> None:
+    with listening.webhook() as broken:
+        broken.answer = 500
+        crew = Messengers(redis_server.url, told, run_dir, [broken.url, told.webhook.url])
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one.run()) for one in crew.made]
+            await _incident(crew, told)
+            for task in tasks:
+                task.cancel()
+        for bucket in crew.buckets:
+            await bucket.aclose()
+    assert told.refused() == []
+    assert [event["event_action"] for event in told.pagerduty.accepted] == ["trigger", "trigger", "resolve"]
+    assert len({event["dedup_key"] for event in told.pagerduty.accepted}) == 1
+    assert len(told.slack.accepted) == 5
+
+
+async def _incident(crew: Messengers, told: Told) -> None:
+    """A hold is set in the middle of it, which nobody is called for."""
+    manager = told.alertmanager
+    await crew.beats(Fleet(5))
+    await asyncio.sleep(1.1)
+    on = Fleet(5, wanting=4, brake=Brake.ON, cause="redis")
+    await crew.beats(on)
+    await eventually(lambda: firing(manager) == {"brake_on": "warning"}, timeout_s=10, what="the alert fires")
+    hold = Hold("ann <ann@example.org>", "look & see", time.time() + 60)
+    await crew.beats(Fleet(5, wanting=4, brake=Brake.CLOSED, hold=hold))
+    loudest = {"brake_closed": "critical", "hold": "info"}
+    await eventually(lambda: firing(manager) == loudest, timeout_s=10, what="the louder alert fires alone")
+    for _ in range(6):
+        await crew.beats(Fleet(5))
+        await asyncio.sleep(0.5)
+    await eventually(lambda: firing(manager) == {}, timeout_s=10, what="all alerts are resolved")
+    await eventually(lambda: len(told.webhook.accepted) == 5, timeout_s=10, what="the second address has it all")
+    assert sorted(told.words()) == [
+        ("brake_closed", "firing"),
+        ("brake_closed", "recovered"),
+        ("brake_on", "firing"),
+        ("hold", "firing"),
+        ("hold", "recovered"),
+    ]
