@@ -1,11 +1,11 @@
-"""Durations as people write them: ``10``, ``10s``, ``500ms``, ``5m``, ``1h``, ``1.5s``. Seconds inside, always."""
+"""Durations as people write them: ``10``, ``10s``, ``500ms``, ``5m``, ``1h``, ``1.5s``, ``7d``. Seconds inside."""
 
 from __future__ import annotations
 
 import math
 import re
 
-_WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ms|s|m|h)?")
+_WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ms|s|m|h|d)?")
 # (times, by): the number times one, by the other. Dividing by 1000 is exact where a product with 0.001 is not.
 _UNITS: dict[str | None, tuple[int, int]] = {
     None: (1, 1),
@@ -13,8 +13,9 @@ _UNITS: dict[str | None, tuple[int, int]] = {
     "s": (1, 1),
     "m": (60, 1),
     "h": (3600, 1),
+    "d": (86400, 1),
 }
-_HINT = "is not a duration: write a number with ms, s, m or h, such as 10s, 500ms or 1.5s"
+_HINT = "is not a duration: write a number with ms, s, m, h or d, such as 10s, 500ms or 1.5s"
 
 
 def parse(value: object) -> float:
