@@ -18,10 +18,15 @@ class Observers:
         self.metrics = metrics
         self.log = log
         self._others: list[Callable[[Record], None]] = []
+        self._hearers: list[Callable[[Fleet | Unknown], None]] = []
 
     def also(self, observe: Callable[[Record], None]) -> None:
         """Tell another one of every step."""
         self._others.append(observe)
+
+    def also_beaten(self, hear: Callable[[Fleet | Unknown], None]) -> None:
+        """Tell another one what came of every beat."""
+        self._hearers.append(hear)
 
     def step(self, record: Record) -> None:
         """Tell one step of the arbiter."""
@@ -50,12 +55,14 @@ class Observers:
 
     def beaten(self, answer: Fleet | Unknown) -> None:
         """Tell what came of a beat."""
-        self.metrics.reachable.set(isinstance(answer, Fleet))
+        self.metrics.beaten(answer)
         if isinstance(answer, Fleet):
             self.log.reachable()
             self.log.fleet(answer)
         else:
             self.log.unreachable(answer)
+        for hear in self._hearers:
+            hear(answer)
 
     def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Tell what asyncio found nobody else to tell."""

@@ -71,6 +71,17 @@ def test_budget_that_is_away_is_said_and_shown_until_it_is_back(observers: Obser
     assert told.fleets == [Fleet(1), Fleet(2)]
 
 
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [(Fleet(3, used=2, capacity=4), (2, 4)), (Fleet(3), (0, 10)), (Unknown("timeout"), (0, 10))],
+    ids=["told", "not told", "away"],
+)
+def test_beat_tells_of_the_tokens(observers: Observers, answer: Fleet | Unknown, shown: tuple[float, float]) -> None:
+    observers.beaten(answer)
+    value = observers.metrics.registry.get_sample_value
+    assert (value("arbiter_budget_used_tokens"), value("arbiter_budget_capacity_tokens")) == shown
+
+
 def test_whoever_else_wants_to_know_hears_of_every_step(observers: Observers) -> None:
     standing = arbiter.start("web/a", 0.0, Policy())
     records = [Record(Stopped(), standing, standing, Evidence(60)) for _ in range(2)]

@@ -13,6 +13,7 @@ which to HAProxy would mean no limit at all.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from math import ceil
 from typing import Final
@@ -22,6 +23,7 @@ from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
 from sidecar.core.weight import FULL
 from sidecar.core.words import State
+from sidecar.sockets import BACKLOG
 
 LINE_LIMIT: Final = 128
 
@@ -34,7 +36,8 @@ def line(standing: Standing, weight: int = FULL, maxconn: int = 0) -> str:
     if standing.haproxy_up:
         return _up(weight, maxconn)
     drains = standing.nomad_up or standing.state is State.STOPPING
-    said = f"drain 0% #{why(standing)}" if drains else f"fail #culled: {why(standing)}"
+    whom = "" if standing.lease else "culled: "
+    said = f"drain 0% #{why(standing)}" if drains else f"fail #{whom}{why(standing)}"
     return harmless(said)[: LINE_LIMIT - 2] + "\n"
 
 
@@ -61,8 +64,13 @@ async def open_agent(
     maxconn: int,
     on_poll: Callable[[str, str, int], None],
     on_failure: Callable[[Exception], None],
+    opened: socket.socket | None = None,
+    over: Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.Protocol]] = lambda make: make,
 ) -> asyncio.Server:
-    """Listen for agent checks on ``host:port``; OSError when that is not possible."""
+    """Listen for agent checks on ``host:port``, or on ``opened``, bound there; OSError when that is not possible.
+
+    ``over`` puts TLS before it. HAProxy's agent-check speaks none, whatever its ``check-ssl`` says of other checks.
+    """
 
     def tell() -> str:
         try:
@@ -74,4 +82,7 @@ async def open_agent(
             return _up(FULL, maxconn)
         return told
 
-    return await asyncio.get_running_loop().create_server(lambda: _Agent(tell), host, port, backlog=1024)
+    loop, make = asyncio.get_running_loop(), over(lambda: _Agent(tell))
+    if opened is not None:
+        return await loop.create_server(make, sock=opened, backlog=BACKLOG)
+    return await loop.create_server(make, host, port, backlog=BACKLOG)

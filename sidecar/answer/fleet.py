@@ -66,6 +66,7 @@ class FleetReadings(Collector):
         yield _gauge("arbiter_fleet_alive", "Containers of the fleet that serve or start.", fleet.alive)
         yield _gauge("arbiter_fleet_wanting", "Containers that are excessive.", fleet.wanting)
         yield _gauge("arbiter_fleet_down", "Containers that were culled and are not replaced yet.", fleet.down)
+        yield _gauge("arbiter_fleet_retiring", "Leases of retirements in use.", fleet.retiring)
         yield _gauge("arbiter_fleet_policies", "Different policies in the fleet; 1 is as it should be.", fleet.policies)
         yield _gauge("arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away))
         brake = GaugeMetricFamily("arbiter_brake", "1 for where the brake stands.", labels=["phase"])
@@ -87,15 +88,27 @@ class FleetReadings(Collector):
         needed.add_metric(["brake"], float(fleet.brake is Brake.CLOSED))
         needed.add_metric(["useless"], float(bool(fleet.useless)))
         yield needed
-        judged = CounterMetricFamily(
-            "arbiter_fleet_culls", "Culls of the whole fleet by what became of them.", labels=["outcome"]
-        )
-        for outcome in ("helped", "unhelped", "unclear"):
-            judged.add_metric([outcome], getattr(fleet, outcome))
-        yield judged
+        yield _judged(fleet)
         losses = CounterMetricFamily("arbiter_memory_losses", "How often the bucket lost its memory.")
         losses.add_metric([], fleet.losses)
         yield losses
+
+
+def _judged(fleet: Fleet) -> Metric:
+    """Culls by outcome and kind. An outcome that there was none of has a line too: or its first would not be seen."""
+    judged = CounterMetricFamily(
+        "arbiter_fleet_culls",
+        "Culls of the whole fleet by what became of them, and the kind of error.",
+        labels=["outcome", "kind"],
+    )
+    for outcome in ("helped", "unhelped", "unclear"):
+        known = [(kind, count) for one, kind, count in fleet.culls_by if one == outcome]
+        rest = getattr(fleet, outcome) - sum(count for _, count in known)
+        for kind, count in known:
+            judged.add_metric([outcome, kind], count)
+        if rest or not known:
+            judged.add_metric([outcome, ""], rest)
+    return judged
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

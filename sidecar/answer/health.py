@@ -46,22 +46,28 @@ def routes(
     on_poll: Callable[[str, str, int], None],
     on_failure: Callable[[Exception], None],
     metrics: Callable[[], tuple[bytes, str]],
+    explained: Callable[[int], str] | None = None,
+    get_why: Handler | None = None,
 ) -> Routes:
     """Routes of the public door.
 
     ``stale_after_s``: without a check for this long the loop counts as stuck. ``on_poll(poller, path, status)`` is told
-    of every health answer. ``metrics()`` gives the page and its content type.
+    of every health answer. ``metrics()`` gives the page and its content type. ``explained(limit)`` is the body of a
+    "down" in at most so many bytes, ``get_why`` answers ``/why``.
     """
+    say = _explainer(explained, on_failure)
 
     def polled(path: str, is_up: Callable[[Standing], bool]) -> dict[str, Handler]:
-        handler = _health(path, is_up, snapshot, down_status=down_status, on_poll=on_poll, on_failure=on_failure)
+        handler = _health(path, is_up, snapshot, say, down_status=down_status, on_poll=on_poll, on_failure=on_failure)
         return {"GET": handler, "OPTIONS": handler}  # OPTIONS is what HAProxy's httpchk sends unless told otherwise
 
     async def page(_request: web.BaseRequest) -> web.Response:
         content, content_type = metrics()
         return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
+    more: Routes = {"/why": {"GET": get_why}} if get_why else {}
     return {
+        **more,
         "/health": polled("/health", lambda standing: standing.haproxy_up),
         "/health/haproxy": polled("/health/haproxy", lambda standing: standing.haproxy_up),
         "/health/nomad": polled("/health/nomad", lambda standing: standing.nomad_up),
@@ -75,6 +81,7 @@ def _health(
     path: str,
     is_up: Callable[[Standing], bool],
     snapshot: Callable[[], Snapshot],
+    say: Callable[[Standing], bytes],
     *,
     down_status: int,
     on_poll: Callable[[str, str, int], None],
@@ -85,7 +92,7 @@ def _health(
         up = is_up(seen.standing)
         status = 200 if up else down_status
         on_poll(poller(request.headers.get(hdrs.USER_AGENT, ""), path), path, status)
-        content = b"up\n" if up else explain(seen.standing).encode()
+        content = b"up\n" if up else say(seen.standing)
         return web.Response(body=content, status=status, headers=_headers(seen))
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -96,6 +103,22 @@ def _health(
             return _text("up\n")
 
     return answer
+
+
+def _explainer(
+    explained: Callable[[int], str] | None, on_failure: Callable[[Exception], None]
+) -> Callable[[Standing], bytes]:
+    """What says why in the body of a "down": all that is known, and if that fails what every standing tells."""
+
+    def say(standing: Standing) -> bytes:
+        try:
+            told = explained(BODY_LIMIT) if explained else explain(standing)
+        except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
+            on_failure(error)
+            told = explain(standing)
+        return told.encode(errors="replace")
+
+    return say
 
 
 def _headers(seen: Snapshot) -> dict[str, str]:
@@ -138,7 +161,7 @@ def poller(user_agent: str, path: str) -> str:
 
 
 def explain(standing: Standing) -> str:
-    """The body of a "down": state, evidence at the cull, and what the budget said. At most 3 KiB."""
+    """The least that the body of a "down" says: state, evidence at the cull, what the budget said. At most 3 KiB."""
     lines = [f"{standing.state}: {why(standing)}"]
     if standing.latch and standing.answer:
         lines.append(sentences.answer(standing.answer))

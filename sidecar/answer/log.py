@@ -20,8 +20,10 @@ from typing import Final, TextIO
 
 from sidecar.answer.fleet import changes
 from sidecar.core import sentences
-from sidecar.core.arbiter import Answered
+from sidecar.core.arbiter import Answered, CullOrdered, Leased, Revived
 from sidecar.core.records import Record
+from sidecar.core.retirement import Plan
+from sidecar.core.standing import Standing
 from sidecar.core.words import Denied, Fleet, Granted, State, Unknown
 
 SAMPLE_S: Final = 60.0
@@ -35,9 +37,14 @@ logger: Final = logging.getLogger("sidecar")
 
 
 class Log:
-    """Observer of the hall's records, and the place where failures are told."""
+    """Observer of the hall's records, and the place where failures are told.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    ``plan``: how the fleet is to be renewed, which may be impossible.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, plan: Plan | None = None) -> None:
+        self._plan = plan
+        self._falls_short = False
         self._clock = clock
         self._said: dict[str, tuple[float, int]] = {}
         self._fleet: Fleet | None = None
@@ -46,20 +53,34 @@ class Log:
     def observe(self, record: Record) -> None:
         """Tell a state change, a grant, and (sampled) every other answer to a claim."""
         before, after, event = record.before, record.after, record.event
+        if isinstance(event, CullOrdered) and after.order is not before.order:
+            logger.warning("cull ordered", extra={"fields": {"author": event.author, "order": event.reason}})
         if after.state is not before.state:
-            level = logging.WARNING if after.state in _LOUD else logging.INFO
-            logger.log(level, after.state, extra={"fields": _change(record)})
+            is_loud = after.state in _LOUD or record.not_honoured or isinstance(event, Revived)
+            level = logging.WARNING if is_loud else logging.INFO
+            logger.log(level, _message(record), extra={"fields": _change(record)})
+        elif after.would_retire and not before.would_retire:
+            logger.warning("would be retired (shadow mode)", extra={"fields": _change(record)})
         elif after.would_culls > before.would_culls:
             logger.warning("would be culled (shadow mode)", extra={"fields": _change(record)})
         elif record.restarted:
             logger.info("app restarted", extra={"fields": {"app_start": after.app_start}})
         if isinstance(event, Answered) and not isinstance(event.answer, Granted):
             self._refused(event.answer, event.claim_id)
+        if isinstance(event, Leased) and not isinstance(event.answer, Granted):
+            self._not_leased(event.answer)
 
     def _refused(self, answer: Denied | Unknown, claim_id: str) -> None:
         word = sentences.reason_word(answer)
         fields = {"claim": sentences.outcome(answer), "reason": word, "claim_id": claim_id}
         self.sampled(f"claim {word}", logging.WARNING, f"no token: {sentences.answer(answer)}", fields)
+
+    def _not_leased(self, answer: Denied | Unknown) -> None:
+        """To wait for one's turn is nothing to worry about."""
+        word = sentences.reason_word(answer)
+        level = logging.WARNING if isinstance(answer, Unknown) else logging.INFO
+        fields = {"lease": sentences.outcome(answer), "reason": word}
+        self.sampled(f"lease {word}", level, f"no lease: {sentences.lease(answer)}", fields)
 
     def unreachable(self, unknown: Unknown) -> None:
         """Tell, sampled, that the bucket cannot be reached."""
@@ -78,6 +99,10 @@ class Log:
         for line in changes(self._fleet, fleet):
             logger.log(line.level, line.text, extra={"fields": line.fields})
         self._fleet = fleet
+        shortfall = self._plan.shortfall(fleet.alive + fleet.down) if self._plan else ""
+        if bool(shortfall) is not self._falls_short:
+            self._falls_short = bool(shortfall)
+            logger.log(logging.WARNING if shortfall else logging.INFO, shortfall or "retirements can keep up again")
 
     def scrape_missed(self, cause: str) -> None:
         """Tell, sampled, that the app's page could not be had."""
@@ -105,6 +130,12 @@ class Log:
 _LOUD: Final = frozenset({State.SUSPECT, State.DRAINING, State.DOWN})
 
 
+def _message(record: Record) -> str:
+    if record.not_honoured:
+        return "retired and not replaced in time, up again"
+    return "revived" if isinstance(record.event, Revived) else record.after.state
+
+
 def _change(record: Record) -> dict[str, object]:
     before, after = record.before, record.after
     fields: dict[str, object] = {
@@ -112,8 +143,13 @@ def _change(record: Record) -> dict[str, object]:
         "was": before.state,
         "errors": record.evidence.errors,
         "kinds": record.evidence.kinds,
-        "reason": sentences.verdict(after.verdict) or (after.latch.reason if after.latch else ""),
+        "reason": _reason(after),
     }
+    if isinstance(record.event, Revived):
+        fields.update(author=record.event.author, order=record.event.reason)
+    if isinstance(record.event, Leased):
+        fields["lease"] = sentences.outcome(record.event.answer)
+        fields["answer"] = sentences.lease(record.event.answer)
     if isinstance(record.event, Answered):
         fields["claim"] = sentences.outcome(record.event.answer)
         fields["answer"] = sentences.answer(record.event.answer)
@@ -122,6 +158,11 @@ def _change(record: Record) -> dict[str, object]:
     if record.restarted:
         fields["app_start"] = after.app_start
     return fields
+
+
+def _reason(standing: Standing) -> str:
+    latched = standing.latch.reason if standing.latch else ""
+    return latched if standing.lease else sentences.verdict(standing.verdict) or latched
 
 
 class _Formatter(logging.Formatter):

@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core import sentences
-from sidecar.core.arbiter import Answered, Judged
+from sidecar.core.arbiter import Answered, Judged, Leased
 from sidecar.core.records import Record, Snapshot
-from sidecar.core.words import Level, State, Unknown
+from sidecar.core.words import Fleet, Granted, Level, State, Unknown
 
 CLAIM_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -46,6 +46,9 @@ class Metrics:
         )
         self._culls = counter("arbiter_culls", "Containers put down with a token.")
         self._would_culls = counter("arbiter_would_culls", "Culls that shadow mode did not carry out.")
+        self._retirements = counter(
+            "arbiter_retirements", "Planned ends by what came of asking for a lease, and of the lease.", ["outcome"]
+        )
         self._restarts = counter("arbiter_app_restarts", "New incarnations of the app.")
         self._changes = counter("arbiter_state_changes", "Moves into a state.", ["state"])
         self._used = gauge("arbiter_budget_used_tokens", "Tokens in use at the last clear answer.")
@@ -58,9 +61,15 @@ class Metrics:
         gauge("arbiter_error_limit", "Errors in the window that are too many.").set(error_limit)
         self._capacity = gauge("arbiter_budget_capacity_tokens", "Tokens a window.")
         self._capacity.set(capacity)
+        self.certificate_expiry = gauge(
+            "arbiter_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate of our doors expires; 0: there is none.",
+        )
         build = gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"])
         build.labels(__version__, platform.python_version(), mode).set(1)
         self._scrapes.labels("ok")
+        for outcome in ("granted", "denied", "unknown", "not_honoured", "would"):
+            self._retirements.labels(outcome)
         for where in ("step", "journal", "budget", "door", "log"):
             self._failures.labels(where)
         self._polls_by: dict[tuple[str, str, int], Counter] = {}
@@ -72,12 +81,16 @@ class Metrics:
             self._checks.labels(event.verdict.judgement).inc()
         elif isinstance(event, Answered):
             self._answered(event, record.claim_s)
+        elif isinstance(event, Leased):
+            self._leased(event, record)
         elif record.restarted:
             self._restarts.inc()
         if after.state is not before.state:
             self._changes.labels(after.state).inc()
-        if after.latch is not None and before.latch is None:
-            self._culls.inc()
+        self._culls.inc(record.culled)
+        if record.not_honoured:
+            self._retirements.labels("not_honoured").inc()
+        self._retirements.labels("would").inc(after.would_retire > before.would_retire)
         self._would_culls.inc(max(0, after.would_culls - before.would_culls))
 
     def _answered(self, event: Answered, claim_s: float | None) -> None:
@@ -90,6 +103,22 @@ class Metrics:
             self.reachable.set(1)
             self._used.set(answer.used)
             self._capacity.set(answer.capacity)
+
+    def beaten(self, answer: Fleet | Unknown) -> None:
+        """Keep what an answer to a beat tells of the budget."""
+        self.reachable.set(isinstance(answer, Fleet))
+        if isinstance(answer, Fleet) and answer.capacity:
+            self._used.set(answer.used)
+            self._capacity.set(answer.capacity)
+
+    def _leased(self, event: Leased, record: Record) -> None:
+        """Count an answer. A lease that came too late to be used is none of them."""
+        if record.retired or not isinstance(event.answer, Granted):
+            self._retirements.labels(sentences.outcome(event.answer)).inc()
+        if isinstance(event.answer, Unknown):
+            self.reachable.set(0)
+        elif event.answer.capacity:  # as above
+            self.reachable.set(1)
 
     def polled(self, poller: str, path: str, status: int) -> None:
         """Count one health answer."""
@@ -128,13 +157,18 @@ class Readings(Collector):
         stale: Callable[[], int],
         lag_s: Callable[[], float],
         unix_of: Callable[[float], float],
+        honour_s: float,
     ) -> None:
-        """``counted`` gives all errors ever by kind, and all others by level; ``unix_of`` turns the hall's clock."""
+        """``counted`` gives all errors ever by kind, and all others by level; ``unix_of`` turns the hall's clock.
+
+        ``honour_s``: how long a container may be down before nobody seems to replace it.
+        """
         self._snapshot = snapshot
         self._counted = counted
         self._stale = stale
         self._lag_s = lag_s
         self._unix_of = unix_of
+        self._honour_s = honour_s
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering does not read a hall that has not begun."""
@@ -147,6 +181,18 @@ class Readings(Collector):
         yield _gauge(
             "arbiter_state_since_timestamp_seconds", "When the state was entered.", self._unix_of(seen.standing.since)
         )
+        yield _gauge(
+            "arbiter_not_honoured",
+            "1 for a container that has been down so long that nobody seems to replace it.",
+            float(seen.standing.state is State.DOWN and seen.now - seen.standing.since > self._honour_s),
+        )
+        yield _gauge("arbiter_age_seconds", "Age of the app's incarnation.", seen.now - seen.standing.born)
+        yield _gauge(
+            "arbiter_lifetime_due_timestamp_seconds",
+            "When the app is to be retired, unless it is busy then; 0: never.",
+            0.0 if seen.retire_at is None else self._unix_of(seen.retire_at),
+        )
+        yield _gauge("arbiter_load", "How busy the app last said it is.", seen.load.value if seen.load else None)
         yield _gauge("arbiter_window_seconds", "Length of the window.", seen.evidence.window_s)
         yield _by("arbiter_window_errors", "Counted errors in the window.", "kind", seen.evidence.kinds)
         yield self._errors()

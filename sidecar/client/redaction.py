@@ -1,4 +1,7 @@
-"""Takes out of a message what must not leave the app: it will stand on a page, and in a log that others keep."""
+"""Takes out of a message what must not leave the app: it will stand on a page, and in a log that others keep.
+
+The sidecar redacts with it too, what reaches it otherwise: an app may report without this client.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +15,65 @@ LOOKED_AT: Final = 256
 """Characters. Bounds the work; what lies behind is cut off, with the word that would be cut in two."""
 
 _NAMES: Final = (
-    "pass(?:word|wd|phrase)?|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
-    "|authorization|auth|session(?:[_-]?id)?|cookie|credentials?|signature|dsn"
+    "pass(?:word|wd|phrase|code)?|pwd|secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key"
+    "|authorization|auth|session(?:[_-]?id)?|cookie|credentials?|signature|dsn|otp|cvv"
 )
-_VALUE: Final = r"\"[^\"]*\"?|'[^']*'?|(?:bearer|basic|digest|token)\s+[^\s,;&]+|[^\s,;&)\]}]+"
+_VALUE: Final = (
+    r"\\?\"[^\"]*\"?|'[^']*'?|(?:bearer|basic|token)\s+[^\s,;&]+"
+    r"|(?:digest|hawk|oauth|aws4-hmac-sha256)\s[^\n]*|[^\s,;&)\]}]+"
+)
 _PATTERNS: Final = (
+    # A key in a file of its own kind: all of it, also without its end.
+    ("private key-", r"private key-{2,5}(.*?)(?:-{2,5}end|\Z)"),
+    # A header that holds several values.
+    ("cookie", r"cookie[\"']?\s{0,3}:\s{0,3}([^\n\"']+)"),
     # A name and its value: password=..., "api_key": "...", Authorization: Bearer ...
-    ("", rf"(?:{_NAMES})[\"']?\s{{0,3}}[=:]\s{{0,3}}({_VALUE})"),
+    ("", rf"(?:{_NAMES})\\?[\"']?\]?\s{{0,3}}(?:[=:]>?|is\b)\s{{0,3}}({_VALUE})"),
+    # An option of a program, as the list of processes shows it, and mysql's, which takes no blank.
+    ("--", rf"--[\w-]{{0,40}}?(?:{_NAMES})\s{{1,3}}({_VALUE})"),
+    (" -p", r"mysql[^\n]{0,99}? -p(\S+)"),
+    ("<", rf"<[\w:-]{{0,40}}?(?:{_NAMES})>([^<]*)"),
     ("bearer", r"bearer\s{1,3}([\w+/.~=-]{8,})"),
     ("basic", r"basic\s{1,3}([\w+/.~=-]{8,})"),
     # Name and password in a URL, whose host is left; e-mail addresses.
-    ("@", r"://([^/\s@]{0,100})@[^/\s]*|((?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)"),
-    # Opaque keys: JSON web tokens, and whatever is long, in one piece and with a digit.
+    (
+        "@",
+        (
+            r"://([^/\s]{0,200})@[^/\s@]*|://([^/\s:@]{0,64}:[^\s@]{1,200})@[^/\s]*"
+            r"|((?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)"
+        ),
+    ),
+    ("%40", r"((?<![\w.+-])[\w.+-]{1,64}%40[\w-]{1,63}(?:\.[\w-]{1,63})+)"),
+    # Opaque keys: JSON web tokens, those of Amazon, and whatever is long, in one piece and with a digit.
     ("eyj", r"\b(eyj[\w-]{5,}(?:\.[\w-]*)*)"),
+    ("akia", r"\b(akia[a-z0-9]{12,})"),
+    ("asia", r"\b(asia[a-z0-9]{12,})"),
     ("", r"((?<![\w-])(?=[a-z_-]{0,60}\d)[\w-]{24,}={0,2})"),
-    # Card numbers, telephone numbers, customers.
-    ("", r"(\d(?:[ -]?\d){7,30})"),
+    # Card numbers, telephone numbers, customers; not a port and the address behind it.
+    ("", r"(\d(?:(?:[ -]|\)[ -]?| ?\()?\d){7,30})(?!\d{0,3}(?:\.\d{1,3}){2})"),
+    (".", r"(\d{3,5}\.\d{3}\.\d{4,})"),
+    ("/", r"(\d{3,5}/\d{6,})"),
 )
-_SECRETS: Final = tuple((sign, re.compile(pattern, re.ASCII)) for sign, pattern in _PATTERNS)
+_SECRETS: Final = tuple((sign, re.compile(pattern, re.ASCII | re.DOTALL)) for sign, pattern in _PATTERNS)
 """For text in lower case: a search that ignores case takes six times as long. Each is only tried where its sign occurs;
 the group that matched is the secret."""
 
 _LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+_TO_A_BLANK: Final = re.compile(r".*(?=\s)", re.DOTALL)
+_TO_A_MARK: Final = re.compile(r".*(?=[,;\s]|[^\x00-\x7f])", re.DOTALL)
+"""Not all that is written has blanks: JSON may have none, nor has Chinese. A secret ends at these too, but in a URL."""
+
+_USER: Final = re.compile(r"(?<=://)[^\s@]*\Z")
 
 
-def redacted(text: str) -> str:
-    """The text with ``***`` for passwords, tokens, keys, e-mail addresses and numbers of eight digits or more."""
-    if len(text) > LOOKED_AT:
-        text = text[:LOOKED_AT].rpartition(" ")[0]
+def redacted(text: str, looked_at: int = LOOKED_AT) -> str:
+    """The text with ``***`` for passwords, tokens, keys, e-mail addresses and numbers of eight digits or more.
+
+    Of a text with more than ``looked_at`` characters, what comes before the last blank of these, or before a comma or
+    the like if there are but long words; ``***`` for one word.
+    """
+    if len(text) > looked_at:
+        text = _beginning(text[:looked_at])
     lowered = text.lower()
     if len(lowered) != len(text):  # some letters become two
         lowered = text.translate(_LOWER)
@@ -50,6 +84,15 @@ def redacted(text: str) -> str:
         for match in secret.finditer(lowered)
     ]
     return "".join(_pieces(text, sorted(spans))) if spans else text
+
+
+def _beginning(text: str) -> str:
+    """The text without its last word, of which a half may be a secret that nobody recognises."""
+    words = _TO_A_BLANK.match(text)
+    if words and 2 * words.end() >= len(text):
+        return words[0]
+    parts = _TO_A_MARK.match(text)
+    return _USER.sub("", parts[0]) if parts and parts[0] else MASK
 
 
 def _pieces(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:

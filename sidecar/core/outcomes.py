@@ -7,7 +7,8 @@ make up the number of requests that a ratio needs, or one more failure, before w
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from sidecar.core.window import RollingCounts
 
@@ -66,6 +67,18 @@ class Outcomes:
         self._counts.clear()
         self._successes.clear()
         self._consecutive = 0
+
+    def freeze(self, now: float) -> dict[str, Any]:
+        """What ``thaw`` takes in, as that of the window."""
+        counts, successes = self._counts.freeze(now), self._successes.freeze(now)
+        return {"counts": counts, "successes": successes, "consecutive": self._consecutive}
+
+    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
+        """Hold what others held when it was ``now``; fails as that of the window does."""
+        self._counts.thaw(frozen["counts"], now)
+        self._successes.thaw(frozen["successes"], now)
+        self._now_s = round(now - frozen["counts"]["age_s"])
+        self._consecutive = int(frozen["consecutive"])
 
     def ever(self) -> dict[str, int]:
         """Requests since the beginning by how they ended, for counters that only grow."""

@@ -11,9 +11,9 @@ This room is handed the time and counts ended calls. It must not know what a cal
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 BUCKETS: Final = 6
 BUCKET_S: Final = 5.0
@@ -129,6 +129,22 @@ class SuccessHistory:
         self._ring.extend([NOTHING] * BUCKETS)
         self._sticky = NOTHING
 
+    def freeze(self, now_s: float) -> dict[str, Any]:
+        """What ``thaw`` takes in, in values that JSON knows: the buckets, and when the newest began, as an age."""
+        age_s = now_s - self._period * BUCKET_S
+        return {"age_s": age_s, "ring": [list(tally) for tally in self._ring], "sticky": list(self._sticky)}
+
+    def thaw(self, frozen: Mapping[str, Any], now_s: float) -> None:
+        """Remember what another history held when it was ``now_s``; ValueError or its like if that was none."""
+        ring = [_tally(*counts) for counts in frozen["ring"]]
+        sticky = _tally(*frozen["sticky"])
+        if len(ring) != BUCKETS:
+            raise ValueError(f"a history has {BUCKETS} buckets, not {len(ring)}")
+        self._period = round((now_s - frozen["age_s"]) / BUCKET_S)
+        self._ring.clear()
+        self._ring.extend(ring)
+        self._sticky = sticky
+
     def weight(self, now_s: float) -> float:
         """Weight within [0, 1] for the choice among nodes: the rate cubed, floored once the ring is empty.
 
@@ -153,6 +169,12 @@ class SuccessHistory:
             self._sticky = oldest if oldest.finished else self._sticky
             self._ring.appendleft(NOTHING)
         self._period = max(period, self._period)
+
+
+def _tally(finished: int, succeeded: int) -> Tally:
+    if not 0 <= succeeded <= finished:
+        raise ValueError(f"{succeeded} of {finished} calls cannot have succeeded")
+    return Tally(int(finished), int(succeeded))
 
 
 def _period(now_s: float) -> int:

@@ -52,5 +52,11 @@ class Weight:
         """The weight of a container of which nothing is known."""
         return replace(self, percent=FULL, moving=False)
 
+    def thaw(self, percent: int, *, moving: bool) -> Weight:
+        """This weight, where another one stood, as far as the floor allows; ValueError for what no weight can be."""
+        if not 1 <= percent <= FULL:
+            raise ValueError(f"{percent} is not a weight")
+        return replace(self, percent=max(self.floor, percent), moving=moving)
+
     def _target(self, rate: float | None) -> int:
         return FULL if rate is None else max(self.floor, round(FULL * rate**3))

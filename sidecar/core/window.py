@@ -6,8 +6,8 @@ The window must not know what is counted or what is judged; it is handed whole s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 OTHER: Final = "other"
 """Where keys are counted that came after the cap was reached."""
@@ -100,6 +100,47 @@ class RollingCounts:
         """Count of each key since the beginning, for counters that only grow."""
         return _sum(self._ever.counts, self.current)
 
+    def freeze(self, now: float) -> dict[str, Any]:
+        """What ``thaw`` takes in, in values that JSON knows; instants are told as ages."""
+        age_s = now - self._now_s
+        buckets: list[list[Any]] = [[age_s, dict(self.current)]] if self.current else []
+        for place, bucket in enumerate(self._ring):
+            if bucket:
+                buckets.append([age_s + (self._slot - place) % self.seconds, dict(bucket)])
+        return {"age_s": age_s, "buckets": buckets, "ever": self.ever()}
+
+    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
+        """Hold what another window held, in place of all that was here; ``now`` is the instant it was frozen at.
+
+        Whole seconds on both clocks are taken for the same. Raises ValueError, TypeError or LookupError for what
+        ``freeze`` does not write, and then holds who knows what.
+        """
+        buckets = [(round(now - age_s), _checked(bucket)) for age_s, bucket in frozen["buckets"]]
+        self.clear()
+        for key, count in _checked(frozen["ever"]).items():
+            before = count - sum(bucket.get(key, 0) for _, bucket in buckets)
+            self._ever.settle({self._ever.fit(key): max(0, before)})
+        newest_s = round(now - frozen["age_s"])
+        self._now_s = newest_s - self.seconds
+        for second, bucket in sorted(buckets, key=lambda held: held[0]):
+            self.turn(second)
+            for key, count in bucket.items():
+                self.record(key, count)
+        self.turn(newest_s)
+
+    def leaving(self, limit: int) -> tuple[int, int]:
+        """How many leave, and in how many seconds, until less than ``limit`` is left; none if it is less already.
+
+        It may be more than need be: what came in one second leaves in one.
+        """
+        need, gone = self.total - limit + 1, 0
+        for age in reversed(range(self.seconds)):
+            if gone >= need:
+                break
+            gone += sum((self._bucket(age) or {}).values())
+            left_s = self.seconds - age
+        return (gone, left_s) if need > 0 else (0, 0)
+
     def newest_age_s(self) -> int | None:
         """Age in whole seconds of the newest bucket that holds something."""
         return next((age for age in range(self.seconds) if self._bucket(age)), None) if self.total else None
@@ -131,6 +172,12 @@ class _Cap:
     def settle(self, counts: dict[str, int]) -> None:
         for key, count in counts.items():
             self.counts[key] += count
+
+
+def _checked(counts: Mapping[str, int]) -> Mapping[str, int]:
+    if not all(isinstance(key, str) and isinstance(count, int) and count >= 0 for key, count in counts.items()):
+        raise ValueError("counts are whole numbers of keys")
+    return counts
 
 
 def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:

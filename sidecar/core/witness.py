@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from sidecar.core.outcomes import Outcomes
 from sidecar.core.success import SuccessHistory
 from sidecar.core.window import RollingCounts
-from sidecar.core.words import Evidence, Gone, Heartbeat, Level, Missed, Ping, Report, Results, Sample
+from sidecar.core.words import Evidence, Gone, Heartbeat, Level, Load, Missed, Ping, Report, Results, Sample
 
 IGNORED: Final = "ignored"
 """Where errors of kinds that never count are kept, beside the levels that do not count."""
@@ -16,6 +16,16 @@ IGNORED: Final = "ignored"
 RESULTS_KEPT_S: Final = 300.0
 """How long the last results say anything of an app that reports none since. It is called, whatever its weight: so
 long without a result its reports have stopped, and by our rules no data speaks against nobody."""
+
+_COUNTED: Final = ("errors", "others", "fatal", "outcomes", "_successes")
+_INSTANTS: Final = ("idle_at", "_in_flight_at", "_load_at", "_results_at", "_heartbeat_at")
+_PLAIN: Final = {
+    "in_flight": int | float | None,
+    "_load": int | float | None,
+    "_missed_scrapes": int,
+    "_missed_cause": str | None,
+}
+"""What outlives the process that heard it: what freezes by itself, instants, and values as they are."""
 
 
 class Witness:
@@ -25,6 +35,7 @@ class Witness:
     clock throughout; ``turn`` makes its second the current one before anything is taken in it.
 
     ``in_flight`` is the last that was said of it, ``idle_at`` when that was, if it was none.
+    ``changes`` counts what may have changed any of it, but for the passing of time.
     """
 
     def __init__(
@@ -36,6 +47,10 @@ class Witness:
         self.outcomes = Outcomes(window_s, now_s)
         self.in_flight: float | None = None
         self.idle_at: float | None = None
+        self.changes = 0
+        self._in_flight_at: float | None = None
+        self._load: float | None = None
+        self._load_at: float | None = None
         self._successes = SuccessHistory(now_s)
         self._results_at: float | None = None
         self._ignored = frozenset(ignored_kinds)
@@ -58,6 +73,7 @@ class Witness:
 
     def take(self, report: Report, now: float) -> None:
         """Count one report; what only announces or ends a life counts nothing."""
+        self.changes += 1
         self._take[type(report)](report, now)
 
     def clear(self, *, heart: bool = True) -> None:
@@ -67,12 +83,36 @@ class Witness:
         """
         for counts in (self.errors, self.others, self.fatal, self.outcomes):
             counts.clear()
-        self.in_flight = self.idle_at = None
+        self.changes += 1
+        self.in_flight = self.idle_at = self._load = None
         self._missed_scrapes = 0
         self._missed_cause = None
         if heart:
             self._heartbeat_at = self._results_at = None
             self._successes.clear()
+
+    def freeze(self, now: float) -> dict[str, Any]:
+        """What ``thaw`` takes in, in values that JSON knows; instants are told as ages."""
+        return {
+            **{name: getattr(self, name).freeze(now) for name in _COUNTED},
+            **{name: _age(getattr(self, name), now) for name in _INSTANTS},
+            **{name: getattr(self, name) for name in _PLAIN},
+        }
+
+    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
+        """Know what another witness knew when it was ``now``, in place of all that was known here.
+
+        Raises ValueError, TypeError, LookupError or their like for what ``freeze`` does not write, and then knows who
+        knows what.
+        """
+        for name in _COUNTED:
+            getattr(self, name).thaw(frozen[name], now)
+        for name in _INSTANTS:
+            setattr(self, name, None if frozen[name] is None else now - float(frozen[name]))
+        for name, kind in _PLAIN.items():
+            if not isinstance(frozen[name], kind):
+                raise TypeError(f"{name} cannot be {frozen[name]!r}")
+            setattr(self, name, frozen[name])
 
     def success_rate(self, now: float) -> float | None:
         """How large a part of the requests goes well of late, within [0, 1]; None if nothing is known of any.
@@ -82,6 +122,11 @@ class Witness:
         if self._results_at is None or now - self._results_at > RESULTS_KEPT_S:
             return None
         return self._successes.steady_rate(now)
+
+    def load(self, now: float) -> Load | None:
+        """How busy the app last said it was: its load if it ever told that in this life, else requests in flight."""
+        load, at = (self.in_flight, self._in_flight_at) if self._load is None else (self._load, self._load_at)
+        return None if load is None or at is None else Load(load, now - at)
 
     def evidence(self, now: float) -> Evidence:
         """What the window holds."""
@@ -113,6 +158,7 @@ class Witness:
     def _take_results(self, results: Results, now: float) -> None:
         self._end(results.ok, results.failed, now)
         self._see_level(results.in_flight, now)
+        self._see_load(results.load, now)
 
     def _take_heartbeat(self, _heartbeat: Heartbeat, now: float) -> None:
         self._heartbeat_at = now
@@ -121,6 +167,7 @@ class Witness:
         self._missed_scrapes = 0
         self._missed_cause = None
         self._see_level(sample.in_flight, now)
+        self._see_load(sample.load, now)
         counted = sum(self._count(kind, errors) for kind, errors in sample.errors.items())
         failed = min(counted, sample.requests)
         self._end(sample.requests - failed, failed, now)
@@ -142,7 +189,12 @@ class Witness:
     def _see_level(self, in_flight: float | None, now: float) -> None:
         if in_flight is not None:
             self.in_flight = in_flight
+            self._in_flight_at = now
             self.idle_at = now if in_flight == 0 else None
+
+    def _see_load(self, load: float | None, now: float) -> None:
+        if load is not None:
+            self._load, self._load_at = load, now
 
     def _count(self, kind: str, errors: int) -> int:
         """Record errors of a kind; so many of them count."""
@@ -151,3 +203,7 @@ class Witness:
             return 0
         self.errors.record(kind, errors)
         return errors
+
+
+def _age(instant: float | None, now: float) -> float | None:
+    return None if instant is None else now - instant

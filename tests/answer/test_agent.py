@@ -209,3 +209,15 @@ async def test_port_in_use_is_refused(hall: Hall) -> None:
     async with hall.agent() as (host, port):
         with pytest.raises(OSError, match="in use"):
             await open_agent(host, port, hall.snapshot, maxconn=0, on_poll=print, on_failure=print)
+
+
+async def test_socket_that_another_process_bound_is_as_good_as_our_own(hall: Hall) -> None:
+    inherited = socket.create_server(("127.0.0.1", 0))
+    address = inherited.getsockname()
+    with socket.create_connection(address) as early:
+        server = await open_agent(
+            "nobody.invalid", 1, hall.snapshot, maxconn=0, on_poll=print, on_failure=print, opened=inherited
+        )
+        async with server:
+            assert await _poll(address) == UP_LINE.encode()
+            assert await asyncio.to_thread(early.recv, 100) == UP_LINE.encode(), "who waited in the backlog is answered"

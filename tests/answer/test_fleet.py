@@ -28,6 +28,8 @@ LOUD = Fleet(
     useless=("mysql", "redis"),
     hold=FREEZE,
     away=("redis://b: timeout",),
+    retiring=2,
+    culls_by=(("helped", "mysql", 1), ("helped", "redis", 3)),
 )
 
 
@@ -55,20 +57,23 @@ def board(fleet: Fleet | None) -> CollectorRegistry:
         ("arbiter_hold_until_timestamp_seconds", {}, 0, FREEZE.until),
         ("arbiter_engineer_needed", {"reason": "brake"}, 0, 1),
         ("arbiter_engineer_needed", {"reason": "useless"}, 0, 1),
-        ("arbiter_fleet_culls_total", {"outcome": "helped"}, 0, 4),
-        ("arbiter_fleet_culls_total", {"outcome": "unhelped"}, 0, 5),
-        ("arbiter_fleet_culls_total", {"outcome": "unclear"}, 0, 6),
+        ("arbiter_fleet_culls_total", {"outcome": "helped", "kind": ""}, 0, None),
+        ("arbiter_fleet_culls_total", {"outcome": "unhelped", "kind": ""}, 0, 5),
+        ("arbiter_fleet_culls_total", {"outcome": "unclear", "kind": ""}, 0, 6),
+        ("arbiter_fleet_culls_total", {"outcome": "helped", "kind": "redis"}, None, 3),
+        ("arbiter_fleet_culls_total", {"outcome": "helped", "kind": "mysql"}, None, 1),
+        ("arbiter_fleet_retiring", {}, 0, 2),
         ("arbiter_fleet_same_cause", {"kind": "redis"}, None, 1),
         ("arbiter_memory_losses_total", {}, 0, 3),
     ],
 )
-def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: float, loud: float) -> None:
+def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: float | None, loud: float | None) -> None:
     assert [board(fleet).get_sample_value(name, labels) for fleet in (CALM, LOUD)] == [calm, loud]
 
 
 def test_no_other_sample_is_on_the_page() -> None:
     samples = [sample for family in board(LOUD).collect() for sample in family.samples]
-    assert len(samples) == 17
+    assert len(samples) == 19
 
 
 def test_without_a_shared_cause_no_kind_is_named() -> None:

@@ -29,6 +29,7 @@ LATCH = Latch("app/a/-", 1.0, SENTENCE)
 STARTING = arbiter.start("app/a", 100.0, Policy())
 UP = replace(STARTING, state=State.UP)
 SUSPECT = replace(UP, state=State.SUSPECT)
+RETIRING = replace(UP, state=State.RETIRING)
 DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
 DOWN = replace(DRAINING, state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
@@ -90,6 +91,7 @@ def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) ->
         pytest.param(DENIED, 200, 200, 200, id="suspect, denied"),
         pytest.param(UNKNOWN, 200, 200, 200, id="suspect, unknown"),
         pytest.param(SHADOW, 200, 200, 200, id="suspect, would be culled"),
+        pytest.param(RETIRING, 200, 200, 200, id="retiring"),
         pytest.param(DRAINING, 503, 200, 200, id="draining"),
         pytest.param(DOWN, 503, 503, 200, id="down"),
         pytest.param(STOPPING, 503, 200, 503, id="stopping"),
@@ -108,7 +110,7 @@ def test_preset_has_another_status_for_down() -> None:
 
 
 def test_every_state_has_a_row_above() -> None:
-    rows = (STARTING, UP, SUSPECT, DRAINING, DOWN, STOPPING)
+    rows = (STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN, STOPPING)
     assert {standing.state for standing in rows} == {*State}
 
 

@@ -20,11 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.hall import POLICY, Stage
-from harness.virtual_time import in_virtual_time
+from harness.virtual_time import in_virtual_time, settle
 from sidecar.answer.log import QUEUE_LIMIT, Log, as_console, as_json, logger, logging_to
 from sidecar.core import arbiter
-from sidecar.core.arbiter import Answered
+from sidecar.core.arbiter import Answered, CullOrdered, Revived
 from sidecar.core.records import Record
+from sidecar.core.retirement import Plan
+from sidecar.core.terms import Share
 from sidecar.core.words import Answer, Brake, Denied, Evidence, Fleet, Granted, Hold, Ping, Unknown
 
 TOP = Path(__file__).parents[2]
@@ -453,4 +455,81 @@ def test_bucket_that_is_back_is_told_once(output: Output) -> None:
     assert [line["message"].partition(":")[0] for line in output.lines] == [
         "bucket unreachable",
         "bucket reachable again",
+    ]
+
+
+# -- planned ends, and orders of a person ---------------------------------------------------------------------
+
+AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+SLOTS = Denied("slots", 1, 1, 10.0)
+
+
+@in_virtual_time
+async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) -> None:
+    with output.taking():
+        async with Stage(AGING, observe=Log().observe) as stage:
+            await stage.errors(2)
+            await stage.passes(101)
+            await stage.answered(SLOTS)
+            await stage.passes(11)
+            await stage.answered(Granted(1, 1))
+            await stage.passes(71)
+    said = [(line["level"], line["message"]) for line in output.lines]
+    assert said == [
+        ("info", "up"),
+        ("info", "retiring"),
+        ("info", "no lease: as many as may be away at once already go for their age"),
+        ("warning", "draining"),
+        ("warning", "down"),
+        ("warning", "retired and not replaced in time, up again"),
+    ]
+    draining = output.lines[3]
+    assert draining["reason"].startswith("retired at age 1m 52s")
+    assert (draining["lease"], draining["answer"]) == ("granted", "lease granted, 1 of 1 in use")
+
+
+@in_virtual_time
+async def test_lease_that_nobody_answers_for_is_a_warning_and_sampled(output: Output) -> None:
+    with output.taking():
+        async with Stage(AGING, observe=Log(HandClock()).observe) as stage:
+            await stage.passes(101)
+            for _ in range(3):
+                await stage.answered(Unknown("timeout"))
+                await stage.passes(6)
+    warnings = [line["message"] for line in output.lines if line["level"] == "warning"]
+    assert warnings == ["no lease: Redis did not answer in time: without a clear answer there is no lease"]
+
+
+@in_virtual_time
+async def test_shadow_says_once_that_it_would_retire(output: Output) -> None:
+    with output.taking():
+        async with Stage(replace(AGING, enforce=False), observe=Log().observe) as stage:
+            await stage.passes(300)
+    assert output.messages == ["up", "would be retired (shadow mode)"]
+
+
+@in_virtual_time
+async def test_orders_are_told_with_who_gave_them_and_why(output: Output) -> None:
+    with output.taking():
+        async with Stage(replace(POLICY, drain_s=0.0), observe=Log().observe) as stage:
+            stage.hall.inbox.put(CullOrdered("ann", "it leaks"))
+            await settle()
+            await stage.answered(GRANTED)
+            stage.hall.inbox.put(Revived("bob", "it was me"))
+            await settle()
+    ordered, revived = output.lines[1], output.lines[-1]
+    assert [line["message"] for line in output.lines] == ["up", "cull ordered", "suspect", "down", "revived"]
+    assert (ordered["author"], ordered["order"]) == ("ann", "it leaks")
+    assert (revived["level"], revived["author"], revived["order"]) == ("warning", "bob", "it was me")
+
+
+def test_fleet_that_cannot_be_retired_in_time_is_told_when_that_changes(output: Output) -> None:
+    log = Log(plan=Plan(600.0, Share(1), 60.0))
+    with output.taking():
+        for fleet in (Fleet(9), Fleet(10), Fleet(11), Fleet(8, down=2), Fleet(9), Fleet(10)):
+            log.fleet(fleet)
+    assert [(line["level"], line["message"][:28]) for line in output.lines] == [
+        ("warning", "retirements cannot keep up: "),
+        ("info", "retirements can keep up agai"),
+        ("warning", "retirements cannot keep up: "),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -37,6 +38,11 @@ NAMES = {
     "arbiter_success_rate": "gauge",
     "arbiter_scrapes_total": "counter",
     "arbiter_scrape_unknown_total": "counter",
+    "arbiter_not_honoured": "gauge",
+    "arbiter_age_seconds": "gauge",
+    "arbiter_lifetime_due_timestamp_seconds": "gauge",
+    "arbiter_load": "gauge",
+    "arbiter_retirements_total": "counter",
     "arbiter_last_check_timestamp_seconds": "gauge",
     "arbiter_loop_lag_seconds": "gauge",
     "arbiter_claims_total": "counter",
@@ -50,6 +56,7 @@ NAMES = {
     "arbiter_fleet_alive": "gauge",
     "arbiter_fleet_wanting": "gauge",
     "arbiter_fleet_down": "gauge",
+    "arbiter_fleet_retiring": "gauge",
     "arbiter_fleet_policies": "gauge",
     "arbiter_redis_servers_away": "gauge",
     "arbiter_fleet_same_cause": "gauge",
@@ -58,6 +65,7 @@ NAMES = {
     "arbiter_hold_until_timestamp_seconds": "gauge",
     "arbiter_engineer_needed": "gauge",
     "arbiter_memory_losses_total": "counter",
+    "arbiter_tls_certificate_expiry_timestamp_seconds": "gauge",
     "arbiter_polls_total": "counter",
     "arbiter_refusals_total": "counter",
     "arbiter_failures_total": "counter",
@@ -78,6 +86,7 @@ class Board:
             stale=lambda: hall.stale_reports,
             lag_s=lambda: hall.lag_s,
             unix_of=lambda at: at + UNIX_S,
+            honour_s=300.0,
         )
         self.metrics.registry.register(readings)
         self.metrics.registry.register(FleetReadings(lambda: Fleet(10, 6, cause="redis")))
@@ -111,7 +120,7 @@ async def full_story(board: Board) -> None:
         await stage.passes(15)
         await stage.answered(GRANTED)
         await stage.pings(Ping(1, app_start="boot-2"), Ping(1, app_start="boot-1"))
-        await stage.reports(Results(3, 1))
+        await stage.reports(Results(3, 1, load=0.7))
         await stage.passes(1)
         board.metrics.polled("nomad", "/health", 200)
         board.metrics.refused("local", "size")
@@ -394,3 +403,64 @@ async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
         await stage.passes(4)
         await stage.answered(GRANTED)
         assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)
+
+
+# -- planned ends ---------------------------------------------------------------------------------------------
+
+AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+NEVER = Counter({"granted": 0, "denied": 0, "unknown": 0, "not_honoured": 0, "would": 0})
+
+
+def retirements(board: Board) -> Counter[str]:
+    return Counter({outcome: int(count) for (outcome,), count in board.series("arbiter_retirements_total").items()})
+
+
+@in_virtual_time
+async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> None:
+    board = Board()
+    async with Stage(AGING, observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.passes(101)
+        assert board.value("arbiter_state", state="retiring") == 1.0
+        assert board.value("arbiter_age_seconds") == 101.0
+        assert board.value("arbiter_lifetime_due_timestamp_seconds") == UNIX_S + stage.hall.standing.born + 100
+        for answer in (Denied("slots", 1, 1, 10.0), Unknown("timeout"), Granted(1, 1)):
+            await stage.answered(answer)
+            await stage.passes(11)
+        assert retirements(board) == Counter({**NEVER, "granted": 1, "denied": 1, "unknown": 1})
+        await stage.passes(60)
+        assert retirements(board)["not_honoured"] == 1
+        assert board.value("arbiter_state_changes_total", state="up") == 2.0
+        assert (board.value("arbiter_culls_total"), board.series("arbiter_claims_total")) == (0.0, {})
+
+
+@in_virtual_time
+async def test_cull_is_no_retirement() -> None:
+    board = Board()
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.errors(5)
+        await stage.answered(GRANTED)
+        assert (board.value("arbiter_culls_total"), retirements(board)) == (1.0, NEVER)
+        assert board.value("arbiter_lifetime_due_timestamp_seconds") == 0.0
+
+
+@in_virtual_time
+async def test_shadow_counts_once_what_it_would_retire() -> None:
+    board = Board("shadow")
+    async with Stage(replace(AGING, enforce=False), observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.passes(300)
+        assert retirements(board) == Counter({**NEVER, "would": 1})
+
+
+@in_virtual_time
+async def test_lease_that_came_too_late_is_none_that_was_used() -> None:
+    board = Board()
+    async with Stage(replace(AGING, lifetime_max_s=200.0), observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.passes(101)
+        await stage.reports(Results(load=0.9))
+        await stage.answered(Granted(1, 1))
+        assert retirements(board) == NEVER
+        assert board.value("arbiter_load") == 0.9

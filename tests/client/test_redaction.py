@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +59,31 @@ def test_end_of_a_long_message_is_cut_off_between_words() -> None:
     assert redacted("abc " * LOOKED_AT) == ("abc " * (LOOKED_AT // 4)).strip()
 
 
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ('{"error":"timeout","host":"db-1"},' * 99, '{"error":"timeout","host":"db-1"},'),
+        ("\u6570\u636e\u5e93\u8fde\u63a5\u5931\u8d25" * 99, "\u6570\u636e\u5e93"),
+        ("failed: " + "[1,2,3]," * 99, "failed: [1,2,3],[1,2,3]"),
+        ("failed:\n" + "at line\n" * 99, "failed:\nat line\nat"),
+    ],
+    ids=["JSON", "Chinese", "one blank", "lines"],
+)
+def test_beginning_of_a_long_message_without_blanks_is_left(text: str, begins: str) -> None:
+    told = redacted(text)
+    assert told.startswith(begins)
+    assert LOOKED_AT // 2 <= len(told) <= LOOKED_AT
+
+
+def test_long_message_of_one_word_is_masked_and_not_empty() -> None:
+    assert redacted("x" * 4096) == MASK
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\u00e4"])
+def test_user_of_a_url_at_the_cut_is_not_left_in_part(mark: str) -> None:
+    assert "hunter" not in redacted(f"{'a,' * 100}redis://bob:hunter{mark}{'2' * 200}@host")
+
+
 def test_key_at_the_cut_is_not_left_in_part() -> None:
     assert "0123" not in redacted(f"{'x ' * (LOOKED_AT // 2 - 8)}{HEX}")
 
@@ -73,3 +100,111 @@ def test_password_of_a_url_is_masked_wherever_it_stands(before: str, after: str)
 @pytest.mark.parametrize("text", ["a" * 10_000, "1" * 10_000, "a-" * 5_000, "@" * 5_000, "://" * 3_000, "a.a@" * 2_000])
 def test_hostile_message_is_read_in_time(text: str) -> None:
     assert len(redacted(text)) <= LOOKED_AT * len(MASK)
+
+
+PLANTED = [
+    ("password=%s", "hunter2"),
+    ("PASSWORD: %s", "hunter2"),
+    ('{"password": "%s"}', "hunter 2"),
+    ("{'db_password': '%s'}", "hun ter2"),
+    ('\\"secret\\": \\"%s\\"', "hunter2"),
+    ("passwd=%s&x=1", "hunter2"),
+    ("pwd=%s;", "hunter2"),
+    ("the password is %s", "hunter2"),
+    ("password => %s", "hunter2"),
+    ("params[password]=%s", "hunter2"),
+    ("PGPASSWORD=%s psql", "hunter2"),
+    ("Server=db;User Id=sa;Password=%s;", "hunter2"),
+    ("mysqldump --password %s shop", "hunter2"),
+    ("mysql -u bob -p%s shop", "hunter2"),
+    ("<password>%s</password>", "hunter2"),
+    ("client_secret=%s", "s3cr3t"),
+    ("access_token=%s&a=1", "tok3n"),
+    ("GITHUB_TOKEN=%s", "ghp_x"),
+    ("api-key: %s", "k3y"),
+    ("X-Api-Key: %s", "k3y"),
+    ("otp: %s", "424242"),
+    ("Authorization: Bearer %s", "abc.def"),
+    ("authorization=Basic %s", "Ym9iOmh1bnRlcjI="),
+    ('Authorization: Digest username="bob", response="%s"', "deadbeef"),
+    ("Proxy-Authorization: Basic %s", "Ym9iOng="),
+    ("sent bearer %s to it", "abcdefghijkl"),
+    ("Cookie: a=1; sid=%s; b=2", "f00ba4"),
+    ("Set-Cookie: sid=%s; Path=/", "f00ba4"),
+    ("session_id=%s", "f00ba4"),
+    ("redis://:%s@10.0.0.1:6379/0", "hunter2"),
+    ("postgresql://bob:%s@db/shop", "hun/ter2"),
+    ("amqp://bob:%s@mq:5672", "p@ss"),
+    ("https://%s@api.example.org/x", "ghp_abc"),
+    ("dsn='%s'", "user:pw"),
+    ("mail to %s bounced", "bob.smith+x@mail.example.org"),
+    ("GET /user/%s", "bob%40example.org"),
+    ("card %s refused", "4111 1111 1111 1111"),
+    ("card %s refused", "4111-1111-1111-1111"),
+    ("card %s refused", "4111111111111111"),
+    ("call %s now", "0170-1234567"),
+    ("call +49 %s now", "(170) 123-4567"),
+    ("call %s now", "170.123.4567"),
+    ("call %s now", "0170/1234567"),
+    ("ssn %s", "078-05-1120"),
+    ("iban %s", "DE89370400440532013000"),
+    ("key %s unknown", HEX),
+    ("user %s unknown", "123e4567-e89b-12d3-a456-426614174000"),
+    ("jwt %s bad", "eyJhbGciOiJI.eyJzdWIi.c2ln"),
+    ("aws %s", "AKIAIOSFODNN7EXAMPLE"),
+    ("aws_secret_access_key = %s", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("-----BEGIN RSA PRIVATE KEY-----\n%s\n-----END RSA PRIVATE KEY-----", "MIIabc/def+ghi\nqrs/tuv"),
+]
+WORDS = st.lists(st.sampled_from(["failed", "for", "cart", "\u23f1", "10.0.0.1:6379", "(retry 3)", "\n"]), max_size=6)
+
+
+@pytest.mark.parametrize(("form", "secret"), PLANTED, ids=[form[:32] for form, _ in PLANTED])
+@given(before=WORDS, after=WORDS)
+def test_planted_secret_never_comes_out(form: str, secret: str, before: list[str], after: list[str]) -> None:
+    planted = form.replace("%s", secret)
+    for looked_at in (LOOKED_AT, 16_384):
+        told = redacted(" ".join([*before, planted, *after]), looked_at)
+        assert MASK in told
+        assert secret not in told
+        assert redacted(told, looked_at).count(secret) == 0
+
+
+@pytest.mark.parametrize(("form", "secret"), PLANTED, ids=[form[:32] for form, _ in PLANTED])
+def test_no_part_of_a_planted_secret_is_left_where_a_message_is_cut(form: str, secret: str) -> None:
+    planted = form.replace("%s", secret)
+    begins = planted.index(secret)
+    for cut in range(begins + 1, begins + len(secret)):
+        told = redacted(f"{'x' * 99} {planted}", 100 + cut)
+        assert secret not in told
+        assert planted[begins:cut][:12] not in told or cut - begins < 8
+
+
+def test_addresses_of_connections_are_left() -> None:
+    state = "tcp 0 0 10.12.0.17:45678 192.168.100.200:6379 ESTABLISHED pid 4711 at 12:30:45"
+    assert redacted(state) == state
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "1",
+        "a-",
+        "@",
+        "://",
+        "a.a@",
+        "password ",
+        "--",
+        "private key-",
+        "<",
+        "mysql -p",
+        "1 (1)",
+        "--a",
+        "eyj",
+        "%40a",
+    ],
+)
+def test_hostile_output_of_a_program_is_read_in_time(text: str) -> None:
+    begun = time.process_time()
+    redacted(text * (16_384 // len(text)), 16_384)
+    assert time.process_time() - begun < 1.0

@@ -1,0 +1,199 @@
+"""Why, from a real sidecar: at both doors, in the body of a "down", with evidence and hooks of every kind."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.command import command
+from harness.crew import claim
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartSidecar
+
+FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "500ms", "beat": "500ms"}
+MESSAGE = "connect to redis://:hunter2@10.0.0.1:6379 failed after %d ms, token=s3cr3t"
+TEXT = {"Accept": "text/plain"}
+
+
+def _why(one: Sidecar, door: str = "local") -> dict[str, Any]:
+    reply = one.request(door, "GET", "/why")
+    assert reply.status == 200
+    value: dict[str, Any] = reply.json()
+    return value
+
+
+def _suffer(one: Sidecar, app_start: str = "life-0") -> None:
+    for number in range(5):
+        one.post_error(kind="redis", message=MESSAGE % (number * 11), app_start=app_start)
+
+
+def _is_out(one: Sidecar) -> bool:
+    return one.health()[0] == 503
+
+
+def _told_of_the_fleet(one: Sidecar) -> str:
+    status, body = one.health()
+    assert status == 503
+    return body if "fleet: " in body else ""
+
+
+def _hook(directory: Path, text: str) -> Path:
+    path = directory / "hook"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path
+
+
+def _failures(one: Sidecar) -> list[dict[str, Any]]:
+    return [line for line in one.log_lines() if line.get("where") == "hook"]
+
+
+def test_story_of_a_cull_is_told_the_same_at_both_doors_and_in_the_body(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    one = sidecar(redis_url=redis_server.url, runbook_url="https://runbooks.example.org/arbiter", **FAST)
+    _suffer(one)
+    wait_for(lambda: _is_out(one), timeout_s=10, what="it is culled")
+    wait_for(lambda: _why(one)["fleet"], timeout_s=5, what="the first beat is answered")
+    local, public = _why(one), _why(one, "public")
+    for told in (local, public):
+        assert told["state"] in ("draining", "down")
+        assert told["sentence"].startswith("5 server errors in 60 s (5 of them redis), the limit is 5")
+        assert (told["window"]["errors"], told["window"]["kinds"]) == (5, {"redis": 5})
+        assert (told["claim"]["outcome"], told["budget"]["left"]) == ("granted", 9)
+        whats = [decision["what"] for decision in told["history"]]
+        assert whats[-4:] == ["culled", "granted", "suspect", "up"]
+        assert "health-arbiter revive" in told["clears"][0]
+    (sample,) = local["samples"]
+    assert (sample["count"], sample["kind"], sample["level"]) == (5, "redis", "server_error")
+    assert sample["message"] == "connect to redis://***@10.0.0.1:6379 failed after 44 ms, token=***"
+    assert abs(sample["last"] - time.time()) < 15
+    body = wait_for(lambda: _told_of_the_fleet(one), timeout_s=5, what="the body tells of it, a second later")
+    assert len(body.encode()) <= 3_072
+    for part in (
+        "(redis 5), limit 5",
+        "claim granted",
+        "tokens: 1 of 10",
+        "fleet: ",
+        "clears when: ",
+        "culled: 5 server",
+    ):
+        assert part in body
+    said = [body, str(public), one.request("public", "GET", "/why", headers=TEXT).body, one.output()]
+    assert not any(secret in text for secret in ("hunter2", "s3cr3t", "10.0.0.1") for text in said)
+    assert "10.0.0.1" in one.request("local", "GET", "/why?format=text").body
+
+
+def test_next_life_starts_clean_and_the_evidence_of_the_last_is_kept(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar(cull_hook=_hook(run_dir, "echo pid 4711 waits for mysql; echo password=hunter2 >&2; exit 3"), **FAST)
+    _suffer(one, app_start="life-1")
+    wait_for(lambda: _is_out(one), timeout_s=10, what="it is culled")
+    capture = _why(one)["capture"]
+    assert capture.startswith("the hook ended with exit code 3 after")
+    assert capture.endswith("pid 4711 waits for mysql\npassword=***")
+    assert "4711" not in str(_why(one, "public"))
+    one.post_error(count=1, message="another", app_start="life-2")
+    told = _why(one)
+    assert told["state"] in ("starting", "up")
+    assert told["incarnation"] == "life-2"
+    assert [sample["message"] for sample in told["samples"]] == ["another"]
+    assert [sample["count"] for sample in told["last_cull"]["samples"]] == [5]
+    assert told["capture"] == capture
+    assert told["history"][0]["what"] in ("restarted", "up")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exec sleep 60", "its time was up"),
+        ("yes", "its time was up"),
+        ("exit 9", "exit code 9"),
+        ("kill -SEGV $$", "signal 11"),
+        ("sleep 60 & sleep 60 & echo started", "started"),
+    ],
+    ids=["hangs", "floods", "fails", "crashes", "leaves children"],
+)
+def test_no_hook_keeps_a_container_from_being_culled_nor_health_from_answering(
+    sidecar: StartSidecar, run_dir: Path, script: str, said: str
+) -> None:
+    one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout="1s", **FAST)
+    _suffer(one)
+    begun, slowest = time.monotonic(), 0.0
+    while not _is_out(one):
+        asked = time.monotonic()
+        one.health("/health/nomad")
+        slowest = max(slowest, time.monotonic() - asked)
+        assert time.monotonic() - begun < 10
+        time.sleep(0.02)
+    assert slowest < 1
+    assert said in _why(one)["capture"]
+    if "time was up" in said:
+        wait_for(lambda: _failures(one), timeout_s=5, what="the log tells of it")
+        assert one.metrics()['arbiter_failures_total{where="hook"}'] == 1
+
+
+def test_hook_that_went_missing_is_logged_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
+    path = _hook(run_dir, "true")
+    one = sidecar(cull_hook=path, **FAST)
+    path.unlink()
+    _suffer(one)
+    wait_for(lambda: _is_out(one), timeout_s=10, what="it is culled")
+    assert _why(one)["capture"].startswith("the hook could not be run: ")
+    (line,) = wait_for(lambda: _failures(one), timeout_s=5, what="the log tells of it")
+    assert line["error"] == "FileNotFoundError"
+
+
+def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar(mode="shadow", cull_hook=_hook(run_dir, f"touch {run_dir}/ran"), **FAST)
+    _suffer(one)
+    wait_for(lambda: one.verdict()["would_be_down"], timeout_s=10, what="it would be culled")
+    told = _why(one, "public")
+    assert told["sentence"].startswith("it would be down but for shadow mode")
+    assert told["history"][0]["what"] == "would_cull"
+    assert not (run_dir / "ran").exists()
+
+
+def test_hold_is_told_in_full_at_the_local_door_only(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar(redis_url=redis_server.url, **FAST)
+    assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "anna").code == 0
+    _suffer(one)
+    wait_for(lambda: claim(one).get("reason") == "hold", timeout_s=10, what="the claim is refused")
+    wait_for(lambda: _why(one)["hold"], timeout_s=5, what="the beat tells of the hold")
+    local, public = _why(one), _why(one, "public")
+    assert (local["hold"]["author"], local["hold"]["reason"]) == ("anna", "migration")
+    assert any("the hold by anna ends at " in sentence for sentence in local["clears"])
+    assert any("the hold ends at " in sentence for sentence in public["clears"])
+    assert public["hold"]["until"] == local["hold"]["until"]
+    shown = str(public) + one.request("public", "GET", "/why?format=text").body
+    assert "anna" not in shown
+    assert "migration" not in shown
+
+
+def test_why_is_answered_at_once_while_redis_hangs(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar(redis_url=redis_server.url, **FAST)
+    redis_server.pause()
+    _suffer(one)
+    wait_for(lambda: claim(one).get("outcome") == "unknown", timeout_s=10, what="the claim is unclear")
+    begun = time.monotonic()
+    told = _why(one, "public")
+    assert time.monotonic() - begun < 0.5
+    assert any("Redis answers within ARBITER_REDIS_TIMEOUT" in sentence for sentence in told["clears"])
+    redis_server.resume()
+
+
+def test_flood_of_messages_is_bounded_and_shown(sidecar: StartSidecar) -> None:
+    one = sidecar(error_limit=1_000_000, **FAST)
+    for turn in range(20):
+        batch = [{"kind": "k", "message": f"{chr(97 + number % 26)}{'y' * 3_000} {turn}"} for number in range(15)]
+        assert one.request("local", "POST", "/errors", str(batch).replace("'", '"')).status == 202
+    samples = _why(one)["samples"]
+    assert len(samples) == 15
+    assert all(len(sample["message"]) <= 300 for sample in samples)
