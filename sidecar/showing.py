@@ -1,0 +1,107 @@
+"""The status page at its doors. The page itself is imported and made when the first person asks for it."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
+
+from sidecar import addresses
+from sidecar.desk import late
+from sidecar.intake import http
+from sidecar.listener import Listener, Routes
+from sidecar.loop import Hall
+from sidecar.minutes import Minutes
+from sidecar.observers import Observers
+from sidecar.pulse import Pulse
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from sidecar.answer.pages import Pages
+    from sidecar.budget.held import HeldBudget
+    from sidecar.explaining import Explaining
+    from sidecar.ledger import Ledger
+    from sidecar.settings import Settings
+    from sidecar.tls_doors import TlsDoors
+
+PATHS: Final = {
+    "/": ("GET",),
+    "/page": ("GET",),
+    "/page.css": ("GET",),
+    "/page.js": ("GET",),
+    "/page/state": ("GET",),
+    "/page/stream": ("GET",),
+    "/page/hold": ("POST", "DELETE"),
+}
+CONNECTIONS: Final = 64
+
+
+class Showing:
+    """Shows the page at the local door, and to others who bring the token. ``desk``: the routes with the orders."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        hall: Hall,
+        told: Observers,
+        *,
+        held: HeldBudget,
+        pulse: Pulse,
+        ledger: Ledger,
+        explaining: Explaining,
+        desk: Routes,
+    ) -> None:
+        self.minutes = Minutes(lambda: sum(hall.witness.errors.ever().values()), time.monotonic)
+        self._settings = settings
+        self._told = told
+        self._held = held
+        self._pulse = pulse
+        self._ledger = ledger
+        self._explaining = explaining
+        self._desk = desk
+
+    @property
+    def local_routes(self) -> Routes:
+        """Routes of the local door."""
+        return late(self._local, PATHS)
+
+    def listener(self, tls: TlsDoors | None = None) -> Listener | None:
+        """The door for others, if there is to be one."""
+        if self._settings.page_listen == addresses.OFF:
+            return None
+        return Listener(
+            "page",
+            late(self._remote, PATHS),
+            on_refusal=self._told.metrics.refused,
+            on_failure=partial(self._told.failed, "page"),
+            max_connections=CONNECTIONS,
+            tls=tls,
+        )
+
+    def _local(self) -> Routes:
+        return self._pages.routes()
+
+    def _remote(self) -> Routes:
+        from sidecar.tokens import Token  # noqa: PLC0415 - few show it to others
+
+        return self._pages.routes(Token(self._settings.token_file).matches)
+
+    @cached_property
+    def _pages(self) -> Pages:
+        from sidecar.status import Sources, pages  # noqa: PLC0415 - as the head says
+
+        return pages(
+            self._settings,
+            Sources(self._explaining, self._held, self._pulse, self.minutes, self._ledger.local),
+            self._desk["/hold"],
+            partial(self._told.failed, "page"),
+        )
+
+
+def guard_local(request: web.BaseRequest) -> None:
+    """Raise ``Refusal`` for what a web page in a browser may not ask at the local door; ours looks after itself."""
+    if request.path in PATHS:
+        http.refuse_names(request)
+    else:
+        http.refuse_browsers(request)

@@ -1,0 +1,188 @@
+"""Connects what the status page shows: why this container stands as it does, its fleet, and what happened.
+
+Nothing here runs or is imported before somebody looks, but for the count of each minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from sidecar import shares
+from sidecar.answer.feed import Feed
+from sidecar.answer.pages import Pages
+from sidecar.core import members, sentences
+from sidecar.core.history import Decision
+from sidecar.core.terms import Share
+from sidecar.core.words import Entry, Fleet, Hold, Member, Roll, Unknown
+
+if TYPE_CHECKING:
+    from sidecar.budget.held import HeldBudget
+    from sidecar.connections import Handler
+    from sidecar.explaining import Explaining
+    from sidecar.minutes import Minutes
+    from sidecar.pulse import Pulse
+    from sidecar.settings import Settings
+
+T = TypeVar("T")
+
+SLACK_S: Final = 4.0
+"""What is waited for the bucket beyond its time-out, as for the other orders of a person."""
+
+EVENTS: Final = 200
+EVENTS_SINCE_S: Final = 7 * 24 * 3600.0
+EVENTS_PAGE: Final = 500
+EVENTS_PAGES: Final = 21
+AGES_S: Final = 10.0
+"""How old ages and numbers of members may be while no state changes: each time would be all the fleet each time."""
+
+ALONE: Final = "alone"
+LocalEvents = Callable[[float], Sequence[Entry]]
+"""What this sidecar itself knows to have happened since a Unix second, oldest first."""
+
+
+class Sources(NamedTuple):
+    """Whom the page asks."""
+
+    explaining: Explaining
+    held: HeldBudget
+    pulse: Pulse
+    minutes: Minutes
+    local_events: LocalEvents
+
+
+def pages(
+    settings: Settings, sources: Sources, orders: Mapping[str, Handler], on_failure: Callable[[Exception], None]
+) -> Pages:
+    """The status page; ``orders`` are the handlers of POST and DELETE for a hold."""
+    status = Status(settings, sources)
+    feed = Feed(status.quick, status.slow, wall=time.time, clock=time.monotonic, on_failure=on_failure)
+    return Pages(feed, orders, csrf=status.csrf)
+
+
+class Status:
+    """Reads the parts of the page, each as JSON values."""
+
+    def __init__(self, settings: Settings, sources: Sources) -> None:
+        self.csrf = token_urlsafe(24)
+        self._settings = settings
+        self._from = sources
+        self._held = sources.held
+        self._limit_s = settings.redis_timeout + SLACK_S
+        self._timeline = _Timeline(sources.held.entries, sources.local_events, self._limit_s)
+        self._shown: tuple[Any, float, dict[str, Any]] | None = None
+
+    def quick(self) -> dict[str, Any]:
+        """What is known at once: why, the errors of the hour, and what never changes."""
+        own = self._settings
+        why = self._from.explaining.local()
+        del why["at"]  # is told with every message
+        errors = {"limit": own.error_limit, "window_s": own.error_window, "minutes": self._from.minutes.counts()}
+        return {"why": why, "errors": errors, "csrf": self.csrf, "can_order": True}
+
+    async def slow(self) -> dict[str, Any]:
+        """What the bucket is asked for: budget, fleet and holds, and the events."""
+        roll = await _within(self._limit_s, self._held.roll())
+        events, stored = await self._timeline.read()
+        return {**self._of_roll(roll), "events": events, "stored": stored}
+
+    def _of_roll(self, roll: Roll | Unknown) -> dict[str, Any]:
+        if isinstance(roll, Roll):
+            holds = [*roll.holds, *filter(None, [self._held.local])]
+            return {
+                "bucket": None,
+                "budget": self._budget(roll),
+                "fleet": self._fleet(roll.fleet, roll.members, roll.departed),
+                "holds": self._holds(holds),
+            }
+        fleet = None if roll.error == ALONE else self._from.pulse.fleet
+        known = [hold for hold in (fleet.hold if fleet else None, self._held.local) if hold is not None]
+        return {
+            "bucket": {"error": roll.error, "sentence": sentences.UNKNOWN.get(roll.error, roll.error)},
+            "budget": self._own_budget() if roll.error == ALONE else None,
+            "fleet": self._fleet(fleet, (), ()) if fleet else None,
+            "holds": self._holds(dict.fromkeys(known)),
+        }
+
+    def _budget(self, roll: Roll) -> dict[str, Any]:
+        """By this sidecar's own terms, as the roll counts."""
+        fleet, window_s = roll.fleet.alive + roll.fleet.down, self._settings.budget_window
+        capacity = Share(*shares.parse(self._settings.budget)).at_most(fleet)
+        back_at = [round(at + window_s, 3) for at in roll.grants]
+        return {"used": roll.used, "capacity": capacity, "window_s": window_s, "back_at": back_at}
+
+    def _own_budget(self) -> dict[str, Any]:
+        """Of a bucket that is ours alone, whose every grant was granted to us."""
+        window_s, capacity = self._settings.budget_window, shares.parse(self._settings.budget)[0]
+        since = time.time() - window_s
+        taken = [each.at for each in self._from.explaining.history.newest() if _is_grant(each) and each.at >= since]
+        back_at = [round(at + window_s, 3) for at in reversed(taken)]
+        return {"used": len(taken), "capacity": capacity, "window_s": window_s, "back_at": back_at}
+
+    def _fleet(self, fleet: Fleet, every: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:
+        """As it was shown before, if nothing but ages and numbers has changed, and not for long."""
+        states = [(*member[:3], member.about and member.about.state) for member in every]
+        of, at = (fleet, states, [instance for instance, _ in departed]), time.monotonic()
+        if self._shown is None or self._shown[0] != of or at - self._shown[1] >= AGES_S:
+            self._shown = (of, at, {**asdict(fleet), **members.shown(every, departed)})
+        return self._shown[2]
+
+    def _holds(self, holds: Sequence[Hold] | Mapping[Hold, None]) -> list[dict[str, Any]]:
+        local = self._held.local
+        return [
+            {"scope": "instance" if hold.instance else "service", "here_only": hold is local, **asdict(hold)}
+            for hold in holds
+        ]
+
+
+class _Timeline:
+    """The newest events; each is asked for once."""
+
+    def __init__(
+        self,
+        stored: Callable[[float, str, int], Awaitable[Sequence[Entry] | Unknown]],
+        local: LocalEvents,
+        limit_s: float,
+    ) -> None:
+        self._stored = stored
+        self._local = local
+        self._limit_s = limit_s
+        self._newest: deque[Entry] = deque(maxlen=EVENTS)
+        self._after = ""
+
+    async def read(self) -> tuple[list[dict[str, Any]], bool]:
+        """The events, oldest first, and whether they are the bucket's; else those of this sidecar."""
+        since = time.time() - EVENTS_SINCE_S
+        for _ in range(EVENTS_PAGES):
+            page = await _within(self._limit_s, self._stored(since, self._after, EVENTS_PAGE))
+            if isinstance(page, Unknown):
+                return [_event(entry) for entry in self._local(since)[-EVENTS:]], False
+            if page:
+                self._newest.extend(page)
+                self._after = page[-1].id
+            if len(page) < EVENTS_PAGE:
+                break
+        return [_event(entry) for entry in self._newest], True
+
+
+def _event(entry: Entry) -> dict[str, Any]:
+    fields = entry._asdict()
+    del fields["once"]
+    return fields
+
+
+def _is_grant(decision: Decision) -> bool:
+    return decision.what == "granted"
+
+
+async def _within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await call
+    except TimeoutError:
+        return Unknown("timeout")

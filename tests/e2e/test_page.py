@@ -1,0 +1,537 @@
+"""The status page in a headless Chromium: of real sidecars with a real Redis, for a person with or without a mouse.
+
+With ``PAGE_SHOTS=directory`` the pictures are kept there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness.browser import Browser, Window
+from harness.waiting import wait_for
+from sidecar import bucket, settings
+from sidecar.core.members import pack
+from sidecar.core.words import About, Beat, Claim, Entry, Presence, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartSidecar
+
+FAST: Final = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "500ms", "beat": "500ms"}
+CROWD: Final = 500
+SHOWN: Final = "!document.getElementById('board').hidden && document.querySelectorAll('#members div').length > 0"
+HOSTILE: Final = "<img src=x onerror=alert(1)>\"'`</script><script>alert(2)</script>\u202eevil\u2066&amp;{{7*7}}"
+TOKEN: Final = "sesame-0123456789-sesame"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def one(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
+    return sidecar(redis_url=redis_server.url, **FAST)
+
+
+@pytest.fixture
+def patient(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
+    """One by whose terms others stay members though they are heard of once."""
+    return sidecar(redis_url=redis_server.url, **{**FAST, "beat": "300s"})
+
+
+def _url(one: Sidecar, listener: str = "local") -> str:
+    host, port = one.address(listener)
+    return f"http://{host}:{port}/page"
+
+
+def _shown(browser: Browser, one: Sidecar, **options: Any) -> Window:
+    window = browser.open(_url(one), **options)
+    window.wait(SHOWN, timeout_s=10)
+    return window
+
+
+def _holds(one: Sidecar) -> list[dict[str, Any]]:
+    holds: list[dict[str, Any]] = one.request("local", "GET", "/fleet").json()["holds"]
+    return holds
+
+
+def _told(one: Sidecar, *calls: Any) -> None:
+    """Tell the bucket of ``one`` what others would; on a thread, for this one is the browser's."""
+
+    async def tell() -> None:
+        (server,) = bucket.servers(settings.load({name: str(value) for name, value in one.settings.items()}, {}))
+        for call in calls:
+            await call(server.share)
+        await server.share.aclose()
+
+    thread = threading.Thread(target=asyncio.run, args=(tell(),))
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def _heard(instance: str, presence: Presence = Presence.WELL, kind: str = "redis") -> Any:
+    return lambda budget: budget.beat(Beat(instance, "life", presence, kind))
+
+
+def _culled(instance: str) -> Any:
+    return lambda budget: budget.claim(Claim(f"{instance}/life", instance, "life", "disk"))
+
+
+def _click(window: Window, *selectors: str) -> None:
+    for selector in selectors:
+        window.page.click(selector)
+
+
+# -- live ---------------------------------------------------------------------------------------------------
+
+
+def test_page_tells_of_a_cull_within_seconds_of_the_health_answer(
+    browser: Browser, one: Sidecar, tmp_path: Path
+) -> None:
+    window = _shown(browser, one)
+    assert window.text("#state-word") == "up"
+    assert "10 of 10 tokens are free" in window.text("#budget-said")
+    one.post_error(n=5, kind="redis", message="connect failed, token=s3cr3t")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=10, what="it is culled")
+    culled = time.monotonic()
+    window.wait("document.getElementById('state-word').textContent != 'up'", timeout_s=3)
+    assert time.monotonic() - culled < 3
+    window.wait("document.querySelectorAll('#tokens .used').length == 1", timeout_s=10)
+    window.wait("document.getElementById('events').innerText.includes('culled')", timeout_s=10)
+    window.wait("document.querySelector('#members .down') != null", timeout_s=10)
+    window.wait("document.getElementById('state-word').textContent == 'down'", timeout_s=10)
+    assert "5 in the hour" in window.text("#errors-said")
+    assert "HAProxy down" in window.text("#facts")
+    assert "connect failed, token=***" in window.text("#samples")
+    window.shot(tmp_path, "down")
+    assert window.complaints == []
+    window.close()
+
+
+def test_page_says_when_the_sidecar_has_gone_and_comes_back_by_itself(
+    browser: Browser, one: Sidecar, tmp_path: Path
+) -> None:
+    window = _shown(browser, one)
+    one.kill()
+    window.wait("document.getElementById('live').textContent.startsWith('connection lost')", timeout_s=5)
+    assert window.page.locator("main.stale").count() == 1
+    window.shot(tmp_path, "lost")
+    one.start()
+    window.wait("document.getElementById('live').textContent.startsWith('live')", timeout_s=15)
+    assert window.page.locator("main.stale").count() == 0
+    window.close()
+
+
+def test_page_goes_on_without_the_bucket(
+    browser: Browser, one: Sidecar, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    window = _shown(browser, one)
+    redis_server.stop()
+    window.wait("document.getElementById('bucket-said').textContent.includes('cannot be reached')", timeout_s=15)
+    one.post_error(n=3, kind="disk")
+    window.wait("document.getElementById('kinds').textContent.includes('3 in the last 60 s')", timeout_s=5)
+    assert "Nothing is known of the tokens" in window.text("#budget-said")
+    window.shot(tmp_path, "no-bucket")
+    assert window.complaints == []
+    window.close()
+
+
+def test_container_on_its_own_shows_its_own_bucket(browser: Browser, sidecar: StartSidecar) -> None:
+    one = sidecar(**{**FAST, "drain": "30s"})
+    window = browser.open(_url(one))
+    window.wait("document.getElementById('fleet-said').textContent.includes('on its own')", timeout_s=10)
+    one.post_error(n=5)
+    window.wait("document.querySelectorAll('#tokens .used').length == 1", timeout_s=10)
+    assert "9 of 10 tokens are free" in window.text("#budget-said")
+    assert window.text("#bucket-said") == ""
+    window.close()
+
+
+# -- orders -------------------------------------------------------------------------------------------------
+
+
+def test_hold_and_release_from_the_page(browser: Browser, one: Sidecar, tmp_path: Path) -> None:
+    window = _shown(browser, one)
+    _click(window, "#open-hold")
+    window.page.fill("#hold-reason", "migration")
+    window.page.fill("#hold-author", "anna")
+    window.shot(tmp_path, "dialog")
+    _click(window, "#do-hold")
+    wait_for(lambda: _holds(one), timeout_s=5, what="the fleet is held")
+    (hold,) = _holds(one)
+    assert (hold["author"], hold["reason"], hold["scope"]) == ("anna", "migration", "service")
+    assert 3500 < hold["until"] - time.time() <= 3601
+    window.wait("document.getElementById('holds').textContent.includes('anna')", timeout_s=3)
+    window.shot(tmp_path, "held")
+    _click(window, "#holds button")
+    wait_for(lambda: not _holds(one), timeout_s=5, what="the hold is over")
+    window.wait("document.getElementById('holds').textContent.includes('Nobody')", timeout_s=3)
+    assert window.complaints == []
+    window.close()
+
+
+def test_keyboard_alone_is_enough(browser: Browser, patient: Sidecar) -> None:
+    one = patient
+    _told(one, *(_heard(f"c{number:02}") for number in range(30)))
+    window = browser.open(_url(one), width=360, height=740)
+    window.wait("document.querySelectorAll('#members div').length == 31", timeout_s=10)
+    press, focused = window.page.keyboard.press, "document.activeElement.id || document.activeElement.dataset.instance"
+
+    def reach(wanted: str) -> None:
+        for _ in range(20):
+            press("Tab")
+            if window.page.evaluate(focused) == wanted:
+                return
+        raise AssertionError(f"no way by Tab to {wanted}")
+
+    reach("open-hold")
+    press("Enter")
+    assert window.page.evaluate("document.getElementById('hold-dialog').open")
+    press("Escape")
+    assert window.page.evaluate(focused) == "open-hold"
+    press("Enter")
+    reach("hold-reason")
+    window.page.keyboard.type("deploy")
+    press("Tab")
+    window.page.keyboard.type("bob")
+    press("Enter")
+    wait_for(lambda: _holds(one), timeout_s=5, what="the fleet is held")
+    reach("a")
+    for key, wanted in (
+        ("ArrowRight", "c00"),
+        ("End", "c29"),
+        ("ArrowRight", "c29"),
+        ("Home", "a"),
+        ("ArrowLeft", "a"),
+    ):
+        press(key)
+        assert window.page.evaluate(focused) == wanted
+    press("ArrowDown")
+    below = window.page.evaluate(focused)
+    assert below not in ("a", "c00")
+    assert below in window.text("#member-said")
+    press("ArrowUp")
+    assert window.page.evaluate(focused) == "a"
+    assert window.complaints == []
+    window.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"X-Arbiter-CSRF": "guess", "Sec-Fetch-Site": "same-origin"}, 403),
+        ({"X-Arbiter-CSRF": "?", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"X-Arbiter-CSRF": "?", "Origin": "http://evil.example"}, 403),
+        ({"X-Arbiter-CSRF": "?", "Sec-Fetch-Site": "same-origin"}, 200),
+    ],
+    ids=["nothing", "another word", "another site", "another origin", "the page"],
+)
+def test_only_the_page_itself_gives_orders(sidecar: StartSidecar, headers: dict[str, str], status: int) -> None:
+    one = sidecar()
+    word = one.request("local", "GET", "/page/state").json()["csrf"]
+    sent = {name: word if value == "?" else value for name, value in headers.items()}
+    order = json.dumps({"for": "1h", "author": "eve", "reason": "mischief"})
+    assert one.request("local", "POST", "/page/hold", order, sent).status == status
+    assert (one.request("local", "GET", "/why").json()["hold"] is not None) is (status == 200)
+
+
+def test_another_site_in_the_browser_neither_reads_nor_orders(browser: Browser, sidecar: StartSidecar) -> None:
+    one, other = sidecar("one"), sidecar("other")
+    window = browser.open(_url(other))
+    script = """async (url) => {
+      const tried = [];
+      for (const [path, method] of [["/state", "GET"], ["/stream", "GET"], ["/hold", "POST"], ["/hold", "DELETE"]]) {
+        try { tried.push((await fetch(url + path, { method, headers: { "X-Arbiter-CSRF": "x" } })).status); }
+        catch (error) { tried.push("stopped"); }
+      }
+      return tried;
+    }"""
+    assert window.page.evaluate(script, _url(one)) == ["stopped"] * 4
+    assert one.request("local", "GET", "/why").json()["hold"] is None
+    window.close()
+
+
+# -- words --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worst", [0, 5, 12, 400])
+def test_limit_of_the_errors_stays_within_their_picture_on_a_phone(
+    browser: Browser, sidecar: StartSidecar, worst: int
+) -> None:
+    window = browser.open(_url(sidecar()), width=360, height=740)
+    window.wait("document.querySelector('#errors span') != null", timeout_s=10)
+    inside = window.page.evaluate(
+        """(worst) => {
+          showErrors({ limit: 5, window_s: 60, minutes: [...Array(59).fill(0), worst] });
+          const mark = document.querySelector("#errors span").getBoundingClientRect();
+          const picture = document.getElementById("errors").getBoundingClientRect();
+          return mark.top >= picture.top && mark.bottom <= picture.bottom;
+        }""",
+        worst,
+    )
+    assert inside
+    window.close()
+
+
+def test_brake_has_the_colour_of_what_it_means(browser: Browser, one: Sidecar) -> None:
+    window = _shown(browser, one)
+    _told(one, lambda budget: budget.note([Entry("brake", time.time(), reason=to) for to in ("on", "closed", "off")]))
+    window.wait("document.querySelectorAll('#events .what').length == 3", timeout_s=10)
+    whats = window.page.locator("#events .what")
+    assert [whats.nth(at).get_attribute("class") for at in range(3)] == ["what good", "what bad", "what warn"]
+    window.close()
+
+
+# -- much, and hostile --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowded(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
+    one = sidecar("c000", redis_url=redis_server.url, **{**FAST, "beat": "300s"})
+    down = [
+        *(_heard(f"c{number:03}", Presence.WANTS) for number in range(100, 103)),
+        *(_culled(f"c{number:03}") for number in range(200, 207)),
+    ]
+    _told(one, *(_heard(f"c{number:03}") for number in range(1, CROWD)), *down)
+    return one
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light")])
+def test_page_of_five_hundred_containers_is_usable(
+    browser: Browser, crowded: Sidecar, tmp_path: Path, width: int, scheme: Any
+) -> None:
+    window = browser.open(_url(crowded), width=width, height=740, scheme=scheme)
+    window.wait(f"document.querySelectorAll('#members div').length == {CROWD}", timeout_s=10)
+    assert (
+        window.page.evaluate("(() => { const at = performance.now(); show(last); return performance.now() - at; })()")
+        < 1000
+    )
+    assert window.page.evaluate("performance.now()") < 5000
+    assert not window.overflows
+    counts = {name: window.page.locator(f"#members .{name}").count() for name in ("well", "wants", "down")}
+    assert counts == {"well": CROWD - 10, "wants": 3, "down": 7}
+    assert window.page.locator("#tokens .used").count() == 7
+    assert not window.page.evaluate("isNaN(parseInt(document.querySelector('#tokens .used').textContent))")
+    window.shot(tmp_path, f"crowd-{width}-{scheme}")
+    assert window.complaints == []
+    window.close()
+
+
+def test_health_stays_flat_while_eight_look_at_five_hundred(crowded: Sidecar) -> None:
+    def slowest(count: int = 300) -> float:
+        taken = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            assert crowded.health()[0] == 200
+            taken.append(time.perf_counter() - begun)
+            time.sleep(0.005)
+        return sorted(taken)[int(0.99 * count)]
+
+    alone = slowest()
+    streams = [crowded._connection("local") for _ in range(8)]
+    for stream in streams:
+        stream.request("GET", "/page/stream")
+        assert stream.getresponse().status == 200
+    looked_at = slowest()
+    print(f"p99 of /health: {alone * 1000:.1f} ms alone, {looked_at * 1000:.1f} ms while eight look")  # noqa: T201 - for -s
+    assert looked_at < alone + 0.1
+    for stream in streams:
+        stream.close()
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_hostile_words_are_shown_and_do_nothing(browser: Browser, patient: Sidecar, tmp_path: Path, width: int) -> None:
+    one = patient
+    long, rtl = "x" * 10_000, "\u05e9\u05dc\u05d5\u05dd\u202e\u200f"
+    window = browser.open(_url(one), width=width, height=740)
+    for number, text in enumerate((HOSTILE, long, rtl, "\0\n\r\u2028")):
+        one.post_error(kind=f"kind{number}", message=text[:4096])
+    _told(
+        one,
+        _heard(HOSTILE[:100], Presence.WANTS, HOSTILE),
+        _heard(long[:128], Presence.WANTS, long[:200]),
+        _heard(rtl),
+        lambda budget: budget.hold("", HOSTILE, long, 3600),
+        lambda budget: budget.hold(HOSTILE, rtl, HOSTILE, 3600),
+        lambda budget: budget.note(
+            [Entry("hold", time.time(), text, text, text, text, 1e9, text) for text in (HOSTILE, long, rtl)]
+        ),
+    )
+    window.wait("document.querySelectorAll('#holds li').length == 2", timeout_s=10)
+    window.wait("document.querySelectorAll('#members div').length == 4", timeout_s=10)
+    window.wait("document.querySelectorAll('#events li').length >= 3", timeout_s=10)
+    window.wait("document.querySelectorAll('#samples li').length >= 3", timeout_s=10)
+    for selector in ("#holds", "#events", "#samples"):
+        assert "<img src=x onerror=alert(1)>" in window.text(selector)
+    assert window.page.locator("img, main script, iframe").count() == 0
+    assert not window.overflows
+    seen = window.page.evaluate(
+        "document.body.textContent + [...document.querySelectorAll('[title]')].map((e) => e.title)"
+    )
+    assert not set(seen) & set("\0\u202e\u2066\u200f\u2028")
+    assert seen.count("\u2068") == seen.count("\u2069")
+    window.shot(tmp_path, f"hostile-{width}")
+    _click(window, "#holds li:nth-child(2) button")
+    window.wait("document.getElementById('order-said').textContent.includes('instance')", timeout_s=5)
+    bad_request = "error: Failed to load resource: the server responded with a status of 400 (Bad Request)"
+    assert [complaint for complaint in window.complaints if complaint != bad_request] == []
+    window.close()
+
+
+# -- who cannot -----------------------------------------------------------------------------------------------
+
+
+def test_members_are_shown_as_they_say_they_are_and_who_is_silent_is_named(
+    browser: Browser, patient: Sidecar, tmp_path: Path
+) -> None:
+    one = patient
+    about = About(State.UP, int(time.time()) - 90, HOSTILE, 80, 2, 5, "9.8.7")
+    states = {"b": State.STARTING, "c": State.RETIRING, "d": State.UP}
+    said = [Beat(name, "1", Presence.WELL, about=pack(about._replace(state=state))) for name, state in states.items()]
+    said += [Beat(f"gone{number:02}{HOSTILE}", "1", Presence.GONE) for number in range(20)]
+    _told(one, *(lambda budget, beat=beat: budget.beat(beat) for beat in said))
+    window = _shown(browser, one)
+    window.wait("document.querySelectorAll('#departed li').length == 13", timeout_s=10)
+    counts = {name: window.page.locator(f"#members .{name}").count() for name in ("starting", "retiring", "well")}
+    assert counts == {"starting": 1, "retiring": 1, "well": 2}
+    title = window.page.locator("#members .retiring").get_attribute("title") or ""
+    assert ": retiring, heard" in title
+    assert "retiring since" in title
+    assert "2 errors of 5, weight 80\u00a0%, incarnation \u2068<img" in title
+    assert title.endswith("version \u20689.8.7\u2069")
+    assert "1 starting" in window.text("#legend")
+    departed = window.text("#departed")
+    assert ": silent for " in departed
+    assert "and 8 more" in departed
+    assert window.page.locator("#departed img, #departed script").count() == 0
+    assert window.page.evaluate(FAINT) == []
+    assert not window.overflows
+    window.shot(tmp_path, "departed")
+    assert window.complaints == []
+    window.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "dark")])
+def test_page_fits_and_can_be_read(browser: Browser, patient: Sidecar, tmp_path: Path, width: int, scheme: Any) -> None:
+    one = patient
+    one.post_error(n=4, kind="redis", message="timed out after 50 ms")
+    _told(
+        one,
+        *(_heard(f"c{number:02}") for number in range(20)),
+        lambda budget: budget.hold("", "anna", "migration", 600),
+    )
+    window = _shown(browser, one, width=width, height=740, scheme=scheme)
+    window.wait("document.querySelectorAll('#members div').length == 21", timeout_s=10)
+    window.wait("document.querySelectorAll('#samples li').length == 1", timeout_s=10)
+    assert not window.overflows
+    dark = window.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(13, 17, 22)"
+    assert dark is (scheme == "dark")
+    small = """[...document.querySelectorAll("button, select, input, summary")]
+      .filter((e) => e.offsetHeight && e.offsetHeight < 32).map((e) => e.outerHTML)"""
+    assert window.page.evaluate(small) == []
+    assert window.page.evaluate(FAINT) == []
+    window.shot(tmp_path, f"page-{width}-{scheme}")
+    assert window.complaints == []
+    window.close()
+
+
+FAINT: Final = """(() => {
+  const numbers = (color) => color.match(/[0-9.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((part) => part / 255)
+    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = numbers(getComputedStyle(at).backgroundColor);
+      if (color.length < 4 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("body *")].filter((element) => element.offsetHeight
+    && [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim())).filter((element) => {
+      const both = [numbers(getComputedStyle(element).color), ground(element)].map(light).sort((a, b) => b - a);
+      return (both[0] + 0.05) / (both[1] + 0.05) < 4.5;
+    }).map((element) => element.outerHTML);
+})()"""
+"""Text with less contrast than WCAG 2.2 wants of level AA (success criterion 1.4.3)."""
+
+
+def test_without_javascript_there_is_a_note(browser: Browser, one: Sidecar, tmp_path: Path) -> None:
+    window = browser.open(_url(one), java_script_enabled=False)
+    assert "needs JavaScript" in window.text("body")
+    assert not window.page.is_visible("#board")
+    assert not window.page.is_visible("#entrance")
+    window.shot(tmp_path, "no-javascript")
+    window.close()
+
+
+# -- for others ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path) -> Sidecar:
+    (run_dir / "token").write_text(f"{TOKEN}\n")
+    from harness.ports import free_port  # noqa: PLC0415 - needed here alone
+
+    page = f"127.0.0.1:{free_port()}"
+    return sidecar(redis_url=redis_server.url, page_listen=page, token_file=run_dir / "token", **FAST)
+
+
+def test_others_see_the_page_with_the_token(browser: Browser, guarded: Sidecar, run_dir: Path, tmp_path: Path) -> None:
+    window = browser.open(_url(guarded, "page"))
+    window.wait("!document.getElementById('entrance').hidden", timeout_s=5)
+    assert not window.page.is_visible("#board")
+    window.shot(tmp_path, "entrance")
+    window.page.fill("#token", "wrong")
+    window.page.keyboard.press("Enter")
+    window.wait("document.getElementById('entrance-said').textContent != ''", timeout_s=5)
+    window.page.fill("#token", TOKEN)
+    window.page.keyboard.press("Enter")
+    window.wait(SHOWN, timeout_s=10)
+    _click(window, "#open-hold")
+    window.page.fill("#hold-reason", "from afar")
+    window.page.fill("#hold-author", "anna")
+    _click(window, "#do-hold")
+    wait_for(lambda: _holds(guarded), timeout_s=5, what="the fleet is held")
+    (run_dir / "token").write_text("another-0123456789\n")
+    window.wait("!document.getElementById('entrance').hidden", timeout_s=20)
+    assert all("401" in complaint for complaint in window.complaints)
+    window.close()
+
+
+@pytest.mark.parametrize("path", ["/errors", "/fleet", "/why", "/hold", "/health", "/metrics"])
+def test_others_get_nothing_but_the_page(guarded: Sidecar, path: str) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert guarded.request("page", "GET", path, headers=headers).status == 404
+
+
+def test_local_page_asks_for_the_token_when_orders_take_it(browser: Browser, guarded: Sidecar) -> None:
+    window = _shown(browser, guarded)
+    _click(window, "#open-hold")
+    window.page.fill("#hold-reason", "migration")
+    window.page.fill("#hold-author", "anna")
+    _click(window, "#do-hold")
+    window.wait("!document.getElementById('entrance').hidden", timeout_s=5)
+    assert "Not done" in window.text("#order-said")
+    window.page.fill("#token", TOKEN)
+    window.page.keyboard.press("Enter")
+    _click(window, "#open-hold")
+    window.page.fill("#hold-reason", "migration")
+    _click(window, "#do-hold")
+    wait_for(lambda: _holds(guarded), timeout_s=5, what="the fleet is held")
+    assert window.text("#order-said") == ""
+    window.close()
