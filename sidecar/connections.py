@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -28,11 +29,15 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Held(web.StreamResponse):
-    """A head and no end. ``on_closed`` is called once, when the client has closed the connection; not when we do."""
+    """A head and no end. ``on_closed`` is called once, when the client has closed the connection; not when we stop."""
 
     def __init__(self, on_closed: Callable[[], None]) -> None:
         super().__init__()
         self.on_closed = on_closed
+
+    async def lasts(self, ended: asyncio.Future[None]) -> None:
+        """Return once it has ``ended``; one that has more to send than the head sends it meanwhile."""
+        await ended
 
 
 class Connections(web.Server):
@@ -76,6 +81,12 @@ class Connections(web.Server):
     def heard(self, request: web.BaseRequest) -> None:
         """Note that the request's connection has brought a whole request."""
         self._heard[request.protocol] = self._time()
+        self.has_come(request)
+
+    def has_come(self, request: web.BaseRequest) -> None:
+        """Note that all has come of the request that there is to come."""
+        if isinstance(request.protocol, _Connection):
+            request.protocol.has_begun = False
 
     async def hold(self, request: web.BaseRequest, held: Held) -> None:
         """Send the head, and keep the connection until it ends; it takes no place, and nobody cuts it."""
@@ -86,7 +97,7 @@ class Connections(web.Server):
             with suppress(OSError):  # who has gone before the head was sent has gone
                 await held.prepare(request)
                 if protocol.connected and not self._closing:
-                    await ended
+                    await held.lasts(ended)
         finally:
             self._held.pop(protocol, None)
             if not self._closing:
@@ -98,6 +109,35 @@ class Connections(web.Server):
         super().pre_shutdown()
         for ended in self._held.values():
             _end(ended)
+
+    def __call__(self) -> web.RequestHandler:
+        """The protocol of one connection."""
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is any connection, but for those that are held."""
+        return bool(self._heard)
+
+    def let_go(self) -> list[socket.socket]:
+        """Give away what is between two requests: sockets from which nothing was read that was not answered.
+
+        What is of TLS cannot be given away, for its keys are in here: it is ended with the goodbye of TLS, after which
+        a client knows that nothing it sent was read.
+        """
+        given = []
+        for handler, transport in list(self._connections.items()):
+            if isinstance(handler, _Connection) and handler.is_idle and not transport.is_closing():
+                opened = transport.get_extra_info("socket")
+                if transport.get_extra_info("sslcontext") is not None:
+                    self._heard.pop(handler, None)
+                    handler.force_close()
+                elif opened is not None:
+                    transport.pause_reading()
+                    given.append(opened.dup())
+                    self._heard.pop(handler, None)
+                    handler.force_close()  # closes our descriptor; the connection lives on with the other
+        return given
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a connection in; one too many costs the one that has been silent longest its place."""
@@ -126,6 +166,31 @@ class Connections(web.Server):
         transport = self._connections.get(handler)
         if transport is not None:
             transport.abort()  # a gentle close would wait for a client that does not read
+
+
+class _Connection(web.RequestHandler):
+    """A connection that knows whether anything has come since its last whole request."""
+
+    __slots__ = ("has_begun",)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.has_begun = False
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.has_begun = True
+        super().data_received(data)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request of which nothing has come."""
+        waiter = self._waiter  # aiohttp's own sign: nobody else tells that the answer before has left
+        is_waiting = waiter is not None and not waiter.done()
+        return is_waiting and not self.has_begun and self._is_flushed()
+
+    def _is_flushed(self) -> bool:
+        transport = self.transport
+        return isinstance(transport, asyncio.WriteTransport) and transport.get_write_buffer_size() == 0
 
 
 def _end(ended: asyncio.Future[None]) -> None:

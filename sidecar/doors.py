@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from sidecar import __version__, addresses, feeds, redis_urls
@@ -13,87 +15,147 @@ from sidecar.answer import health
 from sidecar.answer.agent import open_agent
 from sidecar.answer.log import logger
 from sidecar.budget.held import HeldBudget
-from sidecar.connections import Handler
 from sidecar.core.words import Gone
+from sidecar.desk import Desk
+from sidecar.explaining import Explaining
+from sidecar.feeds import Offer
 from sidecar.intake import http
+from sidecar.ledger import Ledger
 from sidecar.listener import Listener, Routes
 from sidecar.loop import Hall
+from sidecar.minutes import Minutes
 from sidecar.observers import Observers
 from sidecar.pulse import Pulse
-from sidecar.sockets import named, printed
+from sidecar.showing import Showing, guard_local
+from sidecar.sockets import Inherited, accept_no_more, named, printed
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    import socket
 
+    from sidecar.intake.datagram import Datagrams
     from sidecar.settings import Settings
+    from sidecar.tls_doors import TlsDoors
 
 LOCAL_CONNECTIONS: Final = 128
 PUBLIC_CONNECTIONS: Final = 128
-ADMIN_SLACK_S: Final = 4.0
-"""What a person waits for the bucket beyond its time-out: its client may have to be imported, or its turn awaited."""
+NOTHING: Final[Inherited] = MappingProxyType({})
+
+
+@dataclass
+class Doors:
+    """What is open. The sockets of each go by the name of their setting, the connections by that of their listener."""
+
+    local: Listener
+    public: Listener
+    minutes: Minutes
+    page: Listener | None = None
+    agents: list[asyncio.Server] = field(default_factory=list)
+    datagrams: Datagrams | None = None
+    tls: TlsDoors | None = None
+    are_left: bool = False
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Those that speak HTTP."""
+        return [self.local, self.public, *([self.page] if self.page else [])]
+
+    def descriptors(self) -> list[tuple[int, str]]:
+        """Every socket that somebody could listen on after us, with the name of its setting."""
+        agents = [(opened.fileno(), "agent_listen") for server in self.agents for opened in server.sockets]
+        fed = self.datagrams.descriptors if self.datagrams else []
+        return [
+            *((opened, "public_listen") for opened, _ in self.public.descriptors),
+            *((opened, "page_listen") for opened, _ in (self.page.descriptors if self.page else ())),
+            *((opened, "socket" if at.startswith("/") else "local_listen") for opened, at in self.local.descriptors),
+            *((opened, "statsd_socket" if at.startswith("/") else "statsd_listen") for opened, at in fed),
+            *agents,
+        ]
+
+    def accept_no_more(self) -> None:
+        """Leave who waits to our successor, who has the same sockets; close none of them, nor their files."""
+        self.are_left = True
+        for listener in self.listeners:
+            listener.accept_no_more()
+        accept_no_more(self.agents)
+        if self.datagrams is not None:
+            self.datagrams.let_go()
+
+    def let_go(self) -> list[tuple[str, socket.socket]]:
+        """Give away the connections that are between two requests, each with its listener's name."""
+        return [(listener.name, connection) for listener in self.listeners for connection in listener.let_go()]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is a connection that was not given away, but for those that are held."""
+        return any(listener.is_busy for listener in self.listeners)
+
+    async def adopt(self, name: str, connection: socket.socket) -> None:
+        """Serve a connection that was given away under this name."""
+        for listener in self.listeners:
+            if listener.name == name:
+                await listener.adopt_connection(connection)
 
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, hall: Hall, told: Observers, held: HeldBudget, pulse: Pulse
-) -> AsyncIterator[list[Listener]]:
-    """Every door, open while the context lasts; ``CannotListenError`` names the one that cannot be opened."""
-    local, public = _local(settings, hall, told, _admin(settings, held, pulse)), _public(settings, hall, told)
-    agents: list[asyncio.Server] = []
+    settings: Settings,
+    hall: Hall,
+    told: Observers,
+    held: HeldBudget,
+    pulse: Pulse,
+    *,
+    offer: Offer,
+    ledger: Ledger,
+    inherited: Inherited = NOTHING,
+) -> AsyncIterator[Doors]:
+    """Every door, open while the context lasts; ``CannotListenError`` names the one that cannot be opened.
+
+    ``offer`` takes what is reported. What is ``inherited`` under the name of its setting is not opened again.
+    """
+    explaining = Explaining(settings, hall, told, held, pulse)
+    desk = Desk(settings, hall, told, held, pulse, ledger=ledger).routes()
+    showing = Showing(settings, hall, told, held=held, pulse=pulse, ledger=ledger, explaining=explaining, desk=desk)
+    admin = {**desk, **explaining.local_routes, **showing.local_routes}
+    tls = _tls(settings, told)
+    local = _local(settings, hall, told, offer, admin, tls=tls and tls.at("local"))
+    public = _public(settings, hall, told, explaining, tls=tls and tls.at("public"))
+    doors = Doors(local, public, showing.minutes, showing.listener(tls and tls.at("page")), tls=tls)
     try:
-        with named("ARBITER_PUBLIC_LISTEN", settings.public_listen):
-            await public.open_tcp(*addresses.split(settings.public_listen))
-        if settings.local_listen != addresses.OFF:
-            with named("ARBITER_LOCAL_LISTEN", settings.local_listen):
-                await local.open_tcp(*addresses.split(settings.local_listen))
-        if settings.socket:
-            with named("ARBITER_SOCKET", settings.socket):
-                await local.open_unix(settings.socket)
-        if settings.agent_listen != addresses.OFF:
-            with named("ARBITER_AGENT_LISTEN", settings.agent_listen):
-                agents.append(await _agent(settings, hall, told))
-        async with feeds.datagrams(settings, hall, told) as fed_at:
-            _announce(settings, local, public, agents, fed_at)
-            yield [local, public]
+        await _listen(settings, doors, inherited)
+        doors.agents += await _agents(settings, hall, told, inherited, tls=tls and tls.at("agent"))
+        async with feeds.datagrams(settings, offer, told, inherited) as doors.datagrams:
+            _announce(settings, doors)
+            yield doors
     finally:
-        for server in agents:
+        for server in doors.agents:
             server.close()
-        await local.close()
-        await public.close()
+        for listener in doors.listeners:
+            await listener.close(keep_paths=doors.are_left)
 
 
-def _admin(settings: Settings, held: HeldBudget, pulse: Pulse) -> Routes:
-    """What a person asks for: made when the first one comes, for most sidecars never see any."""
-
-    @cache
-    def routes() -> Routes:
-        from sidecar.intake.admin import Admin  # noqa: PLC0415 - as above
-
-        admin = Admin(
-            held,
-            fleet=lambda: pulse.fleet,
-            identity={
-                **{name: getattr(settings, name) for name in ("service", "instance", "mode", "budget")},
-                "bucket": redis_urls.shown(settings.redis_url),
-            },
-            limit_s=settings.redis_timeout + ADMIN_SLACK_S,
-            told=logger.warning,
-        )
-        return admin.routes()
-
-    def late(path: str, method: str) -> Handler:
-        async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            return await routes()[path][method](request)
-
-        return handler
-
-    paths = {"/hold": ("POST", "DELETE"), "/fleet": ("GET",)}
-    return {path: {method: late(path, method) for method in methods} for path, methods in paths.items()}
+async def _listen(settings: Settings, doors: Doors, inherited: Inherited) -> None:
+    listeners = {
+        "public_listen": doors.public,
+        "local_listen": doors.local,
+        "socket": doors.local,
+        "page_listen": doors.page,
+    }
+    for name, listener in listeners.items():
+        at = getattr(settings, name)
+        if at in ("", addresses.OFF) or listener is None:
+            continue
+        with named(f"ARBITER_{name.upper()}", at):
+            for socket in inherited.get(name, ()):
+                await listener.adopt(socket)
+            if name not in inherited:
+                await (listener.open_unix(at) if name == "socket" else listener.open_tcp(*addresses.split(at)))
 
 
-def _local(settings: Settings, hall: Hall, told: Observers, admin: Routes) -> Listener:
+def _local(
+    settings: Settings, hall: Hall, told: Observers, offer: Offer, admin: Routes, *, tls: TlsDoors | None
+) -> Listener:
     routes = http.routes(
-        hall.inbox.offer,
+        offer,
         gone=lambda: hall.inbox.put((Gone(),)),
         state=lambda: hall.standing.state,
         snapshot=hall.snapshot,
@@ -104,12 +166,15 @@ def _local(settings: Settings, hall: Hall, told: Observers, admin: Routes) -> Li
         {**routes, **admin},
         on_refusal=told.metrics.refused,
         on_failure=partial(told.failed, "door"),
-        guard=http.refuse_browsers,
+        guard=guard_local,
         max_connections=LOCAL_CONNECTIONS,
+        tls=tls,
     )
 
 
-def _public(settings: Settings, hall: Hall, told: Observers) -> Listener:
+def _public(
+    settings: Settings, hall: Hall, told: Observers, explaining: Explaining, *, tls: TlsDoors | None
+) -> Listener:
     routes = health.routes(
         hall.snapshot,
         down_status=settings.down_status,
@@ -117,6 +182,8 @@ def _public(settings: Settings, hall: Hall, told: Observers) -> Listener:
         on_poll=told.metrics.polled,
         on_failure=partial(told.failed, "door"),
         metrics=told.metrics.page,
+        explained=explaining.text,
+        get_why=explaining.get_public,
     )
     return Listener(
         "public",
@@ -124,30 +191,54 @@ def _public(settings: Settings, hall: Hall, told: Observers) -> Listener:
         on_refusal=told.metrics.refused,
         on_failure=partial(told.failed, "door"),
         max_connections=PUBLIC_CONNECTIONS,
+        tls=tls,
     )
 
 
-async def _agent(settings: Settings, hall: Hall, told: Observers) -> asyncio.Server:
-    return await open_agent(
+async def _agents(
+    settings: Settings, hall: Hall, told: Observers, inherited: Inherited, *, tls: TlsDoors | None
+) -> list[asyncio.Server]:
+    if settings.agent_listen == addresses.OFF:
+        return []
+    open_one = partial(
+        open_agent,
         *addresses.split(settings.agent_listen),
         hall.snapshot,
         maxconn=settings.agent_maxconn,
         on_poll=told.metrics.polled,
         on_failure=partial(told.failed, "door"),
     )
+    if tls is not None:
+        over = partial(
+            tls.over, refused=partial(told.metrics.refused, "agent"), on_failure=partial(told.failed, "door")
+        )
+        open_one = partial(open_one, over=over)
+    with named("ARBITER_AGENT_LISTEN", settings.agent_listen):
+        return [await open_one(opened=socket) for socket in inherited.get("agent_listen", (None,))]
 
 
-def _announce(
-    settings: Settings, local: Listener, public: Listener, agents: list[asyncio.Server], fed_at: list[str]
-) -> None:
+def _tls(settings: Settings, told: Observers) -> TlsDoors | None:
+    if not settings.tls_cert:
+        return None
+    from sidecar.tls_doors import Pair, TlsDoors  # noqa: PLC0415 - most sidecars have no certificate
+
+    pair = Pair(settings.tls_cert, settings.tls_key)
+    return TlsDoors(
+        pair, settings.tls_doors, on_loaded=told.metrics.certificate_expiry.set, on_failure=partial(told.failed, "tls")
+    )
+
+
+def _announce(settings: Settings, doors: Doors) -> None:
     fields = {
         "version": __version__,
         "mode": settings.mode,
-        "errors_to": ", ".join(local.addresses),
-        "datagrams_to": ", ".join(fed_at),
-        "health_at": ", ".join(public.addresses),
-        "agent_at": ", ".join(printed(opened.getsockname()) for server in agents for opened in server.sockets),
+        "enforce_percent": settings.enforce_percent,
+        "errors_to": ", ".join(doors.local.addresses),
+        "datagrams_to": ", ".join(doors.datagrams.addresses if doors.datagrams else ()),
+        "health_at": ", ".join(doors.public.addresses),
+        "page_at": ", ".join(doors.page.addresses if doors.page else ()),
+        "agent_at": ", ".join(printed(opened.getsockname()) for server in doors.agents for opened in server.sockets),
         "bucket": redis_urls.shown(settings.redis_url),
-        "state_dir": settings.state_dir or "none: a cull does not survive the sidecar",
+        "state_dir": settings.state_dir or settings.run_lock or "none: a cull does not survive the sidecar",
     }
     logger.info("listening", extra={"fields": fields})

@@ -13,29 +13,37 @@ from typing import TYPE_CHECKING
 from sidecar import addresses
 from sidecar.answer.metrics import DatagramReadings
 from sidecar.core.words import Report, Sample
-from sidecar.loop import Hall
 from sidecar.observers import Observers
-from sidecar.sockets import named
+from sidecar.sockets import Inherited, named
 
 if TYPE_CHECKING:
+    from sidecar.intake.datagram import Datagrams
     from sidecar.intake.scrape import Scraper
     from sidecar.settings import Settings
 
 
+Offer = Callable[[Sequence[Report]], bool]
+"""Takes what was reported; False when too much is waiting."""
+
+
 @asynccontextmanager
-async def datagrams(settings: Settings, hall: Hall, told: Observers) -> AsyncIterator[list[str]]:
-    """Receive StatsD datagrams while the context lasts; the addresses at which they come."""
+async def datagrams(
+    settings: Settings, offer: Offer, told: Observers, inherited: Inherited
+) -> AsyncIterator[Datagrams | None]:
+    """Receive StatsD datagrams while the context lasts, if the settings say where."""
     if settings.statsd_listen == addresses.OFF and not settings.statsd_socket:
-        yield []
+        yield None
         return
     from sidecar.intake.datagram import Datagrams  # noqa: PLC0415 - as the head says
 
-    door = Datagrams(hall.inbox.offer, on_failure=partial(told.failed, "door"), prefix=settings.statsd_prefix)
+    door = Datagrams(offer, on_failure=partial(told.failed, "door"), prefix=settings.statsd_prefix)
     try:
-        if settings.statsd_listen != addresses.OFF:
+        for opened in (*inherited.get("statsd_listen", ()), *inherited.get("statsd_socket", ())):
+            door.adopt(opened)
+        if settings.statsd_listen != addresses.OFF and "statsd_listen" not in inherited:
             with named("ARBITER_STATSD_LISTEN", settings.statsd_listen):
                 await door.open_udp(*addresses.split(settings.statsd_listen))
-        if settings.statsd_socket:
+        if settings.statsd_socket and "statsd_socket" not in inherited:
             with named("ARBITER_STATSD_SOCKET", settings.statsd_socket):
                 await door.open_unix(settings.statsd_socket)
         told.metrics.registry.register(
@@ -50,12 +58,12 @@ async def datagrams(settings: Settings, hall: Hall, told: Observers) -> AsyncIte
                 }
             )
         )
-        yield door.addresses
+        yield door
     finally:
         door.close()
 
 
-def scraper(settings: Settings, hall: Hall, told: Observers) -> Scraper | None:
+def scraper(settings: Settings, offer: Offer, told: Observers) -> Scraper | None:
     """What scrapes the app's page, if the settings name one."""
     if not settings.scrape_url:
         return None
@@ -63,13 +71,14 @@ def scraper(settings: Settings, hall: Hall, told: Observers) -> Scraper | None:
     from sidecar.intake.selectors import parse_selectors  # noqa: PLC0415 - as above
     from sidecar.intake.wanted import Wanted  # noqa: PLC0415 - as above
 
-    reports = _Scraped(hall.inbox.offer, told, settings.error_window)
+    reports = _Scraped(offer, told, settings.error_window)
     return Scraper(
         parse_target(settings.scrape_url),
         Wanted(
             parse_selectors(settings.scrape_errors),
             parse_selectors(settings.scrape_requests),
             parse_selectors(settings.scrape_in_flight),
+            parse_selectors(settings.scrape_load),
         ),
         interval_s=settings.scrape_interval,
         timeout_s=settings.scrape_timeout,
@@ -83,7 +92,7 @@ def scraper(settings: Settings, hall: Hall, told: Observers) -> Scraper | None:
 class _Scraped:
     """Passes scrapes on, and tells them. What has gathered for longer than the window is too old to say when it was."""
 
-    def __init__(self, offer: Callable[[Sequence[Report]], bool], told: Observers, window_s: float) -> None:
+    def __init__(self, offer: Offer, told: Observers, window_s: float) -> None:
         self._offer = offer
         self._told = told
         self._window_s = window_s

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from sidecar.core.arbiter import Answered, Stopped
+from sidecar.core.events import Answered, CullOrdered, Leased, Revived, Stopped
 from sidecar.core.words import Report
 
 INBOX_LIMIT: Final = 10_000
 
-Message = Sequence[Report] | Answered | Stopped
+Message = Sequence[Report] | Answered | Leased | CullOrdered | Revived | Stopped
 
 
 class Inbox:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 SOCKET_MODE: Final = 0o660
+BACKLOG: Final = 1024
+
+Inherited = Mapping[str, Sequence[socket.socket]]
+"""By the name of the setting: sockets that another process opened and gave us, bound and maybe listening."""
 
 
 class CannotListenError(Exception):
@@ -40,6 +45,51 @@ def printed(address: Any) -> str:
     """``host:port`` of a socket address as ``getsockname`` gives it."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Shared(socket.socket):
+    """A socket that another process may listen on too.
+
+    asyncio's backlog is also how many it accepts at once: so small a number would push out who waits already.
+    """
+
+    def listen(self, _backlog: int = BACKLOG, /) -> None:
+        """Listen, with the backlog of all our sockets."""
+        super().listen(BACKLOG)
+
+
+def bound_tcp(host: str, port: int) -> list[socket.socket]:
+    """A socket at every address of ``host``, as asyncio binds them; OSError when one cannot be had."""
+    opened: list[socket.socket] = []
+    one: socket.socket
+    try:
+        for family, kind, number, _, address in socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            one = Shared(family, kind, number)
+            opened.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+    except OSError:
+        for one in opened:
+            one.close()
+        raise
+    return opened
+
+
+def located(opened: socket.socket) -> str:
+    """The address of a socket as people write it: ``host:port``, or a path."""
+    address = opened.getsockname()
+    return address if isinstance(address, str) else printed(address)
+
+
+def accept_no_more(servers: Iterable[asyncio.Server]) -> None:
+    """Leave who waits to whoever else listens; the sockets stay open, for who was accepted is not served yet."""
+    for server in servers:
+        for opened in server.sockets:
+            asyncio.get_running_loop().remove_reader(opened.fileno())
 
 
 def bound(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:

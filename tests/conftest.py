@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 _MARK_OF_FIXTURE = {"start_redis": "redis", "haproxy": "haproxy"}
 _PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
 _CHILDREN = pytest.StashKey[Children]()
+_LONG = ("e2e", "simulation", "standby", "budget", "deploy")
+"""Directories whose files take longest come first, or one of them would be what the whole run waits for at its end."""
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    top = config.rootpath / "tests"
+    ranks = {name: rank for rank, name in enumerate(_LONG)}
+    items.sort(key=lambda item: ranks.get(item.path.relative_to(top).parts[0], len(_LONG)))
     for item in items:
         for fixture in _MARK_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARK_OF_FIXTURE[fixture])

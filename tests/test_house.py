@@ -21,13 +21,29 @@ Rule = Callable[[Imports], list[str]]
 
 CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "arbiter": frozenset({"sentences"}),
+        "arbiter": frozenset({"culling", "delays", "events", "retiring", "standing"}),
+        "culling": frozenset({"delays", "events", "sentences", "standing"}),
+        "retiring": frozenset({"culling", "events", "retirement", "sentences", "standing"}),
+        "retirement": frozenset({"sentences", "terms"}),
         "outcomes": frozenset({"window"}),
+        "occasions": frozenset({"topics"}),
+        "topics": frozenset({"sentences"}),
         "witness": frozenset({"outcomes", "success", "window"}),
-        "records": frozenset({"arbiter"}),
+        "records": frozenset({"events", "standing"}),
+        "clearing": frozenset({"records", "sentences"}),
+        "history": frozenset({"records", "sentences", "standing"}),
+        "ledger": frozenset({"delays", "detectors", "events", "records", "sentences", "standing"}),
         "cascade": frozenset({"limits", "shuffle", "success"}),
         "strictest": frozenset({"terms"}),
-        "fleet": frozenset({"birth", "grants", "holds", "incident", "roster", "strictest", "terms", "trials"}),
+        "fleet": frozenset(
+            {
+                *("birth", "gates", "grants", "holds", "incident", "leases", "members"),
+                *("roster", "stream", "strictest", "terms", "trials"),
+            }
+        ),
+        "gates": frozenset(
+            {"birth", "grants", "holds", "incident", "leases", "roster", "strictest", "terms", "trials"}
+        ),
     }
 )
 """Core rooms share words, not calls: what a room may use besides ``words``."""
@@ -55,7 +71,9 @@ ONLY_HERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "sidecar.settings_shown",
         ),
         "pydantic_settings": ("sidecar.settings",),
-        "redis": ("sidecar.budget",),
+        "click": ("sidecar.commands",),
+        "rich": ("sidecar.commands",),
+        "redis": ("sidecar.budget", "sidecar.standby.leases"),
     }
 )
 NAMELESS: Final = frozenset({"utils", "util", "helpers", "helper", "base", "manager", "common", "misc"})
@@ -240,8 +258,8 @@ def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
     [
         ("sidecar.core.window", "sidecar.core.words.Evidence"),
         ("sidecar.core.window", "dataclasses.replace"),
-        ("sidecar.core.arbiter", "sidecar.core.sentences"),
-        ("sidecar.core.records", "sidecar.core.arbiter.Standing"),
+        ("sidecar.core.culling", "sidecar.core.sentences"),
+        ("sidecar.core.records", "sidecar.core.standing.Standing"),
         ("sidecar.intake.http", "sidecar.intake.pings"),
         ("sidecar.intake.http", "sidecar.core.words.Ping"),
         ("sidecar.answer.health", "sidecar.answer.reasons"),

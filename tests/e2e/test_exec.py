@@ -1,0 +1,148 @@
+"""The pattern of cron, run lock, lifetime and standby as it would run, only faster, and with kills at random.
+
+It takes 15 s; ``CRON_PATTERN_S=60`` gives it a minute. Killed are mains at work and standbys that wait: of one that was
+killed while starting nobody could say that it should have been there. Each main proves that it is the only one of its
+slot by an address that the kernel gives to one process at a time and takes back when that dies, whatever the locks say.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+PATTERN_S: Final = float(os.environ.get("CRON_PATTERN_S", "15"))
+STARTING_S: Final = 0.75
+"""What it takes at most to start the two Pythons of a main, on a busy machine."""
+ROOT: Final = Path(__file__).parents[2]
+
+WORKER: Final = """
+import os, socket, sys, time
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+slot = os.environ["HEALTH_ARBITER_SLOT"]
+only = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+try:
+    only.bind(f"\\0{sys.argv[2]}.{slot}")
+except OSError:
+    os.write(log, b"two %s %d %d %.6f\\n" % (slot.encode(), os.getpid(), os.getppid(), time.monotonic()))
+    sys.exit(1)
+while True:
+    os.write(log, b"one %s %d %d %.6f\\n" % (slot.encode(), os.getpid(), os.getppid(), time.monotonic()))
+    time.sleep(0.01)
+"""
+
+
+class Seen(NamedTuple):
+    word: str
+    slot: int
+    pid: int
+    parent: int
+    at: float
+
+
+class Cron:
+    """Starts ``exec`` every so often, and kills one of those that it started now and then."""
+
+    def __init__(
+        self, directory: Path, slots: int, *, every_s: float, lifetime_s: float, kills_s: tuple[float, float]
+    ) -> None:
+        self.every_s = every_s
+        self.kills = 0
+        self._kills_s = kills_s
+        self._log = directory / f"seen-{slots}"
+        self._locks = directory / f"locks-{slots}"
+        self._locks.mkdir()
+        self._log.touch()
+        self._slots = slots
+        self._lifetime_s = lifetime_s
+        self._chance = random.Random(slots)
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._next_start_at = self._next_kill_at = time.monotonic()
+
+    def turn(self, now: float) -> None:
+        """Do what is due."""
+        if now >= self._next_start_at:
+            self._next_start_at += self.every_s
+            self._children.append(self._start())
+        if now >= self._next_kill_at:
+            at_work = {sight.parent for sight in self._seen()[-100:]}
+            settled = [child for child in self._children if child.pid in at_work or is_standby(child)]
+            alive = [child for child in settled if child.poll() is None]
+            if alive:
+                self._chance.choice(alive).kill()
+                self.kills += 1
+            self._next_kill_at = now + self._chance.uniform(*self._kills_s)
+
+    def stop(self) -> list[Seen]:
+        """Kill all of them, and return what their commands have seen."""
+        for child in self._children:
+            child.kill()
+        for child in self._children:
+            child.wait(10)
+        return self._seen()
+
+    def _seen(self) -> list[Seen]:
+        lines = (line.split() for line in self._log.read_text().splitlines())
+        return [Seen(word, int(slot), int(pid), int(parent), float(at)) for word, slot, pid, parent, at in lines]
+
+    def codes(self) -> set[int | None]:
+        return {child.poll() for child in self._children}
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        options = f"--standby --standby-for {self._lifetime_s + 3} --interval 50ms --grace 1s"
+        times = f"--every {self.every_s} --lifetime {self._lifetime_s} --max-procs {self._slots}"
+        wrapper = [sys.executable, "-m", "sidecar", "exec", "--run-lock", str(self._locks)]
+        worker = [sys.executable, "-c", WORKER, str(self._log), str(self._locks)]
+        return subprocess.Popen(
+            [*wrapper, *options.split(), *times.split(), "--", *worker],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+        )
+
+
+def is_standby(child: subprocess.Popen[bytes]) -> bool:
+    try:
+        return Path(f"/proc/{child.pid}/comm").read_text() == "exec-standby\n"
+    except OSError:
+        return False
+
+
+def spans(seen: list[Seen]) -> list[tuple[float, float]]:
+    """The first and last moment of each process, in order."""
+    lives: dict[int, list[float]] = {}
+    for one in seen:
+        lives.setdefault(one.pid, []).append(one.at)
+    return sorted((min(times), max(times)) for times in lives.values())
+
+
+@pytest.mark.timeout(PATTERN_S + 45)
+def test_somebody_always_works_and_never_two_in_one_slot(tmp_path: Path) -> None:
+    one = Cron(tmp_path, 1, every_s=2.0, lifetime_s=2.5, kills_s=(0.6, 1.6))
+    three = Cron(tmp_path, 3, every_s=1.0, lifetime_s=6.5, kills_s=(2.0, 4.0))
+    ends_at = time.monotonic() + PATTERN_S
+    try:
+        while (now := time.monotonic()) < ends_at:
+            for cron in (one, three):
+                cron.turn(now)
+            time.sleep(0.01)
+    finally:
+        seen = {cron: cron.stop() for cron in (one, three)}
+    for cron, sights in seen.items():
+        assert {sight.word for sight in sights} == {"one"}, "two mains met in one slot"
+        assert cron.kills >= PATTERN_S / 6
+        assert cron.codes() <= {0, -9}, "who is not killed leaves quietly, or ends by plan"
+        moments = sorted(sight.at for sight in sights)
+        gap_s = max(after - before for before, after in itertools.pairwise([*moments, ends_at]))
+        assert gap_s <= cron.every_s + STARTING_S
+        for slot in {sight.slot for sight in sights}:
+            lives = spans([sight for sight in sights if sight.slot == slot])
+            assert all(before[1] < after[0] for before, after in itertools.pairwise(lives))
+    assert {sight.slot for sight in seen[one]} == {1}
+    assert {sight.slot for sight in seen[three]} == {1, 2, 3}
