@@ -23,6 +23,7 @@ NOT_SERVED: Final = "is not served here"
 ALONE: Final = "alone"
 """The word for a bucket that is the sidecar's own: it has no other to tell or to ask, and nothing is missing."""
 
+_TCP: Final = "ARBITER_LOCAL_LISTEN"
 _LONGEST_REPLY: Final = 16 << 20
 
 
@@ -48,7 +49,7 @@ def ask(settings: Settings, method: str, path: str, value: object = None) -> Rep
             failures.append(f"no sidecar answers at {place} ({name}): {_said(error)}")
             continue
         try:
-            reply = _exchange(connection, method, path, value)
+            reply = _exchange(connection, method, path, value, _headers(settings, name, method))
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {_said(error)}") from None
         finally:
@@ -64,12 +65,32 @@ def _ways(settings: Settings, timeout_s: float) -> Iterator[tuple[str, str, http
     if settings.socket:
         yield "ARBITER_SOCKET", settings.socket, _UnixConnection(settings.socket, timeout_s)
     if settings.local_listen != addresses.OFF:
-        host, port = addresses.split(settings.local_listen)
-        yield "ARBITER_LOCAL_LISTEN", settings.local_listen, http.client.HTTPConnection(host, port, timeout=timeout_s)
+        yield _TCP, settings.local_listen, _over_tcp(settings, timeout_s)
 
 
-def _exchange(connection: http.client.HTTPConnection, method: str, path: str, value: object) -> Reply:
-    connection.request(method, path, None if value is None else json.dumps(value).encode())
+def _over_tcp(settings: Settings, timeout_s: float) -> http.client.HTTPConnection:
+    host, port = addresses.split(settings.local_listen)
+    if settings.tls_cert:
+        from sidecar.tls_doors import listed  # noqa: PLC0415 - few have a certificate
+
+        if "local" in listed(settings.tls_doors):
+            return _TlsConnection(host, port, timeout_s, settings.tls_cert)
+    return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+
+def _headers(settings: Settings, way: str, method: str) -> dict[str, str]:
+    """The token, where an order needs it: over TCP."""
+    if way != _TCP or method == "GET" or not settings.token_file:
+        return {}
+    from sidecar.tokens import Token  # noqa: PLC0415 - as above
+
+    return Token(settings.token_file).headers
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, method: str, path: str, value: object, headers: dict[str, str]
+) -> Reply:
+    connection.request(method, path, None if value is None else json.dumps(value).encode(), headers)
     response = connection.getresponse()
     answer = json.loads(response.read(_LONGEST_REPLY))
     if not isinstance(answer, dict):
@@ -98,3 +119,24 @@ class _UnixConnection(http.client.HTTPConnection):
         except OSError:
             self.sock.close()
             raise
+
+
+class _TlsConnection(http.client.HTTPConnection):
+    """HTTP over TLS with whoever shows the first certificate of the file ``cert``, and nobody else.
+
+    That is stricter than asking who has signed it and for which name, and it does not mind that it has expired.
+    """
+
+    def __init__(self, host: str, port: int, timeout_s: float, cert: str) -> None:
+        super().__init__(host, port, timeout=timeout_s)
+        self._cert = cert
+
+    def connect(self) -> None:
+        from sidecar.tls_doors import certificate, client_context  # noqa: PLC0415 - as above
+
+        super().connect()
+        secured = client_context().wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = secured
+        if secured.getpeercert(binary_form=True) != certificate(self._cert):
+            self.close()
+            raise ConnectionError(f"it shows another certificate than {self._cert} (ARBITER_TLS_CERT) has")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from math import nan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sidecar import redis_urls, shares
+from sidecar import ramp, redis_urls, shares
 from sidecar.budget import Budget
 from sidecar.budget.held import HeldBudget
 from sidecar.budget.later import Later
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
     from sidecar.budget.redis import RedisBudget
     from sidecar.settings import Settings
 
+_OTHER: Final = {ramp.ENFORCE: ramp.SHADOW, ramp.SHADOW: ramp.ENFORCE}
+
 
 def opened(settings: Settings, on_failure: Callable[[Exception], None]) -> HeldBudget:
     """The bucket; nothing of Redis is imported before it is first asked."""
-    budget = _shared(settings, on_failure) if settings.redis_url else _own(settings)
-    return HeldBudget(budget, time.time, settings.instance)
+    if not settings.redis_url:
+        return HeldBudget(_own(settings), time.time, settings.instance)
+    own = ramp.mode(settings)
+    other = partial(_shared, settings, on_failure, _OTHER[own]) if ramp.is_parted(settings) else None
+    return HeldBudget(_shared(settings, on_failure, own), time.time, settings.instance, other)
 
 
 def terms(settings: Settings, index: int = 0, servers: int = 1) -> Terms:
@@ -53,9 +59,9 @@ def known_capacity(settings: Settings) -> float:
     return nan if is_part else amount
 
 
-def prefix(settings: Settings) -> str:
-    """What the keys of the service begin with."""
-    return f"{{ha:{settings.namespace}/{settings.service}}}{_shadow(settings)}"
+def prefix(settings: Settings, mode: str = "") -> str:
+    """What the keys of the service begin with; of those in another ``mode`` than this container if it is given."""
+    return f"{{ha:{settings.namespace}/{settings.service}}}{_shadow(mode or ramp.mode(settings))}"
 
 
 def access(settings: Settings) -> Access:
@@ -82,19 +88,22 @@ class Server(NamedTuple):
     share: RedisBudget
 
 
-def servers(settings: Settings) -> list[Server]:
-    """Every Redis server, in the order of the shares. Raises ValueError for what cannot be used."""
+def servers(settings: Settings, mode: str = "") -> list[Server]:
+    """Every Redis server, in the order of the shares; ``mode`` as for ``prefix``.
+
+    Raises ValueError for what cannot be used.
+    """
     # In one order for the whole fleet, whatever each sidecar was told: the shares go by it.
     urls = sorted(redis_urls.redis_urls(settings.redis_url), key=lambda url: str(redis_urls.place(url)))
     return [
-        Server(redis_urls.masked(url), url, _server(settings, url, terms(settings, index, len(urls))))
+        Server(redis_urls.masked(url), url, _server(settings, url, terms(settings, index, len(urls)), mode))
         for index, url in enumerate(urls)
     ]
 
 
-def _shared(settings: Settings, on_failure: Callable[[Exception], None]) -> Budget:
+def _shared(settings: Settings, on_failure: Callable[[Exception], None], mode: str) -> Budget:
     def make() -> Budget:
-        every = servers(settings)
+        every = servers(settings, mode)
         if len(every) == 1:
             return every[0].share
         from sidecar.budget.spread import Spread  # noqa: PLC0415 - most fleets have one Redis
@@ -105,22 +114,23 @@ def _shared(settings: Settings, on_failure: Callable[[Exception], None]) -> Budg
     return Later(make, on_failure)
 
 
-def _server(settings: Settings, url: str, asks_by: Terms) -> RedisBudget:
+def _server(settings: Settings, url: str, asks_by: Terms, mode: str) -> RedisBudget:
     from sidecar.budget.redis import RedisBudget  # noqa: PLC0415 - 7 MiB that a bucket in memory does not need
 
     return RedisBudget(
         url,
         terms=asks_by,
-        prefix=prefix(settings),
-        fixed_key=settings.budget_key + _shadow(settings),
+        prefix=prefix(settings, mode),
+        fixed_key=settings.budget_key + _shadow(mode or ramp.mode(settings)),
         timeout_s=settings.redis_timeout,
         access=access(settings),
+        events_max=settings.events_max,
     )
 
 
-def _shadow(settings: Settings) -> str:
+def _shadow(mode: str) -> str:
     """Shadow mode counts in a bucket of its own, with a fleet of its own."""
-    return ":shadow" if settings.mode == "shadow" else ""
+    return ":shadow" if mode == ramp.SHADOW else ""
 
 
 def _us(seconds: float) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecar import addresses, durations, kinds, redis_urls, shares
-from sidecar.core.arbiter import JITTER
+from sidecar import access_rules, addresses, durations, kinds, redis_urls, shares
+from sidecar.core.delays import JITTER
+from sidecar.tokens import SHORTEST, Token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,22 @@ _FIXED_LIMIT_S = 1800
 
 def contradictions(settings: Settings) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name."""
-    rules = (_watching, _judging, _scrape, _budget, _fleet, _redis, _redis_files, _doors)
+    rules = (
+        _watching,
+        _judging,
+        _lifetime,
+        _scrape,
+        _budget,
+        _fleet,
+        _redis,
+        _redis_files,
+        _doors,
+        _page,
+        _evidence,
+        _run_lock,
+        _messages,
+        access_rules.problems,
+    )
     return [problem for rule in rules for problem in rule(settings)]
 
 
@@ -56,9 +73,38 @@ def _judging(s: Settings) -> Iterator[str]:
             )
 
 
+def _lifetime(s: Settings) -> Iterator[str]:
+    if not s.lifetime:
+        if s.lifetime_max:
+            yield "ARBITER_LIFETIME_MAX: needs ARBITER_LIFETIME: nobody would be retired"
+        return
+    lifetime = durations.write(s.lifetime)
+    if not s.redis_url:
+        yield (
+            f"ARBITER_LIFETIME: {lifetime} needs ARBITER_REDIS_URL: without a shared bucket nothing would keep the "
+            "whole fleet from retiring at once"
+        )
+    if 0 < s.lifetime_max < s.lifetime:
+        yield f"ARBITER_LIFETIME_MAX: {durations.write(s.lifetime_max)} is shorter than ARBITER_LIFETIME={lifetime}"
+    youth = {name: getattr(s, name) for name in ("grace", "min_age", "drain")}
+    if s.lifetime * (1 - s.lifetime_jitter) <= sum(youth.values()):
+        names = ", ".join(f"ARBITER_{name.upper()}={durations.write(value)}" for name, value in youth.items())
+        yield (
+            f"ARBITER_LIFETIME: {lifetime}, and up to ARBITER_LIFETIME_JITTER={s.lifetime_jitter:g} of it less, is not "
+            f"longer than {names} together: it would be retired as soon as it may be judged"
+        )
+    if s.retire_timeout <= s.drain:
+        yield (
+            f"ARBITER_RETIRE_TIMEOUT: {durations.write(s.retire_timeout)} is not longer than "
+            f"ARBITER_DRAIN={durations.write(s.drain)}: it would be over before the container is down"
+        )
+
+
 def _scrape(s: Settings) -> Iterator[str]:
-    wanted = s.scrape_errors or s.scrape_requests or s.scrape_in_flight
-    if wanted and not s.scrape_url:
+    wanted = s.scrape_errors or s.scrape_requests or s.scrape_in_flight or s.scrape_load
+    if s.scrape_load and not s.scrape_url:
+        yield "ARBITER_SCRAPE_LOAD: needs ARBITER_SCRAPE_URL"
+    elif wanted and not s.scrape_url:
         yield "ARBITER_SCRAPE_URL: missing, though there are selectors of what to count on the page"
     if s.scrape_url and not wanted and not s.scrape_down_after:
         yield "ARBITER_SCRAPE_ERRORS: missing: nothing on the page would count, nor ARBITER_SCRAPE_DOWN_AFTER"
@@ -151,12 +197,68 @@ def _doors(s: Settings) -> Iterator[str]:
         ("ARBITER_LOCAL_LISTEN", s.local_listen),
         ("ARBITER_PUBLIC_LISTEN", s.public_listen),
         ("ARBITER_AGENT_LISTEN", s.agent_listen),
+        ("ARBITER_PAGE_LISTEN", s.page_listen),
     )
     for (name, address), (other_name, other) in combinations(listeners, 2):
         if addresses.overlap(address, other):
             yield f"{other_name}: {other} is already taken by {name}={address}"
     if s.local_listen == addresses.OFF and not s.socket:
         yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: nobody could report errors"
+
+
+def _page(s: Settings) -> Iterator[str]:
+    if s.page_listen == addresses.OFF:
+        return
+    if not s.token_file:
+        yield (
+            f"ARBITER_PAGE_LISTEN: {s.page_listen} needs an ARBITER_TOKEN_FILE: "
+            "everybody could see the page, and hold the service"
+        )
+    elif not (Path(s.token_file).is_file() and Token(s.token_file).is_there):
+        yield (
+            f"ARBITER_TOKEN_FILE: {s.token_file} cannot be read, or holds no token of at least {SHORTEST} characters"
+        )
+
+
+def _evidence(s: Settings) -> Iterator[str]:
+    if not s.cull_hook:
+        return
+    if not (Path(s.cull_hook).is_file() and os.access(s.cull_hook, os.X_OK)):
+        yield f"ARBITER_CULL_HOOK: {s.cull_hook} is no file that can be run"
+    if s.cull_hook_timeout >= s.error_window:
+        yield (
+            f"ARBITER_CULL_HOOK_TIMEOUT: {durations.write(s.cull_hook_timeout)} is not shorter than "
+            f"ARBITER_ERROR_WINDOW={durations.write(s.error_window)}: the errors would be forgotten before the cull"
+        )
+
+
+def _run_lock(s: Settings) -> Iterator[str]:
+    """S > L > C: a standby outlives its main, and a main the time between two starts."""
+    if not s.run_lock:
+        for name in ("standby", "run_lifetime"):
+            if getattr(s, name):
+                yield f"ARBITER_{name.upper()}: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
+        return
+    if not s.run_lifetime:
+        return
+    waits, lives, starts = map(durations.write, (s.standby_for, s.run_lifetime, s.run_every))
+    if s.run_lifetime <= s.run_every:
+        yield (
+            f"ARBITER_RUN_LIFETIME: {lives} is not longer than ARBITER_RUN_EVERY={starts}: "
+            "a sidecar would end before the next is started"
+        )
+    if s.standby and 0 < s.standby_for <= s.run_lifetime:
+        yield (
+            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
+            "a standby would leave before its turn has come"
+        )
+
+
+def _messages(s: Settings) -> Iterator[str]:
+    if s.webhook_template:
+        from sidecar.messengers import problems  # noqa: PLC0415 - few have a template
+
+        yield from problems(s)
 
 
 def _fits_the_hour(window_s: float) -> bool:

@@ -66,7 +66,7 @@ def problem(detail: ErrorDetails, fields: Mapping[str, FieldInfo], given: source
     field = fields.get(name)
     value = given.merged().get(name)
     # A URL may hold a password, also where it was put by mistake.
-    hidden = field is None or name == "redis_url" or "://" in str(value)
+    hidden = field is None or "_url" in name or "://" in str(value)
     shown = "the value" if hidden else repr(value)
     context = {key: _bound(field, bound) for key, bound in detail.get("ctx", {}).items()}
     complaint = _COMPLAINTS.get(detail["type"], detail["msg"]).format(**context)

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.certificates import Authority
 from harness.ports import free_port
 from sidecar.asking import NoSidecarError, Reply, ask
 from sidecar.settings import Settings, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 class _Door(BaseHTTPRequestHandler):
@@ -23,6 +25,8 @@ class _Door(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         answer: Any = {"path": self.path, "body": json.loads(body), "host": self.headers["Host"]}
+        if "Authorization" in self.headers:
+            answer["brought"] = self.headers["Authorization"]
         if self.path.startswith("/fleet"):
             answer = {"error": f"path: {self.path!r} is not served here"}
         content = b"<html>" if self.path == "/page" else b"[]" if self.path == "/list" else json.dumps(answer).encode()
@@ -82,6 +86,65 @@ def test_it_is_asked_over_the_unix_socket_first(path: Path) -> None:
 def test_it_is_asked_over_tcp_when_the_socket_is_dead(port: int, run_dir: Path) -> None:
     settings = _settings(local_listen=f"127.0.0.1:{port}", socket=run_dir / "none.sock")
     assert ask(settings, "POST", "/x", 1).status == 202
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> str:
+    (tmp_path / "token").write_text("sesame-0123456789\n")
+    return str(tmp_path / "token")
+
+
+def test_order_brings_the_token_over_tcp(port: int, token: str) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
+    assert ask(settings, "POST", "/x", 1).value["brought"] == "Bearer sesame-0123456789"
+
+
+def test_token_does_not_travel_where_it_is_not_needed(path: Path, token: str) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path, token_file=token)
+    assert "brought" not in ask(settings, "POST", "/x", 1).value
+
+
+def test_token_that_was_lost_is_not_brought(port: int, token: str) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
+    Path(token).unlink()
+    assert "brought" not in ask(settings, "POST", "/x", 1).value
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
+    authority = Authority(tmp_path_factory.mktemp("authority"), "ours")
+    return [authority.sign(name) for name in ("first", "second")]
+
+
+@pytest.fixture
+def tls_port(pairs: list[tuple[Path, Path]]) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pairs[0])
+    server = HTTPServer(("127.0.0.1", 0), _Door)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    for serving in _serving(server):
+        yield serving.server_port
+
+
+def _over_tls(port: int, pair: tuple[Path, Path], **flags: object) -> Settings:
+    cert, key = pair
+    return _settings(local_listen=f"127.0.0.1:{port}", tls_cert=cert, tls_key=key, tls_doors="local", **flags)
+
+
+def test_door_with_our_certificate_is_asked_over_tls(tls_port: int, pairs: list[tuple[Path, Path]], token: str) -> None:
+    reply = ask(_over_tls(tls_port, pairs[0], token_file=token), "POST", "/x", 1)
+    assert (reply.status, reply.value["brought"]) == (202, "Bearer sesame-0123456789")
+
+
+def test_door_with_another_certificate_is_told_nothing(tls_port: int, pairs: list[tuple[Path, Path]]) -> None:
+    with pytest.raises(NoSidecarError) as error:
+        ask(_over_tls(tls_port, pairs[1]), "POST", "/x", 1)
+    assert f"it shows another certificate than {pairs[1][0]} (ARBITER_TLS_CERT) has" in str(error.value)
+
+
+def test_door_without_tls_is_told_nothing_if_it_should_have_it(port: int, pairs: list[tuple[Path, Path]]) -> None:
+    with pytest.raises(NoSidecarError, match="no sidecar answers at"):
+        ask(_over_tls(port, pairs[0]), "POST", "/x", 1)
 
 
 def test_nobody_at_either_place_is_told_of_both(run_dir: Path) -> None:

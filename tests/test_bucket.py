@@ -182,7 +182,7 @@ def test_files_that_it_takes_to_be_let_in_keep_their_places(tmp_path: Path) -> N
 async def test_without_redis_the_bucket_is_of_this_process_and_knows_no_fleet() -> None:
     failures: list[Exception] = []
     held = bucket.opened(settings(budget="1"), failures.append)
-    assert await held.beat(Beat("one", "boot", Presence.WANTS)) == Fleet(1, wanting=1)
+    assert await held.beat(Beat("one", "boot", Presence.WANTS)) == Fleet(1, wanting=1, capacity=1)
     assert await held.claim(CLAIM) == Granted(1, 1)
     refused = await held.claim(Claim("shop/two/boot"))
     assert isinstance(refused, Denied)
@@ -245,7 +245,7 @@ WELL = Beat("one", "boot", Presence.WELL, first=True)
 )
 async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags: dict[str, str], prefix: str) -> None:
     held = bucket.opened(settings(redis_url=redis_server.url, **GATELESS, **flags), lambda _error: None)
-    assert await held.beat(WELL) == Fleet(1)
+    assert await held.beat(WELL) == Fleet(1, capacity=10)
     assert isinstance(await held.claim(CLAIM), Granted)
     await held.aclose()
     keys = redis_server.cli("KEYS", "*")
@@ -263,7 +263,7 @@ async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisSe
 
 async def test_hung_server_is_waited_for_no_longer_than_one_was_told_to(redis_server: RedisServer) -> None:
     held = bucket.opened(settings(redis_url=redis_server.url, redis_timeout="50ms"), lambda _error: None)
-    assert await held.beat(WELL) == Fleet(1)
+    assert await held.beat(WELL) == Fleet(1, capacity=10)
     redis_server.pause()
     began = time.monotonic()
     assert await held.beat(WELL) == Unknown("timeout")

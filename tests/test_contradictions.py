@@ -21,10 +21,48 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
+        pytest.param({"standby": "true"}, ["ARBITER_STANDBY", "ARBITER_RUN_LOCK"], id="standby of nobody"),
+        pytest.param({"run_lifetime": "5m"}, ["ARBITER_RUN_LIFETIME", "ARBITER_RUN_LOCK"], id="end without an heir"),
+        pytest.param(
+            {"run_lock": "/l", "run_lifetime": "60s"},
+            ["ARBITER_RUN_LIFETIME", ": 60s is", "ARBITER_RUN_EVERY=60s"],
+            id="no longer than until the next is started",
+        ),
+        pytest.param(
+            {"run_lock": "/l", "run_lifetime": "5m", "standby": "true", "standby_for": "5m"},
+            ["ARBITER_STANDBY_FOR", ": 5m is", "ARBITER_RUN_LIFETIME=5m"],
+            id="standby that leaves before its turn",
+        ),
         pytest.param(
             {"check_interval": "61s"},
             ["ARBITER_CHECK_INTERVAL", "ARBITER_ERROR_WINDOW"],
             id="errors forgotten between two checks",
+        ),
+        pytest.param({"cull_hook": "/nowhere/hook"}, ["ARBITER_CULL_HOOK"], id="hook that is missing"),
+        pytest.param({"cull_hook": "/etc"}, ["ARBITER_CULL_HOOK"], id="hook that is a directory"),
+        pytest.param({"cull_hook": "/etc/passwd"}, ["ARBITER_CULL_HOOK"], id="hook that may not be run"),
+        pytest.param(
+            {"cull_hook": "/bin/true", "cull_hook_timeout": "20s", "error_window": "20s"},
+            ["ARBITER_CULL_HOOK_TIMEOUT", "ARBITER_ERROR_WINDOW"],
+            id="errors forgotten while the hook runs",
+        ),
+        pytest.param(
+            {"page_listen": "127.0.0.1:0"}, ["ARBITER_PAGE_LISTEN", "ARBITER_TOKEN_FILE"], id="page for everybody"
+        ),
+        pytest.param(
+            {"page_listen": "127.0.0.1:0", "token_file": "/nowhere/token"},
+            ["ARBITER_TOKEN_FILE"],
+            id="token file that is missing",
+        ),
+        pytest.param(
+            {"page_listen": "127.0.0.1:0", "token_file": "/dev/null"},
+            ["ARBITER_TOKEN_FILE"],
+            id="token file that is no file",
+        ),
+        pytest.param(
+            {"page_listen": "0.0.0.0:9181", "token_file": "/etc/passwd"},
+            ["ARBITER_PAGE_LISTEN", "ARBITER_PUBLIC_LISTEN"],
+            id="page where the public door is",
         ),
         pytest.param(
             {"settle": "48s"},
@@ -76,6 +114,24 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             ["ARBITER_SETTLE", "ARBITER_ERROR_WINDOW"],
             id="errors forgotten while settling without jitter",
         ),
+        pytest.param({"lifetime": "6h"}, ["ARBITER_LIFETIME", "ARBITER_REDIS_URL"], id="whole fleet retires at once"),
+        pytest.param({"lifetime_max": "6h"}, ["ARBITER_LIFETIME_MAX", "ARBITER_LIFETIME"], id="end of no lifetime"),
+        pytest.param(
+            {"lifetime": "6h", "lifetime_max": "5h", "redis_url": "redis://a"},
+            ["ARBITER_LIFETIME_MAX", "ARBITER_LIFETIME"],
+            id="busy ones live shorter",
+        ),
+        pytest.param(
+            {"lifetime": "100s", "grace": "30s", "min_age": "50s", "drain": "10s", "redis_url": "redis://a"},
+            ["ARBITER_LIFETIME", "ARBITER_GRACE", "ARBITER_MIN_AGE", "ARBITER_DRAIN", "ARBITER_LIFETIME_JITTER"],
+            id="retired before it may be judged",
+        ),
+        pytest.param(
+            {"lifetime": "6h", "drain": "60s", "retire_timeout": "60s", "redis_url": "redis://a"},
+            ["ARBITER_RETIRE_TIMEOUT", "ARBITER_DRAIN"],
+            id="lease over before the container is down",
+        ),
+        pytest.param({"scrape_load": "busy"}, ["ARBITER_SCRAPE_LOAD", "ARBITER_SCRAPE_URL"], id="load of no page"),
         pytest.param({"budget": "5%"}, ["ARBITER_BUDGET", "ARBITER_REDIS_URL"], id="part of a fleet that is not known"),
         pytest.param({"min_healthy": "100%"}, ["ARBITER_MIN_HEALTHY"], id="floor that nobody can leave"),
         pytest.param(
@@ -167,6 +223,25 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="claim still waiting for the first of two servers",
         ),
         pytest.param(
+            {"enforce_percent": "50", "mode": "shadow"},
+            ["ARBITER_ENFORCE_PERCENT", "ARBITER_MODE=enforce"],
+            id="part of nobody",
+        ),
+        pytest.param({"tls_key": __file__}, ["ARBITER_TLS_KEY", "ARBITER_TLS_CERT"], id="key of no certificate"),
+        pytest.param({"tls_cert": __file__}, ["ARBITER_TLS_CERT", "ARBITER_TLS_KEY"], id="certificate without its key"),
+        pytest.param(
+            {"tls_cert": __file__, "tls_key": __file__, "tls_doors": "public"},
+            ["ARBITER_TLS_CERT", "no certificate and its key"],
+            id="pair that is none",
+        ),
+        pytest.param(
+            {"tls_cert": "/nowhere/tls.crt", "tls_key": __file__, "tls_doors": "public"},
+            ["ARBITER_TLS_CERT", "/nowhere/tls.crt cannot be read: no such file or directory"],
+            id="certificate that is missing",
+        ),
+        pytest.param({"token_file": "/nowhere/token"}, ["ARBITER_TOKEN_FILE"], id="token that is missing"),
+        pytest.param({"token_file": "/dev/null"}, ["ARBITER_TOKEN_FILE"], id="token that is no file"),
+        pytest.param(
             {"agent_maxconn": "100", "agent_listen": "off"},
             ["ARBITER_AGENT_MAXCONN", "ARBITER_AGENT_LISTEN"],
             id="connections that nobody is told of",
@@ -214,6 +289,20 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
             {"earn": "on", "earn_max": "3", "budget": "5%", "redis_url": "redis://host"},
             id="bound of a budget that depends on the fleet",
         ),
+        pytest.param({"lifetime": "6h", "lifetime_max": "6h", "redis_url": "redis://a"}, id="busy ones live as long"),
+        pytest.param(
+            {
+                "lifetime": "101s",
+                "lifetime_jitter": "0",
+                "grace": "30s",
+                "min_age": "60s",
+                "drain": "10s",
+                "redis_url": "redis://a",
+            },
+            id="lives a second beyond its youth",
+        ),
+        pytest.param({"retire_timeout": "10s", "drain": "60s"}, id="nobody is retired"),
+        pytest.param({"scrape_load": "busy", "scrape_url": "http://localhost/"}, id="load is all that is scraped"),
         pytest.param({"earn": "on"}, id="earning with the bound that comes with it"),
         pytest.param({"spacing": "599s"}, id="spacing just within the window"),
         pytest.param(
@@ -228,6 +317,16 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"redis_url": "redis+cluster://a,b"}, id="only fixed needs two slots"),
         pytest.param({"redis_url": "rediss://a", "redis_cert": __file__}, id="certificate and key in one file"),
         pytest.param({"redis_url": "redis://a", "redis_password_file": "/p"}, id="password in the clear"),
+        pytest.param(
+            {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "62s"}, id="one second more"
+        ),
+        pytest.param(
+            {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "0"},
+            id="standby that waits for ever",
+        ),
+        pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="nobody who waits"),
+        pytest.param({"enforce_percent": "100", "mode": "shadow"}, id="all that enforce, if they did"),
+        pytest.param({"enforce_percent": "0"}, id="none enforces yet"),
     ],
 )
 def test_the_last_value_that_still_makes_sense_is_taken(flags: dict[str, str]) -> None:

@@ -127,3 +127,10 @@ def test_urls_of_receivers_are_shown_without_what_lets_one_in(name: str, urls: s
     line = next(one for one in effective(settings, origins({name: urls}, {})).splitlines() if name.upper() in one)
     assert line.startswith(f"ARBITER_{name.upper()}={shown}  #")
     assert "secret" not in line
+
+
+@pytest.mark.parametrize("name", ["redis_url", "webhook_url", "alertmanager_url", "pagerduty_url", "scrape_url"])
+def test_url_that_cannot_be_used_is_not_repeated(name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({name: "http//u:secret@h/"}, {})
+    assert "secret" not in "".join(caught.value.problems)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
+from harness.certificates import Authority
 from sidecar.settings import Settings, load
 from sidecar.sources import PRESETS, variable
 
@@ -53,8 +56,13 @@ NO_DEFAULT_TO_SHOW: Final = {
 SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
 """A page and what counts on it: neither means anything without the other."""
 
-THERE: Final = {variable(name): __file__ for name in ("redis_ca", "redis_cert", "redis_key")}
-"""What has to be a file that can be read where the settings are."""
+THERE: Final = {
+    **{variable(name): __file__ for name in ("redis_ca", "redis_cert", "redis_key")},
+    variable("cull_hook"): sys.executable,
+    variable("token_file"): str(Path(__file__).parents[1] / "apps" / "package.json"),
+    variable("webhook_template"): str(Path(__file__).parents[1] / "apps" / "package.json"),
+}
+"""What has to be a file of its kind where the settings are."""
 
 SECURE: Final = {variable("redis_url"): "rediss://redis.internal:6379/0", **THERE}
 """Certificates need a URL with TLS, and a key its certificate."""
@@ -72,15 +80,26 @@ def test_example_loads_as_it_is_shipped() -> None:
     assert settings.redis_url.startswith("redis://")
 
 
-def test_example_loads_with_everything_switched_on() -> None:
-    everything = given(TEXT) | OPTIONAL | SECURE
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A certificate with its key, and the door that speaks TLS unless others are named."""
+    cert, key = Authority(tmp_path_factory.mktemp("authority"), "ours").sign("door")
+    pair = {variable("tls_cert"): str(cert), variable("tls_key"): str(key)}
+    return {**pair, variable("page_listen"): "127.0.0.1:9183", variable("token_file"): THERE[variable("token_file")]}
+
+
+def test_example_loads_with_everything_switched_on(tls: dict[str, str]) -> None:
+    everything = given(TEXT) | OPTIONAL | SECURE | tls
     settings = load({}, everything)
     assert {variable(name) for name in settings.model_fields_set} == {*everything}
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
-def test_example_loads_with_one_line_switched_on(name: str) -> None:
-    settings = load({}, given(TEXT) | TOGETHER.get(name, {}) | {name: THERE.get(name, OPTIONAL[name])})
+def test_example_loads_with_one_line_switched_on(name: str, tls: dict[str, str]) -> None:
+    others = TOGETHER.get(name, {}) | {name: THERE.get(name, OPTIONAL[name])}
+    if name in {variable("tls_cert"), variable("tls_key")}:
+        others = tls
+    settings = load({}, given(TEXT) | others)
     assert name.removeprefix("ARBITER_").lower() in settings.model_fields_set
 
 
