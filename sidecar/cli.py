@@ -1,4 +1,4 @@
-"""The command line: ``health-arbiter [run] [flags]``, ``check-config``, ``doctor``, ``hold``, ``release``, ``fleet``.
+"""The command line: ``health-arbiter [run] [flags]``, ``check-config``, and the commands of an engineer.
 
 ``run`` forks. The child validates the settings with pydantic, writes them to a pipe and is gone; meanwhile the
 parent imports the daemon, reads the pipe and serves. So pydantic costs the daemon neither its 9 MiB for life nor its
@@ -33,17 +33,35 @@ EX_SOFTWARE = os.EX_SOFTWARE
 SHARED = ("asyncio", "dataclasses", "importlib.metadata", "platform", "typing_extensions")
 
 _PROGRAM = "health-arbiter"
-_ORDERS = ("hold", "release", "fleet")
-_COMMANDS = ("run", "check-config", "doctor", *_ORDERS)
+_FOR_PEOPLE = (
+    *("doctor", "fleet", "why", "hold", "release", "cull", "revive"),
+    *("events", "report", "message", "completion"),
+)
+_COMMANDS = ("run", "check-config", "exec", *_FOR_PEOPLE)
+_COMPLETE = "_HEALTH_ARBITER_COMPLETE"
+_SWITCHES = ("Default: true.", "Default: false.")
 _EPILOG = """\
 run           serve, which is what happens without a command
 check-config  print the effective settings, and exit
-doctor        look at the Redis servers and at the sidecar on this machine, and tell what is wrong
-hold, release, fleet
-              freeze culls, end that, and show the fleet: see health-arbiter hold --help
+exec          run a command under a lock, with a planned end and a standby
+doctor        look at the Redis servers, the sidecar on this machine and what is round it, and tell what is wrong
+fleet         show the fleet, live with --watch
+why           tell why this container, or another, stands as it does
+hold          freeze culls, of the service or of one container
+release       end that
+cull          cull the container here, if the fleet allows it
+revive        have a culled container up again
+events        print what happened, and with --follow what happens
+report        add up what happened, as text, JSON or a page
+message       try the messages for people
+completion    print what makes a shell complete all this
+
+Each of them explains itself: health-arbiter hold --help.
 
 Every flag is also an environment variable (--error-limit is ARBITER_ERROR_LIMIT) and a key of the TOML file
 (error_limit). Flags win over the environment, the environment over the file, the file over the preset.
+A switch such as --standby needs no value. Beside --run-lock, --lifetime is that of the sidecar (--run-lifetime);
+without, it is the age at which the app is retired.
 Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
 
 
@@ -54,11 +72,13 @@ def main(argv: Sequence[str] | None = None, serve: Callable[[Settings], int] | N
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        if arguments[:1] and arguments[0] in _ORDERS:
-            return _order(arguments)
+        if arguments[:1] == ["exec"]:
+            return _execute(arguments[1:])
+        if (arguments and arguments[0] in _FOR_PEOPLE) or _COMPLETE in os.environ:
+            return _command(arguments)
         if arguments[:1] == ["check-config"] or {"-h", "--help", "--version"} & {*arguments}:
             return _answer(arguments)
-        return _diagnose(arguments) if arguments[:1] == ["doctor"] else _run(arguments, serve)
+        return _run(arguments, serve)
     except KeyboardInterrupt:
         return 0  # stopped before there was anything to stop
 
@@ -81,16 +101,11 @@ def _answer(arguments: list[str]) -> int:
         sys.stdout.write(settings_shown.effective(effective, origins) + "\n")
         return 0
 
-    return _with_settings(arguments, printed)
+    return with_settings(arguments, printed)
 
 
-def _diagnose(arguments: list[str]) -> int:
-    from sidecar import doctor  # noqa: PLC0415 - the client of Redis, which a run may not need
-
-    return _with_settings(arguments, doctor.main)
-
-
-def _with_settings(arguments: list[str], use: Callable[[Settings], int]) -> int:
+def with_settings(arguments: list[str], use: Callable[[Settings], int]) -> int:
+    """Read the settings of a command line and use them; the exit code, which is 2 for what cannot be used."""
     from sidecar import settings  # noqa: PLC0415 - as in _answer
 
     try:
@@ -102,16 +117,17 @@ def _with_settings(arguments: list[str], use: Callable[[Settings], int]) -> int:
     return use(effective)
 
 
-def _order(arguments: list[str]) -> int:
-    """Ask the sidecar that runs on this machine."""
-    from sidecar import commands, settings  # noqa: PLC0415 - as in _answer
+def _command(arguments: list[str]) -> int:
+    """Do what a person asks for."""
+    from sidecar.commands import root  # noqa: PLC0415 - click and rich, and as in _answer
 
-    try:
-        return commands.run(arguments, os.environ)
-    except commands.UsageError as error:
-        return _refuse([str(error)])
-    except settings.SettingsError as error:
-        return _refuse(error.problems)
+    return root.run(arguments, os.environ)
+
+
+def _execute(arguments: list[str]) -> int:
+    from sidecar.standby import execute  # noqa: PLC0415 - no part of the daemon
+
+    return execute.main(arguments)
 
 
 def _run(arguments: list[str], serve: Callable[[Settings], int] | None) -> int:
@@ -169,7 +185,7 @@ def _hand_over(arguments: list[str], sink: int) -> int:
             json.dump(effective.model_dump(), pipe)
         return 0
 
-    return _with_settings(arguments, written)
+    return with_settings(arguments, written)
 
 
 def _frozen(answer: bytes) -> Settings:
@@ -185,7 +201,14 @@ def _flags(arguments: list[str]) -> dict[str, str]:
     flags, rest = _parser().parse_known_args(arguments)
     if rest:
         raise _UsageError(_stray(rest))
-    return vars(flags)
+    return _own_lifetime(vars(flags))
+
+
+def _own_lifetime(flags: dict[str, str]) -> dict[str, str]:
+    """Beside a run lock a lifetime is that of the sidecar, as in any command under a lock; else it is the app's."""
+    if "run_lock" in flags and "lifetime" in flags and "run_lifetime" not in flags:
+        flags["run_lifetime"] = flags.pop("lifetime")
+    return flags
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -199,12 +222,15 @@ def _parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", action="version", version=f"{_PROGRAM} {__version__}")
-    for flag, help_text in _flag_table():
-        parser.add_argument(flag, metavar="VALUE", help=help_text.replace("%", "%%"))
+    for flag, help_text in flag_table():
+        is_switch = help_text.endswith(_SWITCHES)
+        how: dict[str, str] = {"nargs": "?", "const": "true"} if is_switch else {}
+        parser.add_argument(flag, metavar="VALUE", help=help_text.replace("%", "%%"), **how)  # type: ignore[arg-type]
     return parser
 
 
-def _flag_table() -> list[tuple[str, str]]:
+def flag_table() -> list[tuple[str, str]]:
+    """Every setting as a flag, and what it is for."""
     from sidecar.settings import table  # noqa: PLC0415 - as in _answer
 
     return [
@@ -222,7 +248,7 @@ def _stray(rest: list[str]) -> str:
 
     for word in rest:
         if match := re.match(r"--[A-Za-z0-9_-]+", word):
-            known = ["--help", "--version", *(flag for flag, _ in _flag_table())]
+            known = ["--help", "--version", *(flag for flag, _ in flag_table())]
             return f"{match[0]}: unknown flag{nearest(match[0], known)}"
     hint = nearest(rest[0], () if rest[0] in _COMMANDS else _COMMANDS)
     return f"a word that is no flag{hint or '; first comes the command, then --name value'}"

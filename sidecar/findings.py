@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sidecar import policies, redis_urls
 from sidecar.core import sentences
-from sidecar.core.words import Brake, Member, Roll, Unknown
+from sidecar.core.retirement import Plan
+from sidecar.core.words import Brake, Fleet, Member, Roll, Unknown
 
 CLOCK_LIMIT_S: Final = 5.0
 MEMORY_LIMIT: Final = 0.9
@@ -85,6 +86,31 @@ def of_roll(roll: Roll | Unknown, instance: str) -> Iterator[Finding]:
     if roll.fleet.brake is not Brake.OFF:
         yield Finding(Level.WARN, "brake", f"it is {roll.fleet.brake}")
     yield from (Finding(Level.WARN, "hold", sentences.hold(hold)) for hold in roll.holds)
+
+
+def of_write(answer: Unknown | None) -> Finding:
+    """Whether we may write below the prefix of the service."""
+    if isinstance(answer, Unknown):
+        return Finding(Level.FAIL, "write", f"nothing can be written, so nobody can be culled: {why(answer)}")
+    return Finding(Level.OK, "write", "a key of the service could be written, and was taken away again")
+
+
+def of_beat(members: Iterable[Member], instance: str) -> Iterator[Finding]:
+    """Whether the bucket that was looked at has heard the sidecar that answers here."""
+    heard = next((member for member in members if member.instance == instance), None)
+    if heard is not None:
+        yield Finding(Level.OK, "beat", f"the bucket heard of {instance} {heard.age_s:.0f} s ago")
+    elif members:
+        text = f"the sidecar answers as {instance}, and this bucket has not heard of it"
+        yield Finding(Level.WARN, "beat", f"{text}: its own is another one, or it has only just started")
+
+
+def of_renewal(plan: Plan, fleet: Fleet) -> Iterator[Finding]:
+    """Whether a fleet of this size can be retired in time, if it is to be."""
+    if plan.lifetime_s > 0:
+        shortfall = plan.shortfall(fleet.alive + fleet.down)
+        text = shortfall or "the fleet can be retired and replaced within a lifetime"
+        yield Finding(Level.WARN if shortfall else Level.OK, "lifetime", text)
 
 
 def of_identity(servers: Mapping[str, str], configured: int) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from sidecar import __version__
+from sidecar import __version__, cli
 from sidecar.settings import load, table
 
 # Serves by printing what it got and which heavy modules the process carries.
@@ -19,7 +19,8 @@ import json, sys
 from sidecar.cli import main
 
 def serve(settings):
-    loaded = sorted(sys.modules.keys() & {"pydantic", "pydantic_core", "pydantic_settings", "sidecar.settings"})
+    heavy = {"pydantic", "pydantic_core", "pydantic_settings", "sidecar.settings", "click", "rich", "sidecar.commands"}
+    loaded = sorted(sys.modules.keys() & heavy)
     print(json.dumps({"loaded": loaded, "settings": settings._asdict()}))
     try:
         settings.budget = 1000
@@ -81,7 +82,7 @@ def test_run_serves_the_settings_that_the_child_read(command: tuple[str, ...]) -
     assert done.returncode == 7  # what serve returned, having found the settings frozen
 
 
-def test_the_process_that_serves_never_loads_pydantic() -> None:
+def test_the_process_that_serves_never_loads_pydantic_or_what_draws_tables() -> None:
     assert json.loads(_run("-c", SERVE).stdout)["loaded"] == []
 
 
@@ -126,6 +127,29 @@ def test_a_command_line_that_cannot_be_read_exits_2_without_a_secret(
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "lines"),
+    [
+        (["--run-lock", "/l", "--lifetime", "5m"], ["ARBITER_RUN_LIFETIME=5m", "ARBITER_LIFETIME=0s"]),
+        (["--run-lock=/l", "--lifetime=5m", "--standby"], ["ARBITER_RUN_LIFETIME=5m", "ARBITER_STANDBY=true"]),
+        (["--standby", "--run-lock", "/l"], ["ARBITER_STANDBY=true", "ARBITER_RUN_LOCK=/l"]),
+        (["--standby", "false", "--never-last=false"], ["ARBITER_STANDBY=false", "ARBITER_NEVER_LAST=false"]),
+        (["--lifetime", "5h", "--redis-url", "redis://h"], ["ARBITER_RUN_LIFETIME=0s", "ARBITER_LIFETIME=5h"]),
+        (
+            ["--run-lock", "/l", "--lifetime", "5h", "--run-lifetime", "5m", "--redis-url", "redis://h"],
+            ["ARBITER_RUN_LIFETIME=5m", "ARBITER_LIFETIME=5h"],
+        ),
+    ],
+    ids=["beside a run lock", "with equals", "switch first", "switch with a value", "the app's", "both"],
+)
+def test_lifetime_is_the_sidecars_own_beside_a_run_lock_and_a_switch_needs_no_value(
+    flags: list[str], lines: list[str]
+) -> None:
+    done = _arbiter("check-config", *flags)
+    assert done.stderr == ""
+    assert {line.partition("  #")[0] for line in done.stdout.splitlines()} >= set(lines)
+
+
 def test_a_negative_number_is_a_value_and_not_a_flag() -> None:
     done = _arbiter("check-config", "--grace", "-5")
     assert done.stderr == "health-arbiter: ARBITER_GRACE: '-5' from flag must not be negative\n"
@@ -166,7 +190,23 @@ def test_help_names_every_flag_and_exits_0(arguments: list[str]) -> None:
     done = _arbiter(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
     for name, _, _ in table():
-        assert f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')} VALUE" in done.stdout
+        flag = f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')}"
+        assert f"{flag} VALUE" in done.stdout or f"{flag} [VALUE]" in done.stdout
+
+
+def test_help_lists_every_command() -> None:
+    told = _arbiter("--help").stdout
+    for name in cli._COMMANDS:
+        assert f"\n{name} " in told
+
+
+@pytest.mark.parametrize("name", cli._FOR_PEOPLE)
+def test_command_of_a_person_explains_itself_and_its_exit_codes(name: str) -> None:
+    done = _arbiter(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: health-arbiter {name} [OPTIONS]")
+    assert "Exit codes: 0 " in done.stdout
+    assert " 2 " in done.stdout
 
 
 @pytest.mark.parametrize(

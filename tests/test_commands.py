@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartSidecar
 
-SECRET = "hunter2"  # not one: the string to look for
+SECRET = "hunter2-hunter2-hunter2"  # not one: the string to look for
 HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "alice")
+ASKS = "; who wants a cull asks again within 11s"
 
 
 @pytest.fixture
@@ -43,10 +44,11 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
         "hold    instance a by alice, 1h left: migration",
         "hold    instance b by alice, 1h left: migration",
     ]
-    assert command(shared, "release", "--service") == (0, "the service is released\n", "")
-    assert command(shared, "release", "--instance=b") == (0, "instance b is released\n", "")
-    assert command(shared, "release", "--instance") == (0, "instance a is released\n", "")
-    assert command(shared, "release") == (0, "the service was not held\n", "")
+    assert command(shared, "release", "--service") == (0, f"the service is released{ASKS}\n", "")
+    assert command(shared, "release", "--instance=b") == (0, f"instance b is released{ASKS}\n", "")
+    assert command(shared, "release", "--instance") == (0, f"instance a is released{ASKS}\n", "")
+    assert command(shared, "release") == (0, f"the service was not held{ASKS}\n", "")
+    assert command(shared, "release", "--instance=b") == (0, "instance b was not held\n", "")
     assert json.loads(command(shared, "fleet", "--json").out)["holds"] == []
 
 
@@ -88,14 +90,14 @@ def test_bucket_in_memory_makes_this_sidecar_the_whole_service(sidecar: StartSid
     assert command(one, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
     assert command(one, "fleet").code == 0
     assert command(one, *HOLD, "--instance", "b").code == 2
-    assert command(one, "release") == (0, "the service is released\n", "")
-    assert command(one, "release") == (0, "the service was not held\n", "")
+    assert command(one, "release") == (0, f"the service is released{ASKS}\n", "")
+    assert command(one, "release") == (0, f"the service was not held{ASKS}\n", "")
 
 
 def test_instance_is_that_of_the_sidecar_and_not_of_the_shell(shared: Sidecar) -> None:
     elsewhere = {"ARBITER_INSTANCE": "shell"}
     assert command(shared, *HOLD, "--instance", **elsewhere).out.startswith("held: instance a by alice")
-    assert command(shared, "release", "--instance", **elsewhere) == (0, "instance a is released\n", "")
+    assert command(shared, "release", "--instance", **elsewhere) == (0, f"instance a is released{ASKS}\n", "")
 
 
 def test_container_that_is_there_is_held_without_a_word(shared: Sidecar) -> None:
@@ -123,7 +125,14 @@ def test_sidecar_is_found_by_its_socket_as_well(sidecar: StartSidecar, run_dir: 
     )
 
 
-@pytest.mark.parametrize("arguments", [HOLD, ("release",), ("fleet",)], ids=lambda arguments: arguments[0])
+ALL_THAT_ASK = [
+    HOLD,
+    *(("release",), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes"), ("cull",), ("revive",)),
+    *(("events",), ("report",)),
+]
+
+
+@pytest.mark.parametrize("arguments", ALL_THAT_ASK, ids=" ".join)
 def test_no_sidecar_there_is_one_line_that_names_the_setting(sidecar: StartSidecar, arguments: tuple[str, ...]) -> None:
     address = f"127.0.0.1:{free_port()}"
     done = command(sidecar.unstarted(local_listen=address), *arguments)
@@ -132,6 +141,49 @@ def test_no_sidecar_there_is_one_line_that_names_the_setting(sidecar: StartSidec
         "",
         f"health-arbiter: no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused\n",
     )
+
+
+def test_answers_are_told_as_json(shared: Sidecar) -> None:
+    held = json.loads(command(shared, *HOLD, "--json").out)
+    assert (held["stored"], held["hold"]["author"], held["hold"]["reason"]) == (True, "alice", "migration")
+    released = json.loads(command(shared, "release", "--json").out)
+    assert released == {"released": True, "scope": "service", "instance": ""}
+
+
+def test_order_and_its_author_are_kept_in_log_and_ledger(shared: Sidecar) -> None:
+    command(shared, *HOLD)
+    command(shared, "release", "--author", "bob")
+
+    def kept() -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = shared.request("local", "GET", "/events").json()["events"]
+        return [event for event in events if event["what"] in ("hold", "release")]
+
+    wait_for(lambda: len(kept()) == 2, timeout_s=15, what="both are in the ledger")
+    hold, release = kept()
+    assert (hold["author"], hold["reason"], hold["detail"]) == (
+        "alice",
+        "migration",
+        "ordered at a over TCP from 127.0.0.1",
+    )
+    assert (release["author"], release["detail"]) == ("bob", "ordered at a over TCP from 127.0.0.1")
+    said = [line["message"] for line in shared.log_lines() if "message" in line]
+    assert "alice holds the service: migration (over TCP from 127.0.0.1)" in said
+    assert "bob releases the service (over TCP from 127.0.0.1)" in said
+
+
+def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(sidecar: StartSidecar, run_dir: Path) -> None:
+    (run_dir / "right").write_text(f"{SECRET}\n")
+    (run_dir / "wrong").write_text("another-word-than-that-one\n")
+    one = sidecar(token_file=run_dir / "right")
+    for given in (str(run_dir / "wrong"), str(run_dir / "none"), ""):
+        done = command(one, *HOLD, ARBITER_TOKEN_FILE=given)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("health-arbiter: Authorization: orders over TCP take Bearer and the token")
+        assert SECRET not in done.err
+        assert command(one, "fleet", ARBITER_TOKEN_FILE=given).code == 0
+    assert command(one, *HOLD).code == 0
+    assert command(one, "release", "--token-file", str(run_dir / "right"), ARBITER_TOKEN_FILE="").code == 0
+    assert SECRET not in one.output()
 
 
 def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(sidecar: StartSidecar) -> None:
@@ -153,9 +205,10 @@ def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(sidecar: StartSid
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["hold", "--reason", "x"], "the following arguments are required: --for"),
-        (["hold", "--for", "1h"], "the following arguments are required: --reason"),
-        (["hold", "--for", "1h", "--reason", "x", "--instance", "--service"], "argument --service: not allowed"),
+        (["hold", "--reason", "x"], "--for: is missing, see health-arbiter hold --help"),
+        (["hold", "--for", "1h"], "--reason: is missing, see health-arbiter hold --help"),
+        (["hold", "--for", "1h", "--reason", "x", "--instance", "--service"], "--service: not allowed with --instance"),
+        (["hold", "--reason", "x", "--for"], "--for: requires an argument"),
         (["release", "--all"], "--all: release does not take it"),
         (["release", "web"], "a word that is no flag: release does not take it"),
         (["fleet", f"--redis-url=redis://:{SECRET}@h"], "--redis-url: fleet does not take it"),
@@ -175,10 +228,10 @@ def test_command_that_cannot_be_understood_is_one_line_and_exit_2(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("hold", "--reason"), ("release", "a closed brake"), ("fleet", "--json")], ids=lambda v: v
+    ("name", "said"), [("hold", "--reason"), ("release", "closed brake"), ("fleet", "--json")], ids=lambda v: v
 )
 def test_each_command_explains_itself(sidecar: StartSidecar, name: str, said: str) -> None:
     done = command(sidecar.unstarted(), name, "--help")
     assert (done.code, done.err) == (0, "")
     assert said in done.out
-    assert "The exit code is 0; 1 when" in done.out
+    assert "Exit codes: 0 done; 1 the shared bucket could not be told or asked" in done.out

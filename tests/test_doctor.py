@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SECRET = "hunter2"  # not one: the string to look for
 ACL = Path(__file__).parents[1] / "deploy" / "redis" / "users.acl"
+JOB = Path(__file__).parents[1] / "nomad" / "app.nomad.hcl"
 TIMEOUT = {"redis_timeout": "500ms"}
 
 
@@ -57,7 +59,11 @@ def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_r
     assert set(levels(done).values()) == {"ok"}
     assert done.out.startswith(f"ok   reachable redis://:***@127.0.0.1:{server.port}/0: a PING takes ")
     assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
-    assert done.out.endswith("ok   sidecar: it answers at its local door\n")
+    assert "ok   write: a key of the service could be written, and was taken away again\n" in done.out
+    assert "ok   beat: the bucket heard of a " in done.out
+    assert f"ok   public: {one.settings['public_listen']}: /livez is 200\n" in done.out
+    assert f"ok   agent: {one.settings['agent_listen']}: it says 'up ready 100%'\n" in done.out
+    assert done.out.endswith(f"ok   state: {one.settings['state_dir']} can be written to\n")
 
 
 def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: StartRedis) -> None:
@@ -70,7 +76,8 @@ def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: St
 def test_server_that_is_out_of_memory_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     redis_server.cli("CONFIG", "SET", "maxmemory", "100kb")
     done = _doctor(_alone(sidecar, redis_server.url))
-    assert levels(done)["memory"] == "FAIL"
+    assert (levels(done)["memory"], levels(done)["write"]) == ("FAIL", "FAIL")
+    assert "FAIL write: nothing can be written, so nobody can be culled: Redis is out of memory" in done.out
     assert "FAIL memory: full, so that nobody can be culled" in done.out
 
 
@@ -108,13 +115,13 @@ def test_server_that_does_not_answer_is_a_failure(
     else:
         url = url.replace("redis://", f"redis://:{SECRET}@")
     done = _doctor(_alone(sidecar, url))
-    assert levels(done) == {"reachable": "FAIL", "sidecar": "warn"}
+    assert levels(done) == {"reachable": "FAIL", "sidecar": "warn", "state": "ok"}
     assert said in done.out.splitlines()[0]
 
 
 def test_replica_is_a_failure(sidecar: StartSidecar, start_redis: StartRedis) -> None:
     found = levels(_doctor(_alone(sidecar, start_redis(read_only=True).url)))
-    assert found["role"] == "FAIL"
+    assert (found["role"], found["write"]) == ("FAIL", "FAIL")
 
 
 def test_user_without_info_is_told_what_cannot_be_told(sidecar: StartSidecar, redis_server: RedisServer) -> None:
@@ -132,7 +139,7 @@ def test_user_that_we_ship_may_run_the_scripts_though_not_tell_the_rest(
     _, name, *rights = ACL.read_text().split()
     redis_server.cli("ACL", "SETUSER", name, *rights, f">{SECRET}")
     found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
-    assert (found["reachable"], found["clock"], found["scripts"]) == ("ok", "ok", "ok")
+    assert (found["reachable"], found["clock"], found["write"], found["scripts"]) == ("ok", "ok", "ok", "ok")
     assert "FAIL" not in found.values()
 
 
@@ -181,17 +188,18 @@ def test_server_that_is_away_is_not_counted_as_a_different_one(sidecar: StartSid
 
 def test_bucket_in_memory_is_told_as_such(sidecar: StartSidecar) -> None:
     done = _doctor(sidecar())
-    assert done.out == (
+    assert done.out.startswith(
         "ok   bucket: in memory: this sidecar has a budget of its own, and knows no fleet\n"
         "ok   sidecar: it answers at its local door\n"
     )
+    assert levels(done).keys() == {"bucket", "sidecar", "public", "agent", "state"}
 
 
 def test_sidecar_that_runs_with_other_settings_is_noticed(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar(redis_url=redis_server.url)
     assert (
-        "runs with other settings: ARBITER_SERVICE, ARBITER_MODE"
-        in _doctor(one, ARBITER_SERVICE="other", ARBITER_MODE="shadow").out
+        "runs with other settings: ARBITER_NAMESPACE, ARBITER_SERVICE, ARBITER_MODE"
+        in _doctor(one, ARBITER_NAMESPACE="x", ARBITER_SERVICE="other", ARBITER_MODE="shadow").out
     )
 
 
@@ -226,3 +234,42 @@ def test_settings_that_cannot_be_used_are_exit_2(sidecar: StartSidecar) -> None:
     done = command(sidecar.unstarted(), "doctor", "--budget", "0")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("health-arbiter: ARBITER_BUDGET")
+
+
+def test_findings_are_told_as_json(sidecar: StartSidecar) -> None:
+    done = command(sidecar(), "doctor", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["failed"]) == (0, False)
+    assert told["findings"][0] == {
+        "where": "",
+        "level": "ok",
+        "what": "bucket",
+        "sentence": "in memory: this sidecar has a budget of its own, and knows no fleet",
+    }
+
+
+def test_door_that_nobody_answers_at_is_a_failure(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar()
+    at = f"127.0.0.1:{free_port()}"
+    done = _doctor(one, ARBITER_PUBLIC_LISTEN=at, ARBITER_STATSD_SOCKET=str(run_dir / "none.sock"))
+    assert f"FAIL public: nobody answers at {at}: connection refused\n" in done.out
+    assert f"FAIL statsd: nobody answers at {run_dir / 'none.sock'}: no such file or directory\n" in done.out
+
+
+def test_job_file_is_looked_at_too(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar()
+    good = command(one, "doctor", "--job", str(JOB))
+    assert good.code == 0
+    assert "ok   job: group web: a culled app is restarted 30 to 36 s after the grant" in good.out
+    (run_dir / "bad.nomad").write_text(JOB.read_text().replace("/health/nomad", "/health"))
+    bad = command(one, "doctor", "--json", "--job", str(run_dir / "bad.nomad"))
+    assert bad.code == 0
+    assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
+    none = command(one, "doctor", "--job", str(run_dir / "none"))
+    assert none == (2, "", f"health-arbiter: {run_dir / 'none'} cannot be read: no such file or directory\n")
+
+
+def test_task_of_nomad_is_compared_with_its_allocation(sidecar: StartSidecar) -> None:
+    done = _doctor(sidecar(), NOMAD_ALLOC_ID="5cfd2a7c", NOMAD_ALLOC_DIR="/nowhere", NOMAD_PORT_arbiter="1")
+    assert "warn nomad: ARBITER_INSTANCE is a and not the allocation's id 5cfd2a7c" in done.out
+    assert "outside the allocation's directory /nowhere" in done.out

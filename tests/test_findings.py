@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sidecar import findings
+from sidecar.core.retirement import Plan
+from sidecar.core.terms import Share
 from sidecar.core.words import Brake, Fleet, Hold, Member, Presence, Roll, Unknown
 from sidecar.findings import Finding, Level
 
@@ -162,6 +164,15 @@ def test_what_the_bucket_says(roll: Roll | Unknown, levels: dict[str, str]) -> N
     assert _levels(*findings.of_roll(roll, "a")) == levels
 
 
+@pytest.mark.parametrize(
+    ("members", "levels"),
+    [(("a", "b"), {"beat": "ok"}), (("b",), {"beat": "warn"}), ((), {})],
+    ids=["heard", "another bucket", "nobody is told"],
+)
+def test_own_beat_is_looked_for_in_the_bucket(members: tuple[str, ...], levels: dict[str, str]) -> None:
+    assert _levels(*findings.of_beat([Member(one, Presence.WELL, "", 1.0) for one in members], "a")) == levels
+
+
 def test_servers_are_different_ones_unless_two_have_one_run_id() -> None:
     assert list(findings.of_identity({}, 2)) == list(findings.of_identity({"x": "1"}, 1)) == []
     assert _levels(*findings.of_identity({"x": "1", "y": "2"}, 2)) == {"independent": "ok"}
@@ -193,3 +204,24 @@ def test_bucket_of_the_sidecar_is_compared(own: str, theirs: str, level: str | N
     found = list(findings.of_bucket(own, theirs))
     assert [finding.level for finding in found] == ([level] if level else [])
     assert not any("pass" in finding.sentence for finding in found)
+
+
+# -- planned ends ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "fleet", "level", "said"),
+    [
+        pytest.param(Plan(0.0, Share(1), 60.0), Fleet(400), None, "", id="nobody is retired"),
+        pytest.param(Plan(21_600.0, Share(1), 60.0), Fleet(300), Level.OK, "within a lifetime", id="in time"),
+        pytest.param(
+            Plan(21_600.0, Share(1), 60.0), Fleet(390, down=10), Level.WARN, "400 containers", id="not in time"
+        ),
+    ],
+)
+def test_fleet_that_cannot_be_retired_in_time_is_a_finding(
+    plan: Plan, fleet: Fleet, level: Level | None, said: str
+) -> None:
+    found = list(findings.of_renewal(plan, fleet))
+    assert [finding.level for finding in found] == ([level] if level else [])
+    assert all(said in finding.sentence for finding in found)

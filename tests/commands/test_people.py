@@ -1,0 +1,256 @@
+"""A person's afternoon: cull, revive, why, fleet, events, report and message beside real sidecars and a real Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from harness.command import Done, command
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartSidecar
+
+ALICE = ("--author", "alice", "--reason", "stuck")
+
+
+@pytest.fixture
+def pair(sidecar: StartSidecar, redis_server: RedisServer) -> list[Sidecar]:
+    both = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="500ms", drain="1s")
+    wait_for(lambda: len(_members(both[0])) == 2, timeout_s=15, what="both are known")
+    return both
+
+
+def _members(one: Sidecar) -> list[dict[str, Any]]:
+    members: list[dict[str, Any]] = one.request("local", "GET", "/fleet").json()["members"]
+    return members
+
+
+def _json(done: Done) -> Any:
+    return json.loads(done.out)
+
+
+def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair: list[Sidecar]) -> None:
+    one, other = pair
+    done = command(one, "cull", "--yes", *ALICE)
+    assert done == (0, "granted: instance n00: token granted, 1 of 10 in use\n", "")
+    wait_for(lambda: one.health("/health/nomad")[0] == 503, timeout_s=10, what="it is down for Nomad")
+    assert command(one, "cull", "--yes").out.startswith("already: instance n00: it is down already")
+
+    why = _json(command(one, "why", "--json"))
+    assert (why["state"], why["instance"]) == ("down", "n00")
+    assert "a person ordered the cull" in command(one, "why").out
+
+    wait_for(lambda: "culled" in command(other, "why", "n00").out, timeout_s=15, what="the neighbour has read of it")
+    told = command(other, "why", "n00")
+    assert told.code == 0
+    assert told.out.startswith("app/n00 has been down for ")
+    assert ", by a person's order\n" in told.out
+    assert "errors of 5, weight 0 %, incarnation " in told.out.splitlines()[1]
+    assert "by alice" in told.out
+    assert "stuck (over TCP from 127.0.0.1)" in told.out
+    assert told.out.endswith("told by the sidecar of n01; that of n00 knows more: ask it there\n")
+    assert command(other, "why", "n0").code == 1  # two begin so
+
+    revived = command(one, "revive", *ALICE)
+    assert revived == (0, "revived: instance n00: it is up again, with an empty window\n", "")
+    assert one.health("/health")[0] == 200
+    again = command(one, "revive")
+    assert (again.code, again.out) == (1, "not down: instance n00: it is up: there is nothing to revive\n")
+
+    def whats() -> list[str]:
+        return [json.loads(line)["what"] for line in command(other, "events", "--json").out.splitlines()]
+
+    wait_for(lambda: "revived" in whats(), timeout_s=15, what="the ledger has it all")
+    assert [what for what in whats() if what in ("granted", "culled", "revived")] == ["granted", "culled", "revived"]
+    assert _json(command(other, "report", "--json"))["service"] == "app"
+    assert command(other, "report", "--format", "html").out.startswith("<!")
+
+
+def test_held_service_refuses_the_cull_and_says_who_holds_it(pair: list[Sidecar]) -> None:
+    one, _ = pair
+    command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "bob")
+    done = command(one, "cull", "--yes", "--json", *ALICE)
+    told = _json(done)
+    assert (done.code, told["outcome"], told["reason"]) == (1, "denied", "hold")
+    assert "bob holds the service: migration" in told["sentence"]
+    assert one.verdict()["state"] == "up"
+
+
+def test_cull_asks_first_and_nobody_there_is_a_no(pair: list[Sidecar]) -> None:
+    one, _ = pair
+    done = command(one, "cull")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "health-arbiter: cull asks first, and nobody is there to answer: give --yes\n"
+    assert one.verdict()["state"] == "up"
+
+
+@pytest.mark.parametrize(("typed", "code", "state"), [("n\n", 1, "up"), ("\x03", 1, "up"), ("y\n", 0, "draining")])
+def test_answer_of_a_person_decides(pair: list[Sidecar], typed: str, code: int, state: str) -> None:
+    with _Terminal(pair[0], "cull", *ALICE) as terminal:
+        terminal.read_until("now? [y/N]:")
+        terminal.type(typed)
+        assert terminal.ended() == code
+    assert pair[0].verdict()["state"] in (state, "down" if state == "draining" else state)
+
+
+def test_redis_away_is_a_no_that_says_so(pair: list[Sidecar], redis_server: RedisServer) -> None:
+    one, _ = pair
+    redis_server.kill()
+    done = command(one, "cull", "--yes", *ALICE)
+    assert (done.code, done.err) == (1, "")
+    assert done.out.startswith("unknown: instance n00: Redis cannot be reached: without a clear answer")
+    assert one.verdict()["state"] == "up"
+    other = command(one, "why", "n01")
+    assert other.code == 1
+    assert "that is what this sidecar has heard" in other.err
+    assert command(one, "why").code == 0
+    assert command(one, "events").code == 1
+
+
+def test_shadow_mode_would_cull(sidecar: StartSidecar) -> None:
+    one = sidecar(mode="shadow")
+    done = command(one, "cull", "--yes")
+    assert (done.code, done.out) == (0, "would cull: instance a: granted, but shadow mode leaves it up\n")
+    assert one.health()[0] == 200
+
+
+def test_why_tells_the_whole_story_and_no_letter_moves_the_cursor(sidecar: StartSidecar) -> None:
+    one = sidecar(instance="a")
+    one.post_error(kind="redis", message="\x1b[2J gone\u202e")
+    told = command(one, "why", PYTHONIOENCODING="utf-8").out
+    assert told.startswith("up: ")
+    assert "window now: 1 error in 60 s (redis 1), limit 5" in told
+    assert "gone" in told
+    assert all(letter.isprintable() or letter == "\n" for letter in told)
+    assert _json(command(one, "why", "a", "--json"))["samples"][0]["count"] == 1
+    unknown = command(one, "why", "b\x1b[2J")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err.endswith("health-arbiter: no such container has been heard of: b?[2J\n")
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_fleet_is_a_table_of_the_width_at_hand(pair: list[Sidecar], columns: str) -> None:
+    done = command(pair[0], "fleet", "--watch", COLUMNS=columns)
+    assert (done.code, done.err) == (0, "")
+    head, table = done.out.split("\n\n")
+    assert head.startswith("app: 2 alive, 0 of them wanting a cull, 0 down, 0 of 10 tokens in use, 10 left\n")
+    assert "here    n00: up for " in head
+    names, *rows = table.splitlines()
+    assert names.split()[:5] == ["INSTANCE", "STATE", "KIND", "SINCE", "HEARD"]
+    assert ("VERSION" in names) == (columns == "120")
+    assert [row.split()[:2] for row in rows] == [["n00", "well"], ["n01", "well"]]
+    assert ([row.split()[6:8] for row in rows] == [["0/5", "100%"]] * 2) == (columns == "120")
+    assert max(map(len, table.splitlines())) <= int(columns)
+
+
+def test_hostile_name_in_the_bucket_is_printed_harmless(pair: list[Sidecar], redis_server: RedisServer) -> None:
+    keys: Any = redis_server.cli("KEYS", "*:alive")
+    redis_server.cli("ZADD", keys[0], str(round(time.time() * 1e6)), "evil\x1b[2J[red]\u202e")
+    done = command(pair[0], "fleet", PYTHONIOENCODING="utf-8")
+    assert "evil?[2J[red]?" in done.out
+    assert all(letter.isprintable() or letter == "\n" for letter in done.out)
+    assert "evil\x1b[2J[red]\u202e" in [
+        one["instance"] for one in _json(command(pair[0], "fleet", "--json"))["members"]
+    ]
+
+
+def test_json_of_the_fleet_has_all_that_is_known(pair: list[Sidecar]) -> None:
+    seen = _json(command(pair[0], "fleet", "--json"))
+    assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat", "bucket"} <= set(seen)
+    assert {"fleet", "used", "grants", "members", "departed", "holds", "local_hold", "policies", "own"} <= set(seen)
+    assert set(seen["own"]) == {"state", "since", "incarnation", "weight", "errors", "limit", "version"}
+    assert [set(one["about"]) for one in seen["members"]] == [set(seen["own"])] * 2
+
+
+def test_watch_draws_anew_until_it_is_interrupted(pair: list[Sidecar]) -> None:
+    one, other = pair
+    with _Terminal(one, "fleet", "--watch") as terminal:
+        terminal.read_until("Ctrl-C ends")
+        other.stop()
+        terminal.read_until("gone")
+        terminal.read_until("silent for")
+        one.stop()
+        terminal.read_until("no sidecar answers")
+        terminal.interrupt()
+        assert terminal.ended() == 0
+
+
+def test_watch_and_json_do_not_go_together(sidecar: StartSidecar) -> None:
+    done = command(sidecar.unstarted(), "fleet", "--watch", "--json")
+    assert (done.code, done.err) == (2, "health-arbiter: --watch: not allowed with --json\n")
+
+
+def test_message_without_a_receiver_is_exit_2(sidecar: StartSidecar) -> None:
+    one = sidecar.unstarted()
+    assert command(one, "message").err == "health-arbiter: --test: is missing, and there is nothing else to do\n"
+    done = command(one, "message", "--test")
+    assert (done.code, done.out) == (2, "")
+    assert "nobody is told" in done.err
+    away = command(one, "message", "--test", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
+    assert away.code == 1
+    assert [row["receiver"] for row in _json(away)["receivers"]] == ["webhook"]
+
+
+class _Terminal:
+    """A command on a terminal of its own, 100 columns wide."""
+
+    def __init__(self, beside: Sidecar, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        environ = {**beside._env(), "COLUMNS": "100", "LINES": "30", "TERM": "xterm"}
+        command_line = [sys.executable, "-m", "sidecar", *arguments]
+        self._process = subprocess.Popen(
+            command_line, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        self._told = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def read_until(self, text: str, timeout_s: float = 30.0) -> None:
+        until = time.monotonic() + timeout_s
+        while text not in self._told:
+            assert time.monotonic() < until, self._told[-2000:]
+            self._read(0.2)
+
+    def type(self, text: str) -> None:
+        if text == "\x03":
+            self.interrupt()
+        else:
+            os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def ended(self) -> int:
+        until = time.monotonic() + 30
+        while self._process.poll() is None:
+            assert time.monotonic() < until, self._told[-2000:]
+            self._read(0.1)
+        return self._process.wait()
+
+    def _read(self, wait_s: float) -> None:
+        ready, _, _ = select.select([self._ours], [], [], wait_s)
+        if ready:
+            try:
+                self._told += os.read(self._ours, 65536).decode(errors="replace")
+            except OSError:
+                time.sleep(wait_s)  # the other end is closed: the process is about to end
