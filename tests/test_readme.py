@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import settings
+from sidecar import messengers, settings
 from sidecar.answer.agent import line
 from sidecar.answer.fleet import FleetReadings
+from sidecar.answer.ledger import LedgerReadings
+from sidecar.answer.log import Log
 from sidecar.answer.metrics import DatagramReadings, Metrics, Readings
 from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
+from sidecar.core.sentences import DENIED
 from sidecar.core.words import Evidence, Fleet, Latch, State
+from sidecar.observers import Observers
+from sidecar.standby.reign import count_ready
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -36,11 +41,19 @@ def _metrics() -> list[list[str]]:
     metrics = Metrics("enforce", 5, 10)
     snapshot = Snapshot(1.0, Standing(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
     readings = Readings(
-        lambda: snapshot, counted=lambda: ({}, {}), stale=lambda: 0, lag_s=lambda: 0.0, unix_of=lambda at: at
+        lambda: snapshot,
+        counted=lambda: ({}, {}),
+        stale=lambda: 0,
+        lag_s=lambda: 0.0,
+        unix_of=lambda at: at,
+        honour_s=300.0,
     )
     metrics.registry.register(readings)
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
+    metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
+    count_ready(metrics.registry, lambda: False)
+    metrics.registry.register(messengers.Tally(Observers(metrics, Log())))
     families = [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
     return [[f"`{_full_name(family.name, family.type)}`", family.documentation] for family in families]
 
@@ -51,6 +64,11 @@ def _full_name(name: str, kind: str) -> str:
 
 def _settings() -> list[list[str]]:
     return [[f"`{name}`", f"`{default}`" if default else "", text] for name, default, text in settings.table()]
+
+
+def test_the_gates_have_every_reason_for_which_a_token_is_refused() -> None:
+    shown = {word for row in _table("The fleet") for word in re.findall(r"`(\w+)`", row[2])}
+    assert shown == {*DENIED}
 
 
 def test_tables_of_settings_have_each_setting_of_the_code_once() -> None:

@@ -1,0 +1,149 @@
+"""Everybody who tells something of the fleet, each reduced to the words that it has in common with the others."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.command import command
+from harness.site import SERVICE
+
+if TYPE_CHECKING:
+    from harness.browser import Window
+    from harness.sidecar import Sidecar
+    from harness.site import Site
+    from harness.story import Facts, Teller
+
+NAMES: Final = ("health", "haproxy", "fleet", "why", "ledger", "metrics", "prometheus", "page", "command")
+_NUMBERS: Final = ("alive", "wanting", "down", "brake", "helped", "unhelped")
+_RECORDED: Final = {
+    "alive": "service:arbiter_fleet_alive:max",
+    "wanting": "service:arbiter_fleet_wanting:max",
+    "down": "service:arbiter_fleet_down:max",
+    "culls": "service:arbiter_culls:increase10m",
+    "used": "service:arbiter_budget_used:tokens",
+}
+_PAGE: Final = r"""() => ({
+  fleet: document.getElementById("fleet-said").innerText,
+  // Without what keeps foreign words apart from ours.
+  holds: (document.querySelector("#holds li > span")?.innerText ?? "").replace(/[\u2066-\u2069]/g, ""),
+  used: document.querySelectorAll("#tokens .used").length,
+  down: document.querySelectorAll("#members .down").length,
+})"""
+"""Everything at one instant, for the page changes as we look."""
+
+
+def tellers(site: Site, page: Window) -> dict[str, Teller]:
+    """Everybody that can be asked again and again; one sidecar that never suffers speaks for its fleet."""
+    observer = site.fleet[0]
+    return {
+        "health": lambda: health(site),
+        "haproxy": lambda: haproxy(site),
+        "fleet": lambda: of_fleet(observer.request("local", "GET", "/fleet").json()),
+        "why": lambda: of_why(observer.request("public", "GET", "/why").json()),
+        "ledger": lambda: of_events(events(observer)),
+        "metrics": lambda: of_metrics(observer.metrics()),
+        "prometheus": lambda: prometheus(site),
+        "page": lambda: of_page(page),
+        "command": lambda: of_fleet(json.loads(command(observer, "fleet", "--json").out)),
+    }
+
+
+def health(site: Site) -> Facts:
+    """What whoever polls all the health pages knows."""
+    return {"down": sum(one.health("/health/haproxy")[0] != 200 for one in site.fleet)}
+
+
+def haproxy(site: Site) -> Facts:
+    """Servers out of balance, and how often one was marked down."""
+    rows = [row for (backend, _), row in site.proxy.show_servers().items() if backend == "app"]
+    return {
+        "down": sum(not row["status"].startswith("UP") for row in rows),
+        "culls": sum(int(row["chkdown"]) for row in rows),
+    }
+
+
+def of_fleet(value: dict[str, Any]) -> Facts:
+    """The fleet as GET /fleet and ``health-arbiter fleet --json`` have it."""
+    holds = [(hold["author"], hold["reason"]) for hold in value["holds"]]
+    told = {word: value["fleet"][word] for word in _NUMBERS}
+    members = [member["presence"] for member in value["members"]]
+    assert members.count("down") == told["down"], "the members are not those that were counted"
+    return {**told, "used": value["used"], "hold": holds[0] if holds else None}
+
+
+def of_why(value: dict[str, Any]) -> Facts:
+    """The fleet as GET /why has it at the public door, where a hold has no names."""
+    return {word: value["fleet"][word] for word in _NUMBERS} if value["fleet"] else {}
+
+
+def events(one: Sidecar) -> list[dict[str, Any]]:
+    """The ledger."""
+    found: list[dict[str, Any]] = one.request("local", "GET", "/events?most=500").json()["events"]
+    return found
+
+
+def of_events(told: list[dict[str, Any]]) -> Facts:
+    """What the ledger adds up to."""
+    whats = [event["what"] for event in told]
+    brakes = [event["reason"] for event in told if event["what"] == "brake"]
+    holds = [event for event in told if event["what"] in ("hold", "release")]
+    held = holds[-1] if holds and holds[-1]["what"] == "hold" else None
+    return {
+        "culls": whats.count("culled"),
+        "used": whats.count("granted"),
+        "helped": whats.count("helped"),
+        "unhelped": whats.count("unhelped"),
+        "brake": brakes[-1] if brakes else "off",
+        "hold": (held["author"], held["reason"]) if held else None,
+    }
+
+
+def of_metrics(page: dict[str, float]) -> Facts:
+    """The fleet as each sidecar's own metrics have it."""
+    told: Facts = {word: page.get(f"arbiter_fleet_{word}") for word in ("alive", "wanting", "down")}
+    return {
+        **told,
+        "brake": _phase({key: value for key, value in page.items() if key.startswith("arbiter_brake{")}),
+        **{word: _sum(page, f'arbiter_fleet_culls_total{{.*outcome="{word}"') for word in ("helped", "unhelped")},
+    }
+
+
+def prometheus(site: Site) -> Facts:
+    """What the recording rules say; what has no series is not known."""
+    told = {word: _value(site.metrics.instant(f'{name}{{service="{SERVICE}"}}')) for word, name in _RECORDED.items()}
+    phases = site.metrics.instant("max by (phase) (arbiter_brake)")
+    return {**told, "brake": _phase({f'phase="{one["metric"]["phase"]}"': float(one["value"][1]) for one in phases})}
+
+
+def of_page(window: Window) -> Facts:
+    """What stands on the status page for people to read; it comes by itself."""
+    said = window.page.evaluate(_PAGE)
+    counted = re.match(r"(\d+) alive, (\d+) of them want\w* a cull, (\d+) down", said["fleet"])
+    if not counted:
+        return {}
+    alive, wanting, down = map(int, counted.groups())
+    brake = re.search(r"brake (\w+)", said["fleet"])
+    held = re.search(r"is held by (.+) until [0-9:]+: (.+)", said["holds"])
+    assert said["down"] == down, "the grid has others down than were counted"
+    return {
+        "alive": alive,
+        "wanting": wanting,
+        "down": down,
+        "brake": brake[1] if brake else "off",
+        "used": said["used"],
+        "hold": (held[1], held[2]) if held else None,
+    }
+
+
+def _phase(series: dict[str, float]) -> str:
+    return " ".join(re.findall(r'phase="(\w+)"', " ".join(key for key, value in series.items() if value)))
+
+
+def _sum(page: dict[str, float], pattern: str) -> float:
+    return sum(value for key, value in page.items() if re.match(pattern, key))
+
+
+def _value(vector: list[dict[str, Any]]) -> float | None:
+    return float(vector[0]["value"][1]) if vector else None
