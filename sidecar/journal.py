@@ -94,7 +94,7 @@ def _read(path: Path) -> Memory | None:
 def _encode(memory: Memory) -> bytes:
     fields = asdict(memory)
     if memory.latch is not None and not memory.latch.lease:
-        del fields["latch"]["lease"]  # a sidecar from before there were any would not take the latch
+        del fields["latch"]["lease"], fields["latch"]["spent_s"]  # who knows of no leases would not take the latch
     return json.dumps({"format": FORMAT, **fields}, indent=1).encode() + b"\n"
 
 
@@ -118,7 +118,7 @@ def _decode(content: bytes) -> Memory:
 def _latch(fields: dict[str, Any]) -> Latch:
     latch = Latch(**fields)
     _take_texts(latch.claim_id, latch.reason, latch.lease)
-    _take_numbers(latch.at)
+    _take_numbers(latch.at, latch.spent_s)
     return latch
 
 

@@ -37,7 +37,7 @@ async def test_old_container_retires_under_a_lease() -> None:
         assert stage.state() is State.RETIRING
         await stage.answered(GRANTED)
         reason = "retired at age 1m 41s, its lifetime is 1m 40s"
-        assert stage.latch == Latch("", WALL_S, reason, lease=HOLDER)
+        assert stage.latch == Latch("", WALL_S, reason, lease=HOLDER, spent_s=1.0)  # the answer took a second
         await stage.passes(10)
         assert stage.states == [State.UP, State.RETIRING, State.DRAINING, State.DOWN]
         assert stage.notes.saved[-1].latch == stage.latch

@@ -148,7 +148,7 @@ class RedisBudget:
 
     async def _retire(self, lease: Lease) -> Answer:
         about = (lease.instance, lease.incarnation, lease.holder, lease.slots, str(round(lease.timeout_s * US_PER_S)))
-        answer, mark = await self._run_rarely(scripts.read_retire, replies.answer, *about)
+        answer, mark = await self._run_rarely(scripts.read_retire, replies.lease, *about)
         self._remember(mark)
         return answer
 

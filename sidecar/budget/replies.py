@@ -40,6 +40,11 @@ def answer(reply: object) -> tuple[Answer, Mark]:
     return _whole(reply, lambda values: (_granted(values) if values.flag() else _denied(values), _mark(values)))
 
 
+def lease(reply: object) -> tuple[Answer, Mark]:
+    """The answer to who asks for a lease, and the mark."""
+    return _whole(reply, lambda values: (_leased(values) if values.flag() else _denied(values), _mark(values)))
+
+
 def fleet(reply: object) -> tuple[Fleet, Mark]:
     """The answer to a beat, and the mark."""
     return _whole(reply, _fleet)
@@ -131,11 +136,21 @@ def _whole(reply: object, read: Callable[[_Values], T]) -> T:
 
 
 def _granted(values: _Values) -> Granted:
+    replayed, used, capacity, canary = _is_replay(values), values.number(), values.number(), values.flag()
+    return Granted(used, capacity, replayed, canary, values.number(), values.number())
+
+
+def _leased(values: _Values) -> Granted:
+    replayed, used, capacity, left_us = _is_replay(values), values.number(), values.number(), values.number()
+    alive, wanting = values.number(), values.number()
+    return Granted(used, capacity, replayed, alive=alive, wanting=wanting, left_s=left_us / US_PER_S)
+
+
+def _is_replay(values: _Values) -> bool:
     word = values.text()
     if word not in {"granted", "replayed"}:
         raise InvalidResponse("neither granted nor replayed")
-    used, capacity, canary = values.number(), values.number(), values.flag()
-    return Granted(used, capacity, word == "replayed", canary, values.number(), values.number())
+    return word == "replayed"
 
 
 def _denied(values: _Values) -> Denied:

@@ -5,7 +5,8 @@
 -- ARGV[7]     leases at most: a count, or with "p" so many thousandths of the fleet
 -- ARGV[8]     microseconds from the grant on after which the slot is free again, whatever becomes of the container
 --
--- Reply: as that of a claim, with leases for tokens
+-- Reply: { 1, "granted" or "replayed", used, capacity, microseconds that the lease lasts, alive, wanting, born, grants }
+--     or as that of a claim; with leases for tokens
 --
 -- * Once granted the container counts as missing, as after a claim; who asks again under the same holder word while it
 --   has its slot is granted again. Whoever suffers goes first.
@@ -32,6 +33,15 @@ function gates.slots()
   end
 end
 
+-- Whether somebody wants a cull who may get one: for a kind that culls do not help with nobody has to wait.
+local function may_cull_somebody()
+  for _, kind in ipairs(roster.wanting > 0 and redis.call('ZRANGE', KEY.causes, 0, -1) or {}) do
+    if not trials.is_useless(kind, limits.useless_after) then
+      return true
+    end
+  end
+end
+
 function gates.shut()
   if hold then
     return 'hold', hold[1] - now
@@ -43,7 +53,7 @@ function gates.shut()
   if reason then
     return reason, wait
   end
-  if roster.wanting > 0 then
+  if may_cull_somebody() then
     return 'culls', mine.beat
   end
   if state.brake ~= 'off' then
@@ -57,8 +67,9 @@ function gates.shut()
 end
 
 -- The lease comes first: when anything after it fails, asking again finds it.
+local until_us = is_standing and slot.until_us or now + tonumber(ARGV[8])
+
 local function grant()
-  local until_us = is_standing and slot.until_us or now + tonumber(ARGV[8])
   leases.take(instance, { holder = holder, incarnation = incarnation, until_us = until_us })
   set('leased', now)
   if not is_standing then
@@ -90,6 +101,6 @@ if refused and not is_standing then
   return refused
 end
 return {
-  1, is_standing and 'replayed' or 'granted', used + (is_holder and 0 or 1), most, 0, alive, wanting,
+  1, is_standing and 'replayed' or 'granted', used + (is_holder and 0 or 1), most, until_us - now, alive, wanting,
   state.born, state.grants,
 }

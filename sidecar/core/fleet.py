@@ -342,11 +342,17 @@ class FleetBucket:
 
     def _leaves(self, turn: Turn, lease: Lease, spent: Spent, *, is_standing: bool) -> Granted:
         now_us, instance = turn.now_us, lease.instance
-        answer = Granted(*spent, replayed=is_standing, alive=len(self.roster.alive), wanting=self.roster.wanting)
         until_us = now_us + round(lease.timeout_s * US_PER_S)
         if is_standing:
             until_us = self.leases.slots[instance].until_us
-        else:
+        answer = Granted(
+            *spent,
+            replayed=is_standing,
+            alive=len(self.roster.alive),
+            wanting=self.roster.wanting,
+            left_s=(until_us - now_us) / US_PER_S,
+        )
+        if not is_standing:
             self.birth.granted()
             self._learn(turn, self.trials.lost(instance))
         self.leases.granted(instance, Slot(lease.holder, lease.incarnation, until_us), now_us)

@@ -81,11 +81,16 @@ class Gates:
         """The first gate that is shut for who goes for its age. Whoever suffers goes first."""
         return (
             self._memory(turn)
-            or (Refusal("culls", turn.terms.beat_us) if self.roster.wanting else None)
+            or (Refusal("culls", turn.terms.beat_us) if self._may_cull_somebody(turn) else None)
             or (Refusal("brake", turn.terms.beat_us) if self.incident.brake is not Brake.OFF else None)
             or self._floor(turn, lease.instance)
             or self._slots(turn, lease, spent)
         )
+
+    def _may_cull_somebody(self, turn: Turn) -> bool:
+        """Whether somebody wants a cull who may get one: for a kind that culls do not help with nobody has to wait."""
+        useless = self.trials.useless(turn.limits.useless_after, turn.now_us)
+        return any(kind not in useless for kind in self.roster.causes)
 
     def usage(self, turn: Turn) -> Usage:
         """The tokens in use, by the caller's strategy."""

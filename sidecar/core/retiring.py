@@ -71,11 +71,15 @@ def leased(standing: Standing, event: Leased, now: float, policy: Policy) -> Ste
     standing = replace(standing, leasing=False, lease_answer=event.answer)
     if not isinstance(event.answer, Granted):
         return again(standing, event.answer, now, event.jitter, policy), ()
+    left_s = policy.retire_timeout_s if event.answer.left_s is None else event.answer.left_s
+    left_s = min(left_s, policy.retire_timeout_s) - event.took_s  # the bucket may have answered at once
+    if left_s <= policy.drain_s:  # granted long ago, to one who did not hear of it: there is no time to be replaced in
+        return replace(standing, due=now + policy.check_interval_s), (Resign(event.holder),)
     reason = sentences.retired(now - standing.born, policy.lifetime_s)
     standing = replace(
         standing,
-        latch=Latch("", event.at, reason, lease=event.holder),
-        lease_ends=now - event.took_s + policy.retire_timeout_s,  # the bucket may have granted it at once
+        latch=Latch("", event.at, reason, lease=event.holder, spent_s=policy.retire_timeout_s - left_s),
+        lease_ends=now + left_s,
         unknowns=0,
         answer=None,
     )

@@ -153,7 +153,7 @@ def resume(standing: Standing, latch: Latch, now: float, drained_for_s: float, p
     gone_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
     standing = replace(standing, since=now, latch=latch)
     if latch.lease:
-        standing = replace(standing, lease_ends=now + policy.retire_timeout_s - gone_s)
+        standing = replace(standing, lease_ends=now + policy.retire_timeout_s - latch.spent_s - gone_s)
     if gone_s < policy.drain_s:
         return replace(standing, state=State.DRAINING, due=now + policy.drain_s - gone_s)
     return replace(standing, state=State.DOWN, due=standing.lease_ends)

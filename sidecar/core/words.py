@@ -317,7 +317,8 @@ class Roll(NamedTuple):
 class Granted:
     """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now.
 
-    ``canary``: the one that the brake lets through. ``alive`` and ``wanting`` are 0 where no fleet is known.
+    ``canary``: the one that the brake lets through. ``alive`` and ``wanting`` are 0 where no fleet is known. ``left_s``:
+    how long a lease lasts from now on; None of a token.
     """
 
     used: int
@@ -326,6 +327,7 @@ class Granted:
     canary: bool = False
     alive: int = 0
     wanting: int = 0
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,13 +361,15 @@ Answer = Granted | Denied | Unknown
 class Latch:
     """The persisted fact that this incarnation was granted a token, or a lease. ``at`` is Unix time in seconds.
 
-    ``lease``: the holder word of a retirement, which has no ``claim_id``; empty for a cull.
+    ``lease``: the holder word of a retirement, which has no ``claim_id``; empty for a cull. ``spent_s``: so much of its
+    time the lease had spent by then.
     """
 
     claim_id: str
     at: float
     reason: str
     lease: str = ""
+    spent_s: float = 0.0
 
 
 class Lot(NamedTuple):

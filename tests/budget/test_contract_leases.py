@@ -192,6 +192,19 @@ YIELDS: dict[str, Story] = {
             Step(2, lease("a"), gone(1, replayed=True)),
         ],
     ),
+    "who wants a cull for a kind that those do not help with holds up nobody": (
+        (replace(CALM, useless_after=1),),
+        [
+            *told(0, "abcdef"),
+            *wanting(1, "a"),
+            Step(2, claim("a"), yes(1)),
+            Step(3, beat("a", life="2"), {"down": 0}),
+            Step(4, beat("a", Presence.WANTS, life="2", kind="redis"), {"unhelped": 1, "useless": ("redis",)}),
+            Step(5, lease("b"), {**gone(1), "wanting": 1}),
+            *wanting(6, "c", kind="mysql"),
+            Step(7, lease("d", slots="2"), {**no("culls", 3600), "wanting": 2}),
+        ],
+    ),
     "nobody goes while somebody wants to be culled": (
         (CALM,),
         [

@@ -249,6 +249,21 @@ def test_lease_counts_from_when_it_was_asked_for() -> None:
     assert (standing.due, standing.lease_ends) == (112.5, 160.0)
 
 
+def test_lease_that_was_granted_before_without_being_heard_of_lasts_as_long_as_the_bucket_says() -> None:
+    again = replace(GRANTED, replayed=True, left_s=25.0)
+    standing, _ = step(retiring(), leased(again, took_s=1.0), 102.0, AGING)
+    assert (standing.state, standing.lease_ends) == (DRAINING, 126.0)
+    assert standing.latch is not None
+    after = resume(begun(AGING), standing.latch, 500.0, 14.0, AGING)
+    assert (after.state, after.lease_ends) == (DOWN, 510.0)
+
+
+def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
+    standing, effects = step(retiring(), leased(replace(GRANTED, left_s=10.5), took_s=0.5), 100.5, AGING)
+    assert (standing.state, standing.latch, effects) == (RETIRING, None, (RESIGN,))
+    assert standing.due == 100.5 + AGING.check_interval_s
+
+
 @pytest.mark.parametrize(
     ("gone_s", "state", "due", "ends"),
     [

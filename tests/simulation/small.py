@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.rules import OURS, aging
+from simulation.rules import aging
 
 HOUR_S: Final = 3600.0
 FEW: Final = 20

@@ -87,8 +87,7 @@ def test_lease_that_was_granted_without_being_heard_of_is_given_back_by_who_has_
 
 
 def test_who_is_not_restarted_comes_back_and_its_slot_goes_on() -> None:
-    until_s = 4 * TIMEOUT_S
-    of = played(YOUNG, Unheard(0, until_s), aged_s=SHORT_S, until_s=6 * TIMEOUT_S)
+    of = unheard(4 * TIMEOUT_S, 6 * TIMEOUT_S)
     returned = [at_s for at_s, _ in of.returns]
     assert len(returned) >= 3
     for gone, back_s, after in zip(of.retirements, returned, of.retirements[1:], strict=False):
@@ -98,28 +97,17 @@ def test_who_is_not_restarted_comes_back_and_its_slot_goes_on() -> None:
 
 
 def test_who_came_back_is_left_in_peace_for_a_quarter_of_its_lifetime() -> None:
-    of = played(YOUNG, Unheard(0, TIMEOUT_S), aged_s=SHORT_S, until_s=HOUR_S)
+    of = unheard(TIMEOUT_S, HOUR_S)
     (back_s, place), *_ = of.returns
     first, second = (one.at_s for one in of.retirements if one.place == place)
     assert first < back_s
     assert second >= back_s + RESPITE * SHORT_S
 
 
-def broken(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
-
-
-AWAY_FOR_LONGER = broken("who is granted again stays away beyond the end of its slot")
-SLIGHTLY_LONGER = broken("the latch has the instant of the answer, the slot one before that")
-
-
-@AWAY_FOR_LONGER
 def test_no_more_than_k_are_away_though_replies_get_lost_and_nobody_is_restarted() -> None:
-    unheard = Scenario("unheard", 4 * TIMEOUT_S, (Unheard(0, 4 * TIMEOUT_S),), aged_s=SHORT_S)
-    assert play(unheard, YOUNG, size=FEW, lost=300).most_retired == 1
+    assert unheard(4 * TIMEOUT_S, 4 * TIMEOUT_S, lost=300).most_retired == 1
 
 
-@AWAY_FOR_LONGER
 def test_no_more_than_k_are_away_when_a_killed_holder_is_back_shortly_before_its_slot_is_over() -> None:
     world = old_world()
     world.kill(granted(world), TIMEOUT_S - 20)
@@ -127,7 +115,7 @@ def test_no_more_than_k_are_away_when_a_killed_holder_is_back_shortly_before_its
     assert world.departures.most_retired == 1
 
 
-@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=SLIGHTLY_LONGER)], ids=["alive", "killed"])
+@pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
 def test_who_is_not_restarted_is_back_before_its_slot_is_free(*, is_killed: bool) -> None:
     world = old_world()
     Unheard(0, HOUR_S).plan(world)
@@ -140,5 +128,3 @@ def test_who_is_not_restarted_is_back_before_its_slot_is_free(*, is_killed: bool
     assert back_place == place
     assert world.containers[place].instance not in world.bucket.trials.missing
     assert back_s <= over_us / US_PER_S - EPOCH_S
-
-

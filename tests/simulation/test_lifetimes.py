@@ -9,17 +9,15 @@ from math import inf
 
 import pytest
 
-from sidecar.core.retirement import RESPITE, Plan
+from sidecar.core.retirement import Plan
 from sidecar.core.terms import Share
-from sidecar.core.words import US_PER_S, State
-from simulation.ageing import Busy, Freeze, Kills, Leak, Mute, Unheard
+from sidecar.core.words import State
+from simulation.ageing import Busy, Freeze, Kills, Leak, Mute
 from simulation.departures import Retirement
-from simulation.network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from simulation.report import table
 from simulation.rules import LIFETIME_S, NOBODY, OURS, REPLACE_S, Rules, aging, renewal_s
 from simulation.scenarios import SIZE, Outcome, Scenario, outcome, play
 from simulation.small import ASK_S, FEW, HOUR_S, ON_THE_WAY_S, PATIENCE_S, PATIENT, SHORT_S, YOUNG
-from simulation.timeline import EPOCH_S
 from simulation.troubles import Flapping, Outage, Poison, Trouble
 from simulation.world import RESTART_S, World
 
