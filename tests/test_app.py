@@ -15,7 +15,7 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar import app
+from sidecar import parts
 from sidecar.core.words import Policy
 from sidecar.settings import load
 from sidecar.sockets import CannotListenError, named
@@ -52,7 +52,7 @@ def _refusal(one: Sidecar) -> str:
 
 
 def test_defaults_of_settings_and_policy_are_the_same() -> None:
-    assert app.policy(load({}, {})) == Policy()
+    assert parts.policy(load({}, {})) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_defaults_of_settings_and_policy_are_the_same() -> None:
     ],
 )
 def test_settings_are_what_the_core_moves_by(flags: dict[str, str], field: str, value: object) -> None:
-    assert getattr(app.policy(load(flags, {})), field) == value
+    assert getattr(parts.policy(load(flags, {})), field) == value
 
 
 # -- starting -----------------------------------------------------------------------------------------------

@@ -317,8 +317,8 @@ class Roll(NamedTuple):
 class Granted:
     """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now.
 
-    ``canary``: the one that the brake lets through. ``alive`` and ``wanting`` are 0 where no fleet is known. ``left_s``:
-    how long a lease lasts from now on; None of a token.
+    ``canary``: the one that the brake lets through. ``alive`` and ``wanting`` are 0 where no fleet is known.
+    ``left_s``: how long a lease lasts from now on; None of a token.
     """
 
     used: int
