@@ -29,10 +29,9 @@ _LONG = ("e2e", "simulation", "standby", "budget", "deploy")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    top = config.rootpath / "tests"
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(_LONG)}
-    items.sort(key=lambda item: ranks.get(item.path.relative_to(top).parts[0], len(_LONG)))
+    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(_LONG)))
     for item in items:
         for fixture in _MARK_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARK_OF_FIXTURE[fixture])

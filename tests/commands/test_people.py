@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -233,12 +234,20 @@ class _Terminal:
 
     def type(self, text: str) -> None:
         if text == "\x03":
-            self.interrupt()
+            # Between the question and the wait for its answer the library loses a signal: a person would try again.
+            wait_for(self._is_interrupted, timeout_s=30, what="it heard the signal")
         else:
             os.write(self._ours, text.encode())
 
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
+
+    def _is_interrupted(self) -> bool:
+        if self._process.poll() is None:
+            self.interrupt()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2.0)
+        return self._process.poll() is not None
 
     def ended(self) -> int:
         until = time.monotonic() + 30

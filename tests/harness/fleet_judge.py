@@ -6,6 +6,7 @@ that time the windows are judged, for a clock that was set back has to make its 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from sidecar.core.fleet import MINUTE_US
@@ -47,7 +48,7 @@ class Leave:
 class Known:
     """What a server has been told, and has to go by; it goes with the server's memory."""
 
-    heard: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    heard: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     missing: dict[str, Lost] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
@@ -153,7 +154,7 @@ class Judge:
         leave = known.leaves.get(beat.instance)
         if leave and beat.presence is Presence.WELL and (leave.has_arrived or leave.incarnation != beat.incarnation):
             del known.leaves[beat.instance]
-        known.heard[beat.instance] = (now_us, beat.presence is Presence.WANTS)
+        known.heard[beat.instance] = (now_us, beat.kind if beat.presence is Presence.WANTS else None)
 
     def _arrives(self, place: str, instance: str) -> None:
         leave = self.known.leaves.pop(place, None)
@@ -191,15 +192,16 @@ class Judge:
         self.lets_go_down(claim, now_us)
         self.known.newest_us = now_us
 
-    def retires(self, lease: Lease, answer: Granted, told_us: int, brake: Brake) -> None:
-        """Judge a lease that was granted."""
+    def retires(self, lease: Lease, answer: Granted, told_us: int, brake: Brake, useless: Collection[str]) -> None:
+        """Judge a lease that was granted. Who suffers from what culls do not help with has nothing to wait for."""
         now_us, known = self.now_us(told_us), self.known
         self._nobody_goes_under_a_hold(lease)
         lost, leave = known.missing.get(lease.instance), known.leaves.get(lease.instance)
         is_standing = lost is not None and lost.is_lease and lost.claim_id == lease.holder
         if not (is_standing and leave is not None and leave.holder == lease.holder):
             self.floor_is_kept(lease, now_us)
-            if any(wants for _, wants in known.heard.values()) or brake is not Brake.OFF:
+            suffered = {kind for _, kind in known.heard.values() if kind is not None}
+            if not suffered <= {*useless} or brake is not Brake.OFF:
                 raise BrokenPromiseError(f"{lease.instance} goes for its age while others suffer")
             until_us = now_us + round(lease.timeout_s * US_PER_S)
             known.leaves[lease.instance] = Leave(lease.holder, until_us, lease.incarnation)
@@ -246,7 +248,7 @@ class Judge:
         return self.known.heard.keys() - {claim_id.rpartition("/")[0] for claim_id in self.down}
 
     def _brake_lets_one_pass(self, answer: Granted, elapsed_us: int, brake: Brake) -> None:
-        wanting = sum(wants for _, wants in self.known.heard.values())
+        wanting = sum(kind is not None for _, kind in self.known.heard.values())
         is_reached = wanting >= 3 and wanting * 1000 >= self.terms.brake * len(self.known.heard)
         if self.terms.brake and is_reached and brake in {Brake.OFF, Brake.CLOSED}:
             raise BrokenPromiseError(f"{wanting} of {len(self.known.heard)} want, and the brake is {brake}")

@@ -104,7 +104,8 @@ class Server:
         if isinstance(message, Lease):
             leave = self.bucket.retire(self.terms, message, mark, self.told_us)
             if isinstance(leave, Granted):
-                self.judge.retires(message, leave, self.told_us, self.bucket.incident.brake)
+                useless = self.bucket.trials.useless(self.terms.useless_after, self.told_us)
+                self.judge.retires(message, leave, self.told_us, self.bucket.incident.brake, useless)
             return leave
         answer = self.bucket.claim(self.terms, message, mark, self.told_us)
         if isinstance(answer, Granted):
@@ -171,7 +172,7 @@ class FleetModel:
             else:
                 self.whole.hears(as_beat(message), at)
         elif sidecar.name in self.whole.known.seen and self.lives(sidecar, message):
-            self.whole.known.heard.setdefault(sidecar.name, (at, False))
+            self.whole.known.heard.setdefault(sidecar.name, (at, None))
         if isinstance(answer, Granted) and isinstance(message, Claim | Lease) and self.is_ours(sidecar, message):
             lost = self.whole.known.missing.get(sidecar.name)
             word = message.holder if isinstance(message, Lease) else message.claim_id
