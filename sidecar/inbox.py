@@ -22,6 +22,11 @@ class Inbox:
         self._messages: deque[Message] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the hall has taken all that came."""
+        return not self._messages
+
     def offer(self, reports: Sequence[Report]) -> bool:
         """Hand in what the app reports; False when too much is waiting, and then nothing was taken."""
         if len(self._messages) >= INBOX_LIMIT:

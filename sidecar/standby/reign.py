@@ -118,6 +118,8 @@ class Reign:
         self._offer.tell()
         self._took_s = time.thread_time() - begun
         self._told_at = asyncio.get_running_loop().time()
+        if not self._hall.inbox.is_empty:  # it came after our time was due, and is not counted yet
+            self._tell_in(SOON_SHARE * self._took_s)
 
     def _state(self) -> dict[str, Any] | None:
         try:
