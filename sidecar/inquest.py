@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from sidecar.core.samples import Kept, Samples
 from sidecar.core.words import Claim
+
+MOST_SAMPLES: Final = 5
+MESSAGE_LIMIT: Final = 120
 
 Hook = Callable[[Claim, str], Awaitable[str]]
 """Looks at the container before a cull for which it is told the reason: what it saw, within a bounded time."""
@@ -30,6 +34,16 @@ class Inquest:
         self._wall = wall
         self._on_failure = on_failure
         self._hook = hook
+
+    def evidence(self) -> str | None:
+        """What is kept of the last cull, redacted and in lines: what the app said most often, and what the hook saw."""
+        if self.kept is None:
+            return None
+        from sidecar.client.redaction import redacted  # noqa: PLC0415 - most containers are never culled
+
+        often = sorted(self.kept.samples, key=lambda sample: -sample.errors)[:MOST_SAMPLES]
+        said = [f"{one.errors} x {one.kind}: {redacted(one.message, MESSAGE_LIMIT)}" for one in often]
+        return "\n".join([*said, *([self.kept.capture] if self.kept.capture else [])]) or None
 
     async def hold(self, claim: Claim, reason: str) -> float:
         """Keep what may say why before the drain changes it, and let the hook look closer if there is one.

@@ -55,7 +55,7 @@ class Notes(Protocol):
 class Ledger:
     """Keeps and sends what ``instance`` sees; ``wall`` gives Unix seconds, ``rng`` spreads what is sent again.
 
-    ``capture`` is what a hook found out about the container at its cull. ``on_failure`` hears of every exception: none
+    ``capture`` is what is kept as evidence of its cull. ``on_failure`` hears of every exception: none
     leaves this room, for who tells us of a step must not fail by it.
     """
 

@@ -159,7 +159,7 @@ def make_ledger(settings: Settings, held: HeldBudget, told: Observers, hall: Hal
         rng=random.Random(),  # noqa: S311 - as in _hall
         on_failure=partial(told.failed, "ledger"),
         honour_s=honour_s(settings.drain),
-        capture=lambda: hall.capture,
+        capture=hall.inquest.evidence,
     )
     told.also(ledger.notice)
     told.also_beaten(ledger.beaten)
