@@ -114,14 +114,13 @@ class Desk:
     def _events(self) -> Routes:
         from sidecar.intake.events import Events  # noqa: PLC0415 - as the head says
 
-        events = Events(
+        return Events(
             self._held.entries,
             self._ledger.local,
             identity=self._identity("enforce_percent"),
             wall=time.time,
             limit_s=self._limit_s,
-        )
-        return {"/events": {"GET": events.get}}
+        ).routes()
 
 
 def late(make: Callable[[], Routes], paths: dict[str, tuple[str, ...]]) -> Routes:

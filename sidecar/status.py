@@ -5,21 +5,23 @@ Nothing here runs or is imported before somebody looks, but for the count of eac
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar import shares
 from sidecar.answer.feed import Feed
 from sidecar.answer.pages import Pages
-from sidecar.core import members, sentences
+from sidecar.core import members
 from sidecar.core.history import Decision
 from sidecar.core.terms import Share
 from sidecar.core.words import Entry, Fleet, Hold, Member, Roll, Unknown
+from sidecar.desk import SLACK_S
+from sidecar.intake import unknowns
+from sidecar.intake.unknowns import ALONE, within
 
 if TYPE_CHECKING:
     from sidecar.budget.held import HeldBudget
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
     from sidecar.pulse import Pulse
     from sidecar.settings import Settings
 
-T = TypeVar("T")
-
-SLACK_S: Final = 4.0
-"""What is waited for the bucket beyond its time-out, as for the other orders of a person."""
-
 EVENTS: Final = 200
 EVENTS_SINCE_S: Final = 7 * 24 * 3600.0
 EVENTS_PAGE: Final = 500
@@ -41,7 +38,6 @@ EVENTS_PAGES: Final = 21
 AGES_S: Final = 10.0
 """How old ages and numbers of members may be while no state changes: each time would be all the fleet each time."""
 
-ALONE: Final = "alone"
 LocalEvents = Callable[[float], Sequence[Entry]]
 """What this sidecar itself knows to have happened since a Unix second, oldest first."""
 
@@ -83,11 +79,11 @@ class Status:
         why = self._from.explaining.local()
         del why["at"]  # is told with every message
         errors = {"limit": own.error_limit, "window_s": own.error_window, "minutes": self._from.minutes.counts()}
-        return {"why": why, "errors": errors, "csrf": self.csrf, "can_order": True}
+        return {"why": why, "errors": errors, "csrf": self.csrf}
 
     async def slow(self) -> dict[str, Any]:
         """What the bucket is asked for: budget, fleet and holds, and the events."""
-        roll = await _within(self._limit_s, self._held.roll())
+        roll = await within(self._limit_s, self._held.roll())
         events, stored = await self._timeline.read()
         return {**self._of_roll(roll), "events": events, "stored": stored}
 
@@ -103,7 +99,7 @@ class Status:
         fleet = None if roll.error == ALONE else self._from.pulse.fleet
         known = [hold for hold in (fleet.hold if fleet else None, self._held.local) if hold is not None]
         return {
-            "bucket": {"error": roll.error, "sentence": sentences.UNKNOWN.get(roll.error, roll.error)},
+            "bucket": unknowns.told(roll),
             "budget": self._own_budget() if roll.error == ALONE else None,
             "fleet": self._fleet(fleet, (), ()) if fleet else None,
             "holds": self._holds(dict.fromkeys(known)),
@@ -159,7 +155,7 @@ class _Timeline:
         """The events, oldest first, and whether they are the bucket's; else those of this sidecar."""
         since = time.time() - EVENTS_SINCE_S
         for _ in range(EVENTS_PAGES):
-            page = await _within(self._limit_s, self._stored(since, self._after, EVENTS_PAGE))
+            page = await within(self._limit_s, self._stored(since, self._after, EVENTS_PAGE))
             if isinstance(page, Unknown):
                 return [_event(entry) for entry in self._local(since)[-EVENTS:]], False
             if page:
@@ -178,11 +174,3 @@ def _event(entry: Entry) -> dict[str, Any]:
 
 def _is_grant(decision: Decision) -> bool:
     return decision.what == "granted"
-
-
-async def _within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
-    try:
-        async with asyncio.timeout(limit_s):
-            return await call
-    except TimeoutError:
-        return Unknown("timeout")

@@ -5,27 +5,24 @@ An answer here may have to wait for the bucket, never for longer than ``limit_s`
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from sidecar.budget.held import HeldBudget
 from sidecar.core import members, sentences
 from sidecar.core.words import Entry, Fleet, Hold, Roll, Unknown
-from sidecar.intake import callers
+from sidecar.intake import callers, unknowns
 from sidecar.intake.callers import Admits
 from sidecar.intake.orders import NO_BODY, Release, read_hold, read_release
 from sidecar.intake.pings import BadReportError
+from sidecar.intake.unknowns import ALONE, within
 from sidecar.listener import Refusal, Routes, body, json_response
 
 T = TypeVar("T")
-
-ALONE: Final = "alone"
-"""The word for a bucket that is this process's own: nothing is missing then, there just is nobody else."""
 
 
 class Admin:
@@ -70,13 +67,13 @@ class Admin:
         """Hold; 200 also if this sidecar alone is held."""
         callers.check(request, self._admits)
         order = _read(read_hold, await body(request), self._own)
-        answer = await self._ask(self._held.hold(*order))
+        answer = await within(self._limit_s, self._held.hold(*order))
         if isinstance(answer, Unknown):
             held = self._held.local_of(order.instance)
             if held is None:
                 return self._no_answer(answer, order.instance)
-            self._note_hold(held, f"{callers.origin(request)}, here only: {_sentence(answer)}")
-            return json_response({"hold": _hold(held), "stored": False, **_error(answer)})
+            self._note_hold(held, f"{callers.origin(request)}, here only: {unknowns.sentence(answer)}")
+            return json_response({"hold": _hold(held), "stored": False, **unknowns.told(answer)})
         self._note_hold(answer, callers.origin(request))
         return json_response({"hold": _hold(answer), "stored": True})
 
@@ -89,19 +86,19 @@ class Admin:
         instance = order.instance
         ended = self._known_hold(instance)
         was_held = self._held.local_of(instance) is not None
-        answer = await self._ask(self._held.release(instance))
+        answer = await within(self._limit_s, self._held.release(instance))
         scope = {"scope": _scope(instance), "instance": instance}
         if isinstance(answer, Unknown):
             if not self._held.covers(instance):
                 return self._no_answer(answer, instance)
-            self._note_release(order, ended, f"{callers.origin(request)}, here only: {_sentence(answer)}")
-            return json_response({"released": was_held, **scope, **_error(answer)})
+            self._note_release(order, ended, f"{callers.origin(request)}, here only: {unknowns.sentence(answer)}")
+            return json_response({"released": was_held, **scope, **unknowns.told(answer)})
         self._note_release(order, ended, callers.origin(request))
         return json_response({"released": answer, **scope})
 
     async def get_fleet(self, _request: web.BaseRequest) -> web.Response:
         """The fleet member by member; when the bucket gives no answer, what was last heard of it and a 502 or 504."""
-        answer = await self._ask(self._held.roll())
+        answer = await within(self._limit_s, self._held.roll())
         local = self._held.local
         known = {**self._identity, "own": dict(self._own_row()), "local_hold": _hold(local) if local else None}
         if isinstance(answer, Roll):
@@ -115,7 +112,7 @@ class Admin:
             "policies": [],
         }
         status = HTTPStatus.OK if answer.error == ALONE else _status(answer)
-        return json_response({**known, **rest, **_error(answer)}, status)
+        return json_response({**known, **rest, **unknowns.told(answer)}, status)
 
     @property
     def _own(self) -> str:
@@ -141,19 +138,12 @@ class Admin:
         detail = f"ordered at {self._own} {how}"
         self._noted(Entry("release", self._wall(), order.instance, author=order.author, detail=detail, once=once))
 
-    async def _ask(self, call: Awaitable[T | Unknown]) -> T | Unknown:
-        try:
-            async with asyncio.timeout(self._limit_s):
-                return await call
-        except TimeoutError:
-            return Unknown("timeout")
-
     def _no_answer(self, unknown: Unknown, instance: str) -> web.Response:
         """Nothing came of it, here or elsewhere."""
         if unknown.error == ALONE:
             sentence = f"instance: there is no shared bucket, and this is {self._own}, not {instance}"
             raise Refusal(HTTPStatus.NOT_FOUND, "instance", sentence)
-        return json_response(_error(unknown), _status(unknown))
+        return json_response(unknowns.told(unknown), _status(unknown))
 
 
 def _read(read: Callable[[T, str], Any], given: T, own: str) -> Any:
@@ -165,14 +155,6 @@ def _read(read: Callable[[T, str], Any], given: T, own: str) -> Any:
 
 def _status(unknown: Unknown) -> HTTPStatus:
     return HTTPStatus.GATEWAY_TIMEOUT if unknown.error == "timeout" else HTTPStatus.BAD_GATEWAY
-
-
-def _error(unknown: Unknown) -> dict[str, str]:
-    return {"error": unknown.error, "sentence": _sentence(unknown)}
-
-
-def _sentence(unknown: Unknown) -> str:
-    return sentences.UNKNOWN.get(unknown.error, unknown.error)
 
 
 def _scope(instance: str) -> str:

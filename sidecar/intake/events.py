@@ -5,7 +5,6 @@ An answer here may have to wait for the bucket, never for longer than ``limit_s`
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -14,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from sidecar import durations
-from sidecar.core import sentences
 from sidecar.core.words import Entry, Unknown
+from sidecar.intake import unknowns
 from sidecar.listener import Refusal, Routes, json_response
 
 SINCE_S: Final = 3600.0
@@ -68,21 +67,13 @@ class Events:
         """A page of entries in the order in which they arrived; the last id asks for the next page."""
         asked = read_query(tuple(request.query.items()))
         since = self._wall() - asked.since_s
-        answer = await self._ask(since, asked)
+        answer = await unknowns.within(self._limit_s, self._stored(since, asked.after, asked.most))
         if isinstance(answer, Unknown):
-            sentence = sentences.UNKNOWN.get(answer.error, answer.error)
-            told: dict[str, Any] = {"stored": False, "error": answer.error, "sentence": sentence}
+            told: dict[str, Any] = {"stored": False, **unknowns.told(answer)}
             entries: Sequence[Entry] = self._local(since)[-asked.most :]
         else:
             told, entries = {"stored": True}, answer
         return json_response({**self._identity, "events": [_shown(entry) for entry in entries], **told})
-
-    async def _ask(self, since: float, asked: Asked) -> Sequence[Entry] | Unknown:
-        try:
-            async with asyncio.timeout(self._limit_s):
-                return await self._stored(since, asked.after, asked.most)
-        except TimeoutError:
-            return Unknown("timeout")
 
 
 def read_query(query: Sequence[tuple[str, str]]) -> Asked:

@@ -293,17 +293,14 @@ function showHolds(holds) {
     const item = made("li", "", "held");
     const here = hold.here_only ? " (known to this sidecar only)" : "";
     item.append(made("span", `${whom(hold)} is held by ${isolated(hold.author)} until ${clock(hold.until)}: ${isolated(hold.reason)}${here}`));
-    if (last.can_order) {
-      const button = made("button", "Release");
-      button.type = "button";
-      button.dataset.hold = hold.instance;
-      button.setAttribute("aria-label", `Release ${whom(hold)}`);
-      button.addEventListener("click", () => release(hold));
-      item.append(button);
-    }
+    const button = made("button", "Release");
+    button.type = "button";
+    button.dataset.hold = hold.instance;
+    button.setAttribute("aria-label", `Release ${whom(hold)}`);
+    button.addEventListener("click", () => release(hold));
+    item.append(button);
     return item;
   }) : [made("li", "Nobody holds culls.", "quiet")]);
-  byId("open-hold").hidden = !last.can_order;
   if (focusedHold !== undefined) {
     ([...byId("holds").querySelectorAll("button")].find((button) => button.dataset.hold === focusedHold) ?? byId("open-hold")).focus();
   }
