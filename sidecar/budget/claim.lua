@@ -65,21 +65,12 @@ function gates.pace()
   end
 end
 
--- The first that is shut.
-function gates.shut()
-  if hold then
-    return 'hold', hold[1] - now
-  end
-  if is_standing then
-    return nil
-  end
-  local reason, wait = gates.memory(limits)
-  if reason then
-    return reason, wait
-  end
+-- A token that was granted before has no pace to keep.
+function gates.rest()
   if trials.is_useless(kind, limits.useless_after) then
     return 'useless', HOUR
   end
+  local reason, wait
   if not refused then
     reason, wait = gates.fleet()
   end
@@ -109,14 +100,11 @@ local function grant(is_canary)
   })
 end
 
-local reason, wait = gates.shut()
+local reason, wait = gates.shut(hold, is_standing, limits)
 if reason then
   roster.note_wish()
   save()
-  return {
-    0, reason, used, size.capacity, wait + now - told, fleet.alive, roster.wanting, roster.cause(),
-    reason == 'hold' and hold or {}, state.born, state.grants,
-  }
+  return gates.denial(reason, wait, used, size.capacity, hold)
 end
 local wanting, is_canary = roster.wanting, state.brake == 'on' and not is_standing
 grant(is_canary)

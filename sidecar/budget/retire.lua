@@ -42,24 +42,14 @@ local function may_cull_somebody()
   end
 end
 
-function gates.shut()
-  if hold then
-    return 'hold', hold[1] - now
-  end
-  if is_standing then
-    return nil
-  end
-  local reason, wait = gates.memory(limits)
-  if reason then
-    return reason, wait
-  end
+function gates.rest()
   if may_cull_somebody() then
     return 'culls', mine.beat
   end
   if state.brake ~= 'off' then
     return 'brake', mine.beat
   end
-  reason, wait = gates.floor(size)
+  local reason, wait = gates.floor(size)
   if reason then
     return reason, wait
   end
@@ -83,18 +73,15 @@ local function grant()
   })
 end
 
-local reason, wait = gates.shut()
+local reason, wait = gates.shut(hold, is_standing, limits)
 if refused and not hold and not is_standing then
   return refused
 end
-local alive, wanting = fleet.alive, roster.wanting
 if reason then
   save()
-  return {
-    0, reason, used, most, wait + now - told, alive, wanting, roster.cause(),
-    reason == 'hold' and hold or {}, state.born, state.grants,
-  }
+  return gates.denial(reason, wait, used, most, hold)
 end
+local alive, wanting = fleet.alive, roster.wanting
 grant()
 save()
 if refused and not is_standing then

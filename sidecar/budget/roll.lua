@@ -1,4 +1,4 @@
--- The fleet member by member, for a person. After turn, terms, records, roster, incident, culls, trials,
+-- The fleet member by member, for a person. After turn, terms, records, roster, incident, culls, trials, leases,
 -- fleet, shares, sizes and grants. Reads only, so a replica answers too, and takes as long as the fleet is large.
 --
 -- Reply: { fleet as fleet.lua has it, tokens in use by the sliding log of the caller's own window, now,

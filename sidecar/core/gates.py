@@ -6,7 +6,7 @@ Nothing is written here. Times are microseconds of the bucket's clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sidecar.core.birth import Birth
 from sidecar.core.grants import RULES, Grants, Quota, Usage, spaced
@@ -16,10 +16,8 @@ from sidecar.core.leases import Leases
 from sidecar.core.roster import Roster
 from sidecar.core.strictest import Limits, split
 from sidecar.core.terms import Terms
-from sidecar.core.trials import Trials
-from sidecar.core.words import US_PER_S, Brake, Claim, Lease
-
-HOUR_US: Final = 3600 * US_PER_S
+from sidecar.core.trials import HOUR_US, Trials
+from sidecar.core.words import Brake, Claim, Lease
 
 
 class Refusal(NamedTuple):

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from sidecar.core.fleet import MINUTE_US
-from sidecar.core.gates import HOUR_US
 from sidecar.core.strictest import split
 from sidecar.core.terms import Share, Terms
+from sidecar.core.trials import HOUR_US
 from sidecar.core.words import US_PER_S, Beat, Brake, Claim, Granted, Lease, Presence
 
 
