@@ -15,7 +15,8 @@ from random import Random
 from typing import Final
 
 from sidecar.core import arbiter, sentences
-from sidecar.core.arbiter import (
+from sidecar.core.detectors import complaint, judge
+from sidecar.core.events import (
     Answered,
     Ask,
     AskLease,
@@ -29,13 +30,12 @@ from sidecar.core.arbiter import (
     Resign,
     Restarted,
     Revived,
-    Standing,
     Stopped,
 )
-from sidecar.core.detectors import complaint, judge
 from sidecar.core.records import Record, Snapshot
 from sidecar.core.retirement import due_at
 from sidecar.core.retiring import life
+from sidecar.core.standing import Standing, is_drained
 from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
 from sidecar.core.words import (
@@ -189,7 +189,7 @@ class Hall:
         return now + 1.0 if due is None else max(due, self._not_before)
 
     def _is_drained(self) -> bool:
-        return self._has_news and arbiter.is_drained(self.standing, self.witness.idle_at, self._policy)
+        return self._has_news and is_drained(self.standing, self.witness.idle_at, self._policy)
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> bool:
         try:
@@ -253,7 +253,7 @@ class Hall:
                 self.stale_reports += 1
             else:
                 self.witness.take(report, now)
-                if isinstance(report, Ping) and (report.message or report.fingerprint):
+                if isinstance(report, Ping):
                     self.inquest.samples.take(report, now)
         self._has_news = True
 

@@ -13,9 +13,8 @@ from sidecar import __version__, explaining, kinds, renewal
 from sidecar.answer.ledger import LedgerReadings
 from sidecar.answer.metrics import Readings
 from sidecar.budget.held import HeldBudget
-from sidecar.core import arbiter
-from sidecar.core.arbiter import Standing
 from sidecar.core.delays import honour_s
+from sidecar.core.standing import Standing, resume, start
 from sidecar.core.weight import FULL, Weight
 from sidecar.core.witness import Witness
 from sidecar.core.words import Lot, Policy
@@ -108,7 +107,7 @@ def _carried(
     """What the main before us told of its state, if it can be used, and what the disk knows better."""
     if succession is None or succession.state is None:
         return None
-    from sidecar.standby import carried  # noqa: PLC0415 - as in main
+    from sidecar.standby import carried  # noqa: PLC0415 - most sidecars have no run lock
 
     state, told_at = succession.state
     witness, weight = _witness(settings, rules), _weight(settings)
@@ -125,7 +124,7 @@ def make_reign(settings: Settings, succession: Succession | None, hall: Hall, to
     """What a run lock adds; None without one."""
     if succession is None:
         return None
-    from sidecar.standby.reign import Reign  # noqa: PLC0415 - as in main
+    from sidecar.standby.reign import Reign  # noqa: PLC0415 - most sidecars have no run lock
 
     reign = Reign(settings, succession, hall, policy(settings), told)
     told.also(reign.notice)
@@ -143,7 +142,7 @@ def make_pulse(settings: Settings, hall: Hall, held: HeldBudget, told: Observers
         held,
         interval_s=settings.beat,
         clock=time.monotonic,
-        rng=random.Random(),  # noqa: S311 - as in _hall
+        rng=random.Random(),  # noqa: S311 - as in make_hall
         told=told.beaten,
         on_failure=partial(told.failed, "beat"),
         about=Description(time.time, settings.error_limit, __version__),
@@ -156,7 +155,7 @@ def make_ledger(settings: Settings, held: HeldBudget, told: Observers, hall: Hal
         held,
         settings.instance,
         wall=time.time,
-        rng=random.Random(),  # noqa: S311 - as in _hall
+        rng=random.Random(),  # noqa: S311 - as in make_hall
         on_failure=partial(told.failed, "ledger"),
         honour_s=honour_s(settings.drain),
         capture=hall.inquest.evidence,
@@ -182,8 +181,8 @@ async def _standing(app: str, journal: Journal, rules: Policy, disk_s: float) ->
     now = time.monotonic()
     lot = Lot(f"lease-{os.urandom(8).hex()}", random.random())  # noqa: S311 - it spreads the ends, it guards nothing
     if memory is None:
-        return arbiter.start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}", lot=lot)
-    standing = arbiter.start(
+        return start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}", lot=lot)
+    standing = start(
         app,
         now,
         rules,
@@ -194,7 +193,7 @@ async def _standing(app: str, journal: Journal, rules: Policy, disk_s: float) ->
     )
     if memory.latch is None or not rules.enforce:
         return standing
-    return arbiter.resume(standing, memory.latch, now, time.time() - memory.latch.at, rules)
+    return resume(standing, memory.latch, now, time.time() - memory.latch.at, rules)
 
 
 def make_readings(hall: Hall, honoured_s: float) -> Readings:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.hall import CHECKS_ONLY, EXACT, LOT, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.arbiter import Answered, Judged, Stopped
+from sidecar.core.events import Answered, Judged, Stopped
 from sidecar.core.words import (
     Answer,
     Claim,

@@ -8,8 +8,8 @@ import pytest
 
 from harness.hall import POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core import arbiter
-from sidecar.core.arbiter import Answered
+from sidecar.core.events import Answered
+from sidecar.core.standing import resume, start
 from sidecar.core.words import Gone, Granted, Heartbeat, Latch, Ping, Report, Results, Sample, State
 from sidecar.journal import Memory
 
@@ -165,9 +165,9 @@ async def test_culled_life_named_by_the_app_ends_when_its_page_names_another() -
 async def test_life_that_is_remembered_is_known_again_by_its_name(
     remembered: str, same: Ping | Sample, other: Ping | Sample
 ) -> None:
-    life = arbiter.start("web/a", 1000.0, AT_ONCE, app_start=remembered, asked_under=remembered)
+    life = start("web/a", 1000.0, AT_ONCE, app_start=remembered, asked_under=remembered)
     latch = Latch(f"web/a/{remembered}", WALL_S, "sick")
-    async with Stage(AT_ONCE, standing=arbiter.resume(life, latch, 1000.0, 99.0, AT_ONCE)) as stage:
+    async with Stage(AT_ONCE, standing=resume(life, latch, 1000.0, 99.0, AT_ONCE)) as stage:
         await stage.reports(same)
         assert stage.latch == latch
         await stage.reports(other)

@@ -9,8 +9,8 @@ import pytest
 
 from harness.hall import EXACT, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core import arbiter
-from sidecar.core.arbiter import CullOrdered, Leased, Revived
+from sidecar.core.events import CullOrdered, Leased, Revived
+from sidecar.core.standing import start
 from sidecar.core.words import Denied, Granted, Latch, Lease, Lot, Ping, Policy, Results, State, Unknown
 from sidecar.journal import Memory
 
@@ -24,7 +24,7 @@ ORDERED = CullOrdered("ann", "it leaks")
 
 def aging_stage(policy: Policy = AGING) -> Stage:
     now = asyncio.get_running_loop().time()
-    return Stage(policy, EXACT, standing=arbiter.start("web/a", now, policy, app_start="boot-1", lot=Lot(HOLDER)))
+    return Stage(policy, EXACT, standing=start("web/a", now, policy, app_start="boot-1", lot=Lot(HOLDER)))
 
 
 @in_virtual_time

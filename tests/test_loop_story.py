@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.hall import POLICY, Stage
 from harness.virtual_time import in_virtual_time
-from sidecar.core.arbiter import Answered
+from sidecar.core.events import Answered
 from sidecar.core.words import Answer, Denied, Granted, Level, Ping, State, Unknown
 from sidecar.loop import Pace
 

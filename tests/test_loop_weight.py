@@ -8,7 +8,7 @@ import pytest
 
 from harness.hall import POLICY, Stage
 from harness.virtual_time import in_virtual_time
-from sidecar.core.arbiter import Judged
+from sidecar.core.events import Judged
 from sidecar.core.weight import FULL, Weight
 from sidecar.core.words import Gone, Granted, Missed, Ping, Policy, Report, Results, Sample, State
 

@@ -14,10 +14,10 @@ import pytest
 from harness.hall import POLICY, WALL_S
 from harness.lives import SICK
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
-from sidecar.core import arbiter
-from sidecar.core.arbiter import Order, Standing, Stopped
+from sidecar.core.events import Stopped
 from sidecar.core.members import unpack
 from sidecar.core.records import Record, Snapshot
+from sidecar.core.standing import Order, Standing, start
 from sidecar.core.words import About, Beat, Evidence, Fleet, Latch, Presence, State, Unknown
 from sidecar.pulse import ABOUT_EVERY, FIRST_AFTER_S, JITTER, STALE_BEATS, Description, Pulse
 
@@ -25,7 +25,7 @@ INTERVAL_S = 10.0
 FLEET = Fleet(3)
 AWAY = Unknown("timeout")
 REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
-UP = replace(arbiter.start("web/a", 0.0, POLICY, app_start="boot-1"), state=State.UP)
+UP = replace(start("web/a", 0.0, POLICY, app_start="boot-1"), state=State.UP)
 SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK.verdict)
 LATCHED = replace(SUSPECT, latch=Latch("web/a/boot-1", WALL_S, "many"))
 DRAINING, DOWN = replace(LATCHED, state=State.DRAINING), replace(LATCHED, state=State.DOWN)

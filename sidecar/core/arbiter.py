@@ -20,7 +20,6 @@ from typing import Final
 
 from sidecar.core import culling, retiring
 from sidecar.core.culling import Step
-from sidecar.core.delays import JITTER, unknown_delay
 from sidecar.core.events import (
     Answered,
     Ask,
@@ -37,11 +36,10 @@ from sidecar.core.events import (
     Revived,
     Stopped,
 )
-from sidecar.core.standing import Order, Standing, enter, is_drained, resume, start
+from sidecar.core.standing import Standing, enter, resume, start
 from sidecar.core.words import Policy, State
 
 __all__ = [
-    "JITTER",
     "TRANSITIONS",
     "Answered",
     "Ask",
@@ -53,7 +51,6 @@ __all__ = [
     "Judged",
     "Leased",
     "Move",
-    "Order",
     "Remember",
     "Resign",
     "Restarted",
@@ -61,11 +58,9 @@ __all__ = [
     "Standing",
     "Step",
     "Stopped",
-    "is_drained",
     "resume",
     "start",
     "step",
-    "unknown_delay",
 ]
 
 Move = Callable[..., Step]

@@ -25,9 +25,8 @@ def honour_s(drain_s: float) -> float:
 
 
 def denied_delay(answer: Denied, policy: Policy) -> float:
-    """Seconds to wait after a refusal, before jitter; what is no answer at all waits for the next check."""
-    sooner = getattr(answer, "retry_after_s", policy.check_interval_s)
-    return min(policy.check_interval_s, max(DENIED_LEAST_S, sooner))
+    """Seconds to wait after a refusal, before jitter: until the next check, or less if it is over sooner."""
+    return min(policy.check_interval_s, max(DENIED_LEAST_S, answer.retry_after_s))
 
 
 def unknown_delay(unknowns: int) -> float:

@@ -12,7 +12,7 @@ class Judged:
     """The window was judged: at a check, at a crossing ping, or because ``Standing.due`` has come.
 
     ``jitter`` from 0 to 1 spreads the claims of those that are as sick as each other. ``idle_at``: when the app said
-    that no request was in flight, if that is the last it said of it. ``load``: the last it said of that.
+    that no request was in flight, if that is the last it said of it. ``load``: the last it said of how busy it is.
     """
 
     verdict: Verdict

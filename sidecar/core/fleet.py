@@ -131,6 +131,19 @@ class FleetBucket:
             self._departed(now_us, turn.limits.window_us),
         )
 
+    def hold(self, instance: str, author: str, reason: str, for_us: int, told_us: int) -> Hold:
+        """Freeze the service, or one instance of it if named."""
+        return self.holds.put(instance, author, reason, self._now_us(told_us) + for_us)
+
+    def release(self, instance: str) -> bool:
+        """End a hold, and with that of the service also what the bucket learned of culls that do not help."""
+        if not instance:
+            self.trials.unhelped.clear()
+            self.incident.released()
+        return self.holds.release(instance)
+
+    # -- what they are shown --------------------------------------------------------------------------------------
+
     def _departed(self, now_us: int, window_us: int) -> tuple[tuple[str, float], ...]:
         there = {*self.roster.alive, *self.trials.missing, *self.trials.replaced}
         ones = ((at, one) for one, at in self.roster.departed.items() if one not in there and now_us - at <= window_us)
@@ -164,17 +177,6 @@ class FleetBucket:
             used=self._gates.usage(turn).used,
             capacity=turn.limits.capacity,
         )
-
-    def hold(self, instance: str, author: str, reason: str, for_us: int, told_us: int) -> Hold:
-        """Freeze the service, or one instance of it if named."""
-        return self.holds.put(instance, author, reason, self._now_us(told_us) + for_us)
-
-    def release(self, instance: str) -> bool:
-        """End a hold, and with that of the service also what the bucket learned of culls that do not help."""
-        if not instance:
-            self.trials.unhelped.clear()
-            self.incident.released()
-        return self.holds.release(instance)
 
     # -- every call ---------------------------------------------------------------------------------------------
 

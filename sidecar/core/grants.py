@@ -109,7 +109,7 @@ class Grants:
     @property
     def newest_us(self) -> int:
         """When the last token was granted; 0 when none ever was."""
-        return max(*self._counted.values(), *self._earned.values(), 0, 0)
+        return max((*self._counted.values(), *self._earned.values()), default=0)
 
     def counted(self) -> list[int]:
         """Times of the grants that count, in ascending order."""

@@ -14,7 +14,7 @@ class Snapshot:
     """The state of affairs at ``now``, on the clock of ``Standing.since``; ``checked_at``: the last full check.
 
     ``weight``: percent of its weight that the container deserves. ``success_rate`` of its requests, from 0 to 1, None
-    if nothing is known of any. ``retire_at``: when its retirement is due, if ever; ``load``: the last it said of that.
+    if nothing is known of any. ``retire_at``: when its retirement is due, if ever; ``load``: the last word of it.
     """
 
     now: float

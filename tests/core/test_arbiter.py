@@ -40,8 +40,9 @@ from harness.lives import (
     begun,
     leased,
 )
-from sidecar.core.arbiter import (
-    TRANSITIONS,
+from sidecar.core.arbiter import TRANSITIONS, step
+from sidecar.core.delays import unknown_delay
+from sidecar.core.events import (
     Answered,
     Ask,
     CullOrdered,
@@ -49,17 +50,12 @@ from sidecar.core.arbiter import (
     Forget,
     Judged,
     Leased,
-    Order,
     Remember,
     Restarted,
     Revived,
-    Standing,
     Stopped,
-    resume,
-    start,
-    step,
-    unknown_delay,
 )
+from sidecar.core.standing import Order, Standing, resume, start
 from sidecar.core.words import Answer, Denied, Judgement, Latch, Policy, Presence, Reason, State, Verdict
 
 EXCESSIVE = Judgement.EXCESSIVE

@@ -34,7 +34,8 @@ from harness.lives import (
     UP,
     asks,
 )
-from sidecar.core.arbiter import (
+from sidecar.core.arbiter import step
+from sidecar.core.events import (
     Answered,
     AskLease,
     Effect,
@@ -46,12 +47,9 @@ from sidecar.core.arbiter import (
     Resign,
     Restarted,
     Revived,
-    Standing,
     Stopped,
-    resume,
-    start,
-    step,
 )
+from sidecar.core.standing import Standing, resume, start
 from sidecar.core.words import Answer, Denied, Granted, Lot, Policy
 
 policies = st.builds(

@@ -27,7 +27,9 @@ from harness.lives import (
     asks,
     begun,
 )
-from sidecar.core.arbiter import Ask, Event, Judged, Restarted, Standing, Stopped, step
+from sidecar.core.arbiter import step
+from sidecar.core.events import Ask, Event, Judged, Restarted, Stopped
+from sidecar.core.standing import Standing
 from sidecar.core.words import Answer, Policy, State
 
 Row = tuple[float, Event | Answer, State | type[Ask]]

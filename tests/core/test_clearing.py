@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core import arbiter, clearing, sentences
+from sidecar.core import clearing, sentences
 from sidecar.core.clearing import Outlook, clears
 from sidecar.core.records import Snapshot
-from sidecar.core.standing import Order
+from sidecar.core.standing import Order, Standing, start
 from sidecar.core.words import (
     Answer,
     Brake,
@@ -30,7 +30,7 @@ NOW = 1_000.0
 UNIX = 50_400.0  # 14:00 UTC
 ERRORS = Reason("errors", 9, 5, "9 server errors")
 BAD = Verdict(Judgement.EXCESSIVE, (ERRORS,))
-UP = replace(arbiter.start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
+UP = replace(start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
 SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD)
 EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 48, 20)
 OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
@@ -42,7 +42,7 @@ ANSWERS: list[Answer | None] = [
 ]
 
 
-def _clears(standing: arbiter.Standing, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
+def _clears(standing: Standing, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
     return clears(Snapshot(NOW, standing, EVIDENCE, NOW), outlook)
 
 
@@ -143,7 +143,7 @@ def test_brake_is_told_as_it_stands(brake: Brake | None, sentence: str) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else value.state,
 )
-def test_state_says_what_comes_next(standing: arbiter.Standing, sentence: str) -> None:
+def test_state_says_what_comes_next(standing: Standing, sentence: str) -> None:
     assert _clears(standing)[-1] == sentence
 
 

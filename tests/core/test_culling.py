@@ -29,8 +29,10 @@ from harness.lives import (
     asks,
     begun,
 )
-from sidecar.core.arbiter import Ask, CullOrdered, Forget, Order, Remember, Restarted, Standing, Stopped, resume, step
+from sidecar.core.arbiter import step
+from sidecar.core.events import Ask, CullOrdered, Forget, Remember, Restarted, Stopped
 from sidecar.core.sentences import ORDERED as PUBLIC
+from sidecar.core.standing import Order, Standing, resume
 from sidecar.core.words import Answer, Latch, Policy, Presence, State
 
 WARM_UP = replace(POLICY, grace_s=30.0)

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core import arbiter
+from sidecar.core.events import Answered, Event, Judged, Restarted, Stopped
 from sidecar.core.history import MOST, History
 from sidecar.core.records import Record
+from sidecar.core.standing import Standing, start
 from sidecar.core.words import (
     Answer,
     Denied,
@@ -27,30 +29,30 @@ from sidecar.core.words import (
 POLICY = Policy(error_limit=5, settle_s=1.0, drain_s=10.0)
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 server errors"),))
 FINE = Verdict(Judgement.FINE)
-STARTED = arbiter.start("app/a", 0.0, POLICY)
+STARTED = start("app/a", 0.0, POLICY)
 HOLD = Hold("anna", "free text", 1_000.0)
 
 
 class Life:
     """An arbiter whose every step is noticed; the wall clock says a thousand more than the other."""
 
-    def __init__(self, policy: Policy = POLICY, standing: arbiter.Standing = STARTED) -> None:
+    def __init__(self, policy: Policy = POLICY, standing: Standing = STARTED) -> None:
         self.now = 0.0
         self.policy = policy
         self.standing = standing
         self.history = History(lambda: 1000.0 + self.now)
 
-    def step(self, event: arbiter.Event, now: float) -> None:
+    def step(self, event: Event, now: float) -> None:
         self.now = now
         before = self.standing
         self.standing, _ = arbiter.step(before, event, now, self.policy)
         self.history.notice(Record(event, before, self.standing, Evidence(60)))
 
     def judged(self, verdict: Verdict, now: float) -> None:
-        self.step(arbiter.Judged(verdict), now)
+        self.step(Judged(verdict), now)
 
     def answered(self, answer: Answer, now: float) -> None:
-        self.step(arbiter.Answered(self.standing.claim_id, answer, 1000.0 + now), now)
+        self.step(Answered(self.standing.claim_id, answer, 1000.0 + now), now)
 
     @property
     def told(self) -> list[str]:
@@ -67,9 +69,9 @@ def test_story_of_a_cull_is_told_in_order() -> None:
     life.judged(BAD, 20.0)
     life.answered(Granted(3, 10), 21.0)
     life.judged(BAD, 31.0)
-    life.step(arbiter.Restarted("life-2"), 40.0)
+    life.step(Restarted("life-2"), 40.0)
     life.judged(FINE, 50.0)
-    life.step(arbiter.Stopped(), 60.0)
+    life.step(Stopped(), 60.0)
     assert life.told == [
         *("suspect", "denied", "unknown", "granted", "culled", "down", "restarted", "up", "stopping"),
     ]
@@ -128,7 +130,7 @@ def test_answers_about_a_lease_are_told_as_such(answer: Answer) -> None:
     life = Life()
     waiting = replace(STARTED, state=State.RETIRING)
     asked = replace(waiting, lease_answer=answer)
-    life.history.notice(Record(arbiter.Judged(FINE), waiting, asked, Evidence(60)))
+    life.history.notice(Record(Judged(FINE), waiting, asked, Evidence(60)))
     assert life.told == [f"lease_{type(answer).__name__.lower()}"]
 
 
@@ -137,7 +139,7 @@ def test_retirement_and_revival_are_told() -> None:
     up = replace(STARTED, state=State.UP)
     away = replace(up, state=State.DRAINING, latch=Latch("", 1.0, "retired at age 6h", lease="word"))
     for before, after in ((up, away), (away, up)):
-        life.history.notice(Record(arbiter.Judged(FINE), before, after, Evidence(60)))
+        life.history.notice(Record(Judged(FINE), before, after, Evidence(60)))
     assert life.told == ["retired", "revived"]
 
 

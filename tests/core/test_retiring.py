@@ -35,21 +35,9 @@ from harness.lives import (
     retired,
     retiring,
 )
-from sidecar.core.arbiter import (
-    Ask,
-    AskLease,
-    CullOrdered,
-    Effect,
-    Event,
-    Forget,
-    Remember,
-    Resign,
-    Restarted,
-    Standing,
-    Stopped,
-    resume,
-    step,
-)
+from sidecar.core.arbiter import step
+from sidecar.core.events import Ask, AskLease, CullOrdered, Effect, Event, Forget, Remember, Resign, Restarted, Stopped
+from sidecar.core.standing import Standing, resume
 from sidecar.core.words import NO_LOT, Answer, Denied, Latch, Lot, Policy, Presence, State
 
 ASK, RESIGN = AskLease("lease-1"), Resign("lease-1")
