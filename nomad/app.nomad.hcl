@@ -51,6 +51,9 @@ job "app" {
       port "arbiter_agent" {
         to = 9182
       }
+
+      # For the status page (ARBITER_PAGE_LISTEN = "0.0.0.0:9183"): README.md, "What else there is".
+      # port "arbiter_page" { to = 9183 }
     }
 
     task "app" {
@@ -92,6 +95,10 @@ job "app" {
           path     = "/health/nomad"
           interval = "5s"
           timeout  = "2s"
+
+          # Only where ARBITER_TLS_DOORS has `public`. Nomad asks by address, which no certificate has.
+          # protocol        = "https"
+          # tls_skip_verify = true
 
           # Nomad takes any status below 400 as good, and one good sample starts the count again: hence 503, and an
           # answer that is latched. It restarts after interval x (limit - 1) of nothing but failures, 20 s here,
@@ -179,6 +186,10 @@ job "app" {
         ARBITER_DRAIN = "10s"
 
         ARBITER_STOP_DRAIN = "5s"
+
+        # Replaced at this age too, one after the other and without a token. n containers of d seconds each (REPLACE_TIME)
+        # need n * d < LIFETIME, or more RETIRE_SLOTS: `health-arbiter doctor` reckons it.
+        # ARBITER_LIFETIME = "6h"
 
         # Without a shared localhost. The socket has mode 0660: both images must run as the same group.
         # ARBITER_SOCKET = "${NOMAD_ALLOC_DIR}/tmp/arbiter.sock"

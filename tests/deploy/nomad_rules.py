@@ -71,6 +71,16 @@ def check_asks_the_arbiter(job: JobFile) -> list[str]:
     return sentences + ([] if job.checked_port == "arbiter" else [f"check asks port {job.checked_port!r}"])
 
 
+def check_speaks_as_the_door_does(job: JobFile) -> list[str]:
+    # From the environment: the settings would look for the files.
+    secured = "ARBITER_TLS_CERT" in job.environ and "public" in job.environ.get("ARBITER_TLS_DOORS", "")
+    said, spoken = job.check.get("protocol", "http"), "https" if secured else "http"
+    sentences = [] if said == spoken else [f"the check speaks {said}, the arbiter {spoken}: the app is restarted"]
+    if secured and not (job.check.get("tls_skip_verify") is True or job.check.get("tls_server_name")):
+        sentences.append("Nomad asks by address, which no certificate has: tls_skip_verify or tls_server_name")
+    return sentences
+
+
 def failing_check_restarts_the_app(job: JobFile) -> list[str]:
     restart = one(job.check, "check_restart")
     sentences = [] if restart.get("limit", 0) > 1 else ["check_restart is off, or one lost poll restarts the app"]
@@ -121,6 +131,13 @@ def ports_lead_to_the_arbiter(job: JobFile) -> list[str]:
         for label, door in doors.items()
         if door == addresses.OFF or job.ports.get(label, {}).get("to") != addresses.split(door)[1]
     ]
+
+
+def page_has_a_port(job: JobFile) -> list[str]:
+    door = job.environ.get("ARBITER_PAGE_LISTEN", addresses.OFF)
+    if door == addresses.OFF or any(port.get("to") == addresses.split(door)[1] for port in job.ports.values()):
+        return []
+    return [f"no port leads to the page on {door}"]
 
 
 def tasks_share_localhost(job: JobFile) -> list[str]:
@@ -199,6 +216,7 @@ RULES: Final[tuple[Rule, ...]] = (
     settings_are_valid,
     check_stands_in_the_app_task,
     check_asks_the_arbiter,
+    check_speaks_as_the_door_does,
     failing_check_restarts_the_app,
     poll_ends_before_the_next,
     check_waits_for_the_image,
@@ -207,6 +225,7 @@ RULES: Final[tuple[Rule, ...]] = (
     drain_outlasts_haproxy,
     port_labels_exist,
     ports_lead_to_the_arbiter,
+    page_has_a_port,
     tasks_share_localhost,
     haproxy_finds_the_agent,
     arbiter_lives_beside_the_app,

@@ -12,6 +12,15 @@ TEXT = JOB_FILE.read_text()
 README = (JOB_FILE.parent / "README.md").read_text()
 
 CHECK_BLOCK = TEXT[TEXT.index('      service {\n        name     = "app-health"') : TEXT.index("      config {\n")]
+CHECK_PATH = 'path     = "/health/nomad"'
+DRAIN = 'ARBITER_DRAIN = "10s"'
+TLS = f'''{DRAIN}
+        ARBITER_TLS_CERT = "/secrets/tls.crt"
+        ARBITER_TLS_KEY = "/secrets/tls.key"
+        ARBITER_TLS_DOORS = "page,public"'''
+PAGE = f'''{DRAIN}
+        ARBITER_PAGE_LISTEN = "0.0.0.0:9183"
+        ARBITER_TOKEN_FILE = "/secrets/token"'''
 ARBITER_RESTART = 'attempts = 30\n        delay    = "2s"\n        interval = "60s"\n        mode     = "delay"'
 
 
@@ -42,9 +51,25 @@ def test_arbiter_runs_with_what_the_job_file_says_and_nomad_knows(job: JobFile) 
     assert settings.redis_url == SECRET_SAMPLE
 
 
+def test_commented_out_lifetime_may_be_switched_on() -> None:
+    job = read(TEXT.replace("# ARBITER_LIFETIME =", "ARBITER_LIFETIME ="))
+    assert rules.settings_of(job).lifetime == 6 * 3600
+    assert [sentence for rule in rules.RULES for sentence in rule(job)] == []
+
+
 def test_commented_out_socket_may_be_switched_on() -> None:
     switched_on = TEXT.replace("# ARBITER_SOCKET =", "ARBITER_SOCKET =")
     assert rules.settings_of(read(switched_on)).socket == "/alloc/tmp/arbiter.sock"
+
+
+def test_commented_out_lines_of_tls_and_the_page_keep_the_rules() -> None:
+    text = TEXT.replace(DRAIN, f"{TLS}\n{PAGE.removeprefix(DRAIN)}")
+    lines = ('port "arbiter_page" {', 'protocol        = "https"', "tls_skip_verify = true")
+    for line in lines:
+        assert text.count(f"# {line}") == 1
+        text = text.replace(f"# {line}", line)
+    job = read(text)
+    assert rules.check_speaks_as_the_door_does(job) == rules.page_has_a_port(job) == []
 
 
 def test_readme_tells_the_times_of_the_job_file(job: JobFile) -> None:
@@ -69,6 +94,8 @@ MUTATIONS = [
     (rules.check_asks_the_arbiter, '"http"\n', '"tcp"\n'),
     (rules.check_asks_the_arbiter, 'port     = "arbiter"', 'port     = "app"'),
     (rules.check_asks_the_arbiter, 'name     = "arbiter"', 'name     = "arbiter"\n          port = "app"'),
+    (rules.check_speaks_as_the_door_does, CHECK_PATH, f'{CHECK_PATH}\n          protocol = "https"'),
+    (rules.check_speaks_as_the_door_does, DRAIN, TLS),
     (rules.failing_check_restarts_the_app, "limit = 5", "limit = 1"),
     (rules.failing_check_restarts_the_app, "limit = 5", ""),
     (rules.failing_check_restarts_the_app, "limit = 5", "limit = 5\n            ignore_warnings = true"),
@@ -88,6 +115,7 @@ MUTATIONS = [
     (rules.ports_lead_to_the_arbiter, "to = 9182", ""),
     (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"', 'ARBITER_PUBLIC_LISTEN = "0.0.0.0:8081"'),
     (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"', 'ARBITER_AGENT_LISTEN = "off"'),
+    (rules.page_has_a_port, DRAIN, PAGE),
     (rules.tasks_share_localhost, 'mode = "bridge"', ""),
     (rules.tasks_share_localhost, 'mode = "bridge"', 'mode = "none"'),
     (rules.haproxy_finds_the_agent, "NOMAD_HOST_PORT_arbiter_agent", "NOMAD_PORT_arbiter_agent"),
