@@ -28,7 +28,12 @@ def problems(s: Settings) -> Iterator[str]:
 
 
 def _token(s: Settings) -> Iterator[str]:
-    if not s.token_file or s.page_listen != addresses.OFF:  # of which the rules of the page tell
+    if not s.token_file:
+        if s.page_listen != addresses.OFF:
+            yield (
+                f"ARBITER_PAGE_LISTEN: {s.page_listen} needs an ARBITER_TOKEN_FILE: "
+                "everybody could see the page, and hold the service"
+            )
         return
     from sidecar.tokens import SHORTEST, Token  # noqa: PLC0415 - most have none
 

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +17,8 @@ from sidecar import bucket, doors, feeds, messengers, parts, ramp, renewal
 from sidecar.answer.fleet import FleetReadings
 from sidecar.answer.log import Log, logger, logging_to
 from sidecar.answer.metrics import Metrics
-from sidecar.core.arbiter import Stopped
 from sidecar.core.delays import honour_s
+from sidecar.core.events import Stopped
 from sidecar.observers import Observers
 from sidecar.sockets import CannotListenError
 from sidecar.thread import DaemonThreads
@@ -95,10 +96,7 @@ async def serve(
     async with doors.opened(
         settings, hall, told, held, pulse, offer=offer, inherited=inherited, ledger=ledger
     ) as opened:
-        works = [hall.run(), pulse.run(), ledger.run(), opened.minutes.run()]
-        works += [listener.sweep() for listener in opened.listeners]
-        if opened.tls is not None:
-            works.append(opened.tls.watch())
+        works = [hall.run(), pulse.run(), ledger.run(), *_works_of(opened)]
         if (scraper := feeds.scraper(settings, offer, told)) is not None:
             works.append(scraper.run())
         if reign is not None:
@@ -109,10 +107,7 @@ async def serve(
             works.append(teller.run())
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
-            if succession is None or not succession.is_second:
-                gc.collect()
-            gc.enable()
-            gc.freeze()  # what lives as long as the process need not be walked by every full collection
+            _spare_collections(is_second=succession is not None and succession.is_second)
             has_heir = reign is not None and await reign.ends(stop)
             if reign is not None and has_heir:
                 await reign.hand_over(opened, journal)
@@ -129,3 +124,19 @@ async def serve(
     await ledger.finish()
     await held.aclose()
     logger.info("stopped")
+
+
+def _works_of(opened: doors.Doors) -> Iterator[Coroutine[None, None, None]]:
+    yield opened.minutes.run()
+    for listener in opened.listeners:
+        yield listener.sweep()
+    if opened.tls is not None:
+        yield opened.tls.watch()
+
+
+def _spare_collections(*, is_second: bool) -> None:
+    """What lives as long as the process need not be walked by every full collection."""
+    if not is_second:
+        gc.collect()
+    gc.enable()
+    gc.freeze()

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar import addresses
+from sidecar.terminal import cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,12 +47,12 @@ def ask(settings: Settings, method: str, path: str, value: object = None) -> Rep
         try:
             connection.connect()
         except OSError as error:
-            failures.append(f"no sidecar answers at {place} ({name}): {_said(error)}")
+            failures.append(f"no sidecar answers at {place} ({name}): {cause(error)}")
             continue
         try:
             reply = _exchange(connection, method, path, value, _headers(settings, name, method))
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {_said(error)}") from None
+            raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {cause(error)}") from None
         finally:
             connection.close()
         if str(reply.value.get("error")).endswith(NOT_SERVED):
@@ -96,12 +97,6 @@ def _exchange(
     if not isinstance(answer, dict):
         raise ValueError("not an object")  # noqa: TRY004 - one error for all that is not an answer
     return Reply(response.status, answer)
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error) or type(error).__name__
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -128,15 +128,11 @@ class Connections(web.Server):
         given = []
         for handler, transport in list(self._connections.items()):
             if isinstance(handler, _Connection) and handler.is_idle and not transport.is_closing():
-                opened = transport.get_extra_info("socket")
-                if transport.get_extra_info("sslcontext") is not None:
-                    self._heard.pop(handler, None)
-                    handler.force_close()
-                elif opened is not None:
+                if transport.get_extra_info("sslcontext") is None:
                     transport.pause_reading()
-                    given.append(opened.dup())
-                    self._heard.pop(handler, None)
-                    handler.force_close()  # closes our descriptor; the connection lives on with the other
+                    given.append(transport.get_extra_info("socket").dup())
+                self._heard.pop(handler, None)
+                handler.force_close()  # closes our descriptor; a connection that is given lives on with the other
         return given
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:

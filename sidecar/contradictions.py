@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sidecar import access_rules, addresses, durations, kinds, redis_urls, shares
 from sidecar.core.delays import JITTER
-from sidecar.tokens import SHORTEST, Token
+from sidecar.standby.lifetimes import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,6 @@ def contradictions(settings: Settings) -> list[str]:
         _redis,
         _redis_files,
         _doors,
-        _page,
         _evidence,
         _run_lock,
         _messages,
@@ -206,20 +205,6 @@ def _doors(s: Settings) -> Iterator[str]:
         yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: nobody could report errors"
 
 
-def _page(s: Settings) -> Iterator[str]:
-    if s.page_listen == addresses.OFF:
-        return
-    if not s.token_file:
-        yield (
-            f"ARBITER_PAGE_LISTEN: {s.page_listen} needs an ARBITER_TOKEN_FILE: "
-            "everybody could see the page, and hold the service"
-        )
-    elif not (Path(s.token_file).is_file() and Token(s.token_file).is_there):
-        yield (
-            f"ARBITER_TOKEN_FILE: {s.token_file} cannot be read, or holds no token of at least {SHORTEST} characters"
-        )
-
-
 def _evidence(s: Settings) -> Iterator[str]:
     if not s.cull_hook:
         return
@@ -233,7 +218,7 @@ def _evidence(s: Settings) -> Iterator[str]:
 
 
 def _run_lock(s: Settings) -> Iterator[str]:
-    """S > L > C: a standby outlives its main, and a main the time between two starts."""
+    """The relations of ``lifetimes``, in the words of the settings."""
     if not s.run_lock:
         for name in ("standby", "run_lifetime"):
             if getattr(s, name):
@@ -241,13 +226,16 @@ def _run_lock(s: Settings) -> Iterator[str]:
         return
     if not s.run_lifetime:
         return
+    pattern = Pattern(
+        every_s=s.run_every, lifetime_s=s.run_lifetime, has_standby=s.standby, standby_for_s=s.standby_for
+    )
     waits, lives, starts = map(durations.write, (s.standby_for, s.run_lifetime, s.run_every))
-    if s.run_lifetime <= s.run_every:
+    if pattern.ends_early:
         yield (
             f"ARBITER_RUN_LIFETIME: {lives} is not longer than ARBITER_RUN_EVERY={starts}: "
             "a sidecar would end before the next is started"
         )
-    if s.standby and 0 < s.standby_for <= s.run_lifetime:
+    if pattern.leaves_early:
         yield (
             f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
             "a standby would leave before its turn has come"

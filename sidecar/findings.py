@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -95,7 +95,7 @@ def of_write(answer: Unknown | None) -> Finding:
     return Finding(Level.OK, "write", "a key of the service could be written, and was taken away again")
 
 
-def of_beat(members: Iterable[Member], instance: str) -> Iterator[Finding]:
+def of_beat(members: Sequence[Member], instance: str) -> Iterator[Finding]:
     """Whether the bucket that was looked at has heard the sidecar that answers here."""
     heard = next((member for member in members if member.instance == instance), None)
     if heard is not None:

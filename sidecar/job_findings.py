@@ -67,7 +67,7 @@ def _of_place(group: Group, arbiter: Task, check: Check) -> Iterator[Finding]:
 
 
 def _of_times(group: Group, check: Check, drain_s: float) -> Iterator[Finding]:
-    patience_s = check.interval_s * max(0, check.limit - 1)
+    patience_s = _patience(check)
     if check.timeout_s >= check.interval_s:
         text = f"timeout {check.timeout_s:g} s is not below the interval {check.interval_s:g} s"
         yield _finding(Level.WARN, group, f"the check of {check.path}: {text}")
@@ -83,9 +83,14 @@ def _of_times(group: Group, check: Check, drain_s: float) -> Iterator[Finding]:
     yield _finding(Level.OK if most_s <= CULL_S or not check.limit else Level.WARN, group, f"{text} {polls}")
 
 
+def _patience(check: Check) -> float:
+    """How many seconds of nothing but failures restart the task, from the first one on."""
+    return check.interval_s * max(0, check.limit - 1)
+
+
 def _of_patience(group: Group, arbiter: Task, check: Check, stop_drain_s: float) -> Iterator[Finding]:
     """Nomad takes a check that nobody answers for a failing one."""
-    patience_s = check.interval_s * max(0, check.limit - 1)
+    patience_s = _patience(check)
     away_s = stop_drain_s + RESTART_JITTER * arbiter.restart.delay_s + START_UP_S + check.interval_s
     if check.limit and patience_s <= away_s:
         text = (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar import addresses
 from sidecar.findings import Finding, Level
+from sidecar.terminal import cause
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings
@@ -25,7 +26,7 @@ _SURVIVES: Final = "a cull does not survive the sidecar"
 
 def of_doors(settings: Settings) -> Iterator[Finding]:
     """Whether every door that the settings name is answered at; the local one is asked by others."""
-    tls = {door.strip() for door in settings.tls_doors.split(",")} if settings.tls_cert else set()
+    tls = _with_tls(settings)
     yield _looked("public", settings.public_listen, _connects if "public" in tls else _is_live)
     yield from _if_on("agent", settings.agent_listen, _connects if "agent" in tls else _says_a_line)
     yield from _if_on("page", settings.page_listen, _connects)
@@ -47,7 +48,7 @@ def of_state(settings: Settings) -> Finding:
             os.fsync(file.fileno())
     except OSError as error:
         who = f"user {os.getuid()} cannot write to {place}"
-        return Finding(Level.WARN, "state", f"{who}: {_said(error)}; if the sidecar cannot either, {_SURVIVES}")
+        return Finding(Level.WARN, "state", f"{who}: {cause(error)}; if the sidecar cannot either, {_SURVIVES}")
     return Finding(Level.OK, "state", f"{place} can be written to")
 
 
@@ -93,6 +94,14 @@ def _of_ports(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
             yield f"ARBITER_{name.upper()} is {at}, and no port of the group leads there: {', '.join(sorted(ports))}"
 
 
+def _with_tls(settings: Settings) -> tuple[str, ...]:
+    if not settings.tls_cert:
+        return ()
+    from sidecar.tls_doors import listed  # noqa: PLC0415 - few have a certificate
+
+    return listed(settings.tls_doors)
+
+
 # -- looking ----------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +114,7 @@ def _looked(what: str, at: str, look: Callable[[str], str]) -> Finding:
     try:
         return Finding(Level.OK, what, f"{at}: {look(at)}")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Finding(Level.FAIL, what, f"nobody answers at {at}: {_said(error)}")
+        return Finding(Level.FAIL, what, f"nobody answers at {at}: {cause(error)}")
 
 
 def _is_live(at: str) -> str:
@@ -145,9 +154,3 @@ def _reachable(at: str) -> tuple[str, int]:
     """Where to call: a wildcard is where it listens."""
     host, port = addresses.split(at)
     return _WILDCARDS.get(host, host), port
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error) or type(error).__name__

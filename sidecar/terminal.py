@@ -10,6 +10,13 @@ def plain(text: object) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
+def cause(error: Exception) -> str:
+    """What went wrong, in the system's words if it has some."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
+
+
 def say(text: str) -> None:
     """Print lines; letters that the terminal does not know become question marks."""
     encoding = sys.stdout.encoding

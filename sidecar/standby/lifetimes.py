@@ -26,6 +26,17 @@ class Pattern(NamedTuple):
     standby_for_s: float = 0.0
     slots: int = 1
 
+    @property
+    def ends_early(self) -> bool:
+        """Whether a main ends before the next is started: not L/k > C."""
+        return 0 < self.lifetime_s <= self.slots * self.every_s
+
+    @property
+    def leaves_early(self) -> bool:
+        """Whether a standby leaves before its main has ended: not S > L."""
+        is_planned = self.has_standby and self.lifetime_s > 0
+        return is_planned and 0 < self.standby_for_s <= max(self.lifetime_s, self.longest_s)
+
 
 def contradictions(pattern: Pattern) -> list[str]:
     """Return a sentence with its numbers for each relation that does not hold."""
@@ -34,9 +45,9 @@ def contradictions(pattern: Pattern) -> list[str]:
 
 
 def _lives(pattern: Pattern) -> list[str]:
-    life_s, start = pattern.lifetime_s, f"C = {write(pattern.every_s)}"
-    if not life_s or life_s > pattern.slots * pattern.every_s:
+    if not pattern.ends_early:
         return []
+    life_s, start = pattern.lifetime_s, f"C = {write(pattern.every_s)}"
     if pattern.slots == 1:
         return [f"a main lives L = {write(life_s)}, and the next is started only every {start}"]
     lives = f"L/k = {write(life_s)} / {pattern.slots} = {write(life_s / pattern.slots)}"
@@ -44,13 +55,10 @@ def _lives(pattern: Pattern) -> list[str]:
 
 
 def _waits(pattern: Pattern) -> list[str]:
-    wait_s, life_s = pattern.standby_for_s, max(pattern.lifetime_s, pattern.longest_s)
-    if not pattern.has_standby or not wait_s:
-        return []
-    waits = f"a standby waits S = {write(wait_s)}"
-    if pattern.lifetime_s and wait_s <= life_s:
-        return [f"{waits}, and a main lives up to L = {write(life_s)}"]
-    if wait_s <= pattern.slots * pattern.every_s:
+    waits = f"a standby waits S = {write(pattern.standby_for_s)}"
+    if pattern.leaves_early:
+        return [f"{waits}, and a main lives up to L = {write(max(pattern.lifetime_s, pattern.longest_s))}"]
+    if pattern.has_standby and 0 < pattern.standby_for_s <= pattern.slots * pattern.every_s:
         # Mains without an end: still no moment may be without a standby.
         return [f"{waits}, and the next is started only every C = {write(pattern.every_s)}, for k = {pattern.slots}"]
     return []

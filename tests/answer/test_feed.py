@@ -93,12 +93,12 @@ async def test_slow_parts_that_hang_keep_no_quick_one_waiting(sources: Sources) 
 
 async def test_nothing_is_read_before_anybody_looks_nor_after(sources: Sources) -> None:
     feed = sources.feed()
-    await asyncio.sleep(0.05)
+    assert len(asyncio.all_tasks()) == 1
     assert (sources.quick_reads, sources.slow_reads) == (0, 0)
     with feed.watched():
         await eventually(lambda: sources.slow_reads, timeout_s=5, what="it was read")
     before = (sources.quick_reads, sources.slow_reads)
-    await asyncio.sleep(0.1)
+    await eventually(lambda: len(asyncio.all_tasks()) == 1, timeout_s=5, what="nobody is left to read")
     assert (sources.quick_reads, sources.slow_reads) == before
 
 
@@ -133,6 +133,7 @@ async def test_order_is_seen_at_once(sources: Sources, monkeypatch: pytest.Monke
         sources.slow = {"fleet": 11}
         feed.hurry()
         await eventually(lambda: '"fleet":11' in feed.since(0), timeout_s=5, what="it was read again")
+        assert sources.slow_reads == 2
 
 
 async def test_failure_is_told_and_the_parts_stay(sources: Sources) -> None:
@@ -151,7 +152,7 @@ async def test_bucket_that_is_slow_is_asked_less_often(sources: Sources, monkeyp
     feed = sources.feed()
     sources.gate.clear()
     with feed.watched():
-        await asyncio.sleep(0.05)
+        await eventually(lambda: sources.quick_reads > 5, timeout_s=5, what="the bucket takes its time")
         sources.gate.set()
-        await asyncio.sleep(0.2)
+        await eventually(lambda: sources.quick_reads > 25, timeout_s=5, what="time for ten rests")
         assert sources.slow_reads == 1
