@@ -36,13 +36,13 @@ class Inquest:
         self._hook = hook
 
     def evidence(self) -> str | None:
-        """What is kept of the last cull, redacted and in lines: what the app said most often, and what the hook saw."""
+        """What is kept of the last cull, redacted and in lines: what the app said last, and what the hook saw."""
         if self.kept is None:
             return None
         from sidecar.client.redaction import redacted  # noqa: PLC0415 - most containers are never culled
 
-        often = sorted(self.kept.samples, key=lambda sample: -sample.errors)[:MOST_SAMPLES]
-        said = [f"{one.errors} x {one.kind}: {redacted(one.message, MESSAGE_LIMIT)}" for one in often]
+        last = self.kept.samples[:MOST_SAMPLES]
+        said = [f"{one.errors} x {one.kind}: {redacted(one.message, MESSAGE_LIMIT)}" for one in last]
         return "\n".join([*said, *([self.kept.capture] if self.kept.capture else [])]) or None
 
     async def hold(self, claim: Claim, reason: str) -> float:

@@ -7,6 +7,7 @@ the end, with one another.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,9 +145,11 @@ def test_page_has_a_line_for_every_event(afternoon: Afternoon) -> None:
 
 def test_culled_container_tells_at_its_door_and_by_command_why(afternoon: Afternoon) -> None:
     (cull,) = [event for event in afternoon.entries("culled") if event["kind"] == "rabbitmq"]
+    sentence, evidence, *_ = cull["detail"].splitlines()
+    assert re.fullmatch(r"\d+ x rabbitmq: no answer from rabbitmq", evidence)
     for teller, text in afternoon.told.culled.items():
         said = " ".join(text.split())
-        assert cull["detail"] in said, teller
+        assert sentence in said, teller
         assert cull["instance"] in said, teller
         assert f"5 of {BUDGET}" in said, teller
 
