@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any, Final
 
@@ -173,13 +173,14 @@ def pagerduty(message: Message, routing_key: str) -> dict[str, Any]:
 
 
 def alertmanager(message: Message, lasts_s: float) -> list[dict[str, Any]]:
-    """Build the alert, and the end of the topic's others: another severity is another alert to Alertmanager.
+    """Build the alert, and the end of the quieter ones: another severity is another alert to Alertmanager.
 
-    It ends by itself after ``lasts_s`` seconds unless it is sent again. Of several beginnings it keeps the first.
+    It ends by itself after ``lasts_s`` seconds unless it is sent again. Of several beginnings it keeps the first. A
+    louder one is left to end by itself: who sends this may not have heard of it yet, or has tried for a while to send.
     """
     occasion = message.occasion
     alerts = []
-    for word, severity in LEVELS[occasion.topic]:
+    for word, severity in _up_to(occasion):
         is_firing = word == occasion.word and not occasion.is_over
         alert = {
             "labels": _labels(message, word, severity),
@@ -189,6 +190,13 @@ def alertmanager(message: Message, lasts_s: float) -> list[dict[str, Any]]:
         }
         alerts.append(alert | ({"generatorURL": message.context.page} if message.context.page else {}))
     return alerts
+
+
+def _up_to(occasion: Occasion) -> Sequence[tuple[str, Severity]]:
+    """The topic's levels up to the occasion's own; all of them when it is over."""
+    levels = LEVELS[occasion.topic]
+    own = [word for word, _ in levels].index(occasion.word)
+    return levels if occasion.is_over else levels[: own + 1]
 
 
 def _labels(message: Message, word: str, severity: Severity) -> Mapping[str, str]:

@@ -196,7 +196,12 @@ def test_alerts_are_named_as_those_of_prometheus_are() -> None:
 # -- Alertmanager --------------------------------------------------------------------------------------------------
 
 
-def test_alertmanager_hears_the_end_of_the_other_levels() -> None:
+def test_alertmanager_hears_no_end_of_a_louder_level() -> None:
+    # One of the fleet repeats what it saw before the others saw the brake close.
+    assert [one["labels"]["alertname"] for one in payloads.alertmanager(message(PLAIN), 240)] == ["ArbiterBrakeOn"]
+
+
+def test_alertmanager_hears_the_end_of_the_quieter_levels() -> None:
     closed = replace(PLAIN, word="brake_closed", severity=Severity.CRITICAL)
     alerts = payloads.alertmanager(message(closed), 240)
     ends = {alert["labels"]["severity"]: alert["endsAt"] for alert in alerts}
