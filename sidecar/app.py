@@ -19,8 +19,8 @@ from sidecar.answer.log import Log, logger, logging_to
 from sidecar.answer.metrics import Metrics
 from sidecar.core.delays import honour_s
 from sidecar.core.events import Stopped
+from sidecar.listening.sockets import CannotListenError
 from sidecar.observers import Observers
-from sidecar.sockets import CannotListenError
 from sidecar.thread import DaemonThreads
 
 if TYPE_CHECKING:

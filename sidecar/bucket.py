@@ -9,12 +9,13 @@ from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sidecar import ramp, redis_urls, shares
+from sidecar import ramp
 from sidecar.budget import Budget
 from sidecar.budget.held import HeldBudget
 from sidecar.budget.later import Later
 from sidecar.core.terms import Share, Terms
 from sidecar.core.words import US_PER_S
+from sidecar.notation import redis_urls, shares
 
 if TYPE_CHECKING:
     from sidecar.budget.access import Access

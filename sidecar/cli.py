@@ -94,11 +94,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _answer(arguments: list[str]) -> int:
     """Do what needs no daemon, in this process."""
-    from sidecar import settings, settings_shown  # noqa: PLC0415 - pydantic, which the parent of a run must not load
+    from sidecar import settings  # noqa: PLC0415 - pydantic, which the parent of a run must not load
+    from sidecar.settings import shown  # noqa: PLC0415 - pydantic, which the parent of a run must not load
 
     def printed(effective: Settings) -> int:
         origins = settings.origins(_flags(arguments), os.environ)
-        sys.stdout.write(settings_shown.effective(effective, origins) + "\n")
+        sys.stdout.write(shown.effective(effective, origins) + "\n")
         return 0
 
     return with_settings(arguments, printed)
@@ -244,7 +245,7 @@ def flag_table() -> list[tuple[str, str]]:
 
 def _stray(rest: list[str]) -> str:
     """Say what cannot be used, but never a value: it may be a password behind a misspelt flag."""
-    from sidecar.sources import nearest  # noqa: PLC0415 - as in _answer
+    from sidecar.settings.sources import nearest  # noqa: PLC0415 - as in _answer
 
     for word in rest:
         if match := re.match(r"--[A-Za-z0-9_-]+", word):

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar import __version__, redis_urls
+from sidecar import __version__
 from sidecar.answer.log import logger
-from sidecar.connections import Handler
-from sidecar.listener import Routes
+from sidecar.listening.connections import Handler
+from sidecar.listening.listener import Routes
+from sidecar.notation import redis_urls
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -107,7 +108,7 @@ class Desk:
     def _admits(self) -> Admits | None:
         if not self._settings.token_file:
             return None
-        from sidecar.tokens import Token  # noqa: PLC0415 - most have none
+        from sidecar.listening.tokens import Token  # noqa: PLC0415 - most have none
 
         return Token(self._settings.token_file).matches
 

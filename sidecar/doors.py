@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from sidecar import __version__, addresses, feeds, redis_urls
+from sidecar import __version__, feeds
 from sidecar.answer import health
 from sidecar.answer.agent import open_agent
 from sidecar.answer.log import logger
@@ -21,20 +21,21 @@ from sidecar.explaining import Explaining
 from sidecar.feeds import Offer
 from sidecar.intake import http
 from sidecar.ledger import Ledger
-from sidecar.listener import Listener, Routes
+from sidecar.listening.listener import Listener, Routes
+from sidecar.listening.sockets import Inherited, accept_no_more, named, printed
 from sidecar.loop import Hall
 from sidecar.minutes import Minutes
+from sidecar.notation import addresses, redis_urls
 from sidecar.observers import Observers
 from sidecar.pulse import Pulse
 from sidecar.showing import Showing, guard_local
-from sidecar.sockets import Inherited, accept_no_more, named, printed
 
 if TYPE_CHECKING:
     import socket
 
     from sidecar.intake.datagram import Datagrams
+    from sidecar.listening.tls_doors import TlsDoors
     from sidecar.settings import Settings
-    from sidecar.tls_doors import TlsDoors
 
 LOCAL_CONNECTIONS: Final = 128
 PUBLIC_CONNECTIONS: Final = 128
@@ -220,7 +221,7 @@ async def _agents(
 def _tls(settings: Settings, told: Observers) -> TlsDoors | None:
     if not settings.tls_cert:
         return None
-    from sidecar.tls_doors import Pair, TlsDoors  # noqa: PLC0415 - most sidecars have no certificate
+    from sidecar.listening.tls_doors import Pair, TlsDoors  # noqa: PLC0415 - most sidecars have no certificate
 
     pair = Pair(settings.tls_cert, settings.tls_key)
     return TlsDoors(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.core.history import History
 from sidecar.inquest import Hook, Inquest
-from sidecar.listener import Routes
+from sidecar.listening.listener import Routes
 from sidecar.loop import Hall
 from sidecar.observers import Observers
 from sidecar.pulse import Pulse

@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sidecar import addresses
 from sidecar.answer.metrics import DatagramReadings
 from sidecar.core.words import Report, Sample
+from sidecar.listening.sockets import Inherited, named
+from sidecar.notation import addresses
 from sidecar.observers import Observers
-from sidecar.sockets import Inherited, named
 
 if TYPE_CHECKING:
     from sidecar.intake.datagram import Datagrams

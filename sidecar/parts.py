@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sidecar import __version__, explaining, kinds, renewal
+from sidecar import __version__, explaining, renewal
 from sidecar.answer.ledger import LedgerReadings
 from sidecar.answer.metrics import Readings
 from sidecar.budget.held import HeldBudget
@@ -21,6 +21,7 @@ from sidecar.core.words import Lot, Policy
 from sidecar.journal import Journal
 from sidecar.ledger import Ledger
 from sidecar.loop import Hall, Pace
+from sidecar.notation import kinds
 from sidecar.observers import Observers
 from sidecar.pulse import Description, Pulse
 

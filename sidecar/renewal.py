@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecar import shares
 from sidecar.core.retirement import Plan
 from sidecar.core.terms import Share
+from sidecar.notation import shares
 
 if TYPE_CHECKING:
     from sidecar.settings import Settings

@@ -6,12 +6,12 @@ import time
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
-from sidecar import addresses
 from sidecar.desk import late
 from sidecar.intake import http
-from sidecar.listener import Listener, Routes
+from sidecar.listening.listener import Listener, Routes
 from sidecar.loop import Hall
 from sidecar.minutes import Minutes
+from sidecar.notation import addresses
 from sidecar.observers import Observers
 from sidecar.pulse import Pulse
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sidecar.budget.held import HeldBudget
     from sidecar.explaining import Explaining
     from sidecar.ledger import Ledger
+    from sidecar.listening.tls_doors import TlsDoors
     from sidecar.settings import Settings
-    from sidecar.tls_doors import TlsDoors
 
 PATHS: Final = {
     "/": ("GET",),
@@ -83,7 +83,7 @@ class Showing:
         return self._pages.routes()
 
     def _remote(self) -> Routes:
-        from sidecar.tokens import Token  # noqa: PLC0415 - few show it to others
+        from sidecar.listening.tokens import Token  # noqa: PLC0415 - few show it to others
 
         return self._pages.routes(Token(self._settings.token_file).matches)
 

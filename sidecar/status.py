@@ -12,7 +12,6 @@ from dataclasses import asdict
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sidecar import shares
 from sidecar.answer.feed import Feed
 from sidecar.answer.pages import Pages
 from sidecar.core import members
@@ -22,11 +21,12 @@ from sidecar.core.words import Entry, Fleet, Hold, Member, Roll, Unknown
 from sidecar.desk import SLACK_S
 from sidecar.intake import unknowns
 from sidecar.intake.unknowns import ALONE, within
+from sidecar.notation import shares
 
 if TYPE_CHECKING:
     from sidecar.budget.held import HeldBudget
-    from sidecar.connections import Handler
     from sidecar.explaining import Explaining
+    from sidecar.listening.connections import Handler
     from sidecar.minutes import Minutes
     from sidecar.pulse import Pulse
     from sidecar.settings import Settings

@@ -17,8 +17,8 @@ from harness.ports import free_port
 from harness.waiting import wait_for
 from sidecar import parts
 from sidecar.core.words import Policy
+from sidecar.listening.sockets import CannotListenError, named
 from sidecar.settings import load
-from sidecar.sockets import CannotListenError, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -64,12 +64,7 @@ OUTSIDE_WORLD: Final = CLOCKS | CHANCE | WIRES | TASKS | MACHINE | REST
 
 ONLY_HERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "pydantic": (
-            "sidecar.settings",
-            "sidecar.setting_fields",
-            "sidecar.setting_types",
-            "sidecar.settings_shown",
-        ),
+        "pydantic": ("sidecar.settings",),
         "pydantic_settings": ("sidecar.settings",),
         "click": ("sidecar.commands",),
         "rich": ("sidecar.commands",),

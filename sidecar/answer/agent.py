@@ -23,7 +23,7 @@ from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
 from sidecar.core.weight import FULL
 from sidecar.core.words import State
-from sidecar.sockets import BACKLOG
+from sidecar.listening.sockets import BACKLOG
 
 LINE_LIMIT: Final = 128
 

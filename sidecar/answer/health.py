@@ -13,12 +13,12 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from sidecar.connections import Handler
 from sidecar.core import sentences
 from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
 from sidecar.core.words import State
-from sidecar.listener import Routes
+from sidecar.listening.connections import Handler
+from sidecar.listening.listener import Routes
 
 BODY_LIMIT: Final = 3 * 1024
 """Nomad keeps this much of a failing check's body."""

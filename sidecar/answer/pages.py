@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from sidecar.answer.feed import Feed
-from sidecar.connections import Handler, Held
-from sidecar.listener import Refusal, Routes
+from sidecar.listening.connections import Handler, Held
+from sidecar.listening.listener import Refusal, Routes
 
 STREAMS: Final = 8
 COMMENT_S: Final = 15.0

@@ -22,7 +22,7 @@ from sidecar.core.runbooks import ANCHORS
 from sidecar.core.samples import MESSAGE_LIMIT, ErrorSample, Kept
 from sidecar.core.standing import Standing
 from sidecar.core.words import Denied, Fleet, Hold, State, Unknown
-from sidecar.listener import Refusal, json_response
+from sidecar.listening.listener import Refusal, json_response
 
 PLAIN: Final = "text/plain; charset=utf-8"
 FORMATS: Final = ("json", "text")

@@ -15,7 +15,7 @@ from redis import exceptions as theirs
 
 from sidecar.budget.access import Access
 from sidecar.budget.wire import FAILURES, Address, Dialler, Wire
-from sidecar.redis_urls import host_list
+from sidecar.notation.redis_urls import host_list
 
 _MOST_REDIRECTS: Final = 5
 

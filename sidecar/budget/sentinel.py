@@ -16,7 +16,7 @@ from redis import exceptions as theirs
 from sidecar.budget.access import Access
 from sidecar.budget.link import NoMasterError, error_word
 from sidecar.budget.wire import FAILURES, Address, Dialler, Wire
-from sidecar.redis_urls import HostList, host_list
+from sidecar.notation.redis_urls import HostList, host_list
 
 _TELLING = ("auth", "permission", "tls")  # more of the cause than that a Sentinel is of no use
 

@@ -35,7 +35,7 @@ def doctor(*, job: str | None, as_json: bool, rest: tuple[str, ...]) -> int:
 
     Every setting is a flag as well, as with check-config. It leaves nothing behind.
     """
-    from sidecar import doctor as room  # noqa: PLC0415 - the client of Redis
+    from sidecar.doctor import examination as room  # noqa: PLC0415 - the client of Redis
 
     return cli.with_settings(["doctor", *rest], partial(room.main, as_json=as_json, job=job))
 

@@ -11,8 +11,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sidecar.fleet_table import Row
-from sidecar.terminal import plain
+from sidecar.commands.fleet_table import Row
+from sidecar.commands.terminal import plain
 
 WIDE: Final = 100
 """Columns of a terminal from which on all that is known has room."""

@@ -10,13 +10,12 @@ from typing import Any, Final
 import click
 from rich.live import Live
 
-from sidecar import asking, event_commands, fleet_table
 from sidecar.answer.why_text import written
-from sidecar.commands import EXIT_FAILED, drawing
+from sidecar.commands import EXIT_FAILED, asking, drawing, event_commands, fleet_table
+from sidecar.commands.terminal import complain, plain, say
 from sidecar.commands.words import OK, Command, json_option, refused, settings, show, where
 from sidecar.core.words import MANUAL, Presence
 from sidecar.settings import Settings
-from sidecar.terminal import complain, plain, say
 
 EVERY_S: Final = 2.0
 BACK_S: Final = 7 * 86_400.0

@@ -8,11 +8,10 @@ from urllib.parse import urlencode
 
 import click
 
-from sidecar import asking, fleet_table
-from sidecar.commands import EXIT_FAILED
+from sidecar.commands import EXIT_FAILED, asking, fleet_table
+from sidecar.commands.terminal import complain, say
 from sidecar.commands.words import OK, Command, author_option, json_option, login, refused, settings, show, where
 from sidecar.settings import Settings
-from sidecar.terminal import complain, say
 
 INSTANCE: Final = click.option(
     "--instance", is_flag=False, flag_value="", default=None, metavar="[ID]", help="One container, by default this one."

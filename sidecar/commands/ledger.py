@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from sidecar import event_commands
+from sidecar.commands import event_commands
 from sidecar.commands.words import Command, duration, json_option, settings, show, where
 
 _SINCE: Final = partial(

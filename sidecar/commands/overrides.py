@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import click
 
-from sidecar import asking
-from sidecar.commands import EXIT_FAILED
+from sidecar.commands import EXIT_FAILED, asking
+from sidecar.commands.terminal import complain, plain, say
 from sidecar.commands.words import Command, author_option, json_option, login, refused, settings, show, where
-from sidecar.terminal import complain, plain, say
 
 CULLED: Final = frozenset({"granted", "would_cull"})
 """What the sidecar answers when a token was granted."""

@@ -8,11 +8,10 @@ from typing import Any, Final
 import click
 from click.shell_completion import get_completion_class
 
-from sidecar import asking
-from sidecar.commands import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, daemon, fleet, holds, ledger, overrides
+from sidecar.commands import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, asking, daemon, fleet, holds, ledger, overrides
+from sidecar.commands.terminal import complain, say
 from sidecar.commands.words import Command
 from sidecar.settings import SettingsError
-from sidecar.terminal import complain, say
 
 PROGRAM: Final = "health-arbiter"
 COMPLETE: Final = "_HEALTH_ARBITER_COMPLETE"

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from sidecar import asking, durations
-from sidecar.commands import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
+from sidecar.commands import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, asking
+from sidecar.commands.terminal import complain, say
+from sidecar.notation import durations
 from sidecar.settings import Settings, SettingsError, load
-from sidecar.terminal import complain, say
 
 F = TypeVar("F", bound=Callable[..., Any])
 

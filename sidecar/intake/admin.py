@@ -20,7 +20,7 @@ from sidecar.intake.callers import Admits
 from sidecar.intake.orders import NO_BODY, Release, read_hold, read_release
 from sidecar.intake.pings import BadReportError
 from sidecar.intake.unknowns import ALONE, within
-from sidecar.listener import Refusal, Routes, body, json_response
+from sidecar.listening.listener import Refusal, Routes, body, json_response
 
 T = TypeVar("T")
 

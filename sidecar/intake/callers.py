@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from sidecar.listener import Refusal
+from sidecar.listening.listener import Refusal
 
 Admits = Callable[[str | None], bool]
 """Whether an ``Authorization`` header, or that there is none, lets somebody in."""

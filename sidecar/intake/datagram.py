@@ -18,7 +18,7 @@ from typing import Final
 
 from sidecar.core.words import Report
 from sidecar.intake.statsd import PacketReader
-from sidecar.sockets import bound, located, printed, remove_stale
+from sidecar.listening.sockets import bound, located, printed, remove_stale
 
 BATCH: Final = 64
 BATCH_BYTES: Final = 1_500

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
-from sidecar import durations
 from sidecar.core.words import Entry, Unknown
 from sidecar.intake import unknowns
-from sidecar.listener import Refusal, Routes, json_response
+from sidecar.listening.listener import Refusal, Routes, json_response
+from sidecar.notation import durations
 
 SINCE_S: Final = 3600.0
 LONGEST_S: Final = 400 * 24 * 3600.0

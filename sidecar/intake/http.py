@@ -14,13 +14,13 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
 
-from sidecar.connections import Held
 from sidecar.core import sentences
 from sidecar.core.records import Snapshot
 from sidecar.core.words import Denied, Heartbeat, Report, State, Unknown
 from sidecar.intake.pings import BadReportError, read_pings, read_results
-from sidecar.listener import Refusal, Routes, body, json_response
-from sidecar.prepared import Prepared
+from sidecar.intake.prepared import Prepared
+from sidecar.listening.connections import Held
+from sidecar.listening.listener import Refusal, Routes, body, json_response
 
 T = TypeVar("T")
 

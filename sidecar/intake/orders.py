@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from sidecar import durations
 from sidecar.intake.pings import BadReportError, Readers, read_object
+from sidecar.notation import durations
 
 SHORTEST_S: Final = 1.0
 LONGEST_S: Final = 7 * 24 * 3600.0

@@ -23,7 +23,7 @@ from sidecar.intake import callers
 from sidecar.intake.callers import Admits
 from sidecar.intake.orders import Order, read_order
 from sidecar.intake.pings import BadReportError
-from sidecar.listener import Refusal, Routes, body, json_response
+from sidecar.listening.listener import Refusal, Routes, body, json_response
 
 OUT_OF_BALANCE: Final = (State.DRAINING, State.DOWN)
 PENDING: Final = "there is no answer yet: GET /why tells what comes of it"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sidecar.core.words import Level, Ping, Results
-from sidecar.kinds import KIND
+from sidecar.notation.kinds import KIND
 
 MOST_ERRORS: Final = 1_000_000
 MOST_PINGS: Final = 1_000

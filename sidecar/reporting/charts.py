@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
+from sidecar.commands.terminal import plain
 from sidecar.reporting.figures import DAY_S, Bin, Cause
-from sidecar.terminal import plain
 
 SERIES: Final = (
     ("culls", "culled"),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from sidecar.fleet_table import span
+from sidecar.commands.fleet_table import span
+from sidecar.commands.terminal import plain
 from sidecar.reporting.figures import ALL, SHADOW, Cause, Held, Report, Times
-from sidecar.terminal import plain
 
 _SIZES: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from sidecar.commands.terminal import plain
 from sidecar.reporting import phrases
 from sidecar.reporting.figures import Report
-from sidecar.terminal import plain
 
 WIDTH: Final = 80
 _LABEL: Final = 14

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar import durations
+from sidecar.notation import durations
 from sidecar.standby.flock import LockError
 from sidecar.standby.lifetimes import Life, Pattern, contradictions
 from sidecar.standby.limit import ConcurrencyLimit, WithStandby

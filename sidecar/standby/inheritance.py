@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.answer.log import logger
-from sidecar.sockets import Shared
+from sidecar.listening.sockets import Shared
 from sidecar.standby.handover import FORMAT, LENGTH, MOST_BYTES, READY, is_ours, path
 
 CONNECT_S: Final = 1.0

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from sidecar.redis_urls import HostList, host_list, redis_urls
+from sidecar.notation.redis_urls import HostList, host_list, redis_urls
 from sidecar.standby.flock import LockError
 
 if TYPE_CHECKING:

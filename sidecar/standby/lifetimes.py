@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.durations import write
+from sidecar.notation.durations import write
 
 
 class Pattern(NamedTuple):

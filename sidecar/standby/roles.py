@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar import addresses
 from sidecar.answer.log import logger
-from sidecar.sockets import bound_tcp
+from sidecar.listening.sockets import bound_tcp
+from sidecar.notation import addresses
 from sidecar.standby import handover
 from sidecar.standby.flock import FlockSlots, LockError
 from sidecar.standby.inheritance import Inheritance
@@ -29,8 +29,8 @@ from sidecar.standby.inheritance import Inheritance
 if TYPE_CHECKING:
     import socket
 
+    from sidecar.listening.sockets import Inherited
     from sidecar.settings import Settings
-    from sidecar.sockets import Inherited
 
 TCP: Final = ("public_listen", "local_listen", "agent_listen", "page_listen")
 PATHS: Final = ("socket", "statsd_socket")
@@ -234,7 +234,7 @@ def _load(settings: Settings) -> None:
         "sidecar.intake.datagram": settings.statsd_socket or settings.statsd_listen != addresses.OFF,
         "sidecar.intake.scrape": settings.scrape_url,
         "sidecar.intake.wanted": settings.scrape_url,
-        "sidecar.tls_doors": settings.tls_cert,
+        "sidecar.listening.tls_doors": settings.tls_cert,
     }
     for module, is_wanted in wanted.items():
         if is_wanted:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from sidecar.core.arbiter import Standing
-    from sidecar.listener import Routes
+    from sidecar.listening.listener import Routes
 
 STALE_S = 38.0
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"

@@ -18,7 +18,7 @@ from sidecar import showing
 from sidecar.answer import pages as pages_module
 from sidecar.answer.feed import Feed
 from sidecar.answer.pages import FILES, POLICY, STREAMS, Pages
-from sidecar.listener import Listener, json_response
+from sidecar.listening.listener import Listener, json_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable

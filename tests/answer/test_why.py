@@ -33,14 +33,14 @@ from sidecar.core.words import (
     Unknown,
     Verdict,
 )
-from sidecar.listener import Refusal
+from sidecar.listening.listener import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiohttp import web
 
-    from sidecar.connections import Handler
+    from sidecar.listening.connections import Handler
 
 FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sidecar.commands import drawing
-from sidecar.fleet_table import Row
+from sidecar.commands.fleet_table import Row
 
 ALLOCATION = "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11"
 ROWS = [

@@ -13,7 +13,7 @@ from typing import Final
 
 from deploy.haproxy_config import SHIPPED, notice_s
 from deploy.nomad_job import JobFile, blocks, one, seconds
-from sidecar import addresses
+from sidecar.notation import addresses
 from sidecar.settings import Settings, SettingsError, load
 
 Rule = Callable[[JobFile], list[str]]

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from sidecar import addresses
 from sidecar.answer import health
+from sidecar.notation import addresses
 from sidecar.settings import Settings
 
 PAGE: Final = Path(__file__).parents[2] / "deploy" / "balancers.md"

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from deploy.image import Stage, copied, every, is_ignored, stages
-from sidecar import addresses
+from sidecar.notation import addresses
 from sidecar.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]

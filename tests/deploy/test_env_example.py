@@ -12,7 +12,7 @@ import pytest
 from deploy.env_file import EXAMPLE, commented_out, given
 from harness.certificates import Authority
 from sidecar.settings import Settings, load
-from sidecar.sources import PRESETS, variable
+from sidecar.settings.sources import PRESETS, variable
 
 TEXT: Final = EXAMPLE.read_text()
 OPTIONAL: Final = commented_out(TEXT)

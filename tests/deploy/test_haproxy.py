@@ -20,7 +20,7 @@ from harness.haproxy import Haproxy
 from harness.ports import free_port
 from harness.starting import StartHaproxy
 from harness.waiting import wait_for
-from sidecar import addresses
+from sidecar.notation import addresses
 from sidecar.settings import Settings
 
 Rule = Callable[[str], list[str]]

@@ -11,7 +11,7 @@ import pytest
 from harness import receiver
 from sidecar.act import payloads
 from sidecar.core.topics import LEVELS
-from sidecar.setting_fields import Telling
+from sidecar.settings.fields import Telling
 
 PAGE = (Path(__file__).parents[2] / "deploy/messages.md").read_text()
 WEBHOOK, TEMPLATE, PAGERDUTY = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

@@ -12,7 +12,7 @@ from sidecar.core.runbooks import ANCHORS
 from sidecar.core.sentences import DENIED, UNKNOWN
 from sidecar.core.topics import LEVELS
 from sidecar.settings import Settings
-from sidecar.sources import variable
+from sidecar.settings.sources import variable
 
 TEXT: Final = RUNBOOKS.read_text()
 COMMANDS: Final = {"why", "fleet", "events", "report", "hold", "release", "revive", "doctor"}

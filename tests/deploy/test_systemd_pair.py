@@ -11,7 +11,7 @@ import pytest
 
 from deploy.env_file import EXAMPLE, given
 from harness.binaries import find
-from sidecar import durations
+from sidecar.notation import durations
 from sidecar.settings import Settings, load
 
 SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"

@@ -30,15 +30,15 @@ from harness.waiting import wait_for
 from sidecar import bucket, doors
 from sidecar.answer.log import Log
 from sidecar.answer.metrics import Metrics
+from sidecar.listening.tls_doors import Pair, client_context
 from sidecar.observers import Observers
 from sidecar.settings import load
-from sidecar.tls_doors import Pair, client_context
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Reply, Sidecar
     from harness.starting import Children, StartHaproxy, StartSidecar
-    from sidecar.listener import Routes
+    from sidecar.listening.listener import Routes
 
 TOP: Final = Path(__file__).parents[2]
 WORD: Final = "sesame-7d1f0c52-secret"

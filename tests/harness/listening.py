@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sidecar.listener import Listener
+from sidecar.listening.listener import Listener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from sidecar.listener import Routes
+    from sidecar.listening.listener import Routes
 
 _TIMEOUT_S = 5.0
 _RESET = struct.pack("ii", 1, 0)

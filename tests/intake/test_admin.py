@@ -12,13 +12,13 @@ from harness.listening import Answer, Told, Wire, get, listening, post
 from harness.twin import TwinBudget
 from harness.unreliable import UnreliableBudget
 from sidecar.budget.held import HeldBudget
-from sidecar.connections import BODY_LIMIT
 from sidecar.core.fleet import FleetBucket
 from sidecar.core.members import pack
 from sidecar.core.terms import Terms
 from sidecar.core.words import US_PER_S, About, Beat, Entry, Fleet, Hold, Presence, State
 from sidecar.intake import http
 from sidecar.intake.admin import Admin
+from sidecar.listening.connections import BODY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

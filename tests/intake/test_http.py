@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.listening import Told, Wire, chunked, get, listening, post
-from sidecar.connections import BODY_LIMIT
 from sidecar.core import arbiter, sentences
 from sidecar.core.records import Snapshot
 from sidecar.core.words import (
@@ -33,13 +32,14 @@ from sidecar.core.words import (
     Verdict,
 )
 from sidecar.intake import http
+from sidecar.listening.connections import BODY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from sidecar.core.arbiter import Standing
-    from sidecar.listener import Listener
+    from sidecar.listening.listener import Listener
 
 FULL_BODY = (
     b'{"count":2,"level":"recovered","kind":"redis","message":"m","fingerprint":"f","fatal":true,"app_start":"b"}'

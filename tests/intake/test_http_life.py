@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from sidecar.listener import Listener
+    from sidecar.listening.listener import Listener
 
 LIFE = post("/life")
 IDLE_S = 0.2

@@ -1,0 +1,1 @@
+"""Sockets, connections, TLS and tokens: what the doors have in common."""

@@ -1,0 +1,1 @@
+"""How people write durations, addresses, shares, kinds and the URLs of Redis."""

@@ -1,0 +1,94 @@
+"""The settings of planned ends and of those who look: lifetimes, the run lock, messages, the page, evidence.
+
+``settings`` has the others, and joins them all.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from sidecar.settings.types import (
+    Budget,
+    Count,
+    FilePath,
+    Fraction,
+    ListenOrOff,
+    LongSeconds,
+    Part,
+    Seconds,
+    Selectors,
+    WebUrls,
+)
+
+
+class Lifetimes(BaseModel):
+    """Planned ends: of the app's container under a lease, of the sidecar itself under a run lock."""
+
+    lifetime: LongSeconds = Field(
+        0, description="An app as old as this is retired: drained and replaced as by a cull, without a token; 0: never."
+    )
+    lifetime_jitter: Part = Field(
+        0.1, ge=0, le=0.5, description="The part of its lifetime by which an app is retired earlier or later."
+    )
+    lifetime_max: LongSeconds = Field(
+        0, description="Up to this age an app lives on while it is busy; 0: no longer than others."
+    )
+    busy_above: Fraction = Field(
+        0, ge=0, description="An app is busy while its load is above this mark: `scrape_load`, or what it reports."
+    )
+    scrape_load: Selectors = Field("", description="What on the page tells the load; without it, requests in flight.")
+    retire_slots: Budget = Field(
+        "1", description="So many containers are away to be retired at once: a count, or a part of the fleet."
+    )
+    retire_timeout: Seconds = Field(
+        600, ge=10, description="So long a retirement may take; then its slot is free, and who is still there is back."
+    )
+    replace_time: Seconds = Field(
+        60, ge=1, description="What replacing one takes as a rule, to reckon whether a fleet can be retired in time."
+    )
+    run_lock: FilePath = Field(
+        "", description="Directory whose locks let one sidecar of several run, and the next take over its sockets."
+    )
+    standby: bool = Field(default=False, description="Wait as standby while another holds the run lock.")
+    run_lifetime: Seconds = Field(
+        0, description="After so long a sidecar with a run lock hands over to its standby; 0: never."
+    )
+    run_every: Seconds = Field(60, ge=1, description="How often sidecars with a run lock are started, as by cron.")
+    standby_for: Seconds = Field(0, description="So long a standby waits for its turn, then it ends; 0: for ever.")
+
+
+class Telling(BaseModel):
+    """Who is told what: evidence, the ledger, messages, the page, and who may do something there."""
+
+    enforce_percent: Count = Field(
+        100, ge=0, le=100, description="So many percent of the containers are culled, the others only would be."
+    )
+    cull_hook: FilePath = Field(
+        "", description="Program that is run before a granted cull drains; what it prints is kept with the cull."
+    )
+    cull_hook_timeout: Seconds = Field(5, ge=0.1, le=60, description="How long that may take.")
+    events_max: Count = Field(10_000, ge=100, description="So many events of the service are kept in Redis.")
+    page_listen: ListenOrOff = Field(
+        "off", description="Where the status page is served to others, with a token; the local door has it anyway."
+    )
+    token_file: FilePath = Field(
+        "", description="File with the token that everything needs which changes something from outside."
+    )
+    tls_cert: FilePath = Field("", description="File with the certificate of our doors, read anew when it changes.")
+    tls_key: FilePath = Field("", description="File with its key.")
+    tls_doors: str = Field(
+        "page", description="Which doors speak TLS then, with commas between: `page`, `public`, `local`, `agent`."
+    )
+    webhook_url: WebUrls = Field(
+        "", description="Where messages for people are posted as JSON; several with commas, one of them is enough."
+    )
+    webhook_template: FilePath = Field("", description="File with the JSON of these messages, `$` before its fields.")
+    slack_url_file: FilePath = Field("", description="File with the URL of Slack's incoming webhook.")
+    pagerduty_key_file: FilePath = Field("", description="File with the integration key of PagerDuty's Events API v2.")
+    pagerduty_url: WebUrls = Field("https://events.pagerduty.com/v2/enqueue", description="Where that API is.")
+    alertmanager_url: WebUrls = Field("", description="Alertmanagers to tell, such as `http://alerts:9093`.")
+    runbook_url: WebUrls = Field("", description="What links to runbooks begin with in messages and in `/why`.")
+    page_url: WebUrls = Field("", description="Where people find the status page, for messages.")
+    messages: Literal["on", "off"] = Field("on", description="`off` sends none, whatever else is set.")
