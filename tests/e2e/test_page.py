@@ -409,6 +409,7 @@ def test_members_are_shown_as_they_say_they_are_and_who_is_silent_is_named(
     _told(one, *(lambda budget, beat=beat: budget.beat(beat) for beat in said))
     window = _shown(browser, one)
     window.wait("document.querySelectorAll('#departed li').length == 13", timeout_s=10)
+    window.wait("document.querySelectorAll('#members div').length == 4", timeout_s=10)
     counts = {name: window.page.locator(f"#members .{name}").count() for name in ("starting", "retiring", "well")}
     assert counts == {"starting": 1, "retiring": 1, "well": 2}
     title = window.page.locator("#members .retiring").get_attribute("title") or ""
