@@ -4,6 +4,10 @@ It watches and never acts: observers hand it records and answers of beats, which
 does so in tasks of its own. Who may send is asked of the bucket (``Budget.first``). When Redis is away nobody can be
 asked, so there is a speaker, chosen while it was there: who was first to say so, for ``SPEAKER_S``. The speaker alone
 tells that Redis is away. A sidecar that has never reached Redis cannot know of any other, and speaks for itself.
+
+Who tells may end before a receiver has taken the message: it is often the container that is culled. So it says when
+all have it, or when it has tried for ``IN_HAND_S``; and the others look some time later whether that was said, and the
+first who finds that it was not tells it instead.
 """
 
 from __future__ import annotations
@@ -34,6 +38,15 @@ REPEAT_CLAIM_S: Final = 50.0
 UNCLAIMED_MOST: Final = 100
 CLAIM_WAITS_S: Final = 60.0
 """So long an occasion waits for a Redis that does not say whose it is; then it is the speaker's."""
+
+IN_HAND_S: Final = 15.0
+LOOK_AFTER_S: Final = (30.0, 45.0)
+"""When those who do not tell look whether it was told: not all at once, and later than who tells has said so."""
+
+SAID_FOR_S: Final = 90.0
+"""How long it is said to have been told: sidecars see a spell some beats apart, and look later by as much."""
+
+TOLD_S: Final = 120.0
 
 
 class Bucket(Protocol):
@@ -78,6 +91,8 @@ class Messenger:
         self._on_failure = on_failure
         self._capacity = capacity
         self._unclaimed: deque[tuple[Occasion, float]] = deque(maxlen=UNCLAIMED_MOST)
+        self._in_hand: deque[tuple[Occasion, float]] = deque(maxlen=UNCLAIMED_MOST)
+        self._left: deque[tuple[Occasion, float]] = deque(maxlen=UNCLAIMED_MOST)
         self._own_told: set[str] = set()
         self._speaks_until = -inf
         self._ask_speaker_at = 0.0
@@ -123,6 +138,8 @@ class Messenger:
         """Look once, and pass on what this sidecar may tell."""
         self._look()
         await self._claim_all()
+        await self._say_told()
+        await self._look_after()
         now = self._clock()
         if now >= self._ask_speaker_at and isinstance(self._watch.answer, Fleet):
             await self._ask_speaker(now)
@@ -139,6 +156,26 @@ class Messenger:
                     self._unclaimed.append((occasion, noticed_at))
                 is_ours = is_late and self._is_speaker()
             if is_ours:
+                self._send(occasion)
+            elif is_ours is False and _is_for_all(occasion):
+                self._left.append((occasion, self._clock() + self._rng.uniform(*LOOK_AFTER_S)))
+
+    async def _say_told(self) -> None:
+        """Say what this sidecar has told; again and again, for the word of a spell before may end before they look."""
+        for _ in range(len(self._in_hand)):
+            occasion, since = self._in_hand.popleft()
+            age_s = self._clock() - since
+            if not self.waiting or age_s >= IN_HAND_S:
+                await self._bucket.first(_told(occasion), TOLD_S)
+            if age_s < SAID_FOR_S:
+                self._in_hand.append((occasion, since))
+
+    async def _look_after(self) -> None:
+        """Tell what another one was to tell, and has not."""
+        now = self._clock()
+        for occasion, due in [one for one in self._left if one[1] <= now]:
+            self._left.remove((occasion, due))
+            if await self._bucket.first(_told(occasion), TOLD_S) is True:
                 self._send(occasion)
 
     def _look(self, but: str = "") -> None:
@@ -204,7 +241,18 @@ class Messenger:
         for outbox in self._outboxes:
             if outbox.receiver.wants(occasion):
                 outbox.put(message)
+        if _is_for_all(occasion):
+            self._in_hand.append((occasion, self._clock()))
 
     def _message(self, occasion: Occasion) -> Message:
         at = self._wall()
         return Message(occasion, self._context, at - (self._clock() - occasion.since), at)
+
+
+def _is_for_all(occasion: Occasion) -> bool:
+    """Whether others could tell it as well: they claim it."""
+    return occasion.topic != "redis" and not (occasion.is_own and occasion.is_over)
+
+
+def _told(occasion: Occasion) -> str:
+    return f"{occasion.claim}:told"

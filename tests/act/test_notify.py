@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -14,6 +15,7 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.act.message import Context, Message
 from sidecar.act.notify import Messenger
 from sidecar.act.outbox import Outbox
+from sidecar.act.posting import UndeliveredError
 from sidecar.act.receivers import Receiver
 from sidecar.act.watch import Watch
 from sidecar.core import arbiter
@@ -81,15 +83,18 @@ class _Caller:
 class FakeReceiver:
     """Takes everything; ``repeats`` as an Alertmanager wants it."""
 
-    def __init__(self, taken: list[Message], name: str, *, repeats: bool = False) -> None:
+    def __init__(self, taken: list[Message], name: str, is_deaf: Callable[[], bool], *, repeats: bool = False) -> None:
         self.name = name
         self.repeats = repeats
         self.taken = taken
+        self.is_deaf = is_deaf
 
     def wants(self, _: Occasion) -> bool:
         return True
 
     async def send(self, message: Message) -> str:
+        if self.is_deaf():
+            raise UndeliveredError("status 503")
         self.taken.append(message)
         return "host"
 
@@ -102,6 +107,7 @@ class Crew:
         self.told: list[Message] = []
         self.alerts: list[Message] = []
         self.failures: list[Exception] = []
+        self.is_deaf = False
         self.messengers = [self._made(f"n{number}", **options) for number in range(count)]
         loop = asyncio.get_running_loop()
         self.tasks = [loop.create_task(one.run()) for one in self.messengers]
@@ -109,7 +115,10 @@ class Crew:
     def _made(self, name: str, *, scrapes: bool = False, **options: Any) -> Messenger:
         clock = asyncio.get_running_loop().time
         rng = Random(name)
-        fakes = [FakeReceiver(self.told, "fake"), FakeReceiver(self.alerts, "alerts", repeats=True)]
+        fakes = [
+            FakeReceiver(taken, name, lambda: self.is_deaf, repeats=name == "alerts")
+            for name, taken in (("fake", self.told), ("alerts", self.alerts))
+        ]
         boxes = [
             Outbox(cast("Receiver", cast("Any", fake)), clock=clock, rng=rng, told=lambda _: None) for fake in fakes
         ]
@@ -213,6 +222,34 @@ async def test_alert_is_repeated_once_a_minute_by_one_of_the_fleet() -> None:
     at = [one.at for one in crew.alerts]
     assert 10 <= len(at) <= 13
     assert max(later - earlier for earlier, later in pairwise(at)) < 75
+    assert crew.words == ["brake_on"]
+    await crew.end()
+
+
+@in_virtual_time
+async def test_what_its_teller_could_not_send_before_it_ended_another_one_tells() -> None:
+    crew = Crew(5)
+    await crew.beats(CALM, 10)
+    crew.is_deaf = True
+    await crew.beats(ON, 10)
+    (teller,) = (name for word, (name, _) in crew.bucket.said.items() if word == "message:brake:1")
+    crew.tasks[int(teller[1:])].cancel()
+    crew.is_deaf = False
+    await crew.beats(ON, 120)
+    assert crew.words == ["brake_on"]
+    await crew.beats(CALM, 120)
+    assert crew.words == ["brake_on", "-brake"]
+    await crew.end()
+
+
+@in_virtual_time
+async def test_who_tries_for_long_to_tell_is_not_outrun_by_others() -> None:
+    crew = Crew(5)
+    await crew.beats(CALM, 10)
+    crew.is_deaf = True
+    await crew.beats(ON, 100)
+    crew.is_deaf = False
+    await crew.beats(ON, 60)
     assert crew.words == ["brake_on"]
     await crew.end()
 
