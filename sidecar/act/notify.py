@@ -166,7 +166,7 @@ class Messenger:
             occasion, since = self._in_hand.popleft()
             age_s = self._clock() - since
             if not self.waiting or age_s >= IN_HAND_S:
-                await self._bucket.first(_told(occasion), TOLD_S)
+                await self._bucket.first(*_told(occasion))
             if age_s < SAID_FOR_S:
                 self._in_hand.append((occasion, since))
 
@@ -175,7 +175,7 @@ class Messenger:
         now = self._clock()
         for occasion, due in [one for one in self._left if one[1] <= now]:
             self._left.remove((occasion, due))
-            if await self._bucket.first(_told(occasion), TOLD_S) is True:
+            if await self._bucket.first(*_told(occasion)) is True:
                 self._send(occasion)
 
     def _look(self, but: str = "") -> None:
@@ -254,5 +254,6 @@ def _is_for_all(occasion: Occasion) -> bool:
     return occasion.topic != "redis" and not (occasion.is_own and occasion.is_over)
 
 
-def _told(occasion: Occasion) -> str:
-    return f"{occasion.claim}:told"
+def _told(occasion: Occasion) -> tuple[str, float]:
+    """The word for that, and how many seconds it is kept: whoever the claim keeps from telling has to find it."""
+    return f"{occasion.claim}:told", max(TOLD_S, occasion.claim_s)

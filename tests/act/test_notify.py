@@ -70,9 +70,9 @@ class _Caller:
         if self.bucket.is_away:
             return AWAY
         now = asyncio.get_running_loop().time()
-        caller, until = self.bucket.said.get(word, ("", 0.0))
+        _, until = self.bucket.said.get(word, ("", 0.0))
         if now < until:
-            return caller == self.name
+            return False
         self.bucket.said[word] = self.name, now + for_s
         return True
 
@@ -418,6 +418,19 @@ async def test_many_that_are_not_replaced_are_one_message_and_its_end_is_told() 
     await asyncio.sleep(3)
     assert crew.words == ["not_honoured", "-not_honoured"]
     assert crew.told[0].key == crew.told[1].key
+    await crew.end()
+
+
+@in_virtual_time
+async def test_who_is_not_replaced_some_minutes_after_another_one_tells_nothing_more() -> None:
+    crew = Crew(2)
+    begun = asyncio.get_running_loop().time()
+    for step in range(70):
+        for messenger, late_s in zip(crew.messengers, (0, 300), strict=True):
+            if step * 10 >= late_s:
+                messenger.notice(down(begun + late_s, Evidence(60, errors=1)))
+        await crew.beats(CALM, 10)
+    assert crew.words == ["not_honoured"]
     await crew.end()
 
 
