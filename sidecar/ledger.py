@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
@@ -53,10 +54,10 @@ class Notes(Protocol):
 
 
 class Ledger:
-    """Keeps and sends what ``instance`` sees; ``wall`` gives Unix seconds, ``rng`` spreads what is sent again.
+    """Keeps and sends what ``instance`` sees; ``wall`` gives Unix seconds, ``clock`` monotonic ones.
 
-    ``capture`` is what is kept as evidence of its cull. ``on_failure`` hears of every exception: none
-    leaves this room, for who tells us of a step must not fail by it.
+    ``rng`` spreads what is sent again. ``capture`` is what is kept as evidence of its cull. ``on_failure`` hears of
+    every exception: none leaves this room, for who tells us of a step must not fail by it.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class Ledger:
         on_failure: Callable[[Exception], None],
         honour_s: float = HONOUR_S,
         capture: Callable[[], str | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
         self._budget = budget
         self._scribe = Scribe(instance, honour_s)
         self._wall = wall
+        self._clock = clock
         self._rng = rng
         self._on_failure = on_failure
         self._capture = capture
@@ -112,16 +115,16 @@ class Ledger:
                 self._waiting.popleft()
                 self.dropped += 1
 
-    def _written(self, record: Record, at: float) -> list[Entry]:
-        return [self._with_capture(entry) for entry in self._scribe.step(record, at)]
+    def _written(self, record: Record, at: float, now: float) -> list[Entry]:
+        return [self._with_capture(entry) for entry in self._scribe.step(record, at, now)]
 
     def _with_capture(self, entry: Entry) -> Entry:
         found = self._capture() if entry.what == "culled" else None
         return entry._replace(detail=f"{entry.detail}\n{found[:MOST_DETAIL]}") if found else entry
 
-    def _keep(self, written: Callable[[T, float], list[Entry]], seen: T) -> list[Entry]:
+    def _keep(self, written: Callable[[T, float, float], list[Entry]], seen: T) -> list[Entry]:
         try:
-            entries = written(seen, self._wall())
+            entries = written(seen, self._wall(), self._clock())
         except Exception as error:  # noqa: BLE001 - the ledger is in nobody's way
             self._on_failure(error)
             return []

@@ -71,8 +71,8 @@ def messenger(settings: Settings, held: Bucket, told: Observers) -> Messenger | 
 
 def is_wanted(settings: Settings) -> bool:
     """Whether there is anybody to tell."""
-    given = (settings.webhook_url, settings.slack_url_file, settings.pagerduty_key_file, settings.alertmanager_url)
-    return settings.messages == "on" and any(given)
+    files = (settings.webhook_url_file, settings.slack_url_file, settings.pagerduty_key_file)
+    return settings.messages == "on" and any((settings.webhook_url, settings.alertmanager_url, *files))
 
 
 def problems(settings: Settings) -> list[str]:
@@ -98,8 +98,8 @@ def receivers(settings: Settings) -> list[Receiver]:
         return Cascade(nodes, random.Random(), time.monotonic)  # type: ignore[arg-type]  # noqa: S311 - it orders addresses, it guards nothing
 
     made = []
-    if urls := _urls(settings.webhook_url):
-        made.append(known.webhook(urls, _usable_template(settings), courses, post))
+    if places := _urls(settings.webhook_url) or settings.webhook_url_file:
+        made.append(known.webhook(places, _usable_template(settings), courses, post))
     if settings.slack_url_file:
         made.append(known.slack(settings.slack_url_file, courses, post))
     if settings.pagerduty_key_file:

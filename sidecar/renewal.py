@@ -18,5 +18,11 @@ def slots(settings: Settings) -> Share:
 
 
 def plan(settings: Settings) -> Plan:
-    """The lifetime, and what replacing one takes: nobody is replaced before it has drained."""
-    return Plan(settings.lifetime, slots(settings), max(settings.replace_time, settings.drain))
+    """The lifetime, the floor, and what replacing one takes: nobody is replaced before it has drained."""
+    return Plan(
+        settings.lifetime,
+        slots(settings),
+        max(settings.replace_time, settings.drain),
+        Share(*shares.parse(settings.min_healthy)),
+        settings.never_last,
+    )

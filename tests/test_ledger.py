@@ -426,3 +426,17 @@ def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: 
     details = {entry.what: entry.detail for entry in ledger.local(0.0)}
     assert details["culled"] == detail
     assert told == []
+
+
+def test_wall_clock_that_jumps_says_when_and_not_for_how_long() -> None:
+    walls, told = iter((WALL_S, WALL_S + 7200)), list[Exception]()
+    ledger = Ledger(
+        Notes(), "a", wall=lambda: next(walls), rng=Random(0), on_failure=told.append, clock=iter((5.0, 9.0)).__next__
+    )
+    ledger.beaten(AWAY)
+    ledger.beaten(Fleet(10))
+    assert [(entry.what, entry.at, entry.seconds) for entry in ledger.local(0.0)] == [
+        ("redis_away", WALL_S, None),
+        ("redis_back", WALL_S + 7200, 4.0),
+    ]
+    assert told == []

@@ -93,6 +93,14 @@ def test_each_receiver_that_is_set_is_told(tmp_path: Path) -> None:
     ]
 
 
+def test_webhooks_of_a_file_are_told_in_the_same_way(opened: ExitStack, tmp_path: Path) -> None:
+    hook, file = opened.enter_context(listening.webhook()), tmp_path / "hooks"
+    assert [one.name for one in messengers.receivers(settings(webhook_url_file=file))] == ["webhook"]
+    file.write_text(hook.url)
+    assert messengers.test_message(settings(webhook_url_file=file)) == 0
+    assert (len(hook.accepted), hook.refused) == (2, [])
+
+
 def test_metrics_tell_what_becomes_of_messages(told: Observers) -> None:
     assert messengers.messenger(settings(webhook_url="http://a/hook"), FakeBucket(), told) is not None
     assert b"arbiter_messages_waiting 0.0" in generate_latest(told.metrics.registry)
@@ -186,7 +194,9 @@ PROBE = """
 import sys
 from types import SimpleNamespace
 from sidecar import messengers
-view = SimpleNamespace(messages="on", webhook_url="", slack_url_file="", pagerduty_key_file="", alertmanager_url="")
+view = SimpleNamespace(messages="on", webhook_url="", alertmanager_url="")
+for name in ("webhook_url_file", "slack_url_file", "pagerduty_key_file"):
+    setattr(view, name, "")
 assert messengers.messenger(view, None, None) is None
 print(sorted(name for name in sys.modules if name.startswith(("sidecar.act", "sidecar.core.occasions", "aiohttp"))))
 """

@@ -6,19 +6,26 @@ import pytest
 
 from sidecar import renewal
 from sidecar.core.retirement import Plan
-from sidecar.core.terms import Share
+from sidecar.core.terms import HALF, Share
 from sidecar.settings import load
 
 
 @pytest.mark.parametrize(
     ("flags", "plan"),
     [
-        ({}, Plan(0.0, Share(1), 60.0)),
-        ({"lifetime": "6h", "redis_url": "redis://a", "retire_slots": "2"}, Plan(21_600.0, Share(2), 60.0)),
-        ({"replace_time": "90s", "retire_slots": "10%"}, Plan(0.0, Share(100, is_part=True), 90.0)),
-        ({"replace_time": "30s", "drain": "45s"}, Plan(0.0, Share(1), 45.0)),
+        ({}, Plan(0.0, Share(1), 60.0, HALF, never_last=True)),
+        (
+            {"lifetime": "6h", "redis_url": "redis://a", "retire_slots": "2"},
+            Plan(21_600.0, Share(2), 60.0, HALF, never_last=True),
+        ),
+        (
+            {"replace_time": "90s", "retire_slots": "10%"},
+            Plan(0.0, Share(100, is_part=True), 90.0, HALF, never_last=True),
+        ),
+        ({"replace_time": "30s", "drain": "45s"}, Plan(0.0, Share(1), 45.0, HALF, never_last=True)),
+        ({"min_healthy": "3", "never_last": "false"}, Plan(0.0, Share(1), 60.0, Share(3), never_last=False)),
     ],
-    ids=["never", "two at once", "a part at once", "nobody is replaced before it has drained"],
+    ids=["never", "two at once", "a part at once", "nobody is replaced before it has drained", "another floor"],
 )
 def test_plan_is_that_of_the_settings(flags: dict[str, str], plan: Plan) -> None:
     assert renewal.plan(load(flags, {})) == plan

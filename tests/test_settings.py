@@ -120,6 +120,7 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "tls_key": "",
         "tls_doors": "page",
         "webhook_url": "",
+        "webhook_url_file": "",
         "webhook_template": "",
         "slack_url_file": "",
         "pagerduty_key_file": "",

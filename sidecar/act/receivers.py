@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ _SECRET_MOST: Final = 4096
 
 @dataclass(frozen=True)
 class Receiver:
-    """One who is told. ``addresses`` returns as many URLs as the cascade has nodes, and ``write`` the body for one.
+    """One who is told. ``addresses`` returns URLs, ``cascade`` one over so many, and ``write`` the body for one.
 
     ``reaches_all``: not one of the addresses but each of them has to know. ``repeats``: what lasts is sent every
     ``REPEAT_S``. ``quietest`` says from which severity on it wants to hear of anything.
@@ -43,7 +44,7 @@ class Receiver:
     name: str
     addresses: Callable[[], Sequence[str]]
     write: Callable[[Message], Any]
-    cascade: Cascade[int]
+    cascade: Callable[[int], Cascade[int]]
     post: Post
     reaches_all: bool = False
     repeats: bool = False
@@ -59,19 +60,20 @@ class Receiver:
     async def send(self, message: Message) -> str:
         """Deliver once, or raise UndeliveredError; the hosts that have it, by their names without port and path."""
         addresses, body = await asyncio.to_thread(self._prepare, message)
+        cascade = self.cascade(len(addresses))
 
         async def call(node: int) -> str:
             await self.post(addresses[node], body)
             return urlsplit(addresses[node]).hostname or ""
 
         if not self.reaches_all:
-            walk = await self.cascade.walk(call)
+            walk = await cascade.walk(call)
             if walk.settled:
                 return walk.result()
             raise _undelivered(list(walk.errors.values()))
         # An Alertmanager does not pass alerts on to its peers.
         results = await asyncio.gather(
-            *(self.cascade.attempt(node, call) for node in range(len(addresses))), return_exceptions=True
+            *(cascade.attempt(node, call) for node in range(len(addresses))), return_exceptions=True
         )
         if hosts := [result for result in results if isinstance(result, str)]:
             return ",".join(hosts)
@@ -100,27 +102,46 @@ def _undelivered(errors: Sequence[Exception]) -> UndeliveredError:
 
 def secret(path: str) -> str:
     """Read the one line of a file. Raises OSError, and UndeliveredError if it is empty or not a line."""
-    with Path(path).open(encoding="utf-8") as file:
-        text = file.read(_SECRET_MOST).strip()
-    if not text or "\n" in text:
+    lines = _lines(path)
+    if len(lines) != 1:
         raise UndeliveredError("secret file: has to hold one line")
-    return text
+    return lines[0]
 
 
-def webhook(urls: Sequence[str], template: str, courses: Courses, post: Post) -> Receiver:
-    """Return who is told in JSON, by a template if that is not empty."""
+def secret_urls(path: str) -> list[str]:
+    """Read the URLs of a file, one a line. Raises OSError, and UndeliveredError if there are none or other lines."""
+    urls = list(dict.fromkeys(_lines(path)))
+    if not urls or not all(url.lower().startswith(("http://", "https://")) for url in urls):
+        raise UndeliveredError("secret file: has to hold URLs, one a line")
+    return urls
+
+
+def _lines(path: str) -> list[str]:
+    """The lines that are not empty; of what is too long none, for half a secret is of no use to anybody."""
+    with Path(path).open(encoding="utf-8") as file:
+        text = file.read(_SECRET_MOST + 1)
+    return [] if len(text) > _SECRET_MOST else list(filter(None, map(str.strip, text.splitlines())))
+
+
+def _renewed(courses: Courses) -> Callable[[int], Cascade[int]]:
+    """The cascade over so many addresses: what it has learned lasts as long as they are as many."""
+    return lru_cache(maxsize=1)(lambda count: courses(range(count)))
+
+
+def webhook(urls: Sequence[str] | str, template: str, courses: Courses, post: Post) -> Receiver:
+    """Return who is told in JSON, at these URLs or at those in a file, by a template if that is not empty."""
     return Receiver(
         "webhook",
-        lambda: urls,
+        partial(secret_urls, urls) if isinstance(urls, str) else partial(list, urls),
         (lambda message: payloads.templated(template, message)) if template else payloads.webhook,
-        courses(range(len(urls))),
+        _renewed(courses),
         post,
     )
 
 
 def slack(path: str, courses: Courses, post: Post) -> Receiver:
     """Return Slack, whose address is the secret."""
-    return Receiver("slack", lambda: [secret(path)], payloads.slack, courses(range(1)), post)
+    return Receiver("slack", lambda: [secret(path)], payloads.slack, _renewed(courses), post)
 
 
 def pagerduty(urls: Sequence[str], path: str, courses: Courses, post: Post) -> Receiver:
@@ -129,7 +150,7 @@ def pagerduty(urls: Sequence[str], path: str, courses: Courses, post: Post) -> R
         "pagerduty",
         lambda: urls,
         lambda message: payloads.pagerduty(message, secret(path)),
-        courses(range(len(urls))),
+        _renewed(courses),
         post,
         quietest=Severity.WARNING,
     )
@@ -142,7 +163,7 @@ def alertmanager(urls: Sequence[str], courses: Courses, post: Post) -> Receiver:
         "alertmanager",
         lambda: places,
         lambda message: payloads.alertmanager(message, LASTS_S),
-        courses(range(len(places))),
+        _renewed(courses),
         post,
         reaches_all=True,
         repeats=True,

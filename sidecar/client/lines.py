@@ -1,8 +1,9 @@
 """StatsD lines: what the app reports, as text that the sidecar's datagram door reads.
 
 ``errors:3|c|#level:server_error,kind:redis,fingerprint:KeyError@cart:add:12,fatal:true,app_start:7,message:...``, and
-``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``, and the gauge ``in_flight:7|g``. What the door would refuse is
-never written: a character that does not fit a tag becomes ``_``, or in a message one that looks like it.
+``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``, and the gauges ``in_flight:7|g`` and ``load:0.7|g``. What the door
+would refuse is never written: a character that does not fit a tag becomes ``_``, or in a message one that looks
+like it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ HEARTBEAT: Final = Series("heartbeat")
 OK: Final = Series("requests")
 FAILED: Final = Series("failed")
 IN_FLIGHT: Final = Gauge("in_flight")
+LOAD: Final = Gauge("load")
+_LARGEST: Final = 1e15
+_SMALLEST: Final = 1e-15
 
 
 @lru_cache(maxsize=512)
@@ -79,6 +83,11 @@ def errors(
         tags.append(f"app_start:{_token(app_start)}")
     folded = None if kind == OTHER and not fingerprint else errors(level, OTHER, None, app_start, fatal=fatal)
     return Series("errors", tuple(tags), folded)
+
+
+def decimal(number: float) -> str:
+    """A finite number of 0 or more as the door reads it: what has too many digits for that is bounded."""
+    return f"{min(number, _LARGEST):.12g}" if number >= _SMALLEST else "0"
 
 
 def message_tag(text: str) -> str:

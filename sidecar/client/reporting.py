@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from functools import lru_cache
+from math import inf
 from operator import index
 from typing import Final
 
@@ -40,19 +41,24 @@ def report(
         EMITTER.drop(1)
 
 
-def results(ok: int = 0, failed: int = 0, in_flight: int | None = None) -> None:
+def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: float | None = None) -> None:
     """Tell the sidecar of requests that went well and requests that failed; added up over a tenth of a second.
 
     ``in_flight``: how many are under way now, in the whole app and not in this process alone, for a drain ends early
-    once there are none. It is not sent later when it cannot be sent now.
+    once there are none. ``load``: how busy that is now, in any unit, for ``ARBITER_BUSY_ABOVE``; it counts for a
+    minute, instead of ``in_flight``. Neither is sent later when it cannot be sent now.
     """
     try:
-        gauge = None if in_flight is None else str(min(_checked(in_flight), MOST))
+        gauges = []
+        if in_flight is not None:
+            gauges.append((lines.IN_FLIGHT, str(min(_checked(in_flight), MOST))))
+        if load is not None:
+            gauges.append((lines.LOAD, lines.decimal(_checked_load(load))))
         for series, count in ((lines.OK, _checked(ok)), (lines.FAILED, _checked(failed))):
             if count:
                 EMITTER.take(Report(series, count, urgent=False))
-        if gauge is not None:
-            EMITTER.take(Report(lines.IN_FLIGHT, 1, gauge, urgent=False))
+        for series, number in gauges:
+            EMITTER.take(Report(series, 1, number, urgent=False))
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 
@@ -79,6 +85,12 @@ def _checked(count: int) -> int:
     if count < 0:
         raise ValueError("count: takes a whole number, 0 or more")
     return index(count)
+
+
+def _checked_load(load: float) -> float:
+    if not 0 <= load < inf:
+        raise ValueError("load: takes a number of 0 or more")
+    return float(load)
 
 
 @lru_cache(maxsize=1)

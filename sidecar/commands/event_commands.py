@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +35,10 @@ MOST_PAGES: Final = 1000
 FOLLOW_S: Final = 1.0
 STDOUT: Final = "-"
 FORMATS: Final = ("text", "json", "html")
+MOST_LINES: Final = 12
+"""So many lines of a detail stand below its first one: a hook may have printed hundreds."""
 
+_INDENT: Final = " " * 4
 _OK: Final = 200
 _REMEMBERED: Final = 2000
 
@@ -58,7 +61,7 @@ def events(
 
     With ``as_json`` each is one line of JSON. It follows until it is interrupted, or has asked ``polls`` times.
     """
-    written = _as_json if as_json else line
+    written = _as_json if as_json else as_text
     reader = _Reader(settings, since_s)
     try:
         for event in reader.news():
@@ -105,13 +108,22 @@ def report(settings: Settings, since_s: float, form: str = "text", path: str = S
     return _ended(reader)
 
 
-def line(event: dict[str, Any]) -> str:
-    """One event for a terminal; nothing in it moves the cursor."""
+def as_text(event: dict[str, Any]) -> str:
+    """One event for a terminal: a line, and the rest of its detail indented below; nothing in it moves the cursor."""
     at = datetime.fromtimestamp(event["at"], UTC)
     took = "" if event["seconds"] is None else span(event["seconds"])
-    about = [event["kind"], event["reason"], f"by {event['author']}" if event["author"] else "", took, event["detail"]]
+    detail, *rest = event["detail"].splitlines() or [""]
+    about = [event["kind"], event["reason"], f"by {event['author']}" if event["author"] else "", took, detail]
     head = f"{at:%Y-%m-%d %H:%M:%S}Z  {event['what']:<13} {event['instance'] or '-':<20}"
-    return plain("  ".join([head, *filter(None, about)]).rstrip())
+    return "\n".join([plain("  ".join([head, *filter(None, about)]).rstrip()), *_below(rest)])
+
+
+def _below(rest: Sequence[str]) -> Iterator[str]:
+    for line in rest[:MOST_LINES]:
+        yield f"{_INDENT}{plain(line.expandtabs())}".rstrip()
+    left_out = len(rest) - MOST_LINES
+    if left_out > 0:
+        yield f"{_INDENT}and {left_out} more line{'s' * (left_out > 1)}: --json"
 
 
 def _as_json(event: dict[str, Any]) -> str:

@@ -178,7 +178,7 @@ def _told(found: dict[str, Any], seen: dict[str, Any]) -> Sequence[str]:
     lines += [f"hold: {fleet_table.hold_line(hold, now)}" for hold in found["holds"]]
     if seen.get("fleet"):
         lines.append(next(iter(fleet_table.head(seen, now))))
-    lines += map(event_commands.line, reversed(found["events"]))
+    lines += map(event_commands.as_text, reversed(found["events"]))
     lines.append(
         plain(f"told by the sidecar of {found['asked']}; that of {found['instance']} knows more: ask it there")
     )

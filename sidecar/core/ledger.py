@@ -32,9 +32,10 @@ _ALONE: Final = "alone"
 
 
 class Scribe:
-    """Turns what the sidecar of ``instance`` sees into entries; ``at`` is Unix time in seconds, when it was seen.
+    """Turns what the sidecar of ``instance`` sees into entries, seen ``at`` Unix time and ``now`` on a monotonic clock.
 
-    A cull is not honoured if the container is there ``honour_s`` seconds after it.
+    How long something took is reckoned by the latter, for the wall clock may jump by hours. A cull is not honoured if
+    the container is there ``honour_s`` seconds after it.
     """
 
     def __init__(self, instance: str, honour_s: float = HONOUR_S) -> None:
@@ -42,29 +43,40 @@ class Scribe:
         self._honour_s = honour_s
         self._kind = ""
         self._refused: set[str] = set()
-        self._would_at: float | None = None
+        self._would_since: float | None = None
+        self._down_since: float | None = None
         self._complained_of = ""
-        self._away_at: float | None = None
+        self._away_since: float | None = None
         self._fleet: Fleet | None = None
 
     # -- steps ------------------------------------------------------------------------------------------------
 
-    def step(self, record: Record, at: float) -> list[Entry]:
+    def step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entries of one step of the container, in the order in which things happened."""
+        down_s = self._down_s(record, at, now)
         if record.before is record.after and not isinstance(record.event, Answered):
-            return list(self._overdue(record, at))
+            return list(self._overdue(record, at, down_s))
         entries = [
             *self._begun(record, at),
             *self._answered(record, at),
-            *self._culled(record, at),
-            *self._ended(record, at),
-            *self._overdue(record, at),
+            *self._culled(record, at, now),
+            *self._ended(record, at, now, down_s),
+            *self._overdue(record, at, down_s),
         ]
         if record.after.state is not State.SUSPECT:
             self._refused.clear()
         if record.after.latch is None and record.after.state is not State.SUSPECT:
             self._kind = ""
         return entries
+
+    def _down_s(self, record: Record, at: float, now: float) -> float:
+        """Seconds since it was put down, 0 if it is not; the wall clock tells, once, of a latch that came from disk."""
+        found = record.before.latch
+        if found is None:
+            self._down_since = now if record.after.latch else None
+        elif self._down_since is None:
+            self._down_since = now - max(0.0, at - found.at)
+        return 0.0 if self._down_since is None else now - self._down_since
 
     def _begun(self, record: Record, at: float) -> Iterator[Entry]:
         after = record.after
@@ -86,10 +98,10 @@ class Scribe:
             author, seconds = (order.author if order else ""), answer.retry_after_s
             yield self._entry("denied", at, reason=answer.reason, author=author, seconds=seconds, detail=detail)
 
-    def _culled(self, record: Record, at: float) -> Iterator[Entry]:
+    def _culled(self, record: Record, at: float, now: float) -> Iterator[Entry]:
         before, after = record.before, record.after
         if after.would_culls > before.would_culls:
-            self._would_at = at
+            self._would_since = now
             yield self._entry("would_cull", at, seconds=None, **_why(before, sentences.verdict(after.verdict)))
         if after.latch is None or before.latch is not None:
             return
@@ -100,26 +112,25 @@ class Scribe:
         suspect_s = after.since - before.since if before.state is State.SUSPECT else None
         yield self._entry("culled", at, seconds=suspect_s, **_why(before, after.latch.reason))
 
-    def _ended(self, record: Record, at: float) -> Iterator[Entry]:
+    def _ended(self, record: Record, at: float, now: float, down_s: float) -> Iterator[Entry]:
         before, after, event = record.before, record.after, record.event
         if before.latch is not None and after.latch is None:
-            down_s = max(0.0, at - before.latch.at)
             if isinstance(event, Revived):
                 yield self._entry("revived", at, author=event.author, seconds=down_s, reason=event.reason)
             elif not record.restarted:
                 yield self._entry("revived", at, reason="not_replaced", seconds=down_s)
         elif before.state is State.SUSPECT and after.state is State.UP and before.order is None:
             if before.would_down:
-                since = self._would_at  # a sidecar that has taken over does not know
-                yield self._entry("would_recover", at, seconds=None if since is None else max(0.0, at - since))
+                since = self._would_since  # a sidecar that has taken over does not know
+                yield self._entry("would_recover", at, seconds=None if since is None else now - since)
             else:
                 yield self._entry("recovered", at, seconds=after.since - before.since)
 
-    def _overdue(self, record: Record, at: float) -> Iterator[Entry]:
+    def _overdue(self, record: Record, at: float, down_s: float) -> Iterator[Entry]:
         after = record.after
         if after.state is not State.DOWN or after.latch is None or after.latch.lease:
             return  # who was retired and not replaced comes back by itself
-        claim_id, down_s = after.latch.claim_id, at - after.latch.at
+        claim_id = after.latch.claim_id
         if down_s >= self._honour_s and claim_id != self._complained_of:
             self._complained_of = claim_id
             yield self._entry("not_honoured", at, seconds=down_s, once=f"not_honoured {claim_id}")
@@ -129,19 +140,19 @@ class Scribe:
 
     # -- answers of the bucket --------------------------------------------------------------------------------
 
-    def beaten(self, answer: Fleet | Unknown, at: float) -> list[Entry]:
+    def beaten(self, answer: Fleet | Unknown, at: float, now: float) -> list[Entry]:
         """The entries of one answer to a beat."""
         if isinstance(answer, Unknown):
-            if answer.error == _ALONE or self._away_at is not None:
+            if answer.error == _ALONE or self._away_since is not None:
                 return []
-            self._away_at = at
+            self._away_since = now
             detail = sentences.UNKNOWN.get(answer.error, answer.error)
             return [Entry("redis_away", at, self._instance, reason=answer.error, detail=detail)]
         entries = list(changes(self._fleet, answer, at))
         self._fleet = answer
-        if self._away_at is not None:
-            entries.insert(0, Entry("redis_back", at, self._instance, seconds=max(0.0, at - self._away_at)))
-            self._away_at = None
+        if self._away_since is not None:
+            entries.insert(0, Entry("redis_back", at, self._instance, seconds=now - self._away_since))
+            self._away_since = None
         return entries
 
 

@@ -15,6 +15,7 @@ from sidecar.core import sentences
 from sidecar.core.terms import Share
 from sidecar.core.words import Load, Policy
 
+NONE: Final = Share(0)
 LOAD_KEPT_S: Final = 60.0
 """How long the last word of the load counts; who has said nothing for longer counts as idle."""
 
@@ -56,20 +57,40 @@ def _factor(part: float, policy: Policy) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a fleet is to be renewed: each container after ``lifetime_s``, in ``each_s``, so many ``slots`` at once."""
+    """How a fleet is to be renewed: each container after ``lifetime_s``, in ``each_s``, so many ``slots`` at once.
+
+    ``min_healthy`` and ``never_last`` are the floor that a retirement has to keep, as in ``Terms``.
+    """
 
     lifetime_s: float
     slots: Share
     each_s: float
+    min_healthy: Share = NONE
+    never_last: bool = False
 
     def shortfall(self, containers: int) -> str:
         """Why a fleet of so many cannot be renewed in time, with the numbers; empty if it can."""
-        at_once = max(1, min(self.slots.at_most(containers), containers))
-        needed_s = containers * self.each_s / at_once
-        if self.lifetime_s <= 0 or needed_s < self.lifetime_s:
+        if self.lifetime_s <= 0 or containers <= 0:
             return ""
+        stay, lifetime = self._stay(containers), sentences.span(self.lifetime_s)
+        count = f"{containers} container{'s' * (containers > 1)}"
+        if stay >= containers:
+            return (
+                f"nobody can be retired: there are {count}, and {stay} have to stay in service (ARBITER_MIN_HEALTHY), "
+                f"so all outlive their lifetime of {lifetime}"
+            )
+        slots, room = max(1, self.slots.at_most(containers)), containers - stay
+        at_once = min(slots, room)
+        needed_s = containers * self.each_s / at_once
+        if needed_s < self.lifetime_s:
+            return ""
+        floor = f" ({stay} have to stay in service)" if stay and room < slots else ""
+        takes, their = ("take", "their") if containers > 1 else ("takes", "its")
         return (
-            f"retirements cannot keep up: {containers} containers, {at_once} at once and {sentences.span(self.each_s)} "
-            f"each take {sentences.span(needed_s)}, which is not less than their lifetime of "
-            f"{sentences.span(self.lifetime_s)}"
+            f"retirements cannot keep up: {count}, {at_once} at once{floor} and {sentences.span(self.each_s)} each "
+            f"{takes} {sentences.span(needed_s)}, which is not less than {their} lifetime of {lifetime}"
         )
+
+    def _stay(self, containers: int) -> int:
+        """So many of them have to stay in service; one that has been alone for an hour may go."""
+        return 0 if containers == 1 else max(self.min_healthy.at_least(containers), int(self.never_last))

@@ -84,6 +84,7 @@ class Telling(BaseModel):
     webhook_url: WebUrls = Field(
         "", description="Where messages for people are posted as JSON; several with commas, one of them is enough."
     )
+    webhook_url_file: FilePath = Field("", description="File with these URLs instead, one a line, if they are secret.")
     webhook_template: FilePath = Field("", description="File with the JSON of these messages, `$` before its fields.")
     slack_url_file: FilePath = Field("", description="File with the URL of Slack's incoming webhook.")
     pagerduty_key_file: FilePath = Field("", description="File with the integration key of PagerDuty's Events API v2.")

@@ -93,7 +93,8 @@ def _written(name: str, field: FieldInfo, value: object) -> str:
         return redis_urls.masked(str(value))
     if name == "webhook_url":
         return ",".join(map(_place, filter(None, map(str.strip, str(value).split(",")))))
-    if "_url" in name and "@" in str(value):
+    is_url = "://" in str(value)  # where a path belongs it was put by mistake
+    if ("_url" in name and "@" in str(value)) or (is_url and name.endswith("_file")):
         return "***"
     if isinstance(value, bool):
         return str(value).lower()

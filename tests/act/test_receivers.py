@@ -59,6 +59,44 @@ async def test_webhook_by_template(opened: ExitStack) -> None:
     assert there.accepted == [{"say": "brake_on"}]
 
 
+async def test_webhooks_of_a_file_are_those_of_the_moment(opened: ExitStack, tmp_path: Path) -> None:
+    one, two, three = (opened.enter_context(listening.webhook()) for _ in range(3))
+    one.answer = two.answer = 500
+    file = tmp_path / "hooks"
+    sender = receivers.webhook(str(file), "", courses, posting.post)
+    file.write_text(f"{one.url}\n")
+    with pytest.raises(UndeliveredError, match="status 500"):
+        await sender.send(MESSAGE)
+    file.write_text(f"{one.url}\n\n {two.url} \n{three.url}\n")
+    assert await sender.send(MESSAGE) == "127.0.0.1"
+    assert len(three.accepted) == 1
+    file.write_text(three.url)
+    await sender.send(MESSAGE)
+    assert len(three.accepted) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file"),
+        ("\n", "URLs, one a line"),
+        ("ftp://s3cret", "URLs, one a line"),
+        ("http://a/\ns3cret", "URLs, one a line"),
+        ("http://127.0.0.1:1/" + "s3cret" * 1000, "URLs, one a line"),
+    ],
+    ids=["missing", "empty", "not of the web", "no URL", "longer than any secret"],
+)
+async def test_bad_file_of_webhooks_is_told_without_what_it_holds(
+    tmp_path: Path, content: str | None, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / "hooks").write_text(content)
+    with pytest.raises(UndeliveredError, match=says) as raised:
+        await receivers.webhook(str(tmp_path / "hooks"), "", courses, posting.post).send(MESSAGE)
+    assert "s3cret" not in repr(raised.value)
+    assert raised.value.is_final is False
+
+
 async def test_slack(opened: ExitStack, tmp_path: Path) -> None:
     there = opened.enter_context(listening.slack())
     (tmp_path / "url").write_text(f"{there.url}\n")

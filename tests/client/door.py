@@ -40,7 +40,7 @@ class Door:
         return [line for packet in self.packets for line in packet.split(b"\n")]
 
     def totals(self) -> dict[str, int]:
-        """What has come so far: ``name|tags`` without messages, and its sum, or the last value of a gauge.
+        """What has come so far: ``name|tags`` without messages, and its sum, or the last value of a gauge, rounded.
 
         Names alone for what has no tags.
         """
@@ -50,7 +50,7 @@ class Door:
             number, _, tags = rest.partition("|c")
             tags = tags.partition(",message:")[0].removeprefix("|#")
             if number.endswith("|g"):
-                totals[name] = int(number.removesuffix("|g"))
+                totals[name] = round(float(number.removesuffix("|g")))
             else:
                 totals[f"{name}|{tags}" if tags else name] += int(number)
         return dict(totals)

@@ -111,3 +111,12 @@ def test_door_reads_results_and_heartbeats() -> None:
     reports, unreadable = read_packet(packet)
     assert unreadable == 0
     assert sorted(map(repr, reports)) == sorted(map(repr, [Results(10, 2, 7), Heartbeat()]))
+
+
+@given(st.floats(0, allow_infinity=False))
+def test_door_reads_every_load(load: float) -> None:
+    reports, unreadable = read_packet(lines.LOAD.line(1, lines.decimal(load)))
+    assert unreadable == 0
+    (result,) = reports
+    assert isinstance(result, Results)
+    assert result.load == pytest.approx(min(load, 1e15), rel=1e-9, abs=1e-14)

@@ -83,6 +83,25 @@ def test_only_the_newest_number_in_flight_is_told(told: Told) -> None:
     assert told() == {"in_flight": 4}
 
 
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [(0, b"load:0|g"), (0.7, b"load:0.7|g"), (3, b"load:3|g"), (1e300, b"load:1e+15|g"), (1e-300, b"load:0|g")],
+    ids=["none", "a part", "a whole number", "more than a line holds", "less than a line holds"],
+)
+def test_results_tell_how_busy_the_app_is(given: float, line: bytes, told: Told, door: Door) -> None:
+    results(ok=2, in_flight=4, load=given)
+    told()
+    assert door.read() == [b"requests:2|c", b"in_flight:4|g", line]
+
+
+@pytest.mark.parametrize("load", [-1, -0.1, float("nan"), float("inf"), "0.5", [], 10**400, 1j])
+def test_load_that_is_none_is_dropped_and_raises_nothing(load: float, told: Told) -> None:
+    dropped = stats().dropped
+    results(ok=1, load=load)
+    assert told() == {}
+    assert stats().dropped == dropped + 1
+
+
 class Hostile:
     """Fails at whatever it is asked."""
 

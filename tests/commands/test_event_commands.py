@@ -87,23 +87,44 @@ async def desk() -> AsyncIterator[Desk]:
 
 def test_event_is_one_line_with_all_that_is_known() -> None:
     event = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")._asdict()
-    assert event_commands.line(event) == (
+    assert event_commands.as_text(event) == (
         "2026-01-08 12:00:00Z  culled        web-1                 redis  errors  by ann  4s  5 errors"
     )
-    assert event_commands.line(
+    assert event_commands.as_text(
         {**event, **dict.fromkeys(("kind", "reason", "author", "detail"), ""), "seconds": None}
     ) == ("2026-01-08 12:00:00Z  culled        web-1")
 
 
 def test_event_of_the_fleet_has_no_container_and_no_letter_moves_the_cursor() -> None:
     event = Entry("hold", 0.0, "", "", "\x1b[2J\n\ud800", "ann")._asdict()
-    assert event_commands.line(event) == "1970-01-01 00:00:00Z  hold          -                     ?[2J??  by ann"
+    assert event_commands.as_text(event) == "1970-01-01 00:00:00Z  hold          -                     ?[2J??  by ann"
 
 
 async def test_events_are_printed_in_their_order(desk: Desk) -> None:
     desk.keep(desk.entry("suspect", 9), desk.entry("culled", 5), desk.entry("helped"))
     assert await desk.events() == 0
     assert [line.split()[2] for line in desk.out] == ["suspect", "culled", "helped"]
+
+
+CULLED = Entry("culled", 0.0, "web-1", "redis", "errors", seconds=4.0)
+CULLED_LINE = "1970-01-01 00:00:00Z  culled        web-1                 redis  errors  4s  5 errors"
+DETAILS = {
+    "what the app said": ("5 errors\n5 x redis: no answer", ["    5 x redis: no answer"]),
+    "columns of the hook": ("5 errors\nPID\tTIME\n\n  1\t9 s\r\n", ["    PID     TIME", "", "      1     9 s"]),
+    "what would look like an event": (
+        "5 errors\n\x1b[2K\r1970-01-01 00:00:00Z  helped\u2028\ud800",
+        ["    ?[2K", "    1970-01-01 00:00:00Z  helped", "    ?"],
+    ),
+    "as much as is shown": ("5 errors" + "\nmore" * 12, ["    more"] * 12),
+    "one line too many": ("5 errors" + "\nmore" * 13, ["    more"] * 12 + ["    and 1 more line: --json"]),
+    "many too many": ("5 errors" + "\nmore" * 900, ["    more"] * 12 + ["    and 888 more lines: --json"]),
+}
+
+
+@pytest.mark.parametrize(("detail", "below"), DETAILS.values(), ids=DETAILS)
+def test_evidence_of_a_cull_stands_indented_below_its_line(detail: str, below: Sequence[str]) -> None:
+    told = event_commands.as_text(CULLED._replace(detail=detail)._asdict())
+    assert told.split("\n") == [CULLED_LINE, *below]
 
 
 async def test_json_is_a_line_an_event(desk: Desk) -> None:

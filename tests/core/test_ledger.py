@@ -14,6 +14,7 @@ from sidecar.core.delays import HONOUR_S
 from sidecar.core.events import Answered, CullOrdered, Event, Leased, Restarted, Revived
 from sidecar.core.ledger import WHATS, Scribe, changes
 from sidecar.core.records import Record
+from sidecar.core.standing import resume
 from sidecar.core.words import (
     Brake,
     Denied,
@@ -46,12 +47,13 @@ class Story:
         self.standing = begun(policy)
         self.scribe = Scribe("alloc", honour_s)
         self.entries: list[Entry] = []
+        self.jump_s = 0.0
 
     def at(self, second: float, event: Event) -> None:
         before = self.standing
         self.standing, _ = arbiter.step(before, event, second, self.policy)
         record = Record(event, before, self.standing, REDIS)
-        self.entries += self.scribe.step(record, WALL_S + second)
+        self.entries += self.scribe.step(record, WALL_S + second + self.jump_s, second)
 
     def told(self, *steps: tuple[float, Event]) -> list[Entry]:
         for second, event in steps:
@@ -171,16 +173,31 @@ def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> Non
     story = Story().asks()
     story.is_told(4.0, GRANTED)
     story.told(*((4.0 + 10 * number, SICK) for number in range(1, 4)))
-    story.standing = replace(story.standing, latch=replace(_latch(story), at=WALL_S + 4))
     story.told((second, SICK), (second + 0.5, SICK))
     told = [one for one in story.entries if one.what == "not_honoured"]
     assert len(told) == times
     assert all(one.once == f"not_honoured {story.standing.claim_id}" for one in told)
 
 
-def _latch(story: Story) -> Latch:
-    assert story.standing.latch is not None
-    return story.standing.latch
+@pytest.mark.parametrize("jump_s", [7200.0, -7200.0], ids=["forward", "back"])
+def test_wall_clock_that_jumps_changes_nothing_in_how_long_a_container_is_down(jump_s: float) -> None:
+    story = Story().asks()
+    story.is_told(4.0, GRANTED)
+    story.jump_s = jump_s
+    story.told(*((4.0 + 10 * number, SICK) for number in range(1, 30)))
+    assert story.whats == ["suspect", "granted", "culled"]
+    story.told((4.0 + HONOUR_S, SICK), (324.0, Revived("ann", "false alarm", "revived-1")))
+    assert [(one.what, one.seconds) for one in story.entries[3:]] == [("not_honoured", HONOUR_S), ("revived", 320.0)]
+
+
+@pytest.mark.parametrize(("away_s", "down_s"), [(1.0, 301.0), (100.0, 300.0), (900.0, 900.0)])
+def test_latch_that_was_found_on_disk_is_judged_by_the_wall_clock_once(away_s: float, down_s: float) -> None:
+    story = Story()
+    story.standing = resume(story.standing, Latch("id", WALL_S + 50 - away_s, WHY), 50.0, away_s, POLICY)
+    story.at(50.0, SICK)
+    story.jump_s = 7200.0
+    story.told(*((float(second), SICK) for second in range(60, 400, 10)))
+    assert [(one.what, one.seconds) for one in story.entries] == [("not_honoured", down_s)]
 
 
 def test_cull_by_order_is_told_with_who_gave_it() -> None:
@@ -205,7 +222,7 @@ def test_revival_is_told_with_who_wanted_it() -> None:
     story = Story().asks()
     story.is_told(4.0, GRANTED)
     story.told((30.0, SICK), (40.0, Revived("ann", "false alarm", "revived-1")))
-    assert story.entries[-1] == entry("revived", 40.0, reason="false alarm", author="ann", seconds=40.0)
+    assert story.entries[-1] == entry("revived", 40.0, reason="false alarm", author="ann", seconds=36.0)
 
 
 def test_retirement_is_told_and_its_replacement_is_left_to_the_bucket() -> None:
@@ -224,7 +241,7 @@ def test_retirement_is_told_and_its_replacement_is_left_to_the_bucket() -> None:
 def test_who_was_retired_and_not_replaced_is_back() -> None:
     latched = replace(begun(), latch=Latch("", WALL_S, "old", lease="holder"))
     record = Record(FINE, latched, replace(latched, latch=None), REDIS)
-    assert Scribe("alloc").step(record, WALL_S + 600) == [
+    assert Scribe("alloc").step(record, WALL_S + 600, 5.0) == [
         Entry("revived", WALL_S + 600, "alloc", reason="not_replaced", seconds=600.0)
     ]
 
@@ -237,7 +254,7 @@ def test_step_that_changes_nothing_is_worth_nothing() -> None:
 def test_wall_clock_that_stepped_back_gives_no_negative_time() -> None:
     before = replace(begun(), latch=Latch("id", WALL_S + 500, "many"))
     record = Record(Revived("ann", "false alarm", "two"), before, begun(app_start="two"), REDIS)
-    assert [one.seconds for one in Scribe("alloc").step(record, WALL_S)] == [0.0]
+    assert [one.seconds for one in Scribe("alloc").step(record, WALL_S, 5.0)] == [0.0]
 
 
 # -- the way to the bucket --------------------------------------------------------------------------------------
@@ -246,15 +263,20 @@ def test_wall_clock_that_stepped_back_gives_no_negative_time() -> None:
 def test_outage_is_told_at_its_beginning_and_at_its_end() -> None:
     scribe = Scribe("alloc")
     answers: list[Fleet | Unknown] = [CALM, Unknown("timeout"), Unknown("connection"), CALM, CALM]
-    entries = [one for second, answer in enumerate(answers) for one in scribe.beaten(answer, WALL_S + second)]
+    jumps_s = [0.0, 0.0, 0.0, 7200.0, 0.0]
+    entries = [
+        one
+        for second, (answer, jump_s) in enumerate(zip(answers, jumps_s, strict=True))
+        for one in scribe.beaten(answer, WALL_S + second + jump_s, float(second))
+    ]
     assert entries == [
         Entry("redis_away", WALL_S + 1, "alloc", reason="timeout", detail="Redis did not answer in time"),
-        Entry("redis_back", WALL_S + 3, "alloc", seconds=2.0),
+        Entry("redis_back", WALL_S + 3 + 7200, "alloc", seconds=2.0),
     ]
 
 
 def test_bucket_of_its_own_is_never_away() -> None:
-    assert Scribe("alloc").beaten(Unknown("alone"), WALL_S) == []
+    assert Scribe("alloc").beaten(Unknown("alone"), WALL_S, 5.0) == []
 
 
 # -- the fleet --------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.core.fleet import FleetBucket
 from sidecar.core.retirement import Life, Plan, due_at, is_busy, is_due
-from sidecar.core.terms import Share
-from sidecar.core.words import Load, Policy
+from sidecar.core.terms import HALF, Share, Terms
+from sidecar.core.words import US_PER_S, Beat, Granted, Lease, Load, Policy, Presence
 
 HOURS = Policy(lifetime_s=21_600.0, lifetime_jitter=0.1)
 EXACT = replace(HOURS, lifetime_jitter=0.0)
@@ -144,3 +145,68 @@ def test_fleet_has_to_be_through_before_the_first_is_due_again(
     sentence = plan.shortfall(containers)
     assert (numbers or "") in sentence
     assert bool(sentence) is (numbers is not None)
+
+
+LONELY = Plan(60.0, ONE, 90.0)
+MOST = Share(800, is_part=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "containers", "sentence"),
+    [
+        pytest.param(
+            LONELY,
+            1,
+            "retirements cannot keep up: 1 container, 1 at once and 1m 30s each takes 1m 30s, which is not less than "
+            "its lifetime of 1m",
+            id="numbers agree with their nouns",
+        ),
+        pytest.param(
+            Plan(600.0, Share(50), 120.0, MOST),
+            100,
+            "retirements cannot keep up: 100 containers, 20 at once (80 have to stay in service) and 2m each take 10m, "
+            "which is not less than their lifetime of 10m",
+            id="fewer may be away than there are slots",
+        ),
+        pytest.param(
+            Plan(21_600.0, ONE, 60.0, MOST),
+            4,
+            "nobody can be retired: there are 4 containers, and 4 have to stay in service (ARBITER_MIN_HEALTHY), so "
+            "all outlive their lifetime of 6h",
+            id="a part that is rounded up to all",
+        ),
+        pytest.param(
+            Plan(21_600.0, ONE, 60.0, Share(3)),
+            2,
+            "nobody can be retired: there are 2 containers, and 3 have to stay in service (ARBITER_MIN_HEALTHY), so "
+            "all outlive their lifetime of 6h",
+            id="more than there are",
+        ),
+        pytest.param(Plan(21_600.0, ONE, 60.0, MOST), 5, "", id="one of five may go"),
+        pytest.param(Plan(21_600.0, ONE, 60.0, HALF, never_last=True), 2, "", id="one of two may go"),
+        pytest.param(Plan(21_600.0, ONE, 60.0, Share(3), never_last=True), 1, "", id="who is alone may go"),
+    ],
+)
+def test_fleet_keeps_its_floor_when_it_is_renewed(plan: Plan, containers: int, sentence: str) -> None:
+    assert plan.shortfall(containers) == sentence
+
+
+@given(
+    containers=st.integers(2, 12),
+    floor=st.builds(Share, st.integers(0, 14)) | st.builds(Share, st.integers(0, 1000), is_part=st.just(value=True)),
+    never_last=st.booleans(),
+    slots=st.integers(1, 12),
+)
+def test_so_many_go_at_once_as_the_bucket_lets_go(
+    *, containers: int, floor: Share, never_last: bool, slots: int
+) -> None:
+    terms = Terms(min_healthy=floor, never_last=never_last, lost_is_empty=False)
+    bucket, names = FleetBucket(), [f"web-{number}" for number in range(containers)]
+    for name in names:
+        bucket.beat(terms, Beat(name, "life", Presence.WELL), bucket.birth.mark, US_PER_S)
+    leases = [Lease(name, name, "life", str(slots), 600.0) for name in names]
+    granted = [bucket.retire(terms, lease, bucket.birth.mark, US_PER_S) for lease in leases]
+    gone = sum(isinstance(answer, Granted) for answer in granted)
+    plan = Plan(1.0, Share(slots), 60.0, floor, never_last)
+    assert (f" {gone} at once" in plan.shortfall(containers)) is (gone > 0)
+    assert plan.shortfall(containers).startswith("nobody can be retired") is (gone == 0)

@@ -217,6 +217,9 @@ def test_bucket_of_the_sidecar_is_compared(own: str, theirs: str, level: str | N
         pytest.param(
             Plan(21_600.0, Share(1), 60.0), Fleet(390, down=10), Level.WARN, "400 containers", id="not in time"
         ),
+        pytest.param(
+            Plan(21_600.0, Share(1), 60.0, Share(2)), Fleet(1, down=1), Level.WARN, "2 have to stay", id="never"
+        ),
     ],
 )
 def test_fleet_that_cannot_be_retired_in_time_is_a_finding(

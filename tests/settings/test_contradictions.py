@@ -38,6 +38,11 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             ["ARBITER_CHECK_INTERVAL", "ARBITER_ERROR_WINDOW"],
             id="errors forgotten between two checks",
         ),
+        pytest.param(
+            {"webhook_url": "http://a/hook", "webhook_url_file": "/hooks"},
+            ["ARBITER_WEBHOOK_URL_FILE", "ARBITER_WEBHOOK_URL "],
+            id="webhooks twice",
+        ),
         pytest.param({"cull_hook": "/nowhere/hook"}, ["ARBITER_CULL_HOOK"], id="hook that is missing"),
         pytest.param({"cull_hook": "/etc"}, ["ARBITER_CULL_HOOK"], id="hook that is a directory"),
         pytest.param({"cull_hook": "/etc/passwd"}, ["ARBITER_CULL_HOOK"], id="hook that may not be run"),

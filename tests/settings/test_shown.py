@@ -117,10 +117,13 @@ def test_the_table_has_a_default_that_can_be_given_and_one_sentence_for_every_se
     [
         ("webhook_url", "https://hooks.example/T0/secret?key=secret", "https://hooks.example/***"),
         ("webhook_url", "http://a:8080/secret, https://u:secret@b/", "http://a:8080/***,https://b/***"),
+        ("webhook_url_file", "/run/hooks", "/run/hooks"),
+        ("webhook_url_file", "https://hooks.example/T0/secret", "***"),
+        ("slack_url_file", "https://hooks.example/T0/secret", "***"),
         ("alertmanager_url", "http://user:secret@alerts:9093", "***"),
         ("alertmanager_url", "http://alerts:9093", "http://alerts:9093"),
     ],
-    ids=["path", "several", "user", "harmless"],
+    ids=["path", "several", "file", "URL for a file", "the same for Slack", "user", "harmless"],
 )
 def test_urls_of_receivers_are_shown_without_what_lets_one_in(name: str, urls: str, shown: str) -> None:
     settings = load({name: urls}, {})

@@ -10,6 +10,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const MOST_TOKENS = 50;
 const MOST_TROUBLED = 12;
 const MANY = 150;
+const MOST_EVIDENCE = 4000;
 const PRESENCES = {
   well: ["", "well"], wants: ["!", "wanting a cull"], down: ["\u00d7", "down"],
   starting: ["+", "starting"], retiring: ["\u2193", "retiring"],
@@ -33,6 +34,7 @@ let failures = 0;
 let focused = "";
 let following = null;
 let isRunning = false;
+const opened = new Set();
 
 // -- making elements --------------------------------------------------------------------------------------------
 
@@ -311,16 +313,41 @@ function tone({ what, reason }) {
 }
 
 function showEvents(events) {
+  const focusedEvent = document.activeElement?.dataset?.event;
+  const keys = new Set(events.map(eventKey));
+  for (const key of opened) if (!keys.has(key)) opened.delete(key);
   fill("events", events.length ? [...events].reverse().map((event) => {
     const item = made("li");
     const about = made("span", "", "about");
     const reason = event.reason === event.what ? "" : spoken(event.reason);
-    for (const text of [event.instance, event.kind, reason, event.author, event.seconds && lasting(event.seconds), event.detail]) {
+    const [detail, ...rest] = event.detail.split("\n");
+    for (const text of [event.instance, event.kind, reason, event.author, event.seconds && lasting(event.seconds), detail]) {
       if (text) about.append(made("span", cut(text, 300)));
     }
     item.append(stamp(event.at), made("span", spoken(event.what), `what ${tone(event)}`), about);
+    if (rest.length) item.append(evidence(eventKey(event), rest));
     return item;
   }) : [made("li", "Nothing has happened.", "quiet")]);
+  if (focusedEvent !== undefined) {
+    ([...byId("events").querySelectorAll("summary")].find((one) => one.dataset.event === focusedEvent) ?? byId("events")).focus();
+  }
+}
+
+function eventKey({ at, what, instance }) {
+  return `${at} ${what} ${instance}`;
+}
+
+// What was kept of a cull: it stays open, and keeps the focus, when the list is made anew.
+function evidence(key, lines) {
+  const part = made("details");
+  const summary = made("summary", `Evidence, ${lines.length} line${lines.length === 1 ? "" : "s"}`);
+  const text = made("pre");
+  text.textContent = cut(lines.join("\n"), MOST_EVIDENCE);
+  summary.dataset.event = key;
+  part.open = opened.has(key);
+  part.addEventListener("toggle", () => (part.open ? opened.add(key) : opened.delete(key)));
+  part.append(summary, text);
+  return part;
 }
 
 function showSamples(why) {
