@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar import __version__
@@ -104,13 +104,14 @@ class Desk:
         self._observers.also(overrides.notice)
         return overrides.routes()
 
-    @property
+    @cached_property
     def _admits(self) -> Admits | None:
         if not self._settings.token_file:
             return None
-        from sidecar.listening.tokens import Token  # noqa: PLC0415 - most have none
+        from sidecar.listening.admission import Admission  # noqa: PLC0415 - most have no token
+        from sidecar.listening.tokens import Token  # noqa: PLC0415 - as above
 
-        return Token(self._settings.token_file).matches
+        return Admission(Token(self._settings.token_file).read).admits
 
     def _events(self) -> Routes:
         from sidecar.intake.events import Events  # noqa: PLC0415 - as the head says

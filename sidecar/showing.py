@@ -83,9 +83,10 @@ class Showing:
         return self._pages.routes()
 
     def _remote(self) -> Routes:
-        from sidecar.listening.tokens import Token  # noqa: PLC0415 - few show it to others
+        from sidecar.listening.admission import Admission  # noqa: PLC0415 - few show it to others
+        from sidecar.listening.tokens import Token  # noqa: PLC0415 - as above
 
-        return self._pages.routes(Token(self._settings.token_file).matches)
+        return self._pages.routes(Admission(Token(self._settings.token_file).read).admits)
 
     @cached_property
     def _pages(self) -> Pages:

@@ -8,11 +8,13 @@ tells Envoy, which knows no weights here, to prefer others: below ``DEGRADED_BEL
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Final
 
 from aiohttp import hdrs, web
 
+from sidecar.answer.rationed import Rationed
 from sidecar.core import sentences
 from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
@@ -48,21 +50,23 @@ def routes(
     metrics: Callable[[], tuple[bytes, str]],
     explained: Callable[[int], str] | None = None,
     get_why: Handler | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Routes:
     """Routes of the public door.
 
     ``stale_after_s``: without a check for this long the loop counts as stuck. ``on_poll(poller, path, status)`` is told
-    of every health answer. ``metrics()`` gives the page and its content type. ``explained(limit)`` is the body of a
-    "down" in at most so many bytes, ``get_why`` answers ``/why``.
+    of every health answer. ``metrics()`` gives the page and its content type, in a time that is bounded by ``clock``.
+    ``explained(limit)`` is the body of a "down" in at most so many bytes, ``get_why`` answers ``/why``.
     """
     say = _explainer(explained, on_failure)
+    written = Rationed(metrics, clock)
 
     def polled(path: str, is_up: Callable[[Standing], bool]) -> dict[str, Handler]:
         handler = _health(path, is_up, snapshot, say, down_status=down_status, on_poll=on_poll, on_failure=on_failure)
         return {"GET": handler, "OPTIONS": handler}  # OPTIONS is what HAProxy's httpchk sends unless told otherwise
 
     async def page(_request: web.BaseRequest) -> web.Response:
-        content, content_type = metrics()
+        content, content_type = await written.get()
         return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
     more: Routes = {"/why": {"GET": get_why}} if get_why else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from importlib import resources
 from typing import Final
@@ -45,8 +45,8 @@ FILES: Final = {
     "/page.js": ("page.js", "text/javascript"),
 }
 
-Admits = Callable[[str | None], bool]
-"""Whether an ``Authorization`` header, or that there is none, lets somebody in."""
+Admits = Callable[[str | None], Awaitable[bool]]
+"""Whether an ``Authorization`` header, or that there is none, lets somebody in; ``Refusal`` if that cannot be told."""
 
 
 class Pages:
@@ -63,18 +63,18 @@ class Pages:
         gate = _Gate(admits)
 
         async def get_state(request: web.BaseRequest) -> web.StreamResponse:
-            gate.check(request)
+            await gate.check(request)
             return _response(await self._feed.whole(), "application/json")
 
         async def get_stream(request: web.BaseRequest) -> web.StreamResponse:
-            gate.check(request)
+            await gate.check(request)
             if request.method == hdrs.METH_HEAD:
                 return _response("", "text/event-stream")
             return self._stream(request, gate)
 
         def order(method: str) -> Handler:
             async def handler(request: web.BaseRequest) -> web.StreamResponse:
-                gate.check(request)
+                await gate.check(request)
                 _check_order(request, self._csrf)
                 answer = await self._orders[method](request)
                 self._feed.hurry()
@@ -120,11 +120,15 @@ class Stream(Held):
         """Send until ``ended``."""
         version = 0
         with self._feed.watched():
-            while self._gate.admits(self._request) and await self._send(version):
-                version = self._feed.version
-                await asyncio.wait((ended, self._feed.turned), timeout=COMMENT_S, return_when=asyncio.FIRST_COMPLETED)
-                if ended.done():
+            while await self._gate.still_admits(self._request) and not ended.done():
+                sent, turned = (
+                    self._feed.version,
+                    self._feed.turned,
+                )  # as the news are that are sent: it may take a while
+                if not await self._send(version):
                     return
+                version = sent
+                await asyncio.wait((ended, turned), timeout=COMMENT_S, return_when=asyncio.FIRST_COMPLETED)
 
     async def _send(self, version: int) -> bool:
         """Send what is new since, or a comment; whether the client took it in time."""
@@ -145,20 +149,27 @@ class _Gate:
     def __init__(self, admits: Admits | None) -> None:
         self._admits = admits
 
-    def admits(self, request: web.BaseRequest) -> bool:
-        return self._admits is None or self._admits(request.headers.get(hdrs.AUTHORIZATION))
+    async def still_admits(self, request: web.BaseRequest) -> bool:
+        """Whether who was let in may stay."""
+        try:
+            return await self._is_admitted(request)
+        except Refusal:  # a stream has begun, and can only end
+            return False
 
-    def check(self, request: web.BaseRequest) -> None:
+    async def check(self, request: web.BaseRequest) -> None:
         """Raise ``Refusal`` for another web page, and for who does not bring the token."""
         if request.headers.get(FETCH_SITE, "same-origin") not in ("same-origin", "none") or not _is_own(request):
             raise Refusal(HTTPStatus.FORBIDDEN, "cross_origin", "Origin: this is for the status page alone")
-        if not self.admits(request):
+        if not await self._is_admitted(request):
             raise Refusal(
                 HTTPStatus.UNAUTHORIZED,
                 "token",
                 "Authorization: takes Bearer and the token",
                 {hdrs.WWW_AUTHENTICATE: "Bearer"},
             )
+
+    async def _is_admitted(self, request: web.BaseRequest) -> bool:
+        return self._admits is None or await self._admits(request.headers.get(hdrs.AUTHORIZATION))
 
 
 def _is_own(request: web.BaseRequest) -> bool:

@@ -65,7 +65,7 @@ class Admin:
 
     async def post_hold(self, request: web.BaseRequest) -> web.Response:
         """Hold; 200 also if this sidecar alone is held."""
-        callers.check(request, self._admits)
+        await callers.check(request, self._admits)
         order = _read(read_hold, await body(request), self._own)
         answer = await within(self._limit_s, self._held.hold(*order))
         if isinstance(answer, Unknown):
@@ -79,7 +79,7 @@ class Admin:
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """Release; 200 also if only a hold of this sidecar could be ended."""
-        callers.check(request, self._admits)
+        await callers.check(request, self._admits)
         if await body(request):
             raise Refusal(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
         order = _read(read_release, tuple(request.query.items()), self._own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -12,16 +12,16 @@ from aiohttp import hdrs, web
 
 from sidecar.listening.listener import Refusal
 
-Admits = Callable[[str | None], bool]
-"""Whether an ``Authorization`` header, or that there is none, lets somebody in."""
+Admits = Callable[[str | None], Awaitable[bool]]
+"""Whether an ``Authorization`` header, or that there is none, lets somebody in; ``Refusal`` if that cannot be told."""
 
 _CREDENTIALS: Final = struct.Struct("3i")
 """``struct ucred`` of unix(7): process, user, group."""
 
 
-def check(request: web.BaseRequest, admits: Admits | None) -> None:
+async def check(request: web.BaseRequest, admits: Admits | None) -> None:
     """Raise ``Refusal`` for an order over TCP without the token, if there is one; a unix socket has its file's mode."""
-    if admits is not None and is_tcp(request) and not admits(request.headers.get(hdrs.AUTHORIZATION)):
+    if admits is not None and is_tcp(request) and not await admits(request.headers.get(hdrs.AUTHORIZATION)):
         sentence = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"
         raise Refusal(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})
 

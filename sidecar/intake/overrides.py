@@ -84,7 +84,7 @@ class Overrides:
                 waiting.outcome.set_result(outcome)
 
     async def _order(self, request: web.BaseRequest, does: str) -> Order:
-        callers.check(request, self._admits)
+        await callers.check(request, self._admits)
         try:
             order = read_order(await body(request))
         except BadReportError as error:

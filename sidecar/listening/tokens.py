@@ -1,6 +1,7 @@
 """The token that opens what is not for everybody: a bearer token (RFC 6750) in a file, compared and never told.
 
-The file is read at each use, for it is small and may change at any time; nobody who asks for health comes by here.
+The file is read at each use, for it is small and may change at any time. That waits for its disk: fit for a command,
+and for a thread (``admission``), never for a loop.
 """
 
 from __future__ import annotations
@@ -22,31 +23,36 @@ class Token:
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
-    def matches(self, header: str | None) -> bool:
-        """Whether this ``Authorization`` brings the token; False whenever there is none to compare it with."""
-        scheme, _, given = (header or "").partition(" ")
-        token = self._read()
-        is_same = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), token)
-        return is_same and bool(token) and scheme.lower() == "bearer"
-
     @property
     def is_there(self) -> bool:
         """Whether there is any token at all."""
-        return bool(self._read())
+        return bool(self.read())
 
     @property
     def headers(self) -> dict[str, str]:
         """What a request takes to bring it; nothing if there is none."""
-        token = self._read().decode("latin-1")
+        token = self.read().decode("latin-1")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _read(self) -> bytes:
+    def read(self) -> bytes:
+        """The token that is there now, ``b""`` if there is none."""
         try:
             content = _content(self._path)
         except (OSError, ValueError):  # also for a path that no file system would take
             return b""
         token = content.strip()
         return token if len(token) >= SHORTEST and len(content) <= LONGEST else b""
+
+
+def given(header: str | None) -> bytes:
+    """What an ``Authorization`` header brings, ``b""`` if that is no bearer token."""
+    scheme, _, token = (header or "").partition(" ")
+    return token.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b""
+
+
+def is_same(brought: bytes, token: bytes) -> bool:
+    """Whether that is the token, in constant time; False whenever there is none to compare it with."""
+    return hmac.compare_digest(brought, token) and bool(token)
 
 
 def _content(path: Path) -> bytes:

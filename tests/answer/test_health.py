@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from harness.listening import Told, Wire, get, listening
+from harness.virtual_time import in_virtual_time
 from sidecar.answer import health
 from sidecar.core import arbiter
 from sidecar.core.records import Snapshot
 from sidecar.core.words import Denied, Evidence, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aiohttp import web
 
@@ -53,6 +57,7 @@ class Hall:
         self.standing = standing
         self.checked_at = checked_at
         self.failure: Exception | None = None
+        self.pages = 0
         self.polls: list[tuple[str, str, int]] = []
         self.failures: list[Exception] = []
 
@@ -61,14 +66,19 @@ class Hall:
             raise self.failure
         return Snapshot(self.now, self.standing, EVIDENCE, self.checked_at, self.weight)
 
-    def routes(self, down_status: int = 503) -> Routes:
+    def metrics(self) -> tuple[bytes, str]:
+        self.pages += 1
+        return b"arbiter_state 1\n", "text/plain; version=0.0.4; charset=utf-8"
+
+    def routes(self, down_status: int = 503, clock: Callable[[], float] = time.monotonic) -> Routes:
         return health.routes(
             self.snapshot,
             down_status=down_status,
             stale_after_s=STALE_S,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
-            metrics=lambda: (b"arbiter_state 1\n", "text/plain; version=0.0.4; charset=utf-8"),
+            metrics=self.metrics,
+            clock=clock,
         )
 
 
@@ -241,6 +251,16 @@ def test_metrics_are_handed_on_as_they_are() -> None:
     response = _ask(Hall().routes(), "/metrics")
     assert response.body == b"arbiter_state 1\n"
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@in_virtual_time
+async def test_crowd_that_asks_for_metrics_shares_a_page() -> None:
+    hall = Hall()
+    routes = hall.routes(clock=partial(next, count(step=0.001)))
+    request = make_mocked_request("GET", "/metrics")
+    answers = [await each for each in asyncio.as_completed([routes["/metrics"]["GET"](request) for _ in range(40)])]
+    assert {answer.status for answer in answers} == {200}
+    assert hall.pages == 2, "one for the first, and one for all who came after"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sidecar import showing
 from sidecar.answer import pages as pages_module
 from sidecar.answer.feed import Feed
 from sidecar.answer.pages import FILES, POLICY, STREAMS, Pages
-from sidecar.listening.listener import Listener, json_response
+from sidecar.listening.listener import Listener, Refusal, json_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,9 @@ WORD = "csrf-word"
 OWN = "Origin: http://localhost"
 TOKEN = "Bearer sesame"
 DATA = Path(pages_module.__file__).parent / "page"
+BIG = 20_000_000
+"""More bytes than all buffers on the way take."""
+
 STATIC = ("/", *FILES)
 CLOSED = ("/page/state", "/page/stream")
 
@@ -39,6 +42,7 @@ class Board:
         self.state: dict[str, Any] = {"csrf": WORD, "n": 0}
         self.orders: list[str] = []
         self.is_admitted = True
+        self.is_in_doubt = False
         orders = {"POST": self._order, "DELETE": self._order}
         self.feed = Feed(
             lambda: self.state,
@@ -49,7 +53,9 @@ class Board:
         )
         self.pages = Pages(self.feed, orders, csrf=WORD)
 
-    def admits(self, header: str | None) -> bool:
+    async def admits(self, header: str | None) -> bool:
+        if self.is_in_doubt:
+            raise Refusal(503, "token_file", "token: nobody knows")
         return self.is_admitted and header == TOKEN
 
     async def _slow(self) -> dict[str, Any]:
@@ -139,6 +145,19 @@ async def test_stream_tells_all_at_once_and_then_what_changes(board: Board, loca
         assert json.loads(third.removeprefix("data: ")) == {"now": 1.5, "n": 1}
 
 
+async def test_stream_tells_too_what_changes_while_its_client_is_slow_to_read(board: Board, local: Listener) -> None:
+    async with await Wire.to(local) as wire:
+        await wire.ask(get("/page/stream"))
+        await _events(wire, 2)
+        for state in ({"text": "x" * BIG}, {"n": "last"}):
+            version = board.feed.version
+            board.state = {**board.state, **state}
+            await eventually(lambda: board.feed.version > version, timeout_s=5, what="it is seen")  # noqa: B023 - at once
+        taken = await _events(wire, 2)
+    assert len(taken[0]) > BIG
+    assert json.loads(taken[1].removeprefix("data: ")) == {"now": 1.5, "n": "last"}
+
+
 async def test_quiet_stream_says_that_it_is_still_there(local: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages_module, "COMMENT_S", 0.05)
     async with await Wire.to(local) as wire:
@@ -214,6 +233,18 @@ async def test_stream_ends_when_its_token_is_no_longer_one(board: Board, remote:
         assert b"secret" not in await wire.rest()
 
 
+async def test_stream_ends_in_good_order_when_nobody_can_tell_whether_its_token_is_one(
+    board: Board, remote: Listener
+) -> None:
+    async with await Wire.to(remote) as wire:
+        await wire.ask(get("/page/stream", f"Authorization: {TOKEN}"))
+        await _events(wire, 2)
+        board.is_in_doubt = True
+        board.state = {**board.state, "n": "secret"}
+        assert await wire.rest() == b"0\r\n\r\n"
+    assert board.told.words == []
+
+
 # -- who is let in ------------------------------------------------------------------------------------------
 
 
@@ -259,6 +290,17 @@ async def test_at_the_remote_door_all_else_takes_the_token(
     answer = await _ask(remote, post(path, b"", *headers) if path == "/page/hold" else get(path, *headers))
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert board.orders == []
+
+
+@pytest.mark.parametrize("path", [*CLOSED, "/page/hold"])
+async def test_at_the_remote_door_doubt_about_the_token_lets_nobody_in(
+    board: Board, remote: Listener, path: str
+) -> None:
+    board.is_in_doubt = True
+    headers = (f"Authorization: {TOKEN}", OWN, f"X-Arbiter-CSRF: {WORD}")
+    answer = await _ask(remote, post(path, b"", *headers) if path == "/page/hold" else get(path, *headers))
+    assert (answer.status, answer.error) == (503, "token: nobody knows")
+    assert (board.orders, board.told.words) == ([], ["token_file"])
 
 
 # -- orders -------------------------------------------------------------------------------------------------

@@ -330,7 +330,8 @@ def test_nothing_of_it_is_imported_before_there_is_a_certificate() -> None:
     code = "import sys, sidecar.app; print([name for name in sys.modules if name.startswith('sidecar.')])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
     assert "sidecar.doors" in ran.stdout
-    assert not {"tls_doors", "handshakes", "tokens"} & {*re.findall(r"sidecar\.(\w+)", ran.stdout)}
+    rooms = {"tls_doors", "handshakes", "tokens", "admission"}
+    assert not {f"sidecar.listening.{room}" for room in rooms} & {*re.findall(r"[\w.]+", ran.stdout)}
 
 
 HAPROXY: Final = """

@@ -299,6 +299,28 @@ def test_brake_has_the_colour_of_what_it_means(browser: Browser, one: Sidecar) -
     window.close()
 
 
+def test_evidence_of_a_cull_is_opened_by_hand_and_stays_so_when_more_happens(
+    browser: Browser, one: Sidecar, tmp_path: Path
+) -> None:
+    window = _shown(browser, one, width=360, height=740)
+    said = "5 x redis: no answer\nPID  TIME\n  1   9 s"
+    _told(one, lambda budget: budget.note([Entry("culled", time.time(), "a", "redis", detail=f"5 errors\n{said}")]))
+    window.wait("document.querySelectorAll('#events summary').length == 1", timeout_s=10)
+    assert "5 errors" in window.text("#events .about")
+    assert "no answer" not in window.page.locator("#events > li").inner_text()
+    assert window.text("#events summary") == "Evidence, 3 lines"
+    window.page.focus("#events summary")
+    window.page.keyboard.press("Enter")
+    _told(one, lambda budget: budget.note([Entry("helped", time.time(), "a", "redis")]))
+    window.wait("document.querySelectorAll('#events .what').length == 2", timeout_s=10)
+    assert window.page.locator("#events pre").inner_text() == said
+    assert window.page.evaluate("document.activeElement.matches('#events summary')")
+    assert not window.overflows
+    window.shot(tmp_path, "evidence-360")
+    assert window.complaints == []
+    window.close()
+
+
 # -- much, and hostile --------------------------------------------------------------------------------------
 
 

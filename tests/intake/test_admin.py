@@ -259,7 +259,10 @@ def _bearer(word: str) -> str:
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 async def test_orders_over_tcp_need_the_token_if_there_is_one(desk: Desk, told: Told, method: str) -> None:
-    routes = desk.admin(lambda header: header == "Bearer right").routes()
+    async def admits(header: str | None) -> bool:
+        return header == "Bearer right"
+
+    routes = desk.admin(admits).routes()
     content = json.dumps(ORDER).encode() if method == "POST" else b""
     async with listening(routes, told) as listener, await Wire.to(listener) as wire:
         for headers, status in (((), 401), ((_bearer("wrong"),), 401), ((_bearer("right"),), 200)):
@@ -271,7 +274,10 @@ async def test_orders_over_tcp_need_the_token_if_there_is_one(desk: Desk, told: 
 
 
 async def test_unix_socket_needs_no_token_and_tells_the_user(desk: Desk, told: Told, run_dir: Path) -> None:
-    routes = desk.admin(lambda _: False).routes()
+    async def admits(_: str | None) -> bool:
+        return False
+
+    routes = desk.admin(admits).routes()
     async with listening(routes, told, str(run_dir / "a.sock")) as listener, await Wire.to(listener) as wire:
         assert (await _hold(wire)).status == 200
     assert desk.log == [f"alice holds the service: migration (over the unix socket by user {os.getuid()})"]

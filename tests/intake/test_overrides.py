@@ -202,9 +202,10 @@ async def test_bad_order_orders_nothing(
 
 
 async def test_orders_over_tcp_need_the_token_if_there_is_one(box: Box, told: Told) -> None:
-    overrides = Overrides(
-        box.put, instance="a", limit_s=0.2, told=box.log.append, admits=lambda header: header == "B x"
-    )
+    async def admits(header: str | None) -> bool:
+        return header == "B x"
+
+    overrides = Overrides(box.put, instance="a", limit_s=0.2, told=box.log.append, admits=admits)
     async with listening(overrides.routes(), told) as listener, await Wire.to(listener) as wire:
         content = json.dumps(ORDER).encode()
         for headers, status in (((), 401), (("Authorization: B y",), 401), (("Authorization: B x",), 202)):
