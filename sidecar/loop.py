@@ -2,14 +2,13 @@
 
 Messages come in through one inbox (pings from the doors, answers to claims, the order to stop) and time through
 ``run``; each is turned into events for the arbiter, whose wishes are carried out here. Nothing in it waits for the
-budget, the disk or a door: a claim is a task of its own, and its reply is a message like any other.
+budget, the disk or a door: what it asks of them goes to ``petitions``, and a reply is a message like any other.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -109,7 +108,6 @@ class Hall:
         self.inbox = Inbox()
         self._policy = policy
         self._pace = pace
-        self._journal = journal
         self._clock = clock
         self._wall = wall
         self._rng = rng
@@ -118,12 +116,9 @@ class Hall:
         self._petitions = Petitions(
             budget, journal, self.inbox.put, clock=clock, wall=wall, jitter=self._jitter, on_failure=on_failure
         )
-        self._claim: asyncio.Task[None] | None = None
-        self._asked_at = 0.0
         self._next_check = 0.0
         self._not_before = 0.0
         self._has_news = False
-        self._tasks: asyncio.TaskGroup | None = None
 
     # -- what the doors see -----------------------------------------------------------------------------------
 
@@ -155,7 +150,7 @@ class Hall:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        async with asyncio.TaskGroup() as self._tasks:
+        async with self._petitions.open():
             if self._policy.lifetime_s > 0:
                 self._carry_out(Remember(), self._clock())  # or who is killed often would be for ever young
             while True:
@@ -237,7 +232,7 @@ class Hall:
         if isinstance(message, (Answered, Leased)):
             if self.standing.asking or self.standing.leasing:
                 self._guarded(self._judge, now)  # the window may have emptied while the answer was on its way
-            self._step(message, now, claim_s=now - self._asked_at)
+            self._step(message, now, claim_s=self._petitions.took_s(now))
         elif isinstance(message, (CullOrdered, Stopped)):
             self._step(message, now)
         elif isinstance(message, Revived):
@@ -288,13 +283,13 @@ class Hall:
 
     def _carry_out(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Ask):
-            self._ask(effect.claim_id, now)
+            self._petitions.claim(self._claim(effect.claim_id, now), now, self._hold_inquest)
         elif isinstance(effect, AskLease):
-            self._ask_lease(effect.holder, now)
+            self._petitions.lease(self._lease(effect.holder), now)
         elif isinstance(effect, Resign):
-            self._spawn(self._petitions.resign, self.standing.instance, effect.holder)
+            self._petitions.resign(self.standing.instance, effect.holder)
         elif isinstance(effect, Remember):
-            self._spawn(self._journal.save, self.memory())
+            self._petitions.remember(self.memory())
         elif isinstance(effect, Forget):
             self._forget(effect)
 
@@ -303,8 +298,7 @@ class Hall:
         if effect.heart:
             self.inquest.samples.clear()
             self.weight, self.success_rate = self.weight.fresh(), None
-        if self._claim is not None:
-            self._claim.cancel()  # a token for an incarnation that has ended helps nobody
+        self._petitions.withdraw()
 
     def memory(self) -> Memory:
         """What must survive us."""
@@ -312,36 +306,18 @@ class Hall:
         born = self._wall() - (self._clock() - standing.born)
         return Memory(standing.app, standing.app_start, standing.incarnation, standing.latch, born, standing.lot)
 
-    def _ask(self, claim_id: str, now: float) -> None:
+    def _claim(self, claim_id: str, now: float) -> Claim:
         standing = self.standing
         kind = MANUAL if standing.order else complaint(standing.verdict, self.witness.evidence(now))
-        self._asked_at = now
-        claim = Claim(claim_id, standing.instance, standing.life, kind)
-        self._claim = self._spawn(self._petitions.claim, claim, self._hold_inquest)
+        return Claim(claim_id, standing.instance, standing.life, kind)
 
-    def _ask_lease(self, holder: str, now: float) -> None:
+    def _lease(self, holder: str) -> Lease:
         standing, policy = self.standing, self._policy
-        self._asked_at = now
-        lease = Lease(holder, standing.instance, standing.life, policy.retire_slots, policy.retire_timeout_s)
-        self._spawn(self._petitions.lease, lease)
+        return Lease(holder, standing.instance, standing.life, policy.retire_slots, policy.retire_timeout_s)
 
     async def _hold_inquest(self, claim: Claim) -> float:
         """The seconds it took: none in shadow mode, nor for one that is out of balance already."""
         standing = self.standing
         if not self._policy.enforce or standing.latch is not None:
             return 0.0
-        reason = sentences.verdict(standing.verdict) or sentences.ORDERED
-        took_s = await self.inquest.hold(claim, reason)
-        self._asked_at += took_s  # the bucket did not take that long
-        return took_s
-
-    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
-        if self._tasks is None:
-            raise RuntimeError("the hall is not running")
-        return self._tasks.create_task(self._contained(work, *arguments))
-
-    async def _contained(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        try:
-            await work(*arguments)
-        except Exception as error:  # noqa: BLE001 - as in _guarded: the group would end the house
-            self._on_failure(error)
+        return await self.inquest.hold(claim, sentences.verdict(standing.verdict) or sentences.ORDERED)

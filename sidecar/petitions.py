@@ -1,15 +1,19 @@
-"""What is asked of the bucket for the hall: each question a task, each answer a message, and every failure unclear."""
+"""What the hall has others do without waiting for it: it asks the bucket, and has the journal keep what must survive.
+
+Each is a task, each answer of the bucket a message, and every failure an unclear answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
 from sidecar.core.events import Answered, Leased
 from sidecar.core.words import Answer, Claim, Denied, Granted, Lease, Unknown
 from sidecar.inbox import Message
-from sidecar.journal import Journal
+from sidecar.journal import Journal, Memory
 
 Asked = TypeVar("Asked", Claim, Lease)
 
@@ -35,7 +39,8 @@ class Bucket(Protocol):
 class Petitions:
     """Asks ``bucket``, once what the journal has to keep of the asking is kept, and hands the answer to ``put``.
 
-    ``wall`` gives Unix seconds, ``clock`` seconds by which an answer is timed, ``jitter`` a number from 0 to 1.
+    ``wall`` gives Unix seconds, ``clock`` seconds by which an answer is timed, ``jitter`` a number from 0 to 1. What
+    is asked is asked while it is ``open``; ``on_failure`` hears of every exception, and nobody else does.
     """
 
     def __init__(
@@ -56,28 +61,76 @@ class Petitions:
         self._wall = wall
         self._jitter = jitter
         self._on_failure = on_failure
+        self._asked_at = 0.0
+        self._claim: asyncio.Task[None] | None = None
         self._lease_in_hand = asyncio.Lock()
+        self._tasks: asyncio.TaskGroup | None = None
 
-    async def claim(self, claim: Claim, granted: Callable[[Claim], Awaitable[float]]) -> None:
-        """Ask for a token; ``granted`` has its time before a grant is told, and says how many seconds it took.
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Take petitions; those that are under way at the end are waited for, or cancelled with who takes them."""
+        async with asyncio.TaskGroup() as self._tasks:
+            yield
 
-        After more than a moment the bucket is asked again, which costs no token: somebody may have set a hold.
-        """
+    def claim(self, claim: Claim, now: float, granted: Callable[[Claim], Awaitable[float]]) -> None:
+        """Ask for a token; ``granted`` has its time before a grant is told, and says how many seconds it took."""
+        self._asked_at = now
+        self._claim = self._start(self._ask, claim, granted)
+
+    def lease(self, lease: Lease, now: float) -> None:
+        """Ask for the lease of a retirement."""
+        self._asked_at = now
+        self._start(self._ask_lease, lease)
+
+    def resign(self, instance: str, holder: str) -> None:
+        """Give a lease back. Who cannot be told of it frees the slot when its time is over."""
+        self._start(self._resign, instance, holder)
+
+    def remember(self, memory: Memory) -> None:
+        """Have the journal keep what must survive us."""
+        self._start(self._journal.save, memory)
+
+    def withdraw(self) -> None:
+        """Ask for a token no longer: one for an incarnation that has ended helps nobody."""
+        if self._claim is not None:
+            self._claim.cancel()
+
+    def took_s(self, now: float) -> float:
+        """How long the bucket took to answer what was asked last, if that is answered ``now``."""
+        return now - self._asked_at
+
+    # -- tasks ------------------------------------------------------------------------------------------------
+
+    def _start(self, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
+        if self._tasks is None:
+            raise RuntimeError("the hall is not running")
+        return self._tasks.create_task(self._contained(work, *arguments))
+
+    async def _contained(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        try:
+            await work(*arguments)
+        except Exception as error:  # noqa: BLE001 - one bad task must not end the house, as the group would
+            self._on_failure(error)
+
+    async def _ask(self, claim: Claim, granted: Callable[[Claim], Awaitable[float]]) -> None:
+        """After more than a moment the bucket is asked again, which costs no token: somebody may have set a hold."""
         answer = await self._answer(self._bucket.claim, claim)
-        if isinstance(answer, Granted) and await granted(claim) > MOMENT_S:
-            again = await self._answer(self._bucket.claim, claim)
-            answer = again if isinstance(again, Denied) else answer
+        if isinstance(answer, Granted):
+            granted_s = await granted(claim)
+            self._asked_at += granted_s  # the bucket did not take that long
+            if granted_s > MOMENT_S:
+                again = await self._answer(self._bucket.claim, claim)
+                answer = again if isinstance(again, Denied) else answer
         self._put(Answered(claim.claim_id, answer, self._wall(), self._jitter()))
 
-    async def lease(self, lease: Lease) -> None:
-        """Ask for a lease, once the last one is given back: or what is granted now would be given back."""
+    async def _ask_lease(self, lease: Lease) -> None:
+        """Once the last one is given back: or what is granted now would be given back."""
         async with self._lease_in_hand:
             asked_at = self._clock()
             answer = await self._answer(self._bucket.retire, lease)
         self._put(Leased(lease.holder, answer, self._wall(), self._jitter(), self._clock() - asked_at))
 
-    async def resign(self, instance: str, holder: str) -> None:
-        """Give a lease back. Who cannot be told of it frees the slot when its time is over."""
+    async def _resign(self, instance: str, holder: str) -> None:
         async with self._lease_in_hand, asyncio.timeout(LIMIT_S):
             await self._bucket.resign(instance, holder)
 

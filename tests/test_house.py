@@ -37,7 +37,13 @@ CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "strictest": frozenset({"terms"}),
         "fleet": frozenset(
             {
-                *("birth", "gates", "grants", "holds", "incident", "leases", "members"),
+                *("birth", "gates", "grants", "hearing", "holds", "incident", "leases", "members"),
+                *("roster", "stream", "terms", "trials"),
+            }
+        ),
+        "hearing": frozenset(
+            {
+                *("birth", "gates", "grants", "holds", "incident", "leases"),
                 *("roster", "stream", "strictest", "terms", "trials"),
             }
         ),
@@ -69,6 +75,7 @@ ONLY_HERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "click": ("sidecar.commands",),
         "rich": ("sidecar.commands",),
         "redis": ("sidecar.budget", "sidecar.standby.leases"),
+        "aiohttp.web": ("sidecar.client",),
     }
 )
 NAMELESS: Final = frozenset({"utils", "util", "helpers", "helper", "base", "manager", "common", "misc"})
@@ -230,6 +237,7 @@ VIOLATIONS = [
     (libraries_stay_in_their_rooms, "sidecar.loop", "pydantic.Field"),
     (libraries_stay_in_their_rooms, "sidecar.intake.http", "pydantic_settings"),
     (libraries_stay_in_their_rooms, "sidecar.app", "redis.asyncio"),
+    (libraries_stay_in_their_rooms, "sidecar.answer.health", "aiohttp.web"),
     (modules_are_named_for_what_they_hold, "sidecar.utils", "json"),
     (modules_are_named_for_what_they_hold, "sidecar.budget.common.keys", "json"),
 ]
@@ -258,7 +266,8 @@ def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
         ("sidecar.intake.http", "sidecar.intake.pings"),
         ("sidecar.intake.http", "sidecar.core.words.Ping"),
         ("sidecar.answer.health", "sidecar.answer.reasons"),
-        ("sidecar.answer.health", "aiohttp.web"),
+        ("sidecar.answer.health", "sidecar.listening.web.Response"),
+        ("sidecar.listening.web", "aiohttp.web_response.Response"),
         ("sidecar.answer.metrics", "prometheus_client.Counter"),
         ("sidecar.budget.redis", "redis.asyncio.Redis"),
         ("sidecar.budget.redis", "sidecar.core.grants.Quota"),

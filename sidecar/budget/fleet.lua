@@ -1,4 +1,4 @@
--- What every claim and every beat does to the fleet: the twin of sidecar/core/fleet.py.
+-- What every claim and every beat does to the fleet: the twin of sidecar/core/hearing.py.
 
 local fleet = { alive = 0, policies = 0, is_caller_alive = false }
 

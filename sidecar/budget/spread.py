@@ -14,13 +14,12 @@ from random import Random
 from typing import Final, TypeVar
 
 from sidecar.budget import Budget
+from sidecar.budget.merged import merged_denial, merged_fleet, merged_roll
 from sidecar.budget.pages import merged_page, places
 from sidecar.core.cascade import BusyError, Cascade, Figures
 from sidecar.core.words import (
-    MOST_GRANTS,
     Answer,
     Beat,
-    Brake,
     Claim,
     Denied,
     Entry,
@@ -36,8 +35,6 @@ T = TypeVar("T")
 
 ELSEWHERE: Final = frozenset({"window", "earn_max", "share", "spacing", "newborn", "lost_memory"})
 """What one server refuses of its own share or for its own past; another one may still grant."""
-
-_BRAKES: Final = (Brake.OFF, Brake.OPEN, Brake.ON, Brake.CLOSED)
 
 
 class UnknownError(Exception):
@@ -131,18 +128,10 @@ class Spread:
         return await self._ordered(lambda name: self._servers[name].release(instance))
 
     async def roll(self) -> Roll | Unknown:
-        """The fleet as the server tells it that knows of most members; tokens and holds of all."""
+        """The fleet member by member, of all servers that answer."""
         rolls = await self._everywhere(lambda name: self._servers[name].roll())
         known = [roll for roll in rolls if isinstance(roll, Roll)]
-        if not known:
-            return _first_of(rolls)
-        largest = max(known, key=lambda roll: len(roll.members))
-        fleet = merged_fleet([roll.fleet for roll in known])
-        holds = {hold.instance: hold for roll in reversed(known) for hold in roll.holds}
-        used = sum(roll.used for roll in known)
-        grants = tuple(sorted(at for roll in known for at in roll.grants)[:MOST_GRANTS])
-        every_hold = tuple(holds[one] for one in sorted(holds))
-        return Roll(fleet, used, largest.members, every_hold, largest.policies, grants, largest.departed)
+        return merged_roll(known) if known else _first_of(rolls)
 
     async def note(self, entries: Sequence[Entry]) -> int | Unknown:
         """Write the entries at the first server that answers."""
@@ -224,46 +213,6 @@ class Spread:
             return await self._cascade.attempt(name, one)
         except Exception as error:  # noqa: BLE001 - what a server does is a value here
             return _unknown(error)
-
-
-def merged_denial(denials: Sequence[Denied]) -> Denied:
-    """What several refusals are together: the one that is over soonest, as the best informed know the fleet."""
-    return replace(
-        min(denials, key=lambda denied: denied.retry_after_s),
-        alive=max(denied.alive for denied in denials),
-        wanting=max(denied.wanting for denied in denials),
-        cause=max(denied.cause for denied in denials),
-    )
-
-
-def merged_fleet(fleets: Sequence[Fleet]) -> Fleet:
-    """The fleet of several servers: each number as the one that knows of most has it, losses and tokens added up."""
-    return Fleet(
-        alive=max(fleet.alive for fleet in fleets),
-        wanting=max(fleet.wanting for fleet in fleets),
-        down=max(fleet.down for fleet in fleets),
-        brake=max((fleet.brake for fleet in fleets), key=_BRAKES.index),
-        cause=max(fleet.cause for fleet in fleets),
-        policies=max(fleet.policies for fleet in fleets),
-        losses=sum(fleet.losses for fleet in fleets),
-        helped=max(fleet.helped for fleet in fleets),
-        unhelped=max(fleet.unhelped for fleet in fleets),
-        unclear=max(fleet.unclear for fleet in fleets),
-        useless=tuple(sorted({kind for fleet in fleets for kind in fleet.useless})),
-        hold=next((fleet.hold for fleet in fleets if fleet.hold), None),
-        retiring=max(fleet.retiring for fleet in fleets),
-        culls_by=_most_of_each(row for fleet in fleets for row in fleet.culls_by),
-        used=sum(fleet.used for fleet in fleets),
-        capacity=sum(fleet.capacity for fleet in fleets),
-    )
-
-
-def _most_of_each(rows: Iterable[tuple[str, str, int]]) -> tuple[tuple[str, str, int], ...]:
-    """Each outcome and kind with the most culls that a server knows of."""
-    most: dict[tuple[str, str], int] = {}
-    for outcome, kind, count in rows:
-        most[outcome, kind] = max(count, most.get((outcome, kind), 0))
-    return tuple(sorted((outcome, kind, count) for (outcome, kind), count in most.items()))
 
 
 def _failure(unknown: Unknown) -> UnknownError:

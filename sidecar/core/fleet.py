@@ -1,4 +1,8 @@
-"""The shared bucket in memory: a bucket that knows its fleet. The Lua in ``sidecar/budget`` is its twin, word for word.
+"""The shared bucket in memory: what sidecars and people ask of it, and how it answers.
+
+Its twins are the Lua files of ``sidecar/budget`` that are named for what is asked, ``claim``, ``retire``, ``resign``,
+``beat``, ``roll``, ``hold`` and ``release``; ``fleet.lua`` has the answer to a beat, which is ``_fleet`` here. What the
+rest of that file does before anything is answered is in ``hearing``.
 
 A claim is decided in this order: hold, replay, lost memory, useless kind, brake and canary, floor, spacing, window;
 a retirement in this one: hold, replay, lost memory, culls that others want, brake, floor, slots.
@@ -9,7 +13,7 @@ Every answer carries the fleet's numbers, and every refusal the time after which
   way or lost: it may go down by a replay at any time within the window. A container that replaced it before that has
   to pass the gates once more.
 
-Times are microseconds of the server's clock; one that steps back is read as standing still at the newest grant.
+Times as in ``hearing``.
 """
 
 from __future__ import annotations
@@ -20,14 +24,14 @@ from sidecar.core import members
 from sidecar.core.birth import Birth, Mark
 from sidecar.core.gates import Gates, Refusal, Spent, Turn
 from sidecar.core.grants import RULES, Grants, Usage, renews
+from sidecar.core.hearing import Hearing
 from sidecar.core.holds import Holds
 from sidecar.core.incident import Incident
 from sidecar.core.leases import Leases, Slot
 from sidecar.core.roster import Roster
 from sidecar.core.stream import EventStream
-from sidecar.core.strictest import limits
 from sidecar.core.terms import Share, Terms
-from sidecar.core.trials import Cull, Judged, Outcome, Replaced, Trials
+from sidecar.core.trials import Cull, Outcome, Trials
 from sidecar.core.words import (
     MOST_DEPARTED,
     MOST_GRANTS,
@@ -37,7 +41,6 @@ from sidecar.core.words import (
     Brake,
     Claim,
     Denied,
-    Entry,
     Fleet,
     Granted,
     Hold,
@@ -47,9 +50,7 @@ from sidecar.core.words import (
     Roll,
 )
 
-MINUTE_US: Final = 60 * US_PER_S
 MOST_EVENTS: Final = 10_000
-UNKNOWN: Final = "unknown"
 
 
 class FleetBucket:
@@ -64,16 +65,16 @@ class FleetBucket:
         self.birth = Birth()
         self.holds = Holds()
         self.events = EventStream(MOST_EVENTS)
-        self._gates = Gates(self.roster, self.trials, self.incident, self.grants, self.leases, self.birth, self.holds)
-        self._terms: dict[Terms, int] = {}
-        self._several_us = 0
+        rooms = (self.roster, self.trials, self.incident, self.grants, self.leases, self.birth, self.holds)
+        self._gates = Gates(*rooms)
+        self._hearing = Hearing(*rooms, self.events)
 
     # -- what sidecars and people ask ---------------------------------------------------------------------------
 
     def claim(self, terms: Terms, claim: Claim, known: Mark, told_us: int) -> Answer:
         """Answer a claim. Who claims is heard of, and wants."""
         beat = Beat(claim.instance, claim.incarnation, Presence.WANTS, claim.kind)
-        turn = self._heard(terms, beat, known, told_us)
+        turn = self._hearing.hear(terms, beat, known, told_us)
         usage = self._gates.usage(turn)
         is_known = self.grants.holds(claim.claim_id, turn.now_us, turn.limits.window_us)
         cull = self.trials.missing.get(claim.instance)
@@ -89,11 +90,8 @@ class FleetBucket:
     def retire(self, terms: Terms, lease: Lease, known: Mark, told_us: int) -> Answer:
         """Answer who wants to go for its age. It is heard of, and well."""
         beat = Beat(lease.instance, lease.incarnation, Presence.WELL)
-        turn = self._heard(terms, beat, known, told_us)
-        spent = Spent(
-            self.leases.used(turn.now_us),
-            Share.read(lease.slots).at_most(len(self.roster.alive) + len(self.trials.missing)),
-        )
+        turn = self._hearing.hear(terms, beat, known, told_us)
+        spent = Spent(self.leases.used(turn.now_us), Share.read(lease.slots).at_most(self._hearing.fleet))
         is_holder = self.leases.holder(lease.instance) == lease.holder
         is_standing = is_holder and self.trials.is_leased(lease.instance, lease.holder)
         refusal = self._gates.held(turn, lease.instance)
@@ -109,16 +107,15 @@ class FleetBucket:
 
     def beat(self, terms: Terms, beat: Beat, known: Mark, told_us: int) -> Fleet:
         """Take in a sign of life; the answer is the fleet as it is now."""
-        turn = self._heard(terms, beat, known, told_us)
+        turn = self._hearing.hear(terms, beat, known, told_us)
         if beat.about:
             self.roster.tells(beat.instance, beat.about, self.trials.missing)
         return self._fleet(turn, beat.instance)
 
     def roll(self, terms: Terms, told_us: int, most: int) -> Roll:
         """Show the fleet, at most so many members of it. Nothing is written, and nobody struck off, by looking."""
-        now_us = self._now_us(told_us)
-        fleet = len(self.roster.alive) + len(self.trials.missing)
-        turn = Turn(terms, limits([*self._terms, terms], fleet), now_us, told_us)
+        turn = self._hearing.listen(terms, told_us)
+        now_us = turn.now_us
         oldest_us = now_us - terms.window_us
         used = [at_us for at_us in self.grants.counted() if at_us >= oldest_us]
         return Roll(
@@ -126,14 +123,14 @@ class FleetBucket:
             len(used),
             tuple(self._member(one, now_us) for one in sorted({*self.roster.alive, *self.trials.missing})[:most]),
             self.holds.every(now_us),
-            tuple(sorted(map(str, self._terms))),
+            tuple(sorted(map(str, self._hearing.terms))),
             tuple(at_us / US_PER_S for at_us in used[:MOST_GRANTS]),
             self._departed(now_us, turn.limits.window_us),
         )
 
     def hold(self, instance: str, author: str, reason: str, for_us: int, told_us: int) -> Hold:
         """Freeze the service, or one instance of it if named."""
-        return self.holds.put(instance, author, reason, self._now_us(told_us) + for_us)
+        return self.holds.put(instance, author, reason, self._hearing.now_us(told_us) + for_us)
 
     def release(self, instance: str) -> bool:
         """End a hold, and with that of the service also what the bucket learned of culls that do not help."""
@@ -165,7 +162,7 @@ class FleetBucket:
             down=len(self.trials.missing),
             brake=self.incident.brake,
             cause=self.roster.cause(),
-            policies=len(self._terms),
+            policies=len(self._hearing.terms),
             losses=self.birth.losses,
             helped=totals[Outcome.HELPED],
             unhelped=totals[Outcome.UNHELPED],
@@ -177,122 +174,6 @@ class FleetBucket:
             used=self._gates.usage(turn).used,
             capacity=turn.limits.capacity,
         )
-
-    # -- every call ---------------------------------------------------------------------------------------------
-
-    def _now_us(self, told_us: int) -> int:
-        return max(told_us, self.grants.newest_us, self.leases.newest_us)
-
-    def _heard(self, terms: Terms, beat: Beat, known: Mark, told_us: int) -> Turn:
-        now_us = self._now_us(told_us)
-        self.birth.recognise(known, now_us)
-        self._terms[terms] = now_us
-        self._terms = {one: at for one, at in self._terms.items() if now_us - at <= one.expiry_us}
-        turn = Turn(terms, limits(self._terms, 0), now_us, told_us)
-        if turn.limits.earned < 0:
-            self.grants.unearn()
-        self._strike_off(turn)
-        self._take_in(turn, beat)
-        fleet = len(self.roster.alive) + len(self.trials.missing)
-        if fleet > 1 and now_us - self._several_us >= MINUTE_US:
-            self._several_us = now_us
-        rules = turn.limits
-        self.incident.look(len(self.roster.alive), self.roster.wanting, now_us, rules.brake, rules.probation_us)
-        return Turn(terms, limits(self._terms, fleet), now_us, told_us, now_us - self._several_us)
-
-    def _strike_off(self, turn: Turn) -> None:
-        alive = self.roster.alive
-        silent = sorted(self.roster.silent(turn.now_us, turn.limits.expiry_us), key=lambda one: (alive[one], one))
-        if silent and len(silent) * 2 >= len(alive):
-            self.birth.gathers(turn.now_us)
-        for instance in silent:
-            self.roster.departs(instance, turn.now_us, turn.limits.window_us)
-            self._learn(turn, self.trials.lost(instance))
-        for given_up in self.trials.expire(turn.now_us, turn.limits.window_us):
-            self._judged(turn, given_up, "not_replaced")
-        self.leases.expire(turn.now_us)
-        self.holds.strike_off(turn.now_us)
-
-    def _take_in(self, turn: Turn, beat: Beat) -> None:
-        instance, now_us, presence = beat.instance, turn.now_us, beat.presence
-        if presence is Presence.GONE:
-            self.roster.departs(instance, now_us, turn.limits.window_us)
-            self._learn(turn, self.trials.is_gone(instance))
-            return
-        wants = presence is Presence.WANTS
-        if wants:
-            self.trials.suffered(beat.kind, now_us)
-        if presence is Presence.DOWN:
-            self._is_down(turn, beat)
-            return
-        if self.trials.is_still_missing(instance, beat.incarnation, now_us + turn.limits.expiry_us):
-            self.roster.left(instance)
-            return
-        is_known = instance in self.trials.replaced or self.roster.is_known(instance, now_us, turn.limits.window_us)
-        is_newcomer = beat.first and not is_known and not self.leases.holder(instance)
-        replaced = self.trials.arrived(instance, beat.incarnation, now_us, is_newcomer=is_newcomer)
-        if replaced is not None:
-            self._replaced(turn, replaced, instance)
-        if presence is Presence.WELL:
-            self.leases.is_well(instance, beat.incarnation)
-        self._watch(turn, beat, wants=wants)
-        self.roster.heard(instance, now_us, beat.kind if wants else None)
-
-    def _is_down(self, turn: Turn, beat: Beat) -> None:
-        instance, now_us, is_lease = beat.instance, turn.now_us, bool(beat.lease)
-        self.roster.left(instance)
-        if is_lease:
-            self._learn(turn, self.trials.lost(instance))
-        else:
-            self._watch(turn, beat, wants=True)
-        heard = Cull(
-            beat.lease or beat.claim_id,
-            beat.incarnation,
-            "" if is_lease else beat.kind,
-            now_us,
-            now_us + turn.limits.expiry_us,
-            is_own=False,
-            is_lease=is_lease,
-        )
-        if self.trials.is_down(instance, heard) and is_lease and turn.terms.index == 0:
-            # When it was granted, and for how long, is forgotten; a window is how long all else is remembered.
-            self.leases.down(instance, Slot(beat.lease, beat.incarnation, now_us + turn.limits.window_us))
-
-    def _watch(self, turn: Turn, beat: Beat, *, wants: bool) -> None:
-        starting = beat.presence is Presence.STARTING
-        judged = self.trials.watch(
-            beat.instance, beat.incarnation, turn.now_us, turn.limits.probation_us, wants=wants, starting=starting
-        )
-        self._learn(turn, judged)
-
-    def _learn(self, turn: Turn, judged: Judged | None) -> None:
-        if judged is None:
-            return
-        self._judged(turn, judged)
-        self.trials.learn(judged, turn.now_us, is_braked=self.incident.brake in (Brake.ON, Brake.CLOSED))
-        if judged.outcome is not Outcome.UNCLEAR:
-            self.incident.judged(judged.culled_us, helped=judged.outcome is Outcome.HELPED)
-        if judged.outcome is Outcome.HELPED and turn.limits.earned >= 0:
-            self.grants.earn(judged.claim_id)
-
-    # -- what nobody else knows ---------------------------------------------------------------------------------
-
-    def _replaced(self, turn: Turn, replaced: Replaced, by: str) -> None:
-        place, cull = replaced
-        self.leases.arrived(place, by)
-        kind = "" if cull.is_lease else cull.kind or UNKNOWN
-        entry = Entry("replaced", 0.0, place, kind, by if by != place else "")
-        self._tell(turn, entry, cull.at_us, is_own=cull.is_own)
-
-    def _judged(self, turn: Turn, judged: Judged, reason: str = "") -> None:
-        entry = Entry(judged.outcome.value, 0.0, judged.instance, judged.kind or UNKNOWN, reason)
-        self._tell(turn, entry, judged.culled_us, is_own=judged.is_own)
-
-    def _tell(self, turn: Turn, entry: Entry, since_us: int, *, is_own: bool) -> None:
-        """Write down what became of a cull. Of several servers the one does that granted it."""
-        if is_own or turn.terms.servers == 1:
-            seconds = round(max(0, turn.now_us - since_us) / US_PER_S, 3)
-            self.events.append(entry._replace(seconds=seconds), turn.told_us)
 
     # -- a claim ------------------------------------------------------------------------------------------------
 
@@ -356,7 +237,7 @@ class FleetBucket:
         )
         if not is_standing:
             self.birth.granted()
-            self._learn(turn, self.trials.lost(instance))
+            self._hearing.learn_from(turn, self.trials.lost(instance))
         self.leases.granted(instance, Slot(lease.holder, lease.incarnation, until_us), now_us)
         self.roster.left(instance)
         gone = Cull(

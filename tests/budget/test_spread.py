@@ -10,7 +10,8 @@ import pytest
 
 from harness.refusals import refusals
 from harness.spreads import AWAY, CLAIM, GRANTED, NAMES, asked, called, denied, spread_over, three
-from sidecar.budget.spread import ELSEWHERE, UnknownTimeoutError, merged_denial
+from sidecar.budget.merged import merged_denial
+from sidecar.budget.spread import ELSEWHERE, UnknownTimeoutError
 from sidecar.core.words import Beat, Denied, Granted, Presence, Unknown
 
 OF_AGE = {"culls", "slots"}

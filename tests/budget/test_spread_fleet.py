@@ -9,7 +9,7 @@ import pytest
 
 from harness.nodes import Clock
 from harness.spreads import AWAY, CLAIM, FREEZE, GRANTED, WALL_S, asked, called, spread_over, three
-from sidecar.budget.spread import merged_fleet
+from sidecar.budget.merged import merged_fleet
 from sidecar.core.words import Beat, Brake, Denied, Fleet, Granted, Hold, Member, Presence, Roll, Unknown
 
 # -- beats --------------------------------------------------------------------------------------------------

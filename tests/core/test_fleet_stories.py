@@ -291,8 +291,10 @@ def test_strictest_policy_rules_until_it_is_not_heard_of_any_more() -> None:
 
 
 def contents(bucket: FleetBucket) -> dict[str, object]:
-    rooms = {name: value for name, value in vars(bucket).items() if name != "_gates"}  # which keep nothing themselves
-    return {name: vars(value) if hasattr(value, "__dict__") else value for name, value in rooms.items()}
+    heard = bucket._hearing
+    rooms = {name: value for name, value in vars(bucket).items() if value not in (bucket._gates, heard)}
+    kept = {name: vars(value) if hasattr(value, "__dict__") else value for name, value in rooms.items()}
+    return {**kept, "terms": heard.terms, "several_us": heard.several_us}
 
 
 def test_roll_shows_the_fleet_and_changes_nothing() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from sidecar.core.fleet import MINUTE_US
+from sidecar.core.hearing import MINUTE_US
 from sidecar.core.strictest import split
 from sidecar.core.terms import Share, Terms
 from sidecar.core.trials import HOUR_US
