@@ -99,12 +99,13 @@ async def serve(
         works = [hall.run(), pulse.run(), ledger.run(), *_works_of(opened)]
         if (scraper := feeds.scraper(settings, offer, told)) is not None:
             works.append(scraper.run())
-        if reign is not None:
-            works.append(reign.begin(opened, journal))
         if (teller := messengers.messenger(settings, held, told)) is not None:
             told.also(teller.notice)
             told.also_beaten(teller.beaten)
             works.append(teller.run())
+        if reign is not None:
+            parts.remember(reign, hall, opened, ledger, teller)
+            works.append(reign.begin(opened, journal))
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
             _spare_collections(is_second=succession is not None and succession.is_second)

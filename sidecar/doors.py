@@ -33,6 +33,7 @@ from sidecar.showing import Showing, guard_local
 if TYPE_CHECKING:
     import socket
 
+    from sidecar.core.history import History
     from sidecar.intake.datagram import Datagrams
     from sidecar.listening.tls_doors import TlsDoors
     from sidecar.settings import Settings
@@ -49,6 +50,7 @@ class Doors:
     local: Listener
     public: Listener
     minutes: Minutes
+    history: History
     page: Listener | None = None
     agents: list[asyncio.Server] = field(default_factory=list)
     datagrams: Datagrams | None = None
@@ -120,7 +122,8 @@ async def opened(
     tls = _tls(settings, told)
     local = _local(settings, hall, told, offer, admin, tls=tls and tls.at("local"))
     public = _public(settings, hall, told, explaining, tls=tls and tls.at("public"))
-    doors = Doors(local, public, showing.minutes, showing.listener(tls and tls.at("page")), tls=tls)
+    page = showing.listener(tls and tls.at("page"))
+    doors = Doors(local, public, showing.minutes, explaining.history, page, tls=tls)
     try:
         await _listen(settings, doors, inherited)
         doors.agents += await _agents(settings, hall, told, inherited, tls=tls and tls.at("agent"))

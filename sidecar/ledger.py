@@ -90,6 +90,10 @@ class Ledger:
         """How many entries the bucket has not confirmed yet."""
         return len(self._batch) + len(self._waiting)
 
+    def unsent(self, most: int) -> list[Entry]:
+        """The newest that the bucket has not confirmed, at most so many, oldest first."""
+        return [*self._batch, *self._waiting][-most:]
+
     def local(self, since: float) -> list[Entry]:
         """What this sidecar still has of what happened since (Unix seconds), sent or not, oldest first."""
         return [entry for entry in (*self._sent, *self._batch, *self._waiting) if entry.at >= since]

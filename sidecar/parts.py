@@ -26,6 +26,8 @@ from sidecar.observers import Observers
 from sidecar.pulse import Description, Pulse
 
 if TYPE_CHECKING:
+    from sidecar.act.notify import Messenger
+    from sidecar.doors import Doors
     from sidecar.settings import Settings
     from sidecar.standby.carried import Carried
     from sidecar.standby.reign import Reign
@@ -130,6 +132,13 @@ def make_reign(settings: Settings, succession: Succession | None, hall: Hall, to
     reign = Reign(settings, succession, hall, policy(settings), told)
     told.also(reign.notice)
     return reign
+
+
+def remember(reign: Reign, hall: Hall, opened: Doors, ledger: Ledger, teller: Messenger | None) -> None:
+    """Let a main go on with the past of the one before, and tell its own, once the parts that keep it are there."""
+    from sidecar.standby.past import Past  # noqa: PLC0415 - most sidecars have no run lock
+
+    reign.remember(Past(hall, opened.history, opened.minutes, ledger, teller))
 
 
 def _weight(settings: Settings) -> Weight:

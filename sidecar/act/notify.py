@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from random import Random
 from typing import Final, Protocol
@@ -102,6 +102,17 @@ class Messenger:
     def waiting(self) -> int:
         """Messages that wait to be sent, at all receivers."""
         return sum(map(len, self._outboxes))
+
+    @property
+    def own(self) -> dict[str, float]:
+        """Since when lasts what this sidecar alone has told, and alone will tell the end of, by topic."""
+        return {topic: since for topic, since in self._occasions.own.items() if topic in self._own_told}
+
+    def go_on(self, own: Mapping[str, float]) -> None:
+        """Go on where another process for this container has ended: what it told, on our clock."""
+        for topic, since in own.items():
+            self._occasions.go_on(topic, since)
+            self._own_told.add(topic)
 
     # -- observers ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ app's free text, so that it may be shown at any door.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -32,11 +32,12 @@ class Decision(NamedTuple):
 class History:
     """The last ``MOST`` decisions; ``wall`` gives Unix seconds.
 
-    ``answered_at`` is when the last answer to a claim came, None before the first.
+    ``answered_at`` is when the last answer to a claim came, None before the first. ``changes`` counts what was noted.
     """
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.answered_at: float | None = None
+        self.changes = 0
         self._wall = wall
         self._decisions: deque[Decision] = deque(maxlen=MOST)
 
@@ -54,7 +55,14 @@ class History:
         """All of them, the last one first."""
         return list(reversed(self._decisions))
 
+    def restore(self, decisions: Iterable[Decision], answered_at: float | None) -> None:
+        """Go on where another history ended, whose decisions come oldest first; what was noted here comes behind."""
+        self._decisions = deque([*decisions, *self._decisions], maxlen=MOST)
+        self.answered_at = answered_at if self.answered_at is None else self.answered_at
+        self.changes += 1
+
     def _note(self, decision: Decision) -> None:
+        self.changes += 1
         last = self._decisions[-1] if self._decisions else None
         if last is not None and (last.what, last.reason) == (decision.what, decision.reason):
             self._decisions[-1] = decision._replace(times=last.times + 1)

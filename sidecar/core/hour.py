@@ -6,6 +6,7 @@ It is told of the count once a minute, so nothing that is counted costs anything
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 MINUTES: Final = 60
@@ -34,6 +35,12 @@ class Hour:
     def counts(self, ever: int) -> list[int]:
         """Sixty counts, oldest first; the last is of the minute that still runs, ``ever`` being the count now."""
         return [*self._over, self._running(ever)]
+
+    def restore(self, minute: int, counts: Sequence[int], ever: int) -> None:
+        """Go on with what ``counts`` of another hour gave while ``minute`` ran; here the count was ``ever`` then."""
+        *over, running = counts
+        self._over = deque([*[0] * (MINUTES - 1), *over], maxlen=MINUTES - 1)
+        self._minute, self._before = minute, ever - running
 
     def _running(self, ever: int) -> int:
         return max(0, ever - self._before)

@@ -94,6 +94,19 @@ class Occasions:
         """What is known to last, each as it is now and not as it was when it was told."""
         return [spell.occasion for topic, spell in self._spells.items() if self._known_at[topic] == self._looked_at]
 
+    @property
+    def own(self) -> dict[str, float]:
+        """Since when lasts what each sidecar finds out by itself, by topic; of what was just quiet also for a while."""
+        return {topic: spell.occasion.since for topic, spell in self._spells.items() if topic in _OWN_TOPICS}
+
+    def go_on(self, topic: str, since: float) -> None:
+        """Take ``topic`` for told: it has lasted since then, and its end is still to be told."""
+        if topic not in _OWN_TOPICS:
+            raise ValueError(f"not for one sidecar alone: {topic}")
+        word, severity = LEVELS[topic][0]
+        instance = self._instance if topic == "not_honoured" else ""
+        self._spells[topic] = _Spell(1, Occasion(topic, word, severity, "", since, instance=instance))
+
     def look(self, now: float, seen: Seen) -> list[Occasion]:
         """Tell what has become worth telling; ``now`` in seconds of a clock that does not jump."""
         if isinstance(seen.answer, Fleet) or self._clear_at is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from binascii import crc32
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from sidecar.core.words import Level, Ping
@@ -69,9 +70,10 @@ class _Tally:
 
 
 class Samples:
-    """The ``most`` fingerprints that were reported last in one life of the app."""
+    """The ``most`` fingerprints that were reported last in one life of the app; ``changes`` counts what is new."""
 
     def __init__(self, most: int = MOST) -> None:
+        self.changes = 0
         self._most = most
         self._tallies: dict[str | bytes, _Tally] = {}
 
@@ -83,10 +85,21 @@ class Samples:
         tally = self._tallies.pop(key, None) or self._new(now)
         self._tallies[key] = tally  # the last of the dict is the newest
         tally.add(ping, now)
+        self.changes += 1
 
     def clear(self) -> None:
         """Forget all: they are of a life that has ended."""
         self._tallies.clear()
+        self.changes += 1
+
+    def keyed(self) -> Iterator[tuple[str | bytes, ErrorSample]]:
+        """All of them, the one that was reported last comes last, each behind the key that reports find it by."""
+        return ((key, _sample(key, tally)) for key, tally in self._tallies.items())
+
+    def restore(self, keyed: Iterable[tuple[str | bytes, ErrorSample]]) -> None:
+        """Go on with what ``keyed`` gave, in place of all that was known here."""
+        self._tallies = dict([(key, _tally(sample)) for key, sample in keyed][-self._most :])
+        self.changes += 1
 
     def newest(self) -> tuple[ErrorSample, ...]:
         """All of them, the one that was reported last first."""
@@ -111,6 +124,13 @@ def _pattern(kind: str, message: str) -> bytes:
 
 def _sample(key: str | bytes, tally: _Tally) -> ErrorSample:
     return ErrorSample(_shown(key), tally.kind, tally.level, tally.errors, tally.first, tally.last, tally.message)
+
+
+def _tally(sample: ErrorSample) -> _Tally:
+    tally = _Tally(sample.first)
+    tally.errors, tally.last, tally.message = sample.errors, sample.last, sample.message
+    tally.kind, tally.level = sample.kind, sample.level
+    return tally
 
 
 def _shown(key: str | bytes) -> str:

@@ -1,8 +1,9 @@
 """The main's end of a hand-over: sockets and state go to the one who waits, over a private unix socket.
 
 Sockets are sent once (SCM_RIGHTS, unix(7)), so the standby holds them open whatever becomes of us; state follows
-whenever it changes. What was sent is in the kernel's hands: it arrives also when we are killed. Each message is a
-JSON object behind its length; descriptors come with the first byte of the message that names them.
+whenever it changes, and the past in its own time. What was sent is in the kernel's hands: it arrives also when we are
+killed. Each message is a JSON object behind its length; descriptors come with the first byte of the message that names
+them.
 
 Nothing here waits for the standby: one that does not read misses what is old, and gets what is new.
 """
@@ -26,6 +27,8 @@ MOST_BYTES: Final = 16 << 20
 AT_ONCE: Final = 100
 """Descriptors in one message; Linux takes 253."""
 
+STATE: Final = "state"
+PAST: Final = "past"
 READY: Final = b"R"
 SEND_BUFFER: Final = 1 << 20
 FLUSH_S: Final = 1.0
@@ -51,7 +54,7 @@ def is_ours(connection: socket.socket) -> bool:
 
 
 class Offer:
-    """Gives to whoever connects: ``sockets()`` by the names of their settings, and ``state()`` when it is told to.
+    """Gives to whoever connects: ``sockets()`` by the names of their settings, ``state()`` and ``past()`` when told to.
 
     ``addresses``: what the names stand for, to see whether the standby was told the same; ``app``: whom we serve. One
     standby at a time: a new one takes the place of the last.
@@ -65,6 +68,7 @@ class Offer:
         addresses: dict[str, str],
         app: str = "",
         state: Callable[[], dict[str, Any] | None],
+        past: Callable[[], dict[str, Any] | None] = lambda: None,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._path = path(directory)
@@ -72,6 +76,7 @@ class Offer:
         self._addresses = addresses
         self._app = app
         self._state = state
+        self._past = past
         self._on_failure = on_failure
         self._listening: socket.socket | None = None
         self._feed: Feed | None = None
@@ -118,14 +123,21 @@ class Offer:
         """Tell the state as it is now."""
         state = self._state() if self._feed is not None else None
         if state is not None and self._feed is not None:
-            self._feed.tell(message("state", state=state))
+            self._feed.tell(message(STATE, state=state))
+
+    def tell_past(self) -> None:
+        """Tell the past as it is now; a standby that knows no such message passes it over."""
+        past = self._past() if self._feed is not None else None
+        if past is not None and self._feed is not None:
+            self._feed.tell(message(PAST, past=past), PAST)
 
     async def give(self, connections: Sequence[tuple[str, socket.socket]]) -> None:
-        """Tell the state for the last time, give these connections, and say that it is the standby's turn."""
+        """Tell state and past for the last time, give these connections, and say that it is the standby's turn."""
         feed = self._feed
         if feed is None:
             return
         self.tell()
+        self.tell_past()
         for begin in range(0, len(connections), AT_ONCE):
             if not await feed.flushed():
                 break  # they are cut with us
@@ -162,6 +174,7 @@ class Offer:
             [descriptor for descriptor, _ in opened],
         )
         self.tell()
+        self.tell_past()
 
     def _drop(self) -> None:
         feed, self._feed = self._feed, None
@@ -177,16 +190,16 @@ class Feed:
         self._connection = connection
         self._on_end = on_end
         self._left = b""
-        self._newest = b""
+        self._newest: dict[str, bytes] = {}
         self._loop = asyncio.get_running_loop()
         connection.setblocking(False)  # noqa: FBT003 - the name of the standard library
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._loop.add_reader(connection, self._hear)
 
-    def tell(self, told: bytes) -> None:
-        """Send it; while something older is on its way, keep the newest only."""
+    def tell(self, told: bytes, what: str = STATE) -> None:
+        """Send it; while something older is on its way, keep the newest only of each kind."""
         if self._left:
-            self._newest = told
+            self._newest[what] = told
         else:
             self.send(told)
 
@@ -215,7 +228,8 @@ class Feed:
             self._loop.remove_reader(self._connection)
             self._loop.remove_writer(self._connection)
             self._connection.close()
-        self._left = self._newest = b""
+        self._left = b""
+        self._newest.clear()
 
     def _sent(self, told: bytes, descriptors: Sequence[int] = ()) -> int:
         if descriptors:  # the first byte brings them; the kernel has room for one message of ours, being empty
@@ -233,9 +247,8 @@ class Feed:
             return
         if not self._left:
             self._loop.remove_writer(self._connection)
-            newest, self._newest = self._newest, b""
-            if newest:
-                self.send(newest)
+            while self._newest and not self._left:
+                self.send(self._newest.pop(STATE, b"") or self._newest.pop(PAST))
 
     def _hear(self) -> None:
         try:

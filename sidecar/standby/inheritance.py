@@ -1,6 +1,6 @@
 """The standby's end of a hand-over: it keeps open what the main has open, and the last that was told of its state.
 
-It waits without a loop of asyncio and reads nothing but lengths: the state is looked at when it is needed.
+It waits without a loop of asyncio and reads nothing but lengths: state and past are looked at when they are needed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from sidecar.standby.handover import FORMAT, LENGTH, MOST_BYTES, READY, is_ours,
 CONNECT_S: Final = 1.0
 READ_BYTES: Final = 1 << 18
 MOST_DESCRIPTORS: Final = 253
+MOST_PAST_BYTES: Final = 4 << 20
 _DESCRIPTOR: Final = struct.Struct("i")
 _ROOM: Final = socket.CMSG_LEN(MOST_DESCRIPTORS * _DESCRIPTOR.size)
 _STATE: Final = b'{"what":"state"'
+_PAST: Final = b'{"what":"past"'
 
 
 class Inheritance:
@@ -32,6 +34,7 @@ class Inheritance:
 
     ``sockets`` by name: those alone of which both were told the same. ``connections`` each with its listener's name.
     ``is_told``: the main has said that it is our turn. ``app``: whom the main serves, "" if it did not say.
+    ``past``: the last that was told of it, as it came, and when on the monotonic clock; None if nothing was.
     """
 
     def __init__(self, directory: Path, addresses: Mapping[str, str]) -> None:
@@ -39,6 +42,7 @@ class Inheritance:
         self.connections: list[tuple[str, socket.socket]] = []
         self.is_told = False
         self.app = ""
+        self.past: tuple[bytes, float] | None = None
         self._is_strange = False
         self._path = path(directory)
         self._addresses = addresses
@@ -114,8 +118,8 @@ class Inheritance:
             self._read += read
             while (told := self._next()) is not None:
                 self._take(told)
-        except (OSError, ValueError, LookupError, TypeError):  # gone, or not what a main says
-            self._unlink()
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            self._unlink()  # gone, or not what a main says
 
     def _next(self) -> bytes | None:
         if len(self._read) < LENGTH.size:
@@ -133,6 +137,9 @@ class Inheritance:
     def _take(self, told: bytes) -> None:
         if told.startswith(_STATE):
             self._state, self._state_at = told, time.monotonic()
+            return
+        if told.startswith(_PAST):
+            self.past = (told, time.monotonic()) if len(told) <= MOST_PAST_BYTES else None
             return
         fields = json.loads(told)
         if fields["what"] == "sockets":
@@ -167,6 +174,7 @@ class Inheritance:
         ):
             opened.close()
         self.sockets, self.connections, self.is_told, self._is_introduced = {}, [], False, False
+        self.past = None
         self._read.clear()
 
     def _unlink(self) -> None:

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from sidecar.loop import Hall
     from sidecar.observers import Observers
     from sidecar.settings import Settings
+    from sidecar.standby.past import Past
 
 CALM_S: Final = 1.0
-"""How often the state is told when nothing more than counts have changed."""
+"""How often the state is told when nothing more than counts have changed, and the past at most."""
 
 SOON_S: Final = 0.002
 """How soon errors are told: the hall has taken them in then, and the few that come together are told at once."""
@@ -69,6 +70,11 @@ class Reign:
         self._timer: asyncio.TimerHandle | None = None
         self._told_at = 0.0
         self._took_s = 0.0
+        self._past: Past | None = None
+        self._past_mark: object = None
+        self._past_timer: asyncio.TimerHandle | None = None
+        self._past_told_at = 0.0
+        self._past_took_s = 0.0
         if settings.standby:  # or nobody expects one
             count_ready(told.metrics.registry, lambda: self.is_ready)
 
@@ -95,6 +101,7 @@ class Reign:
             self._over.append(carried.word_of(record.before.latch))
         if _shown(record.before) != _shown(record.after):
             self._tell()
+            self._tell_past_in(SOON_SHARE * self._past_took_s)
         elif self._offer is not None and self._offer.is_heard:
             self._tell_in(max(CALM_S, CALM_SHARE * self._took_s))
 
@@ -120,6 +127,38 @@ class Reign:
         self._told_at = asyncio.get_running_loop().time()
         if not self._hall.inbox.is_empty:  # it came after our time was due, and is not counted yet
             self._tell_in(SOON_SHARE * self._took_s)
+        self._tell_past_in(max(CALM_S, CALM_SHARE * self._past_took_s))
+
+    def _tell_past_in(self, interval_s: float) -> None:
+        """So long after the last time, and never within a step: not all have noticed it yet."""
+        if self._past is None or self._offer is None or not self._offer.is_heard:
+            return
+        due = self._past_told_at + interval_s
+        if self._past_timer is not None:
+            if self._past_timer.when() <= due:
+                return
+            self._past_timer.cancel()
+        self._past_timer = asyncio.get_running_loop().call_at(due, self._tell_past)
+
+    def _tell_past(self) -> None:
+        self._past_timer = None
+        if self._past is None or self._offer is None or not self._offer.is_heard:
+            return
+        mark = self._past.mark()
+        if mark == self._past_mark:
+            return
+        begun = time.thread_time()
+        self._offer.tell_past()
+        self._past_took_s = time.thread_time() - begun
+        self._past_told_at = asyncio.get_running_loop().time()
+        self._past_mark = mark
+
+    def _frozen_past(self) -> dict[str, Any] | None:
+        try:
+            return self._past.freeze(time.monotonic(), time.time()) if self._past is not None else None
+        except Exception as error:  # noqa: BLE001 - as below
+            self._told.failed("handover", error)
+            return None
 
     def _state(self) -> dict[str, Any] | None:
         try:
@@ -129,6 +168,18 @@ class Reign:
             return None
 
     # -- beginning and end ------------------------------------------------------------------------------------
+
+    def remember(self, past: Past) -> None:
+        """Tell this past too from now on; it begins where the main before ended, if that can be used."""
+        self._past = past
+        told, self._succession.past = self._succession.past, None
+        if told is None:
+            return
+        content, at = told
+        try:
+            past.thaw(content, at, time.time() - (time.monotonic() - at))
+        except carried.RefusedError as error:
+            self._told.failed("handover", error)
 
     async def begin(self, doors: Doors, journal: Journal) -> None:
         """Go on with the connections of the main before, wait for a standby, and have on disk what we know."""
@@ -170,6 +221,7 @@ class Reign:
             addresses=self._addresses,
             app=self._app,
             state=self._state,
+            past=self._frozen_past,
             on_failure=lambda error: self._told.failed("handover", error),
         )
         offer.open()
@@ -209,8 +261,9 @@ class Reign:
 
     def close(self) -> None:
         """End without a successor, or after one was found."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._past_timer):
+            if timer is not None:
+                timer.cancel()
         if self._offer is not None and self._succession.lock.is_held:
             self._offer.close()
 

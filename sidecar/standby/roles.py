@@ -54,7 +54,7 @@ PATIENCE_S: Final = 0.02
 class Succession:
     """What a main begins with: the lock that makes it the main, and what it was given by the one before.
 
-    ``over``: the latches that the mains before saw end, once the state was read.
+    ``over``: the latches that the mains before saw end, once the state was read. ``past`` as ``Inheritance`` has it.
     """
 
     directory: Path
@@ -62,6 +62,7 @@ class Succession:
     sockets: Inherited = field(default_factory=dict)
     connections: list[tuple[str, socket.socket]] = field(default_factory=list)
     state: tuple[Any, float] | None = None
+    past: tuple[bytes, float] | None = None
     over: list[str] = field(default_factory=list)
     is_second: bool = False
 
@@ -160,9 +161,11 @@ def _heir(settings: Settings, directory: Path, turn: FlockSlots, lock: FlockSlot
     inheritance.hear_out()
     _leave_lost_paths(settings, inheritance.sockets)
     state = None
-    with suppress(ValueError, LookupError, TypeError):  # then the journal knows
+    with suppress(ValueError, LookupError, TypeError, RecursionError):  # then the journal knows
         state = inheritance.state()
-    return Succession(directory, lock, inheritance.sockets, inheritance.connections, state, is_second=True)
+    return Succession(
+        directory, lock, inheritance.sockets, inheritance.connections, state, inheritance.past, is_second=True
+    )
 
 
 def _wait(settings: Settings, directory: Path, inheritance: Inheritance, turn: FlockSlots, lock: FlockSlots) -> bool:
@@ -171,7 +174,7 @@ def _wait(settings: Settings, directory: Path, inheritance: Inheritance, turn: F
     hurry_until = -math.inf
     while not _is_main(directory, lock, inheritance):
         now = time.monotonic()
-        if now >= ends_at or (inheritance.is_linked and not turn.heartbeat()):
+        if now >= ends_at or _has_lost(turn, inheritance):
             return False
         if inheritance.is_linked and not inheritance.is_told:
             inheritance.wait(min(IDLE_S, ends_at - now))
@@ -187,6 +190,14 @@ def _wait(settings: Settings, directory: Path, inheritance: Inheritance, turn: F
         else:
             time.sleep(LINK_S)
     return True
+
+
+def _has_lost(turn: FlockSlots, inheritance: Inheritance) -> bool:
+    """Whether another may wait for the main in our place. If the main has gone as well, we are all there is."""
+    if not inheritance.is_linked or turn.heartbeat():
+        return False
+    inheritance.hear_out()
+    return inheritance.is_linked
 
 
 def _is_main(directory: Path, lock: FlockSlots, inheritance: Inheritance) -> bool:
@@ -229,6 +240,7 @@ def _load(settings: Settings) -> None:
     """Import now what else would be imported when it is first needed: then there is no time."""
     wanted: Mapping[str, object] = {
         "sidecar.standby.reign": True,
+        "sidecar.standby.past": True,
         "sidecar.budget.redis": settings.redis_url,
         "sidecar.budget.memory": not settings.redis_url,
         "sidecar.intake.datagram": settings.statsd_socket or settings.statsd_listen != addresses.OFF,

@@ -435,6 +435,29 @@ async def test_who_is_not_replaced_some_minutes_after_another_one_tells_nothing_
 
 
 @in_virtual_time
+async def test_process_that_takes_over_tells_the_end_of_what_the_one_before_told() -> None:
+    crew = Crew(1)
+    begun = asyncio.get_running_loop().time()
+    for _ in range(35):
+        crew.messengers[0].notice(down(begun, Evidence(60, errors=1)))
+        await crew.beats(CALM, 10)
+    (before,), crew.messengers[:] = crew.messengers, [crew._made("n0")]
+    crew.tasks.pop().cancel()
+    crew.messengers[0].go_on(before.own)
+    crew.tasks.append(asyncio.get_running_loop().create_task(crew.messengers[0].run()))
+    for _ in range(60):
+        crew.messengers[0].notice(down(begun, Evidence(60, errors=1)))
+        await crew.beats(CALM, 10)
+    assert crew.words == ["not_honoured"]
+    assert len(crew.alerts) > 10
+    standing = arbiter.start("web/a", asyncio.get_running_loop().time(), Policy())
+    crew.messengers[0].notice(Record(FINE, standing, standing, Evidence(60)))
+    await asyncio.sleep(3)
+    assert crew.words == ["not_honoured", "-not_honoured"]
+    await crew.end()
+
+
+@in_virtual_time
 async def test_retirement_that_takes_long_is_no_cull() -> None:
     crew = Crew(1)
     since = asyncio.get_running_loop().time()

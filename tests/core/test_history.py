@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core import arbiter
 from sidecar.core.events import Answered, Event, Judged, Restarted, Stopped
-from sidecar.core.history import MOST, History
+from sidecar.core.history import MOST, Decision, History
 from sidecar.core.records import Record
 from sidecar.core.standing import Standing, start
 from sidecar.core.words import (
@@ -151,3 +151,35 @@ def test_time_of_the_last_answer_is_known() -> None:
     life.answered(Denied("window", 10, 10, 60.0), 3.0)
     life.judged(BAD, 4.0)
     assert life.history.answered_at == 1003.0
+
+
+def test_history_goes_on_where_another_ended_and_counts_what_repeats() -> None:
+    one, other = Life(), Life()
+    one.judged(BAD, 1.0)
+    one.judged(BAD, 2.0)
+    one.answered(Denied("window", 10, 10, 60.0), 3.0)
+    other.standing = one.standing
+    other.history.restore(reversed(one.history.newest()), one.history.answered_at)
+    assert other.history.answered_at == 1003.0
+    other.judged(BAD, 13.5)
+    other.answered(Denied("window", 10, 10, 60.0), 14.0)
+    assert (other.told, other.history.newest()[0].times) == (["suspect", "denied"], 2)
+    assert other.history.answered_at == 1014.0
+
+
+def test_history_that_goes_on_is_as_bounded_as_any() -> None:
+    life = Life()
+    life.judged(BAD, 1.0)
+    life.history.restore([Decision(float(at), "up", "", "") for at in range(2 * MOST)], None)
+    assert len(life.history.newest()) == MOST
+    assert life.told[-1] == "suspect"
+
+
+def test_changes_tell_whether_anything_was_noted() -> None:
+    life = Life()
+    life.judged(FINE, 1.0)
+    before = life.history.changes
+    life.judged(FINE, 2.0)
+    assert life.history.changes == before
+    life.judged(BAD, 3.0)
+    assert life.history.changes > before

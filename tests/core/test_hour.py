@@ -69,3 +69,23 @@ def test_hour_holds_all_that_came_within_it(came: list[int]) -> None:
         hour.turn(minute, ever)
     assert hour.counts(ever)[-len(came) - 1 : -1] == came
     assert sum(hour.counts(ever)) == sum(came)
+
+
+@pytest.mark.parametrize(
+    ("counts", "ever", "now", "newest"),
+    [
+        ([*range(MINUTES)], 500, 500, [57, 58, 59]),
+        ([*range(MINUTES)], 500, 502, [57, 58, 61]),
+        ([4, 5, 6], 500, 500, [0, 4, 5, 6]),
+        ([6], 2, 2, [0, 6]),
+        ([*range(3 * MINUTES)], 500, 500, [178, 179]),
+    ],
+    ids=["as it was", "more came", "of a younger one", "count began anew", "of a longer one"],
+)
+def test_hour_goes_on_where_another_ended(counts: list[int], ever: int, now: int, newest: list[int]) -> None:
+    hour = _hour((130, 1004))
+    hour.restore(200, counts, ever)
+    shown = hour.counts(now)
+    assert (len(shown), shown[-len(newest) :]) == (MINUTES, newest)
+    hour.turn(201, now)
+    assert hour.counts(now)[-2:] == [newest[-1], 0]

@@ -36,6 +36,30 @@ def budgets(*rows: tuple[float, int], capacity: int = 10) -> list[tuple[float, S
     return [(now, Seen(CALM, used, capacity)) for now, used in rows]
 
 
+def test_what_another_process_told_is_not_told_again_and_its_end_is() -> None:
+    subject = occasions()
+    subject.go_on("not_honoured", -500.0)
+    assert subject.own == {"not_honoured": -500.0}
+    kept = Seen(CALM, kept_s=700.0)
+    assert told((0, kept), (30, kept), subject=subject) == []
+    (over,) = subject.look(40, Seen(CALM, is_leaving=True))
+    assert (over.topic, over.is_over, over.instance, over.since) == ("not_honoured", True, "a", -500.0)
+    assert subject.own == {}
+
+
+def test_redis_that_is_still_away_after_a_takeover_is_no_news_and_its_return_is() -> None:
+    subject = occasions()
+    subject.go_on("redis", -400.0)
+    away = [(float(now), Seen(AWAY)) for now in range(0, 400, 10)]
+    assert told(*away, subject=subject) == []
+    assert told((400, Seen(CALM)), (430, Seen(CALM)), (460, Seen(CALM)), subject=subject) == [(460, "-redis")]
+
+
+def test_what_the_whole_fleet_sees_is_not_for_one_to_go_on_with() -> None:
+    with pytest.raises(ValueError, match="brake"):
+        occasions().go_on("brake", 0.0)
+
+
 BRAKE = {
     "it is told once": ([(0, CALM), (10, ON), (20, ON), (90, ON)], [(10, "brake_on")]),
     "closing is told too": (

@@ -109,3 +109,41 @@ def test_end_of_a_life_forgets_all() -> None:
     samples.take(Ping(message="m"), 1.0)
     samples.clear()
     assert samples.newest() == ()
+
+
+def test_what_was_told_with_its_keys_goes_on_as_if_nothing_had_happened() -> None:
+    one, other = Samples(), Samples()
+    for second in range(2 * MOST):
+        one.take(Ping(message="m", fingerprint=f"f{second}"), float(second))
+        one.take(Ping(message=f"took {second} ms"), float(second))
+    other.take(Ping(message="forgotten"), 1.0)
+    other.restore(one.keyed())
+    assert other.newest() == one.newest()
+    for samples in (one, other):
+        samples.take(Ping(message="took 999 ms"), 99.0)
+        samples.take(Ping(message="another"), 100.0)
+    assert other.newest() == one.newest()
+    assert other.newest()[1].errors == 2 * MOST + 1
+
+
+def test_more_than_is_kept_is_cut_to_the_newest() -> None:
+    one, other = Samples(most=30), Samples(most=2)
+    for number in range(30):
+        one.take(Ping(fingerprint=f"f{number}"), float(number))
+    other.restore(one.keyed())
+    assert [sample.fingerprint for sample in other.newest()] == ["f29", "f28"]
+
+
+def test_changes_tell_whether_anything_is_new() -> None:
+    samples = Samples()
+    seen = [samples.changes]
+    for at in (1.0, 2.0):
+        samples.take(Ping(message="m"), at)
+        seen.append(samples.changes)
+    samples.clear()
+    seen.append(samples.changes)
+    samples.restore([])
+    seen.append(samples.changes)
+    samples.take(Ping(), 3.0)
+    assert len(set(seen)) == 5
+    assert samples.changes == seen[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import threading
@@ -13,7 +14,7 @@ import pytest
 from harness.waiting import eventually
 from sidecar.standby import handover
 from sidecar.standby.handover import Feed, Offer, message
-from sidecar.standby.inheritance import Inheritance
+from sidecar.standby.inheritance import MOST_PAST_BYTES, Inheritance
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,10 +24,11 @@ HERE: Final = {"public_listen": "127.0.0.1:1", "agent_listen": "127.0.0.1:2"}
 
 
 class Main:
-    """One who offers a socket for each of two settings, and a state that the test sets."""
+    """One who offers a socket for each of two settings, and a state and a past that the test sets."""
 
     def __init__(self, directory: Path) -> None:
         self.state: dict[str, Any] | None = {"state": "up"}
+        self.past: dict[str, Any] | None = None
         self.failures: list[Exception] = []
         self.opened = [socket.create_server(("127.0.0.1", 0)) for _ in HERE]
         self.offer = Offer(
@@ -34,6 +36,7 @@ class Main:
             sockets=lambda: [(one.fileno(), name) for one, name in zip(self.opened, HERE, strict=True)],
             addresses=dict(HERE),
             state=lambda: self.state,
+            past=lambda: self.past,
             on_failure=self.failures.append,
         )
 
@@ -106,6 +109,72 @@ async def test_state_is_the_last_that_was_told_and_is_heard_after_the_end(main: 
     standby.close()
 
 
+def _past(standby: Inheritance) -> Any:
+    return None if standby.past is None else json.loads(standby.past[0])["past"]
+
+
+async def test_past_is_the_last_that_was_told_beside_the_state(main: Main, run_dir: Path) -> None:
+    main.past = {"number": -1}
+    standby = await _linked(run_dir)
+    for number in range(3):
+        main.past = {"number": number}
+        main.offer.tell_past()
+        main.state = {"number": 10 + number}
+        main.offer.tell()
+    main.die()
+    await asyncio.to_thread(standby.hear_out)
+    told = standby.state()
+    assert told is not None
+    assert (told[0], _past(standby)) == ({"number": 12}, {"number": 2})
+    standby.close()
+
+
+async def test_who_comes_is_told_the_past_at_once(main: Main, run_dir: Path) -> None:
+    main.past = {"number": 1}
+    standby = await _linked(run_dir)
+    main.die()
+    await asyncio.to_thread(standby.hear_out)
+    assert _past(standby) == {"number": 1}
+    standby.close()
+
+
+async def test_main_that_tells_no_past_has_none(main: Main, run_dir: Path) -> None:
+    """As one of the version before; and what an earlier main told is not taken for its own."""
+    standby = _standby(run_dir)
+    standby.past = (b"another's", 0.0)
+    assert await asyncio.to_thread(standby.link)
+    main.offer.tell_past()
+    main.die()
+    await asyncio.to_thread(standby.hear_out)
+    assert standby.state() is not None
+    assert standby.past is None
+    standby.close()
+
+
+async def test_past_of_more_than_anybody_has_is_lost_and_nothing_else(main: Main, run_dir: Path) -> None:
+    standby = await _linked(run_dir)
+    main.past = {"filling": "x" * MOST_PAST_BYTES}
+    hearing = asyncio.to_thread(_hear_to_the_end, standby)
+    await asyncio.gather(hearing, main.offer.give([]))
+    assert standby.past is None
+    assert standby.state() is not None
+    standby.close()
+
+
+async def test_message_of_a_kind_that_is_not_known_is_passed_over(main: Main, run_dir: Path) -> None:
+    standby = await _linked(run_dir)
+    assert main.offer._feed is not None
+    main.offer._feed.send(message("future", future=[1]))
+    main.state = {"number": 1}
+    main.offer.tell()
+    main.die()
+    await asyncio.to_thread(standby.hear_out)
+    told = standby.state()
+    assert told is not None
+    assert told[0] == {"number": 1}
+    standby.close()
+
+
 async def test_no_state_is_not_told(main: Main, run_dir: Path) -> None:
     main.state = None
     standby = await _linked(run_dir)
@@ -147,10 +216,12 @@ def _hear_to_the_end(standby: Inheritance) -> None:
 async def test_everything_that_is_given_at_the_end_arrives(main: Main, run_dir: Path) -> None:
     standby = await _linked(run_dir)
     pairs = [socket.socketpair() for _ in range(2 * handover.AT_ONCE + 1)]
-    main.state = {"state": "last"}
+    main.state, main.past = {"state": "last"}, {"past": "last"}
     hearing = asyncio.to_thread(_hear_to_the_end, standby)
     await asyncio.gather(hearing, main.offer.give([("public", theirs) for _, theirs in pairs]))
-    assert standby.state() is not None
+    told = standby.state()
+    assert told is not None
+    assert (told[0], _past(standby)) == ({"state": "last"}, {"past": "last"})
     assert [name for name, _ in standby.connections] == ["public"] * len(pairs)
     for (ours, theirs), (_, given) in zip(pairs, standby.connections, strict=True):
         theirs.close()
@@ -163,16 +234,35 @@ async def test_everything_that_is_given_at_the_end_arrives(main: Main, run_dir: 
 async def test_standby_that_does_not_read_costs_nothing_and_hears_the_newest(main: Main, run_dir: Path) -> None:
     standby = await _linked(run_dir)
     for number in range(200):
+        main.past = {"number": number, "filling": "x" * 50_000}
+        main.offer.tell_past()
         main.state = {"number": number, "filling": "x" * 50_000}
         main.offer.tell()
     ends_at = asyncio.get_running_loop().time() + 5
     while asyncio.get_running_loop().time() < ends_at:
         await asyncio.to_thread(standby.wait, 0.1)
         told = standby.state()
-        if told is not None and told[0].get("number") == 199:
+        if told is not None and told[0].get("number") == _past(standby).get("number") == 199:
             break
     assert told is not None
-    assert told[0]["number"] == 199
+    assert (told[0]["number"], _past(standby)["number"]) == (199, 199)
+    standby.close()
+
+
+async def test_standby_that_did_not_read_has_the_last_of_all_when_its_turn_comes(main: Main, run_dir: Path) -> None:
+    standby = await _linked(run_dir)
+    for number in range(200):
+        main.state = main.past = {"number": number, "filling": "x" * 50_000}
+        main.offer.tell()
+        main.offer.tell_past()
+    main.state = main.past = {"number": 200}
+    hearing = asyncio.to_thread(_hear_to_the_end, standby)
+    await asyncio.gather(hearing, main.offer.give([]))
+    assert standby.is_told
+    await asyncio.to_thread(standby.hear_out)
+    told = standby.state()
+    assert told is not None
+    assert (told[0], _past(standby)) == ({"number": 200}, {"number": 200})
     standby.close()
 
 
@@ -197,8 +287,9 @@ def test_nobody_is_linked_to_where_nobody_is(run_dir: Path) -> None:
         message("sockets", format=1, names=["public_listen"], addresses={}),
         handover.LENGTH.pack(3) + b"[1]",
         handover.LENGTH.pack(1) + b"{",
+        handover.LENGTH.pack(99_999) + b"[" * 99_999,
     ],
-    ids=["too long", "another version", "no descriptor", "no object", "no JSON"],
+    ids=["too long", "another version", "no descriptor", "no object", "no JSON", "deep"],
 )
 def test_who_says_what_no_main_says_is_left(run_dir: Path, said: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as impostor:

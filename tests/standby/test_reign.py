@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.hall import Stage
-from harness.virtual_time import in_virtual_time
+import pytest
+
+from harness.hall import POLICY, Stage
+from harness.virtual_time import in_virtual_time, settle
 from sidecar.answer.log import Log
 from sidecar.answer.metrics import Metrics
-from sidecar.core.words import Ping, Policy
+from sidecar.core.records import Record
+from sidecar.core.words import Heartbeat, Ping, Policy, State
 from sidecar.observers import Observers
 from sidecar.settings import load
+from sidecar.standby.carried import RefusedError
 from sidecar.standby.flock import FlockSlots
-from sidecar.standby.reign import SOON_S, Reign
+from sidecar.standby.reign import CALM_S, CALM_SHARE, SOON_S, Reign
 from sidecar.standby.roles import Succession
+
+MANY = Policy(error_limit=1_000_000)
 
 
 class Heard:
-    """An offer whose standby hears everything: how many errors were in what it was told."""
+    """An offer whose standby hears everything: how many errors were in what it was told, and the past and when."""
 
     is_heard = is_ready = True
 
     def __init__(self, stage: Stage) -> None:
         self.errors: list[int] = []
+        self.pasts: list[tuple[float, object]] = []
+        self.takes_s = 0.0
+        self.past: Any = None
         self._stage = stage
 
     def tell(self) -> None:
         self.errors.append(self._stage.hall.evidence().errors)
+
+    def tell_past(self) -> None:
+        self.pasts.append((self._stage.loop.time(), self.past.mark()))
+        began = time.thread_time()
+        while time.thread_time() - began < self.takes_s:
+            pass  # as who writes a long one down
+
+    @property
+    def pauses_s(self) -> list[float]:
+        return [later - at for (at, _), (later, _) in zip(self.pasts, self.pasts[1:], strict=False)]
+
+
+class Memories:
+    """A past that is another with every error, and whenever a test says so; what it is to go on with is broken."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.decisions = 0
+        self._stage = stage
+
+    def mark(self) -> object:
+        return self.decisions, sum(self._stage.hall.witness.errors.ever().values())
+
+    def thaw(self, _told: bytes, _now: float, _wall: float) -> None:
+        raise RefusedError("broken")
 
 
 def reign(stage: Stage) -> Any:
@@ -37,6 +72,8 @@ def reign(stage: Stage) -> Any:
     succession = Succession(Path("/run/nowhere"), FlockSlots(Path("/run/nowhere"), "main"))
     made: Any = Reign(settings, succession, stage.hall, Policy(), told)
     made._offer = Heard(stage)
+    made._offer.past = Memories(stage)
+    made.remember(made._offer.past)
     return made
 
 
@@ -49,3 +86,70 @@ async def test_error_that_comes_between_the_moment_to_tell_and_the_telling_is_to
         loop.call_at(loop.time() + SOON_S, one.offer, [Ping()])
         await asyncio.sleep(0.1)
         assert one._offer.errors[-1] == 2
+
+
+@in_virtual_time
+async def test_past_follows_the_first_error_at_once_and_the_next_ones_once_a_second() -> None:
+    async with Stage(MANY) as stage:
+        one, began = reign(stage), stage.loop.time()
+        for _ in range(350):
+            one.offer([Ping()])
+            await asyncio.sleep(0.01)
+        assert one._offer.pasts[0] == (pytest.approx(began + SOON_S), (0, 1))
+        assert len(one._offer.errors) > 300
+        assert one._offer.pauses_s == pytest.approx([CALM_S] * 3, abs=0.02)
+        await asyncio.sleep(CALM_S)
+        assert one._offer.pasts[-1][1] == (0, 350)
+
+
+@in_virtual_time
+async def test_past_that_is_what_it_was_is_not_told_again() -> None:
+    async with Stage(MANY) as stage:
+        one = reign(stage)
+        one.offer([Ping()])
+        for _ in range(100):
+            one.offer([Heartbeat()])
+            await asyncio.sleep(0.1)
+        assert len(one._offer.errors) > 5
+        assert len(one._offer.pasts) == 1
+
+
+@in_virtual_time
+async def test_past_that_takes_long_to_write_down_is_told_for_one_part_in_a_hundred_of_the_time() -> None:
+    async with Stage(MANY) as stage:
+        one = reign(stage)
+        one._offer.takes_s = 0.03
+        for _ in range(100):
+            one.offer([Ping()])
+            await asyncio.sleep(0.1)
+        assert one._offer.pauses_s
+        assert min(one._offer.pauses_s) >= CALM_SHARE * 0.03
+
+
+@in_virtual_time
+async def test_past_of_another_state_is_told_at_once_with_what_all_have_noticed_of_it() -> None:
+    def observe(record: Record) -> None:
+        one.notice(record)
+        one._offer.past.decisions += record.before.state is not record.after.state  # as the history, after us
+
+    async with Stage(replace(POLICY, settle_s=60.0), observe=observe) as stage:
+        one = reign(stage)
+        await asyncio.sleep(15.0)
+        assert stage.state() is State.UP
+        one.offer([Ping()])
+        await asyncio.sleep(0.1)  # told just now, and not due for a second
+        before = one._offer.past.decisions
+        one.offer([Ping(10)])
+        await settle()
+        assert stage.state() is State.SUSPECT
+        assert one._offer.pasts[-1] == (stage.loop.time(), (before + 1, 11))
+
+
+@in_virtual_time
+async def test_past_that_cannot_be_used_is_a_failure_that_is_counted() -> None:
+    async with Stage() as stage:
+        one = reign(stage)
+        one._succession.past = (b"{}", 1.0)
+        one.remember(one._offer.past)
+        one.remember(one._offer.past)  # it is gone, and is not tried again
+        assert one._told.metrics.registry.get_sample_value("arbiter_failures_total", {"where": "handover"}) == 1

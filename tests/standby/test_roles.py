@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from harness.waiting import wait_for
 from sidecar.settings import Settings, load
 from sidecar.standby import handover, roles
 from sidecar.standby.flock import FlockSlots, LockError
+from sidecar.standby.inheritance import Inheritance
 from sidecar.standby.roles import Succession
 
 DOOR: Final = "public_listen"
@@ -131,6 +134,37 @@ def test_standby_serves_when_the_main_has_gone_and_is_no_longer_in_line(director
     turn.release()
 
 
+def test_state_that_nobody_can_read_is_none_and_the_past_is_for_who_knows_it(directory: Path) -> None:
+    directory.mkdir(0o700)
+    main = FlockSlots(directory, "main")
+    assert main.acquire()
+    deep, past = b'{"what":"state","state":' + b"[" * 99_999, handover.message("past", past={})
+    with _waiting_for_a_main_that_lives(directory, said=handover.LENGTH.pack(len(deep)) + deep + past) as standby:
+        pass
+    main.release()
+    standby.ends()
+    (succession,) = standby.served
+    assert succession.state is None
+    assert succession.past is not None
+    assert succession.past[0] == past[handover.LENGTH.size :]
+    standby.close()
+
+
+def test_standby_has_loaded_what_it_needs_for_its_turn_and_nobody_else_has(directory: Path) -> None:
+    code = f"""
+import sys
+import sidecar.app, sidecar.doors
+from sidecar.settings import load
+needed = {{"sidecar.standby.reign", "sidecar.standby.past", "sidecar.standby.carried"}}
+assert not needed & set(sys.modules), needed & set(sys.modules)
+from sidecar.standby import roles
+roles._load(load({{"run_lock": {str(directory)!r}}}, {{}}))
+assert needed <= set(sys.modules), needed - set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_standby_does_not_wait_for_longer_than_it_was_told(directory: Path) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
@@ -164,7 +198,7 @@ def test_standby_has_its_sockets_before_its_turn_though_the_main_has_none_for_it
 
 
 @contextmanager
-def _waiting_for_a_main_that_lives(directory: Path, app: str = "") -> Iterator[Waiting]:
+def _waiting_for_a_main_that_lives(directory: Path, app: str = "", said: bytes = b"") -> Iterator[Waiting]:
     """A standby that is told by a main, which stays there for as long as the context lasts."""
     with socket.socket(socket.AF_UNIX) as offering:
         offering.bind(handover.path(directory))
@@ -173,7 +207,7 @@ def _waiting_for_a_main_that_lives(directory: Path, app: str = "") -> Iterator[W
         standby = Waiting(_settings(directory, standby="true"))
         link, _ = offering.accept()
         with link:
-            link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=app))
+            link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=app) + said)
             link.settimeout(10)
             assert link.recv(1) == handover.READY
             yield standby
@@ -216,6 +250,26 @@ def test_standby_whose_own_file_was_removed_leaves_the_place_to_the_next(directo
         standby.ends()
     assert (standby.code, standby.served) == (0, [])
     main.release()
+
+
+def test_standby_that_lost_its_place_is_all_there_is_once_the_main_has_gone(directory: Path) -> None:
+    directory.mkdir(0o700)
+    turn, inheritance = FlockSlots(directory, "standby"), Inheritance(directory, {})
+    assert turn.acquire()
+    with socket.socket(socket.AF_UNIX) as offering:
+        offering.bind(handover.path(directory))
+        offering.listen(1)
+        linking = threading.Thread(target=inheritance.link)
+        linking.start()
+        link, _ = offering.accept()
+        link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=""))
+        linking.join(10)
+        directory.rename(directory.with_name("gone"))
+        assert roles._has_lost(turn, inheritance)
+        link.close()
+        assert not roles._has_lost(turn, inheritance)
+    turn.release()
+    inheritance.close()
 
 
 def test_standby_serves_though_the_directory_went_with_the_main(directory: Path) -> None:
