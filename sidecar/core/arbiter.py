@@ -81,10 +81,15 @@ def _watch(standing: Standing, event: Judged, _now: float, _policy: Policy) -> S
 
 
 def _named(standing: Standing, event: Restarted, now: float, policy: Policy) -> Step:
-    """Take the first name that we hear as the name of the life we have been watching."""
+    """Take the first name that we hear as the name of the life we have been watching.
+
+    Who has asked the bucket for something goes on under the word that it asked with: to the fleet another word is
+    another life, which has replaced the one that was granted it.
+    """
     if standing.app_start is not None or event.app_start is None:
         return _restart(standing, event, now, policy)
-    incarnation = standing.incarnation if standing.asked else event.app_start
+    has_asked = standing.asked or standing.state is State.RETIRING
+    incarnation = standing.incarnation if has_asked else event.app_start
     return replace(standing, app_start=event.app_start, incarnation=incarnation), (Remember(),)
 
 

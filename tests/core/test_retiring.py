@@ -349,3 +349,13 @@ def test_stray_answers_change_nothing(policy: Policy) -> None:
         assert (after, effects) == (standing, (Resign("foreign"),))
     after, effects = step(retired(), leased(GRANTED), 101.0, policy)
     assert (after, effects) == (retired(), ())
+
+
+def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None:
+    """Another life would have replaced this one for the fleet, which gives the slot of the lease to the next."""
+    standing = begun(AGING, None)
+    standing = check_story(DUE, standing=standing)
+    named, effects = step(standing, Restarted("boot-1"), 101.0, AGING)
+    assert (named.app_start, named.life, effects) == ("boot-1", standing.life, (Remember(),))
+    gone, _ = step(named, leased(GRANTED), 102.0, AGING)
+    assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", standing.life)
