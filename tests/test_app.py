@@ -160,32 +160,35 @@ def test_second_sidecar_does_not_take_the_socket_from_the_first(sidecar: StartSi
 def test_told_to_stop_it_leaves_the_balance_first_and_then_ends_well(
     sidecar: StartSidecar, run_dir: Path, number: signal.Signals
 ) -> None:
-    one = sidecar(stop_drain="2s", socket=run_dir / "app.sock")
+    one = sidecar(stop_drain="6s", socket=run_dir / "app.sock")
     begun = time.monotonic()
     os.kill(one.pid, number)
-    wait_for(_is(one, "stopping"), timeout_s=1.9, what="it is stopping")
+    wait_for(_is(one, "stopping"), timeout_s=5, what="it is stopping")
     assert _statuses(one) == [503, 503, 200]
     assert _first_line(one) == "stopping: the sidecar is stopping"
     assert one.agent_line() == "drain 0% #the sidecar is stopping\n"
     assert one.health("/readyz")[0] == 503
     assert one.health("/livez")[0] == 200
     assert one.post_error() == {"state": "stopping"}
-    assert one.wait() == 0
-    assert 2.0 <= time.monotonic() - begun < 5.0
+    assert one.wait(20) == 0
+    assert time.monotonic() - begun >= 6.0
     assert one.log_lines()[-1]["message"] == "stopped"
     assert not (run_dir / "app.sock").exists()
 
 
 def test_connections_that_are_kept_do_not_hold_up_the_end(sidecar: StartSidecar) -> None:
-    one = sidecar()
+    one, other = sidecar("one"), sidecar("other")
     kept = [one._connection("public"), one._connection("local")]
     for connection in kept:
         connection.request("GET", "/none")
         connection.getresponse().read()
-    begun = time.monotonic()
+    other.terminate()
     one.terminate()
+    assert other.wait() == 0
+    begun = time.monotonic()
     assert one.wait() == 0
-    assert time.monotonic() - begun < 1.9  # to wait for them would take a second for each of the two doors
+    # To wait for them would take a second for each of the two doors, and the other has waited for nobody.
+    assert time.monotonic() - begun < 1.5
     for connection in kept:
         connection.close()
 
@@ -249,7 +252,8 @@ def test_shadow_mode_never_goes_down_and_says_what_it_would_do(sidecar: StartSid
     assert _statuses(one) == [200] * 3
     assert one.agent_line() == "up ready 100%\n"
     assert one.metrics()["arbiter_culls_total"] == 0
-    assert any(line["message"] == "would be culled (shadow mode)" for line in one.log_lines())
+    said = "would be culled (shadow mode)"
+    wait_for(lambda: said in [line["message"] for line in one.log_lines()], timeout_s=10, what="its log says so")
 
 
 def test_preset_reports_down_with_400(sidecar: StartSidecar) -> None:

@@ -262,12 +262,12 @@ async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisSe
 
 
 async def test_hung_server_is_waited_for_no_longer_than_one_was_told_to(redis_server: RedisServer) -> None:
-    held = bucket.opened(settings(redis_url=redis_server.url, redis_timeout="50ms"), lambda _error: None)
+    held = bucket.opened(settings(redis_url=redis_server.url, redis_timeout="300ms"), lambda _error: None)
     assert await held.beat(WELL) == Fleet(1, capacity=10)
     redis_server.pause()
     began = time.monotonic()
     assert await held.beat(WELL) == Unknown("timeout")
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 0.9, "which is less than what it waits if nobody says so"
     redis_server.resume()
     await held.aclose()
 

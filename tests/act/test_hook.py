@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def _is_alive(pid: int) -> bool:
 async def test_both_streams_and_the_exit_code_are_kept(shop: Shop) -> None:
     told = await shop.told("echo one; echo two >&2; exit 3")
     first, *rest = told.splitlines()
-    assert first.startswith("the hook ended with exit code 3 after 0.")
+    assert re.fullmatch(r"the hook ended with exit code 3 after \d\.\d s", first)
     assert rest == ["one", "two"]
     assert shop.failures == []
 
@@ -93,12 +94,12 @@ async def test_secrets_in_its_output_are_masked(shop: Shop) -> None:
 
 async def test_one_that_hangs_is_ended_in_time_with_all_it_started(shop: Shop) -> None:
     begun = time.monotonic()
-    told = await shop.told(f"echo seen; sleep 60 & echo $! > {shop.directory}/child; trap '' TERM; wait", 0.5)
-    assert time.monotonic() - begun < 3
-    assert told.startswith("the hook was ended, its time was up, after 0.")
+    told = await shop.told(f"echo seen; sleep 60 & echo $! > {shop.directory}/child; trap '' TERM; wait", 2.0)
+    assert time.monotonic() - begun < 30, "half of what it would have taken by itself"
+    assert told.startswith("the hook was ended, its time was up, after ")
     assert told.endswith("\nseen")
     (failure,) = shop.failures
-    assert str(failure) == "the hook took longer than 0.5 s"
+    assert str(failure) == "the hook took longer than 2 s"
     assert not _is_alive(shop.pid("child"))
 
 
@@ -106,7 +107,7 @@ async def test_one_that_leaves_its_output_to_another_is_not_waited_for(shop: Sho
     begun = time.monotonic()
     told = await shop.told(f"echo seen; setsid sleep 60 & echo $! > {shop.directory}/child")
     os.kill(shop.pid("child"), 9)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 30, "half of what it would have taken"
     assert told.splitlines()[0].startswith("the hook ended with exit code 0")
     assert told.endswith("seen")
 
@@ -130,11 +131,12 @@ async def test_endless_flood_takes_little_of_the_loop_and_ends(shop: Shop) -> No
     longest, stop = 0.0, False
 
     async def watch() -> None:
+        """What of the processor somebody else on this loop had at a stretch, whoever else the machine works for."""
         nonlocal longest
         while not stop:
-            begun = time.monotonic()
+            begun = time.thread_time()
             await asyncio.sleep(0.005)
-            longest = max(longest, time.monotonic() - begun)
+            longest = max(longest, time.thread_time() - begun)
 
     watching = asyncio.create_task(watch())
     used = time.process_time()
@@ -144,7 +146,7 @@ async def test_endless_flood_takes_little_of_the_loop_and_ends(shop: Shop) -> No
     await watching
     assert "its time was up" in told
     assert used < 0.5
-    assert longest < 0.5
+    assert longest < 0.1
 
 
 @pytest.mark.parametrize("case", ["missing", "a directory", "not executable", "no program"])

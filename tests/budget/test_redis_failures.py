@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FRESH = Granted(1, 10)
 REPLAYED = Granted(1, 10, replayed=True)
-TIMEOUT_S = 0.3
+TIMEOUT_S = 1.0
 
 
 async def assert_refused_with(budget: RedisBudget, word: str) -> None:
@@ -94,7 +94,7 @@ async def test_hung_server_is_a_timeout_within_the_timeout(
     redis_server.pause()
     started = time.monotonic()
     assert await ask(budget, "a") == Unknown("timeout")
-    assert TIMEOUT_S <= time.monotonic() - started < TIMEOUT_S + 0.5
+    assert TIMEOUT_S <= time.monotonic() - started < 2 * TIMEOUT_S
     assert await warm(budget) == Unknown("timeout")
     redis_server.resume()
 
@@ -145,7 +145,7 @@ async def test_claim_that_waits_for_its_turn_is_bounded_too(redis_server: RedisS
     started = time.monotonic()
     answers = await asyncio.gather(*(ask(budget, f"claim-{n}") for n in range(10)))
     assert answers == [Unknown("timeout")] * 10
-    assert time.monotonic() - started < TIMEOUT_S + 0.5
+    assert time.monotonic() - started < 2 * TIMEOUT_S
     redis_server.resume()
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from sidecar import cli
+from sidecar import flags
 from sidecar.settings import load
 from sidecar.standby import execute
 
@@ -67,9 +67,9 @@ def test_commands_that_share_a_directory_have_different_names() -> None:
 
 @pytest.mark.parametrize("job", RUNS, ids=["run"])
 def test_the_sidecar_takes_its_options_and_times(job: Job) -> None:
-    flags = cli._flags(job.words[1:])
-    del flags["config"]  # a file of the reader's
-    settings = load(flags, {})
+    given = flags.read(job.words[1:])
+    del given["config"]  # a file of the reader's
+    settings = load(given, {})
     assert (settings.standby, settings.run_lifetime, settings.run_every) == (True, 86_400, 60)
     assert settings.run_lock == "/var/lib/health-arbiter"
 
@@ -94,7 +94,7 @@ def test_the_page_has_the_exit_codes_of_the_help() -> None:
 
 
 def test_every_option_on_the_page_exists() -> None:
-    known = execute._parser().format_help() + " ".join(flag for flag, _ in cli.flag_table())
+    known = execute._parser().format_help() + " ".join(flag for flag, _ in flags.flag_table())
     options = set(re.findall(r"`(--[a-z-]+)", PAGE))
     assert len(options) > 10
     assert {option for option in options if option not in known} == set()

@@ -38,11 +38,11 @@ class Site:
         return self.proxy.show_servers()["app", name]["status"]
 
     def await_status(self, name: str, start: str) -> None:
-        wait_for(lambda: self.status(name).startswith(start), timeout_s=15, what=f"{name} is {start}")
+        wait_for(lambda: self.status(name).startswith(start), timeout_s=20, what=f"{name} is {start}")
 
     def await_served(self, name: str, more: int) -> None:
         goal = self.apps[name].served + more
-        wait_for(lambda: self.apps[name].served >= goal, timeout_s=15, what=f"{name} has served {more} more")
+        wait_for(lambda: self.apps[name].served >= goal, timeout_s=20, what=f"{name} has served {more} more")
 
 
 def _config(variant: str, front: int, apps: dict[str, App], sidecars: dict[str, Sidecar]) -> str:
@@ -64,7 +64,7 @@ def site(request: pytest.FixtureRequest, sidecar: StartSidecar, haproxy: StartHa
     front, *ports = free_ports(4)
     with ExitStack() as stack:
         apps = {name: stack.enter_context(App(name, port)) for name, port in zip(NAMES, ports, strict=True)}
-        sidecars = {name: sidecar(name, settle="0s", drain="2s", check_interval="500ms") for name in NAMES}
+        sidecars = {name: sidecar(name, settle="0s", drain="6s", check_interval="500ms") for name in NAMES}
         proxy = haproxy(_config(request.param, front, apps, sidecars))
         site = Site(apps, sidecars, proxy, Clients(front))
         for name in NAMES:
@@ -79,8 +79,8 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
         site.await_served(name, 20)
 
     bad.post_error(5, kind="redis")
-    wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=5, what="the sidecar tells HAProxy")
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=5, what="HAProxy lets go")
+    wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=20, what="the sidecar tells HAProxy")
+    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy lets go")
     in_drain = site.apps["app2"].served
     assert bad.health("/health/nomad")[0] == 200, "Nomad is told when the drain is over, and not before"
 
@@ -88,7 +88,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
         site.await_served(name, 50)
     assert site.apps["app2"].served - in_drain <= site.clients.number, "at most what was under way"
 
-    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=5, what="Nomad is told")
+    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=20, what="Nomad is told")
     after_drain = site.apps["app2"].served
     site.apps["app2"].stop()
     for name in ("app1", "app3"):
@@ -101,7 +101,7 @@ def test_replaced_app_is_served_again(site: Site) -> None:
     """Only ``ready`` undoes ``drain`` and only ``up`` undoes ``fail``: the line always says both."""
     sidecar = site.sidecars["app2"]
     sidecar.post_error(5, app_start="boot-1")
-    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=5, what="it is down")
+    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=20, what="it is down")
     site.await_status("app2", "DOWN")
     sidecar.post_error(1, count=0, app_start="boot-2")
     site.await_status("app2", "UP")
@@ -113,12 +113,12 @@ def test_stopping_sidecar_is_let_go_without_a_lost_request(site: Site) -> None:
     """With a drain of its own a sidecar that is told to end takes its app out of balance first."""
     site.sidecars["app2"].stop()
     replaced = site.sidecars["app2"]
-    replaced.settings["stop_drain"] = "3s"
+    replaced.settings["stop_drain"] = "6s"
     replaced.start()
     site.await_status("app2", "UP")
     replaced.terminate()
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=5, what="HAProxy lets go")
+    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy lets go")
     assert replaced.alive
     assert replaced.health("/health/nomad")[0] == 200
-    assert replaced.wait(6) == 0
+    assert replaced.wait(20) == 0
     assert site.clients.lost == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ def _post(one: Sidecar, path: str, **fields: object) -> None:
     assert reply.status == 202, reply.body
 
 
-def _await_health(one: Sidecar, status: int, timeout_s: float = 5) -> str:
+def _await_health(one: Sidecar, status: int, timeout_s: float = 20) -> str:
     """The body of the health that has this status."""
     wait_for(lambda: one.health()[0] == status, timeout_s=timeout_s, what=f"{one.name} answers {status}")
     return one.health()[1]
@@ -67,11 +68,11 @@ def test_failures_in_a_row_cull_and_a_success_between_them_does_not(sidecar: Sta
 
 
 def test_heartbeat_is_missed_only_once_it_has_been_heard(sidecar: StartSidecar) -> None:
-    settings = {**AT_ONCE, "check_interval": "100ms", "heartbeat_timeout": "600ms"}
+    settings = {**AT_ONCE, "check_interval": "100ms", "heartbeat_timeout": "2s"}
     heard, silent = sidecar("heard", **settings), sidecar("silent", **settings)
     _post(heard, "/heartbeat")
     assert heard.health()[0] == 200
-    assert "no heartbeat for 0." in _await_health(heard, 503)
+    assert re.search(r"no heartbeat for \d", _await_health(heard, 503))
     assert silent.health() == (200, "up\n")
 
 
@@ -96,7 +97,7 @@ def test_bad_window_is_confirmed_by_several_checks(sidecar: StartSidecar) -> Non
 def test_young_app_is_suspected_and_not_culled(sidecar: StartSidecar) -> None:
     one = sidecar("young", **SELDOM, min_age="1h")
     one.post_error(5)
-    wait_for(lambda: one.verdict()["state"] == "suspect", timeout_s=5, what="it is suspected")
+    wait_for(lambda: one.verdict()["state"] == "suspect", timeout_s=20, what="it is suspected")
     assert one.health()[0] == 200
     assert one.verdict()["claim"] is None
 
@@ -121,7 +122,7 @@ def test_culled_app_that_lets_go_of_its_life_is_followed_by_a_clean_start(
     with _life(path), _life(path):
         one.post_error(5, app_start=app_start)
         _await_health(one, 503)
-    wait_for(lambda: one.verdict()["state"] == "up", timeout_s=5, what="the next life is up")
+    wait_for(lambda: one.verdict()["state"] == "up", timeout_s=20, what="the next life is up")
     verdict = one.verdict()
     assert (verdict["latched"], verdict["evidence"]["errors"], verdict["app_start"]) == (False, 0, None)
     assert one.health() == (200, "up\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Setting, Sidecar
     from harness.starting import StartSidecar
 
-FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "500ms", "redis_timeout": "300ms", "beat": "300ms"}
+FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "1s"}
 PLACES: Final = {f"web-{number}": ramp.place("app", f"web-{number}") for number in range(100)}
 EARLY: Final = next(name for name, place in PLACES.items() if place < 50)
 LATE: Final = next(name for name, place in PLACES.items() if place >= 50)
@@ -32,6 +32,10 @@ def pair(sidecar: StartSidecar, redis_server: RedisServer) -> tuple[Sidecar, Sid
 
 def _would_be_culled(one: Sidecar) -> bool:
     return one.metrics()["arbiter_would_culls_total"] == 1
+
+
+def _listening(one: Sidecar) -> list[dict[str, Any]]:
+    return [line for line in one.log_lines() if line["message"] == "listening"]
 
 
 def _is_held(one: Sidecar) -> bool:
@@ -61,13 +65,13 @@ def test_every_door_says_what_this_container_does_and_not_what_was_set(
         assert one.request("local", "GET", "/events").json()["mode"] == mode
         (build,) = (name for name in one.metrics() if name.startswith("arbiter_build_info"))
         assert f'mode="{mode}"' in build
-        listening = next(line for line in one.log_lines() if line["message"] == "listening")
+        (listening,) = wait_for(partial(_listening, one), timeout_s=10, what="its log says that it listens")
         assert (listening["mode"], listening["enforce_percent"]) == (mode, 50)
 
     def fleets() -> list[list[str]]:
         return [redis_server.cli("ZRANGE", f"{{ha:default/app}}{part}:alive", 0, -1) for part in ("", ":shadow")]
 
-    wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=5, what="each is in the fleet of its part")
+    wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=20, what="each is in the fleet of its part")
 
 
 @pytest.mark.parametrize("told", [0, 1], ids=["told one that enforces", "told one in shadow"])

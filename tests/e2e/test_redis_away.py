@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartRedis, StartSidecar
 
-FAST = {"settle": "0s", "drain": "0s", "check_interval": "500ms", "redis_timeout": "200ms"}
+FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "500ms"}
 
 
 def _fill(server: RedisServer) -> None:
@@ -64,6 +64,11 @@ def _unknown(one: Sidecar) -> str | None:
     return reason
 
 
+def _told_unknown(one: Sidecar) -> list[str]:
+    """Why claims were unclear, line by line."""
+    return [line["reason"] for line in one.log_lines() if line.get("claim") == "unknown"]
+
+
 @pytest.mark.parametrize(("breaks", "mends", "words"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
 def test_broken_redis_culls_nobody_and_is_survived(
     sidecar: StartSidecar,
@@ -73,13 +78,13 @@ def test_broken_redis_culls_nobody_and_is_survived(
     words: set[str],
 ) -> None:
     one = sidecar("one", **FAST, redis_url=redis_server.url)
-    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=5, what="Redis is reached")
+    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=20, what="Redis is reached")
     breaks(redis_server)
     one.post_error(5, kind="redis")
-    wait_for(lambda: _unknown(one) in words, timeout_s=5, what=f"the claim is unknown for one of {words}")
+    wait_for(lambda: _unknown(one) in words, timeout_s=20, what=f"the claim is unknown for one of {words}")
     wait_for(
         lambda: sum(value for name, value in one.metrics().items() if "arbiter_claims_total{" in name) >= 2,
-        timeout_s=5,
+        timeout_s=20,
         what="it has asked again",
     )
     assert one.health() == (200, "up\n")
@@ -90,31 +95,31 @@ def test_broken_redis_culls_nobody_and_is_survived(
     mends(redis_server)
     wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="the claim went through after all")
     assert redis_server.cli("ZCARD", "{ha:default/app}:grants") == 1
-    told = [line for line in one.log_lines() if line.get("claim") == "unknown"]
-    assert 1 <= len(told) <= 2, "the same failure is told once a minute"
+    told = wait_for(lambda: _told_unknown(one), timeout_s=10, what="its log tells of the failure")
+    assert len(told) == len(set(told)), "the same failure is told once a minute"
 
 
 def test_restarted_empty_redis_serves_claims_again(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, redis_url=redis_server.url)
     other = sidecar("other", **FAST, redis_url=redis_server.url)
     one.post_error(5)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=5, what="the first is culled")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="the first is culled")
     redis_server.restart()
     assert one.health()[0] == 503
     other.post_error(5)
-    wait_for(lambda: other.health()[0] == 503, timeout_s=10, what="the second is culled")
+    wait_for(lambda: other.health()[0] == 503, timeout_s=20, what="the second is culled")
 
 
 def test_health_does_not_wait_for_a_hung_redis(sidecar: StartSidecar, start_redis: StartRedis) -> None:
     server = start_redis()
     one = sidecar("one", **FAST | {"redis_timeout": "10s", "check_interval": "11s"}, redis_url=server.url)
-    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=5, what="Redis is reached")
+    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=20, what="Redis is reached")
     server.pause()
     one.post_error(5)
-    wait_for(lambda: (one.verdict()["claim"] or {}).get("outstanding"), timeout_s=5, what="a claim is on its way")
-    for _ in range(100):
+    wait_for(lambda: (one.verdict()["claim"] or {}).get("outstanding"), timeout_s=20, what="a claim is on its way")
+    for _ in range(30):
         assert one.health() == (200, "up\n")
-    assert one.verdict()["claim"] == {"outstanding": True}, "a hundred answers later Redis still hangs"
+    assert one.verdict()["claim"] == {"outstanding": True}, "thirty answers later Redis still hangs"
 
 
 def test_it_starts_without_redis(sidecar: StartSidecar, start_redis: StartRedis) -> None:
@@ -132,6 +137,6 @@ def test_no_password_is_ever_shown(sidecar: StartSidecar, redis_server: RedisSer
     url = redis_server.url.replace("redis://", f"redis://:{secret}@")
     one = sidecar("one", **FAST, redis_url=url)
     one.post_error(5)
-    wait_for(lambda: _unknown(one) is not None, timeout_s=5, what="the claim is refused")
+    wait_for(lambda: _unknown(one) is not None, timeout_s=20, what="the claim is refused")
     shown = [one.output(), str(one.verdict()), one.request("public", "GET", "/metrics").body, one.health()[1]]
     assert not [text for text in shown if secret in text]

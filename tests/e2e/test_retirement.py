@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from contextlib import contextmanager
@@ -11,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.command import command
 from harness.sidecar import GATES
 from harness.waiting import wait_for
+from sidecar.bucket import servers
+from sidecar.core.words import Hold
+from sidecar.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +33,7 @@ AGING: dict[str, Setting] = {
     "drain": "500ms",
     "drain_least": "0s",
     "check_interval": "250ms",
-    "redis_timeout": "200ms",
+    "redis_timeout": "240ms",
     "beat": "1s",
     **GATES,
 }
@@ -77,6 +82,17 @@ def _replaced_when_down(fleet: list[Sidecar]) -> Iterator[None]:
     assert not failures
 
 
+def _hold(server: RedisServer) -> None:
+    """Let nobody go yet: a fleet may be longer in starting than it is to live."""
+
+    async def hold() -> None:
+        (place,) = servers(load({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"}))
+        assert isinstance(await place.share.hold("", "ann", "they start", 600), Hold)
+        await place.share.aclose()
+
+    asyncio.run(hold())
+
+
 def _away(one: Sidecar) -> list[tuple[float, float]]:
     """From when to when it was out of balance, each time, by its own log."""
     lines = [(datetime.fromisoformat(line["time"]).timestamp(), line["message"]) for line in one.log_lines()]
@@ -87,12 +103,14 @@ def _away(one: Sidecar) -> list[tuple[float, float]]:
 
 
 def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    _hold(redis_server)
     fleet = sidecar.fleet(3, **AGING, lifetime_max="60s", busy_above="0.5", redis_url=redis_server.url)
     busy, *idle = fleet
     for one in fleet:
         one.post_error(count=0, app_start="life-1")
     _busy(busy, 0.9)
     with _replaced_when_down(fleet):
+        wait_for(lambda: command(busy, "release").code == 0, timeout_s=20, what="they may go")
         for one in idle:
             wait_for(lambda one=one: _retirements(one) >= 1, timeout_s=20, what=f"{one.name} has retired")  # type: ignore[misc]
         assert _retirements(busy) == 0
@@ -137,6 +155,7 @@ def test_retired_container_stays_down_through_a_killed_sidecar_and_comes_back_if
 
 @pytest.mark.parametrize("away", ["paused", "gone"])
 def test_without_redis_nobody_retires(sidecar: StartSidecar, redis_server: RedisServer, away: str) -> None:
+    _hold(redis_server)
     one, other = sidecar.fleet(2, **AGING, redis_url=redis_server.url)
     for each in (one, other):
         wait_for(
@@ -145,10 +164,12 @@ def test_without_redis_nobody_retires(sidecar: StartSidecar, redis_server: Redis
             what="Redis is reached",
         )
     redis_server.pause() if away == "paused" else redis_server.kill()
-    wait_for(lambda: _retirements(one, "unknown") >= 3, timeout_s=20, what="it has asked in vain")
+    before = _retirements(one, "unknown")
+    wait_for(lambda: _retirements(one, "unknown") >= before + 3, timeout_s=30, what="it has asked in vain")
     assert [each.health() for each in (one, other)] == [(200, "up\n")] * 2
     assert _retirements(one) == 0
     if away == "paused":
         redis_server.resume()
+        wait_for(lambda: command(one, "release").code == 0, timeout_s=20, what="they may go")
         wait_for(lambda: not _is(one, "retiring")() or not _is(other, "retiring")(), timeout_s=40, what="one retires")
         assert not (_is(one, "down")() and _is(other, "down")())

@@ -82,8 +82,8 @@ def check_books(crew: Crew, ledgers: list[Ledger]) -> None:
 
 
 def await_grants(ledgers: list[Ledger], count: int) -> None:
-    what = f"{count} grants in all"
-    wait_for(lambda: sum(len(ledger.grants) for ledger in ledgers) == count, timeout_s=20, what=what)
+    what = f"{count} grants in all, and perhaps those of the next window"
+    wait_for(lambda: sum(len(ledger.grants) for ledger in ledgers) >= count, timeout_s=20, what=what)
 
 
 def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
@@ -94,17 +94,23 @@ def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
     crew.suffer(*crew.members)
     await_answers(*crew.members)
     await_grants(ledgers, BUDGET - 1)
-    assert len(crew.down()) == BUDGET - 1
+    assert not ledgers[-1].grants
+    assert most_within((grant for ledger in ledgers for grant in ledger.grants), WINDOW_S) == BUDGET - 1
     servers[-1].start()
     wait_for(lambda: ledgers[-1].grants, timeout_s=20, what="the share that was away is spent as well")
     check_books(crew, ledgers)
+
+
+def _held(servers: list[RedisServer]) -> list[int]:
+    return [server.cli("HLEN", f"{PREFIX}:hold") for server in servers]
 
 
 def test_hold_at_any_sidecar_holds_at_every_server(start_crew: Callable[[], Crew], servers: list[RedisServer]) -> None:
     crew = start_crew()
     here, there = crew.members[:2]
     assert command(here, "hold", "--for", "1h", "--reason", "audit", "--author", "alice").code == 0
-    assert [server.cli("HLEN", f"{PREFIX}:hold") for server in servers] == [1, 1, 1]
+    # Who was too busy to answer in time is told again.
+    wait_for(lambda: _held(servers) == [1, 1, 1], timeout_s=20, what="it is held at every server")
     crew.suffer(there)
     assert "alice holds the service: audit" in await_denied(there, "hold")["sentence"]
 

@@ -74,7 +74,7 @@ def _played(site: Site, browser: Browser) -> Afternoon:
     observer = site.fleet[0]
     page = browser.open("http://{}:{}/page".format(*observer.address("local")))
     with SiteAlerts(site.alerts) as alerts:
-        told = Story(site, tellers(site, page)).play()
+        told = Story(site, tellers(site, page), alerts).play()
         report = json.loads(command(observer, "report", *SINCE, "--json").out)
         commanded = [json.loads(line) for line in command(observer, "events", *SINCE, "--json").out.splitlines()]
         wait_for(

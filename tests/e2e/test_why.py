@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.command import command
-from harness.crew import claim
+from harness.crew import await_denied, claim
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartSidecar
 
-FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "500ms", "beat": "500ms"}
+FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "500ms"}
 MESSAGE = "connect to redis://:hunter2@10.0.0.1:6379 failed after %d ms, token=s3cr3t"
 TEXT = {"Accept": "text/plain"}
+HOOK_S = 3
 
 
 def _why(one: Sidecar, door: str = "local") -> dict[str, Any]:
@@ -28,6 +29,12 @@ def _why(one: Sidecar, door: str = "local") -> dict[str, Any]:
     assert reply.status == 200
     value: dict[str, Any] = reply.json()
     return value
+
+
+def _seconds_of_why(one: Sidecar) -> float:
+    begun = time.monotonic()
+    _why(one, "public")
+    return time.monotonic() - begun
 
 
 def _suffer(one: Sidecar, app_start: str = "life-0") -> None:
@@ -61,8 +68,8 @@ def test_story_of_a_cull_is_told_the_same_at_both_doors_and_in_the_body(
 ) -> None:
     one = sidecar(redis_url=redis_server.url, runbook_url="https://runbooks.example.org/arbiter", **FAST)
     _suffer(one)
-    wait_for(lambda: _is_out(one), timeout_s=10, what="it is culled")
-    wait_for(lambda: _why(one)["fleet"], timeout_s=5, what="the first beat is answered")
+    wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
+    wait_for(lambda: _why(one)["fleet"], timeout_s=20, what="the first beat is answered")
     local, public = _why(one), _why(one, "public")
     for told in (local, public):
         assert told["state"] in ("draining", "down")
@@ -76,7 +83,7 @@ def test_story_of_a_cull_is_told_the_same_at_both_doors_and_in_the_body(
     assert (sample["count"], sample["kind"], sample["level"]) == (5, "redis", "server_error")
     assert sample["message"] == "connect to redis://***@10.0.0.1:6379 failed after 44 ms, token=***"
     assert abs(sample["last"] - time.time()) < 15
-    body = wait_for(lambda: _told_of_the_fleet(one), timeout_s=5, what="the body tells of it, a second later")
+    body = wait_for(lambda: _told_of_the_fleet(one), timeout_s=20, what="the body tells of it, a second later")
     assert len(body.encode()) <= 3_072
     for part in (
         "(redis 5), limit 5",
@@ -95,7 +102,7 @@ def test_story_of_a_cull_is_told_the_same_at_both_doors_and_in_the_body(
 def test_next_life_starts_clean_and_the_evidence_of_the_last_is_kept(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(cull_hook=_hook(run_dir, "echo pid 4711 waits for mysql; echo password=hunter2 >&2; exit 3"), **FAST)
     _suffer(one, app_start="life-1")
-    wait_for(lambda: _is_out(one), timeout_s=10, what="it is culled")
+    wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
     capture = _why(one)["capture"]
     assert capture.startswith("the hook ended with exit code 3 after")
     assert capture.endswith("pid 4711 waits for mysql\npassword=***")
@@ -124,19 +131,19 @@ def test_next_life_starts_clean_and_the_evidence_of_the_last_is_kept(sidecar: St
 def test_no_hook_keeps_a_container_from_being_culled_nor_health_from_answering(
     sidecar: StartSidecar, run_dir: Path, script: str, said: str
 ) -> None:
-    one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout="1s", **FAST)
+    one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout=f"{HOOK_S}s", **FAST)
     _suffer(one)
     begun, slowest = time.monotonic(), 0.0
     while not _is_out(one):
         asked = time.monotonic()
         one.health("/health/nomad")
         slowest = max(slowest, time.monotonic() - asked)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 20
         time.sleep(0.02)
-    assert slowest < 1
+    assert slowest < HOOK_S - 1, "an answer that waited for the hook would have taken as long as that"
     assert said in _why(one)["capture"]
     if "time was up" in said:
-        wait_for(lambda: _failures(one), timeout_s=5, what="the log tells of it")
+        wait_for(lambda: _failures(one), timeout_s=20, what="the log tells of it")
         assert one.metrics()['arbiter_failures_total{where="hook"}'] == 1
 
 
@@ -145,16 +152,16 @@ def test_hook_that_went_missing_is_logged_and_the_cull_goes_on(sidecar: StartSid
     one = sidecar(cull_hook=path, **FAST)
     path.unlink()
     _suffer(one)
-    wait_for(lambda: _is_out(one), timeout_s=10, what="it is culled")
+    wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
     assert _why(one)["capture"].startswith("the hook could not be run: ")
-    (line,) = wait_for(lambda: _failures(one), timeout_s=5, what="the log tells of it")
+    (line,) = wait_for(lambda: _failures(one), timeout_s=20, what="the log tells of it")
     assert line["error"] == "FileNotFoundError"
 
 
 def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(mode="shadow", cull_hook=_hook(run_dir, f"touch {run_dir}/ran"), **FAST)
     _suffer(one)
-    wait_for(lambda: one.verdict()["would_be_down"], timeout_s=10, what="it would be culled")
+    wait_for(lambda: one.verdict()["would_be_down"], timeout_s=20, what="it would be culled")
     told = _why(one, "public")
     assert told["sentence"].startswith("it would be down but for shadow mode")
     assert told["history"][0]["what"] == "would_cull"
@@ -165,8 +172,8 @@ def test_hold_is_told_in_full_at_the_local_door_only(sidecar: StartSidecar, redi
     one = sidecar(redis_url=redis_server.url, **FAST)
     assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "anna").code == 0
     _suffer(one)
-    wait_for(lambda: claim(one).get("reason") == "hold", timeout_s=10, what="the claim is refused")
-    wait_for(lambda: _why(one)["hold"], timeout_s=5, what="the beat tells of the hold")
+    await_denied(one, "hold")
+    wait_for(lambda: _why(one)["hold"], timeout_s=20, what="the beat tells of the hold")
     local, public = _why(one), _why(one, "public")
     assert (local["hold"]["author"], local["hold"]["reason"]) == ("anna", "migration")
     assert any("the hold by anna ends at " in sentence for sentence in local["clears"])
@@ -181,10 +188,10 @@ def test_why_is_answered_at_once_while_redis_hangs(sidecar: StartSidecar, redis_
     one = sidecar(redis_url=redis_server.url, **FAST)
     redis_server.pause()
     _suffer(one)
-    wait_for(lambda: claim(one).get("outcome") == "unknown", timeout_s=10, what="the claim is unclear")
-    begun = time.monotonic()
+    wait_for(lambda: claim(one).get("outcome") == "unknown", timeout_s=20, what="the claim is unclear")
+    # Whoever waited for Redis would wait as long as that may take, each time.
+    assert min(_seconds_of_why(one) for _ in range(5)) < 0.5
     told = _why(one, "public")
-    assert time.monotonic() - begun < 0.5
     assert any("Redis answers within ARBITER_REDIS_TIMEOUT" in sentence for sentence in told["clears"])
     redis_server.resume()
 

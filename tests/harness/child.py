@@ -88,7 +88,7 @@ class Child(ABC):
                 env=self._env(),
             )
 
-    def ready(self, timeout_s: float = 20) -> None:
+    def ready(self, timeout_s: float = 40) -> None:
         """Return once it does its work; NotReadyError when the process ends first, or the time does."""
         what = f"{self.name} is ready"
         try:

@@ -80,7 +80,7 @@ class Cluster:
             "cluster-enabled": "yes",
             "cluster-config-file": f"{name}-nodes.conf",
             "cluster-port": str(free_port()),
-            "cluster-node-timeout": "500",
+            "cluster-node-timeout": "1000",  # less than this a server may well be silent on a busy machine
             "repl-diskless-sync-delay": "0",
         }
         words = [word for key, value in options.items() for word in (f"--{key}", value)]

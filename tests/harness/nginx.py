@@ -57,4 +57,5 @@ class Nginx(Child):
         return [self._program, "-e", "stderr", "-p", str(self.directory), "-c", str(self._config), *arguments]
 
     def _is_ready(self) -> bool:
-        return is_open(self._port)
+        # The master opens the port before there is a worker, whom ``workers`` has to know before a reload.
+        return is_open(self._port) and bool(self.workers())

@@ -72,7 +72,8 @@ class Sentinel(Child):
             f"dir {self.directory}",
             *self._lines,
             f"sentinel monitor {MASTER} 127.0.0.1 {self._master_port} {self._quorum}",
-            f"sentinel down-after-milliseconds {MASTER} 300",
+            # Less than this a server may well be silent on a busy machine.
+            f"sentinel down-after-milliseconds {MASTER} 1000",
             f"sentinel failover-timeout {MASTER} 3000",
         ]
         if self._master_password:

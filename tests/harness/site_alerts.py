@@ -52,7 +52,7 @@ class SiteAlerts:
             with contextlib.suppress(OSError):
                 found = dict(_shown(self._manager.alerts()))
                 self._now = set(found)
-                self.ever |= found
+                self.ever = self.ever | found  # whoever is reading it has the former one
 
 
 def _shown(alerts: list[dict[str, Any]]) -> Iterator[tuple[Shown, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.command import command
@@ -18,6 +19,7 @@ from harness.waiting import wait_for
 if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.site import Site
+    from harness.site_alerts import SiteAlerts
 
 Facts = dict[str, Any]
 """What is known of the fleet, by word: only the words that a teller has."""
@@ -51,6 +53,14 @@ CHAPTERS: Final[dict[str, Facts]] = {
     },
 }
 
+ALERTED: Final[dict[str, dict[str, set[str]]]] = {
+    "brake": {"sidecar": {"ArbiterBrakeOn"}, "prometheus": {"ArbiterBrakeOn"}},
+    "closed": {"sidecar": {"ArbiterBrakeClosed"}, "prometheus": {"ArbiterBrakeClosed"}},
+    "held": {"sidecar": {"ArbiterHeld"}, "prometheus": {"ArbiterHeldLong"}},
+    "lone": {"sidecar": {"ArbiterBudgetHalf"}, "prometheus": {"ArbiterBudgetHalf", "ArbiterCulls"}},
+}
+"""Alerts by who sends them: so long the chapter lasts, for what is over sooner nobody needs to hear of."""
+
 Teller = Callable[[], Facts]
 
 
@@ -68,11 +78,15 @@ class Told(NamedTuple):
 
 
 class Story:
-    """Plays it at the site; ``tellers`` are asked after each chapter until they agree, or patience ends."""
+    """Plays it at the site; ``tellers`` are asked after each chapter until they agree, or patience ends.
 
-    def __init__(self, site: Site, tellers: dict[str, Teller]) -> None:
+    As long ``alerts`` has for showing what the chapter is alerted of.
+    """
+
+    def __init__(self, site: Site, tellers: dict[str, Teller], alerts: SiteAlerts) -> None:
         self._site = site
         self._tellers = tellers
+        self._alerts = alerts
         self._told: dict[tuple[str, str], Facts] = {}
         self._lost = set[str]()
 
@@ -149,6 +163,7 @@ class Story:
 
     def _ask(self, chapter: str) -> None:
         """Ask until all agree; who has disagreed to the end of an earlier chapter is not waited for again."""
+        self._await_alerts(chapter)
         deadline = time.monotonic() + PATIENCE_S
         waiting = [name for name in self._tellers if is_asked(name, chapter)]
         while waiting:
@@ -156,6 +171,16 @@ class Story:
             if time.monotonic() > deadline or self._lost.issuperset(waiting):
                 self._lost.update(waiting)
                 return
+
+    def _await_alerts(self, chapter: str) -> None:
+        """What is not shown is found missing in the end."""
+
+        def shown() -> bool:
+            wanted = ALERTED.get(chapter, {})
+            return all(names <= self._alerts.by(sender).keys() for sender, names in wanted.items())
+
+        with suppress(AssertionError):
+            wait_for(shown, timeout_s=PATIENCE_S, what=f"the alerts of {chapter}")
 
     def _agrees(self, name: str, chapter: str) -> bool:
         facts = self._told[chapter, name] = self._tellers[name]()

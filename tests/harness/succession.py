@@ -56,7 +56,7 @@ class Succession:
         self.standby = self.another(**settings)
         self.standby.launch()
         wait_for(self._says_ready, timeout_s=30, what="the standby says that it is ready")
-        wait_for(self.is_ready, timeout_s=5, what="the main has heard it")  # a page costs it as much as ten polls
+        wait_for(self.is_ready, timeout_s=20, what="the main has heard it")  # a page costs it as much as ten polls
 
     def _says_ready(self) -> bool:
         return any(line.get("message") == "standby is ready" for line in self.standby.log_lines())

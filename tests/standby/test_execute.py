@@ -47,7 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate(timeout=10)
 
 
-def ended(process: subprocess.Popen[str], timeout_s: float = 20) -> tuple[int, str, str]:
+def ended(process: subprocess.Popen[str], timeout_s: float = 30) -> tuple[int, str, str]:
     out, error = process.communicate(timeout=timeout_s)
     return process.returncode, out, error
 
@@ -71,6 +71,8 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+LIFETIME_S = 3
+"""So long that a shell has set its traps by then, whatever else the machine does."""
 HOLD = "echo $$ > pid; while true; do sleep 0.05; done"
 
 # -- lock or leave --------------------------------------------------------------------------------------------------
@@ -135,13 +137,13 @@ def test_a_standby_that_is_told_to_end_does_and_says_by_what(start: Start, tmp_p
 def test_a_command_is_ended_politely_at_its_lifetime(start: Start) -> None:
     began_at = time.monotonic()
     polite = "trap 'echo told; exit 3' TERM; while true; do sleep 0.05; done"
-    assert ended(start("--every 100ms --lifetime 500ms", polite))[:2] == (0, "told\n")
-    assert 0.5 <= time.monotonic() - began_at < 5
+    assert ended(start(f"--every 100ms --lifetime {LIFETIME_S}s", polite))[:2] == (0, "told\n")
+    assert time.monotonic() - began_at >= LIFETIME_S
 
 
 def test_who_does_not_end_is_killed_after_the_grace(start: Start) -> None:
     deaf = "trap '' TERM; while true; do sleep 0.05; done"
-    code, _, error = ended(start("--every 100ms --lifetime 200ms --grace 300ms", deaf))
+    code, _, error = ended(start(f"--every 100ms --lifetime {LIFETIME_S}s --grace 300ms", deaf))
     assert (code, error) == (
         0,
         "health-arbiter exec: the command was still there 300ms after SIGTERM, and was killed\n",
@@ -150,7 +152,7 @@ def test_who_does_not_end_is_killed_after_the_grace(start: Start) -> None:
 
 def test_children_of_the_command_get_the_grace_too(start: Start, tmp_path: Path) -> None:
     slow = "(trap 'sleep 0.4; touch finished; exit' TERM; touch up; while true; do sleep 0.05; done) & wait"
-    process = start("--every 100ms --lifetime 1s", slow)
+    process = start(f"--every 100ms --lifetime {LIFETIME_S}s", slow)
     is_there(tmp_path / "up")
     assert ended(process)[0] == 0
     assert (tmp_path / "finished").exists()
@@ -171,13 +173,13 @@ def test_a_busy_command_ends_at_its_longest_life(start: Start, tmp_path: Path) -
     (tmp_path / "busy").touch()
     began_at = time.monotonic()
     assert ended(start("--every 100ms --lifetime 200ms --lifetime-max 900ms --busy-file busy", HOLD))[0] == 0
-    assert 0.9 <= time.monotonic() - began_at < 3
+    assert time.monotonic() - began_at >= 0.9
 
 
 @pytest.mark.parametrize("probe", ["/nonexistent", "sleep 60"], ids=["cannot be started", "hangs"])
 def test_a_probe_that_does_not_answer_is_not_busy(start: Start, probe: str) -> None:
     options = f"--every 100ms --lifetime 200ms --lifetime-max 800ms --busy-command '{probe}'"
-    assert ended(start(options, HOLD), timeout_s=10)[0] == 0
+    assert ended(start(options, HOLD))[0] == 0
 
 
 # -- signals --------------------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def test_a_stopped_command_hears_that_it_is_to_end(start: Start, tmp_path: Path)
     process = start("--grace 60s", f"trap 'exit 5' TERM; {HOLD}")
     os.killpg(runs(tmp_path), signal.SIGSTOP)
     process.terminate()
-    assert ended(process, timeout_s=10)[0] == 5
+    assert ended(process)[0] == 5
 
 
 def test_other_signals_are_passed_on_and_end_nothing(start: Start, tmp_path: Path) -> None:
@@ -227,7 +229,7 @@ def test_the_command_dies_with_us_by_sigkill(start: Start, tmp_path: Path) -> No
     process = start("", HOLD)
     pid = runs(tmp_path)
     process.kill()
-    wait_for(lambda: not is_alive(pid), timeout_s=5, what="the command is gone")
+    wait_for(lambda: not is_alive(pid), timeout_s=20, what="the command is gone")
     wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=10, what="the lock is free")
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import redis
@@ -25,8 +25,10 @@ from harness.starting import Children, StartRedis
 from harness.waiting import wait_for
 from sidecar.standby import ConcurrencyLimit, LockError, WithStandby
 
-TTL_S = 1.5
+TTL_S = 3.0
 OURS_S = 0.4 * TTL_S
+LONG_S: Final = 60.0
+"""Of a lease whose end does not matter: a busy machine may take a second for what takes a millisecond."""
 KEY = "health-arbiter:lock:{main}"
 
 
@@ -39,14 +41,14 @@ def server(start_redis: StartRedis) -> RedisServer:
 
 def started(server: RedisServer, name: str = "main") -> None:
     """Let the lock be known there: a server that has just started gives nothing away before half a ttl is over."""
-    limit = ConcurrencyLimit(redis=server.url, name=name, ttl_s=0.5)
+    limit = ConcurrencyLimit(redis=server.url, name=name, ttl_s=0.5, timeout_s=2)
     acquired(limit)
     limit.release()
 
 
 @contextmanager
 def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[ConcurrencyLimit]]:
-    made = [ConcurrencyLimit(redis=server.url, **{"ttl_s": TTL_S, "timeout_s": 0.3} | options) for _ in range(count)]
+    made = [ConcurrencyLimit(redis=server.url, **{"ttl_s": TTL_S, "timeout_s": 2.0} | options) for _ in range(count)]
     try:
         yield made
     finally:
@@ -54,9 +56,8 @@ def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[Con
             limit.release()
 
 
-def acquired(limit: ConcurrencyLimit, within_s: float = 5.0) -> float:
-    """Seconds that it took, polled as a standby does; what Redis cannot tell counts as no."""
-    began_at = time.monotonic()
+def acquired(limit: ConcurrencyLimit, within_s: float = 20.0) -> None:
+    """Wait for it, polled as a standby does; what Redis cannot tell counts as no."""
 
     def has() -> bool:
         try:
@@ -65,7 +66,6 @@ def acquired(limit: ConcurrencyLimit, within_s: float = 5.0) -> float:
             return False
 
     wait_for(has, timeout_s=within_s, what="the lock is acquired")
-    return time.monotonic() - began_at
 
 
 class Clock:
@@ -80,29 +80,29 @@ class Clock:
 
 
 def test_ids_count_from_one_and_a_released_one_is_free_at_once(server: RedisServer) -> None:
-    with limits(server, 4, max_procs=3) as (first, second, third, fourth):
+    with limits(server, 4, max_procs=3, ttl_s=LONG_S) as (first, second, third, fourth):
         assert [limit.acquire() for limit in (first, second, third, fourth)] == [1, 2, 3, None]
         second.release()
         assert (second.is_held, second.lock_id, fourth.acquire(), fourth.lock_id) == (False, None, 2, 2)
 
 
 def test_acquiring_what_is_held_gives_the_same_id(server: RedisServer) -> None:
-    with limits(server, 1, max_procs=2) as (limit,):
+    with limits(server, 1, max_procs=2, ttl_s=LONG_S) as (limit,):
         assert (limit.acquire(), limit.acquire()) == (1, 1)
 
 
 def test_a_release_gives_back_only_what_is_ones_own(server: RedisServer) -> None:
     with limits(server, 2) as (first, second):
         first.acquire()
-        wait_for(second.acquire, timeout_s=5, what="the second has it after expiry")
+        wait_for(second.acquire, timeout_s=20, what="the second has it after expiry")
         first.release()
         assert second.heartbeat()
 
 
 def test_heartbeats_keep_a_lock_over_many_ttls(server: RedisServer) -> None:
-    with limits(server, 2, ttl_s=1) as (holder, other):
+    with limits(server, 2) as (holder, other):
         holder.acquire()
-        ends_at = time.monotonic() + 2.5
+        ends_at = time.monotonic() + 2.5 * TTL_S
         while time.monotonic() < ends_at:
             assert holder.heartbeat()
             assert other.acquire() is None
@@ -110,7 +110,10 @@ def test_heartbeats_keep_a_lock_over_many_ttls(server: RedisServer) -> None:
 
 
 def test_a_standby_in_redis_takes_over_what_is_released(server: RedisServer) -> None:
-    with limits(server, 2) as (first, second), limits(server, 1, name="standby") as (standby,):
+    with (
+        limits(server, 2, ttl_s=LONG_S) as (first, second),
+        limits(server, 1, name="standby", ttl_s=LONG_S) as (standby,),
+    ):
         first.acquire()
         started(server, "standby")
         naps: list[float] = []
@@ -138,8 +141,8 @@ def test_a_lock_that_nobody_holds_does_not_stay_for_ever(server: RedisServer) ->
 
 
 def test_a_client_of_the_app_is_used_and_left_open(server: RedisServer) -> None:
-    with redis.Redis.from_url(server.url, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
-        limit = ConcurrencyLimit(redis=client, ttl_s=TTL_S)
+    with redis.Redis.from_url(server.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
+        limit = ConcurrencyLimit(redis=client, ttl_s=LONG_S)
         with limit as lock_id:
             assert (lock_id, limit.heartbeat()) == (1, True)
         assert client.ping()
@@ -159,7 +162,7 @@ def _page_user() -> list[str]:
 def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> None:
     server.cli(*_page_user())
     url = server.url.replace("redis://", "redis://locks:SECRET@")
-    limit = ConcurrencyLimit(redis=url, ttl_s=TTL_S)
+    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S)
     with limit as lock_id:
         assert (lock_id, limit.heartbeat()) == (1, True)
     with limits(server, 1) as (other,):
@@ -227,9 +230,11 @@ import sys, time
 from sidecar.standby import ConcurrencyLimit
 limit = ConcurrencyLimit(redis=sys.argv[1], ttl_s=float(sys.argv[2]))
 print(limit.acquire(), flush=True)
+sent_at = time.monotonic()
 while limit.heartbeat():
+    print(sent_at, flush=True)
     time.sleep(0.05)
-print("lost", limit.is_held, flush=True)
+    sent_at = time.monotonic()
 """
 
 
@@ -242,10 +247,12 @@ def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: Redi
     ):
         assert process.stdout is not None
         assert process.stdout.readline() == "1\n"
+        heartbeats = [process.stdout.readline()]
         process.send_signal(signal.SIGKILL)
         process.wait(10)
-        took_s = acquired(other)
-        assert TTL_S - 0.1 < took_s < TTL_S + 0.4  # its last heartbeat was 50 ms before the end at most
+        heartbeats += process.stdout.readlines()
+        acquired(other, within_s=3 * TTL_S)
+        assert time.monotonic() - float(heartbeats[-1]) >= TTL_S  # on the clock that all processes share
 
 
 def test_who_looks_but_now_and_then_takes_over_at_the_second_look(server: RedisServer) -> None:
@@ -295,7 +302,7 @@ def test_an_answer_that_comes_after_the_end_does_not_count(server: RedisServer) 
 
 
 def test_a_forked_child_does_not_hold_the_lease_of_its_parent(server: RedisServer) -> None:
-    with limits(server, 1) as (limit,):
+    with limits(server, 1, ttl_s=LONG_S) as (limit,):
         limit.acquire()
         child = os.fork()
         if not child:
@@ -317,7 +324,7 @@ def test_a_server_that_goes_away_loses_the_lock_for_good(server: RedisServer) ->
 
 
 def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwards(server: RedisServer) -> None:
-    with limits(server, 2) as (holder, other):
+    with limits(server, 2, timeout_s=0.3) as (holder, other):
         holder.acquire()
         server.pause()
         began_at = time.monotonic()
@@ -382,7 +389,7 @@ def test_a_restarted_server_forgets_and_gives_nothing_away_before_the_holder_has
 def test_a_server_that_restarts_with_its_memory_keeps_the_holder(start_redis: StartRedis) -> None:
     server = start_redis("durable", "--appendonly", "yes", "--appendfsync", "always")
     started(server)
-    with limits(server, 2, ttl_s=5) as (holder, other):
+    with limits(server, 2, ttl_s=LONG_S) as (holder, other):
         holder.acquire()
         server.restart()
         assert holder.heartbeat()
@@ -393,15 +400,15 @@ def test_a_server_that_restarts_with_its_memory_keeps_the_holder(start_redis: St
 def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Children, *, is_known: bool) -> None:
     watched = Watched(start_redis, children)
     started(watched.master)
-    wait_for(lambda: watched.replica.cli("EXISTS", KEY), timeout_s=5, what="the replica knows the lock")
+    wait_for(lambda: watched.replica.cli("EXISTS", KEY), timeout_s=20, what="the replica knows the lock")
     first, second = (ConcurrencyLimit(redis=watched.url, ttl_s=5, timeout_s=0.5) for _ in range(2))
     if not is_known:
         watched.replica.pause()
     assert first.acquire() == 1
-    wait_for(lambda: not is_known or watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=5, what="replicated")
+    wait_for(lambda: not is_known or watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=20, what="replicated")
     watched.master.kill()
     watched.replica.resume()
-    acquired(second, within_s=20)
+    acquired(second, within_s=40)
     assert not first.is_held
     first.release()
     second.release()
@@ -410,12 +417,12 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
 def test_a_holder_that_the_new_master_remembers_goes_on(start_redis: StartRedis, children: Children) -> None:
     watched = Watched(start_redis, children)
     started(watched.master)
-    holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=30) for _ in range(2))
+    holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=LONG_S) for _ in range(2))
     assert holder.acquire() == 1
-    wait_for(lambda: watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=5, what="the replica knows the holder")
+    wait_for(lambda: watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=20, what="the replica knows the holder")
     watched.master.kill()
     sentinel, port = watched.sentinels[0], watched.replica.port
-    wait_for(lambda: int(sentinel.cli("SENTINEL", "MASTER", MASTER)["port"]) == port, timeout_s=10, what="a failover")
+    wait_for(lambda: int(sentinel.cli("SENTINEL", "MASTER", MASTER)["port"]) == port, timeout_s=20, what="a failover")
     assert holder.heartbeat()
     assert other.acquire() is None
     holder.release()
@@ -437,7 +444,7 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
         "from sidecar.standby import ConcurrencyLimit\n"
         "_, url, me = sys.argv\n"
         "chance, ends, lease = random.Random(int(me)), time.monotonic() + 4, 0\n"
-        "def made(): return ConcurrencyLimit(redis=url, ttl_s=0.4, max_procs=2)\n"
+        "def made(): return ConcurrencyLimit(redis=url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
         "limit = made()\n"
         "while time.monotonic() < ends:\n"
         "    if (slot := limit.acquire()):\n"
