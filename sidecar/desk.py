@@ -17,11 +17,10 @@ from sidecar.listening.listener import Routes
 from sidecar.notation import redis_urls
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.budget.held import HeldBudget
     from sidecar.intake.callers import Admits
     from sidecar.ledger import Ledger
+    from sidecar.listening import web
     from sidecar.loop import Hall
     from sidecar.observers import Observers
     from sidecar.pulse import Pulse

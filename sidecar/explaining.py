@@ -15,10 +15,9 @@ from sidecar.observers import Observers
 from sidecar.pulse import Pulse
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.answer.why import Why
     from sidecar.budget.held import HeldBudget
+    from sidecar.listening import web
     from sidecar.settings import Settings
 
 

@@ -16,12 +16,11 @@ from sidecar.observers import Observers
 from sidecar.pulse import Pulse
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from sidecar.answer.pages import Pages
     from sidecar.budget.held import HeldBudget
     from sidecar.explaining import Explaining
     from sidecar.ledger import Ledger
+    from sidecar.listening import web
     from sidecar.listening.tls_doors import TlsDoors
     from sidecar.settings import Settings
 

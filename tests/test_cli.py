@@ -19,7 +19,8 @@ import json, sys
 from sidecar.cli import main
 
 def serve(settings):
-    heavy = {"pydantic", "pydantic_core", "pydantic_settings", "sidecar.settings", "click", "rich", "sidecar.commands"}
+    libraries = {"argparse", "pydantic", "pydantic_core", "pydantic_settings", "click", "rich"}
+    heavy = {*libraries, "sidecar.settings", "sidecar.commands"}
     loaded = sorted(sys.modules.keys() & heavy)
     print(json.dumps({"loaded": loaded, "settings": settings._asdict()}))
     try:
@@ -42,8 +43,24 @@ def load(flags, environ):
     LOAD
 
 sys.modules["sidecar.settings"] = types.SimpleNamespace(table=list, load=load, SettingsError=Told)
+sys.modules["sidecar.settings.sources"] = types.SimpleNamespace(nearest=str)
 sys.exit(main([], lambda settings: 0))
 """
+
+# What each process of a run loads, and which rooms of ours build classes by dataclass, the dearest thing they do.
+LOADED = """
+import dataclasses, json, sys
+CODE
+
+def builds(module):
+    made = [value for value in vars(module).values() if isinstance(value, type) and dataclasses.is_dataclass(value)]
+    return any(value.__module__ == module.__name__ for value in made)
+
+ours = [name for name in sys.modules if name.startswith("sidecar.")]
+print(json.dumps({"all": [*sys.modules], "building": [name for name in ours if builds(sys.modules[name])]}))
+"""
+CHILD = "from sidecar import flags, settings"
+DAEMON = "from sidecar import slim; slim.import_aiohttp(); import sidecar.app, sidecar.budget.redis"
 
 SECRET = "hunter2"  # not one: the string to look for
 TIMEOUT_S = 30
@@ -84,6 +101,12 @@ def test_run_serves_the_settings_that_the_child_read(command: tuple[str, ...]) -
 
 def test_the_process_that_serves_never_loads_pydantic_or_what_draws_tables() -> None:
     assert json.loads(_run("-c", SERVE).stdout)["loaded"] == []
+
+
+def test_what_both_processes_of_a_run_need_is_loaded_before_they_part_and_nothing_else() -> None:
+    child, daemon = (json.loads(_run("-c", LOADED.replace("CODE", code)).stdout) for code in (CHILD, DAEMON))
+    assert {*cli.SHARED} <= {*child["all"]} & {*daemon["all"]}
+    assert {*child["building"]} & {*daemon["building"]} <= {*cli.SHARED}
 
 
 def test_problems_are_lines_on_stderr_and_exit_2() -> None:
@@ -196,11 +219,11 @@ def test_help_names_every_flag_and_exits_0(arguments: list[str]) -> None:
 
 def test_help_lists_every_command() -> None:
     told = _arbiter("--help").stdout
-    for name in cli._COMMANDS:
+    for name in cli.COMMANDS:
         assert f"\n{name} " in told
 
 
-@pytest.mark.parametrize("name", cli._FOR_PEOPLE)
+@pytest.mark.parametrize("name", cli.FOR_PEOPLE)
 def test_command_of_a_person_explains_itself_and_its_exit_codes(name: str) -> None:
     done = _arbiter(name, "--help")
     assert (done.returncode, done.stderr) == (0, "")

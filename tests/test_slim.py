@@ -1,4 +1,4 @@
-"""The import without certificates, each time in a process that has imported nothing yet."""
+"""The import without certificates and C++, each time in a process that has imported nothing yet."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ before = dict(os.environ)
 from sidecar import slim
 early = "aiohttp" in sys.modules
 slim.import_aiohttp()
-late = [name for name in ("aiohttp", "aiohttp.web") if name in sys.modules]
+late = "aiohttp" in sys.modules
 from aiohttp import connector
 print(json.dumps({
     "early": early,
     "late": late,
     "same": dict(os.environ) == before,
-    "places": {name: os.environ.get(name) for name in slim.PLACES},
+    "meanwhile": {name: os.environ.get(name) for name in slim.MEANWHILE},
     "authorities": connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509_ca"],
+    "cpp": "libstdc++" in open("/proc/self/maps").read(),
 }))
+"""
+DAEMON = """
+import sys
+from sidecar import slim
+slim.import_aiohttp()
+import sidecar.app, sidecar.budget.redis
+print([name for name in ("aiohttp.web", "argparse", "pydantic") if name in sys.modules])
 """
 FAILING = """
 import os, sys
@@ -35,11 +43,11 @@ try:
 except ImportError:
     sys.exit(0 if dict(os.environ) == before else 3)
 """
-PLACES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+MEANWHILE = ("SSL_CERT_FILE", "SSL_CERT_DIR", "FROZENLIST_NO_EXTENSIONS")
 
 
 def _run(code: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in PLACES}
+    inherited = {name: value for name, value in os.environ.items() if name not in MEANWHILE}
     return subprocess.run(
         [sys.executable, "-c", code],
         env=inherited | environ,
@@ -57,20 +65,26 @@ def _run(code: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]
         {"SSL_CERT_FILE": "/etc/company/ca.pem"},
         {"SSL_CERT_DIR": "/etc/company/certs"},
         {"SSL_CERT_FILE": "", "SSL_CERT_DIR": "/a:/b"},
+        {"FROZENLIST_NO_EXTENSIONS": ""},
     ],
-    ids=["none", "file", "directory", "both"],
+    ids=["none", "file", "directory", "both", "frozenlist"],
 )
-def test_aiohttp_is_imported_without_authorities_and_the_environment_is_as_before(given: dict[str, str]) -> None:
+def test_aiohttp_is_imported_without_authorities_or_cpp_and_the_environment_is_as_before(given: dict[str, str]) -> None:
     done = _run(PROBE, given)
     assert done.stderr == ""
     assert json.loads(done.stdout) == {
         "early": False,
-        "late": ["aiohttp", "aiohttp.web"],
+        "late": True,
         "same": True,
-        "places": {name: given.get(name) for name in PLACES},
+        "meanwhile": {name: given.get(name) for name in MEANWHILE},
         "authorities": 0,
+        "cpp": False,
     }
 
 
 def test_environment_is_as_before_when_the_import_fails() -> None:
     assert _run(FAILING, {"SSL_CERT_FILE": "/etc/company/ca.pem"}).returncode == 0
+
+
+def test_daemon_does_without_what_its_parts_could_bring_along() -> None:
+    assert _run(DAEMON, {}).stdout == "[]\n"

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from sidecar.answer.rationed import Rationed
 from sidecar.core import sentences
 from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
 from sidecar.core.words import State
+from sidecar.listening import web
 from sidecar.listening.connections import Handler
 from sidecar.listening.listener import Routes
 

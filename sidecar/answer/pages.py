@@ -14,9 +14,10 @@ from importlib import resources
 from typing import Final
 from urllib.parse import urlsplit
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from sidecar.answer.feed import Feed
+from sidecar.listening import web
 from sidecar.listening.connections import Handler, Held
 from sidecar.listening.listener import Refusal, Routes
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from typing import Any, Final, NamedTuple
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from sidecar.answer.health import why
 from sidecar.answer.why_text import written
@@ -22,6 +22,7 @@ from sidecar.core.runbooks import ANCHORS
 from sidecar.core.samples import MESSAGE_LIMIT, ErrorSample, Kept
 from sidecar.core.standing import Standing
 from sidecar.core.words import Denied, Fleet, Hold, State, Unknown
+from sidecar.listening import web
 from sidecar.listening.listener import Refusal, json_response
 
 PLAIN: Final = "text/plain; charset=utf-8"

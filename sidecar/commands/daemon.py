@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from sidecar import cli
+from sidecar import cli, flags
 from sidecar.commands.words import Command, json_option
 
 CODES: Final = "Exit codes: 0 nothing fails; 1 something does; 2 settings, a flag or a job file that cannot be used."
@@ -22,8 +22,8 @@ class SettingsCommand(Command):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The flags of the settings, besides its own."""
         own = super().shell_complete(ctx, incomplete)
-        flags = cli.flag_table() if incomplete.startswith("-") else []
-        return [*own, *(CompletionItem(flag, help=text) for flag, text in flags if flag.startswith(incomplete))]
+        known = flags.flag_table() if incomplete.startswith("-") else []
+        return [*own, *(CompletionItem(flag, help=text) for flag, text in known if flag.startswith(incomplete))]
 
 
 @click.command(cls=SettingsCommand, codes=CODES)

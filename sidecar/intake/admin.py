@@ -10,8 +10,6 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from aiohttp import web
-
 from sidecar.budget.held import HeldBudget
 from sidecar.core import members, sentences
 from sidecar.core.words import Entry, Fleet, Hold, Roll, Unknown
@@ -20,6 +18,7 @@ from sidecar.intake.callers import Admits
 from sidecar.intake.orders import NO_BODY, Release, read_hold, read_release
 from sidecar.intake.pings import BadReportError
 from sidecar.intake.unknowns import ALONE, within
+from sidecar.listening import web
 from sidecar.listening.listener import Refusal, Routes, body, json_response
 
 T = TypeVar("T")

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
+from sidecar.listening import web
 from sidecar.listening.listener import Refusal
 
 Admits = Callable[[str | None], Awaitable[bool]]

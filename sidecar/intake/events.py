@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from aiohttp import web
-
 from sidecar.core.words import Entry, Unknown
 from sidecar.intake import unknowns
+from sidecar.listening import web
 from sidecar.listening.listener import Refusal, Routes, json_response
 from sidecar.notation import durations
 

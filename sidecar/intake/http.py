@@ -12,13 +12,14 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from sidecar.core import sentences
 from sidecar.core.records import Snapshot
 from sidecar.core.words import Denied, Heartbeat, Report, State, Unknown
 from sidecar.intake.pings import BadReportError, read_pings, read_results
 from sidecar.intake.prepared import Prepared
+from sidecar.listening import web
 from sidecar.listening.connections import Held
 from sidecar.listening.listener import Refusal, Routes, body, json_response
 

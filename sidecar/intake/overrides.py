@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from aiohttp import web
-
 from sidecar.core import sentences
 from sidecar.core.events import CullOrdered, Event, Revived
 from sidecar.core.records import Record
@@ -23,6 +21,7 @@ from sidecar.intake import callers
 from sidecar.intake.callers import Admits
 from sidecar.intake.orders import Order, read_order
 from sidecar.intake.pings import BadReportError
+from sidecar.listening import web
 from sidecar.listening.listener import Refusal, Routes, body, json_response
 
 OUT_OF_BALANCE: Final = (State.DRAINING, State.DOWN)

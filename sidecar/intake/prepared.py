@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
+
+from sidecar.listening import web
 
 
 class Prepared:

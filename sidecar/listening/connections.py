@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from aiohttp import web
 from aiohttp.http import HttpProcessingError
+
+from sidecar.listening import web
 
 BODY_LIMIT: Final = 64 * 1024
 LINE_LIMIT: Final = 4 * 1024

@@ -12,9 +12,10 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
+from sidecar.listening import web
 from sidecar.listening.connections import BODY_LIMIT, BROKEN_OFF, Connections, Handler, Held
 from sidecar.listening.sockets import BACKLOG, accept_no_more, bound, located, printed, remove_stale
 
