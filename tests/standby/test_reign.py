@@ -35,21 +35,28 @@ class Heard:
         self.errors: list[int] = []
         self.pasts: list[tuple[float, object]] = []
         self.takes_s = 0.0
+        self.state_takes_s: list[float] = []
         self.past: Any = None
         self._stage = stage
 
     def tell(self) -> None:
         self.errors.append(self._stage.hall.evidence().errors)
+        _work(self.state_takes_s.pop(0) if self.state_takes_s else 0.0)
 
     def tell_past(self) -> None:
         self.pasts.append((self._stage.loop.time(), self.past.mark()))
-        began = time.thread_time()
-        while time.thread_time() - began < self.takes_s:
-            pass  # as who writes a long one down
+        _work(self.takes_s)
 
     @property
     def pauses_s(self) -> list[float]:
         return [later - at for (at, _), (later, _) in zip(self.pasts, self.pasts[1:], strict=False)]
+
+
+def _work(seconds: float) -> None:
+    """Take so much of the processor, as who writes a long one down."""
+    began = time.thread_time()
+    while time.thread_time() - began < seconds:
+        pass
 
 
 class Memories:
@@ -86,6 +93,26 @@ async def test_error_that_comes_between_the_moment_to_tell_and_the_telling_is_to
         loop.call_at(loop.time() + SOON_S, one.offer, [Ping()])
         await asyncio.sleep(0.1)
         assert one._offer.errors[-1] == 2
+
+
+@pytest.mark.parametrize(("took_s", "soon"), [([0.05], True), ([0.05, 0.05], False)], ids=["once", "always"])
+def test_errors_wait_for_the_time_it_takes_to_write_them_down_but_not_for_the_first_time(
+    took_s: list[float],
+    soon: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        async with Stage(MANY) as stage:
+            one = reign(stage)
+            one._offer.state_takes_s = took_s
+            for _ in range(3):
+                one.offer([Ping()])
+                await asyncio.sleep(0.01)
+            assert (one._offer.errors[-1] == 3) is soon
+            await asyncio.sleep(1.0)
+            assert one._offer.errors[-1] == 3
+
+    story()
 
 
 @in_virtual_time
