@@ -47,7 +47,6 @@ class Witness:
         self.outcomes = Outcomes(window_s, now_s)
         self.in_flight: float | None = None
         self.idle_at: float | None = None
-        self.changes = 0
         self._in_flight_at: float | None = None
         self._load: float | None = None
         self._load_at: float | None = None
@@ -73,7 +72,6 @@ class Witness:
 
     def take(self, report: Report, now: float) -> None:
         """Count one report; what only announces or ends a life counts nothing."""
-        self.changes += 1
         self._take[type(report)](report, now)
 
     def clear(self, *, heart: bool = True) -> None:
@@ -83,7 +81,6 @@ class Witness:
         """
         for counts in (self.errors, self.others, self.fatal, self.outcomes):
             counts.clear()
-        self.changes += 1
         self.in_flight = self.idle_at = self._load = None
         self._missed_scrapes = 0
         self._missed_cause = None
