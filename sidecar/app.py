@@ -24,7 +24,9 @@ from sidecar.observers import Observers
 from sidecar.thread import DaemonThreads
 
 if TYPE_CHECKING:
+    from sidecar.journal import Journal
     from sidecar.settings import Settings
+    from sidecar.standby.reign import Reign
     from sidecar.standby.roles import Succession
 
 EXIT_USAGE: Final = 2
@@ -109,10 +111,8 @@ async def serve(
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
             _spare_collections(is_second=succession is not None and succession.is_second)
-            has_heir = reign is not None and await reign.ends(stop)
-            if reign is not None and has_heir:
-                await reign.hand_over(opened, journal)
-            else:
+            has_heir = reign is not None and await _inherited(reign, stop, opened, journal)
+            if not has_heir:
                 await stop.wait()
                 hall.inbox.put(Stopped())
                 await asyncio.sleep(settings.stop_drain)
@@ -125,6 +125,14 @@ async def serve(
     await ledger.finish()
     await held.aclose()
     logger.info("stopped")
+
+
+async def _inherited(reign: Reign, stop: asyncio.Event, opened: doors.Doors, journal: Journal) -> bool:
+    """Wait for the end, and hand over; False when nobody is there to hand over to."""
+    has_heir = await reign.ends(stop)
+    if has_heir:
+        await reign.hand_over(opened, journal)
+    return has_heir
 
 
 def _works_of(opened: doors.Doors) -> Iterator[Coroutine[None, None, None]]:

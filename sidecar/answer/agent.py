@@ -19,8 +19,8 @@ from math import ceil
 from typing import Final
 
 from sidecar.answer.health import harmless, why
-from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
+from sidecar.core.standing import Standing
 from sidecar.core.weight import FULL
 from sidecar.core.words import State
 from sidecar.listening.sockets import BACKLOG

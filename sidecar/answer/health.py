@@ -16,8 +16,8 @@ from aiohttp import hdrs
 
 from sidecar.answer.rationed import Rationed
 from sidecar.core import sentences
-from sidecar.core.arbiter import Standing
 from sidecar.core.records import Snapshot
+from sidecar.core.standing import Standing
 from sidecar.core.words import State
 from sidecar.listening import web
 from sidecar.listening.connections import Handler

@@ -20,7 +20,7 @@ from typing import Final, TextIO
 
 from sidecar.answer.fleet import changes
 from sidecar.core import sentences
-from sidecar.core.arbiter import Answered, CullOrdered, Leased, Revived
+from sidecar.core.events import Answered, CullOrdered, Leased, Revived
 from sidecar.core.records import Record
 from sidecar.core.retirement import Plan
 from sidecar.core.standing import Standing

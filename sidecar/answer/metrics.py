@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core import sentences
-from sidecar.core.arbiter import Answered, Judged, Leased
+from sidecar.core.events import Answered, Judged, Leased
 from sidecar.core.records import Record, Snapshot
 from sidecar.core.words import Fleet, Granted, Level, State, Unknown
 

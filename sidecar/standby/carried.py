@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.core.arbiter import Standing
-from sidecar.core.standing import Order
+from sidecar.core.standing import Order, Standing
 from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
 from sidecar.core.words import Denied, Granted, Hold, Judgement, Latch, Lot, Policy, Reason, State, Unknown, Verdict

@@ -210,7 +210,8 @@ async def test_who_does_not_read_is_dropped(board: Board, local: Listener, monke
 async def test_stream_is_not_cut_for_being_quiet(board: Board) -> None:
     async with listening(board.pages.routes(), board.told, idle_s=0.1) as door, await Wire.to(door) as wire:
         await wire.ask(get("/page/stream"))
-        await asyncio.sleep(0.5)
+        async with await Wire.to(door) as idle:
+            await eventually(lambda: idle.ended, timeout_s=10, what="who asks for nothing is cut")
         assert not wire.ended
         assert board.feed.watchers == 1
 
