@@ -142,7 +142,7 @@ class Story:
         culled = {
             "health": one.health()[1],
             "why beside it": command(one, "why").out,
-            "why elsewhere": command(site.fleet[0], "why", "web-06").out,
+            "why elsewhere": command(site.fleet[0], "why", str(one.settings["instance"])).out,
         }
         site.replace(one)
         self._ask("well")
