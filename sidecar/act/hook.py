@@ -45,16 +45,7 @@ class Hook:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            transport, output = await loop.subprocess_exec(
-                lambda: _Output(loop),
-                self._path,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=self._env(claim, reason),
-                cwd="/",
-                start_new_session=True,
-            )
+            transport, output = await self._started(claim, reason)
         except (OSError, ValueError) as error:
             self._on_failure(error)
             return f"the hook could not be run: {error}"
@@ -67,6 +58,29 @@ class Hook:
         if is_late:
             self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
         return output.told(transport.get_returncode(), loop.time() - began, is_late=is_late)
+
+    async def _started(self, claim: Claim, reason: str) -> tuple[asyncio.SubprocessTransport, _Output]:
+        """Start it. For who gives up meanwhile asyncio would end the program alone, and wait for all it has started."""
+        loop = asyncio.get_running_loop()
+        starting = loop.create_task(
+            loop.subprocess_exec(
+                lambda: _Output(loop),
+                self._path,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._env(claim, reason),
+                cwd="/",
+                start_new_session=True,
+            )
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                await _end(*starting.result())
+            raise
 
     def _env(self, claim: Claim, reason: str) -> Mapping[str, str]:
         """Its environment, complete: ours may hold passwords."""

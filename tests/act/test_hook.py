@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from asyncio.base_subprocess import BaseSubprocessTransport
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from harness.waiting import wait_for
 from sidecar.act.hook import HEAD, Hook
 from sidecar.core.words import Claim
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from sidecar.inquest import MOST_SAMPLES
+from sidecar.ledger import MOST_DETAIL
 
 CLAIM = Claim("app/a/life-1", "a", "life-1", "redis")
 
@@ -55,8 +57,13 @@ def _is_alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - no path of ours
             return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def _wait_for_end(pid: int) -> None:
+    """Who was killed still takes its leave, as soon as it gets a core."""
+    wait_for(lambda: not _is_alive(pid), timeout_s=10, what=f"process {pid} has ended")
 
 
 async def test_both_streams_and_the_exit_code_are_kept(shop: Shop) -> None:
@@ -100,12 +107,16 @@ async def test_one_that_hangs_is_ended_in_time_with_all_it_started(shop: Shop) -
     assert told.endswith("\nseen")
     (failure,) = shop.failures
     assert str(failure) == "the hook took longer than 2 s"
-    assert not _is_alive(shop.pid("child"))
+    _wait_for_end(shop.pid("child"))
 
 
 async def test_one_that_leaves_its_output_to_another_is_not_waited_for(shop: Shop) -> None:
     begun = time.monotonic()
-    told = await shop.told(f"echo seen; setsid sleep 60 & echo $! > {shop.directory}/child")
+    child = shop.directory / "child"
+    # It ends no sooner than the other leads a session of its own: until then both are one group.
+    told = await shop.told(
+        f"echo seen; setsid sh -c 'echo $$ > {child}; exec sleep 60' & while [ ! -s {child} ]; do sleep 0.01; done"
+    )
     os.kill(shop.pid("child"), 9)
     assert time.monotonic() - begun < 30, "half of what it would have taken"
     assert told.splitlines()[0].startswith("the hook ended with exit code 0")
@@ -127,6 +138,15 @@ async def test_secret_at_the_cut_of_a_flood_is_not_left_in_part(shop: Shop) -> N
     assert told.endswith(f"(the rest of more than {HEAD} bytes is left out)")
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No time goes into collecting what the tests before have left."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
 async def test_endless_flood_takes_little_of_the_loop_and_ends(shop: Shop) -> None:
     longest, stop = 0.0, False
 
@@ -177,7 +197,29 @@ async def test_when_the_claim_is_given_up_it_is_ended(shop: Shop) -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert not _is_alive(pid)
+    _wait_for_end(pid)
+
+
+async def test_when_the_claim_is_given_up_while_it_starts_nothing_of_it_is_left(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = shop.hook(shop.script(f"sleep 60 & echo $! > {shop.directory}/child; wait"))
+    given_up, connect = asyncio.Event(), BaseSubprocessTransport._connect_pipes
+
+    async def connect_later(transport: BaseSubprocessTransport, waiter: asyncio.Future[None] | None) -> None:
+        await given_up.wait()
+        await connect(transport, waiter)
+
+    monkeypatch.setattr(BaseSubprocessTransport, "_connect_pipes", connect_later)
+    running = asyncio.ensure_future(hook(CLAIM, "reason"))
+    pid = await asyncio.to_thread(shop.pid, "child")
+    begun = time.monotonic()
+    running.cancel()
+    given_up.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - begun < 30, "half of what it would have taken by itself"
+    _wait_for_end(pid)
 
 
 @pytest.mark.parametrize("output", ["", "\\377\\376\\n", "\\033[31mred"])
@@ -185,3 +227,12 @@ async def test_any_bytes_become_text(shop: Shop, output: str) -> None:
     told = await shop.told(f"printf '{output}'")
     assert told.startswith("the hook ended with exit code 0")
     told.encode()
+
+
+def test_page_of_settings_says_what_a_hook_is_told_and_how_much_it_may_say(shop: Shop) -> None:
+    page = (Path(__file__).parents[2] / "deploy" / "settings.md").read_text()
+    section = page.split("**The hook**")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([A-Z_]+)`", section)) == set(shop.hook("/hook")._env(CLAIM, "reason"))
+    assert f"{HEAD // 1024} KiB" in section
+    assert f"first\n{MOST_DETAIL}\ncharacters" in "\n".join(section.split())
+    assert MOST_SAMPLES == 5, "in words on the page"
