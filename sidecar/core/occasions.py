@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from sidecar.core import topics
@@ -124,7 +125,7 @@ class Occasions:
             if spell is not None:
                 spell.quiet_since = None
             return None
-        is_news = topic in _OWN_TOPICS or now - self._known_at.get(topic, now - self._quiet_s) < self._quiet_s
+        is_news = topic in _OWN_TOPICS or now - self._known_at.get(topic, -inf) < self._quiet_s
         self._known_at[topic] = now
         if not signal.level:
             at_once = topic == "not_honoured" and seen.is_leaving

@@ -55,6 +55,12 @@ def test_redis_that_is_still_away_after_a_takeover_is_no_news_and_its_return_is(
     assert told((400, Seen(CALM)), (430, Seen(CALM)), (460, Seen(CALM)), subject=subject) == [(460, "-redis")]
 
 
+def test_what_is_there_at_the_first_look_is_no_news_whatever_the_clock_shows() -> None:
+    """With a quiet of 65.1 s, as three beats of 21.7 s make it, four in five instants would be rounded to news."""
+    for number in range(1, 100):
+        assert told((1000.123 * number, Seen(ON)), subject=occasions(quiet_s=65.1)) == []
+
+
 def test_what_the_whole_fleet_sees_is_not_for_one_to_go_on_with() -> None:
     with pytest.raises(ValueError, match="brake"):
         occasions().go_on("brake", 0.0)
