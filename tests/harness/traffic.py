@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
 from typing import Final, NamedTuple, Self
 
@@ -15,6 +16,8 @@ from harness.waiting import wait_for
 MOST_S: Final = 120.0
 MOST_CONNECTIONS: Final = 64
 ANSWER_S: Final = 5.0
+KEPT_S: Final = 5.0
+"""So long a connection may have been idle: later the balancer may be closing it while a request is on its way."""
 
 
 class Outcome(NamedTuple):
@@ -38,7 +41,7 @@ class Traffic:
         self._rate = rate
         self._methods = Random(7)
         self._over = threading.Event()
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: list[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
     def __enter__(self) -> Self:
@@ -72,7 +75,7 @@ class Traffic:
                 await free.acquire()
                 task = under_way.create_task(self._ask(self._methods.choice(("POST", "GET"))))
                 task.add_done_callback(lambda _: free.release())
-        for _, writer in self._idle:
+        for _, _, writer in self._idle:
             writer.close()
 
     async def _ask(self, method: str) -> None:
@@ -92,7 +95,7 @@ class Traffic:
             body, is_kept = await _body(reader, head)
         finally:
             if is_kept:
-                self._idle.append((reader, writer))
+                self._idle.append((time.monotonic(), reader, writer))
             else:
                 writer.close()
         status = int(head.split(" ", 2)[1])
@@ -100,8 +103,8 @@ class Traffic:
 
     async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         while self._idle:
-            reader, writer = self._idle.pop()
-            if not reader.at_eof():
+            since, reader, writer = self._idle.pop()
+            if not reader.at_eof() and time.monotonic() - since < KEPT_S:
                 return reader, writer
             writer.close()
         return await asyncio.open_connection("127.0.0.1", self._port)
@@ -127,6 +130,11 @@ def failed(outcomes: Counter[Outcome], method: str) -> float:
         if outcome.method == method:
             by_status[outcome.status == 200] += count
     return by_status[False] / by_status.total()
+
+
+def retried(outcomes: Counter[Outcome], served: Mapping[str, int]) -> int:
+    """How often the balancer sent a request again, when the apps have seen so many for these outcomes."""
+    return sum(served.values()) - outcomes.total()
 
 
 def lost(outcomes: Counter[Outcome]) -> dict[Outcome, int]:
