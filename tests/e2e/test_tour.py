@@ -1,0 +1,98 @@
+"""The README's tour, typed as it stands there but for its addresses: each step shows what its comment says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from harness.binaries import require
+from harness.ports import free_ports
+
+TOP: Final = Path(__file__).parents[2]
+SLOWER: Final = 1.5
+"""A machine that has other things to do takes longer than a reader's."""
+
+TIMEOUT_S: Final = 110
+PORTS: Final = ("6390", "9180", "9181", "9182", "9280", "9281", "9282")
+"""Of the tour, and of the doors by default."""
+
+SHOWN: Final = (
+    r"tour: 2 alive, 0 of them wanting a cull, 0 down",
+    r'(\{"state":"\w+"\}\s*){5}',
+    r"HTTP/1\.1 503 ",
+    r"5 server errors in 60 s \(5 of them redis\), the limit is 5",
+    r"claim granted: 1 of 10 in use",
+    r"clears when: .*the container is replaced",
+    r"tour/two has been down for \w+ because of redis",
+    r"  culled .*5 server errors",
+    r"    5 x redis \(\w+, \S+ to \S+\): connection lost",
+    r'\{"state":"\w+"\}',  # as it was before that
+    r"held: the service by .*: looking at redis",
+    r"suspect: 5 server errors",
+    r"claim denied \(hold\)",
+    r"the service is released; who wants a cull asks again within ",
+    r"(draining|down): 5 server errors",
+    r"claim granted: 2 of 10 in use",
+    r"revived: instance one: it is up again",
+    r"tour: 2 alive, ",
+    r"  culled +two ",
+    r"  hold .*looking at redis",
+    r"  release ",
+    r"  culled +one ",
+    r"  revived +one .*tour",
+    r"culls +2: ",
+)
+"""In this order."""
+
+
+def _tour() -> str:
+    section = (TOP / "README.md").read_text().split("\n## Five minutes\n")[1]
+    tour = section.split("```sh\n")[1].split("```")[0]
+    return re.sub(r"\bsleep (\d+)", lambda found: f"sleep {SLOWER * int(found[1])}", tour)
+
+
+@pytest.mark.redis
+@pytest.mark.timeout(TIMEOUT_S + 20)
+def test_tour_of_the_readme_shows_what_it_says(run_dir: Path) -> None:
+    require("redis-cli")
+    require("curl")
+    ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+    program = run_dir / "bin" / "health-arbiter"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={TOP} exec {sys.executable} -m sidecar "$@"\n')
+    program.chmod(0o755)
+    (run_dir / "empty").mkdir()
+    doors = zip(("LOCAL", "PUBLIC", "AGENT"), ("9180", "9181", "9182"), strict=True)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("ARBITER_", "NOMAD_"))}
+    person = subprocess.Popen(
+        ["bash", "-c", re.sub("|".join(PORTS), lambda found: ports[found[0]], _tour())],
+        cwd=run_dir / "empty",
+        env=ours
+        | {f"ARBITER_{door}_LISTEN": f"127.0.0.1:{ports[port]}" for door, port in doors}
+        | {"PATH": f"{program.parent}:{ours.get('PATH', os.defpath)}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = person.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(person.pid, signal.SIGKILL)
+        raise
+    finally:
+        bye = ["redis-cli", "-p", ports["6390"], "shutdown", "nosave"]
+        subprocess.run(bye, capture_output=True, check=False, timeout=10)
+    at = 0
+    for pattern in SHOWN:
+        found = re.compile(pattern).search(said, at)
+        assert found, f"{pattern!r} is not shown after {said[:at][-200:]!r}: {said}"
+        at = found.end()
