@@ -63,9 +63,13 @@ def _answer(arguments: list[str]) -> int:
     from sidecar import flags, settings  # noqa: PLC0415 - pydantic, which the parent of a run must not load
     from sidecar.settings import shown  # noqa: PLC0415 - pydantic, which the parent of a run must not load
 
+    is_json = arguments[0] == "check-config" and "--json" in arguments
+    if is_json:
+        arguments = [word for word in arguments if word != "--json"]
+
     def printed(effective: Settings) -> int:
-        origins = settings.origins(flags.read(arguments), os.environ)
-        sys.stdout.write(shown.effective(effective, origins) + "\n")
+        write = shown.as_json if is_json else shown.effective
+        sys.stdout.write(write(effective, settings.origins(flags.read(arguments), os.environ)) + "\n")
         return 0
 
     return with_settings(arguments, printed)

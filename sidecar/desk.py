@@ -78,11 +78,13 @@ class Desk:
         ).routes()
 
     def _own(self) -> dict[str, object]:
-        """What only this sidecar knows of its container; ``since`` in Unix seconds."""
+        """What only this sidecar knows of its container; ``since`` and ``born`` in Unix seconds."""
         seen = self._hall.snapshot()
+        unix = time.time() - seen.now
         return {
             "state": seen.standing.state,
-            "since": round(time.time() - (seen.now - seen.standing.since), 3),
+            "since": round(seen.standing.since + unix, 3),
+            "born": round(seen.standing.born + unix, 3),
             "incarnation": seen.standing.life,
             "weight": seen.share,
             "errors": seen.evidence.errors,

@@ -63,6 +63,7 @@ class Explaining:
             Sources(
                 hall.snapshot,
                 fleet=lambda: self._pulse.fleet,
+                heard_s=lambda: self._pulse.heard_s,
                 local_hold=lambda: self._held.local,
                 leaving=hall.witness.errors.leaving,
                 samples=hall.inquest.samples.newest,

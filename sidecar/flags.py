@@ -14,7 +14,7 @@ from sidecar.settings.sources import nearest
 _SWITCHES = ("Default: true.", "Default: false.")
 _EPILOG = """\
 run           serve, which is what happens without a command
-check-config  print the effective settings, and exit
+check-config  print the effective settings, with --json for a program, and exit
 exec          run a command under a lock, with a planned end and a standby
 doctor        look at the Redis servers, the sidecar on this machine and what is round it, and tell what is wrong
 fleet         show the fleet, live with --watch

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from sidecar.core.samples import Kept, Samples
+from sidecar.core.samples import ErrorSample, Kept, Samples
 from sidecar.core.words import Claim
 
 MOST_SAMPLES: Final = 5
@@ -39,10 +40,7 @@ class Inquest:
         """What is kept of the last cull, redacted and in lines: what the app said last, and what the hook saw."""
         if self.kept is None:
             return None
-        from sidecar.client.redaction import redacted  # noqa: PLC0415 - most containers are never culled
-
-        last = self.kept.samples[:MOST_SAMPLES]
-        said = [f"{one.errors} x {one.kind}: {redacted(one.message, MESSAGE_LIMIT)}" for one in last]
+        said = [_said(one, self._wall() - self._clock()) for one in self.kept.samples[:MOST_SAMPLES]]
         return "\n".join([*said, *([self.kept.capture] if self.kept.capture else [])]) or None
 
     async def hold(self, claim: Claim, reason: str) -> float:
@@ -59,3 +57,15 @@ class Inquest:
             except Exception as error:  # noqa: BLE001 - as said above
                 self._on_failure(error)
         return self._clock() - began
+
+
+def _said(one: ErrorSample, offset_s: float) -> str:
+    """A sample as a line; ``offset_s`` later than on its own clock it is Unix time."""
+    from sidecar.client.redaction import redacted  # noqa: PLC0415 - most containers are never culled
+
+    seen = f"{_moment(one.first + offset_s)} to {_moment(one.last + offset_s)}"
+    return f"{one.errors} x {one.kind} ({one.fingerprint}, {seen}): {redacted(one.message, MESSAGE_LIMIT)}"
+
+
+def _moment(unix: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))

@@ -41,16 +41,22 @@ class Description:
         self._wall = wall
         self._limit = limit
         self._version = version
-        self._since = 0.0
+        self._since = self._born = 0.0
 
     def __call__(self, seen: Snapshot) -> str:
         """The line; it stays the same while nothing happens, whatever the clocks do meanwhile."""
         standing = seen.standing
-        since = self._wall() - (seen.now - standing.since)
-        if abs(since - self._since) >= STEP_S:
-            self._since = since
+        unix = self._wall() - seen.now
+        self._since = _steady(self._since, standing.since + unix)
+        self._born = _steady(self._born, standing.born + unix)
         numbers = (seen.share, seen.evidence.errors, self._limit)
-        return members.pack(About(standing.state, int(self._since), standing.life, *numbers, self._version))
+        about = About(standing.state, int(self._since), standing.life, *numbers, self._version, int(self._born))
+        return members.pack(about)
+
+
+def _steady(before: float, now: float) -> float:
+    """An instant as it was known before, unless it is another one now."""
+    return now if abs(now - before) >= STEP_S else before
 
 
 class Pulse:
@@ -91,8 +97,12 @@ class Pulse:
     @property
     def fleet(self) -> Fleet | None:
         """The fleet as it was last heard of, unless that is too long ago."""
-        is_fresh = self._clock() - self._heard_at <= STALE_BEATS * self._interval_s
-        return self._fleet if is_fresh else None
+        return self._fleet if self.heard_s <= STALE_BEATS * self._interval_s else None
+
+    @property
+    def heard_s(self) -> float:
+        """How many seconds ago that was."""
+        return self._clock() - self._heard_at
 
     def notice(self, record: Record) -> None:
         """Beat at once when the fleet ought to know of this step."""

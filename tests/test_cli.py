@@ -192,6 +192,21 @@ def test_check_config_prints_the_effective_settings_without_secrets() -> None:
     assert "ARBITER_INSTANCE=0a1b  # from nomad" in lines
 
 
+def test_check_config_prints_the_same_as_json() -> None:
+    url = f"redis://user:{SECRET}@host/0"
+    flags, environ = ["--drain", "20s"], {"ARBITER_REDIS_URL": url}
+    done = _arbiter("check-config", *flags, "--json", **environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert SECRET not in done.stdout
+    told = json.loads(done.stdout)
+    assert (told["ARBITER_DRAIN"], told["ARBITER_REDIS_URL"]) == (
+        {"value": "20s", "from": "flag"},
+        {"value": "redis://user:***@host/0", "from": "env"},
+    )
+    lines = _arbiter("check-config", *flags, **environ).stdout.splitlines()
+    assert [f"{name}={of['value']}  # from {of['from']}" for name, of in told.items()] == lines
+
+
 def test_check_config_exits_2_on_every_problem_at_once() -> None:
     done = _arbiter("check-config", "--settle", "60s", ARBITER_LOCAL_LISTEN="off", ARBITER_BUGDET="1")
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.hall import POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time
-from sidecar.core.words import Claim, Denied, Granted, Ping, Policy, State, Unknown
+from sidecar.core.words import Claim, Denied, Granted, Level, Ping, Policy, State, Unknown
 from sidecar.inquest import Inquest
 
 if TYPE_CHECKING:
@@ -213,12 +214,17 @@ async def test_capture_is_there_when_observers_hear_of_the_cull() -> None:
 async def test_evidence_of_a_cull_is_what_the_app_said_last_and_what_the_hook_saw() -> None:
     async with _stage(Looker(takes_s=0.01)) as stage:
         assert stage.hall.inquest.evidence() is None
-        before = Ping(9, kind="mysql", message="login of bob@example.org failed", app_start="life-1")
-        await stage.pings(before, SICK)
+        before = Ping(4, Level.CLIENT_ERROR, "mysql", fingerprint="Login:42", app_start="life-1")
+        await stage.pings(before)
+        await stage.passes(30.0)
+        await stage.pings(before._replace(errors=5, message="login of bob@example.org failed"), SICK)
         await stage.answered(GRANTED)
         await stage.passes(0.02)
+        stage.hall.inquest._wall = lambda: WALL_S + 30.5  # half a second after the last of them
         told = (stage.hall.inquest.evidence() or "").splitlines()
-        assert told[0] == "5 x redis: no route to 10.0.0.1"
-        assert told[1].startswith("9 x mysql: login of ")
+        assert re.fullmatch(
+            r"5 x redis \([0-9a-f]{8}, 2023-11-14T22:13:50Z to 2023-11-14T22:13:50Z\): no route to 10.0.0.1", told[0]
+        )
+        assert told[1].startswith("9 x mysql (Login:42, 2023-11-14T22:13:20Z to 2023-11-14T22:13:50Z): login of ")
         assert "bob@example.org" not in told[1]
         assert told[2:] == ["what it saw"]

@@ -462,11 +462,11 @@ async def test_what_is_known_is_told_again_after_many_beats() -> None:
 
 def test_description_says_what_a_person_asks_for() -> None:
     describe = Description(lambda: WALL_S, 5, "0.9")
-    standing = replace(SUSPECT, since=90.0)
+    standing = replace(SUSPECT, since=90.0, born=40.0)
     about = unpack(describe(Snapshot(100.0, standing, REDIS, None, weight=80)))
-    assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9")
-    about = unpack(describe(Snapshot(100.0, replace(DOWN, since=99.0), REDIS, None, weight=80)))
-    assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9")
+    assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
+    about = unpack(describe(Snapshot(100.0, replace(DOWN, since=99.0, born=40.0), REDIS, None, weight=80)))
+    assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
 
 
 @pytest.mark.parametrize("drift_s", [0.0, 0.4, -0.4, 0.9], ids=str)
@@ -485,4 +485,4 @@ def test_description_follows_a_wall_clock_that_is_put_right() -> None:
     wall[0] = WALL_S
     about = unpack(describe(Snapshot(110.0, UP, REDIS, None)))
     assert about is not None
-    assert about.since == int(WALL_S - 110 + UP.since)
+    assert (about.since, about.born) == (int(WALL_S - 110 + UP.since), int(WALL_S - 110 + UP.born))

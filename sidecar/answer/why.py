@@ -1,13 +1,13 @@
 """Why the container stands as it does, and what would clear it: as one value, and as text.
 
-All of it comes from memory: nothing here waits for the bucket. At the public door stands nothing that the app or a
-person wrote freely: no samples, no capture, no names of incarnations, no author and reason of a hold.
+All of it comes from memory: nothing here waits for the bucket. At the public door stands nothing that the app wrote
+freely: no samples, no capture, no names of incarnations. Who holds culls, and why, is told at each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs
@@ -16,12 +16,12 @@ from sidecar.answer.health import why
 from sidecar.answer.why_text import written
 from sidecar.core import sentences
 from sidecar.core.clearing import Outlook, clears
-from sidecar.core.history import History, impersonal
+from sidecar.core.history import History
 from sidecar.core.records import Snapshot
 from sidecar.core.runbooks import ANCHORS
 from sidecar.core.samples import MESSAGE_LIMIT, ErrorSample, Kept
 from sidecar.core.standing import Standing
-from sidecar.core.words import Denied, Fleet, Hold, State, Unknown
+from sidecar.core.words import Denied, Fleet, Granted, Hold, State, Unknown
 from sidecar.listening import web
 from sidecar.listening.listener import Refusal, json_response
 
@@ -42,12 +42,13 @@ class Identity(NamedTuple):
 class Sources(NamedTuple):
     """Where what changes is read from.
 
-    ``local_hold``: one that the shared bucket does not know of. ``leaving(limit)`` as ``RollingCounts`` has it.
-    ``samples`` and ``kept``: of this life, and of the last cull.
+    ``heard_s``: how many seconds ago ``fleet`` was heard of. ``local_hold``: one that the shared bucket does not know.
+    ``leaving(limit)`` as ``RollingCounts`` has it. ``samples`` and ``kept``: of this life, and of the last cull.
     """
 
     snapshot: Callable[[], Snapshot]
     fleet: Callable[[], Fleet | None]
+    heard_s: Callable[[], float]
     local_hold: Callable[[], Hold | None]
     leaving: Callable[[int], tuple[int, int]]
     samples: Callable[[], Iterable[ErrorSample]]
@@ -84,26 +85,20 @@ class Why:
 
     def value(self) -> dict[str, Any]:
         """What the public door tells, as JSON values; times are Unix seconds, durations seconds."""
-        seen, fleet = self._from.snapshot(), self._from.fleet()
-        held = self._hold(fleet)
-        nameless = None if held is None else replace(held, author="", reason="")
-        value = self._value(seen, fleet, nameless)
+        value = self._value(self._from.snapshot(), self._from.fleet())
         value["incarnation"] = None
         if value["fleet"]:
             value["fleet"]["away"] = [word.rpartition(": ")[2] for word in value["fleet"]["away"]]
         return value
 
     def local(self) -> dict[str, Any]:
-        """What the local door tells: the same, and what the app and people wrote."""
-        seen, fleet = self._from.snapshot(), self._from.fleet()
-        value = self._value(seen, fleet, self._hold(fleet))
+        """What the local door tells: the same, and what the app wrote."""
+        seen = self._from.snapshot()
+        value = self._value(seen, self._from.fleet())
         kept = self._from.kept()
         offset = self._from.wall() - seen.now
         was_culled = kept is not None and _claim_id(seen.standing) == kept.claim_id
         samples = kept.samples if kept and was_culled else self._from.samples()
-        answer = seen.standing.answer
-        if value["claim"] and answer is not None:
-            value["claim"]["sentence"] = sentences.answer(answer)
         return {
             **value,
             "samples": [_sample(each, offset) for each in samples],
@@ -111,10 +106,8 @@ class Why:
             "last_cull": None if kept is None or was_culled else _kept(kept, offset),
         }
 
-    def _hold(self, fleet: Fleet | None) -> Hold | None:
-        return (fleet.hold if fleet else None) or self._from.local_hold()
-
-    def _value(self, seen: Snapshot, fleet: Fleet | None, held: Hold | None) -> dict[str, Any]:
+    def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
+        held = (fleet.hold if fleet else None) or self._from.local_hold()
         standing, unix, own = seen.standing, self._from.wall(), self._identity
         answered_at = self._history.answered_at
         age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
@@ -133,7 +126,7 @@ class Why:
             "rules": [asdict(reason) for reason in standing.verdict.reasons] if standing.verdict else [],
             "window": _window(seen, own.error_limit),
             "claim": _claim(standing, age_s, answered_at),
-            "budget": _budget(standing, answered_at),
+            "budget": _budget(standing, answered_at, fleet, unix - self._from.heard_s()),
             "fleet": _fleet(fleet, held) if fleet else None,
             "hold": _shown_hold(held),
             "clears": list(clears(seen, outlook)),
@@ -179,19 +172,28 @@ def _claim(standing: Standing, age_s: float, answered_at: float | None) -> dict[
     return {
         "outcome": sentences.outcome(answer),
         "reason": sentences.reason_word(answer),
-        "sentence": impersonal(answer),
+        "sentence": sentences.answer(answer),
         "retry_after_s": None if left_s is None else round(left_s, 3),
         "at": _rounded(answered_at),
     }
 
 
-def _budget(standing: Standing, answered_at: float | None) -> dict[str, Any] | None:
-    """Tokens as the last clear answer had them; a hold that is known here refuses without asking for any."""
+def _budget(
+    standing: Standing, answered_at: float | None, fleet: Fleet | None, heard_at: float
+) -> dict[str, Any] | None:
+    """Tokens as the last clear answer had them, to a claim or to a beat.
+
+    A hold that is known here refuses without asking for any.
+    """
     answer = standing.answer
-    if answer is None or isinstance(answer, Unknown) or not answer.capacity:
+    told: Granted | Denied | Fleet | None = None if isinstance(answer, Unknown) else answer
+    at = answered_at
+    if fleet is not None and fleet.capacity and (not told or not told.capacity or (at or 0.0) < heard_at):
+        told, at = fleet, heard_at
+    if told is None or not told.capacity:
         return None
-    left = max(0, answer.capacity - answer.used)
-    return {"used": answer.used, "capacity": answer.capacity, "left": left, "at": _rounded(answered_at)}
+    left = max(0, told.capacity - told.used)
+    return {"used": told.used, "capacity": told.capacity, "left": left, "at": _rounded(at)}
 
 
 def _fleet(fleet: Fleet, held: Hold | None) -> dict[str, Any]:
@@ -229,9 +231,9 @@ def _claim_id(standing: Standing) -> str:
 
 
 def _runbook(url: str, standing: Standing) -> str:
-    """Where a person reads on: of what stands in the way of a cull, else the beginning."""
-    answer = standing.answer
-    word = sentences.reason_word(answer) if answer is not None and standing.state is State.SUSPECT else ""
+    """Where a person reads on: of what stands in the way of a cull or a retirement, else the beginning."""
+    answer = {State.SUSPECT: standing.answer, State.RETIRING: standing.lease_answer}.get(standing.state)
+    word = sentences.reason_word(answer) if answer is not None else ""
     anchor = ANCHORS.get(word, "")
     return f"{url}#{anchor}" if url and anchor else url
 

@@ -117,8 +117,7 @@ _BRAKES: Final = {
 
 def _hold(hold: dict[str, Any]) -> str:
     whom = f"instance {hold['instance']}" if hold["instance"] else "the service"
-    by = f" by {hold['author']}: {hold['reason']}" if hold["author"] else ""
-    return f"hold: {whom} until {_time(hold['until'])}{by}"
+    return f"hold: {whom} until {_time(hold['until'])} by {hold['author']}: {hold['reason']}"
 
 
 def _about(value: dict[str, Any]) -> str:

@@ -49,5 +49,5 @@ def _listed(name: str, text: str) -> click.Command:
 
 
 run: Final = _listed("run", "Serve, which is what happens without a command.")
-check_config: Final = _listed("check-config", "Print the effective settings, and exit.")
+check_config: Final = json_option(_listed("check-config", "Print the effective settings, and exit."))
 execute: Final = Command("exec", callback=_elsewhere, help="Run a command under a lock, with a planned end.")

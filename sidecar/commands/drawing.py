@@ -18,11 +18,11 @@ WIDE: Final = 100
 """Columns of a terminal from which on all that is known has room."""
 
 _NARROW: Final = ("instance", "state", "kind", "since", "heard")
-_ALL: Final = (*_NARROW, "errors", "weight", "life", "version")
+_ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version")
 _FOLDED: Final = {"instance": 2, "kind": 5}
 """What is not to be cut off, for people look for it; this part of the width it may take before it is folded."""
 
-_LIFE: Final = 20
+_LIFE: Final = 17
 
 _STYLES: Final = {
     "silent": "magenta",

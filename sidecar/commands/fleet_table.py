@@ -60,6 +60,7 @@ class Row(NamedTuple):
     weight: str = UNKNOWN
     life: str = UNKNOWN
     version: str = UNKNOWN
+    age: str = UNKNOWN
 
     @property
     def rank(self) -> int:
@@ -149,12 +150,14 @@ def _detailed(row: Row, about: dict[str, Any], now: float) -> Row:
         weight=f"{about['weight']}%",
         life=about["incarnation"],
         version=about["version"],
+        age=span(now - about["born"]) if about.get("born") else UNKNOWN,
     )
 
 
 def told(about: dict[str, Any], now: float) -> str:
     """What a sidecar says of its own container, as one line."""
-    state = f"{about['state']} for {span(now - about['since'])}, {about['errors']} errors of {about['limit']}"
+    age = f", age {span(now - about['born'])}" if about.get("born") else ""
+    state = f"{about['state']} for {span(now - about['since'])}{age}, {about['errors']} errors of {about['limit']}"
     return f"{state}, weight {about['weight']} %, incarnation {about['incarnation']}, version {about['version']}"
 
 

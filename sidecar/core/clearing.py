@@ -72,8 +72,8 @@ class Outlook(NamedTuple):
     """What ``clears`` has to know beside the snapshot.
 
     ``leaving``: so many errors leave the window in so many seconds, and then it is below its limit. ``answer_age_s``:
-    how old the last answer to a claim is. ``hold``: the one in force, without its author where that is nobody's
-    business. ``brake``: where the fleet's stands, if that is known. ``unix``: Unix time in seconds.
+    how old the last answer to a claim is. ``hold``: the one in force. ``brake``: where the fleet's stands, if that is
+    known. ``unix``: Unix time in seconds.
     """
 
     unix: float
@@ -130,8 +130,7 @@ def _asked(answer: Answer, seen: Snapshot, outlook: Outlook) -> str:
 
 def hold(value: Hold, unix: float) -> str:
     """When a hold ends, and how else."""
-    by = f" by {value.author}" if value.author else ""
-    return f"the hold{by} ends {at(value.until, unix)}, or health-arbiter release ends it"
+    return f"the hold by {value.author} ends {at(value.until, unix)}, or health-arbiter release ends it"
 
 
 def _evidence(seen: Snapshot, outlook: Outlook) -> Iterator[str]:

@@ -1,20 +1,19 @@
 """The last decisions of one sidecar, newest last: an observer of the hall's records, bounded in memory.
 
-What is refused again and again for one reason is one decision that is counted. Nothing in it is a person's or the
-app's free text, so that it may be shown at any door.
+What is refused again and again for one reason is one decision that is counted. Nothing in it is the app's free text,
+so that it may be shown at any door.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from sidecar.core import sentences
 from sidecar.core.records import Record
 from sidecar.core.standing import Standing
-from sidecar.core.words import Answer, Denied, State
+from sidecar.core.words import Answer, State
 
 MOST: Final = 50
 
@@ -76,7 +75,7 @@ def _decided(record: Record) -> Iterator[tuple[str, str, str]]:
         yield "restarted", "", "the app began another life"
         return
     if after.answer is not None and after.answer is not before.answer:
-        yield sentences.outcome(after.answer), sentences.reason_word(after.answer), impersonal(after.answer)
+        yield sentences.outcome(after.answer), sentences.reason_word(after.answer), sentences.answer(after.answer)
     if after.lease_answer is not None and after.lease_answer is not before.lease_answer:
         yield f"lease_{sentences.outcome(after.lease_answer)}", *_lease(after.lease_answer)
     if after.would_culls > before.would_culls:
@@ -110,18 +109,9 @@ _ENTERED: Final = {
 
 
 def _lease(answer: Answer) -> tuple[str, str]:
-    return sentences.reason_word(answer), sentences.lease(_without_author(answer))
+    return sentences.reason_word(answer), sentences.lease(answer)
 
 
 def _rule(standing: Standing) -> str:
     reasons = standing.verdict.reasons if standing.verdict else ()
     return reasons[0].rule if reasons else ""
-
-
-def impersonal(answer: Answer) -> str:
-    """What came of a claim, without what a person wrote into a hold."""
-    return sentences.answer(_without_author(answer))
-
-
-def _without_author(answer: Answer) -> Answer:
-    return replace(answer, hold=None) if isinstance(answer, Denied) else answer

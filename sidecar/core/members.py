@@ -1,7 +1,7 @@
 """What a sidecar tells the fleet of its container, as one short line: how it is packed, and read again.
 
-``state|since|incarnation|weight|errors|limit|version``, numbers in digits. The line comes back from a store that many
-may write to, so it is read strictly: what is not just as it is packed here is no line.
+``state|since|incarnation|weight|errors|limit|version|born``, numbers in digits; the last may be missing. The line comes
+back from a store that many may write to, so it is read strictly: what is not just as it is packed here is no line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from sidecar.core.words import About, Member, State
 
 LONGEST: Final = 300
-"""Bytes of a line. The numbers take 60 at most."""
+"""Bytes of a line. The numbers take 75 at most."""
 
 _LONGEST_INCARNATION: Final = 150
 _LONGEST_VERSION: Final = 50
@@ -22,7 +22,9 @@ _LATEST: Final = 99_999_999_999
 """In the year 5138: what is read has to fit into a date."""
 
 _LINE: Final = re.compile(
-    r"([a-z]{1,16})\|([0-9]{1,11})\|([^|]*)\|([0-9]{1,3})\|([0-9]{1,9})\|([0-9]{1,9})\|([^|]*)", re.DOTALL
+    r"([a-z]{1,16})\|([0-9]{1,11})\|([^|]*)\|([0-9]{1,3})\|([0-9]{1,9})\|([0-9]{1,9})\|([^|]*)"
+    r"(?:\|([0-9]{1,11}))?",
+    re.DOTALL,
 )
 _ESCAPES: Final = {"%": "%25", "|": "%7C"}
 _ESCAPE: Final = re.compile("%(25|7C)?")
@@ -41,6 +43,7 @@ def pack(about: About) -> str:
             _number(about.errors, _MOST),
             _number(about.limit, _MOST),
             _bounded(about.version, _LONGEST_VERSION),
+            _number(about.born, _LATEST),
         )
     )
 
@@ -54,7 +57,7 @@ def unpack(line: str) -> About | None:
     if incarnation is None or version is None:
         return None
     numbers = (int(match[4]), int(match[5]), int(match[6]))
-    return About(_STATES[match[1]], int(match[2]), incarnation, *numbers, version)
+    return About(_STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0))
 
 
 def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _denied(value: Denied) -> str:
 
 
 def hold(value: Hold) -> str:
-    """Who froze what, and why. What people write is for the local door and the log only."""
+    """Who froze what, and why."""
     scope = f"instance {value.instance}" if value.instance else "the service"
     return f"{value.author} holds {scope}: {value.reason}"
 

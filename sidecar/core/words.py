@@ -263,7 +263,8 @@ class Fleet:
 class About(NamedTuple):
     """What a sidecar tells of its container, for a person: its state ``since`` (Unix seconds), and what led to it.
 
-    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar.
+    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
+    seconds at which the incarnation began, 0 if that is not told.
     """
 
     state: State
@@ -273,6 +274,7 @@ class About(NamedTuple):
     errors: int
     limit: int
     version: str
+    born: int = 0
 
 
 class Member(NamedTuple):

@@ -225,8 +225,6 @@ def _run_lock(s: Settings) -> Iterator[str]:
             if getattr(s, name):
                 yield f"ARBITER_{name.upper()}: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
         return
-    if not s.run_lifetime:
-        return
     pattern = Pattern(
         every_s=s.run_every, lifetime_s=s.run_lifetime, has_standby=s.standby, standby_for_s=s.standby_for
     )
@@ -240,6 +238,11 @@ def _run_lock(s: Settings) -> Iterator[str]:
         yield (
             f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
             "a standby would leave before its turn has come"
+        )
+    elif pattern.is_bare:
+        yield (
+            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_EVERY={starts}: "
+            "a standby would leave before the next is started"
         )
 
 

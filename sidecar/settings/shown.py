@@ -5,6 +5,7 @@ Nothing in here repeats a secret.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -43,10 +44,20 @@ _COMPLAINTS = {
 
 def effective(settings: Settings, origins: Mapping[str, str]) -> str:
     """Return a line for every setting with its value and origin, without secrets."""
-    return "\n".join(
-        f"{sources.variable(name)}={_written(name, field, getattr(settings, name))}  # from {origins[name]}"
+    shown = _shown(settings, origins)
+    return "\n".join(f"{variable}={of['value']}  # from {of['from']}" for variable, of in shown.items())
+
+
+def as_json(settings: Settings, origins: Mapping[str, str]) -> str:
+    """Return the same for a program."""
+    return json.dumps(_shown(settings, origins), indent=2)
+
+
+def _shown(settings: Settings, origins: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    return {
+        sources.variable(name): {"value": _written(name, field, getattr(settings, name)), "from": origins[name]}
         for name, field in type(settings).model_fields.items()
-    )
+    }
 
 
 def rows(fields: Mapping[str, FieldInfo]) -> list[tuple[str, str, str]]:

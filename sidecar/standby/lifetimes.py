@@ -37,6 +37,11 @@ class Pattern(NamedTuple):
         is_planned = self.has_standby and self.lifetime_s > 0
         return is_planned and 0 < self.standby_for_s <= max(self.lifetime_s, self.longest_s)
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether a standby leaves before the next is started: beside a main without an end too there were none."""
+        return self.has_standby and 0 < self.standby_for_s <= self.slots * self.every_s
+
 
 def contradictions(pattern: Pattern) -> list[str]:
     """Return a sentence with its numbers for each relation that does not hold."""
@@ -58,8 +63,7 @@ def _waits(pattern: Pattern) -> list[str]:
     waits = f"a standby waits S = {write(pattern.standby_for_s)}"
     if pattern.leaves_early:
         return [f"{waits}, and a main lives up to L = {write(max(pattern.lifetime_s, pattern.longest_s))}"]
-    if pattern.has_standby and 0 < pattern.standby_for_s <= pattern.slots * pattern.every_s:
-        # Mains without an end: still no moment may be without a standby.
+    if pattern.is_bare:
         return [f"{waits}, and the next is started only every C = {write(pattern.every_s)}, for k = {pattern.slots}"]
     return []
 

@@ -1,4 +1,4 @@
-"""Why, as JSON and as text: from memory, whole at the local door, without anybody's free text at the public one."""
+"""Why, as JSON and as text: from memory, whole at the local door, without the app's free text at the public one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sidecar.core.records import Record, Snapshot
 from sidecar.core.samples import ErrorSample, Kept
 from sidecar.core.standing import Order
 from sidecar.core.words import (
+    Answer,
     Brake,
     Denied,
     Evidence,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 9, 5, "9 server errors in 60 s"),))
-HOLD = Hold(FREE, FREE, UNIX + 300)
+HOLD = Hold("anna", "a deploy", UNIX + 300)
 FLEET = Fleet(
     20, 3, 1, Brake.ON, "redis", hold=HOLD, away=(f"{FREE}:6379: timeout",), culls_by=(("helped", "redis", 1),)
 )
@@ -72,6 +73,7 @@ class Memory:
     def __init__(self, standing: arbiter.Standing = UP, fleet: Fleet | None = FLEET, kept: Kept | None = None) -> None:
         self.standing = standing
         self.fleet = fleet
+        self.heard_s = 2.0
         self.local_hold: Hold | None = None
         self.history = History(lambda: UNIX)
         self.why = Why(
@@ -79,6 +81,7 @@ class Memory:
             Sources(
                 self.snapshot,
                 fleet=lambda: self.fleet,
+                heard_s=lambda: self.heard_s,
                 local_hold=lambda: self.local_hold,
                 leaving=lambda _limit: (5, 12),
                 samples=lambda: (SAMPLE,),
@@ -123,7 +126,7 @@ FIELDS = {
 }
 
 
-def test_public_door_tells_all_that_is_nobodys_free_text() -> None:
+def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
     value = _json(_ask(Memory(HELD).why.get_public))
     assert value.keys() == FIELDS
     assert (value["state"], value["since"], value["weight"]) == ("suspect", UNIX - 12, 100)
@@ -138,12 +141,13 @@ def test_public_door_tells_all_that_is_nobodys_free_text() -> None:
         "requests": 40,
         "failed": 9,
     }
-    assert value["claim"]["sentence"] == "nobody is culled for 300 s more"
+    assert value["claim"]["sentence"] == "anna holds the service: a deploy, nobody is culled for 300 s more"
     assert (value["budget"]["used"], value["budget"]["left"]) == (3, 7)
     assert (value["fleet"]["alive"], value["fleet"]["brake"]) == (20, "on")
     assert value["fleet"]["away"] == ["timeout"]
-    assert value["hold"]["until"] == UNIX + 300
-    assert value["clears"][1] == "the hold ends at 14:05 UTC, or health-arbiter release ends it"
+    held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
+    assert value["hold"] == value["fleet"]["hold"] == held
+    assert value["clears"][1] == "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"
     assert value["runbook"] == "https://runbooks.example.org/arbiter#hold"
 
 
@@ -157,13 +161,10 @@ def test_public_door_tells_no_free_text(standing: arbiter.Standing, query: str) 
     assert FREE not in memory.why.text(3_072)
 
 
-def test_local_door_tells_people_and_samples_redacted() -> None:
+def test_local_door_tells_the_life_and_samples_redacted() -> None:
     value = _json(_ask(Memory(HELD).why.get_local))
     assert value.keys() == {*FIELDS, "samples", "capture", "last_cull"}
     assert value["incarnation"] == f"life-{FREE}"
-    assert (value["hold"]["author"], value["hold"]["scope"]) == (FREE, "service")
-    assert value["claim"]["sentence"].startswith(f"{FREE} holds the service")
-    assert f"the hold by {FREE} ends at 14:05 UTC" in value["clears"][1]
     assert value["samples"] == [
         {
             "fingerprint": "f1",
@@ -199,8 +200,8 @@ def test_what_is_not_known_is_null() -> None:
 def test_hold_that_only_this_sidecar_knows_is_told() -> None:
     memory = Memory(UP, fleet=None)
     memory.local_hold = HOLD
-    assert memory.why.local()["hold"]["reason"] == FREE
-    assert memory.why.value()["hold"]["reason"] == ""
+    assert memory.why.local()["hold"] == memory.why.value()["hold"]
+    assert memory.why.value()["hold"]["reason"] == "a deploy"
 
 
 def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
@@ -212,6 +213,32 @@ def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
     value = memory.why.value()
     assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10)
     assert value["clears"][1] == "the next token comes back in 3m 10s"
+
+
+COUNTED = replace(FLEET, used=4, capacity=10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "answered_at", "fleet", "told"),
+    [
+        (None, None, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("window", 10, 10, 9.0), UNIX - 3600, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("window", 10, 10, 9.0), UNIX - 1, COUNTED, (10, 10, 0, UNIX - 1)),
+        (Unknown("timeout"), UNIX - 1, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("hold", 0, 0, 9.0, hold=HOLD), UNIX - 1, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("window", 10, 10, 9.0), UNIX - 3600, FLEET, (10, 10, 0, UNIX - 3600)),
+        (Granted(12, 10), UNIX - 1, None, (12, 10, 0, UNIX - 1)),
+    ],
+    ids=["no claim", "old claim", "new claim", "no answer", "hold known here", "bucket that tells none", "no fleet"],
+)
+def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
+    answer: Answer | None, answered_at: float | None, fleet: Fleet | None, told: tuple[float, ...]
+) -> None:
+    memory = Memory(replace(SUSPECT, answer=answer), fleet=fleet)
+    memory.history.answered_at = answered_at
+    budget = memory.why.value()["budget"]
+    assert tuple(budget[name] for name in ("used", "capacity", "left", "at")) == told
+    assert f"tokens: {told[0]} of {told[1]} in use, {told[2]} left, at " in memory.why.text(3_072)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +273,7 @@ def test_text_begins_with_what_matters_most() -> None:
         "fleet: 20 alive, 3 wanting, most of redis, 1 down, 0 retiring",
         "brake on (one canary may be culled); culls: 0 helped, 0 did not, 0 unclear",
         "Redis servers away: timeout",
-        "hold: the service until 14:05:00Z",
+        "hold: the service until 14:05:00Z by anna: a deploy",
         "clears when: the container is replaced, or health-arbiter revive",
         "app/a, mode enforce; since 13:59:48Z, now 14:00:00Z; haproxy down, nomad down, weight 0 %",
         "runbook: https://runbooks.example.org/arbiter",
@@ -321,6 +348,23 @@ def test_local_text_has_samples_and_the_capture_and_nothing_that_a_terminal_obey
     lines = _body_of(_ask(Memory(DOWN, kept=kept).why.get_local, "?format=text")).splitlines()
     assert "error f1 (redis, server_error): 7 from 13:59:20Z to 13:59:58Z: a?[2J?b?c" in lines
     assert lines[-2:] == ["| line one", "| line ? two"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "anchor"),
+    [
+        ({"state": State.SUSPECT, "answer": Denied("brake", 3, 10, 60.0)}, "#brake"),
+        ({"state": State.RETIRING, "lease_answer": Denied("slots", 1, 1, 60.0)}, "#retirement"),
+        ({"state": State.RETIRING, "lease_answer": Unknown("auth")}, "#access"),
+        ({"state": State.RETIRING, "answer": Denied("brake", 3, 10, 60.0)}, ""),
+        ({"state": State.UP, "answer": Denied("brake", 3, 10, 60.0)}, ""),
+    ],
+    ids=["claim", "lease", "lease unknown", "former claim", "claim of no use any more"],
+)
+def test_runbook_is_that_of_what_stands_in_the_way(changes: dict[str, Any], anchor: str) -> None:
+    for door in ("value", "local"):
+        told = getattr(Memory(replace(SUSPECT, **changes)).why, door)()
+        assert told["runbook"] == f"https://runbooks.example.org/arbiter{anchor}"
 
 
 @pytest.mark.parametrize("state", State)

@@ -13,7 +13,7 @@ from sidecar.commands.fleet_table import Row
 ALLOCATION = "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11"
 ROWS = [
     Row("web-2", "silent", heard="40s ago"),
-    Row(ALLOCATION, "wants", "redis", "1m30s", "3s ago", "7/5", "40%", "2026-11-20T17:00:00.123456Z", "0.9.0"),
+    Row(ALLOCATION, "wants", "redis", "1m30s", "3s ago", "7/5", "40%", "2026-11-20T17:00:00.123456Z", "0.9.0", "6h 2m"),
     Row("web-3", "down", "mysql", "12m"),
     Row("web-1", "well", heard="1s ago"),
 ]
@@ -31,9 +31,20 @@ def test_small_terminal_shows_what_matters() -> None:
 
 def test_wide_terminal_shows_all_that_is_known_and_cuts_the_life_first() -> None:
     first, second, third, *_ = drawing.lines(ROWS, 120)
-    assert first.split() == ["INSTANCE", "STATE", "KIND", "SINCE", "HEARD", "ERRORS", "WEIGHT", "LIFE", "VERSION"]
-    assert second.split() == ["web-2", "silent", "-", "-", "40s", "ago", "-", "-", "-", "-"]
-    assert third == (f"{ALLOCATION}  wants   redis  1m30s  3s ago   7/5     40%     2026-11-20T17:00:00…  0.9.0")
+    assert first.split() == [
+        "INSTANCE",
+        "STATE",
+        "KIND",
+        "SINCE",
+        "HEARD",
+        "AGE",
+        "ERRORS",
+        "WEIGHT",
+        "LIFE",
+        "VERSION",
+    ]
+    assert second.split() == ["web-2", "silent", "-", "-", "40s", "ago", "-", "-", "-", "-", "-"]
+    assert third == (f"{ALLOCATION}  wants   redis  1m30s  3s ago   6h 2m  7/5     40%     2026-11-20T17:00…  0.9.0")
 
 
 @pytest.mark.parametrize("width", [48, 80, 120])

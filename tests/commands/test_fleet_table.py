@@ -247,3 +247,11 @@ def test_tokens_tell_what_is_left_and_when_the_next_is_back() -> None:
     )
     (line, *_) = head({**seen, "budget": "5%", "grants": []}, NOW)
     assert line.endswith("3 of 5% tokens in use")
+
+
+def test_age_of_a_container_is_told_where_its_sidecar_says_it() -> None:
+    about = {**OWN, "born": NOW - 6 * 3600}
+    members = [{**_member("a", "well"), "about": None}, {**_member("b", "well"), "about": about}]
+    seen = _seen(Fleet(alive=2), members=members, own=OWN)
+    assert [(row.instance, row.age) for row in rows(seen, NOW)] == [("a", "-"), ("b", "6h")]
+    assert list(head({**seen, "own": about}, NOW))[-1].startswith("here    a: up for 1m30s, age 6h, 2 errors of 5, ")

@@ -1,4 +1,4 @@
-"""The last decisions: one line each, counted when they repeat, and nobody's free text among them."""
+"""The last decisions: one line each, counted when they repeat."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICY = Policy(error_limit=5, settle_s=1.0, drain_s=10.0)
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 server errors"),))
 FINE = Verdict(Judgement.FINE)
 STARTED = start("app/a", 0.0, POLICY)
-HOLD = Hold("anna", "free text", 1_000.0)
+HOLD = Hold("anna", "a deploy", 1_000.0)
 
 
 class Life:
@@ -116,13 +116,14 @@ def test_shadow_mode_tells_what_would_have_been() -> None:
     assert life.told == ["suspect", "granted", "would_cull", "would_recover"]
 
 
-def test_author_and_reason_of_a_hold_are_not_told() -> None:
+def test_refusal_by_a_hold_tells_who_holds_and_why() -> None:
     life = Life()
     life.judged(BAD, 1.0)
     life.judged(BAD, 2.0)
     life.answered(Denied("hold", 0, 10, 60.0, hold=HOLD), 3.0)
     denied = life.history.newest()[0]
-    assert (denied.what, denied.reason, denied.sentence) == ("denied", "hold", "nobody is culled for 60 s more")
+    assert (denied.what, denied.reason) == ("denied", "hold")
+    assert denied.sentence == "anna holds the service: a deploy, nobody is culled for 60 s more"
 
 
 @pytest.mark.parametrize("answer", [Granted(1, 2), Denied("slots", 1, 1, 60.0), Unknown("timeout")])

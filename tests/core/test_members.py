@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from sidecar.core.members import LONGEST, pack, shown, unpack
 from sidecar.core.words import About, Member, Presence, State
 
-WELL = About(State.UP, 1_700_000_000, "2026-11-20T17:00:00Z", 80, 2, 5, "0.9.0")
-LINE = "up|1700000000|2026-11-20T17:00:00Z|80|2|5|0.9.0"
+WELL = About(State.UP, 1_700_000_000, "2026-11-20T17:00:00Z", 80, 2, 5, "0.9.0", 1_699_990_000)
+LINE = "up|1700000000|2026-11-20T17:00:00Z|80|2|5|0.9.0|1699990000"
 
 
 def test_line_is_packed_and_read_again() -> None:
     assert pack(WELL) == LINE
     assert unpack(LINE) == WELL
+
+
+def test_line_of_a_sidecar_that_tells_no_age_is_read_without() -> None:
+    assert unpack(LINE.removesuffix("|1699990000")) == WELL._replace(born=0)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +40,8 @@ def test_text_without_end_is_cut_where_a_letter_ends(letter: str) -> None:
 
 
 def test_number_that_has_no_room_is_the_largest_or_the_least() -> None:
-    about = unpack(pack(About(State.DOWN, 10**20, "1", 101, 10**12, 10**12, "")))
-    assert about == About(State.DOWN, 99_999_999_999, "1", 100, 999_999_999, 999_999_999, "")
+    about = unpack(pack(About(State.DOWN, 10**20, "1", 101, 10**12, 10**12, "", 10**20)))
+    assert about == About(State.DOWN, 99_999_999_999, "1", 100, 999_999_999, 999_999_999, "", 99_999_999_999)
     assert unpack(pack(WELL._replace(since=-1, weight=-1, errors=-1))) == WELL._replace(since=0, weight=0, errors=0)
 
 
@@ -51,6 +55,7 @@ def test_number_that_has_no_room_is_the_largest_or_the_least() -> None:
         st.integers(),
         st.integers(),
         st.text(),
+        st.integers(),
     )
 )
 def test_whatever_is_packed_is_short_and_can_be_read(about: About) -> None:
@@ -68,7 +73,9 @@ def test_whatever_is_packed_is_short_and_can_be_read(about: About) -> None:
         "|",
         LINE + "|",
         LINE + "|1",
-        LINE.removesuffix("|0.9.0"),
+        LINE.removesuffix("|0.9.0|1699990000"),
+        LINE.replace("1699990000", "16999900000.5"),
+        LINE.replace("1699990000", ""),
         LINE.replace("up", "UP"),
         LINE.replace("up", "well"),
         LINE.replace("|80|", "|101|"),

@@ -146,7 +146,7 @@ def test_page_has_a_line_for_every_event(afternoon: Afternoon) -> None:
 def test_culled_container_tells_at_its_door_and_by_command_why(afternoon: Afternoon) -> None:
     (cull,) = [event for event in afternoon.entries("culled") if event["kind"] == "rabbitmq"]
     sentence, evidence, *_ = cull["detail"].splitlines()
-    assert re.fullmatch(r"\d+ x rabbitmq: no answer from rabbitmq", evidence)
+    assert re.fullmatch(r"\d+ x rabbitmq \([0-9a-f]+, \S+Z to \S+Z\): no answer from rabbitmq", evidence)
     for teller, text in afternoon.told.culled.items():
         said = " ".join(text.split())
         assert sentence in said, teller

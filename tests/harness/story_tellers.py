@@ -26,6 +26,7 @@ _RECORDED: Final = {
 }
 _PAGE: Final = r"""() => ({
   fleet: document.getElementById("fleet-said").innerText,
+  bucket: document.getElementById("bucket-said").innerText,
   // Without what keeps foreign words apart from ours.
   holds: (document.querySelector("#holds li > span")?.innerText ?? "").replace(/[\u2066-\u2069]/g, ""),
   used: document.querySelectorAll("#tokens .used").length,
@@ -65,7 +66,9 @@ def haproxy(site: Site) -> Facts:
 
 
 def of_fleet(value: dict[str, Any]) -> Facts:
-    """The fleet as GET /fleet and ``health-arbiter fleet --json`` have it."""
+    """The fleet as GET /fleet and ``health-arbiter fleet --json`` have it; nothing while the bucket does not answer."""
+    if value["used"] is None:
+        return {}
     holds = [(hold["author"], hold["reason"]) for hold in value["holds"]]
     told = {word: value["fleet"][word] for word in _NUMBERS}
     members = [member["presence"] for member in value["members"]]
@@ -74,8 +77,11 @@ def of_fleet(value: dict[str, Any]) -> Facts:
 
 
 def of_why(value: dict[str, Any]) -> Facts:
-    """The fleet as GET /why has it at the public door, where a hold has no names."""
-    return {word: value["fleet"][word] for word in _NUMBERS} if value["fleet"] else {}
+    """The fleet as GET /why has it at the public door."""
+    if not value["fleet"]:
+        return {}
+    hold = value["hold"] and (value["hold"]["author"], value["hold"]["reason"])
+    return {**{word: value["fleet"][word] for word in _NUMBERS}, "hold": hold}
 
 
 def events(one: Sidecar) -> list[dict[str, Any]]:
@@ -118,10 +124,10 @@ def prometheus(site: Site) -> Facts:
 
 
 def of_page(window: Window) -> Facts:
-    """What stands on the status page for people to read; it comes by itself."""
+    """What stands on the status page for people to read; it comes by itself. Nothing while the bucket is silent."""
     said = window.page.evaluate(_PAGE)
     counted = re.match(r"(\d+) alive, (\d+) of them want\w* a cull, (\d+) down", said["fleet"])
-    if not counted:
+    if not counted or said["bucket"]:
         return {}
     alive, wanting, down = map(int, counted.groups())
     brake = re.search(r"brake (\w+)", said["fleet"])

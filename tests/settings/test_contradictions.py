@@ -34,6 +34,11 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="standby that leaves before its turn",
         ),
         pytest.param(
+            {"run_lock": "/l", "standby": "true", "standby_for": "60s"},
+            ["ARBITER_STANDBY_FOR", ": 60s is", "ARBITER_RUN_EVERY=60s"],
+            id="standby that leaves before the next is started",
+        ),
+        pytest.param(
             {"check_interval": "61s"},
             ["ARBITER_CHECK_INTERVAL", "ARBITER_ERROR_WINDOW"],
             id="errors forgotten between two checks",
@@ -330,6 +335,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
             id="standby that waits for ever",
         ),
         pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="nobody who waits"),
+        pytest.param({"run_lock": "/l", "standby": "true", "standby_for": "61s"}, id="a standby at every moment"),
         pytest.param({"enforce_percent": "100", "mode": "shadow"}, id="all that enforce, if they did"),
         pytest.param({"enforce_percent": "0"}, id="none enforces yet"),
     ],

@@ -247,3 +247,21 @@ def test_table_tells_of_planned_ends_where_there_are_any() -> None:
     assert rows["retiring all by the numbers"] == ("", "20.0 min")
     assert rows["idle ones retired at age"] == ("", "1.0 - 1.0 h")
     assert rows["busy ones retired at age"] == ("", "2.0 - 2.5 h")
+
+
+def test_busy_of_two_hundred_that_were_started_together_are_retired_later_and_within_the_computed_time() -> None:
+    busy, patience_s = SIZE // 5, 8 * HOUR_S
+    rules = aging("50p", patience_s=patience_s)
+    first_s, last_s = LIFETIME_S * (1 - JITTER), latest_s(rules, busy, patience_s)
+    world = World(rules, size=SIZE, seed=1, aged_s=first_s - 60)
+    Busy(busy, inf).plan(world)
+    while len(world.departures.retirements) < SIZE and world.timeline.now < last_s - first_s + 60:
+        world.run(world.timeline.now + 60)
+    of = outcome(world)
+    assert sorted(one.place for one in of.retirements) == list(range(SIZE))
+    assert [one.load for one in of.retirements] == [0] * (SIZE - busy) + [1] * busy
+    assert of.retirements[SIZE - busy - 1].age_s <= latest_s(rules, SIZE - busy, LIFETIME_S)
+    assert of.retirements[SIZE - busy].age_s >= patience_s * (1 - JITTER)
+    assert of.retirements[-1].age_s <= last_s
+    assert of.most_out == of.most_retired == of.most_leases <= UP_TO["50p"]
+    assert of.culls == ()

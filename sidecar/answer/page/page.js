@@ -284,7 +284,8 @@ function memberSaid(member) {
 }
 
 function aboutSaid(about) {
-  return `${about.state} since ${clock(about.since)}, ${about.errors} errors of ${about.limit}, weight ${about.weight}\u00a0%, `
+  const age = about.born ? `, age ${lasting(now() - about.born)}` : "";
+  return `${about.state} since ${clock(about.since)}${age}, ${about.errors} errors of ${about.limit}, weight ${about.weight}\u00a0%, `
     + `incarnation ${isolated(about.incarnation)}, version ${isolated(about.version)}`;
 }
 
