@@ -7,11 +7,13 @@ under ``CI=true`` it fails. Below a failure stands the end of every child's outp
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from harness.binaries import require
 from harness.starting import Children, StartHaproxy, StartRedis, StartSidecar
@@ -24,6 +26,19 @@ if TYPE_CHECKING:
 _MARK_OF_FIXTURE = {"start_redis": "redis", "haproxy": "haproxy"}
 _PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
 _CHILDREN = pytest.StashKey[Children]()
+# The same examples in every run, and nothing that a busy machine could make fail; whoever wants to look for others, and
+# for longer, says so with --hypothesis-profile=default.
+settings.register_profile(
+    "steady", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
+
+# Who starts the tests may ignore these, as nohup and the & of a script do, and our children would inherit that. What is
+# handled, if only by nothing, they begin with as usual.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
+
 _LONG = ("e2e", "simulation", "standby", "budget", "deploy")
 """Directories whose files take longest come first, or one of them would be what the whole run waits for at its end."""
 

@@ -234,7 +234,8 @@ def test_nothing_of_redis_is_imported_before_the_bucket_is_asked(url: str) -> No
 
 # -- with real servers --------------------------------------------------------------------------------------
 
-GATELESS = {"lost_memory": "full", "brake": "0", "min_healthy": "0", "never_last": "false"}
+PATIENT = {"redis_timeout": "3s"}
+GATELESS = {**PATIENT, "lost_memory": "full", "brake": "0", "min_healthy": "0", "never_last": "false"}
 WELL = Beat("one", "boot", Presence.WELL, first=True)
 
 
@@ -254,20 +255,20 @@ async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags
 
 
 async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisServer) -> None:
-    flags = {"preset": "classdojo", "mode": "shadow", "redis_url": redis_server.url}
+    flags = {"preset": "classdojo", "mode": "shadow", "redis_url": redis_server.url, **PATIENT}
     held = bucket.opened(settings(**flags), lambda _error: None)
     assert isinstance(await held.claim(CLAIM), Granted)
     await held.aclose()
     assert [key[:-1] for key in redis_server.cli("KEYS", "errorWatcher*")] == ["errorWatcher:shadow:"]
 
 
-async def test_hung_server_is_waited_for_no_longer_than_one_was_told_to(redis_server: RedisServer) -> None:
-    held = bucket.opened(settings(redis_url=redis_server.url, redis_timeout="300ms"), lambda _error: None)
+async def test_hung_server_is_waited_for_as_long_as_one_was_told_to(redis_server: RedisServer) -> None:
+    held = bucket.opened(settings(redis_url=redis_server.url, **PATIENT), lambda _error: None)
     assert await held.beat(WELL) == Fleet(1, capacity=10)
     redis_server.pause()
     began = time.monotonic()
     assert await held.beat(WELL) == Unknown("timeout")
-    assert time.monotonic() - began < 0.9, "which is less than what it waits if nobody says so"
+    assert 2.9 < time.monotonic() - began < 30, "which is more than what it waits if nobody says so"
     redis_server.resume()
     await held.aclose()
 

@@ -26,7 +26,9 @@ ASKS = "; who wants a cull asks again within 11s"
 
 @pytest.fixture
 def shared(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
-    return sidecar("a", redis_url=redis_server.url, redis_timeout="500ms")
+    one = sidecar("a", redis_url=redis_server.url, redis_timeout="5s")
+    wait_for(lambda: one.request("local", "GET", "/fleet").json()["members"], timeout_s=30, what="the sidecar is known")
+    return one
 
 
 def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
@@ -53,10 +55,10 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
 
 
 def test_author_is_the_login_name_unless_it_is_given(shared: Sidecar) -> None:
-    done = command(shared, "hold", "--for", "90s", "--reason", "größer 🚀", PYTHONIOENCODING="utf-8")
-    assert done == (0, f"held: the service by {getpass.getuser()}, 1m30s left: größer 🚀\n", "")
-    done = command(shared, "hold", "--for", "90s", "--reason", "größer 🚀", PYTHONIOENCODING="ascii")
-    assert done == (0, f"held: the service by {getpass.getuser()}, 1m30s left: gr??er ?\n", "")
+    done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", PYTHONIOENCODING="utf-8")
+    assert done == (0, f"held: the service by {getpass.getuser()}, 1h left: größer 🚀\n", "")
+    done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", PYTHONIOENCODING="ascii")
+    assert done == (0, f"held: the service by {getpass.getuser()}, 1h left: gr??er ?\n", "")
 
 
 def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Sidecar, redis_server: RedisServer) -> None:
@@ -101,9 +103,6 @@ def test_instance_is_that_of_the_sidecar_and_not_of_the_shell(shared: Sidecar) -
 
 
 def test_container_that_is_there_is_held_without_a_word(shared: Sidecar) -> None:
-    wait_for(
-        lambda: shared.request("local", "GET", "/fleet").json()["members"], timeout_s=5, what="the sidecar is known"
-    )
     assert command(shared, *HOLD, "--instance", "a").err == ""
 
 
@@ -158,7 +157,7 @@ def test_order_and_its_author_are_kept_in_log_and_ledger(shared: Sidecar) -> Non
         events: list[dict[str, Any]] = shared.request("local", "GET", "/events").json()["events"]
         return [event for event in events if event["what"] in ("hold", "release")]
 
-    wait_for(lambda: len(kept()) == 2, timeout_s=15, what="both are in the ledger")
+    wait_for(lambda: len(kept()) == 2, timeout_s=30, what="both are in the ledger")
     hold, release = kept()
     assert (hold["author"], hold["reason"], hold["detail"]) == (
         "alice",
@@ -166,9 +165,15 @@ def test_order_and_its_author_are_kept_in_log_and_ledger(shared: Sidecar) -> Non
         "ordered at a over TCP from 127.0.0.1",
     )
     assert (release["author"], release["detail"]) == ("bob", "ordered at a over TCP from 127.0.0.1")
-    said = [line["message"] for line in shared.log_lines() if "message" in line]
-    assert "alice holds the service: migration (over TCP from 127.0.0.1)" in said
-    assert "bob releases the service (over TCP from 127.0.0.1)" in said
+    known = {
+        "alice holds the service: migration (over TCP from 127.0.0.1)",
+        "bob releases the service (over TCP from 127.0.0.1)",
+    }
+
+    def is_in_the_log() -> bool:
+        return known <= {line.get("message") for line in shared.log_lines()}
+
+    wait_for(is_in_the_log, timeout_s=20, what="the log has both")
 
 
 def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(sidecar: StartSidecar, run_dir: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_paused_child_stands_still_until_it_is_resumed(tmp_path: Path, childre
     assert state_of(script.pid) == "T"
 
     script.resume()
-    wait_for(lambda: state_of(script.pid) == "S", timeout_s=5, what="the script goes on")
+    wait_for(lambda: state_of(script.pid) == "S", timeout_s=20, what="the script goes on")
 
 
 def test_a_paused_child_can_be_stopped(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def run_pytest(test: Path, env: dict[str, str]) -> str:
         env={"PYTHONPATH": str(TESTS), **env},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=100,
         check=False,
     )
     return done.stdout + done.stderr

@@ -349,18 +349,18 @@ async def test_cull_is_told_the_same_by_the_hall_the_ledger_and_the_report() -> 
 async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_is_back(
     redis_server: RedisServer,
 ) -> None:
-    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=0.5)
+    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=5)
     watched = Watched(budget)
     desk = Desk(watched)
     async with desk.works() as ledger:
         ledger.add(*entries(3))
-        await eventually(lambda: ledger.waiting == 0, timeout_s=5, what="the first are sent")
+        await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="the first are sent")
         kept = redis_server.cli("XRANGE", "{ha:default/app}:events", "-", "+")
         redis_server.kill()
         ledger.add(*entries(150, 3))
-        await eventually(lambda: AWAY in watched.answers, timeout_s=5, what="a try while it is away")
+        await eventually(lambda: AWAY in watched.answers, timeout_s=20, what="a try while it is away")
         redis_server.restart()
-        await eventually(lambda: ledger.waiting == 0, timeout_s=15, what="the rest is sent")
+        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="the rest is sent")
         answer = await budget.entries(0, "", 1000)
     await budget.aclose()
     assert len(kept) == 3
@@ -370,7 +370,7 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
 
 
 async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server: RedisServer) -> None:
-    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=0.5)
+    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=5)
     desk = Desk(budget)
     told: list[Fleet | Unknown] = []
 
@@ -382,11 +382,11 @@ async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server:
     async with desk.works() as ledger:
         assert await beat()
         ledger.add(*entries(3))
-        await eventually(lambda: ledger.waiting == 0, timeout_s=5, what="they are sent")
+        await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="they are sent")
         redis_server.restart()
-        await eventually(beat, timeout_s=5, what="it is heard of again")
-        await eventually(beat, timeout_s=5, what="and has forgotten")
-        await eventually(lambda: ledger.waiting == 0, timeout_s=15, what="all is sent")
+        await eventually(beat, timeout_s=20, what="it is heard of again")
+        await eventually(beat, timeout_s=20, what="and has forgotten")
+        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="all is sent")
         answer = await budget.entries(0, "", 1000)
     await budget.aclose()
     assert not isinstance(answer, Unknown)
@@ -396,17 +396,19 @@ async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server:
 
 async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_server: RedisServer) -> None:
     budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=0.3)
+    patient = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=5)
     watched = Watched(budget)
     async with Desk(watched).works() as ledger:
         ledger.add(*entries(1))
-        await eventually(lambda: ledger.waiting == 0, timeout_s=5, what="the first is sent")
+        await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="the first is sent")
         redis_server.pause()
         ledger.add(*entries(9, 1))
-        await eventually(lambda: Unknown("timeout") in watched.answers, timeout_s=5, what="a batch without an answer")
+        await eventually(lambda: Unknown("timeout") in watched.answers, timeout_s=20, what="a batch without an answer")
         redis_server.resume()
-        await eventually(lambda: ledger.waiting == 0, timeout_s=15, what="it is sent again")
-        answer = await budget.entries(0, "", 1000)
+        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="it is sent again")
+        answer = await patient.entries(0, "", 1000)
     await budget.aclose()
+    await patient.aclose()
     assert not isinstance(answer, Unknown)
     assert [entry._replace(id="") for entry in answer] == entries(10)
 

@@ -26,7 +26,8 @@ TOP = Path(__file__).parents[1]
 INSTANCES = [f"web-{number}" for number in range(1_000)]
 NOW_S = 1_700_000_000.0
 AT_ALL_PERCENTS = range(101)
-GATELESS = {"min_healthy": "0", "never_last": "false"}
+PATIENT = {"redis_timeout": "5s"}
+GATELESS = {**PATIENT, "min_healthy": "0", "never_last": "false"}
 
 
 def _settings(**flags: object) -> Settings:
@@ -206,7 +207,7 @@ async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisS
 async def test_order_goes_to_every_part_that_there_may_be(
     redis_server: RedisServer, flags: dict[str, object], keys: list[str]
 ) -> None:
-    held = bucket.opened(_settings(redis_url=redis_server.url, **flags), lambda _error: None)
+    held = bucket.opened(_settings(redis_url=redis_server.url, **PATIENT, **flags), lambda _error: None)
     assert isinstance(await held.hold("", "alice", "why", 60), Hold)
     await held.aclose()
     assert sorted(redis_server.cli("KEYS", "*:hold")) == keys

@@ -99,7 +99,7 @@ async def main():
 asyncio.run(main())
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, timeout=10, check=False
+        [sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, timeout=30, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "gave up\n", "")
 
@@ -116,4 +116,4 @@ def test_a_name_that_does_not_resolve_in_time_does_not_hold_up_the_exit() -> Non
         "    loop.run_in_executor(None, threading.Event().wait)\n"
         "asyncio.run(main())\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)

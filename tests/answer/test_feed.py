@@ -110,7 +110,8 @@ async def test_many_who_look_are_read_for_once(sources: Sources, monkeypatch: py
         assert sources.slow_reads == 1
 
 
-async def test_whole_state_is_read_for_who_asks_once(sources: Sources) -> None:
+async def test_whole_state_is_read_for_who_asks_once(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "SLOW_PAUSE_S", 60)
     feed = sources.feed()
     assert json.loads(await feed.whole()) == {"now": 1.5, "why": 1, "fleet": 10}
     await asyncio.gather(*(feed.whole() for _ in range(9)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from harness.listening import Answer, Told, Wire, get, listening, post
+from harness.listening import Answer, Told, Wire, get, listening, pass_idle, post
 from harness.waiting import eventually
 from sidecar import showing
 from sidecar.answer import pages as pages_module
@@ -101,6 +101,11 @@ async def _events(wire: Wire, count: int) -> list[str]:
     return taken.split("\n\n")[:-1]
 
 
+def _is_stuck(listener: Listener) -> bool:
+    """Whether something that was sent waits for its client."""
+    return any(transport.get_write_buffer_size() for transport in listener._server._connections.values())
+
+
 # -- what is served -----------------------------------------------------------------------------------------
 
 
@@ -149,10 +154,11 @@ async def test_stream_tells_too_what_changes_while_its_client_is_slow_to_read(bo
     async with await Wire.to(local) as wire:
         await wire.ask(get("/page/stream"))
         await _events(wire, 2)
-        for state in ({"text": "x" * BIG}, {"n": "last"}):
-            version = board.feed.version
-            board.state = {**board.state, **state}
-            await eventually(lambda: board.feed.version > version, timeout_s=5, what="it is seen")  # noqa: B023 - at once
+        board.state = {**board.state, "text": "x" * BIG}
+        await eventually(lambda: _is_stuck(local), timeout_s=5, what="it is more than the client reads")
+        version = board.feed.version
+        board.state = {**board.state, "n": "last"}
+        await eventually(lambda: board.feed.version > version, timeout_s=5, what="it is seen")
         taken = await _events(wire, 2)
     assert len(taken[0]) > BIG
     assert json.loads(taken[1].removeprefix("data: ")) == {"now": 1.5, "n": "last"}
@@ -208,10 +214,12 @@ async def test_who_does_not_read_is_dropped(board: Board, local: Listener, monke
 
 
 async def test_stream_is_not_cut_for_being_quiet(board: Board) -> None:
-    async with listening(board.pages.routes(), board.told, idle_s=0.1) as door, await Wire.to(door) as wire:
+    async with listening(board.pages.routes(), board.told, idle_s=60) as door, await Wire.to(door) as wire:
         await wire.ask(get("/page/stream"))
         async with await Wire.to(door) as idle:
-            await eventually(lambda: idle.ended, timeout_s=10, what="who asks for nothing is cut")
+            await eventually(lambda: door.is_busy, timeout_s=5, what="it is there")
+            pass_idle(door, 61)
+            await eventually(lambda: idle.ended, timeout_s=5, what="who asks for nothing is cut")
         assert not wire.ended
         assert board.feed.watchers == 1
 

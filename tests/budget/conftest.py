@@ -57,7 +57,7 @@ async def open_link() -> AsyncIterator[OpenLink]:
     links: list[Link] = []
 
     def open_(url: str, access: Access) -> Link:
-        links.append(Link(url, 2.0, access))
+        links.append(Link(url, 10.0, access))
         return links[-1]
 
     yield open_

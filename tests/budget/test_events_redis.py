@@ -12,6 +12,7 @@ from redis.exceptions import InvalidResponse
 
 from harness.claims import ask, warm
 from harness.ledgers import AT, BARE, CULLED, MANY, STREAM, read
+from harness.twins import impatient
 from sidecar.budget import events
 from sidecar.core.words import Entry, Unknown
 
@@ -119,11 +120,11 @@ async def test_server_that_takes_nothing_says_so_and_nothing_is_half_written(
 async def test_entry_whose_reply_was_lost_is_there_once(
     redis_server: RedisServer, open_budget: OpenBudget, proxy: Proxy
 ) -> None:
-    url = await proxy.open(redis_server.port)
-    budget = open_budget(url, timeout_s=0.3)
+    budget = open_budget(await proxy.open(redis_server.port))
     assert await budget.note([BARE]) == 1
     proxy.holding = True
-    assert await budget.note([CULLED]) == Unknown("timeout")
+    with impatient(budget):
+        assert await budget.note([CULLED]) == Unknown("timeout")
     proxy.release()
     assert await budget.note([CULLED]) == 0
     assert await read(budget) == [BARE, CULLED]
@@ -132,11 +133,12 @@ async def test_entry_whose_reply_was_lost_is_there_once(
 async def test_first_word_whose_reply_was_lost_is_still_ours(
     redis_server: RedisServer, open_budget: OpenBudget, proxy: Proxy
 ) -> None:
-    budget = open_budget(await proxy.open(redis_server.port), timeout_s=0.3)
+    budget = open_budget(await proxy.open(redis_server.port))
     assert await warm(budget) is None
     assert await budget.first("warm", 60) is True
     proxy.holding = True
-    assert await budget.first("word", 60) == Unknown("timeout")
+    with impatient(budget):
+        assert await budget.first("word", 60) == Unknown("timeout")
     proxy.release()
     assert await open_budget(redis_server.url).first("word", 60) is False
     assert await budget.first("word", 60) is True

@@ -9,6 +9,7 @@ import pytest
 
 from harness.claims import beat, lease, without_time
 from harness.sentinels import Watched
+from harness.twins import impatient
 from harness.waiting import eventually
 from sidecar.core.terms import Share
 from sidecar.core.words import Beat, Denied, Fleet, Granted, Presence, Unknown
@@ -89,13 +90,14 @@ async def test_clock_that_leapt_ahead_and_came_back_makes_no_second_holder(
 
 async def test_server_that_stood_still_gives_one_slot_once(redis_server: RedisServer, open_budget: OpenBudget) -> None:
     """Those who gave up on it asked all the same, and ask again when it is back."""
-    budgets = [open_budget(redis_server.url, timeout_s=0.2) for _ in range(8)]
+    budgets = [open_budget(redis_server.url) for _ in range(8)]
     await fleet_of("abcdefgh", budgets[0])
     names = dict(zip("abcdefgh", budgets, strict=True))
     await know_the_script(budgets[0])
     await asyncio.gather(*(budget.roll() for budget in budgets))  # all are connected
     redis_server.pause()
-    answers = await asyncio.gather(*(budget.retire(lease(name)) for name, budget in names.items()))
+    with impatient(*budgets):
+        answers = await asyncio.gather(*(budget.retire(lease(name)) for name, budget in names.items()))
     assert answers == [Unknown("timeout")] * 8
     redis_server.resume()
     patient = {name: open_budget(redis_server.url) for name in names}
@@ -108,12 +110,13 @@ async def test_server_that_stood_still_gives_one_slot_once(redis_server: RedisSe
 async def test_lease_whose_reply_was_lost_is_granted_again(
     redis_server: RedisServer, open_budget: OpenBudget, proxy: Proxy
 ) -> None:
-    cut_off = open_budget(await proxy.open(redis_server.port), timeout_s=0.3)
+    cut_off = open_budget(await proxy.open(redis_server.port))
     other = open_budget(redis_server.url)
     await fleet_of("abc", other, cut_off)
     await know_the_script(other)
     proxy.holding = True
-    assert without_time(await cut_off.retire(lease("a"))) == Unknown("timeout")
+    with impatient(cut_off):
+        assert without_time(await cut_off.retire(lease("a"))) == Unknown("timeout")
     assert await refused(other, "b") == "slots"
     proxy.release()
     assert without_time(await cut_off.retire(lease("a"))) == Granted(1, 1, replayed=True, alive=2)
@@ -121,7 +124,7 @@ async def test_lease_whose_reply_was_lost_is_granted_again(
 
 async def test_lease_outlives_a_failover(start_redis: StartRedis, children: Children, open_budget: OpenBudget) -> None:
     watched = await asyncio.to_thread(Watched, start_redis, children, sentinels=3)
-    budget = open_budget(watched.url, timeout_s=1.0)
+    budget = open_budget(watched.url, beat_us=10**12)  # nobody falls silent, however long the failover takes
     await fleet_of("abc", budget)
     assert isinstance(await budget.retire(lease("a")), Granted)
     assert watched.master.cli("WAIT", 1, 5000) == 1

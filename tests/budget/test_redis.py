@@ -131,7 +131,7 @@ async def test_fixed_window_is_numbered_within_the_local_hour(
     assert await ask(budget, "a") == Granted(1, 1)
     assert await ask(budget, "b") == Denied("window", 1, 1, retry_after_s)
     assert redis_server.cli("GET", key) == "2"
-    assert redis_server.cli("TTL", key) in (window_s, window_s - 1)
+    assert window_s - 30 <= redis_server.cli("TTL", key) <= window_s
 
 
 async def test_fixed_goes_by_the_local_clock_unless_told_otherwise(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FRESH = Granted(1, 10)
 REPLAYED = Granted(1, 10, replayed=True)
 SECRET = "s3cret/pass?word"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 async def assert_refused_with(budget: RedisBudget, word: str) -> None:
@@ -173,12 +175,12 @@ async def test_key_of_another_kind_is_an_error_and_left_alone(
 
 
 async def test_busy_server_is_busy_and_then_answers(redis_server: RedisServer, open_budget: OpenBudget) -> None:
-    budget = open_budget(redis_server.url, timeout_s=0.5)
+    budget = open_budget(redis_server.url)
     assert await warm(budget) is None
     redis_server.cli("CONFIG", "SET", "busy-reply-threshold", "20")
     async with Redis.from_url(redis_server.url, socket_timeout=30) as other:
         spinning = asyncio.create_task(_spin(other))
-        await eventually(lambda: _is_busy(budget), timeout_s=5, what="busy")
+        await eventually(lambda: _is_busy(budget), timeout_s=20, what="busy")
         assert await warm(budget) == Unknown("busy")
         redis_server.cli("SCRIPT", "KILL")
         await spinning
@@ -199,7 +201,7 @@ async def _is_busy(budget: RedisBudget) -> bool:
 
 @pytest.mark.parametrize("strategy", ["log", "previous", "fixed"])
 async def test_flushed_script_is_sent_again(strategy: str, redis_server: RedisServer, open_budget: OpenBudget) -> None:
-    budget = open_budget(redis_server.url, strategy=strategy)
+    budget = open_budget(redis_server.url, strategy=strategy, local_time=lambda: NOON)
     assert await warm(budget) is None
     redis_server.cli("SCRIPT", "FLUSH")
     assert await ask(budget, "a") == FRESH

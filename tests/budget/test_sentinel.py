@@ -49,7 +49,7 @@ async def test_claim_during_a_failover_is_unknown_and_is_granted_by_the_new_mast
     start_redis: StartRedis, children: Children, ask_at: AskAt
 ) -> None:
     watched = await asyncio.to_thread(Watched, start_redis, children, sentinels=3)
-    asking = ask_at(watched.url, timeout_s=1.0)
+    asking = ask_at(watched.url)
     assert await asking.claim("a") == FRESH
     assert watched.master.cli("WAIT", 1, 5000) == 1
     watched.master.kill()
@@ -64,10 +64,11 @@ async def test_master_that_hangs_is_a_timeout_until_another_takes_over(
     start_redis: StartRedis, children: Children, ask_at: AskAt
 ) -> None:
     watched = await asyncio.to_thread(Watched, start_redis, children)
-    asking = ask_at(watched.url, timeout_s=0.5)
+    asking = ask_at(watched.url)
     assert await asking.claim("a") == FRESH
     assert watched.master.cli("WAIT", 1, 5000) == 1
     watched.master.pause()
+    asking.timeout_s = 0.5
     answers = await claims_until_granted(asking, "a")
     assert answers[0] == "timeout"
     assert answers[-1] == REPLAYED
@@ -95,9 +96,10 @@ async def test_sentinels_that_are_gone_or_hang_leave_time_for_the_next(
     start_redis: StartRedis, children: Children, ask_at: AskAt
 ) -> None:
     watched = await asyncio.to_thread(Watched, start_redis, children)
+    watched.notice_late()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hung = silent.getsockname()[1]
-        asking = ask_at(watched.url_of(free_port(), hung, watched.sentinels[0].port), timeout_s=2.0)
+        asking = ask_at(watched.url_of(free_port(), hung, watched.sentinels[0].port), timeout_s=6.0)
         assert await asking.claim("a") == FRESH
         assert await asking.claim("a") == REPLAYED
 
@@ -106,6 +108,7 @@ async def test_replica_that_is_named_as_master_is_not_taken_for_one(
     actor: Actor, start_redis: StartRedis, children: Children, ask_at: AskAt
 ) -> None:
     watched = await asyncio.to_thread(Watched, start_redis, children)
+    watched.notice_late()
     await name_as_master(actor, watched.replica.port)
     liar = await url_of(actor)
     assert await ask_at(liar).claim("a") == "readonly"
@@ -159,6 +162,7 @@ async def test_sentinels_have_a_password_of_their_own(
     start_redis: StartRedis, children: Children, ask_at: AskAt
 ) -> None:
     watched = await asyncio.to_thread(Watched, start_redis, children, password="s/cret")
+    watched.notice_late()
     port = watched.sentinels[0].port
     assert await ask_at(watched.url_of(port)).claim("a") == "auth"
     wrong = "?sentinel_password=s%2Fcre"

@@ -44,8 +44,9 @@ def _run(code: str, **environ: str) -> str:
 
 
 def _run_beside(door: Door, code: str) -> str:
-    """The same while the door is read."""
-    program = _start(code, ARBITER_STATSD_SOCKET=str(door.path))
+    """The same while the door is read, for which the program's end waits longer than for a sidecar."""
+    patient = f"from sidecar.client import emitter\nemitter.EXIT_S = 10.0\n{code}"
+    program = _start(patient, ARBITER_STATSD_SOCKET=str(door.path))
     wait_for(lambda: door.read() and program.poll() is not None, timeout_s=30, what="the program ends")
     return _output(program)
 

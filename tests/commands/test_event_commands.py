@@ -50,7 +50,7 @@ class Desk:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        routes = Events(self.stored, lambda _since: self.local, identity=IDENTITY, wall=time.time, limit_s=1.0).routes()
+        routes = Events(self.stored, lambda _since: self.local, identity=IDENTITY, wall=time.time, limit_s=30).routes()
         async with listening(routes, Told()) as listener:
             self.settings = settings_of(listener.addresses[0])
             yield

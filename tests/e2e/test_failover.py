@@ -87,7 +87,8 @@ def test_claims_during_a_failover_are_unknown_and_then_granted_or_replayed(
     wait_for(lambda: unknowns(early) and unknowns(fresh), timeout_s=20, what="neither has a clear answer meanwhile")
     sentinel.resume()
     crew.await_down(early, other, fresh)
-    assert (claim(early)["reason"], claim(fresh)["reason"]) == ("replayed", "granted")
+    assert claim(early)["reason"] == "replayed"
+    assert claim(fresh)["reason"] in ("granted", "replayed")  # the latter if its first reply was too late
     assert watched.replica.cli("ROLE")[0] == "master"
     crew.suffer(second)
     await_granted(crew, watched.replica, BUDGET)
@@ -135,7 +136,8 @@ def test_claims_while_the_slot_moves_are_granted_once_it_has(sidecar: StartSidec
     cluster.move_keys(GRANTS, new)
     crew.suffer(between)
     wait_for(lambda: unknowns(between), timeout_s=20, what="nor has one when the keys are there already")
-    assert {claim(one)["reason"] for one in (during, between)} == {"cluster"}
+    moving = (during, between)
+    wait_for(lambda: {claim(one)["reason"] for one in moving} == {"cluster"}, timeout_s=30, what="they are told why")
     crew.await_down(before)
     cluster.end_move(GRANTS, new)
     crew.suffer(after)

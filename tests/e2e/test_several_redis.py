@@ -32,7 +32,7 @@ BUDGET = 3
 WINDOW_S = 4.0
 PREFIX = "{ha:default/app}"
 LOG_SLACK_S = 1.0
-"""A cull stands in the log after its grant, by less than a claim may take."""
+"""A cull stands in the log after its grant; much later, if only the next claim was answered in time."""
 REAL: dict[str, Setting] = {
     **GATES,
     "brake": "0",  # or canaries alone would be left, for everybody suffers
@@ -77,13 +77,20 @@ def check_books(crew: Crew, ledgers: list[Ledger]) -> None:
     for ledger in ledgers:
         ledger.look()
         assert most_within(ledger.grants, WINDOW_S) <= BUDGET / len(ledgers)
-    assert most_within((grant for ledger in ledgers for grant in ledger.grants), WINDOW_S) <= BUDGET
-    assert most_within(culls(crew.members), WINDOW_S - LOG_SLACK_S) <= BUDGET
+    assert most_at_once(ledgers) <= BUDGET
+    granted = {grant.claim_id: grant for ledger in ledgers for grant in ledger.grants}
+    # By its log only where a server forgot its grant before it was seen.
+    down = [granted.get(cull.claim_id, cull) for cull in culls(crew.members)]
+    assert most_within(down, WINDOW_S - LOG_SLACK_S) <= BUDGET
+
+
+def most_at_once(ledgers: list[Ledger]) -> int:
+    return most_within((grant for ledger in ledgers for grant in ledger.grants), WINDOW_S)
 
 
 def await_grants(ledgers: list[Ledger], count: int) -> None:
-    what = f"{count} grants in all, and perhaps those of the next window"
-    wait_for(lambda: sum(len(ledger.grants) for ledger in ledgers) >= count, timeout_s=20, what=what)
+    what = f"{count} grants in one window, and perhaps those of the next"
+    wait_for(lambda: most_at_once(ledgers) >= count, timeout_s=20, what=what)
 
 
 def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
@@ -95,7 +102,7 @@ def test_server_that_is_dead_from_the_start_takes_only_its_share_along(
     await_answers(*crew.members)
     await_grants(ledgers, BUDGET - 1)
     assert not ledgers[-1].grants
-    assert most_within((grant for ledger in ledgers for grant in ledger.grants), WINDOW_S) == BUDGET - 1
+    assert most_at_once(ledgers) == BUDGET - 1
     servers[-1].start()
     wait_for(lambda: ledgers[-1].grants, timeout_s=20, what="the share that was away is spent as well")
     check_books(crew, ledgers)

@@ -20,11 +20,14 @@ _SHA: Final = sha1(_SCRIPT, usedforsecurity=False).hexdigest()
 
 
 class Asking:
-    """Claims by one link, each within ``timeout_s``, in the way of the real bucket: EVALSHA, and EVAL if need be."""
+    """Claims by one link, each within ``timeout_s``, in the way of the real bucket: EVALSHA, and EVAL if need be.
+
+    ``timeout_s`` may be made shorter once nobody answers any more; what the link allows to each place stays as it was.
+    """
 
     def __init__(self, url: str, timeout_s: float = 5.0, access: Access | None = None) -> None:
         self.link = Link(url, timeout_s, access) if access else Link(url, timeout_s)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
 
     async def __aenter__(self) -> Self:
         return self
@@ -42,7 +45,7 @@ class Asking:
 
     async def _in_time(self, call: Coroutine[Any, Any, str]) -> str:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 return await call
         except Exception as error:  # noqa: BLE001 - as the real bucket does
             return error_word(error)

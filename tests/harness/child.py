@@ -107,7 +107,7 @@ class Child(ABC):
         """SIGKILL; returns when the process is gone."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(5)
+            self._process.wait(30)
 
     def pause(self) -> None:
         """SIGSTOP; returns when the process stands still."""
@@ -118,7 +118,7 @@ class Child(ABC):
         """SIGCONT."""
         self._started().send_signal(signal.SIGCONT)
 
-    def wait(self, timeout_s: float = 10) -> int:
+    def wait(self, timeout_s: float = 30) -> int:
         """The exit code (negative: the signal that ended it), once the process has ended."""
         try:
             return self._started().wait(timeout_s)

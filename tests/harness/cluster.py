@@ -11,10 +11,15 @@ if TYPE_CHECKING:
     from harness.starting import StartRedis
 
 _SLOTS = 16384
+_SOON_MS, _LATE_MS = 1000, 15_000
+"""For so long a node may be silent; on a busy machine some are for a second."""
 
 
 class Cluster:
-    """Started, introduced to each other and complete. ``nodes`` are the masters of the start, in the order of slots."""
+    """Started, introduced to each other and complete. ``nodes`` are the masters of the start, in the order of slots.
+
+    A node that dies is noticed late until ``notice_soon``.
+    """
 
     def __init__(self, start_redis: StartRedis, masters: int = 3) -> None:
         self._start_redis = start_redis
@@ -25,6 +30,7 @@ class Cluster:
             node.cli("CLUSTER", "ADDSLOTSRANGE", bounds[n], bounds[n + 1] - 1)
             self._introduce(node)
         wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
+        self._notice_after(_LATE_MS)
 
     @property
     def url(self) -> str:
@@ -46,6 +52,7 @@ class Cluster:
 
     def add_replica(self, master: RedisServer) -> RedisServer:
         """One more node, which takes over when the master dies; returned once it has the data."""
+        self.notice_soon()
         replica = self._start("replica")
         self._introduce(replica)
         wait_for(lambda: _id(master) in replica.cli("CLUSTER", "NODES"), timeout_s=20, what="they have met")
@@ -55,6 +62,14 @@ class Cluster:
         wait_for(lambda: _sees_all(replica), timeout_s=20, what="it knows the slots, or it never takes over")
         wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
         return replica
+
+    def notice_soon(self) -> None:
+        """A node that dies from now on is noticed within seconds."""
+        self._notice_after(_SOON_MS)
+
+    def _notice_after(self, silence_ms: int) -> None:
+        for node in self.nodes:
+            node.cli("CONFIG", "SET", "cluster-node-timeout", silence_ms)
 
     def begin_move(self, key: str, to: RedisServer) -> None:
         """From now on the owner sends whoever asks for a key that it has not to ask at ``to``."""
@@ -80,7 +95,7 @@ class Cluster:
             "cluster-enabled": "yes",
             "cluster-config-file": f"{name}-nodes.conf",
             "cluster-port": str(free_port()),
-            "cluster-node-timeout": "1000",  # less than this a server may well be silent on a busy machine
+            "cluster-node-timeout": str(_SOON_MS),
             "repl-diskless-sync-delay": "0",
         }
         words = [word for key, value in options.items() for word in (f"--{key}", value)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from harness.sidecar import Sidecar
 
-_TIMEOUT_S = 30
+_TIMEOUT_S = 60
 
 
 class Done(NamedTuple):

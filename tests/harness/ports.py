@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 from collections.abc import Iterator
@@ -57,10 +58,17 @@ def _hold(held: ExitStack, port: int) -> int:
 
 
 def _walk() -> Iterator[int]:
-    """Every port of the range in random order, over and over; 0, the kernel's choice, if there is no range."""
-    ports = range(_LOWEST, _lowest_ephemeral()) or range(1)
+    """Every port of our part of the range in random order, over and over; 0, the kernel's choice, if there is none."""
+    worker, workers = _place()
+    ports = range(_LOWEST + worker, _lowest_ephemeral(), workers) or range(1)
     while True:
         yield from secrets.SystemRandom().sample(ports, len(ports))
+
+
+def _place() -> tuple[int, int]:
+    """Which of how many workers of pytest we are: no two of them must choose the same port before one binds it."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers, workers
 
 
 def _lowest_ephemeral() -> int:

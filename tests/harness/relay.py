@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from contextlib import suppress
@@ -54,16 +55,17 @@ class Relay:
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        """One exchange after the other, which is how a sidecar speaks."""
+        """One exchange after the other, which is how a sidecar speaks; a long request may come in pieces."""
+        is_claim = False
         with suppress(OSError), client, server:
-            while request := client.recv(65536):
-                is_claim = b"EVALSHA" in request and self._claim_sha in request
-                if is_claim and self.lose_at == "request":
+            while True:
+                ready, _, _ = select.select((client, server), (), ())
+                source = ready[0]
+                if not (piece := source.recv(65536)):
+                    return
+                if source is client:
+                    is_claim = b"EVALSHA" in piece and self._claim_sha in piece
+                if is_claim and self.lose_at == ("request" if source is client else "reply"):
                     self.lost.set()
                     continue
-                server.sendall(request)
-                reply = server.recv(65536)
-                if is_claim and self.lose_at == "reply":
-                    self.lost.set()
-                    continue
-                client.sendall(reply)
+                (server if source is client else client).sendall(piece)

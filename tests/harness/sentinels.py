@@ -120,6 +120,11 @@ class Watched:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         return f"redis+sentinel://{hosts}/{MASTER}{query}"
 
+    def notice_late(self) -> None:
+        """From now on a master may be silent for longer than a busy machine keeps it: there shall be no failover."""
+        for sentinel in self.sentinels:
+            sentinel.cli("SENTINEL", "SET", MASTER, "down-after-milliseconds", "15000")
+
     def _know_each_other(self) -> bool:
         others = len(self.sentinels) - 1
         return all(sentinel.knows(replicas=1, sentinels=others) for sentinel in self.sentinels)

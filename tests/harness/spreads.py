@@ -101,7 +101,7 @@ async def called(servers: Iterable[SteeredServer], times: int) -> None:
     """Wait until each of them was called so often."""
     listed = list(servers)
     await eventually(
-        lambda: all(len(server.heard) >= times for server in listed), timeout_s=5, what=f"{times} calls of each"
+        lambda: all(len(server.heard) >= times for server in listed), timeout_s=20, what=f"{times} calls of each"
     )
 
 

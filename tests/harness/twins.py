@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from sidecar.core.fleet import FleetBucket
 from sidecar.core.terms import Terms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.redis_server import RedisServer
 
 START_US = 1_700_000_400 * S  # begins a window of ten minutes
@@ -58,3 +61,14 @@ def redis_budget(url: str, terms: Terms, **changes: Any) -> RedisBudget:
     """The bucket of the service ``app`` in the Redis at ``url``, in good time unless told so."""
     options = {"prefix": "{ha:default/app}", "fixed_key": "errorWatcher", "timeout_s": 5.0, **changes}
     return RedisBudget(url, terms=terms, **options)
+
+
+@contextmanager
+def impatient(*budgets: RedisBudget, for_s: float = 0.3) -> Iterator[None]:
+    """They wait so long for an answer that will not come; before and after, a busy machine may take its time."""
+    patience = [budget._timeout_s for budget in budgets]
+    for budget in budgets:
+        budget._timeout_s = for_s
+    yield
+    for budget, timeout_s in zip(budgets, patience, strict=True):
+        budget._timeout_s = timeout_s

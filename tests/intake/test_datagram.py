@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from contextlib import asynccontextmanager, closing, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ from sidecar.core.words import Heartbeat, Ping, Report, Results
 from sidecar.intake.datagram import BATCH, BATCH_BYTES, PACKET_LIMIT, PAUSE_S, RECEIVE_BUFFER, Datagrams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 ONE = b"errors:1|c"
 ROOM = 200
@@ -34,13 +35,17 @@ address, count, rate = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 path = address.startswith("/")
 opened = socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_DGRAM)
 opened.connect(address if path else (address.split(":")[0], int(address.split(":")[1])))
-begun = time.perf_counter()
+due = time.perf_counter()
 for sent in range(count):
-    while rate and (time.perf_counter() - begun) * rate < sent:
+    while rate and (now := time.perf_counter()) < due:
         pass
+    due = max(due, now - 0.001) + 1 / rate if rate else 0
     opened.send(b"errors:1|c")
 """
-"""Sends so many packets to an address, so many a second or as fast as it can: ADDRESS COUNT RATE."""
+"""Sends so many packets to an address, so many a second or as fast as it can: ADDRESS COUNT RATE.
+
+Who was kept waiting by the machine catches up with no more than a millisecond, or it would be a quicker flood.
+"""
 
 
 class Hall:
@@ -120,6 +125,12 @@ def _host_and_port(address: str) -> tuple[str, int]:
 async def _assert_sum(hall: Hall, errors: int) -> None:
     await eventually(lambda: sum(hall.errors) >= errors, timeout_s=10, what=f"{errors} errors have come")
     assert sum(hall.errors) == errors
+
+
+async def _assert_known(hall: Hall, door: Datagrams, errors: int) -> None:
+    """Each has come, or was counted as lost: the kernel may still be at it when the sender is done."""
+    await eventually(lambda: sum(hall.errors) + door.kernel_drops >= errors, timeout_s=10, what="all are known of")
+    assert sum(hall.errors) + door.kernel_drops == errors
 
 
 # -- packets ------------------------------------------------------------------------------------------------
@@ -290,8 +301,8 @@ async def test_kernel_says_what_it_had_no_room_for(hall: Hall, udp: Datagrams, c
     sent = 20_000
     for _ in range(sent):
         client.send(ONE)
+    await _assert_known(hall, udp, sent)
     assert 0 < udp.kernel_drops < sent
-    await _assert_sum(hall, sent - udp.kernel_drops)
     dropped = udp.kernel_drops
     udp.close()
     assert udp.kernel_drops == dropped
@@ -440,9 +451,8 @@ async def _sending(address: str, count: int, rate: int = 0) -> AsyncIterator[asy
         await sender.wait()
 
 
-async def _ticks(sender: asyncio.subprocess.Process) -> list[float]:
+async def _ticks(sender: asyncio.subprocess.Process, clock: Callable[[], float] = time.monotonic) -> list[float]:
     """Seconds between turns of a coroutine that wants one each millisecond, while the sender lives."""
-    clock = asyncio.get_running_loop().time
     at = [clock()]
     ended = asyncio.ensure_future(sender.wait())
     while not ended.done():
@@ -456,9 +466,10 @@ async def test_flood_loses_what_the_kernel_says_and_starves_nobody(hall: Hall, p
     async with _opened(hall) as datagrams:
         await (datagrams.open_unix(path) if door == "unix" else datagrams.open_udp("127.0.0.1", 0))
         async with _sending(datagrams.addresses[0], 200_000) as sender:
-            gaps = sorted(await _ticks(sender))
+            # Of the processor: how long it has to wait for that is for the machine to say.
+            gaps = sorted(await _ticks(sender, time.thread_time))
             assert await sender.wait() == 0
-        await _assert_sum(hall, 200_000 - datagrams.kernel_drops)
+        await _assert_known(hall, datagrams, 200_000)
         assert datagrams.packets == sum(hall.errors)
         assert gaps[len(gaps) * 9 // 10] < 0.05
         if door == "unix":

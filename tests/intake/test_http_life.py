@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.listening import Told, Wire, chunked, get, listening, post
+from harness.listening import Told, Wire, chunked, get, listening, pass_idle, post
+from harness.virtual_time import settle
 from harness.waiting import eventually
 from sidecar.core import arbiter
 from sidecar.core.records import Snapshot
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sidecar.listening.listener import Listener
 
 LIFE = post("/life")
-IDLE_S = 0.2
+IDLE_S = 60.0
 PLACES = 4
 SNAPSHOT = Snapshot(1.0, arbiter.start("app/a", 0.0, Policy()), Evidence(60), None)
 
@@ -57,9 +58,9 @@ class Door:
 
 
 @asynccontextmanager
-async def _door(run_dir: Path, idle_s: float) -> AsyncIterator[Door]:
+async def _door(run_dir: Path) -> AsyncIterator[Door]:
     door = Door(Told())
-    options: dict[str, Any] = {"idle_s": idle_s, "max_connections": PLACES, "guard": http.refuse_browsers}
+    options: dict[str, Any] = {"idle_s": IDLE_S, "max_connections": PLACES, "guard": http.refuse_browsers}
     async with listening(door.routes(), door.told, str(run_dir / "app.sock"), **options) as door.listener:
         yield door
     assert door.told.failures == []
@@ -67,13 +68,7 @@ async def _door(run_dir: Path, idle_s: float) -> AsyncIterator[Door]:
 
 @pytest.fixture
 async def door(run_dir: Path) -> AsyncIterator[Door]:
-    async with _door(run_dir, 60.0) as door:
-        yield door
-
-
-@pytest.fixture
-async def hasty_door(run_dir: Path) -> AsyncIterator[Door]:
-    async with _door(run_dir, IDLE_S) as door:
+    async with _door(run_dir) as door:
         yield door
 
 
@@ -106,9 +101,8 @@ async def test_head_comes_at_once_and_the_end_only_with_the_app(door: Door, requ
 async def test_each_end_is_told_exactly_once_and_at_once(door: Door, how: str) -> None:
     for life in range(1, 6):
         getattr(await _hold(door), how)()
-        async with asyncio.timeout(0.5):  # a successor may name itself soon: its name must not come before the end
-            await door.ends(0)
-        assert door.gone == life
+        await settle()  # and no time: a successor may name itself soon, and its name must not come before the end
+        assert (door.held, door.gone) == (0, life)
 
 
 async def test_of_several_connections_only_the_last_one_tells_the_end(door: Door) -> None:
@@ -141,12 +135,13 @@ async def test_client_that_goes_before_its_head_has_come_has_gone(door: Door) ->
     assert door.gone == before + 1
 
 
-async def test_held_connection_is_not_cut_as_idle(hasty_door: Door) -> None:
-    held = await _hold(hasty_door)
-    for _ in range(3):  # each is cut when it has been silent for as long, so a sweep has come since
-        async with await Wire.to(hasty_door.listener) as silent:
-            assert await silent.rest() == b""
-    assert (held.ended, hasty_door.gone) == (False, 0)
+async def test_held_connection_is_not_cut_as_idle(door: Door) -> None:
+    held = await _hold(door)
+    async with await Wire.to(door.listener) as silent:
+        await eventually(lambda: door.listener.is_busy, timeout_s=5, what="the silent one is there")
+        pass_idle(door.listener, IDLE_S + 1)
+        assert await silent.rest() == b""
+    assert (held.ended, door.gone, door.told.words) == (False, 0, ["idle"])
     held.close()
 
 
@@ -208,8 +203,9 @@ async def test_over_tcp_it_is_refused(door: Door) -> None:
 async def test_our_own_end_ends_it_promptly_and_is_no_end_of_the_app(door: Door) -> None:
     async with AsyncExitStack() as stack:
         held = [await stack.enter_async_context(await _hold(door)) for _ in range(3)]
-        async with asyncio.timeout(0.5):
-            await door.listener.close()
+        closing = asyncio.create_task(door.listener.close())
+        await settle()
+        assert closing.done()
         for wire in held:
             assert await wire.rest() == b"0\r\n\r\n"  # in order: the answer is at its end
     assert (door.held, door.gone) == (0, 0)

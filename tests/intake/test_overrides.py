@@ -39,14 +39,14 @@ FINE = Judged(Verdict(Judgement.FINE))
 class Box:
     """An arbiter that steps as soon as it is told to; ``reply`` is what the bucket says, None for nothing yet."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(self, policy: Policy | None = None, limit_s: float = 0.2) -> None:
         self.policy = policy or Policy()
         self.standing: Standing = arbiter.start("app/a", 0.0, self.policy, app_start="1")
         self.reply: Reply | None = Granted(1, 10)
         self.log: list[str] = []
         self.is_stuck = False
         self.has_order = asyncio.Event()
-        self.overrides = Overrides(self.put, instance="a", limit_s=0.2, told=self.log.append)
+        self.overrides = Overrides(self.put, instance="a", limit_s=limit_s, told=self.log.append)
         self.step(FINE)
 
     def put(self, event: CullOrdered | Revived) -> None:
@@ -141,14 +141,16 @@ async def test_hall_that_does_not_listen_is_a_202_as_well(wire: Wire, box: Box) 
 
 
 @pytest.mark.parametrize("event", [Restarted("2"), Stopped()], ids=["restarted", "stopped"])
-async def test_order_that_meets_another_end_says_so(wire: Wire, box: Box, event: Event) -> None:
+async def test_order_that_meets_another_end_says_so(told: Told, event: Event) -> None:
+    box = Box(limit_s=60)
     box.reply = None
-    await wire.send(post("/cull", json.dumps(ORDER).encode()))
-    async with asyncio.timeout(5):
-        await box.has_order.wait()
-    box.step(event)
-    word = "restarted" if isinstance(event, Restarted) else "stopping"
-    assert _told(await wire.answer()) == (409, word, "")
+    async with listening(box.overrides.routes(), told) as listener, await Wire.to(listener) as wire:
+        await wire.send(post("/cull", json.dumps(ORDER).encode()))
+        async with asyncio.timeout(5):
+            await box.has_order.wait()
+        box.step(event)
+        word = "restarted" if isinstance(event, Restarted) else "stopping"
+        assert _told(await wire.answer()) == (409, word, "")
 
 
 async def test_order_for_one_that_is_down_changes_nothing(wire: Wire, box: Box) -> None:

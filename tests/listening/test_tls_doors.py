@@ -293,8 +293,10 @@ async def test_loop_goes_on_while_the_files_cannot_be_read(files: Files) -> None
     for _ in range(20):
         await asyncio.sleep(0.001)
     assert not looking.done()
-    with pipe.open("w") as end:
-        end.write("no key")
+    # Without a reader this fails at once, instead of holding up the loop that is to start one.
+    end = await eventually(lambda: os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), timeout_s=10, what="it is being read")
+    os.write(end, b"no key")
+    os.close(end)
     await asyncio.wait_for(looking, 5)
     assert len(files.failures) == 1
 
@@ -359,14 +361,17 @@ async def test_unix_socket_of_the_same_door_stays_plain(files: Files, told: Told
         assert (await wire.ask(UP)).status == 200
 
 
-async def test_wrong_token_is_answered_later_and_a_right_request_is_not(told: Told) -> None:
+async def test_wrong_token_is_answered_later_and_a_right_request_is_not(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with listening(ROUTES, told) as door, await Wire.to(door) as wire, await Wire.to(door) as other:
-        guess = asyncio.create_task(wire.ask(get("/no")))
         begun = time.monotonic()
-        assert (await other.ask(UP)).status == 200
-        assert not guess.done()
-        assert (await guess).status == 401
+        assert (await wire.ask(get("/no"))).status == 401
         assert time.monotonic() - begun >= 0.15
+        monkeypatch.setattr("sidecar.listening.listener.GUESS_S", 60)  # however long a busy machine takes for the other
+        await wire.send(get("/no"))
+        await eventually(lambda: len(told.words) == 2, timeout_s=5, what="the guess is seen")
+        assert (await other.ask(UP)).status == 200
 
 
 # -- handshakes that do not end -----------------------------------------------------------------------------
@@ -401,8 +406,9 @@ def _hello() -> bytes:
 
 @pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01", _hello()], ids=["silent", "half", "whole"])
 async def test_crowd_of_half_handshakes_is_bounded_and_costs_the_next_client_little(
-    files: Files, told: Told, hello: bytes
+    files: Files, told: Told, monkeypatch: pytest.MonkeyPatch, hello: bytes
 ) -> None:
+    turns = _count_turns(monkeypatch)
     async with listening(ROUTES, told, tls=files.doors()) as door:
         made = door._handshakes
         assert made is not None
@@ -410,12 +416,26 @@ async def test_crowd_of_half_handshakes_is_bounded_and_costs_the_next_client_lit
             await eventually(lambda: "crowded" in told.words, timeout_s=10, what="some made room for others")
             assert len(made._waiting) <= handshakes.WAITING
             assert len(made._begun) <= handshakes.AT_ONCE
-            begun = time.monotonic()
+            begun = next(turns)
             async with await _wire(door) as wire:
                 assert (await wire.ask(UP)).status == 200
-            assert time.monotonic() - begun < 3
+            assert (next(turns) - begun) * handshakes.PACE_S < 1, "on a machine that has time for us"
     assert told.failures == []
-    assert not made.is_busy
+    await eventually(lambda: not made.is_busy, timeout_s=5, what="nobody is left")
+
+
+def _count_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """How many handshakes have had their turn so far, each time one asks."""
+    turns = 0
+    turn = handshakes.Handshakes._turn
+
+    def counted(crowd: handshakes.Handshakes) -> None:
+        nonlocal turns
+        turns += 1
+        turn(crowd)
+
+    monkeypatch.setattr(handshakes.Handshakes, "_turn", counted)
+    return iter(lambda: turns, -1)
 
 
 async def test_crowd_from_one_address_shuts_out_nobody_from_another(files: Files, told: Told) -> None:
@@ -482,9 +502,9 @@ async def test_plain_door_answers_while_another_is_flooded(files: Files, plain: 
         flooding = asyncio.create_task(flood())
         async with await Wire.to(health) as wire:
             for _ in range(200):
-                begun = time.monotonic()
+                begun = time.thread_time()  # of the loop that both doors share, whoever else the machine works for
                 assert (await wire.ask(UP)).status == 200
-                took.append(time.monotonic() - begun)
+                took.append(time.thread_time() - begun)
         flooding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await flooding

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.waiting import eventually
-from sidecar.standby import handover
+from sidecar.standby import handover, inheritance
 from sidecar.standby.handover import Feed, Offer, message
 from sidecar.standby.inheritance import MOST_PAST_BYTES, Inheritance
 
@@ -49,6 +49,13 @@ class Main:
         self.offer.close(keep_path=True)
         for one in self.opened:
             one.close()
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is lost where the other end takes too long is not what is tried here."""
+    monkeypatch.setattr(inheritance, "CONNECT_S", 30.0)
+    monkeypatch.setattr(handover, "FLUSH_S", 30.0)
 
 
 @pytest.fixture
@@ -189,16 +196,16 @@ async def test_standby_is_ready_when_it_says_so_and_until_it_has_gone(main: Main
     standby = await _linked(run_dir)
     assert (main.offer.is_heard, main.offer.is_ready) == (True, False)
     standby.say_ready()
-    await eventually(lambda: main.offer.is_ready, timeout_s=5, what="it is ready")
+    await eventually(lambda: main.offer.is_ready, timeout_s=20, what="it is ready")
     standby.close()
-    await eventually(lambda: not main.offer.is_heard, timeout_s=5, what="it has gone")
+    await eventually(lambda: not main.offer.is_heard, timeout_s=20, what="it has gone")
     assert not main.offer.is_ready
 
 
 async def test_next_standby_takes_the_place_of_the_last(main: Main, run_dir: Path) -> None:
     first = await _linked(run_dir)
     first.say_ready()
-    await eventually(lambda: main.offer.is_ready, timeout_s=5, what="the first is ready")
+    await eventually(lambda: main.offer.is_ready, timeout_s=20, what="the first is ready")
     second = await _linked(run_dir)
     assert not main.offer.is_ready
     await asyncio.to_thread(first.hear_out)
@@ -238,7 +245,7 @@ async def test_standby_that_does_not_read_costs_nothing_and_hears_the_newest(mai
         main.offer.tell_past()
         main.state = {"number": number, "filling": "x" * 50_000}
         main.offer.tell()
-    ends_at = asyncio.get_running_loop().time() + 5
+    ends_at = asyncio.get_running_loop().time() + 30
     while asyncio.get_running_loop().time() < ends_at:
         await asyncio.to_thread(standby.wait, 0.1)
         told = standby.state()

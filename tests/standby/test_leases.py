@@ -29,6 +29,8 @@ TTL_S = 3.0
 OURS_S = 0.4 * TTL_S
 LONG_S: Final = 60.0
 """Of a lease whose end does not matter: a busy machine may take a second for what takes a millisecond."""
+PATIENCE_S: Final = 10.0
+"""For an answer of a server that is there: how soon it comes is not what a test is about."""
 KEY = "health-arbiter:lock:{main}"
 
 
@@ -41,14 +43,15 @@ def server(start_redis: StartRedis) -> RedisServer:
 
 def started(server: RedisServer, name: str = "main") -> None:
     """Let the lock be known there: a server that has just started gives nothing away before half a ttl is over."""
-    limit = ConcurrencyLimit(redis=server.url, name=name, ttl_s=0.5, timeout_s=2)
+    limit = ConcurrencyLimit(redis=server.url, name=name, ttl_s=0.5, timeout_s=PATIENCE_S)
     acquired(limit)
     limit.release()
 
 
 @contextmanager
 def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[ConcurrencyLimit]]:
-    made = [ConcurrencyLimit(redis=server.url, **{"ttl_s": TTL_S, "timeout_s": 2.0} | options) for _ in range(count)]
+    given = {"ttl_s": TTL_S, "timeout_s": PATIENCE_S} | options
+    made = [ConcurrencyLimit(redis=server.url, **given) for _ in range(count)]
     try:
         yield made
     finally:
@@ -69,6 +72,8 @@ def acquired(limit: ConcurrencyLimit, within_s: float = 20.0) -> None:
 
 
 class Clock:
+    """One that stands still until a test moves it: no lease of ours ends because a machine was busy."""
+
     def __init__(self) -> None:
         self.now_s = 100.0
 
@@ -92,21 +97,23 @@ def test_acquiring_what_is_held_gives_the_same_id(server: RedisServer) -> None:
 
 
 def test_a_release_gives_back_only_what_is_ones_own(server: RedisServer) -> None:
-    with limits(server, 2) as (first, second):
+    with limits(server, 2, clock=Clock()) as (first, second):
         first.acquire()
         wait_for(second.acquire, timeout_s=20, what="the second has it after expiry")
         first.release()
         assert second.heartbeat()
 
 
-def test_heartbeats_keep_a_lock_over_many_ttls(server: RedisServer) -> None:
-    with limits(server, 2) as (holder, other):
-        holder.acquire()
-        ends_at = time.monotonic() + 2.5 * TTL_S
-        while time.monotonic() < ends_at:
+def test_heartbeats_keep_a_lock_over_many_ttls(start_redis: StartRedis) -> None:
+    server, clock = start_redis(faketime=True), Clock()
+    server.advance(100)  # as old as it takes
+    with limits(server, 2, clock=clock) as (holder, other):
+        assert holder.acquire() == 1
+        for _ in range(10):
+            server.advance(0.9 * OURS_S)
+            clock.now_s += 0.9 * OURS_S
             assert holder.heartbeat()
             assert other.acquire() is None
-            time.sleep(0.05)
 
 
 def test_a_standby_in_redis_takes_over_what_is_released(server: RedisServer) -> None:
@@ -133,7 +140,7 @@ def test_a_standby_whose_lease_would_end_while_it_waits_is_refused(server: Redis
 
 
 def test_a_lock_that_nobody_holds_does_not_stay_for_ever(server: RedisServer) -> None:
-    with limits(server, 1) as (limit,):
+    with limits(server, 1, ttl_s=LONG_S) as (limit,):
         limit.acquire()
         assert server.cli("PTTL", KEY) == -1
         limit.release()
@@ -141,7 +148,7 @@ def test_a_lock_that_nobody_holds_does_not_stay_for_ever(server: RedisServer) ->
 
 
 def test_a_client_of_the_app_is_used_and_left_open(server: RedisServer) -> None:
-    with redis.Redis.from_url(server.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
+    with redis.Redis.from_url(server.url, socket_timeout=PATIENCE_S, retry=Retry(NoBackoff(), 0)) as client:
         limit = ConcurrencyLimit(redis=client, ttl_s=LONG_S)
         with limit as lock_id:
             assert (lock_id, limit.heartbeat()) == (1, True)
@@ -162,17 +169,18 @@ def _page_user() -> list[str]:
 def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> None:
     server.cli(*_page_user())
     url = server.url.replace("redis://", "redis://locks:SECRET@")
-    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S)
+    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
     with limit as lock_id:
         assert (lock_id, limit.heartbeat()) == (1, True)
-    with limits(server, 1) as (other,):
+    with limits(server, 1, ttl_s=LONG_S) as (other,):
         assert other.acquire() == 1
 
 
 @pytest.mark.parametrize("word", ["evalsha", "time", "info", "hgetall", "hset"])
 def test_who_lacks_a_right_is_told_so(server: RedisServer, word: str) -> None:
     server.cli(*_page_user(), f"-{word}")
-    limit = ConcurrencyLimit(redis=server.url.replace("redis://", "redis://locks:SECRET@"), ttl_s=TTL_S)
+    url = server.url.replace("redis://", "redis://locks:SECRET@")
+    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
     with pytest.raises(LockError, match=r"permission|can't run"):
         limit.acquire()
     limit.release()
@@ -228,13 +236,14 @@ def test_without_a_server_whether_it_is_free_cannot_be_told(server: RedisServer)
 _HOLD = """
 import sys, time
 from sidecar.standby import ConcurrencyLimit
-limit = ConcurrencyLimit(redis=sys.argv[1], ttl_s=float(sys.argv[2]))
-print(limit.acquire(), flush=True)
+limit = ConcurrencyLimit(redis=sys.argv[1], ttl_s=float(sys.argv[2]), timeout_s=10)
 sent_at = time.monotonic()
-while limit.heartbeat():
+print(limit.acquire(), flush=True)
+while limit.is_held:
     print(sent_at, flush=True)
     time.sleep(0.05)
     sent_at = time.monotonic()
+    limit.heartbeat()
 """
 
 
@@ -251,12 +260,12 @@ def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: Redi
         process.send_signal(signal.SIGKILL)
         process.wait(10)
         heartbeats += process.stdout.readlines()
-        acquired(other, within_s=3 * TTL_S)
+        acquired(other)
         assert time.monotonic() - float(heartbeats[-1]) >= TTL_S  # on the clock that all processes share
 
 
 def test_who_looks_but_now_and_then_takes_over_at_the_second_look(server: RedisServer) -> None:
-    with limits(server, 2) as (gone, other):
+    with limits(server, 2, clock=Clock()) as (gone, other):
         gone.acquire()
         time.sleep(1.1 * TTL_S)
         assert other.acquire() is None
@@ -301,6 +310,7 @@ def test_an_answer_that_comes_after_the_end_does_not_count(server: RedisServer) 
         assert not limit.is_held
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # the threads of pytest's workers
 def test_a_forked_child_does_not_hold_the_lease_of_its_parent(server: RedisServer) -> None:
     with limits(server, 1, ttl_s=LONG_S) as (limit,):
         limit.acquire()
@@ -323,23 +333,28 @@ def test_a_server_that_goes_away_loses_the_lock_for_good(server: RedisServer) ->
         assert (limit.heartbeat(), limit.is_held) == (False, False)
 
 
-def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwards(server: RedisServer) -> None:
-    with limits(server, 2, timeout_s=0.3) as (holder, other):
-        holder.acquire()
+def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwards(start_redis: StartRedis) -> None:
+    server = start_redis(faketime=True)
+    server.advance(100)
+    with limits(server, 2, ttl_s=LONG_S, timeout_s=2) as (holder, other):
+        assert holder.acquire() == 1
         server.pause()
         began_at = time.monotonic()
         assert (holder.heartbeat(), holder.is_held) == (False, False)
-        assert time.monotonic() - began_at < OURS_S
+        assert time.monotonic() - began_at < holder.beat_within_s
         with pytest.raises(LockError, match="TimeoutError"):
             other.acquire()
         server.resume()
-        acquired(other)
-        assert not holder.is_held
+        assert other.acquire() is None
+        server.advance(LONG_S / 2)
+        assert other.acquire() is None
+        server.advance(LONG_S / 2)
+        assert (other.acquire(), holder.is_held) == (1, False)
 
 
 def test_a_holder_that_asks_nobody_has_given_up_before_a_paused_server_gives_it_away(server: RedisServer) -> None:
     with limits(server, 2) as (holder, other):
-        holder.acquire()
+        acquired(holder)
         server.pause()
         time.sleep(0.2)
         server.resume()
@@ -351,7 +366,7 @@ def test_a_holder_that_asks_nobody_has_given_up_before_a_paused_server_gives_it_
 def test_a_step_of_the_servers_clock_makes_no_second_holder(start_redis: StartRedis, step_s: float) -> None:
     server = start_redis(faketime=True)
     server.advance(100)  # as old as it takes
-    with limits(server, 2, ttl_s=10) as (holder, other):
+    with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
         holder.acquire()
         server.advance(1)
         assert holder.heartbeat()
@@ -366,7 +381,7 @@ def test_a_step_of_the_servers_clock_makes_no_second_holder(start_redis: StartRe
 def test_after_a_step_a_lease_still_ends(start_redis: StartRedis, step_s: float) -> None:
     server = start_redis(faketime=True)
     server.advance(100)
-    with limits(server, 2, ttl_s=10) as (holder, other):
+    with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
         holder.acquire()
         server.advance(step_s)
         looks = 0
@@ -379,7 +394,7 @@ def test_after_a_step_a_lease_still_ends(start_redis: StartRedis, step_s: float)
 
 def test_a_restarted_server_forgets_and_gives_nothing_away_before_the_holder_has_given_up(server: RedisServer) -> None:
     with limits(server, 2) as (holder, other):
-        holder.acquire()
+        acquired(holder)
         server.restart()
         acquired(other)
         assert not holder.is_held
@@ -401,10 +416,10 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
     watched = Watched(start_redis, children)
     started(watched.master)
     wait_for(lambda: watched.replica.cli("EXISTS", KEY), timeout_s=20, what="the replica knows the lock")
-    first, second = (ConcurrencyLimit(redis=watched.url, ttl_s=5, timeout_s=0.5) for _ in range(2))
+    first, second = (ConcurrencyLimit(redis=watched.url, ttl_s=5, timeout_s=1.5) for _ in range(2))
     if not is_known:
         watched.replica.pause()
-    assert first.acquire() == 1
+    acquired(first)
     wait_for(lambda: not is_known or watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=20, what="replicated")
     watched.master.kill()
     watched.replica.resume()
@@ -417,7 +432,7 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
 def test_a_holder_that_the_new_master_remembers_goes_on(start_redis: StartRedis, children: Children) -> None:
     watched = Watched(start_redis, children)
     started(watched.master)
-    holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=LONG_S) for _ in range(2))
+    holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=LONG_S, timeout_s=PATIENCE_S) for _ in range(2))
     assert holder.acquire() == 1
     wait_for(lambda: watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=20, what="the replica knows the holder")
     watched.master.kill()
@@ -441,17 +456,21 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
     """Released, forgotten or overslept: who says that it holds does so within one lease of its own."""
     program = (
         "import sys, time, random\n"
-        "from sidecar.standby import ConcurrencyLimit\n"
+        "from sidecar.standby import ConcurrencyLimit, LockError\n"
         "_, url, me = sys.argv\n"
-        "chance, ends, lease = random.Random(int(me)), time.monotonic() + 4, 0\n"
+        "chance, began, lease, told = random.Random(int(me)), time.monotonic(), 0, set()\n"
         "def made(): return ConcurrencyLimit(redis=url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
+        "def acquired():\n"
+        "    try: return limit.acquire()\n"
+        "    except LockError: return None\n"  # it came too late to be used
         "limit = made()\n"
-        "while time.monotonic() < ends:\n"
-        "    if (slot := limit.acquire()):\n"
+        "def goes_on(age): return age < 4 or len(told) < 5 and age < 20\n"  # a busy machine takes longer
+        "while goes_on(time.monotonic() - began):\n"
+        "    if (slot := acquired()):\n"
         "        lease += 1\n"
         "        while limit.heartbeat() and chance.random() < 0.9:\n"
         "            now = time.monotonic()\n"
-        "            if limit.is_held: print(slot, me, lease, now, flush=True)\n"
+        "            if limit.is_held: told.add(lease); print(slot, me, lease, now, flush=True)\n"
         "            time.sleep(chance.choice((0.01, 0.05, 0.05, 0.3)))\n"
         "        if chance.random() < 0.5: limit.release()\n"
         "        else: limit = made()\n"
@@ -462,7 +481,7 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
     crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) for command in commands]
     seen: dict[tuple[str, str, str], list[float]] = {}
     for one in crowd:
-        for line in one.communicate(timeout=30)[0].splitlines():
+        for line in one.communicate(timeout=60)[0].splitlines():
             slot, who, lease, at = line.split()
             seen.setdefault((slot, who, lease), []).append(float(at))
     assert all(one.returncode == 0 for one in crowd)

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     from harness.sidecar import Setting, Sidecar
     from harness.starting import StartSidecar
 
-SLOW: Final[dict[str, Setting]] = {"settle": "40s", "drain": "0s", "check_interval": "500ms", "error_limit": 5}
-NEAR_S: Final = 0.5
-"""Of an instant that was told as an age, on a machine that has other things to do."""
+SLOW: Final[dict[str, Setting]] = {
+    "error_window": "10m",  # who is suspect stays so, however long it takes to start the next ones
+    "settle": "5m",
+    "drain": "0s",
+    "check_interval": "500ms",
+    "error_limit": 5,
+}
+LATE_S: Final = 10.0
+"""What is told as an age is later by as long as it took to be heard, on a machine that has other things to do."""
 
 
 def _hook(directory: Path) -> Path:
@@ -43,7 +49,7 @@ def _cull(one: Sidecar) -> None:
     headers = {"Content-Type": "application/json"}
     reply = one.request("local", "POST", "/cull", json.dumps({"author": "ann", "reason": "it hangs"}), headers)
     assert reply.status < 300, reply
-    wait_for(lambda: one.health()[0] == 503, timeout_s=10, what="it is culled")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="it is culled")
 
 
 def _without_instants(value: Any) -> Any:
@@ -64,7 +70,7 @@ def test_who_takes_over_tells_the_same_past_whatever_ended_the_main(sidecar: Sta
     one.main.post_error(2, app_start="boot-1", kind="redis", message="no route to host")
     _cull(one.main)
     one.main.post_error(5, app_start="boot-2", kind="disk", message="disk is full", fingerprint="disk-1")
-    wait_for(lambda: one.main.verdict()["state"] == "suspect", timeout_s=5, what="it is suspect")
+    wait_for(lambda: one.main.verdict()["state"] == "suspect", timeout_s=20, what="it is suspect")
     shown = ("history", "samples", "capture", "last_cull")
     before = {name: _why(one.main)[name] for name in shown}
     assert before["history"][0]["what"] == "suspect"
@@ -76,7 +82,9 @@ def test_who_takes_over_tells_the_same_past_whatever_ended_the_main(sidecar: Sta
     one.end_main(signal.SIGKILL)
     after = {name: _why(one.main)[name] for name in shown}
     assert _without_instants(after) == _without_instants(before)
-    assert _instants(after) == pytest.approx(_instants(before), abs=NEAR_S)
+    shifts = [later - at for at, later in zip(_instants(before), _instants(after), strict=True)]
+    assert shifts == pytest.approx([shifts[0]] * len(shifts), abs=0.05)
+    assert -0.05 < shifts[0] < LATE_S
     assert sum(_minutes(one.main)) == 7
 
     one.await_standby()
@@ -87,7 +95,7 @@ def test_who_takes_over_tells_the_same_past_whatever_ended_the_main(sidecar: Sta
 
     one.await_standby()
     one.main.post_error(1, count=0, app_start="boot-3")
-    wait_for(lambda: one.main.verdict()["app_start"] == "boot-3", timeout_s=5, what="another life has begun")
+    wait_for(lambda: one.main.verdict()["app_start"] == "boot-3", timeout_s=20, what="another life has begun")
     one.end_main(signal.SIGKILL)
     last = _why(one.main)
     assert last["samples"] == [], "they are of a life that has ended"
