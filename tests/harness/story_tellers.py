@@ -131,7 +131,7 @@ def of_page(window: Window) -> Facts:
         return {}
     alive, wanting, down = map(int, counted.groups())
     brake = re.search(r"brake (\w+)", said["fleet"])
-    held = re.search(r"is held by (.+) until [0-9:]+: (.+)", said["holds"])
+    held = re.search(r"is held by (.+) until (?:.+ )?[0-9:]+: (.+)", said["holds"])
     assert said["down"] == down, "the grid has others down than were counted"
     return {
         "alive": alive,
