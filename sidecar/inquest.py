@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
 
-from sidecar.core.samples import ErrorSample, Kept, Samples
+from sidecar.core.samples import MESSAGE_LIMIT, ErrorSample, Kept, Samples
 from sidecar.core.words import Claim
-
-MOST_SAMPLES: Final = 5
-MESSAGE_LIMIT: Final = 120
 
 Hook = Callable[[Claim, str], Awaitable[str]]
 """Looks at the container before a cull for which it is told the reason: what it saw, within a bounded time."""
@@ -40,7 +36,7 @@ class Inquest:
         """What is kept of the last cull, redacted and in lines: what the app said last, and what the hook saw."""
         if self.kept is None:
             return None
-        said = [_said(one, self._wall() - self._clock()) for one in self.kept.samples[:MOST_SAMPLES]]
+        said = [_said(one, self._wall() - self._clock()) for one in self.kept.samples]
         return "\n".join([*said, *([self.kept.capture] if self.kept.capture else [])]) or None
 
     async def hold(self, claim: Claim, reason: str) -> float:

@@ -19,7 +19,7 @@ from sidecar.core.delays import HONOUR_S
 from sidecar.core.ledger import Scribe
 from sidecar.core.records import Record
 from sidecar.core.stream import NOTED_S, SHARED_S
-from sidecar.core.words import Entry, Fleet, Unknown
+from sidecar.core.words import DETAIL_LIMIT, Entry, Fleet, Unknown
 
 T = TypeVar("T")
 
@@ -37,9 +37,6 @@ JITTER: Final = 0.5
 
 _REFUSED: Final = frozenset({"permission", "response"})
 """What a bucket answers that will not pass by itself: a user that may not write, a key of another kind."""
-
-MOST_DETAIL: Final = 2048
-"""Characters of what the hook printed that go to the fleet; the sidecar's own page has all."""
 
 
 class RefusedError(Exception):
@@ -124,7 +121,7 @@ class Ledger:
 
     def _with_capture(self, entry: Entry) -> Entry:
         found = self._capture() if entry.what == "culled" else None
-        return entry._replace(detail=f"{entry.detail}\n{found[:MOST_DETAIL]}") if found else entry
+        return entry._replace(detail=f"{entry.detail}\n{found}"[:DETAIL_LIMIT]) if found else entry
 
     def _keep(self, written: Callable[[T, float, float], list[Entry]], seen: T) -> list[Entry]:
         try:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sidecar.settings import Settings
 
 EVENTS: Final = 200
+DETAIL_SHOWN: Final = 4_600
+"""Characters of an event: its sentence, and as much of the evidence as the page has room for."""
+
 EVENTS_SINCE_S: Final = 7 * 24 * 3600.0
 EVENTS_PAGE: Final = 500
 EVENTS_PAGES: Final = 21
@@ -167,7 +170,7 @@ class _Timeline:
 
 
 def _event(entry: Entry) -> dict[str, Any]:
-    fields = entry._asdict()
+    fields = entry._replace(detail=entry.detail[:DETAIL_SHOWN])._asdict()
     del fields["once"]
     return fields
 

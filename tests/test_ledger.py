@@ -23,8 +23,8 @@ from sidecar.core import arbiter
 from sidecar.core.grants import Quota
 from sidecar.core.records import Record
 from sidecar.core.stream import NOTED_S, SHARED_S
-from sidecar.core.words import US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
-from sidecar.ledger import BACKOFF_CAP_S, BATCH, FINISH_S, JITTER, MOST_DETAIL, MOST_SENT, MOST_WAITING, PACE_S, Ledger
+from sidecar.core.words import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
+from sidecar.ledger import BACKOFF_CAP_S, BATCH, FINISH_S, JITTER, MOST_SENT, MOST_WAITING, PACE_S, Ledger
 from sidecar.ledger import Notes as NotesOfBudget
 from sidecar.reporting.figures import Cause, report
 
@@ -415,7 +415,7 @@ async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_s
 
 @pytest.mark.parametrize(
     ("found", "detail"),
-    [(None, WHY), ("threads: 4", f"{WHY}\nthreads: 4"), ("x" * 5000, f"{WHY}\n{'x' * MOST_DETAIL}")],
+    [(None, WHY), ("threads: 4", f"{WHY}\nthreads: 4"), ("x" * 50_000, f"{WHY}\n{'x' * 50_000}"[:DETAIL_LIMIT])],
     ids=["no hook", "what it printed", "the beginning of much"],
 )
 def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: str) -> None:

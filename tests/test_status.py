@@ -18,7 +18,7 @@ from sidecar.core.members import pack
 from sidecar.core.terms import Share, Terms
 from sidecar.core.words import About, Beat, Claim, Entry, Fleet, Presence, State, Unknown
 from sidecar.minutes import Minutes
-from sidecar.status import EVENTS, Sources, Status
+from sidecar.status import DETAIL_SHOWN, EVENTS, Sources, Status
 
 TERMS = Terms(min_healthy=Share(0), never_last=False, brake=0, lost_is_empty=False)
 
@@ -139,6 +139,12 @@ async def test_newest_events_are_shown_and_each_is_asked_for_once(
     again = (await office.status.slow())["events"]
     assert (len(again), again[-1]["instance"], again[-1]["what"]) == (EVENTS, "new", "culled")
     assert "once" not in again[-1]
+
+
+async def test_of_the_evidence_of_a_cull_the_page_gets_the_beginning(office: Office) -> None:
+    await office.held.note([Entry("culled", time.time(), "a", detail="5 errors\n" + "x" * 20_000)])
+    (event,) = (await office.status.slow())["events"]
+    assert event["detail"] == "5 errors\n" + "x" * (DETAIL_SHOWN - 9)
 
 
 async def test_errors_are_of_the_minute_in_which_they_came() -> None:

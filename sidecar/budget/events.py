@@ -21,15 +21,16 @@ from sidecar.budget.replies import written
 from sidecar.budget.scripts import Script
 from sidecar.core.ledger import WHATS
 from sidecar.core.stream import NOTED_S, SHARED_S
-from sidecar.core.words import US_PER_S, Entry
+from sidecar.core.words import DETAIL_LIMIT, US_PER_S, Entry
 
 T = TypeVar("T")
 
 KEPT_S: Final = 35 * 24 * 3600
 """So long the ledger of a service that has ended stays, for the report of the month."""
 
-_TEXTS: Final = ("instance", "kind", "reason", "author", "detail")
-_LONGEST: Final = 500
+_TEXTS: Final = {"instance": 500, "kind": 500, "reason": 500, "author": 500, "detail": DETAIL_LIMIT}
+"""How many characters each may have."""
+
 _LONGEST_NUMBER: Final = 32
 _ID: Final = re.compile(rb"([0-9]{1,20})-[0-9]{1,20}")
 _AFTER: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
@@ -112,8 +113,8 @@ def _told(entry: Entry) -> Iterator[object]:
 
 def _fields(entry: Entry) -> Iterator[str]:
     yield from ("what", entry.what)
-    for name in _TEXTS:
-        if text := getattr(entry, name)[:_LONGEST]:
+    for name, longest in _TEXTS.items():
+        if text := getattr(entry, name)[:longest]:
             yield from (name, text)
     if entry.seconds is not None and math.isfinite(entry.seconds):
         yield from ("seconds", f"{entry.seconds:.3f}")
@@ -170,7 +171,7 @@ def _entry(name: str, arrived_at: float, flat: Any) -> Entry:
         raise ValueError("not an entry of ours")
     seconds = _number(fields["seconds"]) if "seconds" in fields else None
     at = _number(fields["at"]) if "at" in fields else arrived_at
-    about = {name: fields.get(name, "")[:_LONGEST] for name in _TEXTS}
+    about = {name: fields.get(name, "")[:longest] for name, longest in _TEXTS.items()}
     return Entry(what, at, seconds=seconds, id=name, **about)
 
 

@@ -35,7 +35,7 @@ MOST_PAGES: Final = 1000
 FOLLOW_S: Final = 1.0
 STDOUT: Final = "-"
 FORMATS: Final = ("text", "json", "html")
-MOST_LINES: Final = 12
+MOST_LINES: Final = 24
 """So many lines of a detail stand below its first one: a hook may have printed hundreds."""
 
 _INDENT: Final = " " * 4

@@ -385,12 +385,17 @@ NO_LOT: Final = Lot()
 """Of a life to which chance gives nothing."""
 
 
+DETAIL_LIMIT: Final = 28_000
+"""Of an entry: all samples that are kept, and all that is kept of what a hook prints."""
+
+
 class Entry(NamedTuple):
     """One line of the ledger: ``what`` happened ``at`` (Unix seconds), to whom, and why.
 
     ``kind``: of the errors. ``seconds``: how long it took or lasts, where that says something. ``detail``: a sentence
-    for a person. ``once``: a word that the sidecars who see the same share, for one of them to write it. ``id``: where
-    it stands in the store; empty before.
+    for a person, and in the lines below it the evidence of a cull; ``DETAIL_LIMIT`` characters at most. ``once``: a
+    word that the sidecars who see the same share, for one of them to write it. ``id``: where it stands in the store;
+    empty before.
     """
 
     what: str

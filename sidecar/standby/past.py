@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sidecar.core import history, hour, samples
 from sidecar.core.history import Decision
 from sidecar.core.samples import ErrorSample, Kept
-from sidecar.core.words import Entry, Level
+from sidecar.core.words import DETAIL_LIMIT, Entry, Level
 from sidecar.standby.carried import RefusedError
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _read_entry(told: Iterable[Any]) -> Entry:
         _text(reason, SENTENCE_LIMIT),
         _text(author, SENTENCE_LIMIT),
         None if seconds is None else _seconds(seconds),
-        _text(detail, CAPTURE_LIMIT),
+        _text(detail, DETAIL_LIMIT),
         _text(once, SENTENCE_LIMIT),
         _word(name),
     )

@@ -14,7 +14,7 @@ from harness.spreads import spread_over
 from sidecar.budget import Budget, scripts
 from sidecar.budget.memory import MOST_EVENTS
 from sidecar.core.stream import NOTED_S, SHARED_S
-from sidecar.core.words import Entry, Unknown
+from sidecar.core.words import DETAIL_LIMIT, Entry, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +110,12 @@ async def test_text_of_any_kind_comes_back(budget: Budget) -> None:
     hostile = Entry("denied", AT, "<b>\n\x1b[2J", "\ud800\x00", "a|b", "größer 🚀", 0.0, "x" * 500)
     await budget.note([hostile])
     assert await read(budget) == [hostile]
+
+
+async def test_evidence_of_a_cull_comes_back_whole(budget: Budget) -> None:
+    culled = CULLED._replace(detail="\n".join(["5 errors", "ä" * 9_000, "x" * DETAIL_LIMIT])[:DETAIL_LIMIT])
+    await budget.note([culled])
+    assert await read(budget) == [culled]
 
 
 async def test_first_is_first_and_nobody_else_for_the_time(budget: Budget) -> None:

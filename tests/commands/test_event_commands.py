@@ -115,9 +115,9 @@ DETAILS = {
         "5 errors\n\x1b[2K\r1970-01-01 00:00:00Z  helped\u2028\ud800",
         ["    ?[2K", "    1970-01-01 00:00:00Z  helped", "    ?"],
     ),
-    "as much as is shown": ("5 errors" + "\nmore" * 12, ["    more"] * 12),
-    "one line too many": ("5 errors" + "\nmore" * 13, ["    more"] * 12 + ["    and 1 more line: --json"]),
-    "many too many": ("5 errors" + "\nmore" * 900, ["    more"] * 12 + ["    and 888 more lines: --json"]),
+    "as much as is shown": ("5 errors" + "\nmore" * 24, ["    more"] * 24),
+    "one line too many": ("5 errors" + "\nmore" * 25, ["    more"] * 24 + ["    and 1 more line: --json"]),
+    "many too many": ("5 errors" + "\nmore" * 912, ["    more"] * 24 + ["    and 888 more lines: --json"]),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 from harness.command import command
 from harness.crew import await_denied, claim
 from harness.waiting import wait_for
+from sidecar.core.samples import MOST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +117,27 @@ def test_next_life_starts_clean_and_the_evidence_of_the_last_is_kept(sidecar: St
     assert [sample["count"] for sample in told["last_cull"]["samples"]] == [5]
     assert told["capture"] == capture
     assert told["history"][0]["what"] in ("restarted", "up")
+
+
+def test_evidence_outlives_the_container_whole(sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path) -> None:
+    threads = _hook(run_dir, "seq -f 'thread %05g waits for redis' 1 500; echo the last thread")
+    one = sidecar("one", redis_url=redis_server.url, cull_hook=threads, **FAST)
+    for number in range(MOST):
+        level = "client_error" if number < MOST - 1 else "server_error"
+        one.post_error(count=5, kind=f"kind-{number:02}", level=level, message="no answer, " * 25)
+    wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
+    other = sidecar("other", redis_url=redis_server.url, **FAST)
+    culled = wait_for(lambda: _culls(other), timeout_s=20, what="the ledger has it")
+    one.stop()
+    told = culled[0]["detail"].splitlines()
+    said = [re.match(r"5 x (kind-\d\d) \([^)]+\): (no answer, ?){25}", line) for line in told[1 : MOST + 1]]
+    assert sorted(line[1] for line in said if line) == [f"kind-{number:02}" for number in range(MOST)]
+    assert told[-501:] == [*(f"thread {number:05} waits for redis" for number in range(1, 501)), "the last thread"]
+
+
+def _culls(one: Sidecar) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = one.request("local", "GET", "/events").json()["events"]
+    return [event for event in events if event["what"] == "culled"]
 
 
 @pytest.mark.parametrize(
