@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import ConsoleMessage, Dialog, Page
 
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = 30_000
+PATIENCE_S = 40.0
+"""A page whose bucket has been slow once asks it only after ten times as long, up to 30 s."""
+
 _ACCUSED = ("warning", "error")
 
 
@@ -79,7 +82,7 @@ class Window:
         """The text that is seen there."""
         return self.page.inner_text(selector)
 
-    def wait(self, script: str, *, timeout_s: float) -> None:
+    def wait(self, script: str, *, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the JavaScript is true; asked from outside, for a strict policy stops Playwright's own waiting."""
         wait_for(lambda: self.page.evaluate(script), timeout_s=timeout_s, what=script)
 
