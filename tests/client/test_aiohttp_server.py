@@ -108,7 +108,7 @@ async def test_status_and_exceptions_decide(
     client = await serve()
     async with client.get(path, allow_redirects=False) as response:
         assert response.status == status
-    await eventually(lambda: _summary(told()) == expected, timeout_s=5, what=f"{expected} is told")
+    await eventually(lambda: _summary(told()) == expected, timeout_s=30, what=f"{expected} is told")
 
 
 async def test_exception_after_the_answer_began_is_an_error(serve: Serve, told: Told) -> None:
@@ -116,7 +116,7 @@ async def test_exception_after_the_answer_began_is_an_error(serve: Serve, told: 
     with pytest.raises((ClientPayloadError, ClientConnectionError)):
         await (await client.get("/stream")).read()
     expected = {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
-    await eventually(lambda: _summary(told()) == expected, timeout_s=5, what="the error is told")
+    await eventually(lambda: _summary(told()) == expected, timeout_s=30, what="the error is told")
 
 
 async def test_client_that_leaves_is_no_error(serve: Serve, told: Told) -> None:
@@ -170,6 +170,6 @@ async def test_what_the_server_logs_is_not_counted_again(serve: Serve, told: Tol
         async with client.get("/broken") as response:
             assert response.status == 500
         expected = {"failed": 1, "errors|level:server_error,kind:redis": 1}
-        await eventually(lambda: _summary(told()) == expected, timeout_s=5, what="the error is told once")
+        await eventually(lambda: _summary(told()) == expected, timeout_s=30, what="the error is told once")
     finally:
         server.removeHandler(handler)

@@ -46,7 +46,7 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     one, other = pair
     done = command(one, "cull", "--yes", *ALICE)
     assert done == (0, "granted: instance n00: token granted, 1 of 10 in use\n", "")
-    wait_for(lambda: one.health("/health/nomad")[0] == 503, timeout_s=10, what="it is down for Nomad")
+    wait_for(lambda: one.health("/health/nomad")[0] == 503, timeout_s=30, what="it is down for Nomad")
     assert command(one, "cull", "--yes").out.startswith("already: instance n00: it is down already")
 
     why = _json(command(one, "why", "--json"))

@@ -60,7 +60,7 @@ def test_weight_of_a_silent_agent_stays(site: SteeredSite) -> None:
     await_weight(proxy, "app2", 40, 40)
     site.agents["app2"].stop()
     wait_for(
-        lambda: proxy.show_servers()["app", "app2"]["agent_status"] == "L4CON", timeout_s=10, what="nobody answers"
+        lambda: proxy.show_servers()["app", "app2"]["agent_status"] == "L4CON", timeout_s=30, what="nobody answers"
     )
     assert (weights(proxy)["app2"], status(proxy, "app2")) == (40, "UP")
 
@@ -76,7 +76,7 @@ def test_newcomer_starts_slowly_and_ends_at_its_percent(site: SteeredSite) -> No
     site.agents["app2"].line = "fail #culled"
     await_status(proxy, "app2", "DOWN")
     site.agents["app2"].line = "up ready 80%"
-    first = wait_for(lambda: _weight_when_up(proxy, "app2"), timeout_s=10, what="app2 is UP")
+    first = wait_for(lambda: _weight_when_up(proxy, "app2"), timeout_s=30, what="app2 is UP")
     assert first < 80
     await_weight(proxy, "app2", 80, 80)
 
@@ -94,7 +94,7 @@ def test_agent_may_lower_the_limit_of_connections(site: SteeredSite) -> None:
     proxy = site.open(1)
     assert proxy.show_servers()["app", "app1"]["slim"] == "64"
     site.agents["app1"].line = "up ready 100% maxconn:7"
-    wait_for(lambda: proxy.show_servers()["app", "app1"]["slim"] == "7", timeout_s=10, what="seven at once")
+    wait_for(lambda: proxy.show_servers()["app", "app1"]["slim"] == "7", timeout_s=30, what="seven at once")
 
 
 def test_dead_app_is_down_whatever_its_agent_says(site: SteeredSite) -> None:
@@ -177,7 +177,7 @@ def test_full_server_is_passed_over(site: SteeredSite) -> None:
         for _ in range(2):  # in turn: one of the two hangs, and holds the only place
             waiting = lives.enter_context(socket.create_connection(("127.0.0.1", site.front), 5))
             waiting.sendall(b"POST /work HTTP/1.1\r\nHost: app\r\nContent-Length: 0\r\n\r\n")
-        wait_for(lambda: _at_work(proxy) == {"app1": 0, "app2": 1}, timeout_s=10, what="one hangs, one is answered")
+        wait_for(lambda: _at_work(proxy) == {"app1": 0, "app2": 1}, timeout_s=30, what="one hangs, one is answered")
         answers = [site.ask("POST") for _ in range(10)]
     site.apps["app2"].resume()
     assert {answer for answer, _ in answers} == {200}
@@ -189,7 +189,7 @@ def test_full_house_is_said_at_once(site: SteeredSite) -> None:
     site.open(1, lambda text: text.replace("maxconn 64", "maxconn 1").replace("fall 3", "fall 1000"))
     site.apps["app1"].pause()
     with Traffic(site.front, rate=20) as traffic:
-        wait_for(lambda: any(o.status == 503 for o in traffic.seen()), timeout_s=5, what="some are turned away")
+        wait_for(lambda: any(o.status == 503 for o in traffic.seen()), timeout_s=30, what="some are turned away")
         answer, took_s = site.ask("GET")
         site.apps["app1"].resume()
     assert answer == 503

@@ -75,7 +75,7 @@ def _unix(door: Door) -> dict[str, str]:
 
 def _told(door: Door, errors: int) -> dict[str, int]:
     """What has come once so many counts have, all of it readable to the sidecar."""
-    wait_for(lambda: sum(door.totals().values()) >= errors, timeout_s=10, what=f"{errors} have come")
+    wait_for(lambda: sum(door.totals().values()) >= errors, timeout_s=30, what=f"{errors} have come")
     assert [read_packet(packet)[1] for packet in door.packets] == [0] * len(door.packets)
     return door.totals()
 

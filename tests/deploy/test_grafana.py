@@ -190,7 +190,7 @@ def test_query_has_data(prometheus: Prometheus, query: Query) -> None:
     def told() -> list[float]:
         return [number for number in _numbers(prometheus, query) if not math.isnan(number)]
 
-    assert wait_for(told, timeout_s=15, what=f"{query.expression} has data")
+    assert wait_for(told, timeout_s=30, what=f"{query.expression} has data")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_single_numbers_tell_the_story(prometheus: Prometheus, title: str, numbe
     def told() -> list[float]:
         return _numbers(prometheus, query)
 
-    wait_for(lambda: told() == [number], timeout_s=15, what=f"{title} is {number}")
+    wait_for(lambda: told() == [number], timeout_s=30, what=f"{title} is {number}")
     assert len(told()) == 1
 
 
@@ -224,16 +224,16 @@ def test_service_can_be_chosen(prometheus: Prometheus) -> None:
 
 
 def test_rules_work_on_what_sidecars_really_say(prometheus: Prometheus) -> None:
-    rules = wait_for(prometheus.rules, timeout_s=15, what="rules are there")
+    rules = wait_for(prometheus.rules, timeout_s=30, what="rules are there")
     assert [(rule["name"], rule["lastError"]) for rule in rules if rule.get("lastError")] == []
-    wait_for(lambda: {rule["health"] for rule in prometheus.rules()} == {"ok"}, timeout_s=15, what="all were evaluated")
+    wait_for(lambda: {rule["health"] for rule in prometheus.rules()} == {"ok"}, timeout_s=30, what="all were evaluated")
 
 
 def test_alert_of_the_cull_is_there_and_no_other(prometheus: Prometheus) -> None:
     def firing() -> set[str]:
         return {one["metric"]["alertname"] for one in prometheus.instant('ALERTS{alertstate="firing"}')}
 
-    wait_for(lambda: "ArbiterCulls" in firing(), timeout_s=15, what="the alert fires")
+    wait_for(lambda: "ArbiterCulls" in firing(), timeout_s=30, what="the alert fires")
     assert firing() == {"ArbiterCulls"}
 
 
@@ -244,5 +244,5 @@ def test_every_recorded_series_has_data(prometheus: Prometheus) -> None:
     def missing() -> set[str]:
         return wanted - prometheus.metrics('{__name__=~".+:arbiter_.+"}')
 
-    wait_for(lambda: not missing(), timeout_s=15, what="all are recorded")
+    wait_for(lambda: not missing(), timeout_s=30, what="all are recorded")
     assert missing() == set()

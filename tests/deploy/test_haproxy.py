@@ -187,7 +187,7 @@ def _wait_for_status(proxy: Haproxy, status: str) -> None:
     def is_so() -> bool:
         return proxy.show_servers()["app", "app1"]["status"] == status
 
-    wait_for(is_so, timeout_s=10, what=f"server app1 is {status}")
+    wait_for(is_so, timeout_s=30, what=f"server app1 is {status}")
 
 
 def _wait_for_agent(proxy: Haproxy, outcome: str) -> None:
@@ -196,7 +196,7 @@ def _wait_for_agent(proxy: Haproxy, outcome: str) -> None:
     def is_so() -> bool:
         return proxy.show_servers()["app", "app1"]["agent_status"] == outcome
 
-    wait_for(is_so, timeout_s=10, what=f"the last check of the agent is {outcome}")
+    wait_for(is_so, timeout_s=30, what=f"the last check of the agent is {outcome}")
 
 
 def test_dead_sidecar_is_ignored_by_the_agent_variant(haproxy: StartHaproxy) -> None:

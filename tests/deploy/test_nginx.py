@@ -74,7 +74,7 @@ class Site:
         _run_script(self.servers, *self.pairs, reload=self.nginx.reload_command())
         after = self.servers.read_text()
         if after != before:
-            wait_for(lambda: not workers & self.nginx.workers(), timeout_s=10, what="the old workers are gone")
+            wait_for(lambda: not workers & self.nginx.workers(), timeout_s=30, what="the old workers are gone")
         return after
 
     @property

@@ -292,12 +292,12 @@ def test_new_pair_is_shown_within_seconds_and_half_of_one_is_told(
     assert secured.shown("public") == first
     shutil.copy(pairs[1].cert, files.cert)
     failed = 'arbiter_failures_total{where="tls"}'
-    wait_for(lambda: secured.metrics().get(failed, 0) >= 2, timeout_s=15, what="it was tried twice")
+    wait_for(lambda: secured.metrics().get(failed, 0) >= 2, timeout_s=30, what="it was tried twice")
     assert secured.shown("public") == first
-    said = wait_for(partial(_failures_told, secured), timeout_s=10, what="its log tells of it")
+    said = wait_for(partial(_failures_told, secured), timeout_s=30, what="its log tells of it")
     assert len(said) == 1
     shutil.copy(pairs[1].key, files.key)
-    wait_for(lambda: secured.shown("public") == second, timeout_s=10, what="the new one is shown")
+    wait_for(lambda: secured.shown("public") == second, timeout_s=20, what="the new one is shown")
     assert {secured.shown(listener) for listener in ("public", "local", "page", "agent")} == {second}
 
 
@@ -363,14 +363,14 @@ def test_haproxy_checks_over_tls_and_its_agent_check_cannot(
     def row() -> dict[str, str]:
         return proxy.show_servers()["app", "one"]
 
-    wait_for(lambda: row()["check_status"] == "L7OK", timeout_s=10, what="the check is answered over TLS")
+    wait_for(lambda: row()["check_status"] == "L7OK", timeout_s=30, what="the check is answered over TLS")
     wanted = "L7OK" if tls_doors == "public" else "L7TOUT"
-    wait_for(lambda: row()["agent_status"].endswith(wanted), timeout_s=10, what="the agent is asked")
+    wait_for(lambda: row()["agent_status"].endswith(wanted), timeout_s=30, what="the agent is asked")
     one.post_error(5)
     if tls_doors == "public":
-        wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=10, what="the agent takes it out")
+        wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=30, what="the agent takes it out")
     else:
-        wait_for(lambda: row()["check_status"] == "L7STS", timeout_s=10, what="the check takes it out")
+        wait_for(lambda: row()["check_status"] == "L7STS", timeout_s=30, what="the check takes it out")
 
 
 # -- a standby takes over -----------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_half_handshakes_at_one_door_leave_health_at_another_as_it_was(
             crowd[-1].sendall(b"\x16\x03\x01\x02\x00\x01")
         wait_for(
             lambda: one.metrics().get('arbiter_refusals_total{listener="local",reason="crowded"}', 0) > 100,
-            timeout_s=10,
+            timeout_s=30,
             what="some made room for others",
         )
     for connection in crowd:

@@ -53,7 +53,7 @@ def forget_latch(one: Sidecar) -> None:
 def await_granted(crew: Crew, server: RedisServer, count: int) -> None:
     """Wait until so many are down; these are exactly the claims that the server has granted."""
     wait_for(lambda: len(crew.down()) == count, timeout_s=30, what=f"{count} are down")
-    wait_for(lambda: len(culls(crew.members)) >= count, timeout_s=5, what="and have told it")
+    wait_for(lambda: len(culls(crew.members)) >= count, timeout_s=30, what="and have told it")
     granted = {cull.claim_id for cull in culls(crew.members)}
     assert sorted(granted) == sorted(server.cli("ZRANGE", GRANTS, 0, -1))
 

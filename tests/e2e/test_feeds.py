@@ -103,7 +103,7 @@ def test_the_same_verdict_whatever_way_it_comes(
 
     redis_server.start()
     assert app.asked(3) == [200] * 3
-    wait_for(lambda: one.verdict()["state"] == "up", timeout_s=10, what="no verdict once healed")
+    wait_for(lambda: one.verdict()["state"] == "up", timeout_s=30, what="no verdict once healed")
     assert one.health() == (200, "up\n")
 
 

@@ -107,8 +107,8 @@ def test_fleet_of_five_sends_one_message_to_each(
     for one in fleet:
         one.post_error(6, kind="mysql")
     wait_for(lambda: firing(told.alertmanager) == {"brake_on": "warning"}, timeout_s=20, what="the alert fires")
-    wait_for(lambda: told.webhook.accepted and told.slack.accepted, timeout_s=10, what="people are told")
-    wait_for(lambda: told.pagerduty.accepted, timeout_s=10, what="somebody is called")
+    wait_for(lambda: told.webhook.accepted and told.slack.accepted, timeout_s=30, what="people are told")
+    wait_for(lambda: told.pagerduty.accepted, timeout_s=30, what="somebody is called")
     time.sleep(2)  # for messages that should not come
     brake = [one for one in told.webhook.accepted if one["topic"] == "brake"]
     assert [(one["word"], one["service"]) for one in brake] == [("brake_on", "app")]
@@ -117,7 +117,7 @@ def test_fleet_of_five_sends_one_message_to_each(
     assert told.refused() == []
     assert "The brake is on" in told.alertmanager.queried("alertname=ArbiterBrakeOn")
     # The receiver has it first, the sender counts it when it hears so.
-    wait_for(lambda: _sent(fleet) == len(told.webhook.accepted), timeout_s=10, what="as many are sent as were taken")
+    wait_for(lambda: _sent(fleet) == len(told.webhook.accepted), timeout_s=30, what="as many are sent as were taken")
     assert SECRET not in logged(fleet)
     assert listening.ROUTING_KEY not in logged(fleet)
 
@@ -238,9 +238,9 @@ async def _incident(crew: Messengers, told: Told) -> None:
     closed = Fleet(5, wanting=4, brake=Brake.CLOSED, hold=hold)
     await beat_until(closed, {"brake_closed": "critical", "hold": "info"}, "the louder alert fires alone")
     await beat_until(Fleet(5), {}, "all alerts are resolved")
-    await eventually(lambda: len(told.webhook.accepted) == 5, timeout_s=10, what="the second address has it all")
-    await eventually(lambda: len(told.slack.accepted) == 5, timeout_s=10, what="and so has Slack")
-    await eventually(lambda: len(told.pagerduty.accepted) == 3, timeout_s=10, what="and so has PagerDuty")
+    await eventually(lambda: len(told.webhook.accepted) == 5, timeout_s=30, what="the second address has it all")
+    await eventually(lambda: len(told.slack.accepted) == 5, timeout_s=30, what="and so has Slack")
+    await eventually(lambda: len(told.pagerduty.accepted) == 3, timeout_s=30, what="and so has PagerDuty")
     assert sorted(told.words()) == [
         ("brake_closed", "firing"),
         ("brake_closed", "recovered"),

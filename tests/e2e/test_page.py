@@ -114,7 +114,7 @@ def test_page_tells_of_a_cull_within_seconds_of_the_health_answer(
     assert window.text("#state-word") == "up"
     assert "10 of 10 tokens are free" in window.text("#budget-said")
     one.post_error(n=5, kind="redis", message="connect failed, token=s3cr3t")
-    wait_for(lambda: one.health()[0] == 503, timeout_s=10, what="it is culled")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=30, what="it is culled")
     window.wait("document.getElementById('state-word').textContent != 'up'")
     window.wait("document.querySelectorAll('#tokens .used').length == 1")
     window.wait("document.getElementById('events').innerText.includes('culled')")

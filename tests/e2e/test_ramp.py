@@ -46,8 +46,8 @@ def test_those_on_the_way_are_culled_and_the_others_only_would_be(pair: tuple[Si
     enforcing, shadow = pair
     for one in pair:
         one.post_error(5)
-    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=10, what="the one that enforces is culled")
-    wait_for(lambda: _would_be_culled(shadow), timeout_s=10, what="the other would be")
+    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=30, what="the one that enforces is culled")
+    wait_for(lambda: _would_be_culled(shadow), timeout_s=30, what="the other would be")
     assert shadow.health() == (200, "up\n")
     assert shadow.agent_line() == "up ready 100%\n"
     assert shadow.metrics()["arbiter_culls_total"] == 0
@@ -65,7 +65,7 @@ def test_every_door_says_what_this_container_does_and_not_what_was_set(
         assert one.request("local", "GET", "/events").json()["mode"] == mode
         (build,) = (name for name in one.metrics() if name.startswith("arbiter_build_info"))
         assert f'mode="{mode}"' in build
-        (listening,) = wait_for(partial(_listening, one), timeout_s=10, what="its log says that it listens")
+        (listening,) = wait_for(partial(_listening, one), timeout_s=30, what="its log says that it listens")
         assert (listening["mode"], listening["enforce_percent"]) == (mode, 50)
 
     def fleets() -> list[list[str]]:
@@ -80,7 +80,7 @@ def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Side
     assert command(there, *HOLD).code == 0
     for one in pair:
         one.post_error(5)
-        wait_for(partial(_is_held, one), timeout_s=10, what="its claim meets the hold")
+        wait_for(partial(_is_held, one), timeout_s=30, what="its claim meets the hold")
     assert pair[0].health()[0] == 200
     assert not _would_be_culled(pair[1])
     assert command(pair[1 - told], "release").code == 0
@@ -104,7 +104,7 @@ def test_container_that_was_culled_is_back_when_it_enforces_no_more(pair: tuple[
     """As with any step from enforce to shadow: who is in shadow is never down."""
     enforcing, _ = pair
     enforcing.post_error(5)
-    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=10, what="it is culled")
+    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=30, what="it is culled")
     enforcing.kill()
     enforcing.settings["enforce_percent"] = 0
     enforcing.start()
@@ -115,4 +115,4 @@ def test_hold_that_reaches_nobody_is_told_as_such(pair: tuple[Sidecar, Sidecar],
     redis_server.kill()
     assert command(pair[0], *HOLD).code == 1
     pair[0].post_error(5)
-    wait_for(partial(_is_held, pair[0]), timeout_s=10, what="it is held here all the same")
+    wait_for(partial(_is_held, pair[0]), timeout_s=30, what="it is held here all the same")

@@ -95,7 +95,7 @@ def test_broken_redis_culls_nobody_and_is_survived(
     mends(redis_server)
     wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="the claim went through after all")
     assert redis_server.cli("ZCARD", "{ha:default/app}:grants") == 1
-    told = wait_for(lambda: _told_unknown(one), timeout_s=10, what="its log tells of the failure")
+    told = wait_for(lambda: _told_unknown(one), timeout_s=30, what="its log tells of the failure")
     assert len(told) == len(set(told)), "the same failure is told once a minute"
 
 

@@ -124,8 +124,8 @@ def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, r
         assert busy.metrics()["arbiter_load"] == 0.9
         _busy(busy, 0.1)
         wait_for(lambda: _retirements(busy) >= 1, timeout_s=20, what="the busy one has retired, being idle")
-        wait_for(_is(busy, "up"), timeout_s=10, what="its replacement is up")
-    away = wait_for(lambda: _spells_away(fleet), timeout_s=10, what="one is away at the most")
+        wait_for(_is(busy, "up"), timeout_s=30, what="its replacement is up")
+    away = wait_for(lambda: _spells_away(fleet), timeout_s=30, what="one is away at the most")
     assert len(away) >= 3
     assert all(former[1] <= latter[0] for former, latter in pairwise(away)), away
     assert redis_server.cli("ZCARD", GRANTS) == 0
@@ -142,7 +142,7 @@ def test_retired_container_stays_down_through_a_killed_sidecar_and_comes_back_if
     settings: dict[str, Setting] = {**AGING, "lifetime": "8s", "retire_timeout": "14s"}
     one, _other = sidecar.fleet(2, **settings, redis_url=redis_server.url)
     one.post_error(count=0, app_start="life-1")
-    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=10, what="it has lived for a while")
+    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=30, what="it has lived for a while")
     one.kill()
     one.start()
     assert one.metrics()["arbiter_age_seconds"] > 3

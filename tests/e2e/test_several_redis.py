@@ -124,7 +124,7 @@ def test_hold_at_any_sidecar_holds_at_every_server(start_crew: Callable[[], Crew
     servers[1].pause()
     assert command(here, "release").code == 0
     servers[1].resume()
-    wait_for(lambda: servers[1].cli("HLEN", f"{PREFIX}:hold") == 0, timeout_s=10, what="the one that hung is told")
+    wait_for(lambda: servers[1].cli("HLEN", f"{PREFIX}:hold") == 0, timeout_s=30, what="the one that hung is told")
     wait_for(lambda: crew.down() == [there], timeout_s=20, what="it is culled after all")
 
 

@@ -296,7 +296,7 @@ def test_what_a_killed_main_has_started_does_not_keep_the_lock(sidecar: StartSid
         one.end_main(signal.SIGKILL)
         wait_for(
             lambda: any(line.get("message") == "took over" for line in one.main.log_lines()),
-            timeout_s=10,
+            timeout_s=30,
             what="the standby has the lock",
         )
         assert one.main.health()[0] in {200, 503}

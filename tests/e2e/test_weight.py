@@ -55,7 +55,7 @@ def _await_weight(one: Sidecar, most: int, **fields: int) -> None:
         _results(one, **fields)
         return _weight(one) <= most
 
-    wait_for(reported, timeout_s=10, what=f"the weight is at most {most} %")
+    wait_for(reported, timeout_s=30, what=f"the weight is at most {most} %")
 
 
 def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidecar, haproxy: StartHaproxy) -> None:
@@ -71,7 +71,7 @@ def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidec
 
         wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=20, what="HAProxy has heard of all of it")
         _await_weight(one, 14, ok=5, failed=5)
-        wait_for(lambda: 10 <= int(server()[1]) <= 14, timeout_s=10, what="HAProxy sends it an eighth")
+        wait_for(lambda: 10 <= int(server()[1]) <= 14, timeout_s=30, what="HAProxy sends it an eighth")
         assert 20 <= int(server()[2]) <= 28
 
         reply = one.request("public", "GET", "/health")

@@ -45,7 +45,7 @@ class SteeredSite:
         for name in self.apps:
             wait_for(
                 lambda name=name: proxy.show_servers()["app", name]["agent_status"] == "L7OK",  # type: ignore[misc] # a default binds the name
-                timeout_s=10,
+                timeout_s=30,
                 what=f"the agent of {name} was heard",
             )
         return proxy
