@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import fields
+from datetime import UTC, datetime
 from itertools import permutations
 from math import nan
 from pathlib import Path
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.claims import beat, claim, down, lease, suspect
 from sidecar import bucket
-from sidecar.budget.access import Access
-from sidecar.core.terms import Share, Terms
-from sidecar.core.words import Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.core.fleet.terms import OFF, Terms
+from sidecar.core.words import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.settings import Settings, load
+from sidecar.store.access import Access
+from sidecar.store.budget import Counter
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -38,32 +41,40 @@ def settings(**flags: str) -> Settings:
 # -- terms --------------------------------------------------------------------------------------------------
 
 
-def test_defaults_of_settings_and_terms_are_the_same() -> None:
-    assert bucket.terms(settings()) == Terms()
-
-
 REDIS = {"redis_url": "redis://host"}
+
+
+def test_defaults_of_settings_and_terms_are_the_same() -> None:
+    found = bucket.terms(settings(**REDIS))
+    refund_max = OFF if settings().refund == "off" else 0
+    assert found == Terms(refund_max=refund_max, servers=found.servers)
+
+
+def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
+    found = bucket.terms(settings())
+    assert (found.min_healthy, found.never_last, found.after_loss_wait, found.servers) == ("0", False, False, "")
+    assert found.trial
 
 
 @pytest.mark.parametrize(
     ("flags", "field", "value"),
     [
         ({"budget_strategy": "previous"}, "strategy", "previous"),
-        ({"budget": "7"}, "capacity", Share(7)),
-        ({"budget": "12.5%"} | REDIS, "capacity", Share(125, is_part=True)),
+        ({"budget": "7"}, "capacity", "7"),
+        ({"budget": "12.5%"} | REDIS, "capacity", "125p"),
         ({"budget_window": "5m"}, "window_us", 5 * MINUTE_US),
         ({"budget_window": "90s"}, "window_us", 90_000_000),
-        ({"min_healthy": "3"}, "min_healthy", Share(3)),
-        ({"min_healthy": "66.6%"}, "min_healthy", Share(666, is_part=True)),
-        ({"never_last": "false"}, "never_last", False),
+        ({"min_healthy": "3"} | REDIS, "min_healthy", "3"),
+        ({"min_healthy": "66.6%"} | REDIS, "min_healthy", "666p"),
+        ({"never_last": "false"} | REDIS, "never_last", False),
         ({"spacing": "1.5s"}, "spacing_us", 1_500_000),
-        ({"brake": "0.333"}, "brake", 333),
-        ({"brake": "0"}, "brake", 0),
+        ({"trial": "off"}, "trial", False),
         ({"probation": "2m"}, "probation_us", 2 * MINUTE_US),
-        ({"useless_after": "0"}, "useless_after", 0),
-        ({"earn": "on"}, "earn_max", 0),
-        ({"earn": "on", "earn_max": "25"}, "earn_max", 25),
-        ({"lost_memory": "full"}, "lost_is_empty", False),
+        ({"refund": "off"}, "refund_max", -1),
+        ({"refund": "on"}, "refund_max", 0),
+        ({"refund_max": "25"}, "refund_max", 25),
+        ({"budget_strategy": "previous"}, "refund_max", -1),
+        ({"lost_memory": "full"} | REDIS, "after_loss_wait", False),
         ({"beat": "100ms"}, "beat_us", 100_000),
     ],
 )
@@ -72,12 +83,10 @@ def test_every_setting_of_the_budget_is_a_term(flags: dict[str, str], field: str
 
 
 def test_no_term_is_left_out() -> None:
-    """What no setting gives is the number of the server, and how many there are."""
-    article = bucket.terms(
-        settings(preset="classdojo", beat="20s", probation="1s", budget="9", budget_window="5m"), 1, 2
-    )
-    untouched = {field.name for field in fields(Terms) if getattr(article, field.name) == getattr(Terms(), field.name)}
-    assert untouched == {"spacing_us", "earn_max"}
+    article = {"preset": "classdojo", "beat": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
+    found = bucket.terms(settings(**article, **REDIS))
+    untouched = {field.name for field in fields(Terms) if getattr(found, field.name) == getattr(Terms(), field.name)}
+    assert untouched == {"spacing_us", "refund_max"}
 
 
 @pytest.mark.parametrize(("budget", "capacity"), [("7", 7), ("5%", nan)])
@@ -91,16 +100,11 @@ def test_capacity_is_known_beforehand_unless_it_depends_on_the_fleet(budget: str
 URLS = ("redis://:s1@b:6379/0", "redis://:s3@a:6379/1", "unix:///run/redis.sock")
 
 
-def asks_by(server: bucket.Server) -> Terms:
-    return server.share._terms  # what it would tell its server
-
-
 @pytest.mark.parametrize("given", list(permutations(URLS)), ids=lambda given: " ".join(url[-1] for url in given))
 def test_every_sidecar_numbers_the_servers_alike_in_whatever_order_it_was_given_them(given: tuple[str, ...]) -> None:
     servers = bucket.servers(settings(redis_url=" , ".join(given)))
     assert [server.url for server in servers] == [URLS[2], URLS[1], URLS[0]]
     assert [server.name for server in servers] == [URLS[2], "redis://:***@a:6379/1", "redis://:***@b:6379/0"]
-    assert [asks_by(server) for server in servers] == [Terms(index=index, servers=3) for index in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -149,10 +153,41 @@ def test_password_has_no_say_in_the_order_of_servers() -> None:
     assert orders == [["a", "b"]] * 2
 
 
-def test_one_server_has_the_whole_budget() -> None:
-    (server,) = bucket.servers(settings(redis_url="redis://a"))
-    assert asks_by(server) == Terms()
+def test_without_redis_there_is_no_server() -> None:
     assert bucket.servers(settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("redis://a,redis://b", "redis://b,redis://a", True),
+        ("redis://:secret@a", "redis://:changed@a", True),
+        ("redis://a", "redis://a/1", False),
+        ("redis://a", "redis://a,redis://b", False),
+    ],
+    ids=["another order", "another password", "another database", "one more"],
+)
+def test_another_list_of_servers_is_another_digest(one: str, other: str, *, same: bool) -> None:
+    digests = [bucket.terms(settings(redis_url=url)).servers for url in (one, other)]
+    assert (digests[0] == digests[1]) is same
+    assert not any(word in digest for digest in digests for word in ("redis", "secret", "a:"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "at", "counter"),
+    [
+        ({}, (10, 0, 0), ("errorWatcher:0", 600, 600.0)),
+        ({}, (10, 9, 59), ("errorWatcher:0", 600, 1.0)),
+        ({}, (10, 10, 0), ("errorWatcher:1", 600, 600.0)),
+        ({"budget_window": "5m", "budget_key": "x", "mode": "shadow"}, (10, 59, 30), ("x:shadow:11", 300, 30.0)),
+    ],
+    ids=["first of the hour", "its end", "second of the hour", "shadow"],
+)
+def test_article_s_windows_are_numbered_within_the_hour(
+    flags: dict[str, str], at: tuple[int, int, int], counter: tuple[str, int, float]
+) -> None:
+    found = bucket._counter(settings(preset="classdojo", **flags), "", lambda: datetime(2026, 11, 22, *at, tzinfo=UTC))
+    assert found == Counter(*counter)
 
 
 @pytest.mark.parametrize(
@@ -181,20 +216,36 @@ def test_files_that_it_takes_to_be_let_in_keep_their_places(tmp_path: Path) -> N
 
 async def test_without_redis_the_bucket_is_of_this_process_and_knows_no_fleet() -> None:
     failures: list[Exception] = []
-    held = bucket.opened(settings(budget="1"), failures.append)
-    assert await held.beat(Beat("one", "boot", Presence.WANTS)) == Fleet(1, wanting=1, capacity=1)
-    assert await held.claim(CLAIM) == Granted(1, 1)
-    refused = await held.claim(Claim("shop/two/boot"))
+    held = bucket.opened(settings(budget="1", trial="off"), failures.append)
+    fleet = await held.beat(suspect("one"))
+    assert isinstance(fleet, Fleet)
+    assert (fleet.alive, fleet.suspect, fleet.capacity) == (1, 1, 1)
+    assert await held.claim(claim("one")) == Granted(1, 1, alive=1, suspect=1)
+    refused = await held.claim(claim("two"))
     assert isinstance(refused, Denied)
     assert (refused.reason, refused.used, refused.capacity) == ("window", 1, 1)
     await held.aclose()
     assert failures == []
 
 
+async def test_without_redis_a_cull_that_did_not_help_still_pauses_its_cause() -> None:
+    held = bucket.opened(settings(), lambda _error: None)
+    await held.beat(suspect("one"))
+    await held.claim(claim("one"))
+    await held.beat(down("one"))
+    await held.beat(beat("one", life="2"))
+    fleet = await held.beat(suspect("one", life="2"))
+    assert isinstance(fleet, Fleet)
+    assert fleet.trials == (CauseTrial("redis", 1, 0, fleet.trials[0].paused_s, 1),)
+    assert fleet.paused == ("redis",)
+    assert await held.release("") == Unknown("alone")
+    assert isinstance(await held.claim(claim("one", life="2")), Granted)
+
+
 async def test_without_redis_spacing_still_counts() -> None:
-    held = bucket.opened(settings(spacing="1m"), lambda _error: None)
+    held = bucket.opened(settings(spacing="1m", trial="off"), lambda _error: None)
     assert isinstance(await held.claim(CLAIM), Granted)
-    refused = await held.claim(Claim("shop/two/boot"))
+    refused = await held.claim(claim("two"))
     assert isinstance(refused, Denied)
     assert refused.reason == "spacing"
 
@@ -208,6 +259,11 @@ async def test_person_may_hold_a_sidecar_that_is_alone() -> None:
     assert refused.hold.author == "ann"
     assert await held.release("") == Unknown("alone")
     assert isinstance(await held.claim(CLAIM), Granted)
+
+
+async def test_sidecar_that_is_alone_shows_no_fleet_and_nobody_takes_over_from_it() -> None:
+    held = bucket.opened(settings(), lambda _error: None)
+    assert [await held.roll(), await held.retire(lease("one"))] == [Unknown("alone")] * 2
 
 
 IMPORTS = """
@@ -235,7 +291,7 @@ def test_nothing_of_redis_is_imported_before_the_bucket_is_asked(url: str) -> No
 # -- with real servers --------------------------------------------------------------------------------------
 
 PATIENT = {"redis_timeout": "3s"}
-GATELESS = {**PATIENT, "lost_memory": "full", "brake": "0", "min_healthy": "0", "never_last": "false"}
+GATELESS = {**PATIENT, "lost_memory": "full", "trial": "off", "min_healthy": "0", "never_last": "false"}
 WELL = Beat("one", "boot", Presence.WELL, first=True)
 
 
@@ -246,7 +302,7 @@ WELL = Beat("one", "boot", Presence.WELL, first=True)
 )
 async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags: dict[str, str], prefix: str) -> None:
     held = bucket.opened(settings(redis_url=redis_server.url, **GATELESS, **flags), lambda _error: None)
-    assert await held.beat(WELL) == Fleet(1, capacity=10)
+    assert isinstance(await held.beat(WELL), Fleet)
     assert isinstance(await held.claim(CLAIM), Granted)
     await held.aclose()
     keys = redis_server.cli("KEYS", "*")
@@ -264,7 +320,7 @@ async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisSe
 
 async def test_hung_server_is_waited_for_as_long_as_one_was_told_to(redis_server: RedisServer) -> None:
     held = bucket.opened(settings(redis_url=redis_server.url, **PATIENT), lambda _error: None)
-    assert await held.beat(WELL) == Fleet(1, capacity=10)
+    assert isinstance(await held.beat(WELL), Fleet)
     redis_server.pause()
     began = time.monotonic()
     assert await held.beat(WELL) == Unknown("timeout")

@@ -1,20 +1,16 @@
-"""Claims and beats in a word, and terms under which nothing but the window limits."""
+"""Claims, beats and leases as simple as can be, and terms under which nothing but the window limits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.budget import Budget
-from sidecar.core.terms import Share, Terms
-from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Granted, Lease, Presence, Unknown
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.words import US_PER_S, Beat, Claim, Lease, Presence
 
 S: Final = US_PER_S
 """Microseconds."""
 
-WINDOW_ONLY: Final = Terms(
-    min_healthy=Share(0), never_last=False, brake=0, useless_after=0, lost_is_empty=False, spacing_us=0
-)
+WINDOW_ONLY: Final = Terms(min_healthy="0", never_last=False, trial=False, after_loss_wait=False)
 """The article's numbers, without any gate of the fleet."""
 
 
@@ -28,31 +24,16 @@ def beat(name: str, presence: Presence = Presence.WELL, **changes: Any) -> Beat:
     return Beat(name, changes.pop("life", "1"), presence, **changes)
 
 
-def bare(answer: Answer) -> Answer:
-    """The answer without the numbers of the fleet."""
-    if isinstance(answer, Denied):
-        return Denied(answer.reason, answer.used, answer.capacity, answer.retry_after_s)
-    if isinstance(answer, Granted):
-        return Granted(answer.used, answer.capacity, answer.replayed)
-    return answer
+def suspect(name: str, kind: str = "redis", **changes: Any) -> Beat:
+    """The beat of a suspect."""
+    return beat(name, Presence.SUSPECT, kind=kind, **changes)
+
+
+def down(name: str, kind: str = "redis", **changes: Any) -> Beat:
+    """The beat of a container that used its token."""
+    return beat(name, Presence.DOWN, kind=kind, claim_id=changes.pop("claim_id", name), **changes)
 
 
 def lease(name: str, holder: str = "", slots: str = "1", life: str = "1", timeout_s: float = 300) -> Lease:
     """Its request to go for its age, under a word of its own unless told another."""
     return Lease(holder or f"{name}'s", name, life, slots, timeout_s)
-
-
-async def ask(budget: Budget, name: str) -> Answer:
-    """What the container with this name is told, without the numbers of the fleet."""
-    return bare(await budget.claim(claim(name)))
-
-
-async def warm(budget: Budget) -> Unknown | None:
-    """None when a beat was answered, after which a claim costs one round trip."""
-    answer = await budget.beat(beat("somebody else"))
-    return answer if isinstance(answer, Unknown) else None
-
-
-def without_time(answer: Answer) -> Answer:
-    """The answer without how long a lease lasts: on a real server that is never twice the same."""
-    return replace(answer, left_s=None) if isinstance(answer, Granted) else answer

@@ -1,31 +1,35 @@
-"""A relay in front of Redis that can make claims vanish: on their way there, or the reply on its way back."""
+"""A relay in front of Redis that can be cut, and can make claims vanish: on their way there, or their replies."""
 
 from __future__ import annotations
 
 import select
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
-from sidecar.budget import scripts
+from sidecar.store.scripts import COMMIT
 
 Where = Literal["nowhere", "request", "reply"]
+
+_GRANT: Final = 3 + len(COMMIT.keys) + 1
+"""Where the claim id stands in a commit: after EVALSHA, the digest, the keys with their number, and the revision."""
 
 
 class Relay:
     """Passes bytes between its own loopback port and ``target_port``.
 
-    While ``lose_at`` is ``request``, a claim is read and not passed on; while it is ``reply``, the server gets it and
-    its reply is read and not passed back. ``lost`` is set as soon as that has happened. Beats pass.
+    While ``lose_at`` is ``request``, a commit that takes a token is read and not passed on; while it is ``reply``, the
+    server gets it and its reply is read and not passed back. ``lost`` is set as soon as that has happened. Beats pass.
     """
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
-        self._claim_sha = scripts.read()[0].sha.encode()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = [self._listener]
         self.lose_at: Where = "nowhere"
+        self.is_cut = False
         self.lost = threading.Event()
 
     @property
@@ -37,10 +41,15 @@ class Relay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for opened in self._sockets:
-            with suppress(OSError):
-                opened.shutdown(socket.SHUT_RDWR)
-            opened.close()
+        self._close(self._sockets)
+
+    def cut(self) -> None:
+        """End every connection, and each new one at once, until ``mend``."""
+        self.is_cut = True
+        self._close(self._sockets[1:])
+
+    def mend(self) -> None:
+        self.is_cut = False
 
     def lose(self, where: Where) -> None:
         self.lost.clear()
@@ -50,9 +59,18 @@ class Relay:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self.is_cut:
+                    client.close()
+                    continue
                 server = socket.create_connection(("127.0.0.1", self._target_port), 5)
                 self._sockets += [client, server]
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _close(self, sockets: Sequence[socket.socket]) -> None:
+        for opened in sockets:
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+            opened.close()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """One exchange after the other, which is how a sidecar speaks; a long request may come in pieces."""
@@ -64,8 +82,14 @@ class Relay:
                 if not (piece := source.recv(65536)):
                     return
                 if source is client:
-                    is_claim = b"EVALSHA" in piece and self._claim_sha in piece
+                    is_claim = _takes_a_token(piece)
                 if is_claim and self.lose_at == ("request" if source is client else "reply"):
                     self.lost.set()
                     continue
                 (server if source is client else client).sendall(piece)
+
+
+def _takes_a_token(request: bytes) -> bool:
+    fields = request.split(b"\r\n")[2::2]  # every other line is a length
+    is_commit = fields[:2] == [b"EVALSHA", COMMIT.sha.encode()]
+    return is_commit and len(fields) > _GRANT and bool(fields[_GRANT])

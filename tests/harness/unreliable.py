@@ -10,7 +10,7 @@ from sidecar.core.words import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, R
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from sidecar.budget import Budget
+    from sidecar.store.budget import Budget
 
 T = TypeVar("T")
 

@@ -1,0 +1,117 @@
+-- Takes in a sign of life of one sidecar and answers with a summary of the fleet. It waits for no revision.
+--
+-- Times are microseconds of the server's clock. Texts may hold any byte, and no record is understood here.
+-- KEYS[1..12]  as those of read.lua: state, culls, leases, holds, settings, alive, members, causes, control, grants,
+--              refunded, departed; "kept" of the state is when the expiry of all keys was last renewed
+-- KEYS[13]  errors  sorted set, instance that is alive -> server errors in its window
+-- KEYS[14]  ratios  sorted set, instance that told one -> failed requests per million
+-- KEYS[15]  abouts  hash, instance that is alive, or down and in culls -> what its sidecar tells of it
+-- ARGV[1]   instance, ARGV[2] presence: "starting", "well", "suspect", "down" or "gone"
+-- ARGV[3]   member row: "<life>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect
+-- ARGV[4]   errors, ARGV[5] ratio or "", ARGV[6] text of the settings, ARGV[7] what is to be told of it or ""
+-- ARGV[8]   window in microseconds, ARGV[9] expiry: a member that is silent for longer is struck off
+-- ARGV[10]  how many are struck off at most, ARGV[11] how many causes are counted; any others as "other"
+-- ARGV[12]  milliseconds that all keys live on
+--
+-- Reply: { now, { epoch, state, kept }, members, silent of them, { struck off }, former row, { causes }, settings in
+--   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use }
+
+local call, time = redis.call, redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local STATE, CULLS, _, HOLDS, SETTINGS, ALIVE, MEMBERS, CAUSES, CONTROL, GRANTS, REFUNDED, DEPARTED, ERRORS, RATIOS, ABOUTS
+  = unpack(KEYS)
+local instance, presence, row, errors, ratio, settings, about = unpack(ARGV)
+local since, oldest, most_causes = now - ARGV[8], now - ARGV[9], tonumber(ARGV[11])
+local latest, DAY = now + 1000000, 86400000000 -- a beat after latest is of a clock that has stepped back since
+local ROW = '^(.*)\n(.*)\n([01])$'
+
+local function count(word, cause)
+  local is_own = call('HEXISTS', CONTROL, 'refused|' .. cause) == 1 or call('HLEN', CONTROL) < most_causes
+  call('HINCRBY', CONTROL, word .. '|' .. (is_own and cause or 'other'), 1)
+end
+
+local function uncount(member, word)
+  local _, cause, was_refused = string.match(member, ROW)
+  if cause and cause ~= '' then
+    if call('HINCRBY', CAUSES, cause, -1) < 1 then call('HDEL', CAUSES, cause) end
+    if was_refused == '1' then count(word, cause) end
+  end
+end
+
+local function change(former)
+  local life, cause, refused = string.match(row, ROW)
+  local former_life, former_cause, was_refused = string.match(former, ROW)
+  local is_suspect, causes = cause ~= '', call('HLEN', CAUSES)
+  if causes >= most_causes and is_suspect and call('HEXISTS', CAUSES, cause) == 0 then cause = 'other' end
+  local goes_on = is_suspect and life == former_life and cause == former_cause
+  if goes_on and refused <= was_refused then return end -- once refused it stays so while it is a suspect
+  -- When nobody is suspect, counts of old causes make room.
+  if is_suspect and causes == 0 and call('HLEN', CONTROL) >= most_causes then call('DEL', CONTROL) end
+  if not goes_on then
+    uncount(former, presence == 'well' and life == former_life and 'recovered' or 'ended')
+    if is_suspect then call('HINCRBY', CAUSES, cause, 1) end
+  end
+  if refused == '1' then count('refused', cause) end
+  call('HSET', MEMBERS, instance, life .. '\n' .. cause .. '\n' .. refused)
+end
+
+local function leave(names, is_departure, is_still_told_of)
+  for place, member in ipairs(call('HMGET', MEMBERS, unpack(names))) do
+    uncount(member or '', 'ended')
+    if is_departure then call('ZADD', DEPARTED, now, names[place]) end
+  end
+  for _, key in ipairs({ ALIVE, ERRORS, RATIOS }) do call('ZREM', key, unpack(names)) end
+  call('HDEL', MEMBERS, unpack(names))
+  if not is_still_told_of then call('HDEL', ABOUTS, unpack(names)) end
+  call('ZREMRANGEBYSCORE', DEPARTED, '-inf', since - ARGV[8] - 1)
+  call('ZREMRANGEBYRANK', DEPARTED, 0, -10001)
+end
+
+local former = call('HGET', MEMBERS, instance) or ''
+local is_told_of = presence ~= 'gone' and (presence ~= 'down' or call('HEXISTS', CULLS, instance) == 1)
+if presence == 'down' or presence == 'gone' then
+  leave({ instance }, presence == 'gone', is_told_of)
+else
+  call('ZADD', ALIVE, now, instance)
+  call('ZADD', ERRORS, errors, instance)
+  if ratio ~= '' then call('ZADD', RATIOS, ratio, instance) end
+  if row ~= former then change(former) end
+end
+if is_told_of and about ~= '' then call('HSET', ABOUTS, instance, about) end
+
+local alive = call('ZCARD', ALIVE)
+local silent, struck = alive - call('ZCOUNT', ALIVE, oldest, latest), {}
+if silent > 0 then
+  struck = call('ZRANGEBYSCORE', ALIVE, '-inf', oldest - 1, 'LIMIT', 0, ARGV[10])
+  if not struck[1] then struck = call('ZRANGEBYSCORE', ALIVE, latest + 1, '+inf', 'LIMIT', 0, ARGV[10]) end
+  leave(struck, true)
+end
+local ratios = call('ZCARD', RATIOS)
+if ratio == '' and ratios > 0 then ratios = ratios - call('ZREM', RATIOS, instance) end
+
+call('ZADD', SETTINGS, now, settings)
+local policies = call('ZCARD', SETTINGS)
+if policies > 1 then
+  call('ZREMRANGEBYSCORE', SETTINGS, '-inf', since - 1)
+  call('ZREMRANGEBYSCORE', SETTINGS, latest + 1, '+inf')
+  policies = call('ZCOUNT', SETTINGS, oldest, '+inf')
+end
+
+local used = call('ZCOUNT', GRANTS, since, '+inf')
+if used > 0 then used = used - call('ZCOUNT', REFUNDED, since, '+inf') end
+
+local records = call('HMGET', STATE, 'epoch', 'state', 'kept')
+if math.abs(now - (tonumber(records[3]) or 0)) > DAY then
+  call('HSET', STATE, 'kept', now)
+  for _, key in ipairs(KEYS) do call('PEXPIRE', key, ARGV[12]) end
+end
+
+local middle = math.floor((alive - #struck) / 2)
+local median_errors = tonumber(call('ZRANGE', ERRORS, middle, middle, 'WITHSCORES')[2]) or -1
+middle = math.floor(ratios / 2)
+local median_ratio = ratios > 0 and tonumber(call('ZRANGE', RATIOS, middle, middle, 'WITHSCORES')[2]) or -1
+
+return {
+  now, records, alive, silent, struck, former, call('HGETALL', CAUSES), policies, median_errors, median_ratio,
+  call('HMGET', HOLDS, '', instance), used,
+}

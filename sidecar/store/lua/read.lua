@@ -1,0 +1,61 @@
+-- What the store holds at one instant, for a request of one instance. It writes nothing.
+--
+-- Times are microseconds of the server's clock. Texts may hold any byte, and no record is understood here.
+-- KEYS[1]   state     hash: revision (commits so far), and the texts of the records epoch and state
+-- KEYS[2]   culls     hash, instance -> text
+-- KEYS[3]   leases    hash, instance -> text
+-- KEYS[4]   holds     hash, instance, or "" for the service -> text
+-- KEYS[5]   settings  sorted set, text -> when a beat last brought it
+-- KEYS[6]   alive     sorted set, instance -> last beat
+-- KEYS[7]   members   hash, instance -> "<life>\n<cause>\n<0|1 refused>"
+-- KEYS[8]   causes    hash, cause -> suspects
+-- KEYS[9]   control   hash, "<refused|recovered|ended>|<cause>" -> suspects
+-- KEYS[10]  grants    sorted set, claim id -> when a token was granted
+-- KEYS[11]  refunded  sorted set, those of them whose token was given back, with the same times
+-- KEYS[12]  departed  sorted set, instance -> when it left or was struck off
+-- ARGV[1]   instance that asks
+-- ARGV[2]   window in microseconds: grants of the last two are told
+-- ARGV[3]   expiry in microseconds: a member that was silent for longer is not alive
+--
+-- Reply: { now, { revision, epoch, state }, { culls }, { leases }, { holds }, { settings, when }, alive,
+--   { instance, row, ... } of those in culls that are alive, { newest member, its beat }, { causes }, { control },
+--   { grants, when }, { refunded, when }, row of the instance, its last beat, when it departed }
+
+local call, time = redis.call, redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local oldest, latest = now - ARGV[3], now + 1000000 -- a beat after that is of a clock that has stepped back since
+local since = now - 2 * ARGV[2]
+local culls = call('HGETALL', KEYS[2])
+
+local beating = {}
+for first = 1, #culls, 2000 do -- Lua hands over no more than some thousand arguments
+  local names = {}
+  for place = first, math.min(#culls, first + 1998), 2 do names[#names + 1] = culls[place] end
+  local times, rows = call('ZMSCORE', KEYS[6], unpack(names)), call('HMGET', KEYS[7], unpack(names))
+  for place, name in ipairs(names) do
+    local at = tonumber(times[place])
+    if at and at >= oldest and at <= latest then
+      beating[#beating + 1] = name
+      beating[#beating + 1] = rows[place] or ''
+    end
+  end
+end
+
+return {
+  now,
+  call('HMGET', KEYS[1], 'revision', 'epoch', 'state'),
+  culls,
+  call('HGETALL', KEYS[3]),
+  call('HGETALL', KEYS[4]),
+  call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'),
+  call('ZCOUNT', KEYS[6], oldest, latest),
+  beating,
+  call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES'),
+  call('HGETALL', KEYS[8]),
+  call('HGETALL', KEYS[9]),
+  call('ZRANGEBYSCORE', KEYS[10], since, '+inf', 'WITHSCORES'),
+  call('ZRANGEBYSCORE', KEYS[11], since, '+inf', 'WITHSCORES'),
+  call('HGET', KEYS[7], ARGV[1]),
+  call('ZSCORE', KEYS[6], ARGV[1]),
+  call('ZSCORE', KEYS[12], ARGV[1]),
+}

@@ -1,0 +1,228 @@
+"""Servers of a fleet in virtual time, and the lines to them that lose messages.
+
+A server is the store in memory with a clock that may be wrong. It can be away, lose what it keeps, or go back to an
+older copy of it. A line is one sidecar's way to one server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from random import Random
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from sidecar.core.fleet.kept import Heard, Raw
+from sidecar.core.words import US_PER_S, Beat, Entry
+from sidecar.store import Changes, Listing, StoreError
+from sidecar.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+START_US: Final = 10**6 * US_PER_S
+
+
+class Chance(Random):
+    """Chance that is not copied with what holds it: a copy has to be given its seed."""
+
+    def __reduce__(self) -> Any:
+        return Chance, ()
+
+
+@dataclass(slots=True)
+class Time:
+    """Real time, in microseconds, which no server and no sidecar can change."""
+
+    now_us: int = START_US
+
+    def seconds(self) -> float:
+        return self.now_us / US_PER_S
+
+
+@dataclass
+class Clock:
+    """A server's own clock: ``offset_us`` more than real time."""
+
+    time: Time
+    offset_us: int
+
+    def __call__(self) -> int:
+        return self.time.now_us + self.offset_us
+
+
+class Fate(Enum):
+    """How one exchange ends: ``ENDS_*`` are ends of the sidecar's process, before the server hears of it or after."""
+
+    PASSES = auto()
+    LOST = auto()
+    LOST_REPLY = auto()
+    ENDS_BEFORE = auto()
+    ENDS_AFTER = auto()
+
+
+class Point(NamedTuple):
+    """An exchange that waits for the scheduler: of which sidecar, where, what, and the future that takes its fate."""
+
+    sidecar: Any
+    server: int
+    word: str
+    fate: asyncio.Future[Fate]
+
+
+class Copy(NamedTuple):
+    """What a server held at an instant, and what the judge had of it then."""
+
+    kept: dict[str, Any]
+    noted: Any
+    generation: int
+    grants: int
+    held: int
+
+
+@dataclass
+class Server:
+    """One server. ``generation`` is another one after a flush, ``grants`` counts those since, ``held`` is the number of
+    the last decision that it took. ``drifted_us``: by how much its clock has ever been set forward in steps too small
+    to be noticed.
+    """
+
+    number: int
+    clock: Clock
+    store: MemoryStore
+    generation: int = 0
+    grants: int = 0
+    held: int = 0
+    away_until_us: int = 0
+    older: Copy | None = None
+    generations: int = 0
+
+    @property
+    def is_away(self) -> bool:
+        return self.clock.time.now_us < self.away_until_us
+
+    def flush(self) -> None:
+        self.store = MemoryStore(self.clock)
+        self.generations += 1
+        self.generation, self.grants, self.held = self.generations, 0, 0
+
+    def save(self, noted: object) -> None:
+        """Keep a copy for later, as a replica or a file does."""
+        kept = {name: one for name, one in vars(self.store).items() if name != "_clock_us"}
+        self.older = Copy(copy.deepcopy(kept), copy.deepcopy(noted), self.generation, self.grants, self.held)
+
+    def restore(self) -> Any:
+        """Go back to the copy; what the judge had noted then."""
+        assert self.older is not None
+        vars(self.store).update(copy.deepcopy(self.older.kept))
+        self.generation, self.grants, self.held = self.older.generation, self.older.grants, self.older.held
+        return copy.deepcopy(self.older.noted)
+
+
+class Watcher(Protocol):
+    """Who hears of what servers take in."""
+
+    def took_beat(self, server: Server, beat: Beat, settings: str) -> None: ...
+
+    def took_commit(self, server: Server, line: Line, changes: Changes) -> None: ...
+
+    def spoke(self, line: Line) -> None: ...
+
+
+@dataclass
+class Weather:
+    """How bad the network is: the chance of a message to be lost on its way there, and of its answer to be lost."""
+
+    chance: Chance
+    lost: float = 0.0
+    reply_lost: float = 0.0
+    points: list[Point] = field(default_factory=list)
+    new_future: Callable[[], asyncio.Future[Fate]] | None = None
+
+    async def fate(self, sidecar: object, server: int, word: str) -> Fate:
+        """How an exchange ends, once the scheduler lets it pass, where there is one."""
+        if self.new_future is not None:
+            point = Point(sidecar, server, word, self.new_future())
+            self.points.append(point)
+            fate = await point.fate
+            if fate is not Fate.PASSES:
+                return fate
+        drawn = self.chance.random() if self.lost or self.reply_lost else 1.0
+        if drawn < self.lost:
+            raise StoreError("timeout")
+        return Fate.LOST_REPLY if drawn < self.lost + self.reply_lost else Fate.PASSES
+
+
+@dataclass
+class Line:
+    """One sidecar's store at one server. ``known`` is what an answer told this process of the server, for the judge:
+    generation, grants, the offset of its clock, and when.
+    """
+
+    server: Server
+    weather: Weather
+    watcher: Watcher
+    sidecar: Any
+    process: Any
+    attempt: int = 0
+    asked: int = 0
+    answered: int = 0
+    known: tuple[int, int, int, int] | None = None
+
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
+        self.attempt += 1
+        return await self._exchange(self.server.store.read, instance, window_us=window_us, expiry_us=expiry_us)
+
+    async def commit(self, revision: int, changes: Changes) -> int:
+        async def committed() -> int:
+            at_us = await self.server.store.commit(revision, changes)
+            self.watcher.took_commit(self.server, self, changes)
+            return at_us
+
+        return await self._exchange(committed)
+
+    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> Heard:
+        async def beaten() -> Heard:
+            store = self.server.store
+            heard = await store.beat(beat, settings=settings, window_us=window_us, expiry_us=expiry_us)
+            self.watcher.took_beat(self.server, beat, settings)
+            return heard
+
+        return await self._exchange(beaten)
+
+    async def members(self, *, most: int, since_us: int) -> Listing:
+        return await self._exchange(self.server.store.members, most=most, since_us=since_us)
+
+    async def count(self, key: str, window_s: int) -> int:
+        return await self._exchange(self.server.store.count, key, window_s)
+
+    async def note(self, entries: Sequence[Entry]) -> int:
+        return await self._exchange(self.server.store.note, entries)
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
+        return await self._exchange(self.server.store.entries, since, after, most)
+
+    async def first(self, word: str, for_s: float) -> bool:
+        return await self._exchange(self.server.store.first, word, for_s)
+
+    async def aclose(self) -> None:
+        pass
+
+    async def _exchange(self, call: Callable[..., Coroutine[Any, Any, T]], *args: Any, **named: Any) -> T:
+        weather = self.weather
+        self.asked += 1
+        fate = await weather.fate(self.sidecar, self.server.number, call.__name__)
+        if fate is Fate.LOST:
+            raise StoreError("timeout")
+        if fate is Fate.ENDS_BEFORE:
+            raise asyncio.CancelledError
+        if self.server.is_away:
+            raise StoreError("connection")
+        answer = await call(*args, **named)
+        if fate is Fate.ENDS_AFTER:
+            raise asyncio.CancelledError
+        if fate is Fate.LOST_REPLY:
+            raise StoreError("timeout")
+        self.watcher.spoke(self)
+        return answer

@@ -1,0 +1,406 @@
+"""A fleet in virtual time over the production code: sidecars with a ``FleetBudget`` each, servers, and a judge.
+
+Everything is drawn from one ``Chance``, so a schedule is replayed by its seed. A world can be copied (``pickle``): a
+fleet that is well is made once, and many schedules begin with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from harness.fleet_judge import BrokenPromiseError, Down, Judge
+from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
+from harness.step_loop import StepLoop
+from sidecar.core.fleet.servers import is_majority
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.words import (
+    US_PER_S,
+    Answer,
+    Beat,
+    Claim,
+    Denied,
+    Entry,
+    Fleet,
+    Granted,
+    Hold,
+    Lease,
+    Presence,
+    Unknown,
+)
+from sidecar.store import Changes
+from sidecar.store.budget import FleetBudget
+from sidecar.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+STEP_NOTICED_US: Final = 2 * US_PER_S
+UNIX_US: Final = 1_700_000_000 * US_PER_S
+
+
+@dataclass
+class Attempt:
+    """The commits of one attempt at a decision, for the judge: the servers that took it, and what it wrote."""
+
+    servers: set[int] = field(default_factory=set)
+    grant: str = ""
+    server: int = 0
+    number: int = 0
+    order: int = 0
+    refund: list[str] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+
+@dataclass
+class Process:
+    """One process of a sidecar: its last attempt to commit. What it has under way when it ends may still arrive."""
+
+    made: Attempt = field(default_factory=Attempt)
+
+
+@dataclass
+class Sidecar:
+    """One sidecar and its container. ``budget`` and ``lines`` are those of this process: a restart makes new ones."""
+
+    name: str
+    terms: Terms
+    life: str = "1"
+    presence: Presence = Presence.WELL
+    cause: str = "redis"
+    is_running: bool = True
+    is_first: bool = True
+    is_refused: bool = False
+    is_unclear: bool = False
+    holder: str = ""
+    is_retired: bool = False
+    process: Process = field(default_factory=Process)
+    asking: Claim | None = None
+    budget: Any = None
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def claim_id(self) -> str:
+        return f"{self.name}/{self.life}"
+
+    def beat(self) -> Beat:
+        is_down = self.presence is Presence.DOWN
+        kind = self.cause if self.presence in (Presence.SUSPECT, Presence.DOWN) and not self.is_retired else "unknown"
+        return Beat(
+            self.name,
+            self.life,
+            self.presence,
+            kind,
+            self.claim_id if is_down and not self.is_retired else "",
+            first=self.is_first,
+            lease=self.holder if is_down and self.is_retired else "",
+            refused=self.is_refused and self.presence is Presence.SUSPECT,
+        )
+
+
+class World:
+    """The fleet of one schedule."""
+
+    def __init__(self, servers: int, terms: Terms, size: int, seed: int) -> None:
+        self.chance = Chance(seed)
+        self.time = Time()
+        self.weather = Weather(self.chance)
+        clocks = [Clock(self.time, UNIX_US + self.chance.randint(-US_PER_S, US_PER_S)) for _ in range(servers)]
+        self.servers = [Server(number, clock, MemoryStore(clock)) for number, clock in enumerate(clocks)]
+        self.terms = terms
+        self.judge = Judge(servers, terms.window_us, several_us=START_US)
+        self.sidecars: list[Sidecar] = []
+        self.broken: BrokenPromiseError | None = None
+        self.settings: dict[str, Terms] = {}
+        self.decisions = self.decided = self.born = 0
+        self.log: list[str] | None = None
+        for _ in range(size):
+            self.newcomer(terms)
+
+    # -- the scheduler --------------------------------------------------------------------------------------------
+
+    def run(self, story: Coroutine[Any, Any, T]) -> T:
+        """Run one request; nothing comes between its exchanges."""
+        self.judge.moment += 1
+        return StepLoop().run(story)
+
+    def together(self, stories: Iterable[Coroutine[Any, Any, object]], *, slow: float = 0.0) -> None:
+        """Run several requests whose exchanges overtake each other; with ``slow`` time may pass between them."""
+        self.judge.moment += 1
+        loop = StepLoop()
+        weather, points = self.weather, self.weather.points
+        weather.new_future = loop.create_future
+        tasks = [loop.create_task(story) for story in stories]
+        loop.settle()
+        while points:
+            points.pop(self.chance.randrange(len(points))).fate.set_result(Fate.PASSES)
+            loop.settle()
+            if slow and self.chance.random() < slow:
+                self.advance(self.chance.choice((1, US_PER_S // 10, US_PER_S)))
+        weather.new_future = None
+        for task in tasks:
+            task.result()
+
+    # -- sidecars -------------------------------------------------------------------------------------------------
+
+    def newcomer(self, terms: Terms | None = None) -> Sidecar:
+        """A container with a name of its own."""
+        self.born += 1
+        sidecar = Sidecar(f"c{self.born}", terms or self.terms)
+        self.sidecars.append(sidecar)
+        self.start(sidecar)
+        return sidecar
+
+    def start(self, sidecar: Sidecar, terms: Terms | None = None) -> None:
+        """Start its sidecar, which knows nothing of any server."""
+        sidecar.terms = terms or sidecar.terms
+        sidecar.process = Process()
+        self.settings[sidecar.terms.written()] = sidecar.terms
+        sidecar.is_running = sidecar.is_first = True
+        sidecar.lines = [Line(server, self.weather, self, sidecar, sidecar.process) for server in self.servers]
+        sidecar.budget = FleetBudget(
+            [(f"s{line.server.number}", line) for line in sidecar.lines],
+            sidecar.terms,
+            rng=self.chance,
+            clock=self.time.seconds,
+            pause=self.pause,
+        )
+
+    def running(self, *presences: Presence) -> list[Sidecar]:
+        return [one for one in self.sidecars if one.is_running and (not presences or one.presence in presences)]
+
+    async def pause(self, _: float) -> None:
+        """A conflict is tried anew at once; the scheduler lets others come between its exchanges."""
+
+    # -- what sidecars do -----------------------------------------------------------------------------------------
+
+    async def beat(self, sidecar: Sidecar) -> Fleet | Unknown:
+        beat = sidecar.beat()
+        answer: Fleet | Unknown = await self._asked(sidecar, sidecar.budget.beat(beat))
+        self._is_of(answer, Fleet, Unknown)
+        if isinstance(answer, Fleet):
+            sidecar.is_first = False
+        return answer
+
+    async def claim(self, sidecar: Sidecar) -> Answer:
+        claim = Claim(sidecar.claim_id, sidecar.name, sidecar.life, sidecar.cause)
+        sidecar.asking = claim
+        answer: Answer = await self._asked(sidecar, sidecar.budget.claim(claim))
+        self._is_of(answer, Granted, Denied, Unknown)
+        if claim.claim_id != sidecar.claim_id or sidecar.presence is not Presence.SUSPECT:
+            return answer  # its container is another one by now
+        sidecar.is_unclear = isinstance(answer, Unknown)
+        if isinstance(answer, Denied):
+            sidecar.is_refused = True
+            self.judge.denied(answer)
+        if isinstance(answer, Granted):
+            self._is_written(sidecar, claim.claim_id)
+            self.judge.goes_down(claim.claim_id, sidecar.terms, self.time.now_us)
+            sidecar.presence, sidecar.is_retired = Presence.DOWN, False
+        return answer
+
+    async def retire(self, sidecar: Sidecar, slots: int, timeout_s: float) -> Answer:
+        sidecar.holder = sidecar.holder or f"h{self.chance.getrandbits(40):x}"
+        lease = Lease(sidecar.holder, sidecar.name, sidecar.life, str(slots), timeout_s)
+        answer: Answer = await self._asked(sidecar, sidecar.budget.retire(lease))
+        self._is_of(answer, Granted, Denied, Unknown)
+        if lease.holder != sidecar.holder or sidecar.presence is not Presence.WELL:
+            return answer
+        if isinstance(answer, Denied):
+            self.judge.denied(answer)
+        if isinstance(answer, Granted):
+            until_us = self.time.now_us + round((answer.left_s or 0) * US_PER_S)
+            now_us = self.time.now_us
+            down = Down(
+                lease.holder,
+                sidecar.name,
+                "",
+                now_us,
+                0,
+                is_lease=True,
+                until_us=until_us,
+                slots=slots,
+                order=sidecar.process.made.order,
+            )
+            if not answer.replayed or all(one.claim != lease.holder for one in self.judge.downs):
+                self.judge.granted(down, sidecar.life, sidecar.terms)
+            self.judge.goes_down(lease.holder, sidecar.terms, now_us)
+            sidecar.presence, sidecar.is_retired = Presence.DOWN, True
+        return answer
+
+    async def resign(self, sidecar: Sidecar) -> None:
+        """Give back what was granted, or may have been."""
+        word = sidecar.holder if sidecar.is_retired or not sidecar.is_unclear else sidecar.claim_id
+        self.judge.resigns(sidecar.name, word)
+        answer = await self._asked(sidecar, sidecar.budget.resign(sidecar.name, word))
+        self._is_of(answer, bool, Unknown)
+        self.judge.resigns(sidecar.name, word, is_sure=isinstance(answer, bool))
+        sidecar.is_unclear, sidecar.holder = False, ""
+
+    async def hold(self, scope: str, for_s: float, sidecar: Sidecar | None = None) -> Hold | Unknown:
+        """A person's order, by way of a sidecar."""
+        sidecar = sidecar or self.chance.choice(self.running())
+        answer: Hold | Unknown = await self._asked(sidecar, sidecar.budget.hold(scope, "ada", "look at it", for_s))
+        self._is_of(answer, Hold, Unknown)
+        if isinstance(answer, Hold):
+            until_us = self.time.now_us + round(for_s * US_PER_S)
+            self.judge.held(scope, until_us, sidecar.process.made.servers, self.decisions)
+        return answer
+
+    async def release(self, scope: str) -> None:
+        sidecar = self.chance.choice(self.running())
+        self.judge.released(scope)
+        self._is_of(await self._asked(sidecar, sidecar.budget.release(scope)), bool, Unknown)
+
+    async def _asked(self, sidecar: Sidecar, asking: Coroutine[Any, Any, Any]) -> Any:
+        """Ask, and see which servers heard and answered it all."""
+        lines = sidecar.lines
+        for line in lines:
+            line.asked = line.answered = 0
+        answer = await asking
+        if self.broken is not None:
+            raise self.broken
+        if self.log is not None:
+            self.log.append(
+                f"{self.time.seconds():.6f} {sidecar.name}/{sidecar.life} {getattr(asking, '__name__', '')}: {answer}"
+            )
+        clean = [line for line in lines if line.asked and line.asked == line.answered]
+        if not isinstance(answer, Unknown) and is_majority([line.server.number for line in clean], len(lines)):
+            for line in clean:
+                self._knows(line)
+        return answer
+
+    def _knows(self, line: Line) -> None:
+        """Let the sidecar notice what a server lost since it was last there, and remember the server as it is."""
+        server, now_us = line.server, self.time.now_us
+        if line.known is not None:
+            generation, grants, offset_us, at_us = line.known
+            is_stepped = abs(server.clock.offset_us - offset_us) > STEP_NOTICED_US + (now_us - at_us) // 100
+            if generation != server.generation or grants > server.grants or is_stepped:
+                self.judge.noticed(server.number)
+        line.known = (server.generation, server.grants, server.clock.offset_us, now_us)
+
+    def _is_written(self, sidecar: Sidecar, claim_id: str) -> None:
+        """See that a majority knew of a grant before it was told, and that it was counted or renewed just now."""
+        made = sidecar.process.made
+        rows = {server.number: server.store._tables["culls"].get(sidecar.name, "{}") for server in self.servers}
+        know = {number for number, row in rows.items() if json.loads(row).get("claim") == claim_id}
+        if made.grant != claim_id or not is_majority(know, len(self.servers)):
+            raise BrokenPromiseError(
+                f"{claim_id} is granted, servers {know} know, and {made.servers} wrote {made.grant}"
+            )
+        if all(down.claim != claim_id for down in self.judge.downs):
+            self._granted(sidecar, made)
+        if self.broken is not None:
+            raise self.broken
+
+    @staticmethod
+    def _is_of(answer: object, *kinds: type) -> None:
+        if not isinstance(answer, kinds):
+            raise BrokenPromiseError(f"this is no answer: {answer!r}")
+        if answer == Unknown("internal"):
+            raise BrokenPromiseError("an exception in a store")
+
+    # -- what becomes of containers -------------------------------------------------------------------------------
+
+    def restarts(self, sidecar: Sidecar, *, with_sidecar: bool) -> None:
+        """Another life in the same place; its sidecar starts anew too, or knows what it knew."""
+        self.judge.replaced(sidecar.name)
+        sidecar.life = str(int(sidecar.life) + 1)
+        sidecar.holder, sidecar.is_retired = "", False
+        sidecar.is_refused = sidecar.is_unclear = False
+        sidecar.presence = self.chance.choice((Presence.STARTING, Presence.WELL, Presence.WELL, Presence.SUSPECT))
+        if with_sidecar:
+            self.start(sidecar)
+
+    def leaves_at_once(self, sidecar: Sidecar) -> None:
+        """The container and its sidecar are gone, without a word."""
+        sidecar.is_running = False
+
+    # -- what happens to servers ----------------------------------------------------------------------------------
+
+    def advance(self, by_us: int) -> None:
+        self.time.now_us += by_us
+
+    def step(self, server: Server, by_us: int) -> None:
+        """Set the clock of a server."""
+        server.clock.offset_us += by_us
+        if abs(by_us) <= STEP_NOTICED_US:
+            self.judge.slack_us += max(0, by_us)
+            return
+        self.judge.lost(server.number, self.time.now_us)
+        self.judge.stepped(server.number, self.time.now_us, abs(by_us), are_all=len(self.servers) == 1)
+
+    def save(self, server: Server) -> None:
+        server.save(self.judge.heard[server.number])
+
+    def flush(self, server: Server) -> None:
+        server.flush()
+        self.judge.heard[server.number].clear()
+        self._lost(server)
+
+    def restore(self, server: Server) -> None:
+        if server.older is not None:
+            self.judge.heard[server.number] = server.restore()
+            self._lost(server)
+
+    def _lost(self, server: Server) -> None:
+        self.judge.lost(server.number, self.time.now_us)
+        behind = [one.number for one in self.servers if one.held < self.decided]
+        if is_majority(behind, len(self.servers)):
+            self.judge.forgot()
+
+    # -- the watcher ----------------------------------------------------------------------------------------------
+
+    def took_beat(self, server: Server, beat: Beat, settings: str) -> None:
+        is_up = beat.presence not in (Presence.DOWN, Presence.GONE)
+        terms = self.settings[settings]
+        self.judge.took_beat(server.number, beat.instance, beat.incarnation, terms, self.time.now_us, is_up=is_up)
+
+    def took_commit(self, server: Server, line: Line, changes: Changes) -> None:
+        sidecar: Sidecar = line.sidecar
+        if self.log is not None:
+            self.log.append(
+                f"{self.time.seconds():.6f} {sidecar.name} attempt {line.attempt} at {server.number}: {changes}"
+            )
+        process: Process = line.process
+        if process.made.number != line.attempt or not process.made.order:
+            self.decisions += 1
+            process.made = Attempt(number=line.attempt, order=self.decisions)
+        made = process.made
+        was_sure = is_majority(made.servers, len(self.servers))
+        made.servers.add(server.number)
+        server.held = max(server.held, made.order)
+        if changes.grant:
+            made.grant, made.server = changes.grant, server.number
+            server.grants += 1
+        made.refund += list(changes.refund)
+        made.entries += list(changes.entries)
+        if not is_majority(made.servers, len(self.servers)):
+            return
+        self.decided = max(self.decided, made.order)
+        self.judge.refunded.update(made.refund)
+        self._told(made.entries)
+        made.entries = []
+        if made.grant and (not was_sure or changes.grant):
+            self._granted(sidecar, made)
+
+    def _granted(self, sidecar: Sidecar, made: Attempt) -> None:
+        claim = sidecar.asking
+        assert claim is not None
+        down = Down(claim.claim_id, claim.instance, claim.kind, self.time.now_us, made.server, order=made.order)
+        self.judge.refunded.discard(claim.claim_id)
+        try:
+            self.judge.granted(down, claim.incarnation, sidecar.terms)
+        except BrokenPromiseError as broken:
+            self.broken = self.broken or broken
+
+    def _told(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if self.log is not None:
+                self.log.append(f"{self.time.seconds():.6f} {entry}")
+            self.judge.told(entry.what, entry.instance, entry.kind, entry.reason, self.time.now_us)
+
+    def spoke(self, line: Line) -> None:
+        line.answered += 1

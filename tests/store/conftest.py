@@ -1,0 +1,211 @@
+"""Stores in memory and on a real Redis, and a door in front of it that can keep replies back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.asking import Asking
+from harness.stores import S, redis_store
+from sidecar.store import Store
+from sidecar.store.access import Access
+from sidecar.store.link import Link
+from sidecar.store.memory import MemoryStore
+from sidecar.store.redis import RedisStore
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+
+AskAt = Callable[..., Asking]
+OpenStore = Callable[..., RedisStore]
+OpenLink = Callable[..., Link]
+
+START_US = 1_700_000_400 * S
+
+
+class Clock:
+    """The time that a store goes by: it stands still until the test moves it."""
+
+    def __init__(self, server: RedisServer | None = None) -> None:
+        self._server = server
+        self.now_us = 0
+        self.go(START_US)
+
+    def go(self, now_us: int) -> None:
+        """Move to this instant of Unix time, forwards or backwards."""
+        self.now_us = now_us
+        if self._server is not None:
+            self._server.set_time(now_us / S)
+
+    def passes(self, seconds: float) -> None:
+        """Move by a step."""
+        self.go(self.now_us + round(seconds * S))
+
+
+@pytest.fixture
+async def open_store() -> AsyncIterator[OpenStore]:
+    """Opens stores at a URL and closes them."""
+    stores: list[RedisStore] = []
+
+    def open_(url: str, **changes: Any) -> RedisStore:
+        stores.append(redis_store(url, **changes))
+        return stores[-1]
+
+    yield open_
+    for store in stores:
+        await store.aclose()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def clocked(request: pytest.FixtureRequest, open_store: OpenStore) -> tuple[Clock, Store]:
+    """A store of each kind, and its clock."""
+    if request.param == "memory":
+        clock = Clock()
+        return clock, MemoryStore(lambda: clock.now_us)
+    server = request.getfixturevalue("faketime_redis")
+    return Clock(server), open_store(server.url)
+
+
+@pytest.fixture
+def clock(clocked: tuple[Clock, Store]) -> Clock:
+    return clocked[0]
+
+
+@pytest.fixture
+def store(clocked: tuple[Clock, Store]) -> Store:
+    return clocked[1]
+
+
+@pytest.fixture
+async def open_link() -> AsyncIterator[OpenLink]:
+    """Opens links and closes them."""
+    links: list[Link] = []
+
+    def open_(url: str, access: Access) -> Link:
+        links.append(Link(url, 10.0, access))
+        return links[-1]
+
+    yield open_
+    for link in links:
+        await link.aclose()
+
+
+@pytest.fixture
+async def ask_at() -> AsyncIterator[AskAt]:
+    """Opens links at a URL, and closes them."""
+    async with AsyncExitStack() as stack:
+        yield lambda url, timeout_s=5.0: stack.push_async_exit(Asking(url, timeout_s))
+
+
+class Proxy:
+    """Passes everything on between its own port and another, except replies while ``holding``."""
+
+    def __init__(self) -> None:
+        self.holding = False
+        self.held = asyncio.Event()
+        self.commands: list[str] = []
+        self._kept: list[tuple[asyncio.StreamWriter, bytes]] = []
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self._target = 0
+
+    async def open(self, target_port: int) -> str:
+        """Stand in front of the port; the URL of the door."""
+        self._target = target_port
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def release(self) -> None:
+        """Send on what was held, to whoever still listens, and hold no longer."""
+        self.holding = False
+        for writer, data in self._kept:
+            writer.write(data)
+        self._kept.clear()
+
+    async def close(self) -> None:
+        for pump in self._pumps:
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, inner_writer]
+        self._pumps.add(asyncio.create_task(self._requests(reader, inner_writer)))
+        self._pumps.add(asyncio.create_task(self._replies(inner_reader, writer)))
+
+    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            self.commands += re.findall(r"^\*\d+\r\n\$\d+\r\n([A-Z]+)\r\n", data.decode())
+            writer.write(data)
+        writer.close()
+
+    async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if self.holding:
+                self._kept.append((writer, data))
+                self.held.set()
+            else:
+                writer.write(data)
+        writer.close()
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    proxy = Proxy()
+    yield proxy
+    await proxy.close()
+
+
+class Actor:
+    """A server that reads something, says its one line whatever was asked, and then hangs up or waits.
+
+    ``lines``: what it says instead when it reads this word.
+    """
+
+    def __init__(self) -> None:
+        self.line = b""
+        self.lines: dict[bytes, bytes] = {}
+        self.hangs_up = False
+        self.connections = 0
+        self._server: asyncio.Server | None = None
+        self._ended = asyncio.Event()
+
+    async def open(self) -> str:
+        self._server = await asyncio.start_server(self._play, "127.0.0.1", 0)
+        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        self._ended.set()
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(OSError):
+            while not self._ended.is_set() and (read := await reader.read(65536)):
+                writer.write(next((line for word, line in self.lines.items() if word in read), self.line))
+                if self.hangs_up:
+                    break
+        writer.close()
+
+
+@pytest.fixture
+async def actor() -> AsyncIterator[Actor]:
+    actor = Actor()
+    yield actor
+    await actor.close()

@@ -1,0 +1,95 @@
+"""What lies in files besides the URL: the password as it is now, and what contradicts the URL."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.asking import pinged
+from harness.waiting import eventually
+from sidecar.store.access import Access
+from sidecar.store.link import Link
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.starting import StartRedis
+    from store.conftest import OpenLink
+
+
+# -- a password in a file -----------------------------------------------------------------------------------
+
+
+async def test_password_that_was_rotated_is_taken_up(
+    start_redis: StartRedis, tmp_path: Path, open_link: OpenLink, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server, file = start_redis(password="s3cret/old"), tmp_path / "password"
+    file.write_text("s3cret/old\n")
+    link = open_link(f"redis://127.0.0.1:{server.port}", Access(password_file=str(file)))
+    assert await pinged(link) == "PONG"
+    server.cli("CONFIG", "SET", "requirepass", "s3cret/new")
+    server.password = "s3cret/new"
+    server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await eventually(lambda: _is("auth", link), timeout_s=20, what="the old password is refused")
+    file.write_text("s3cret/new\n")
+    assert await pinged(link) == "PONG"
+    assert "s3cret" not in caplog.text + repr(link) + repr(vars(link))
+
+
+async def _is(word: str, link: Link) -> bool:
+    return await pinged(link) == word
+
+
+@pytest.mark.parametrize("url", ["redis://{user}@127.0.0.1:{port}", "unix://{user}@{path}"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"], ids=["no end", "newline", "both"])
+async def test_final_newline_is_no_part_of_the_password(
+    url: str, end: str, redis_server: RedisServer, tmp_path: Path, open_link: OpenLink
+) -> None:
+    redis_server.cli("ACL", "SETUSER", "app", "on", "> s3crét ", "+ping")
+    file = tmp_path / "password"
+    file.write_bytes(f" s3crét {end}".encode())
+    place = url.format(user="app", port=redis_server.port, path=redis_server.unix_socket)
+    assert await pinged(open_link(place, Access(password_file=str(file)))) == "PONG"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"x" * 5000], ids=repr)
+async def test_file_without_a_password_is_a_word_of_its_own(
+    content: bytes | None, redis_server: RedisServer, tmp_path: Path, open_link: OpenLink
+) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+    link = open_link(f"redis://127.0.0.1:{redis_server.port}", Access(password_file=str(file)))
+    assert [await pinged(link), await pinged(link)] == ["secret", "secret"]
+
+
+# -- contradictions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "access", "complaint"),
+    [
+        ("redis://:hunter2@host", Access(password_file="/hunter2"), "the password stands both"),
+        ("redis://host?password=hunter2", Access(password_file="/hunter2"), "the password stands both"),
+        ("redis+sentinel://:hunter2@host/m", Access(password_file="/hunter2"), "the password stands both"),
+        ("redis+cluster://:hunter2@a,b", Access(password_file="/hunter2"), "the password stands both"),
+        ("redis://host", Access(ca="/hunter2"), "need a URL with rediss"),
+        ("unix:///hunter2", Access(ca="/hunter2"), "need a URL with rediss"),
+        ("redis+cluster://host", Access(cert="/hunter2"), "need a URL with rediss"),
+        ("rediss://host", Access(key="/hunter2"), "a key needs its certificate"),
+        ("rediss://host", Access(ca="/hunter2"), "cannot be used"),
+        ("rediss://host", Access(cert=__file__), "cannot be used"),
+        ("rediss://host?ssl_ca_certs=/hunter2", Access(ca="/hunter2"), "both in the URL"),
+        ("rediss://host?ssl_cert_reqs=hunter2", Access(cert="/hunter2"), "cannot be used as a Redis URL"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused_without_repeating_anything(
+    url: str, access: Access, complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint) as refusal:
+        Link(url, 1, access)
+    assert "hunter2" not in str(refusal.value)
+    assert refusal.value.__suppress_context__ or refusal.value.__context__ is None

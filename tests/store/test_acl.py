@@ -1,0 +1,217 @@
+"""The shipped user may do what the sidecar does and nothing else: each right is taken away in turn, and missed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from redis.exceptions import NoPermissionError
+
+from harness.stores import beat, commit, look, redis_store, suspect, tell
+from sidecar.core.words import Entry, Presence
+from sidecar.store import StoreError, Write, scripts
+from sidecar.store.link import Link
+from sidecar.store.redis import RedisStore
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.starting import StartRedis
+    from store.conftest import Actor
+
+ROOT: Final = Path(__file__).parents[2]
+RIGHTS: Final = (ROOT / "deploy/redis/users.acl").read_text().split()[3:]
+PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", (ROOT / "deploy/redis/README.md").read_text())[0].split()
+OF_STORE: Final = {"+evalsha", "+eval", "+script|exists", "+script|load", "+role", "+xrange", "+set", "+get"}
+
+
+class Scene:
+    """A fleet on one server, whose sidecars log in as the shipped user."""
+
+    def __init__(self, server: RedisServer, stack: AsyncExitStack, sentinel: str) -> None:
+        self.server = server
+        self.login = f"redis://health-arbiter:pw@127.0.0.1:{server.port}"
+        self.by_sentinel = f"redis+sentinel://health-arbiter:pw@{sentinel}/fleet"
+        self._stack = stack
+        self._service = 0
+
+    def store(self, url: str = "") -> RedisStore:
+        """A store of the service that the operation has to itself."""
+        store = redis_store(url or self.login, prefix=f"{{ha:default/{self._service}}}")
+        self._stack.push_async_callback(store.aclose)
+        return store
+
+    async def run(self, operation: Operation) -> None:
+        self._service += 1
+        await operation(self)
+
+
+Operation = Callable[[Scene], Awaitable[None]]
+
+
+# -- what sidecars do: each shall need something that the others do not -----------------------------------------
+
+
+async def fleet_in_which_members_are_refused_recover_and_leave(scene: Scene) -> None:
+    store = scene.store()
+    for name in "abcd":
+        await tell(store, beat(name, ratio=1, about="news"), settings=name)
+    for told in (suspect("a"), suspect("a", refused=True), beat("a"), suspect("b"), beat("b", Presence.DOWN)):
+        await tell(store, told)
+    scene.server.advance(60)
+    await tell(store, beat("e"))
+    assert len((await store.members(most=10, since_us=0)).departed) == 3
+
+
+async def more_causes_than_are_counted(scene: Scene) -> None:
+    store = scene.store()
+    for told in (lambda name: suspect(name, name, refused=True), beat):
+        for number in range(101):
+            await tell(store, told(str(number)))
+    await tell(store, suspect("a"))
+
+
+async def culls_that_are_granted_given_back_and_renewed(scene: Scene) -> None:
+    store = scene.store()
+    scene.server.advance(1)
+    await commit(store, grant="a", refund=["a"], writes=[Write("culls", "a", "x"), Write("holds", "", "x")])
+    await tell(store, beat("a"))
+    assert set((await look(store)).beating) == {"a"}
+    scene.server.advance(-1)
+    await commit(store, grant="a", writes=[Write("holds", "", "")])
+    scene.server.advance(601)
+    await commit(store, grant="a")
+
+
+async def ledger_and_who_is_first(scene: Scene) -> None:
+    store = scene.store()
+    assert await store.note([Entry("culled", 1.0, "a")]) == 1
+    assert len(await store.entries(0, "", 10)) == 1
+    assert await store.first("word", 60)
+    assert not await scene.store().first("word", 60)
+
+
+async def server_that_has_forgotten_the_scripts(scene: Scene) -> None:
+    store = scene.store()
+    await tell(store, beat("a"))
+    scene.server.cli("SCRIPT", "FLUSH")
+    await commit(store, grant="a")
+
+
+async def master_that_a_sentinel_names(scene: Scene) -> None:
+    await tell(scene.store(scene.by_sentinel), beat("a"))
+
+
+OPERATIONS: Final[list[Operation]] = [
+    fleet_in_which_members_are_refused_recover_and_leave,
+    more_causes_than_are_counted,
+    culls_that_are_granted_given_back_and_renewed,
+    ledger_and_who_is_first,
+    server_that_has_forgotten_the_scripts,
+    master_that_a_sentinel_names,
+]
+
+
+async def claim_by_the_article(scene: Scene) -> None:
+    assert await scene.store().count("errorWatcher:3", 600) > 0
+
+
+# -- fixtures ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(start_redis: StartRedis, tmp_path: Path) -> RedisServer:
+    """A server that has loaded the shipped file, with a password added."""
+    users = tmp_path / "users.acl"
+    users.write_text(" ".join(["user", "health-arbiter", "on", ">pw", *RIGHTS]) + "\n")
+    return start_redis("redis", "--aclfile", str(users), faketime=True)
+
+
+@pytest.fixture
+async def scene(server: RedisServer, actor: Actor) -> Any:
+    sentinel = (await actor.open()).removeprefix("redis://")
+    actor.line = b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (len(str(server.port)), server.port)
+    async with AsyncExitStack() as stack:
+        yield Scene(server, stack, sentinel)
+
+
+async def failure(scene: Scene, rights: list[str], operations: list[Operation]) -> str | None:
+    """The word for the first operation that a user with these rights cannot do."""
+    scene.server.cli("ACL", "SETUSER", "health-arbiter", "reset", "on", ">pw", *rights)
+    scene.server.cli("FLUSHALL")
+    scene.server.cli("SCRIPT", "FLUSH")
+    try:
+        for operation in operations:
+            await scene.run(operation)
+    except StoreError as refused:
+        return refused.word
+    return None
+
+
+# -- enough, and no more ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+async def test_shipped_user_may_do_what_a_sidecar_does(operation: Operation, scene: Scene) -> None:
+    await scene.run(operation)
+    assert scene.server.cli("ACL", "LOG") == []
+
+
+async def test_each_right_is_needed(scene: Scene) -> None:
+    assert await failure(scene, RIGHTS, OPERATIONS) is None
+    failures = {right: await failure(scene, [r for r in RIGHTS if r != right], OPERATIONS) for right in RIGHTS}
+    assert failures == dict.fromkeys(RIGHTS, "permission")
+
+
+async def test_preset_of_the_article_needs_what_the_page_says_and_no_less(scene: Scene) -> None:
+    operations: list[Operation] = [claim_by_the_article]
+    rights = [*RIGHTS, *PRESET]
+    assert await failure(scene, rights, operations) is None
+    failures = {right: await failure(scene, [r for r in rights if r != right], operations) for right in PRESET}
+    assert failures == dict.fromkeys(PRESET, "permission")
+
+
+def test_commands_of_the_scripts_are_the_commands_of_the_user() -> None:
+    every = b"\n".join(script.text for script in (scripts.READ, scripts.COMMIT, scripts.BEAT)).decode()
+    called = {f"+{command.lower()}" for command in re.findall(r"\bcall\('([A-Z]+)'", every)}
+    assert called | OF_STORE == {right for right in RIGHTS if right.startswith("+")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "FLUSHALL",
+        "FLUSHDB",
+        "KEYS *",
+        "SCAN 0",
+        "CONFIG SET maxmemory 1",
+        "CONFIG GET requirepass",
+        "ACL LIST",
+        "SCRIPT FLUSH",
+        "SCRIPT KILL",
+        "FUNCTION LIST",
+        "CLIENT LIST",
+        "SHUTDOWN NOSAVE",
+        "REPLICAOF NO ONE",
+        "SUBSCRIBE channel",
+        "ZADD other 1 x",
+        "ZADD ha:default/app 1 x",
+        "ZSCORE errorWatcher:1 x",
+        "GET errorWatcher:1",
+        "EVAL return(redis.call('HGET','other','x')) 0",
+        "EVAL return(redis.call('FLUSHALL')) 0",
+        "EVAL return(redis.call('KEYS','*')) 0",
+        "EVAL return(1) 1 other",
+    ],
+)
+async def test_whatever_else_it_asks_for_is_refused(command: str, scene: Scene) -> None:
+    scene.server.cli("ZADD", "other", 1, "x")
+    link = Link(scene.login, 5.0)
+    with pytest.raises(Exception, match=r"NOPERM|no permissions|can't run this command|can't access") as refusal:
+        await link.ask(lambda reply: reply, *command.split(" "))
+    await link.aclose()
+    assert isinstance(refusal.value, NoPermissionError) or "script" in str(refusal.value)
+    assert scene.server.cli("ZCARD", "other") == 1

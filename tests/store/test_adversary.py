@@ -1,0 +1,344 @@
+"""No schedule talks the fleet out of what it promises: the production code over the store in memory, in virtual time.
+
+10,000 seeded schedules run with the suite. ``FLEET_SCHEDULES=1000000`` runs as many as it says, and ``FLEET_SEED=17``
+starts at another seed; a failure prints the seed of its schedule, which ``FLEET_SEED=n FLEET_SCHEDULES=1`` replays,
+and with ``FLEET_LOG=1`` tells exchange by exchange.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Final
+
+import pytest
+
+from harness.fleet_judge import BrokenPromiseError
+from harness.fleet_world import Sidecar, World
+from sidecar.core.fleet.terms import OFF, Terms
+from sidecar.core.words import US_PER_S, Denied, Presence
+
+SCHEDULES: Final = int(os.environ.get("FLEET_SCHEDULES", "10000"))
+FIRST_SEED: Final = int(os.environ.get("FLEET_SEED", "0"))
+BEGINNINGS: Final = 240
+STEPS: Final = (4, 11)
+SIZES: Final = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 8)
+LARGE: Final = (20, 30, 50)
+CAUSES: Final = ("redis", "redis", "redis", "database", "disk")
+
+
+def drawn_terms(rng: Random) -> Terms:
+    """What the settings allow, from the harmless to the daring."""
+    return Terms(
+        strategy=rng.choice(("log", "log", "log", "previous")),
+        capacity=rng.choice(("1", "2", "3", "10")),
+        window_us=rng.choice((60, 120, 600)) * US_PER_S,
+        min_healthy=rng.choice(("0", "1", "2", "500p", "800p")),
+        never_last=rng.random() < 0.9,
+        spacing_us=rng.choice((0, 0, 5)) * US_PER_S,
+        trial=rng.random() < 0.7,
+        probation_us=rng.choice((10, 60)) * US_PER_S,
+        refund_max=rng.choice((OFF, OFF, 0, 5)),
+    )
+
+
+@cache
+def beginning(number: int) -> bytes:
+    """A fleet that has been well for a while, of one kind or another."""
+    rng = Random(number)
+    size = LARGE[number % 3] if number % 40 == 0 else rng.choice(SIZES)
+    world = World(3 if number % 5 == 0 else 1, drawn_terms(rng), size, number)
+    for sidecar in world.sidecars:
+        world.run(world.beat(sidecar))
+    world.advance(16 * US_PER_S)
+    return pickle.dumps(world)
+
+
+# -- what may happen ----------------------------------------------------------------------------------------------
+
+
+def some(world: World, sidecars: list[Sidecar], *most: int) -> list[Sidecar]:
+    return world.chance.sample(sidecars, min(len(sidecars), world.chance.choice(most)))
+
+
+def everybody_beats(world: World) -> None:
+    for sidecar in some(world, world.running(), 3, 5, 12):
+        world.run(world.beat(sidecar))
+
+
+def one_beats(world: World) -> None:
+    for sidecar in some(world, world.running(), 1):
+        world.run(world.beat(sidecar))
+
+
+def some_fall_ill(world: World) -> None:
+    cause = world.chance.choice(CAUSES)
+    for sidecar in some(world, world.running(Presence.WELL, Presence.STARTING), 1, 2, 3, 8):
+        sidecar.presence, sidecar.cause = Presence.SUSPECT, cause
+        if world.chance.random() < 0.8:
+            world.run(world.beat(sidecar))
+
+
+def some_recover(world: World) -> None:
+    for sidecar in some(world, world.running(Presence.SUSPECT, Presence.STARTING), 1, 3, 50):
+        sidecar.presence, sidecar.is_refused = Presence.WELL, False
+        if sidecar.is_unclear:
+            world.run(world.resign(sidecar))
+        if world.chance.random() < 0.5:
+            world.run(world.beat(sidecar))
+
+
+def some_claim(world: World) -> None:
+    for sidecar in some(world, world.running(Presence.SUSPECT), 1, 2, 4):
+        world.run(world.claim(sidecar))
+        if sidecar.presence is Presence.DOWN and world.chance.random() < 0.8:
+            world.run(world.beat(sidecar))
+
+
+def some_claim_at_once(world: World) -> None:
+    claims = [world.claim(sidecar) for sidecar in some(world, world.running(Presence.SUSPECT), 2, 3, 5)]
+    beats = [world.beat(sidecar) for sidecar in some(world, world.running(Presence.WELL, Presence.DOWN), 0, 2)]
+    world.together([*claims, *beats], slow=world.chance.choice((0.0, 0.3)))
+
+
+def some_are_old(world: World) -> None:
+    timeout_s = world.chance.choice((5.0, 60.0, 600.0))
+    for sidecar in some(world, world.running(Presence.WELL), 1, 2):
+        world.run(world.retire(sidecar, world.chance.choice((1, 1, 2)), timeout_s))
+
+
+def time_passes(world: World) -> None:
+    world.advance(world.chance.choice((1, US_PER_S, 5 * US_PER_S, 10 * US_PER_S, 16 * US_PER_S)))
+
+
+def silence_passes(world: World) -> None:
+    """Nobody is heard for long; then all are, for as long as it takes to be known again."""
+    window_us = world.terms.window_us
+    world.advance(world.chance.choice((35 * US_PER_S, window_us - 1, window_us, window_us + 1)))
+    if world.chance.random() < 0.9:
+        for sidecar in some(world, world.running(), 5, 10, 50):
+            world.run(world.beat(sidecar))
+        world.advance(16 * US_PER_S)
+
+
+def fleet_lives_on(world: World) -> None:
+    """Some beats pass, in which everybody is heard."""
+    for _ in range(world.chance.choice((1, 2, 3))):
+        world.advance(10 * US_PER_S)
+        everybody_beats(world)
+
+
+def replacements_prove_themselves(world: World) -> None:
+    """Containers that are down start anew, and are well for as long as it takes."""
+    for sidecar in world.running(Presence.DOWN)[:3]:
+        world.restarts(sidecar, with_sidecar=False)
+        sidecar.presence = Presence.WELL
+        world.run(world.beat(sidecar))
+        for passing_us in (US_PER_S, world.terms.probation_us // 2, world.terms.probation_us // 2, US_PER_S):
+            world.advance(passing_us)
+            world.run(world.beat(sidecar))
+
+
+def culled_are_replaced(world: World) -> None:
+    for sidecar in some(world, world.running(Presence.DOWN), 1, 3):
+        if world.chance.random() < 0.5:
+            world.restarts(sidecar, with_sidecar=world.chance.random() < 0.5)
+            world.run(world.beat(sidecar))
+        else:
+            one_is_replaced(world, sidecar)
+
+
+def one_is_replaced(world: World, sidecar: Sidecar) -> None:
+    leaves(world, sidecar)
+    world.run(world.beat(world.newcomer()))
+
+
+def leaves(world: World, sidecar: Sidecar) -> None:
+    if world.chance.random() < 0.5:
+        sidecar.presence = Presence.GONE
+        world.run(world.beat(sidecar))
+    sidecar.is_running = False
+
+
+def one_restarts_in_place(world: World) -> None:
+    for sidecar in some(world, world.running(), 1):
+        world.restarts(sidecar, with_sidecar=world.chance.random() < 0.5)
+        if world.chance.random() < 0.5:
+            world.run(world.beat(sidecar))
+
+
+def one_sidecar_restarts(world: World) -> None:
+    """The container stays; the new sidecar knows nothing but its latch."""
+    for sidecar in some(world, world.running(), 1, 2):
+        world.start(sidecar)
+        if world.chance.random() < 0.7:
+            world.run(world.beat(sidecar))
+
+
+def one_has_other_settings(world: World) -> None:
+    for sidecar in some(world, world.running(), 1):
+        terms = drawn_terms(world.chance)
+        world.start(sidecar, replace(terms, window_us=max(terms.window_us, world.terms.window_us)))
+        world.run(world.beat(sidecar))
+
+
+def one_goes(world: World) -> None:
+    if len(world.running()) > 1:
+        for sidecar in some(world, world.running(), 1):
+            world.judge.replaced(sidecar.name)
+            leaves(world, sidecar)
+
+
+def one_comes(world: World) -> None:
+    if len(world.running()) < 50:
+        world.run(world.beat(world.newcomer()))
+
+
+def a_name_is_used_twice(world: World) -> None:
+    for sidecar in some(world, world.running(Presence.WELL, Presence.SUSPECT), 1):
+        twin = world.newcomer()
+        twin.name, twin.life, twin.presence = sidecar.name, f"1{sidecar.life}", Presence.SUSPECT
+        for one in (twin, sidecar, twin):
+            world.run(world.beat(one))
+
+
+def person_holds(world: World) -> None:
+    scope = world.chance.choice(("", "", world.chance.choice(world.sidecars).name))
+    world.run(world.hold(scope, world.chance.choice((1, 30, 600))))
+
+
+def person_releases(world: World) -> None:
+    world.run(world.release(""))
+
+
+def clock_is_set(world: World) -> None:
+    by_us = world.chance.choice((1, US_PER_S, 40 * US_PER_S, world.terms.window_us + 1, 3700 * US_PER_S, 10**12))
+    world.step(world.chance.choice(world.servers), by_us * world.chance.choice((-1, 1)))
+
+
+def server_forgets(world: World) -> None:
+    world.flush(world.chance.choice(world.servers))
+
+
+def server_is_copied(world: World) -> None:
+    world.save(world.chance.choice(world.servers))
+
+
+def server_goes_back(world: World) -> None:
+    world.restore(world.chance.choice(world.servers))
+
+
+def server_is_away(world: World) -> None:
+    for server in world.chance.sample(world.servers, world.chance.randint(1, len(world.servers))):
+        server.away_until_us = world.time.now_us + world.chance.choice((2, 6, 20, 60)) * US_PER_S
+
+
+def network_is_bad(world: World) -> None:
+    weather = world.weather
+    weather.lost, weather.reply_lost = world.chance.choice(((0.0, 0.0), (0.05, 0.05), (0.1, 0.3)))
+
+
+Step = Callable[[World], None]
+
+DAILY: Final[dict[Step, int]] = {
+    everybody_beats: 4,
+    one_beats: 4,
+    some_fall_ill: 14,
+    some_recover: 3,
+    some_claim: 20,
+    some_claim_at_once: 10,
+    some_are_old: 4,
+    time_passes: 6,
+    silence_passes: 3,
+    fleet_lives_on: 4,
+    replacements_prove_themselves: 6,
+    culled_are_replaced: 8,
+    one_restarts_in_place: 2,
+    one_sidecar_restarts: 3,
+    one_has_other_settings: 2,
+    one_goes: 2,
+    one_comes: 3,
+    a_name_is_used_twice: 1,
+    person_holds: 1,
+    person_releases: 2,
+    server_is_away: 2,
+    network_is_bad: 4,
+}
+SKEWED: Final[dict[Step, int]] = DAILY | {clock_is_set: 5}
+FORGETFUL: Final[dict[Step, int]] = SKEWED | {server_forgets: 2, server_is_copied: 3, server_goes_back: 3}
+
+
+def play(seed: int, steps: dict[Step, int]) -> World:
+    """Play one schedule; what it broke says by which seed."""
+    rng = Random(seed)
+    world: World = pickle.loads(beginning(rng.randrange(BEGINNINGS)))
+    world.chance.seed(seed)
+    if "FLEET_LOG" in os.environ:
+        world.log = []
+    done = []
+    try:
+        for step in rng.choices(list(steps), list(steps.values()), k=rng.randint(*STEPS)):
+            done.append(step.__name__)
+            if world.log is not None:
+                world.log.append(f"-- {step.__name__}")
+            step(world)
+    except Exception as broken:
+        told = "\n".join(
+            [f"seed {seed}, {len(world.servers)} servers, {', '.join(done)}: {broken}", *(world.log or ())]
+        )
+        raise BrokenPromiseError(told) from broken
+    return world
+
+
+@pytest.mark.timeout(600 + SCHEDULES // 50)
+@pytest.mark.parametrize(
+    ("part", "steps"),
+    [(0.5, DAILY), (0.25, SKEWED), (0.25, FORGETFUL)],
+    ids=["daily", "clocks that are set", "servers that forget"],
+)
+def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int]) -> None:
+    schedules = max(1, round(SCHEDULES * part))
+    judged: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + schedules):
+        judged += play(seed, steps).judge.judged
+    assert min(judged["tokens"], judged["leases"]) >= schedules // 10, "without culls and retirements nothing is shown"
+    assert judged["excused"] <= judged["tokens"] // 20, "hardly any grant may be excused"
+
+
+# -- schedules that broke a promise once --------------------------------------------------------------------------
+
+
+def test_a_requester_that_is_not_heard_counts_in_the_fleet_that_has_to_stay() -> None:
+    """After a silence nobody was heard, and the floor of nobody let the last one go."""
+    world = World(1, Terms(min_healthy="800p", never_last=False, trial=False), 2, 0)
+    for sidecar in world.sidecars:
+        world.run(world.beat(sidecar))
+    world.advance(61 * US_PER_S)
+    one = world.sidecars[0]
+    one.presence = Presence.SUSPECT
+    answer = world.run(world.claim(one))
+    assert isinstance(answer, Denied)
+    assert answer.reason == "last"
+
+
+def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
+    """It had not seen the other one itself, and was granted a token between two beats of that."""
+    world = World(1, Terms(min_healthy="0", trial=False), 4, 0)
+    one, twin = world.sidecars[0], world.newcomer()
+    twin.name, twin.life = one.name, "11"
+    for sidecar in world.sidecars:
+        world.run(world.beat(sidecar))
+    world.advance(16 * US_PER_S)
+    twin.presence = Presence.SUSPECT
+    for sidecar in (one, twin, one, twin):
+        world.run(world.beat(sidecar))
+    world.start(twin)
+    world.run(world.beat(twin))
+    answer = world.run(world.claim(twin))
+    assert isinstance(answer, Denied)
+    assert answer.reason == "duplicate"

@@ -1,0 +1,116 @@
+"""Whatever commits ask for, in any order and by any clock: both stores answer alike, and the bound stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.stores import EXPIRY_US, S, look, redis_store
+from sidecar.core.words import Entry
+from sidecar.store import Changes, Conflict, Over, Write
+from sidecar.store.memory import MemoryStore
+from store.conftest import Clock
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from sidecar.store import Store
+
+Step = tuple[float, int, Changes]
+"""Seconds that pass, by how much the revision is off, and what is to be written."""
+
+WINDOW_US: Final = 60 * S
+CAPACITY: Final = 2
+MOST: Final = 4
+
+CLAIMS: Final = st.sampled_from(["", "a", "b", "c", "d", "e"])
+WRITES: Final = st.builds(
+    Write,
+    st.sampled_from(["culls", "leases", "holds"]),
+    st.sampled_from(["", "a"]),
+    st.sampled_from(["", "x", "\ud800"]),
+)
+CHANGES: Final = st.builds(
+    Changes,
+    writes=st.lists(WRITES, max_size=3),
+    grant=CLAIMS,
+    window_us=st.just(WINDOW_US),
+    capacity=st.just(CAPACITY),
+    most=st.just(MOST),
+    refund=st.lists(CLAIMS, max_size=2),
+    entries=st.lists(st.sampled_from([Entry("helped", 1.0), Entry("unclear", 1.0, once="x")]), max_size=2),
+)
+STEPS_S: Final = [0.0, 0.0, 0.0, 1.0, 30.0, 60.0, 61.0, 121.0]
+FORWARDS: Final = st.lists(st.tuples(st.sampled_from(STEPS_S), st.sampled_from([0, 0, 0, -1]), CHANGES), max_size=25)
+ANYWHERE: Final = st.lists(
+    st.tuples(st.sampled_from([*STEPS_S, -1.0, -45.0, -3600.0]), st.sampled_from([0, 0, 0, 1]), CHANGES), max_size=25
+)
+
+
+async def answers(store: Store, steps: list[Step], clock: Clock) -> list[object]:
+    """What the store answers to each commit, and what it holds then."""
+    found: list[object] = []
+    for step_s, off, changes in steps:
+        clock.passes(step_s)
+        revision = (await look(store)).revision
+        try:
+            found.append(await store.commit(revision + off, changes))
+        except (Conflict, Over) as answer:
+            found.append(type(answer))
+        raw = await store.read("a", window_us=WINDOW_US, expiry_us=EXPIRY_US)
+        assert raw.refunded <= raw.grants.keys()
+        found += [raw, [one.what for one in await store.entries(0, "", 100)]]
+    return found
+
+
+async def in_memory(steps: list[Step]) -> list[object]:
+    clock = Clock()
+    return await answers(MemoryStore(lambda: clock.now_us), steps, clock)
+
+
+async def on_redis(server: RedisServer, steps: list[Step]) -> list[object]:
+    server.cli("FLUSHALL")
+    store = redis_store(server.url)
+    try:
+        return await answers(store, steps, Clock(server))
+    finally:
+        await store.aclose()
+
+
+def test_both_stores_answer_alike(faketime_redis: RedisServer) -> None:
+    @settings(max_examples=150)
+    @given(ANYWHERE)
+    def compare(steps: list[Step]) -> None:
+        assert asyncio.run(in_memory(steps)) == asyncio.run(on_redis(faketime_redis, steps))
+
+    compare()
+
+
+@settings(max_examples=500)
+@given(st.one_of(FORWARDS, ANYWHERE))
+def test_no_window_has_more_grants_than_the_most(steps: list[Step]) -> None:
+    """By the clock of the process, which never stands still or goes back: that of the store may."""
+    clock, granted = Clock(), dict[str, int]()
+    store = MemoryStore(lambda: clock.now_us)
+    passed_us = 0
+    for step_s, off, changes in steps:
+        clock.passes(step_s)
+        passed_us += round(max(step_s, 0.0) * S)
+        try:
+            _finished(store.commit(store._revision + off, changes))
+        except (Conflict, Over):
+            continue
+        if changes.grant:
+            granted[changes.grant] = passed_us
+        assert sum(at >= passed_us - WINDOW_US for at in granted.values()) <= MOST
+
+
+def _finished(call: object) -> object:
+    """What the coroutine returns, which waits for nothing."""
+    try:
+        call.send(None)  # type: ignore[attr-defined]
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("the store in memory waited")

@@ -1,0 +1,167 @@
+"""What a version has left in Redis is read by every later one.
+
+``golden/<format>.json`` has every key of a service as that version wrote them. A file is never changed once a version
+was released with it: a version that writes another content adds a file of its own, and still reads the old ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, suspect, tell
+from sidecar.core.fleet.records import FORMAT, Cull, Epoch, HoldRow, Slot, State, Trial
+from sidecar.core.words import Entry, Presence
+from sidecar.store import Write
+from store.conftest import START_US, Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.redis_server import RedisServer
+    from sidecar.store.redis import RedisStore
+    from store.conftest import OpenStore
+
+GOLDEN: Final = Path(__file__).with_name("golden")
+NEWEST: Final = GOLDEN / f"{FORMAT}.json"
+
+EPOCH: Final = Epoch(born_us=START_US, grants=3, losses=1, lost_us=START_US - S, servers="digest")
+STATE: Final = State(
+    serial=4,
+    trials={"redis": Trial(limit=2, last_us=START_US), "db": Trial(failures=1, paused_us=START_US, pause_us=WINDOW_US)},
+    several_us=START_US,
+    open_culls={"redis": 1},
+    missing=1,
+    outcomes={"helped|redis": 1, "unhelped|db": 1},
+    duplicates={"e": START_US},
+)
+CULL: Final = Cull("claim-2", "life 1", "redis", START_US, "watched", by="d", by_life="life 2", since_us=START_US)
+SLOT: Final = Slot("holder", "life 1", START_US, 60 * S)
+HOLD: Final = HoldRow("größer", 'a "reason"\n', START_US, 3600 * S)
+HELPED: Final = Entry(
+    "helped", START_US / S, "a", "redis", seconds=3.5, detail="well for a minute", once="helped claim-1"
+)
+NEWS: Final = "up|7|life 1|100|0|5|0.2"
+
+
+async def history(store: RedisStore, clock: Clock) -> None:
+    """What leaves something in every key."""
+    for name in "abcd":
+        await tell(store, beat(name, life="life 1", errors=2, ratio=5000, about=NEWS), settings='{"f":1}')
+    clock.passes(1)
+    await tell(store, suspect("a", life="life 1", errors=9, ratio=500_000), settings='{"f":1}')
+    await tell(store, suspect("b", life="life 1", errors=9, refused=True), settings='{"f":1,"window_us":60000000}')
+    await tell(store, suspect("c", "db", life="life 1", refused=True), settings='{"f":1}')
+    await tell(store, beat("c", Presence.GONE, life="life 1"), settings='{"f":1}')
+    rows = [("state", "epoch", EPOCH), ("state", "state", STATE), ("culls", "x", CULL), ("leases", "d", SLOT)]
+    writes = [
+        Write(table, name, row.written()) for table, name, row in [*rows, ("holds", "", HOLD), ("holds", "b", HOLD)]
+    ]
+    await commit(store, grant="claim-1", writes=writes)
+    clock.passes(1)
+    await commit(store, grant="claim-2", refund=["claim-1"], entries=[HELPED])
+
+
+def content(server: RedisServer) -> dict[str, Any]:
+    """Every key of the service; what Redis names itself, and when, is left out."""
+    readers: dict[str, Callable[[str], Any]] = {
+        "hash": lambda key: dict(sorted(server.cli("HGETALL", key).items())),
+        "zset": lambda key: {name: int(score) for name, score in server.cli("ZRANGE", key, 0, -1, "WITHSCORES")},
+        "stream": lambda key: [
+            [list(pair) for pair in fields.items()] for _, fields in server.cli("XRANGE", key, "-", "+")
+        ],
+    }
+    keys = sorted(server.cli("KEYS", "*"))
+    return {key: {"type": kind, "value": readers[kind](key)} for key in keys for kind in [server.cli("TYPE", key)]}
+
+
+def golden_or_new(written: dict[str, Any]) -> object:
+    """The newest copy; for a format that has none yet, one is written, and is to be looked at and kept."""
+    if not NEWEST.exists():
+        NEWEST.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+        pytest.fail(f"{NEWEST.name} is new: look at it, and run again")
+    return json.loads(NEWEST.read_text())
+
+
+def load(server: RedisServer, keys: dict[str, Any]) -> None:
+    """Write every key as the file has it."""
+    for key, told in keys.items():
+        value = told["value"]
+        if told["type"] == "stream":
+            for number, fields in enumerate(value, start=1):
+                server.cli("XADD", key, f"{START_US // 1000}-{number}", *(text for pair in fields for text in pair))
+        elif told["type"] == "zset":
+            server.cli("ZADD", key, *(text for name, score in value.items() for text in (score, name)))
+        else:
+            server.cli("HSET", key, *(text for pair in value.items() for text in pair))
+
+
+async def test_this_version_writes_what_its_golden_copy_has(faketime_redis: RedisServer, open_store: OpenStore) -> None:
+    await history(open_store(faketime_redis.url), Clock(faketime_redis))
+    written = content(faketime_redis)
+    assert written == golden_or_new(written)
+
+
+def test_golden_copy_has_every_key_of_the_scripts() -> None:
+    scripts = "".join(path.read_text() for path in (Path(__file__).parents[2] / "sidecar/store/lua").glob("*.lua"))
+    named = set(re.findall(r"^-- KEYS\[\d+\]\s+(\w+)", scripts, flags=re.MULTILINE))
+    assert {key.removeprefix(f"{PREFIX}:") for key in json.loads(NEWEST.read_text())} == named
+
+
+@pytest.fixture(params=sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
+def clock(request: pytest.FixtureRequest, faketime_redis: RedisServer) -> Clock:
+    """The clock of a server that has what a version left there, a second later."""
+    load(faketime_redis, json.loads(request.param.read_text()))
+    clock = Clock(faketime_redis)
+    clock.go(START_US + 3 * S)
+    return clock
+
+
+@pytest.mark.usefixtures("clock")
+async def test_golden_copy_is_read(faketime_redis: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(faketime_redis.url)
+    raw = await look(store, "b")
+    assert (Epoch.read(raw.epoch), State.read(raw.state)) == (EPOCH, STATE)
+    assert {name: Cull.read(text) for name, text in raw.culls.items()} == {"x": CULL}
+    assert {name: Slot.read(text) for name, text in raw.leases.items()} == {"d": SLOT}
+    assert {name: HoldRow.read(text) for name, text in raw.holds.items()} == {"": HOLD, "b": HOLD}
+    assert replace(raw, epoch="", state="", culls={}, leases={}, holds={}) == replace(
+        raw,
+        epoch="",
+        state="",
+        culls={},
+        leases={},
+        holds={},
+        now_us=START_US + 3 * S,
+        revision=2,
+        alive=3,
+        beating={},
+        newest_us=START_US + S,
+        settings={'{"f":1}': START_US + S, '{"f":1,"window_us":60000000}': START_US + S},
+        causes={"redis": 2},
+        control={"refused|redis": 1, "refused|db": 1, "ended|db": 1},
+        grants={"claim-1": START_US + S, "claim-2": START_US + 2 * S},
+        refunded=frozenset({"claim-1"}),
+        member="life 1\nredis\n1",
+        seen_us=START_US + S,
+        departed_us=0,
+    )
+
+
+async def test_golden_copy_is_gone_on_with(clock: Clock, faketime_redis: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(faketime_redis.url)
+    heard = await tell(store, beat("b", life="life 1"), settings='{"f":1}')
+    assert (heard.former, heard.causes, heard.alive, heard.used) == ("life 1\nredis\n1", {"redis": 1}, 3, 1)
+    assert (heard.median_errors, heard.median_ratio, heard.policies) == (2, 500_000, 2)
+    assert (await look(store)).control["recovered|redis"] == 1
+    listing = await store.members(most=10, since_us=0)
+    assert [(name, about) for name, _, _, about in listing.members] == [(name, NEWS) for name in "abd"]
+    assert listing.departed == [("c", START_US + S)]
+    assert [one._replace(id="") for one in await store.entries(0, "", 10)] == [HELPED._replace(once="")]
+    assert await store.note([HELPED]) == 0
+    assert await commit(store, grant="claim-2", capacity=1) == clock.now_us

@@ -1,0 +1,307 @@
+"""Whatever order the exchanges of three sidecars take, and wherever one of them ends: bound, floor and trial hold.
+
+Every exchange with a store is a point at which the scheduler chooses which sidecar goes on, and what becomes of its
+exchange: it passes, it passes and the answer is lost, or the sidecar ends there (before it, or after it). All choices
+are explored, depth first, with at most one mishap in a run. Requests that meet others are tried anew as in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from harness.fleet_judge import BrokenPromiseError
+from harness.fleet_servers import Fate, Point
+from harness.fleet_world import Sidecar, World
+from harness.step_loop import StepLoop
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.words import US_PER_S, Denied, Granted, Presence, Unknown
+
+Request = Callable[[World, Sidecar], Coroutine[Any, Any, object]]
+
+SAMPLES: Final = int(os.environ.get("FLEET_SAMPLES", "200"))
+MISHAPS: Final = (Fate.LOST_REPLY, Fate.ENDS_BEFORE, Fate.ENDS_AFTER)
+"""Of a commit or a beat. A read that is lost, or whose answer is, leaves no trace; nor does the order of two reads."""
+
+
+class Choice(NamedTuple):
+    """Which of the waiting exchanges goes on, and how it ends."""
+
+    place: int
+    fate: Fate
+
+
+# -- what three sidecars do ---------------------------------------------------------------------------------------
+
+
+async def claims(world: World, sidecar: Sidecar) -> object:
+    return await world.claim(sidecar)
+
+
+async def retires(world: World, sidecar: Sidecar) -> object:
+    return await world.retire(sidecar, 1, 60.0)
+
+
+async def beats(world: World, sidecar: Sidecar) -> object:
+    return await world.beat(sidecar)
+
+
+async def claims_and_recovers(world: World, sidecar: Sidecar) -> object:
+    """It gives back what it may have been granted, unless it went down by it."""
+    answer = await world.claim(sidecar)
+    if not isinstance(answer, Unknown):
+        return answer
+    sidecar.presence = Presence.WELL
+    await world.resign(sidecar)
+    return True
+
+
+async def claims_and_beats(world: World, sidecar: Sidecar) -> object:
+    await world.claim(sidecar)
+    return await world.beat(sidecar)
+
+
+async def falls_ill_and_claims(world: World, sidecar: Sidecar) -> object:
+    sidecar.presence = Presence.SUSPECT
+    await world.beat(sidecar)
+    return await world.claim(sidecar)
+
+
+async def holds(world: World, sidecar: Sidecar) -> object:
+    return await world.hold("", 60.0, sidecar)
+
+
+async def asks(world: World, sidecar: Sidecar, request: Request, times: int) -> None:
+    """One sidecar asks until it has a clear answer, by another process of it where one has ended."""
+    for _ in range(times):
+        try:
+            answer = await request(world, sidecar)
+        except asyncio.CancelledError:
+            world.start(sidecar)
+        else:
+            if not isinstance(answer, Unknown):
+                return
+
+
+def fleet(requests: Sequence[Request], terms: Terms, *, servers: int, size: int) -> bytes:
+    """A fleet whose first ones are about to make these requests."""
+    world = World(servers, terms, size, 1)
+    for sidecar in world.sidecars:
+        world.run(world.beat(sidecar))
+    world.advance(16 * US_PER_S)
+    for request, sidecar in zip(requests, world.sidecars, strict=False):
+        if request in (claims, claims_and_recovers, claims_and_beats):
+            sidecar.presence = Presence.SUSPECT
+            world.run(world.beat(sidecar))
+    return pickle.dumps(world)
+
+
+# -- in every order -----------------------------------------------------------------------------------------------
+
+
+class Run:
+    """One run: it follows ``chosen``, and then takes the first choice everywhere, or one by ``chance``.
+
+    ``choices`` are those that were there at every point, and ``taken`` the ones that were taken.
+    """
+
+    def __init__(
+        self, begun: bytes, requests: Sequence[Request], *, mishaps: int, times: int = 2, seed: int = 0
+    ) -> None:
+        self.world: World = pickle.loads(begun)
+        self.world.chance.seed(seed)
+        self.requests = requests
+        self.mishaps = mishaps
+        self.times = times
+        self.choices: list[list[Choice]] = []
+        self.taken: list[Choice] = []
+        self._last: Point | None = None
+
+    def go(self, chosen: Sequence[Choice], chance: Random | None = None) -> None:
+        world, loop = self.world, StepLoop()
+        world.judge.moment += 1
+        world.weather.new_future = loop.create_future
+        tasks = [
+            loop.create_task(asks(world, sidecar, request, self.times))
+            for request, sidecar in zip(self.requests, world.sidecars, strict=False)
+        ]
+        loop.settle()
+        while points := world.weather.points:
+            choices = self._choices(points)
+            following = chance.choice(choices) if chance else choices[0]
+            choice = chosen[len(self.taken)] if len(self.taken) < len(chosen) else following
+            self.choices.append(choices)
+            self.taken.append(choice)
+            self._last = points.pop(choice.place)
+            self._last.fate.set_result(choice.fate)
+            self.mishaps -= choice.fate is not Fate.PASSES
+            loop.settle()
+        for task in tasks:
+            task.result()
+
+    def _choices(self, points: Sequence[Point]) -> list[Choice]:
+        """All that may happen next. Of two reads that follow each other one order is enough: they change nothing."""
+        last, sidecars = self._last, self.world.sidecars
+        was_read = last is not None and last.word == "read" and self.taken[-1].fate is Fate.PASSES
+        found = []
+        for place, point in enumerate(points):
+            is_read = point.word == "read"
+            is_swapped = last is not None and sidecars.index(point.sidecar) < sidecars.index(last.sidecar)
+            if is_read and is_swapped and was_read:
+                continue
+            found.append(Choice(place, Fate.PASSES))
+            if self.mishaps:
+                others: tuple[Fate, ...] = (Fate.LOST_REPLY, Fate.ENDS_AFTER) if is_read else MISHAPS
+                if len(self.world.servers) > 1 and not is_read:
+                    others = (*others, Fate.LOST)
+                found += [Choice(place, fate) for fate in others]
+        return found or [Choice(place, Fate.PASSES) for place in range(len(points))]
+
+
+def explored(begun: bytes, requests: Sequence[Request], *, times: int) -> Iterator[Run]:
+    """Every run that there is."""
+    ahead: list[list[Choice]] = [[]]
+    while ahead:
+        chosen = ahead.pop()
+        run = Run(begun, requests, mishaps=1, times=times)
+        run.go(chosen)
+        yield run
+        for depth in range(len(chosen), len(run.taken)):
+            ahead += [[*run.taken[:depth], other] for other in run.choices[depth] if other != run.taken[depth]]
+
+
+FREE: Final = Terms(min_healthy="0", never_last=False, trial=False)
+TOKENS: Final = replace(FREE, capacity="2")
+FLOOR: Final = replace(FREE, min_healthy="3")
+TRIAL: Final = replace(FREE, trial=True)
+
+
+class Story(NamedTuple):
+    """What the sidecars ask, in a fleet of so many, and how often each asks until it has a clear answer."""
+
+    requests: Sequence[Request]
+    terms: Terms
+    size: int = 4
+    times: int = 2
+
+
+STORIES: Final = {
+    "three claims of two tokens": Story((claims,) * 3, TOKENS, times=1),
+    "three claims over the floor": Story((claims,) * 3, FLOOR),
+    "three claims on trial": Story((claims,) * 3, TRIAL),
+    "a claim that is given back, and two more on trial": Story((claims_and_recovers, claims, claims), TRIAL, times=1),
+    "a claim, a hold and a claim": Story((claims, holds, claims), TRIAL, times=1),
+    "a cull that is told, and a claim": Story((claims_and_beats, claims), TRIAL),
+    "a claim, a retirement and a beat": Story((falls_ill_and_claims, retires, beats), FLOOR, times=1),
+    "two retirements of one slot, and a beat": Story((retires, retires, beats), FLOOR, size=6),
+    "two retirements over the floor, and a hold": Story((retires, retires, holds), FLOOR, times=1),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_every_order_of_exchanges_keeps_the_promises(story: str) -> None:
+    requests, terms, size, times = STORIES[story]
+    begun = fleet(requests, terms, servers=1, size=size)
+    runs = granted = 0
+    for run in explored(begun, requests, times=times):
+        runs += 1
+        granted += sum(run.world.judge.judged.values())
+    assert granted > runs // 2, "where nobody goes down nothing is shown"
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_three_servers_keep_the_promises_in_orders_by_chance(story: str) -> None:
+    requests, terms, size, times = STORIES[story]
+    begun = fleet(requests, terms, servers=3, size=size)
+    for seed in range(SAMPLES):
+        run = Run(begun, requests, mishaps=2, times=times, seed=seed)
+        try:
+            run.go((), Random(seed))
+        except BrokenPromiseError as broken:
+            raise BrokenPromiseError(f"seed {seed}: {broken}") from broken
+
+
+# -- orders that broke a promise once -----------------------------------------------------------------------------
+
+
+def passing(world: World, story: Coroutine[Any, Any, object], *lost: int) -> object:
+    """What a request is answered whose commits never reach these servers."""
+    loop = StepLoop()
+    world.judge.moment += 1
+    world.weather.new_future = loop.create_future
+    task = loop.create_task(story)
+    loop.settle()
+    while points := world.weather.points:
+        point = points.pop()
+        point.fate.set_result(Fate.LOST if point.word == "committed" and point.server in lost else Fate.PASSES)
+        loop.settle()
+    world.weather.new_future = None
+    return task.result()
+
+
+def suspects(terms: Terms, size: int, *, seed: int = 0) -> World:
+    world: World = pickle.loads(fleet((claims,) * size, terms, servers=3, size=size))
+    world.chance.seed(seed)
+    return world
+
+
+@pytest.mark.parametrize("server", range(3))
+def test_a_grant_that_reached_one_server_is_written_to_a_majority_before_it_is_told(server: int) -> None:
+    """Its rows were the same the second time, and only the token was written again."""
+    world = suspects(FREE, 4)
+    one, *_ = world.sidecars
+    assert isinstance(passing(world, world.claim(one), *({0, 1, 2} - {server})), Unknown)
+    assert isinstance(world.run(world.claim(one)), Granted)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_commits_that_reached_one_server_do_not_outdo_one_of_a_majority(seed: int) -> None:
+    """Their serial numbers counted higher, and the cull that a majority knew was forgotten."""
+    world = suspects(TRIAL, 4, seed=seed)
+    first, second, third, fourth = world.sidecars
+    first.cause = "disk"
+    world.servers[1].away_until_us = world.time.now_us + 1
+    passing(world, world.claim(first), 0)
+    passing(world, world.hold("nobody", 60.0, second), 0)
+    world.advance(1)
+    world.servers[2].away_until_us = world.time.now_us + 1
+    assert isinstance(world.run(world.claim(third)), Granted)
+    world.advance(1)
+    assert isinstance(world.run(world.claim(fourth)), Denied)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_capacity_that_shrinks_holds_for_all_servers_together(seed: int) -> None:
+    """One server had granted more than its new share, and another still had a token."""
+    world = suspects(FREE, 4, seed=seed)
+    one, two, three, _ = world.sidecars
+    for sidecar in (one, two):
+        assert isinstance(world.run(world.claim(sidecar)), Granted)
+    world.start(three, replace(FREE, capacity="2"))
+    answer = world.run(world.claim(three))
+    assert isinstance(answer, Denied)
+    assert answer.reason == "window"
+
+
+@pytest.mark.parametrize(
+    ("story", "seed"),
+    [
+        ("three claims of two tokens", 462),
+        ("three claims of two tokens", 367),
+        ("three claims over the floor", 169),
+        ("three claims on trial", 53),
+        ("a claim, a hold and a claim", 56),
+    ],
+)
+def test_an_order_by_chance_that_broke_a_promise_once_keeps_it(story: str, seed: int) -> None:
+    """Rows that one server had were dropped by a commit that knew of them and did not pass them on."""
+    requests, terms, size, _ = STORIES[story]
+    run = Run(fleet(requests, terms, servers=3, size=size), requests, mishaps=2, seed=seed)
+    run.go((), Random(seed))

@@ -1,0 +1,214 @@
+"""Nonsense on the wire is a word too, and no URL can bend what a claim relies on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from redis import exceptions as theirs
+
+from harness.stores import FRESH, HEARD, beat, claim, look, tell, warm, word_of
+from sidecar.core.sentences import UNKNOWN
+from sidecar.store import Changes
+from sidecar.store.link import Link, error_word
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from harness.redis_server import RedisServer
+    from store.conftest import Actor, OpenStore
+
+BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: "
+NOW = b":1700000000000000\r\n"
+READ = (
+    b"*16\r\n" + NOW + b"*3\r\n$1\r\n7\r\n$-1\r\n$5\r\nstate\r\n" + b"*0\r\n" * 4 + b":3\r\n*0\r\n"
+    b"*2\r\n$1\r\na\r\n$16\r\n1700000000000000\r\n*2\r\n$5\r\nredis\r\n$1\r\n2\r\n" + b"*0\r\n" * 3 + b"$-1\r\n" * 3
+)
+HEARD_REPLY = (
+    b"*12\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
+    b":1\r\n:-1\r\n:-1\r\n*2\r\n$-1\r\n$-1\r\n:0\r\n"
+)
+COMMITTED = b"*3\r\n:1\r\n" + NOW + b":0\r\n"
+
+LINES = [
+    (b"-LOADING Redis is loading the dataset in memory\r\n", "loading"),
+    (b"-BUSY Redis is busy running a script.\r\n", "busy"),
+    (b"-NOAUTH Authentication required.\r\n", "auth"),
+    (b"-NOPERM this user has no permissions\r\n", "permission"),
+    (b"-ERR Protocol error: unauthenticated multibulk length\r\n", "auth"),
+    (b"-READONLY You can't write against a read only replica.\r\n", "readonly"),
+    (b"-OOM command not allowed\r\n", "oom"),
+    (b"-" + BEFORE_7 + b"-OOM command not allowed\r\n", "oom"),
+    (b"-" + BEFORE_7 + b"The user executing the script can't run this command\r\n", "permission"),
+    (b"-ERR max number of clients reached\r\n", "connection"),
+    (b"-MISCONF Redis is configured to save RDB snapshots\r\n", "response"),
+    (b"-MOVED 3999 127.0.0.1:6381\r\n", "cluster"),
+    (b"-ASK 3999 127.0.0.1:6381\r\n", "cluster"),
+    (b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", "cluster"),
+    (b"-CROSSSLOT Keys in request don't hash to the same slot\r\n", "response"),
+    (b"-CLUSTERDOWN The cluster is down\r\n", "cluster"),
+    (b"-MASTERDOWN Link with MASTER is down\r\n", "readonly"),
+    (b"-ERR something\r\n", "response"),
+    (b"-NOSCRIPT No matching script.\r\n", "response"),
+    (b"-\r\n", "response"),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "response"),
+    (b"\x15\x03\x01\x00\x02\x02\x50\r\n", "response"),
+    (b"+OK\r\n", "response"),
+    (b"$-1\r\n", "response"),
+    (b":1\r\n", "response"),
+    (b"*0\r\n", "response"),
+    (b"*-1\r\n", "response"),
+]
+
+
+@pytest.mark.parametrize(("line", "word"), LINES, ids=[repr(line)[:90] for line, _ in LINES])
+async def test_answer_is_exactly_an_answer_and_all_else_is_a_word(
+    line: bytes, word: str, actor: Actor, open_store: OpenStore
+) -> None:
+    store = open_store(await actor.open())
+    actor.line = line
+    assert await word_of(look(store)) == word
+    assert await word_of(store.commit(0, Changes())) == word
+    assert await warm(store) == word
+    assert word in UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("line", "of"),
+    [
+        (READ.replace(b"*16", b"*15").removesuffix(b"$-1\r\n"), "read"),
+        (READ.replace(b"*16", b"*17") + b":0\r\n", "read"),
+        (READ.replace(b":3\r\n", b"$1\r\n3\r\n"), "read"),
+        (READ.replace(b"*3\r\n$1\r\n7\r\n", b"*2\r\n"), "read"),
+        (READ.replace(b"$1\r\n7\r\n", b"$1\r\nx\r\n"), "read"),
+        (READ.replace(b"$16\r\n1700000000000000\r\n", b"$3\r\ninf\r\n"), "read"),
+        (READ.replace(b":3\r\n", b"-ERR x\r\n"), "read"),
+        (READ.replace(b"*2\r\n$5\r\nredis\r\n$1\r\n2\r\n", b"*1\r\n$5\r\nredis\r\n"), "read"),
+        (COMMITTED.replace(b":1\r\n", b":2\r\n", 1), "commit"),
+        (COMMITTED.replace(b":1\r\n", b"$1\r\n1\r\n", 1), "commit"),
+        (COMMITTED.replace(b":0\r\n", b":-1\r\n"), "commit"),
+        (HEARD_REPLY.replace(b"*12", b"*11").removesuffix(b":0\r\n"), "beat"),
+        (HEARD_REPLY.replace(b":20\r\n", b"$2\r\n20\r\n"), "beat"),
+        (HEARD_REPLY.replace(b"*2\r\n$-1\r\n$-1\r\n", b"*1\r\n$-1\r\n"), "beat"),
+    ],
+)
+async def test_answer_that_is_not_whole_is_none(line: bytes, of: str, actor: Actor, open_store: OpenStore) -> None:
+    store = open_store(await actor.open())
+    actor.lines[b"SCRIPT"] = b"*2\r\n:1\r\n:1\r\n"
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "read": lambda: look(store),
+        "commit": lambda: store.commit(7, Changes()),
+        "beat": lambda: tell(store, beat("a")),
+    }
+    actor.line = {"read": READ, "commit": COMMITTED, "beat": HEARD_REPLY}[of]
+    assert await word_of(calls[of]()) == ""
+    actor.line = line
+    assert await word_of(calls[of]()) == "response"
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 20, len(READ) - 1])
+async def test_reply_that_breaks_off_is_a_lost_connection(length: int, actor: Actor, open_store: OpenStore) -> None:
+    store = open_store(await actor.open())
+    actor.line, actor.hangs_up = READ[:length], True
+    assert await claim(store, "a") == "connection"
+    actor.line, actor.hangs_up = READ, False
+    assert (await look(store)).revision == 7
+
+
+async def test_reply_that_stays_incomplete_is_a_timeout(actor: Actor, open_store: OpenStore) -> None:
+    store = open_store(await actor.open(), timeout_s=0.2)
+    actor.line = READ[:-1]
+    assert await word_of(look(store)) == "timeout"
+    assert await warm(store) == "timeout"
+
+
+async def test_reply_that_makes_no_sense_ends_the_connection(actor: Actor, open_store: OpenStore) -> None:
+    store = open_store(await actor.open())
+    for line in (b"+OK\r\n", READ + READ, b"-ERR something\r\n", READ):
+        actor.line = line
+        await word_of(look(store))
+    assert actor.connections == 4
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"*3\r\n:1\r\n:1\r\n:1\r\n",
+        b"*1\r\n:1\r\n",
+        b":1\r\n",
+        b"*2\r\n$1\r\n1\r\n:1\r\n",
+        b"*2\r\n:0\r\n:1\r\n",
+    ],
+)
+async def test_warm_up_takes_no_other_server_for_redis(reply: bytes, actor: Actor, open_store: OpenStore) -> None:
+    store = open_store(await actor.open())
+    actor.line, actor.lines[b"EXISTS"] = HEARD_REPLY, reply
+    assert await warm(store) == "response"
+    actor.lines[b"EXISTS"] = b"*2\r\n:1\r\n:1\r\n"
+    assert await warm(store) == HEARD
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (TimeoutError(), "timeout"),
+        (theirs.TimeoutError("slow"), "timeout"),
+        (theirs.AuthorizationError("no"), "auth"),
+        (theirs.AuthenticationWrongNumberOfArgsError("no"), "auth"),
+        (theirs.InvalidResponse("?"), "response"),
+        (theirs.DataError("?"), "response"),
+        (OSError("?"), "connection"),
+        (ValueError("?"), "internal"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_error_has_a_word(error: Exception, word: str) -> None:
+    assert error_word(error) == word
+    assert word in UNKNOWN
+
+
+async def test_claim_id_with_half_a_surrogate_pair_is_granted_as_any_other(
+    redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(redis_server.url)
+    assert await claim(store, "\ud800") == "granted 1"
+    assert await claim(store, "\udfff") == "granted 2"
+    assert await claim(store, "\ud800") == "replayed 2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://:hunter2@localhost",
+        "redis://:hunter2/x@localhost:6379",
+        "redis://:hunter2@localhost:port",
+        "redis://:hunter2@localhost?db=one",
+        "redis://:hunter2@localhost?no_such_option=1",
+        "redis://:hunter2@localhost?ssl_cert_reqs=none",
+        "rediss://:hunter2@localhost?ssl_ca_certs=/nonexistent/hunter2.pem",
+        "rediss://:hunter2@localhost?ssl_cert_reqs=hunter2",
+    ],
+)
+def test_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(ValueError, match="cannot be used as a Redis URL") as refusal:
+        Link(url, 1)
+    assert "hunter2" not in str(refusal.value)
+    assert refusal.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "protocol=3",
+        "decode_responses=1",
+        "socket_timeout=0.0001",
+        "socket_connect_timeout=0.000001",
+        "health_check_interval=1",
+        "retry_on_timeout=1",
+    ],
+)
+async def test_option_in_the_url_does_not_bend_what_a_claim_relies_on(
+    option: str, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(f"{redis_server.url}?{option}")
+    assert await claim(store, "a") == FRESH

@@ -1,0 +1,37 @@
+"""Whatever comes back is read, or refused in one way."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.exceptions import InvalidResponse
+
+from sidecar.store import replies, scripts
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.binary(max_size=8) | st.sampled_from([b"1700000000000000", b"inf", b"\xff"]),
+    lambda inner: st.lists(inner, max_size=4),
+)
+READERS = [replies.raw, replies.heard, replies.committed, replies.count, replies.times, replies.texts]
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+@given(reply=VALUES | st.lists(VALUES, min_size=12, max_size=12) | st.lists(VALUES, min_size=16, max_size=16))
+def test_anything_else_is_no_answer(read: object, reply: object) -> None:
+    assert callable(read)
+    try:
+        read(reply)
+    except InvalidResponse:
+        return
+
+
+@pytest.mark.parametrize("text", ["", "ä", "\ud800", "\U0001f680", "\x00\n"])
+def test_text_comes_back_as_it_was_written(text: str) -> None:
+    assert replies.texts([replies.written(text)]) == [text]
+
+
+def test_scripts_are_short_and_stand_alone() -> None:
+    lines = [script.text.count(b"\n") for script in (scripts.READ, scripts.COMMIT, scripts.BEAT)]
+    assert sum(lines) <= 300
+    assert max(lines) <= 120
