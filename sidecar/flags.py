@@ -9,7 +9,7 @@ from typing import NoReturn
 from sidecar import __version__
 from sidecar.cli import COMMANDS, PROGRAM
 from sidecar.settings import table
-from sidecar.settings.sources import nearest
+from sidecar.settings.sources import former, nearest
 
 _SWITCHES = ("Default: true.", "Default: false.")
 _EPILOG = """\
@@ -85,11 +85,15 @@ def flag_table() -> list[tuple[str, str]]:
     """Every setting as a flag, and what it is for."""
     return [
         (
-            "--" + variable.removeprefix("ARBITER_").lower().replace("_", "-"),
+            _flag(variable.removeprefix("ARBITER_").lower()),
             f"{description} Default: {default}." if default else description,
         )
         for variable, default, description in table()
     ]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _stray(rest: list[str]) -> str:
@@ -97,6 +101,7 @@ def _stray(rest: list[str]) -> str:
     for word in rest:
         if match := re.match(r"--[A-Za-z0-9_-]+", word):
             known = ["--help", "--version", *(flag for flag, _ in flag_table())]
-            return f"{match[0]}: unknown flag{nearest(match[0], known)}"
+            moved = former(match[0].removeprefix("--").replace("-", "_"), _flag)
+            return f"{match[0]}: {moved or f'unknown flag{nearest(match[0], known)}'}"
     hint = nearest(rest[0], () if rest[0] in COMMANDS else COMMANDS)
     return f"a word that is no flag{hint or '; first comes the command, then --name value'}"

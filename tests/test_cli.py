@@ -43,7 +43,7 @@ def load(flags, environ):
     LOAD
 
 sys.modules["sidecar.settings"] = types.SimpleNamespace(table=list, load=load, SettingsError=Told)
-sys.modules["sidecar.settings.sources"] = types.SimpleNamespace(nearest=str)
+sys.modules["sidecar.settings.sources"] = types.SimpleNamespace(former=str, nearest=str)
 sys.exit(main([], lambda settings: 0))
 """
 
@@ -60,7 +60,7 @@ ours = [name for name in sys.modules if name.startswith("sidecar.")]
 print(json.dumps({"all": [*sys.modules], "building": [name for name in ours if builds(sys.modules[name])]}))
 """
 CHILD = "from sidecar import flags, settings"
-DAEMON = "from sidecar import slim; slim.import_aiohttp(); import sidecar.app, sidecar.budget.redis"
+DAEMON = "from sidecar import slim; slim.import_aiohttp(); import sidecar.app, sidecar.store.redis"
 
 SECRET = "hunter2"  # not one: the string to look for
 TIMEOUT_S = 30
@@ -130,6 +130,9 @@ def test_problems_are_lines_on_stderr_and_exit_2() -> None:
         (["--eror-limit=5"], "--eror-limit: unknown flag; did you mean --error-limit?"),
         (["--error_limit", "5"], "--error_limit: unknown flag; did you mean --error-limit?"),
         (["--error", "5"], "--error: unknown flag; did you mean"),
+        (["--earn", "on"], "--earn: this setting is called --refund since 0.2\n"),
+        (["--earn-max=30"], "--earn-max: this setting is called --refund-max since 0.2\n"),
+        (["--useless-after", "0"], "--useless-after: replaced by --trial, which limits culls for one cause"),
         (["--xyzzy"], "--xyzzy: unknown flag\n"),
         (["--redis-ulr", f"redis://:{SECRET}@h"], "--redis-ulr: unknown flag; did you mean --redis-url?"),
         ([f"--redis-url:redis://:{SECRET}@h"], "--redis-url: unknown flag"),

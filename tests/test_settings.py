@@ -58,11 +58,11 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "spacing": 0.0,
         "min_healthy": "50%",
         "never_last": True,
-        "brake": 0.5,
+        "trial": "on",
         "probation": 60.0,
-        "useless_after": 3,
-        "earn": "off",
-        "earn_max": 0,
+        "outlier": "on",
+        "refund": "on",
+        "refund_max": 0,
         "beat": 10.0,
         "lost_memory": "empty",
         "settle": 3.0,
@@ -93,6 +93,7 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "public_listen": "0.0.0.0:9181",
         "agent_listen": "0.0.0.0:9182",
         "weight": "on",
+        "soft_drain": "on",
         "weight_floor": 10,
         "agent_maxconn": 0,
         "log_format": "auto",
@@ -253,9 +254,10 @@ def test_what_was_given_is_stronger_than_nomad() -> None:
         ("spacing", 0.0),
         ("min_healthy", "0"),
         ("never_last", False),
-        ("brake", 0.0),
-        ("useless_after", 0),
-        ("earn", "off"),
+        ("trial", "off"),
+        ("outlier", "off"),
+        ("refund", "off"),
+        ("soft_drain", "off"),
         ("lost_memory", "full"),
         ("weight", "off"),
         ("settle", 0.0),
@@ -268,6 +270,24 @@ def test_classdojo_is_the_article_to_the_letter(name: str, value: object) -> Non
     flags = {"preset": "classdojo"}
     assert getattr(load(flags, {}), name) == value
     assert origins(flags, {})[name] == "preset"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"budget_strategy": "previous"}, "refund", "off"),
+        ({"budget_strategy": "fixed"}, "refund", "off"),
+        ({"weight": "off"}, "soft_drain", "off"),
+        ({"weight": "off", "budget_strategy": "previous"}, "trial", "on"),
+    ],
+)
+def test_what_cannot_be_had_is_off_unless_it_is_asked_for(given: dict[str, str], name: str, value: str) -> None:
+    assert getattr(load(given, {}), name) == value
+
+
+def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
+    (problem,) = _problems({"budget_strategy": "leaky"})
+    assert problem.startswith("ARBITER_BUDGET_STRATEGY: 'leaky' from flag must be")
 
 
 @pytest.mark.parametrize(
@@ -318,13 +338,11 @@ def test_classdojo_is_the_article_to_the_letter(name: str, value: object) -> Non
         ("min_healthy", "half", "must be a whole number, or a percentage"),
         ("min_healthy", "100.5%", "must be at most 100%"),
         ("never_last", "sometimes", "must be true or false"),
-        ("brake", "1.1", "must be at most 1"),
-        ("brake", "-0.1", "must be at least 0"),
-        ("brake", "50%", "must be a number"),
+        ("trial", "0.5", "must be 'on' or 'off'"),
+        ("outlier", "true", "must be 'on' or 'off'"),
         ("probation", "25h", "must be at most 24h"),
-        ("useless_after", "-1", "must be at least 0"),
-        ("earn", "yes", "must be 'off' or 'on'"),
-        ("earn_max", "3001", "must be at most 3000"),
+        ("refund", "yes", "must be 'on' or 'off'"),
+        ("refund_max", "3001", "must be at most 3000"),
         ("beat", "99ms", "must be at least 100ms"),
         ("beat", "6m", "must be at most 5m"),
         ("lost_memory", "half", "must be 'empty' or 'full'"),
@@ -344,6 +362,7 @@ def test_classdojo_is_the_article_to_the_letter(name: str, value: object) -> Non
         ("public_listen", "off", "is not an address"),
         ("agent_listen", "9182", "is not an address"),
         ("weight", "yes", "must be 'on' or 'off'"),
+        ("soft_drain", "0", "must be 'on' or 'off'"),
         ("weight_floor", "0", "must be at least 1"),
         ("weight_floor", "101", "must be at most 100"),
         ("agent_maxconn", "-1", "must be at least 0"),
@@ -376,7 +395,6 @@ def test_blanks_around_a_value_do_not_count() -> None:
         ("min_healthy", "99.9%", "99.9%"),
         ("min_healthy", "0", "0"),
         ("min_healthy", "0 %", "0%"),
-        ("brake", "1", 1.0),
         ("beat", "5m", 300.0),
     ],
 )
@@ -396,7 +414,7 @@ def test_a_value_is_taken_in_its_normal_form(name: str, given: str, taken: objec
         ("confirm = true", "ARBITER_CONFIRM: True from file must be a number"),
         ("budget = true", "ARBITER_BUDGET: True from file must be a whole number, or a percentage"),
         ("min_healthy = 0.5", "ARBITER_MIN_HEALTHY: 0.5 from file must be a whole number, or a percentage"),
-        ("brake = true", "ARBITER_BRAKE: True from file must be a number"),
+        ("trial = true", "ARBITER_TRIAL: True from file must be 'on' or 'off'"),
         ("drain = nan", "ARBITER_DRAIN: nan from file must be finite"),
         ("preset = ['classdojo']", "ARBITER_PRESET: ['classdojo'] from file must be '' or 'classdojo'"),
         ("[drain]\nlong = true", "ARBITER_DRAIN: {'long': True} from file is not a duration"),

@@ -1,69 +1,61 @@
-"""Policies that differ, for a person: which settings, and their values. They come as ``core.terms`` writes them."""
+"""Policies that differ, for a person: which settings, and their values as one would write them.
+
+A policy is the text of one ``core.fleet.terms.Terms``, as the sidecars write it into the store.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from sidecar.core.fleet.terms import OFF, Share, Terms
 from sidecar.core.words import US_PER_S
 from sidecar.notation import durations, shares
 
-_Written = Callable[[str], str]
-
-
-def _share(text: str) -> str:
-    return shares.write(int(text.removesuffix("p")), is_part=text.endswith("p"))
-
-
-def _duration(us: str) -> str:
-    return durations.write(int(us) / US_PER_S)
-
-
-def _part(thousandths: str) -> str:
-    return f"{int(thousandths) / 1000:g}"
-
-
-def _earn_max(text: str) -> str:
-    return "off (ARBITER_EARN)" if text == "-1" else text
-
-
-def _never_last(flags: str) -> str:
-    return "true" if flags[0] == "1" else "false"
-
-
-def _lost_memory(flags: str) -> str:
-    return "empty" if flags[1] == "1" else "full"
-
-
-_FIELDS: Final[tuple[tuple[int, str, _Written], ...]] = (
-    (0, "ARBITER_BUDGET_STRATEGY", str),
-    (1, "ARBITER_BUDGET", _share),
-    (2, "ARBITER_MIN_HEALTHY", _share),
-    (3, "ARBITER_NEVER_LAST", _never_last),
-    (3, "ARBITER_LOST_MEMORY", _lost_memory),
-    (4, "ARBITER_BUDGET_WINDOW", _duration),
-    (5, "ARBITER_SPACING", _duration),
-    (6, "ARBITER_BRAKE", _part),
-    (7, "ARBITER_PROBATION", _duration),
-    (8, "ARBITER_USELESS_AFTER", str),
-    (9, "ARBITER_EARN_MAX", _earn_max),
-    (10, "ARBITER_BEAT", _duration),
-    (11, "the server's place in ARBITER_REDIS_URL", lambda index: str(int(index) + 1)),
-    (12, "servers in ARBITER_REDIS_URL", str),
+_SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
+    ("ARBITER_BUDGET_STRATEGY", lambda terms: terms.strategy),
+    ("ARBITER_BUDGET", lambda terms: _share(terms.capacity)),
+    ("ARBITER_BUDGET_WINDOW", lambda terms: _duration(terms.window_us)),
+    ("ARBITER_MIN_HEALTHY", lambda terms: _share(terms.min_healthy)),
+    ("ARBITER_NEVER_LAST", lambda terms: "true" if terms.never_last else "false"),
+    ("ARBITER_SPACING", lambda terms: _duration(terms.spacing_us)),
+    ("ARBITER_TRIAL", lambda terms: _switch(is_on=terms.trial)),
+    ("ARBITER_PROBATION", lambda terms: _duration(terms.probation_us)),
+    ("ARBITER_REFUND", lambda terms: _switch(is_on=terms.refund_max != OFF)),
+    # Without refunds it has no value: whether there are any is told by the line before.
+    ("ARBITER_REFUND_MAX", lambda terms: "" if terms.refund_max == OFF else str(terms.refund_max)),
+    ("ARBITER_LOST_MEMORY", lambda terms: "empty" if terms.after_loss_wait else "full"),
+    ("ARBITER_BEAT", lambda terms: _duration(terms.beat_us)),
 )
-"""Where in the text each one stands, the setting it comes from, and how that is written."""
+"""Each setting that every sidecar of a service should have the same of, and its value in the setting's notation."""
 
 
 def differences(texts: Sequence[str]) -> str:
-    """The settings that differ with all of their values; the texts as they are if this version cannot read them."""
-    try:
-        return "; ".join(_differing([text.split("|") for text in texts])) or "  ".join(texts)
-    except (ValueError, IndexError):
-        return "  ".join(texts)
+    """The settings that differ with all of their values; a text that this version cannot read, as it is."""
+    read = [(text, Terms.read(text)) for text in texts]
+    terms = [one for _, one in read if one is not None]
+    unread = [text for text, one in read if one is None]
+    # Texts that differ in nothing known here are of a version that knows more.
+    return "; ".join([*_differing(terms), *unread]) or "  ".join(texts)
 
 
-def _differing(rows: list[list[str]]) -> list[str]:
-    if any(len(row) != _FIELDS[-1][0] + 1 for row in rows):
-        raise ValueError("the terms of another version")
-    values = {name: dict.fromkeys(written(row[place]) for row in rows) for place, name, written in _FIELDS}
-    return [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
+def _differing(every: Sequence[Terms]) -> list[str]:
+    values = {name: dict.fromkeys(filter(None, map(written, every))) for name, written in _SETTINGS}
+    told = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
+    lists = {terms.servers for terms in every}
+    if len(lists) > 1:
+        told.append(f"ARBITER_REDIS_URL names {len(lists)} different lists of servers")
+    return told
+
+
+def _share(text: str) -> str:
+    amount, is_part = Share.read(text)
+    return shares.write(amount, is_part=is_part)
+
+
+def _duration(us: int) -> str:
+    return durations.write(us / US_PER_S)
+
+
+def _switch(*, is_on: bool) -> str:
+    return "on" if is_on else "off"

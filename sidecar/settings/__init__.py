@@ -8,7 +8,7 @@ never imports pydantic, which is why each value is a plain scalar. No problem re
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -34,6 +34,7 @@ from sidecar.settings.types import (
     ShareOfFleet,
     SocketPath,
     StatsdPrefix,
+    Switch,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ class SettingsError(Exception):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+def _refund(before: Mapping[str, Any]) -> Switch:
+    """On where a single grant can be given back: the counts of the other strategies do not know which is whose."""
+    return "on" if before.get("budget_strategy") == "log" else "off"
+
+
+def _soft_drain(before: Mapping[str, Any]) -> Switch:
+    """On where the balancer is told a weight."""
+    return "on" if before.get("weight") == "on" else "off"
 
 
 class Settings(Telling, Lifetimes, BaseSettings):
@@ -68,7 +79,8 @@ class Settings(Telling, Lifetimes, BaseSettings):
     service: Name = Field(
         "app",
         max_length=128,
-        description="Whose budget is shared; under Nomad the names of job and group with a dot between.",
+        description="Name of the service whose containers share one budget; under Nomad the names of job and group "
+        "with a dot between.",
     )
     namespace: Name = Field(
         "default", max_length=128, description="Where the service's name is unique; under Nomad its namespace."
@@ -78,72 +90,98 @@ class Settings(Telling, Lifetimes, BaseSettings):
         max_length=128,
         description="This container's name; under Nomad the allocation's id.",
     )
-    error_limit: Count = Field(5, ge=1, description="So many server errors within the window are too many.")
+    error_limit: Count = Field(5, ge=1, description="Number of server errors within the error window that is too many.")
     error_window: Seconds = Field(
-        60, ge=1, le=3600, multiple_of=1, description="How long an error counts: whole seconds, 1s to 1h."
+        60, ge=1, le=3600, multiple_of=1, description="Time for which an error counts: whole seconds, 1s to 1h."
     )
-    kind_limits: KindLimits = Field("", description="So many of one kind are too many as well: `redis:3,mysql:5`.")
+    kind_limits: KindLimits = Field(
+        "", description="Number of errors of one kind that is too many as well: `redis:3,mysql:5`."
+    )
     ignore_kinds: KindNames = Field("", description="Kinds that are shown and never count: `cache,search`.")
     error_ratio: Fraction = Field(
         0.5,
         ge=0,
         le=1,
-        description="So large a part of the requests failing is too much, where results come; 0: off.",
+        description="Part of the requests that is too much when it fails, from 0 to 1, where results are reported; 0:"
+        " off.",
     )
-    ratio_min_requests: Count = Field(20, ge=1, description="So many requests the ratio needs before it is judged.")
-    consecutive_limit: Count = Field(0, ge=0, description="So many requests failing in a row are too many; 0: off.")
+    ratio_min_requests: Count = Field(
+        20, ge=1, description="Number of requests in the window from which on the error ratio is judged."
+    )
+    consecutive_limit: Count = Field(
+        0, ge=0, description="Number of failed requests in a row that is too many; 0: off."
+    )
     heartbeat_timeout: Seconds = Field(
-        0, description="A heart that has been heard and then is silent for so long is too much; 0: off."
+        0, description="Time without a heartbeat that is too long, once one was heard; 0: off."
     )
-    scrape_down_after: Count = Field(0, ge=0, description="So many failed scrapes in a row are too many; 0: off.")
-    confirm: Count = Field(1, ge=1, le=1000, description="So many bad checks in a row it takes before a claim.")
-    min_age: Seconds = Field(0, description="An app younger than this is not culled, though it is judged.")
-    check_interval: Seconds = Field(10, ge=0.1, description="How often the window is judged.")
+    scrape_down_after: Count = Field(0, ge=0, description="Number of failed scrapes in a row that is too many; 0: off.")
+    confirm: Count = Field(1, ge=1, le=1000, description="Number of bad checks in a row before a claim.")
+    min_age: Seconds = Field(0, description="Minimum age at which an app is culled; it is judged before; 0: none.")
+    check_interval: Seconds = Field(10, ge=0.1, description="Time between two checks of the window.")
     check_jitter: Fraction = Field(
-        0.1, ge=0, le=0.5, description="The part of the interval by which a check comes earlier or later."
+        0.1, ge=0, le=0.5, description="Part of the interval by which a check comes earlier or later, from 0 to 0.5."
     )
     check_on_ping: bool = Field(default=True, description="Judge at once when a ping crosses the limit.")
     budget: Budget = Field(
-        "10", description="So many culls the whole service may have per window: a count, or a part of it such as `5%`."
+        "10",
+        description="Maximum number of culls per window for the whole service: a count, or a part of its containers "
+        "such as `5%`.",
     )
-    budget_window: Seconds = Field(600, ge=1, description="How long a token stays spent: 1s to 24h.")
+    budget_window: Seconds = Field(600, ge=1, description="Time for which a token stays spent: 1s to 24h.")
     budget_strategy: Literal["log", "previous", "fixed"] = Field(
-        "log", description="How the window is counted: `log` is exact, `previous` weighs, `fixed` is the article's."
+        "log",
+        description="Way of counting the window: `log` is exact, `previous` is approximate (up to 2 x budget - 1 in a "
+        "window), `fixed` is the article's (up to 2 x budget).",
     )
     budget_key: Name = Field(
         "errorWatcher", max_length=64, description="Prefix of the key in Redis that strategy `fixed` counts in."
     )
-    spacing: Seconds = Field(0, description="The least time between two culls; 0: none.")
+    spacing: Seconds = Field(0, description="Minimum time between two culls; 0: none.")
     min_healthy: ShareOfFleet = Field(
-        "50%", description="So many containers stay in service after a cull: a count, or a part of them rounded up."
+        "50%",
+        description="Minimum number of containers in service after a cull: a count, or a part of them rounded up; 0: "
+        "none.",
     )
     never_last: bool = Field(
         default=True, description="Never cull the last one in service, unless it was the only one for an hour."
     )
-    brake: Fraction = Field(
-        0.5, ge=0, le=1, description="So large a part of three or more wanting a cull stops culls; 0: off."
+    trial: Switch = Field(
+        "on",
+        description="Limit on culls for one cause until their outcome is known: one at first, more when culls help, "
+        "none for a time when they do not; `off`: no limit.",
     )
-    probation: Seconds = Field(60, description="So long a replacement has to stay well to show that a cull helped.")
-    useless_after: Count = Field(
-        3, ge=0, le=1000, description="So many culls for one kind that did not help end culls for it; 0: off."
+    probation: Seconds = Field(
+        60, description="Time for which a replacement has to stay well to show that a cull helped."
     )
-    earn: Literal["off", "on"] = Field(
-        "off", description="`on` gives the token of a cull that helped back before the window is over."
+    outlier: Switch = Field(
+        "on",
+        description="Comparison with the fleet: errors are too many only above what chance explains at the fleet's "
+        "median rate; `off`: the limits alone decide.",
     )
-    earn_max: Count = Field(
-        0, ge=0, le=3000, description="Most culls per window with `earn`; 0: three times the budget."
+    refund: Switch = Field(
+        default_factory=_refund,
+        description="Early return of the token of a cull that helped, only with strategy `log`; `off`: every token "
+        "stays spent for the window.",
     )
-    beat: Seconds = Field(10, ge=0.1, le=300, description="How often the fleet is told of this container.")
+    refund_max: Count = Field(
+        0, ge=0, le=3000, description="Maximum number of culls per window with `refund`; 0: three times the budget."
+    )
+    beat: Seconds = Field(
+        10,
+        ge=0.1,
+        le=300,
+        description="Time between two beats, by which the fleet hears of this container: 100ms to 5m.",
+    )
     lost_memory: Literal["empty", "full"] = Field(
-        "empty", description="What a bucket that lost its memory holds for a window: nothing, or all its tokens."
+        "empty", description="Tokens for one window after the bucket lost its memory: `empty` is none, `full` is all."
     )
-    settle: Seconds = Field(3, description="Pause between too many errors and the claim, then judged again.")
-    drain: Seconds = Field(10, description="How long HAProxy is told before Nomad is.")
-    drain_least: Seconds = Field(
-        3, description="The least time a drain lasts, though no request is in flight any more."
+    settle: Seconds = Field(
+        3, description="Time between too many errors and the claim, after which they are judged again; 0: none."
     )
-    grace: Seconds = Field(0, description="How long after its start the app is not judged.")
-    stop_drain: Seconds = Field(5, description="How long health is down before the sidecar stops.")
+    drain: Seconds = Field(10, description="Time from telling HAProxy until Nomad is told; 0: none.")
+    drain_least: Seconds = Field(3, description="Minimum time of a drain, even when no request is in flight any more.")
+    grace: Seconds = Field(0, description="Time after the app's start in which it is not judged; 0: none.")
+    stop_drain: Seconds = Field(5, description="Time for which health is down before the sidecar stops; 0: none.")
     down_status: Count = Field(503, ge=400, le=599, description="HTTP status of health when down.")
     redis_url: RedisUrls = Field(
         "",
@@ -159,7 +197,7 @@ class Settings(Telling, Lifetimes, BaseSettings):
     )
     redis_cert: FilePath = Field("", description="File with our own certificate for Redis.")
     redis_key: FilePath = Field("", description="File with the key of that certificate.")
-    redis_timeout: Seconds = Field(1, ge=0.01, le=10, description="How long to wait for Redis, 10ms to 10s.")
+    redis_timeout: Seconds = Field(1, ge=0.01, le=10, description="Maximum time to wait for Redis, 10ms to 10s.")
     state_dir: FilePath = Field(
         "", description="Directory in which a cull survives the sidecar; under Nomad the allocation's `tmp`."
     )
@@ -180,17 +218,24 @@ class Settings(Telling, Lifetimes, BaseSettings):
     )
     scrape_requests: Selectors = Field("", description="What on the page counts requests, for the ratio.")
     scrape_in_flight: Selectors = Field("", description="What on the page tells how many requests are in flight.")
-    scrape_interval: Seconds = Field(10, ge=0.1, description="How often the page is fetched.")
-    scrape_timeout: Seconds = Field(2, ge=0.01, description="How long a whole scrape may take.")
+    scrape_interval: Seconds = Field(10, ge=0.1, description="Time between two scrapes of the page.")
+    scrape_timeout: Seconds = Field(2, ge=0.01, description="Maximum time of a whole scrape.")
     scrape_max_bytes: Count = Field(
-        64 << 20, ge=1024, description="So large a page may be, as it is and as it was sent; more is a failed scrape."
+        64 << 20,
+        ge=1024,
+        description="Maximum size of the page in bytes, as it is and as it was sent; more is a failed scrape.",
     )
     public_listen: Listen = Field("0.0.0.0:9181", description="Where health and metrics are served.")
     agent_listen: ListenOrOff = Field("0.0.0.0:9182", description="Where HAProxy's agent-check is answered, or `off`.")
-    weight: Literal["on", "off"] = Field(
+    weight: Switch = Field(
         "on", description="Tell the balancer how well requests go: the success rate cubed, as a percent of the weight."
     )
-    weight_floor: Count = Field(10, ge=1, le=100, description="The least percent of its weight a container is told.")
+    soft_drain: Switch = Field(
+        default_factory=_soft_drain,
+        description="Lower weight at the balancer for a suspect until it recovers, without a token, if its app "
+        "reports only errors; only with `weight`; `off`: full weight.",
+    )
+    weight_floor: Count = Field(10, ge=1, le=100, description="Minimum percent of its weight that a container is told.")
     agent_maxconn: Count = Field(
         0, ge=0, le=100_000, description="Connections the agent-check allows at full weight, fewer below; 0: says none."
     )
@@ -198,7 +243,7 @@ class Settings(Telling, Lifetimes, BaseSettings):
         "auto", description="`auto` is `console` on a terminal and `json` elsewhere."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least urgent lines that are logged."
+        "info", description="Lowest level of the lines that are logged."
     )
 
     @classmethod
@@ -224,7 +269,9 @@ def load(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         settings = Settings(**given.merged())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        problems += [shown.problem(detail, Settings.model_fields, given) for detail in details]
+        # A default that depends on another value is not made when any value is bad: the bad one is told by itself.
+        bad = [detail for detail in details if detail["type"] != "default_factory_not_called"]
+        problems += [shown.problem(detail, Settings.model_fields, given) for detail in bad]
         raise SettingsError(problems) from None
     problems += contradictions(settings)
     if problems:

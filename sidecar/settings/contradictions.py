@@ -142,12 +142,13 @@ def _fleet(s: Settings) -> Iterator[str]:
     amount, is_part = shares.parse(s.budget)
     if shares.parse(s.min_healthy) == (1000, True):
         yield "ARBITER_MIN_HEALTHY: at 100% no container could ever be culled"
-    if s.earn == "on" and s.budget_strategy != "log":
-        yield f"ARBITER_EARN: on needs ARBITER_BUDGET_STRATEGY=log, not {s.budget_strategy}"
-    if s.earn_max and s.earn == "off":
-        yield "ARBITER_EARN_MAX: needs ARBITER_EARN=on"
-    if s.earn_max and not is_part and s.earn_max < amount:
-        yield f"ARBITER_EARN_MAX: {s.earn_max} is less than ARBITER_BUDGET={s.budget}"
+    if s.refund == "on" and s.budget_strategy != "log":
+        yield f"ARBITER_REFUND: on needs ARBITER_BUDGET_STRATEGY=log, not {s.budget_strategy}"
+    if s.refund_max and s.refund == "off":
+        strategy = "" if s.budget_strategy == "log" else " and ARBITER_BUDGET_STRATEGY=log"
+        yield f"ARBITER_REFUND_MAX: needs ARBITER_REFUND=on{strategy}"
+    if s.refund_max and not is_part and s.refund_max < amount:
+        yield f"ARBITER_REFUND_MAX: {s.refund_max} is less than ARBITER_BUDGET={s.budget}"
     if s.spacing >= s.budget_window:
         yield (
             f"ARBITER_SPACING: {durations.write(s.spacing)} is not shorter than "
@@ -191,6 +192,8 @@ def _redis_files(s: Settings) -> Iterator[str]:
 
 
 def _doors(s: Settings) -> Iterator[str]:
+    if s.soft_drain == "on" and s.weight == "off":
+        yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer is told no weight that could be lowered"
     if s.agent_maxconn and s.agent_listen == addresses.OFF:
         yield "ARBITER_AGENT_MAXCONN: needs ARBITER_AGENT_LISTEN, which is off"
     listeners = (

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, Field
 
 from sidecar.settings.types import (
@@ -19,6 +17,7 @@ from sidecar.settings.types import (
     Part,
     Seconds,
     Selectors,
+    Switch,
     WebUrls,
 )
 
@@ -27,49 +26,60 @@ class Lifetimes(BaseModel):
     """Planned ends: of the app's container under a lease, of the sidecar itself under a run lock."""
 
     lifetime: LongSeconds = Field(
-        0, description="An app as old as this is retired: drained and replaced as by a cull, without a token; 0: never."
+        0, description="Age at which an app is retired: drained and replaced as by a cull, without a token; 0: never."
     )
     lifetime_jitter: Part = Field(
-        0.1, ge=0, le=0.5, description="The part of its lifetime by which an app is retired earlier or later."
+        0.1,
+        ge=0,
+        le=0.5,
+        description="Part of its lifetime by which an app is retired earlier or later, from 0 to 0.5.",
     )
     lifetime_max: LongSeconds = Field(
-        0, description="Up to this age an app lives on while it is busy; 0: no longer than others."
+        0, description="Age up to which an app lives on while it is busy; 0: no longer than others."
     )
     busy_above: Fraction = Field(
-        0, ge=0, description="An app is busy while its load is above this mark: `scrape_load`, or what it reports."
+        0, ge=0, description="Load above which an app is busy, by `scrape_load` or by what the app reports."
     )
     scrape_load: Selectors = Field("", description="What on the page tells the load; without it, requests in flight.")
     retire_slots: Budget = Field(
-        "1", description="So many containers are away to be retired at once: a count, or a part of the fleet."
+        "1", description="Maximum number of containers away at once to be retired: a count, or a part of the fleet."
     )
     retire_timeout: Seconds = Field(
-        600, ge=10, description="So long a retirement may take; then its slot is free, and who is still there is back."
+        600,
+        ge=10,
+        description="Maximum time of a retirement; then its slot is free, and a container that is still there is back.",
     )
     replace_time: Seconds = Field(
-        60, ge=1, description="What replacing one takes as a rule, to reckon whether a fleet can be retired in time."
+        60, ge=1, description="Usual time of replacing a container, to reckon whether a fleet can be retired in time."
     )
     run_lock: FilePath = Field(
         "", description="Directory whose locks let one sidecar of several run, and the next take over its sockets."
     )
     standby: bool = Field(default=False, description="Wait as standby while another holds the run lock.")
     run_lifetime: Seconds = Field(
-        0, description="After so long a sidecar with a run lock hands over to its standby; 0: never."
+        0, description="Time after which a sidecar with a run lock hands over to its standby; 0: never."
     )
-    run_every: Seconds = Field(60, ge=1, description="How often sidecars with a run lock are started, as by cron.")
-    standby_for: Seconds = Field(0, description="So long a standby waits for its turn, then it ends; 0: for ever.")
+    run_every: Seconds = Field(60, ge=1, description="Time between two starts of sidecars with a run lock, as by cron.")
+    standby_for: Seconds = Field(
+        0, description="Maximum time for which a standby waits for its turn, then it ends; 0: for ever."
+    )
 
 
 class Telling(BaseModel):
     """Who is told what: evidence, the ledger, messages, the page, and who may do something there."""
 
     enforce_percent: Count = Field(
-        100, ge=0, le=100, description="So many percent of the containers are culled, the others only would be."
+        100, ge=0, le=100, description="Percent of the containers that are culled; the others only would be."
     )
     cull_hook: FilePath = Field(
         "", description="Program that is run before a granted cull drains; what it prints is kept with the cull."
     )
-    cull_hook_timeout: Seconds = Field(5, ge=0.1, le=60, description="How long that may take.")
-    events_max: Count = Field(10_000, ge=100, description="So many events of the service are kept in Redis.")
+    cull_hook_timeout: Seconds = Field(
+        5, ge=0.1, le=60, description="Maximum time that the hook may take, 100ms to 1m."
+    )
+    events_max: Count = Field(
+        10_000, ge=100, description="Maximum number of events of the service that are kept in Redis."
+    )
     page_listen: ListenOrOff = Field(
         "off", description="Where the status page is served to others, with a token; the local door has it anyway."
     )
@@ -92,4 +102,4 @@ class Telling(BaseModel):
     alertmanager_url: WebUrls = Field("", description="Alertmanagers to tell, such as `http://alerts:9093`.")
     runbook_url: WebUrls = Field("", description="What links to runbooks begin with in messages and in `/why`.")
     page_url: WebUrls = Field("", description="Where people find the status page, for messages.")
-    messages: Literal["on", "off"] = Field("on", description="`off` sends none, whatever else is set.")
+    messages: Switch = Field("on", description="`off` sends none, whatever else is set.")

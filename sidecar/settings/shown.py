@@ -41,6 +41,9 @@ _COMPLAINTS = {
     "value_error": "{error}",
 }
 
+# Of the settings whose default depends on something else.
+_DEFAULTS = {"instance": "the host name", "refund": "on", "soft_drain": "on"}
+
 
 def effective(settings: Settings, origins: Mapping[str, str]) -> str:
     """Return a line for every setting with its value and origin, without secrets."""
@@ -65,7 +68,7 @@ def rows(fields: Mapping[str, FieldInfo]) -> list[tuple[str, str, str]]:
     return [
         (
             sources.variable(name),
-            "the host name" if field.default_factory else _written(name, field, field.default),
+            _DEFAULTS.get(name) or _written(name, field, field.default),
             field.description or "",
         )
         for name, field in fields.items()

@@ -14,12 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 PREFIX = "ARBITER_"
 
 # What sidecar.client reads in the app, whose environment file may be the sidecar's too.
 APP_VARIABLES = frozenset({"ARBITER_APP_START"})
+
+# The settings of 0.1 that are gone: what each is called now, and what to say of it where its meaning changed too.
+_CALLED = "this setting is called {} since 0.2"
+_REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
+_FORMER = {
+    "brake": ("trial", _REPLACED),
+    "useless_after": ("trial", _REPLACED),
+    "earn": ("refund", _CALLED),
+    "earn_max": ("refund_max", _CALLED),
+}
 
 # The article's numbers and nothing that it does not know of.
 PRESETS: dict[str, dict[str, str]] = {
@@ -37,9 +47,10 @@ PRESETS: dict[str, dict[str, str]] = {
         "spacing": "0s",
         "min_healthy": "0",
         "never_last": "false",
-        "brake": "0",
-        "useless_after": "0",
-        "earn": "off",
+        "trial": "off",
+        "outlier": "off",
+        "refund": "off",
+        "soft_drain": "off",
         "lost_memory": "full",
         "weight": "off",
         "settle": "0s",
@@ -99,6 +110,12 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
 
+def former(name: str, spelled: Callable[[str], str]) -> str:
+    """Return what to say of a setting of a former version, or nothing; ``spelled`` writes the new name as the old."""
+    new_name, sentence = _FORMER.get(name, ("", ""))
+    return sentence.format(spelled(new_name))
+
+
 def fit(text: str) -> str:
     """Return a name from outside (a dispatched job's has slashes) in the characters that our names may have."""
     return re.sub(r"[^A-Za-z0-9_.:-]", "-", text)
@@ -112,7 +129,8 @@ def _unknown_variables(names: Collection[str], environ: Mapping[str, str]) -> li
     for name in sorted(environ):
         if name.upper().startswith(PREFIX) and name not in known:
             hint = nearest(name[len(PREFIX) :], bare).replace("mean ", f"mean {PREFIX}")
-            problems.append(f"{name}: unknown setting{hint}")
+            moved = former(name[len(PREFIX) :].lower(), variable)
+            problems.append(f"{name}: {moved or f'unknown setting{hint}'}")
     return problems
 
 
@@ -126,11 +144,14 @@ def _file(known: Collection[str], path: str, problems: list[str]) -> dict[str, A
     except tomllib.TOMLDecodeError as error:
         problems.append(f"{PREFIX}CONFIG: {path} is not TOML: {error}")
     else:
-        problems.extend(
-            f"{PREFIX}CONFIG: {path}: unknown key {name}{nearest(name, known)}" for name in given if name not in known
-        )
+        problems.extend(f"{PREFIX}CONFIG: {path}: {_stray_key(name, known)}" for name in given if name not in known)
         return {name: value for name, value in given.items() if name in known}
     return {}
+
+
+def _stray_key(name: str, known: Collection[str]) -> str:
+    moved = former(name.lower(), str)
+    return f"{name}: {moved}" if moved else f"unknown key {name}{nearest(name, known)}"
 
 
 def _nomad(environ: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ A bound stands at the field or in here, never in both: pydantic lets one of the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -78,6 +78,7 @@ def _selectors(text: str) -> str:
     return text.strip()
 
 
+Switch = Literal["on", "off"]
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]

@@ -145,15 +145,29 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param({"budget": "5%"}, ["ARBITER_BUDGET", "ARBITER_REDIS_URL"], id="part of a fleet that is not known"),
         pytest.param({"min_healthy": "100%"}, ["ARBITER_MIN_HEALTHY"], id="floor that nobody can leave"),
         pytest.param(
-            {"earn": "on", "budget_strategy": "previous"},
-            ["ARBITER_EARN", "ARBITER_BUDGET_STRATEGY"],
-            id="earning where no grant can be given back",
+            {"refund": "on", "budget_strategy": "previous"},
+            ["ARBITER_REFUND", "ARBITER_BUDGET_STRATEGY=log"],
+            id="refunds where no grant can be given back",
         ),
-        pytest.param({"earn_max": "30"}, ["ARBITER_EARN_MAX", "ARBITER_EARN"], id="bound of what is not earned"),
         pytest.param(
-            {"earn": "on", "earn_max": "9"},
-            ["ARBITER_EARN_MAX", "ARBITER_BUDGET"],
-            id="fewer with earning than without",
+            {"refund": "off", "refund_max": "30"},
+            ["ARBITER_REFUND_MAX", "ARBITER_REFUND=on"],
+            id="bound of refunds that nobody gives",
+        ),
+        pytest.param(
+            {"refund_max": "30", "budget_strategy": "previous"},
+            ["ARBITER_REFUND_MAX", "ARBITER_REFUND=on", "ARBITER_BUDGET_STRATEGY=log"],
+            id="bound of refunds that the strategy cannot give",
+        ),
+        pytest.param(
+            {"refund_max": "9"},
+            ["ARBITER_REFUND_MAX", "ARBITER_BUDGET"],
+            id="fewer with refunds than without",
+        ),
+        pytest.param(
+            {"soft_drain": "on", "weight": "off"},
+            ["ARBITER_SOFT_DRAIN", "ARBITER_WEIGHT"],
+            id="weight that is lowered and never told",
         ),
         pytest.param(
             {"spacing": "10m"},
@@ -294,9 +308,9 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"budget": "100%", "redis_url": "redis://host"}, id="part of a fleet that Redis knows"),
         pytest.param({"min_healthy": "99.9%"}, id="floor just below all"),
         pytest.param({"min_healthy": "1000"}, id="floor as a count of a fleet that may be larger"),
-        pytest.param({"earn": "on", "earn_max": "10"}, id="as many with earning as without"),
+        pytest.param({"refund": "on", "refund_max": "10"}, id="as many with refunds as without"),
         pytest.param(
-            {"earn": "on", "earn_max": "3", "budget": "5%", "redis_url": "redis://host"},
+            {"refund_max": "3", "budget": "5%", "redis_url": "redis://host"},
             id="bound of a budget that depends on the fleet",
         ),
         pytest.param({"lifetime": "6h", "lifetime_max": "6h", "redis_url": "redis://a"}, id="busy ones live as long"),
@@ -313,7 +327,8 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         ),
         pytest.param({"retire_timeout": "10s", "drain": "60s"}, id="nobody is retired"),
         pytest.param({"scrape_load": "busy", "scrape_url": "http://localhost/"}, id="load is all that is scraped"),
-        pytest.param({"earn": "on"}, id="earning with the bound that comes with it"),
+        pytest.param({"refund": "on"}, id="refunds with the bound that comes with them"),
+        pytest.param({"soft_drain": "off", "weight": "off"}, id="no weights of any kind"),
         pytest.param({"spacing": "599s"}, id="spacing just within the window"),
         pytest.param(
             {

@@ -93,8 +93,9 @@ def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:
         assert line in lines
 
 
-def test_effective_settings_without_secrets_can_be_loaded_again() -> None:
-    settings = load({"preset": "classdojo", "grace": "1.5s", "min_healthy": "12.5%"}, NOMAD)
+@pytest.mark.parametrize("values", [{"preset": "classdojo"}, {"budget_strategy": "previous", "weight": "off"}])
+def test_effective_settings_without_secrets_can_be_loaded_again(values: dict[str, str]) -> None:
+    settings = load({**values, "grace": "1.5s", "min_healthy": "12.5%"}, NOMAD)
     lines = effective(settings, dict.fromkeys(Settings.model_fields, "test")).splitlines()
     environ = dict(line.partition("  #")[0].split("=", 1) for line in lines)
     assert load({}, environ) == settings

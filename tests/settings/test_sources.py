@@ -27,6 +27,34 @@ def test_an_unknown_variable_is_told_with_the_nearest_known_one(name: str, sugge
     assert given.problems == [f"{name}: unknown setting; did you mean {suggested}?"]
 
 
+FORMER = {
+    "brake": "replaced by {}, which limits culls for one cause until their outcome is known",
+    "useless_after": "replaced by {}, which limits culls for one cause until their outcome is known",
+    "earn": "this setting is called {} since 0.2",
+    "earn_max": "this setting is called {} since 0.2",
+}
+NOW = {"brake": "trial", "useless_after": "trial", "earn": "refund", "earn_max": "refund_max"}
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_setting_of_a_former_version_is_refused_with_its_new_name(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text(f"{name} = 0")
+    old, new = f"ARBITER_{name.upper()}", f"ARBITER_{NOW[name].upper()}"
+    given = sources.read(NAMES, {"config": str(file)}, {}, {old: "hunter2", old.lower(): ""})
+    assert given.problems == [
+        f"{old}: {FORMER[name].format(new)}",
+        f"{old.lower()}: {FORMER[name].format(new)}",
+        f"ARBITER_CONFIG: {file}: {name}: {FORMER[name].format(NOW[name])}",
+    ]
+    assert given.merged() == {"config": str(file)}
+
+
+def test_no_setting_has_a_former_name() -> None:
+    assert {*NOW}.isdisjoint(NAMES)
+    assert {*NOW.values()} <= {*NAMES}
+
+
 def test_what_resembles_nothing_gets_no_suggestion() -> None:
     given = sources.read(NAMES, {}, {}, {"ARBITER_XYZZY": ""})
     assert given.problems == ["ARBITER_XYZZY: unknown setting"]
