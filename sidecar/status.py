@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.answer.feed import Feed
 from sidecar.answer.pages import Pages
 from sidecar.core import members
+from sidecar.core.fleet.terms import Share
 from sidecar.core.history import Decision
-from sidecar.core.terms import Share
 from sidecar.core.words import Entry, Fleet, Hold, Member, Roll, Unknown
 from sidecar.desk import SLACK_S
 from sidecar.intake import unknowns
@@ -24,12 +24,12 @@ from sidecar.intake.unknowns import ALONE, within
 from sidecar.notation import shares
 
 if TYPE_CHECKING:
-    from sidecar.budget.held import HeldBudget
     from sidecar.explaining import Explaining
     from sidecar.listening.connections import Handler
     from sidecar.minutes import Minutes
     from sidecar.pulse import Pulse
     from sidecar.settings import Settings
+    from sidecar.store.held import HeldBudget
 
 EVENTS: Final = 200
 DETAIL_SHOWN: Final = 4_600
@@ -125,10 +125,11 @@ class Status:
 
     def _fleet(self, fleet: Fleet, every: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:
         """As it was shown before, if nothing but ages and numbers has changed, and not for long."""
-        states = [(*member[:3], member.about and member.about.state) for member in every]
-        of, at = (fleet, states, [instance for instance, _ in departed]), time.monotonic()
+        states = [(*member[:3], member.duplicate, member.about and member.about.state) for member in every]
+        trials = tuple(trial._replace(paused_s=float(trial.paused_s > 0)) for trial in fleet.trials)
+        of, at = (replace(fleet, trials=trials), states, [instance for instance, _ in departed]), time.monotonic()
         if self._shown is None or self._shown[0] != of or at - self._shown[1] >= AGES_S:
-            self._shown = (of, at, {**asdict(fleet), **members.shown(every, departed)})
+            self._shown = (of, at, {**members.fleet(fleet), **members.shown(every, departed)})
         return self._shown[2]
 
     def _holds(self, holds: Sequence[Hold] | Mapping[Hold, None]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,24 +13,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.claims import WINDOW_ONLY
 from harness.hall import Stage
 from harness.lives import POLICY, REPLAYED, WHY, answered, asking
-from harness.twins import redis_budget
+from harness.stores import redis_store
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from harness.waiting import eventually
-from sidecar.budget.memory import MemoryBudget
 from sidecar.core import arbiter
-from sidecar.core.grants import Quota
+from sidecar.core.fleet.terms import Terms
 from sidecar.core.records import Record
 from sidecar.core.stream import NOTED_S, SHARED_S
 from sidecar.core.words import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
 from sidecar.ledger import BACKOFF_CAP_S, BATCH, FINISH_S, JITTER, MOST_SENT, MOST_WAITING, PACE_S, Ledger
 from sidecar.ledger import Notes as NotesOfBudget
 from sidecar.reporting.figures import Cause, report
+from sidecar.store.budget import FleetBudget
+from sidecar.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
+    from sidecar.store import Store
 
 AWAY = Unknown("connection")
 WALL_S = 1_700_000_000.0
@@ -85,6 +87,11 @@ class Desk:
             self.running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.running
+
+
+def budget_of(store: Store) -> FleetBudget:
+    """The budget over this one store."""
+    return FleetBudget([("one", store)], Terms(), rng=Random(0), clock=time.monotonic)
 
 
 def entries(count: int, start: int = 0) -> list[Entry]:
@@ -230,8 +237,8 @@ LOST = (Fleet(1), replace(Fleet(1), losses=1))
 async def test_what_was_sent_is_sent_anew_when_the_bucket_has_lost_its_memory() -> None:
     notes = Notes()
     desk = Desk(notes)
-    old = [Entry("suspect", WALL_S - NOTED_S - 1), Entry("brake", WALL_S - SHARED_S - 1, once="brake on")]
-    new = [Entry("suspect", WALL_S - NOTED_S + 1), Entry("brake", WALL_S - SHARED_S + 1, once="brake on")]
+    old = [Entry("suspect", WALL_S - NOTED_S - 1), Entry("paused", WALL_S - SHARED_S - 1, once="paused redis 1")]
+    new = [Entry("suspect", WALL_S - NOTED_S + 1), Entry("paused", WALL_S - SHARED_S + 1, once="paused redis 1")]
     async with desk.works() as ledger:
         ledger.add(*old, *new)
         await asyncio.sleep(5)
@@ -326,7 +333,7 @@ async def test_scribe_that_fails_is_told_and_stops_nobody() -> None:
 
 @in_virtual_time
 async def test_cull_is_told_the_same_by_the_hall_the_ledger_and_the_report() -> None:
-    budget = MemoryBudget("log", Quota(10, 600 * US_PER_S), lambda: round(WALL_S * US_PER_S))
+    budget = budget_of(MemoryStore(lambda: round(WALL_S * US_PER_S)))
     desk = Desk(budget)
     async with desk.works() as ledger, Stage(observe=ledger.notice) as stage:
         await stage.errors(5, kind="redis", app_start="one")
@@ -349,7 +356,7 @@ async def test_cull_is_told_the_same_by_the_hall_the_ledger_and_the_report() -> 
 async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_is_back(
     redis_server: RedisServer,
 ) -> None:
-    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=5)
+    budget = budget_of(redis_store(redis_server.url, timeout_s=5))
     watched = Watched(budget)
     desk = Desk(watched)
     async with desk.works() as ledger:
@@ -370,7 +377,7 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
 
 
 async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server: RedisServer) -> None:
-    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=5)
+    budget = budget_of(redis_store(redis_server.url, timeout_s=5))
     desk = Desk(budget)
     told: list[Fleet | Unknown] = []
 
@@ -395,8 +402,8 @@ async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server:
 
 
 async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_server: RedisServer) -> None:
-    budget = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=0.3)
-    patient = redis_budget(redis_server.url, WINDOW_ONLY, timeout_s=5)
+    budget = budget_of(redis_store(redis_server.url, timeout_s=0.3))
+    patient = budget_of(redis_store(redis_server.url, timeout_s=5))
     watched = Watched(budget)
     async with Desk(watched).works() as ledger:
         ledger.add(*entries(1))

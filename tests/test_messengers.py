@@ -64,7 +64,7 @@ def opened() -> Iterator[ExitStack]:
 
 
 def posted(outcome: str, detail: str = "") -> Posted:
-    occasion = Occasion("brake", "brake_on", Severity.ERROR, "s", 0.0)
+    occasion = Occasion("paused", "paused", Severity.ERROR, "s", 0.0)
     return Posted("slack", outcome, Message(occasion, Context("web", "prod", "a"), 0.0, 0.0), detail)
 
 

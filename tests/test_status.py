@@ -8,27 +8,24 @@ from typing import Any
 
 import pytest
 
-from harness.twin import TwinBudget
+from harness.known_fleet import KnownFleet
 from harness.unreliable import UnreliableBudget
 from sidecar import settings, status
-from sidecar.budget.held import HeldBudget
-from sidecar.core.fleet import FleetBucket
 from sidecar.core.history import Decision
-from sidecar.core.members import pack
-from sidecar.core.terms import Share, Terms
-from sidecar.core.words import About, Beat, Claim, Entry, Fleet, Presence, State, Unknown
+from sidecar.core.words import About, CauseTrial, Entry, Fleet, Member, Presence, Roll, State, Unknown
 from sidecar.minutes import Minutes
 from sidecar.status import DETAIL_SHOWN, EVENTS, Sources, Status
+from sidecar.store.held import HeldBudget
 
-TERMS = Terms(min_healthy=Share(0), never_last=False, brake=0, lost_is_empty=False)
+PAUSED = CauseTrial("redis", 1, 0, 540.0, 1)
 
 
 class Office:
     """Sidecar ``a``, whose bucket may be told to be away."""
 
     def __init__(self, **flags: str) -> None:
-        self.twin = TwinBudget(FleetBucket(), TERMS, lambda: time.time_ns() // 1000)
-        self.budget = UnreliableBudget(self.twin)
+        self.shared = KnownFleet(time.time)
+        self.budget = UnreliableBudget(self.shared)
         self.held = HeldBudget(self.budget, time.time, "a")
         self.history: list[Decision] = []
         self.fleet: Fleet | None = None
@@ -40,6 +37,12 @@ class Office:
         self.pulse = pulse
         sources = Sources(explaining, self.held, pulse, Minutes(lambda: 3, time.monotonic), lambda _since: self.local)
         self.status = Status(settings.load({"instance": "a", **flags}, {}), sources)
+
+    async def shown(self, fleet: Fleet, *members: Member, **changes: Any) -> dict[str, Any]:
+        """What the page is told of such a fleet."""
+        self.shared.known = Roll(fleet, 0, members)._replace(**changes)
+        shown: dict[str, Any] = (await self.status.slow())["fleet"]
+        return shown
 
 
 @pytest.fixture
@@ -57,45 +60,60 @@ async def test_quick_parts_come_from_memory(office: Office) -> None:
 
 
 async def test_members_tokens_and_holds_are_those_of_the_bucket(office: Office) -> None:
-    await office.held.beat(Beat("b", "1", Presence.WANTS, "redis"))
-    await office.held.claim(Claim("c/1", "c", "1", "disk"))
+    now = time.time()
+    every = (Member("b", Presence.SUSPECT, "redis", 1.0, duplicate=True), Member("c", Presence.DOWN, "disk", 2.0))
+    office.shared.known = Roll(Fleet(1, 1, 1, trials=(PAUSED,)), 1, every, grants=(now,))
     await office.held.hold("b", "anna", "look", 60)
     parts = await office.status.slow()
-    members = [(one["instance"], one["presence"], one["kind"]) for one in parts["fleet"]["members"]]
-    assert members == [("b", "wants", "redis"), ("c", "down", "disk")]
+    members = [(one["instance"], one["presence"], one["kind"], one["duplicate"]) for one in parts["fleet"]["members"]]
+    assert members == [("b", "suspect", "redis", True), ("c", "down", "disk", False)]
+    assert (parts["fleet"]["paused"], parts["fleet"]["trials"]) == (["redis"], [PAUSED._asdict()])
     assert (parts["budget"]["used"], parts["budget"]["capacity"], parts["bucket"]) == (1, 10, None)
-    (back,) = parts["budget"]["back_at"]
-    assert back == pytest.approx(time.time() + 600, abs=5)
+    assert parts["budget"]["back_at"] == [pytest.approx(now + 600, abs=0.01)]
     (hold,) = parts["holds"]
     assert (hold["scope"], hold["instance"], hold["author"], hold["here_only"]) == ("instance", "b", "anna", False)
 
 
 async def test_what_others_told_and_who_departed_is_shown_and_numbers_alone_are_no_news(office: Office) -> None:
     about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
-    await office.held.beat(Beat("b", "1", Presence.WELL, about=pack(about)))
-    await office.held.beat(Beat("c", "1", Presence.GONE))
-    first = (await office.status.slow())["fleet"]
+    well = Member("b", Presence.WELL, "", 1.0, about)
+    gone = {"departed": (("c", 3.0),)}
+    first = await office.shown(Fleet(1, trials=(PAUSED,)), well, **gone)
     assert [one["about"] for one in first["members"]] == [about._asdict()]
     assert [one["instance"] for one in first["departed"]] == ["c"]
-    await office.held.beat(Beat("b", "1", Presence.WELL, about=pack(about._replace(errors=1))))
-    assert (await office.status.slow())["fleet"] is first
-    await office.held.beat(Beat("b", "1", Presence.WELL, about=pack(about._replace(state=State.RETIRING))))
-    assert (await office.status.slow())["fleet"]["members"][0]["about"]["state"] == "retiring"
+    older = well._replace(age_s=2.0, about=about._replace(errors=1))
+    shorter = PAUSED._replace(paused_s=539.0)
+    assert await office.shown(Fleet(1, trials=(shorter,)), older, **gone) is first
+    retiring = well._replace(about=about._replace(state=State.RETIRING))
+    again = await office.shown(Fleet(1, trials=(PAUSED,)), retiring, **gone)
+    assert again["members"][0]["about"]["state"] == "retiring"
+
+
+@pytest.mark.parametrize(
+    ("trial", "is_duplicate"),
+    [(PAUSED._replace(paused_s=0.0), False), (PAUSED._replace(failures=2), False), (PAUSED, True)],
+    ids=["the pause is over", "paused again", "another container under one name"],
+)
+async def test_pause_that_ends_and_a_duplicate_name_are_news(
+    office: Office, trial: CauseTrial, *, is_duplicate: bool
+) -> None:
+    well = Member("b", Presence.WELL, "", 1.0)
+    first = await office.shown(Fleet(1, trials=(PAUSED,)), well)
+    assert await office.shown(Fleet(1, trials=(trial,)), well._replace(duplicate=is_duplicate)) is not first
 
 
 async def test_part_of_the_fleet_is_counted_as_the_capacity() -> None:
     office = Office(budget="20%", redis_url="redis://h")
-    for name in "bcdefghijk":
-        await office.held.beat(Beat(name, "1", Presence.WELL))
+    office.shared.known = Roll(Fleet(10), 0)
     assert (await office.status.slow())["budget"]["capacity"] == 2
 
 
 async def test_ages_alone_are_not_news(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    await office.held.beat(Beat("b", "1", Presence.WELL))
-    first = (await office.status.slow())["fleet"]
-    assert (await office.status.slow())["fleet"] is first
+    well = Member("b", Presence.WELL, "", 1.0)
+    first = await office.shown(Fleet(1), well)
+    assert await office.shown(Fleet(1), well._replace(age_s=2.0)) is first
     monkeypatch.setattr(status, "AGES_S", 0.0)
-    assert (await office.status.slow())["fleet"] is not first
+    assert await office.shown(Fleet(1), well) is not first
 
 
 async def test_bucket_that_is_away_leaves_what_was_last_heard(office: Office) -> None:

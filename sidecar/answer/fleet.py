@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from sidecar.core import sentences
-from sidecar.core.words import Brake, Fleet
+from sidecar.core.words import Fleet
 
 
 class Line(NamedTuple):
@@ -24,17 +24,15 @@ class Line(NamedTuple):
 def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
     """Tell what is new since ``before``; at first, what is out of the ordinary."""
     before = before or Fleet(alive=0, losses=after.losses)
-    fields: dict[str, object] = {"alive": after.alive, "wanting": after.wanting, "down": after.down}
-    if after.brake is not before.brake:
-        yield Line(_loudness(after.brake), f"brake {after.brake}", {**fields, "cause": after.cause})
+    yield from _pauses(before, after)
+    if after.duplicate is not before.duplicate:
+        yield _duplicate(is_duplicate=after.duplicate)
     if after.policies > 1 and after.policies != before.policies:
         text = "sidecars of this service run with different policies, the strictest of each number holds"
         yield Line(logging.WARNING, text, {"policies": after.policies})
     if after.losses > before.losses:
-        yield Line(logging.WARNING, "Redis lost the memory of former culls", fields)
-    if after.useless != before.useless:
-        text = "kinds that culls do not help with" if after.useless else "culls may help with every kind again"
-        yield Line(logging.WARNING, text, {"kinds": ", ".join(after.useless)})
+        fields: dict[str, object] = {"alive": after.alive, "suspect": after.suspect, "down": after.down}
+        yield Line(logging.WARNING, "Redis lost its record of earlier culls", fields)
     if after.away != before.away:
         level = logging.WARNING if after.away else logging.INFO
         text = "Redis servers are away, and their share of the budget" if after.away else "all Redis servers are back"
@@ -44,8 +42,23 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
         yield Line(logging.WARNING, text, {"until": after.hold.until} if after.hold else {})
 
 
-def _loudness(brake: Brake) -> int:
-    return {Brake.CLOSED: logging.ERROR, Brake.ON: logging.WARNING}.get(brake, logging.INFO)
+def _pauses(before: Fleet, after: Fleet) -> Iterator[Line]:
+    """Every pause that began, and every one that is over. The failures in a row tell two pauses of a cause apart."""
+    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
+    for trial in after.trials:
+        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
+            fields = {"cause": trial.cause, "paused_s": round(trial.paused_s), "failures": trial.failures}
+            yield Line(logging.WARNING, f"culls for {trial.cause} are paused: the last one did not help", fields)
+    for cause in before.paused:
+        if cause not in after.paused:
+            yield Line(logging.INFO, f"the pause of culls for {cause} is over", {"cause": cause})
+
+
+def _duplicate(*, is_duplicate: bool) -> Line:
+    if is_duplicate:
+        text = "two containers run under this instance name: neither may be culled or retired until one is renamed"
+        return Line(logging.WARNING, text, {})
+    return Line(logging.INFO, "no other container runs under this instance name any more", {})
 
 
 class FleetReadings(Collector):
@@ -64,17 +77,21 @@ class FleetReadings(Collector):
         if fleet is None:
             return
         yield _gauge("arbiter_fleet_alive", "Containers of the fleet that serve or start.", fleet.alive)
-        yield _gauge("arbiter_fleet_wanting", "Containers that are excessive.", fleet.wanting)
+        yield _gauge("arbiter_fleet_suspect", "Containers that are suspect.", fleet.suspect)
         yield _gauge("arbiter_fleet_down", "Containers that were culled and are not replaced yet.", fleet.down)
         yield _gauge("arbiter_fleet_retiring", "Leases of retirements in use.", fleet.retiring)
         yield _gauge("arbiter_fleet_policies", "Different policies in the fleet; 1 is as it should be.", fleet.policies)
         yield _gauge("arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away))
-        brake = GaugeMetricFamily("arbiter_brake", "1 for where the brake stands.", labels=["phase"])
-        for phase in Brake:
-            brake.add_metric([phase], float(phase is fleet.brake))
-        yield brake
+        yield _gauge(
+            "arbiter_fleet_median_errors",
+            "Median of the containers' errors in the window; not told of a fleet of fewer than three.",
+            fleet.median_errors,
+        )
+        yield from _trials(fleet)
         cause = GaugeMetricFamily(
-            "arbiter_fleet_same_cause", "1 for the kind of error that most of three or more share.", labels=["kind"]
+            "arbiter_fleet_same_cause",
+            "1 for the kind of error that most of three or more suspects share.",
+            labels=["kind"],
         )
         if fleet.cause:
             cause.add_metric([fleet.cause], 1.0)
@@ -84,14 +101,33 @@ class FleetReadings(Collector):
             "When the hold on this container ends; 0 without one.",
             fleet.hold.until if fleet.hold else 0.0,
         )
-        needed = GaugeMetricFamily("arbiter_engineer_needed", "1 for what a person has to look at.", labels=["reason"])
-        needed.add_metric(["brake"], float(fleet.brake is Brake.CLOSED))
-        needed.add_metric(["useless"], float(bool(fleet.useless)))
+        needed = GaugeMetricFamily(
+            "arbiter_engineer_needed", "1 for what an engineer has to look at.", labels=["reason"]
+        )
+        needed.add_metric(["paused"], float(bool(fleet.paused)))
         yield needed
         yield _judged(fleet)
-        losses = CounterMetricFamily("arbiter_memory_losses", "How often the bucket lost its memory.")
+        losses = CounterMetricFamily("arbiter_memory_losses", "How often Redis lost its record of earlier culls.")
         losses.add_metric([], fleet.losses)
         yield losses
+
+
+def _trials(fleet: Fleet) -> Iterator[Metric]:
+    """How culls for each cause are tried. The store bounds the number of causes."""
+    limit = GaugeMetricFamily(
+        "arbiter_trial_limit", "Culls for this cause that may be without an outcome at the same time.", labels=["cause"]
+    )
+    out = GaugeMetricFamily("arbiter_trial_out", "Culls for this cause without an outcome.", labels=["cause"])
+    paused = GaugeMetricFamily(
+        "arbiter_cause_paused_seconds",
+        "Seconds until the next cull for this cause, because the last one did not help; 0: not paused.",
+        labels=["cause"],
+    )
+    for trial in fleet.trials:
+        limit.add_metric([trial.cause], trial.limit)
+        out.add_metric([trial.cause], trial.out)
+        paused.add_metric([trial.cause], trial.paused_s)
+    yield from (limit, out, paused)
 
 
 def _judged(fleet: Fleet) -> Metric:
@@ -111,5 +147,6 @@ def _judged(fleet: Fleet) -> Metric:
     return judged
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
+def _gauge(name: str, text: str, value: float | None) -> Metric:
+    """A gauge; without a sample if nothing is known."""
     return GaugeMetricFamily(name, text, value=value)

@@ -14,7 +14,7 @@ from aiohttp import hdrs
 
 from sidecar.answer.health import why
 from sidecar.answer.why_text import written
-from sidecar.core import sentences
+from sidecar.core import members, sentences
 from sidecar.core.clearing import Outlook, clears
 from sidecar.core.history import History
 from sidecar.core.records import Snapshot
@@ -111,7 +111,7 @@ class Why:
         standing, unix, own = seen.standing, self._from.wall(), self._identity
         answered_at = self._history.answered_at
         age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
-        outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, held, fleet.brake if fleet else None)
+        outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, held)
         return {
             "service": own.service,
             "instance": own.instance,
@@ -122,7 +122,9 @@ class Why:
             "at": round(unix, 3),
             "health": {"haproxy": standing.haproxy_up, "nomad": standing.nomad_up},
             "weight": seen.share,
+            "soft_drained": seen.is_soft_drained,
             "sentence": _sentence(seen, own.error_limit),
+            "spared": standing.verdict.spared if standing.verdict else "",
             "rules": [asdict(reason) for reason in standing.verdict.reasons] if standing.verdict else [],
             "window": _window(seen, own.error_limit),
             "claim": _claim(standing, age_s, answered_at),
@@ -140,14 +142,14 @@ def _sentence(seen: Snapshot, error_limit: int) -> str:
     if not standing.haproxy_up:
         return why(standing)
     if standing.state is State.STARTING:
-        return "it is not judged before its grace is over"
+        return "it is not judged until its grace is over"
     judged = sentences.verdict(standing.verdict)
     if standing.would_down:
         return f"it would be down but for shadow mode: {judged}"
     if standing.order is not None:
         return f"{sentences.ORDERED}, the claim is on its way"
     if standing.state is State.RETIRING:
-        return "it is old enough to be retired, and waits for a lease"
+        return "it is old enough to be retired and waits for a lease"
     limit = f", the limit is {error_limit}" if error_limit else ""
     return judged or f"in service: {evidence.errors} server errors in {evidence.window_s} s{limit}"
 
@@ -197,7 +199,7 @@ def _budget(
 
 
 def _fleet(fleet: Fleet, held: Hold | None) -> dict[str, Any]:
-    return {**asdict(fleet), "hold": _shown_hold(held)}
+    return {**members.fleet(fleet), "hold": _shown_hold(held)}
 
 
 def _shown_hold(held: Hold | None) -> dict[str, Any] | None:

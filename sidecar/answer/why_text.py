@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import ceil
 from typing import Any, Final
+
+from sidecar.core import sentences
 
 LINE_LIMIT: Final = 400
 """Characters of one line: a reason that was read from disk may be of any length."""
@@ -38,6 +41,8 @@ def _fitting(lines: list[str], limit: int) -> Iterator[str]:
 
 def _lines(value: dict[str, Any]) -> Iterator[str]:
     yield _first(value)
+    if value["spared"]:
+        yield f"spared: {value['spared']}"
     yield from _rules(value)
     yield _window(value["window"])
     if value["claim"]:
@@ -98,21 +103,29 @@ def _budget(budget: dict[str, Any]) -> str:
 def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
     cause = f", most of {fleet['cause']}" if fleet["cause"] else ""
     away = f"{fleet['down']} down, {fleet['retiring']} retiring"
-    yield f"fleet: {fleet['alive']} alive, {fleet['wanting']} wanting{cause}, {away}"
-    judged = f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not, {fleet['unclear']} unclear"
-    yield f"brake {fleet['brake']} ({_BRAKES[fleet['brake']]}); {judged}"
-    if fleet["useless"]:
-        yield f"culls have stopped helping with: {', '.join(fleet['useless'])}"
+    yield f"fleet: {fleet['alive']} alive, {fleet['suspect']} suspect{cause}, {away}{_median(fleet)}"
+    yield f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
+    for trial in fleet["trials"]:
+        yield f"culls for {trial['cause']}: {_trial(trial)}"
+    if fleet["duplicate"]:
+        yield "duplicate: another container runs under this instance name"
     if fleet["away"]:
         yield f"Redis servers away: {', '.join(fleet['away'])}"
 
 
-_BRAKES: Final = {
-    "off": "no canary needed",
-    "on": "one canary may be culled",
-    "open": "the canary helped",
-    "closed": "the canary did not help",
-}
+def _median(fleet: dict[str, Any]) -> str:
+    errors, ratio = fleet["median_errors"], fleet["median_ratio"]
+    failed = "" if ratio is None else f", {100 * ratio:.3g} % of the requests failed"
+    return "" if errors is None else f"; median: {errors} error{'s' * (errors != 1)}{failed}"
+
+
+def _trial(trial: dict[str, Any]) -> str:
+    out = f"{trial['out']} of at most {trial['limit']} without an outcome"
+    if trial["paused_s"] <= 0:
+        return out
+    failures = trial["failures"]
+    last = "the last one" if failures == 1 else f"the last {failures}"
+    return f"paused for {sentences.span(ceil(trial['paused_s']))}, {last} did not help; {out}"
 
 
 def _hold(hold: dict[str, Any]) -> str:
@@ -124,7 +137,8 @@ def _about(value: dict[str, Any]) -> str:
     sides = ", ".join(f"{side} {'up' if is_up else 'down'}" for side, is_up in value["health"].items())
     life = f", incarnation {value['incarnation']}" if value["incarnation"] else ""
     who = f"{value['service']}/{value['instance']}{life}, mode {value['mode']}"
-    return f"{who}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, weight {value['weight']} %"
+    weight = f"weight {value['weight']} %{' (soft drain)' if value['soft_drained'] else ''}"
+    return f"{who}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
 
 
 def _samples(samples: Any) -> Iterator[str]:

@@ -11,60 +11,55 @@ from typing import Final, NamedTuple
 
 from sidecar.core import sentences
 from sidecar.core.records import Snapshot
-from sidecar.core.words import Answer, Brake, Denied, Evidence, Hold, Judgement, Reason, State, Unknown
+from sidecar.core.words import Answer, Denied, Evidence, Hold, Judgement, Reason, State, Unknown
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
 DAY_S: Final = 86400
 
 DENIED: Final = {
-    "window": "the next token comes back {wait}",
-    "earn_max": "so many culls are enough; the next may come {wait}",
-    "spacing": "the next cull of the service may come {wait}",
     "hold": "the hold ends {wait}, or health-arbiter release ends it",
-    "lost_memory": "the bucket is trusted again {wait}, when culls that it forgot no longer count",
-    "newborn": "the bucket has heard of the whole fleet {wait}",
-    "useless": "a person finds what is wrong, then health-arbiter release; or culls for this kind are tried again when "
-    "it was quiet for an hour",
-    "brake": "fewer containers suffer at once, or the canary's replacement stays well; it is asked again {wait}",
-    "floor": "more containers are in service, as those that were culled are replaced; it is asked again {wait}",
-    "last": "another container of the service comes into service; it is asked again {wait}",
-    "slots": "one of those that go for their age is replaced; it is asked again {wait}",
-    "culls": "the containers that suffer are well again or culled; it is asked again {wait}",
-    "share": "one of the containers that are missing is replaced; it is asked again {wait}",
+    "duplicate": "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again {wait}",
+    "lost_memory": "culls are allowed again {wait}, when the culls that Redis forgot no longer count",
+    "newborn": "Redis has heard from the whole fleet {wait}",
+    "trial": "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again {wait}",
+    "paused": "the pause ends {wait}; or an engineer finds what is wrong, then health-arbiter release",
+    "causes": "the outcome of a cull for one of the two other causes is known; the sidecar asks again {wait}",
+    "floor": "replacements of culled containers come into service; the sidecar asks again {wait}",
+    "last": "another container of the service comes into service; the sidecar asks again {wait}",
+    "spacing": "the next cull of the service is allowed {wait}",
+    "window": "the next token comes back {wait}",
+    "refund_max": "the next cull of the service is allowed {wait}",
+    "culls": "the suspect containers are well again or culled; the sidecar asks again {wait}",
+    "slots": "a container that is retiring is replaced; the sidecar asks again {wait}",
 }
-"""By the word of the refusal; ``{wait}`` is when it is worth asking again, as the bucket said."""
+"""By the word of the refusal; ``{wait}`` is when it is worth asking again, as the store said."""
 
-BRAKED: Final = {
-    Brake.OPEN: "the brake is open meanwhile, for the canary's replacement stayed well; it is asked again {wait}",
-    Brake.CLOSED: "the canary did not help: a person finds what is wrong, then health-arbiter release; or fewer "
-    "containers suffer at once",
-}
-"""What stands in the place of the brake's sentence where it is known to have moved on."""
-
-REFUSED: Final = "what refused it is over; it is asked again {wait}"
+REFUSED: Final = "the reason of the refusal is over; the sidecar asks again {wait}"
 
 UNKNOWN: Final = {
     "timeout": "Redis answers within ARBITER_REDIS_TIMEOUT",
     "connection": "Redis can be reached",
-    "auth": "Redis takes the password in ARBITER_REDIS_URL or ARBITER_REDIS_PASSWORD_FILE",
-    "permission": "the Redis user is allowed what the claim needs (health-arbiter doctor tells)",
+    "auth": "Redis accepts the password in ARBITER_REDIS_URL or ARBITER_REDIS_PASSWORD_FILE",
+    "permission": "the Redis user gets the permissions that the claim needs (health-arbiter doctor names them)",
     "readonly": "ARBITER_REDIS_URL leads to a master",
     "oom": "Redis has memory again: look at maxmemory and its policy",
     "loading": "Redis has loaded its data",
     "busy": "the script that keeps Redis busy has ended, or SCRIPT KILL ends it",
-    "crowded": "Redis answers the calls that wait already",
-    "response": "Redis answers without an error, which its log may tell of",
+    "crowded": "Redis answers the calls that are waiting already",
+    "response": "Redis answers without an error; its log may name the cause",
     "cluster": "the Redis Cluster serves all slots again",
     "sentinel": "a Sentinel can be reached that knows the master",
-    "tls": "the certificates suit: ARBITER_REDIS_CA, ARBITER_REDIS_CERT and what Redis has",
+    "tls": "the certificates match: ARBITER_REDIS_CA, ARBITER_REDIS_CERT and those of Redis",
     "secret": "ARBITER_REDIS_PASSWORD_FILE can be read and holds a password",
+    "contended": "fewer sidecars claim at the same moment",
+    "quorum": "more than half of the Redis servers answer",
     "alone": "ARBITER_REDIS_URL names a shared bucket",
-    "internal": "the failure is mended that the sidecar's log tells of",
+    "internal": "the failure is fixed that the sidecar's log describes",
 }
-"""By the word of what was no clear answer. It is asked again all the time, with growing pauses."""
+"""By the word of what was no clear answer. The sidecar asks again all the time, with growing pauses."""
 
-UNCLEAR: Final = "the bucket gives a clear answer"
+UNCLEAR: Final = "Redis gives a clear answer"
 REPLACED: Final = "the container is replaced, or health-arbiter revive"
 
 
@@ -72,15 +67,13 @@ class Outlook(NamedTuple):
     """What ``clears`` has to know beside the snapshot.
 
     ``leaving``: so many errors leave the window in so many seconds, and then it is below its limit. ``answer_age_s``:
-    how old the last answer to a claim is. ``hold``: the one in force. ``brake``: where the fleet's stands, if that is
-    known. ``unix``: Unix time in seconds.
+    how old the last answer to a claim is. ``hold``: the one in force. ``unix``: Unix time in seconds.
     """
 
     unix: float
     leaving: tuple[int, int] = (0, 0)
     answer_age_s: float = 0.0
     hold: Hold | None = None
-    brake: Brake | None = None
 
 
 def clears(seen: Snapshot, outlook: Outlook) -> tuple[str, ...]:
@@ -96,7 +89,7 @@ def _up(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
     if seen.standing.verdict and seen.standing.verdict.judgement is not Judgement.FINE:
         yield from _evidence(seen, outlook)
     else:
-        yield "nothing has to be: it is in service"
+        yield "nothing has to change: it is in service"
 
 
 def _suspect(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
@@ -105,16 +98,19 @@ def _suspect(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
     if standing.would_down:
         yield "shadow mode: nothing happens to it until then"
     elif standing.asking:
-        yield "the answer to its claim is on the way" + (", which a person ordered" if standing.order else "")
+        yield "the answer to its claim is on the way" + (", an operator ordered the cull" if standing.order else "")
+    elif not standing.is_heard and standing.order is None:
+        answers = UNKNOWN.get(seen.beat_error, "Redis answers a beat")
+        yield f"{answers}, so that the fleet hears that it is suspect; then it claims a token"
     elif standing.answer is None:
-        yield f"it claims a token {_in(standing.due, seen.now)}, unless the evidence is gone by then"
+        yield f"it claims a token {_in(standing.due, seen.now)}, unless its errors have left the window by then"
     else:
         yield _asked(standing.answer, seen, outlook)
 
 
 def _asked(answer: Answer, seen: Snapshot, outlook: Outlook) -> str:
     """What has to happen for a request to be granted that was not."""
-    again = f"it is asked again {_in(seen.standing.due, seen.now)}"
+    again = f"the sidecar asks again {_in(seen.standing.due, seen.now)}"
     if isinstance(answer, Unknown):
         return f"{UNKNOWN.get(answer.error, UNCLEAR)}; {again}"
     if not isinstance(answer, Denied):
@@ -123,8 +119,6 @@ def _asked(answer: Answer, seen: Snapshot, outlook: Outlook) -> str:
         return hold(outlook.hold, outlook.unix)
     left_s = answer.retry_after_s - outlook.answer_age_s
     sentence = DENIED.get(answer.reason, REFUSED)
-    if answer.reason == "brake" and outlook.brake is not None:
-        sentence = BRAKED.get(outlook.brake, sentence)
     return sentence.replace("{wait}", f"in {lasting(left_s)}" if left_s > 0 else "now")
 
 
@@ -149,7 +143,7 @@ def _errors(_reason: Reason, evidence: Evidence, outlook: Outlook) -> str:
 
 def _leaves(_reason: Reason, evidence: Evidence, _outlook: Outlook) -> str:
     left_s = evidence.window_s - (evidence.newest_age_s or 0)
-    return f"what speaks against it leaves the window within {lasting(left_s)}, if no more comes"
+    return f"the counted errors leave the window within {lasting(left_s)}, if no more come"
 
 
 def _ratio(reason: Reason, _evidence: Evidence, _outlook: Outlook) -> str:

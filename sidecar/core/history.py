@@ -72,7 +72,7 @@ class History:
 def _decided(record: Record) -> Iterator[tuple[str, str, str]]:
     before, after = record.before, record.after
     if record.restarted:
-        yield "restarted", "", "the app began another life"
+        yield "restarted", "", "the app restarted"
         return
     if after.answer is not None and after.answer is not before.answer:
         yield sentences.outcome(after.answer), sentences.reason_word(after.answer), sentences.answer(after.answer)
@@ -83,7 +83,7 @@ def _decided(record: Record) -> Iterator[tuple[str, str, str]]:
     if after.latch is not None and (record.culled or record.retired):
         yield "culled" if record.culled else "retired", "", after.latch.reason
     elif before.latch is not None and after.latch is None:
-        yield "revived", "", "nobody replaced it" if record.not_honoured else "a person said so"
+        yield "revived", "", "it was not replaced in time" if record.not_honoured else "an operator ordered it"
     elif after.state is not before.state:
         yield _moved(before, after)
 
@@ -94,16 +94,16 @@ def _moved(before: Standing, after: Standing) -> tuple[str, str, str]:
         return "suspect", _rule(after), sentences.verdict(after.verdict)
     if after.state is State.UP and before.state is State.SUSPECT:
         what = "would_recover" if before.would_down else "recovered"
-        return what, "", "what the window holds speaks against it no longer"
+        return what, "", "it is below every limit again"
     if after.state is State.DOWN:
         return "down", "", f"it drained for {after.since - before.since:.0f} s"
     return after.state.value, "", _ENTERED.get(after.state, "")
 
 
 _ENTERED: Final = {
-    State.STARTING: "a new life begins",
+    State.STARTING: "the app started",
     State.UP: "it is judged from now on",
-    State.RETIRING: "it is old enough to be retired, and waits for a lease",
+    State.RETIRING: "it is old enough to be retired and waits for a lease",
     State.STOPPING: "the sidecar was told to stop",
 }
 

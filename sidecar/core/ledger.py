@@ -2,7 +2,7 @@
 
 A line is written once for what lasts: a container that is refused for one reason again and again is refused once a
 spell. What all sidecars of a fleet see carries a word that they share, so that one of them writes it (``Entry.once``).
-What became of a cull (``replaced``, ``helped``, ``unhelped``, ``unclear``) the bucket writes by itself.
+What became of a cull (``replaced``, ``helped``, ``unhelped``, ``unclear``) is written with the fleet's state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sidecar.core.words import MANUAL, Denied, Entry, Fleet, Granted, Hold, Stat
 
 WHATS: Final = frozenset(
     {
-        *("suspect", "recovered", "granted", "denied", "canary", "culled", "retired", "revived", "replaced"),
-        *("helped", "unhelped", "unclear", "hold", "release", "brake", "lost_memory", "useless", "not_honoured"),
+        *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced"),
+        *("helped", "unhelped", "unclear", "hold", "release", "paused", "lost_memory", "duplicate", "not_honoured"),
         *("would_cull", "would_recover", "redis_away", "redis_back"),
     }
 )
@@ -90,7 +90,7 @@ class Scribe:
             return
         answer, order, detail = event.answer, record.before.order, sentences.answer(event.answer)
         if isinstance(answer, Granted):
-            word = "canary" if answer.canary else sentences.reason_word(answer)
+            word = sentences.reason_word(answer)
             granted = self._entry("granted", at, reason=word, author=order.author if order else "", detail=detail)
             yield granted._replace(kind=MANUAL) if order else granted
         elif isinstance(answer, Denied) and (answer.reason not in self._refused or order is not None):
@@ -148,7 +148,7 @@ class Scribe:
             self._away_since = now
             detail = sentences.UNKNOWN.get(answer.error, answer.error)
             return [Entry("redis_away", at, self._instance, reason=answer.error, detail=detail)]
-        entries = list(changes(self._fleet, answer, at))
+        entries = list(changes(self._fleet, answer, at, self._instance))
         self._fleet = answer
         if self._away_since is not None:
             entries.insert(0, Entry("redis_back", at, self._instance, seconds=now - self._away_since))
@@ -156,17 +156,29 @@ class Scribe:
         return entries
 
 
-def changes(before: Fleet | None, after: Fleet, at: float) -> Iterator[Entry]:
-    """What has happened to the fleet between two answers, as every sidecar sees it; nothing before the first."""
+def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Iterator[Entry]:
+    """What has happened to the fleet between two answers, as the sidecar of ``instance`` sees it.
+
+    Nothing before the first answer, except that another container runs under the same instance name: the sidecar that
+    was started last may be the only one that sees it begin.
+    """
+    if after.duplicate and not (before is not None and before.duplicate):
+        yield Entry("duplicate", at, instance, once=f"duplicate {instance}")
     if before is None:
         return
-    if after.brake is not before.brake:
-        yield Entry("brake", at, kind=after.cause, reason=after.brake, once=f"brake {after.brake}")
+    yield from _pauses(before, after, at)
     yield from _holds(before.hold, after.hold, at)
     if after.losses > before.losses:
         yield Entry("lost_memory", at, once="lost_memory")
-    for kind in sorted(set(after.useless) - set(before.useless)):
-        yield Entry("useless", at, kind=kind, once=f"useless {kind}")
+
+
+def _pauses(before: Fleet, after: Fleet, at: float) -> Iterator[Entry]:
+    """Causes whose culls are paused, each with every pause: it is known by the culls in a row that did not help."""
+    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
+    for trial in after.trials:
+        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
+            once = f"paused {trial.cause} {trial.failures}"
+            yield Entry("paused", at, kind=trial.cause, seconds=trial.paused_s, once=once)
 
 
 def _holds(before: Hold | None, after: Hold | None, at: float) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""What a sidecar tells the fleet of its container, as one short line: how it is packed, and read again.
+"""What a sidecar tells the fleet of its container, as one short line; and how fleet and members are shown as JSON.
 
 ``state|since|incarnation|weight|errors|limit|version|born``, numbers in digits; the last may be missing. The line comes
 back from a store that many may write to, so it is read strictly: what is not just as it is packed here is no line.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
-from sidecar.core.words import About, Member, State
+from sidecar.core.words import About, Fleet, Member, State
 
 LONGEST: Final = 300
 """Bytes of a line. The numbers take 75 at most."""
@@ -69,6 +70,12 @@ def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> d
         ],
         "departed": [{"instance": instance, "age_s": round(age_s, 3)} for instance, age_s in departed],
     }
+
+
+def fleet(value: Fleet) -> dict[str, Any]:
+    """The fleet as JSON has it: trials by the names of their fields, and the causes whose culls are paused."""
+    trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
+    return {**asdict(value), "trials": trials, "paused": list(value.paused)}
 
 
 def _number(value: int, most: int) -> str:

@@ -10,38 +10,41 @@ from sidecar.core.words import Answer, Denied, Granted, Hold, Unknown, Verdict
 UNKNOWN: Final = {
     "timeout": "Redis did not answer in time",
     "connection": "Redis cannot be reached",
-    "auth": "Redis refused our credentials",
-    "permission": "the Redis user may not run what the claim needs",
+    "auth": "Redis refused the sidecar's credentials",
+    "permission": "the Redis user lacks a permission that the claim needs",
     "readonly": "this Redis is a read-only replica",
     "oom": "Redis is out of memory",
     "loading": "Redis is still loading its data",
     "busy": "Redis is busy with a script",
-    "crowded": "too many calls wait for this Redis already",
+    "crowded": "too many calls are waiting for this Redis already",
     "response": "Redis answered with an error",
     "cluster": "the Redis Cluster cannot serve this service's keys at the moment",
-    "sentinel": "no Sentinel tells where the master is",
+    "sentinel": "no Sentinel knows where the master is",
     "tls": "the TLS handshake with Redis failed, look at the certificates",
     "secret": "the file with the Redis password cannot be read or is empty",
+    "contended": "other sidecars kept changing the fleet's state at the same time",
+    "quorum": "too few of the Redis servers answered",
     "alone": "there is no shared bucket",
     "internal": "the claim failed inside the sidecar",
 }
 
 DENIED: Final = {
-    "window": "all {capacity} tokens of the window are in use, the next comes back in {wait_s} s",
-    "earn_max": "so many were culled in this window, proven ones too, that it is enough for {wait_s} s",
-    "spacing": "the last cull was too short a time ago, the next may come in {wait_s} s",
-    "hold": "nobody is culled for {wait_s} s more",
-    "lost_memory": "Redis lost the memory of former culls, so none is allowed for {wait_s} s",
-    "newborn": "the bucket has not heard of the whole fleet yet, wait {wait_s} s",
-    "useless": "culls have stopped helping against this kind of error, a person has to look",
-    "brake": "{wanting} of {alive} containers suffer at once, restarts are not what helps",
+    "hold": "no container is culled for {wait}",
+    "duplicate": "two containers run under this instance name: neither may be culled or retired until one is renamed",
+    "lost_memory": "Redis lost its record of earlier culls, no container is culled for {wait}",
+    "newborn": "Redis has not heard from the whole fleet yet, no container is culled for {wait}",
+    "trial": "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
+    "paused": "culls for this cause are paused for {wait}: the last one has not helped",
+    "causes": "culls for two other causes are being tried, this cause waits for the outcome of one of them",
     "floor": "too few of the {alive} containers would stay in service",
     "last": "this is the last container in service",
-    "slots": "as many as may be away at once already go for their age",
-    "culls": "{wanting} of {alive} containers suffer, they go first",
-    "share": "this Redis has spent its share of the containers that may be missing at once",
+    "spacing": "the last cull was too recent, the next one is allowed in {wait}",
+    "window": "all {capacity} tokens of the window are in use, the next comes back in {wait}",
+    "refund_max": "the window allows no more culls, refunded ones included, the next one is allowed in {wait}",
+    "culls": "culls come before retirements: {suspect} of {alive} containers are suspect",
+    "slots": "no retirement lease is free, {used} of {capacity} are in use",
 }
-
+"""Why there is no token (or lease), by the word of the refusal."""
 
 _UNDER_A_MINUTE: Final = 59.95
 
@@ -58,8 +61,7 @@ def answer(value: Answer) -> str:
     """What came of the claim."""
     if isinstance(value, Granted):
         again = " (already ours)" if value.replayed else ""
-        canary = " as the canary" if value.canary else ""
-        return f"token granted{canary}{again}, {value.used} of {value.capacity} in use"
+        return f"token granted{again}, {value.used} of {value.capacity} in use"
     if isinstance(value, Denied):
         return _denied(value)
     return f"{UNKNOWN.get(value.error, value.error)}: without a clear answer there is no token"
@@ -68,13 +70,16 @@ def answer(value: Answer) -> str:
 def _denied(value: Denied) -> str:
     sentence = value.reason
     if value.reason in DENIED:
-        wait_s = max(1, ceil(value.retry_after_s))
         sentence = DENIED[value.reason].format(
-            capacity=value.capacity, wait_s=wait_s, alive=value.alive, wanting=value.wanting
+            used=value.used,
+            capacity=value.capacity,
+            wait=span(max(1, ceil(value.retry_after_s))),
+            alive=value.alive,
+            suspect=value.suspect,
         )
     if value.hold is not None:
         sentence = f"{hold(value.hold)}, {sentence}"
-    shared = f"; most of the {value.wanting} that suffer share one cause: {value.cause}" if value.cause else ""
+    shared = f"; most of the {value.suspect} suspects share one cause: {value.cause}" if value.cause else ""
     return f"{sentence}{shared}"
 
 

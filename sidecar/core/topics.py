@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import ceil
 from types import MappingProxyType
 from typing import Final
 
 from sidecar.core import sentences
-from sidecar.core.words import Brake, Fleet, Unknown
+from sidecar.core.words import Fleet, Unknown
 
 AWAY_S: Final = 300.0
 HALF: Final = 0.5
 MOST: Final = 0.8
+SHARED: Final = 100
+"""Added to the level of a paused cause that most suspects share: more than the causes that a fleet tries at once."""
 
 
 class Severity(StrEnum):
@@ -35,8 +38,7 @@ LEVELS: Final[Mapping[str, tuple[tuple[str, Severity], ...]]] = MappingProxyType
             ("budget_80", Severity.WARNING),
             ("budget_empty", Severity.CRITICAL),
         ),
-        "brake": (("brake_on", Severity.WARNING), ("brake_closed", Severity.CRITICAL)),
-        "useless": (("useless", Severity.WARNING),),
+        "paused": (("paused", Severity.WARNING), ("paused_shared", Severity.CRITICAL)),
         "not_honoured": (("not_honoured", Severity.CRITICAL),),
         "redis": (("redis_unknown", Severity.CRITICAL),),
         "hold": (("hold", Severity.INFO),),
@@ -84,36 +86,32 @@ def _budget(seen: Seen) -> Signal | None:
     tokens = f"{used} of {capacity} tokens of the budget are in use"
     if not level:
         return Signal(0, f"The budget has room again: {tokens}.", facts)
-    rest = "nobody is culled any more, an engineer has to look" if is_empty else f"{capacity - used} more may be culled"
+    rest = (
+        "no container is culled any more, an engineer has to look"
+        if is_empty
+        else f"{capacity - used} more may be culled"
+    )
     return Signal(level, f"{tokens}: {rest}.", facts, level - 1)
 
 
-def _brake(seen: Seen) -> Signal | None:
+def _paused(seen: Seen) -> Signal | None:
+    """Read the causes whose culls are paused; each further one is louder, and one that most suspects share the most."""
     fleet = seen.answer
     if not isinstance(fleet, Fleet):
         return None
-    facts: dict[str, object] = {"alive": fleet.alive, "wanting": fleet.wanting, "down": fleet.down}
-    cause = f", most of them because of {fleet.cause}" if fleet.cause else ""
-    facts |= {"brake": fleet.brake.value, "cause": fleet.cause}
-    many = f"{fleet.wanting} of {fleet.alive} containers suffer at once{cause}"
-    if fleet.brake is Brake.ON:
-        return Signal(1, f"The brake is on: {many}. One canary shows whether restarts help.", facts)
-    if fleet.brake is Brake.CLOSED:
-        sentence = f"The canary did not help, nobody is culled: {many}. An engineer has to look."
-        return Signal(2, sentence, facts, 1)
-    over = "The canary helped, culls go on." if fleet.brake is Brake.OPEN else "The incident is over, the brake is off."
-    return Signal(0, over, facts)
-
-
-def _useless(seen: Seen) -> Signal | None:
-    """Read the kinds that culls do not help with; each further one is louder."""
-    if not isinstance(seen.answer, Fleet):
-        return None
-    kinds = seen.answer.useless
-    if not kinds:
-        return Signal(0, "Culls are tried again for all kinds of errors.")
-    sentence = f"Culls have stopped helping against {', '.join(kinds)}: nobody is culled for that any more."
-    return Signal(len(kinds), sentence, {"kinds": ", ".join(kinds)})
+    if not fleet.paused:
+        return Signal(0, "Culls are allowed again for every cause.")
+    causes, longest_s = ", ".join(fleet.paused), max(trial.paused_s for trial in fleet.trials)
+    is_shared = fleet.cause in fleet.paused
+    many = f" Most of the {fleet.suspect} suspects of {fleet.alive} containers share one cause: {fleet.cause}."
+    sentence = (
+        f"Culls for {causes} did not help: they are paused for {sentences.span(ceil(longest_s))}."
+        f"{many if is_shared else ''} An engineer has to look."
+    )
+    facts = {"causes": causes, "paused_s": ceil(longest_s), "alive": fleet.alive, "suspect": fleet.suspect}
+    if is_shared:
+        return Signal(SHARED + len(fleet.paused), sentence, {**facts, "cause": fleet.cause}, 1)
+    return Signal(len(fleet.paused), sentence, facts)
 
 
 def _hold(seen: Seen) -> Signal | None:
@@ -127,7 +125,7 @@ def _hold(seen: Seen) -> Signal | None:
 
 
 FLEET_TOPICS: Final[Mapping[str, Callable[[Seen], Signal | None]]] = MappingProxyType(
-    {"budget": _budget, "brake": _brake, "useless": _useless, "hold": _hold}
+    {"budget": _budget, "paused": _paused, "hold": _hold}
 )
 """What the whole fleet sees."""
 
@@ -137,7 +135,7 @@ def not_honoured(seen: Seen, instance: str, honour_s: float) -> Signal:
     kept_s = seen.kept_s
     if kept_s is None or kept_s <= honour_s or seen.is_leaving:
         return Signal(0, f"{instance} is no longer there after its cull.")
-    sentence = f"{instance} was culled {kept_s / 60:.0f} min ago and its app is still there: nobody replaces it."
+    sentence = f"{instance} was culled {kept_s / 60:.0f} min ago and its app is still there: it has not been replaced."
     return Signal(1, sentence, {"instance": instance, "down_s": round(kept_s)})
 
 
@@ -148,5 +146,5 @@ def redis(seen: Seen, away_s: float) -> Signal | None:
     if not isinstance(seen.answer, Unknown) or away_s < AWAY_S:
         return None
     why = sentences.UNKNOWN.get(seen.answer.error, seen.answer.error)
-    sentence = f"No answer from Redis for {away_s / 60:.0f} min, nobody can be culled: {why}."
+    sentence = f"No answer from Redis for {away_s / 60:.0f} min, no container can be culled: {why}."
     return Signal(1, sentence, {"away_s": round(away_s), "error": seen.answer.error})

@@ -1,4 +1,4 @@
-"""The engineer's hand on the brake: hold, release, and the fleet as it is. For the local door alone.
+"""What an engineer may order, hold and release, and the fleet as it is. For the local door alone.
 
 An answer here may have to wait for the bucket, never for longer than ``limit_s``; no other door waits with it.
 """
@@ -10,7 +10,6 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from sidecar.budget.held import HeldBudget
 from sidecar.core import members, sentences
 from sidecar.core.words import Entry, Fleet, Hold, Roll, Unknown
 from sidecar.intake import callers, unknowns
@@ -20,6 +19,7 @@ from sidecar.intake.pings import BadReportError
 from sidecar.intake.unknowns import ALONE, within
 from sidecar.listening import web
 from sidecar.listening.listener import Refusal, Routes, body, json_response
+from sidecar.store.held import HeldBudget
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ def _hold(hold: Hold) -> dict[str, Any]:
 
 
 def _known(fleet: Fleet) -> dict[str, Any]:
-    return {**asdict(fleet), "hold": _hold(fleet.hold) if fleet.hold else None}
+    return {**members.fleet(fleet), "hold": _hold(fleet.hold) if fleet.hold else None}
 
 
 def _roll(roll: Roll) -> dict[str, Any]:

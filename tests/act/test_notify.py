@@ -25,7 +25,7 @@ from sidecar.core.records import Record
 from sidecar.core.standing import Standing
 from sidecar.core.words import (
     Answer,
-    Brake,
+    CauseTrial,
     Denied,
     Evidence,
     Fleet,
@@ -41,7 +41,7 @@ from sidecar.core.words import (
 
 AWAY = Unknown("connection")
 CALM = Fleet(5)
-ON = Fleet(5, wanting=3, brake=Brake.ON)
+ON = Fleet(5, suspect=1, trials=(CauseTrial("redis", 1, 0, 540.0, 1),))
 FINE = Judged(Verdict(Judgement.FINE))
 
 
@@ -169,7 +169,7 @@ async def test_fleet_tells_once_and_its_recovery_once() -> None:
     await crew.beats(CALM, 30)
     await crew.beats(ON, 200)
     await crew.beats(CALM, 120)
-    assert crew.words == ["brake_on", "-brake"]
+    assert crew.words == ["paused", "-paused"]
     await crew.end()
 
 
@@ -180,7 +180,7 @@ async def test_two_incidents_are_told_twice() -> None:
     for _ in range(2):
         await crew.beats(ON, 20)
         await crew.beats(CALM, 90)
-    assert crew.words == ["brake_on", "-brake"] * 2
+    assert crew.words == ["paused", "-paused"] * 2
     await crew.end()
 
 
@@ -193,7 +193,7 @@ async def test_replacement_that_comes_in_an_incident_tells_nothing_new() -> None
     crew.messengers.append(late)
     crew.tasks.append(asyncio.get_running_loop().create_task(late.run()))
     await crew.beats(ON, 120)
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.end()
 
 
@@ -210,7 +210,7 @@ async def test_replacements_alone_still_tell_the_end() -> None:
         crew.tasks.append(asyncio.get_running_loop().create_task(fresh.run()))
     await crew.beats(ON, 60)
     await crew.beats(CALM, 120)
-    assert crew.words == ["brake_on", "-brake"]
+    assert crew.words == ["paused", "-paused"]
     await crew.end()
 
 
@@ -222,7 +222,7 @@ async def test_alert_is_repeated_once_a_minute_by_one_of_the_fleet() -> None:
     at = [one.at for one in crew.alerts]
     assert 10 <= len(at) <= 13
     assert max(later - earlier for earlier, later in pairwise(at)) < 75
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.end()
 
 
@@ -232,13 +232,13 @@ async def test_what_its_teller_could_not_send_before_it_ended_another_one_tells(
     await crew.beats(CALM, 10)
     crew.is_deaf = True
     await crew.beats(ON, 10)
-    (teller,) = (name for word, (name, _) in crew.bucket.said.items() if word == "message:brake:1")
+    (teller,) = (name for word, (name, _) in crew.bucket.said.items() if word == "message:paused:1")
     crew.tasks[int(teller[1:])].cancel()
     crew.is_deaf = False
     await crew.beats(ON, 120)
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.beats(CALM, 120)
-    assert crew.words == ["brake_on", "-brake"]
+    assert crew.words == ["paused", "-paused"]
     await crew.end()
 
 
@@ -250,7 +250,7 @@ async def test_who_tries_for_long_to_tell_is_not_outrun_by_others() -> None:
     await crew.beats(ON, 100)
     crew.is_deaf = False
     await crew.beats(ON, 60)
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.end()
 
 
@@ -355,7 +355,7 @@ async def test_short_silence_of_redis_delays_a_message_and_loses_none() -> None:
     assert crew.words == []
     crew.bucket.is_away = False
     await asyncio.sleep(5)
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.end()
 
 
@@ -367,7 +367,7 @@ async def test_speaker_tells_what_nobody_could_claim() -> None:
     for messenger in crew.messengers:
         messenger.beaten(ON)
     await asyncio.sleep(100)
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.end()
 
 
@@ -477,5 +477,5 @@ async def test_failure_is_told_and_survived() -> None:
     assert [str(error) for error in crew.failures][:1] == ["bug"]
     crew.failures.clear()
     await crew.beats(ON, 20)
-    assert crew.words == ["brake_on"]
+    assert crew.words == ["paused"]
     await crew.end()

@@ -17,7 +17,9 @@ from sidecar.core.occasions import Occasion
 from sidecar.core.topics import LEVELS, Severity
 
 CONTEXT = Context("shop.web", "prod", "a1", "enforce", "https://wiki/runbooks.md", "https://page")
-PLAIN = Occasion("brake", "brake_on", Severity.WARNING, "The brake is on.", 0.0, {"alive": 10, "cause": "redis"})
+PLAIN = Occasion(
+    "paused", "paused", Severity.WARNING, "Culls for redis are paused.", 0.0, {"alive": 10, "cause": "redis"}
+)
 HOSTILE = '<!channel> & "quotes" \\ {"a": 1} \n$sentence ${word} ' + "x" * 5000
 
 
@@ -58,9 +60,9 @@ def test_webhook_has_everything() -> None:
     assert payloads.webhook(message()) == {
         "status": "firing",
         "severity": "warning",
-        "topic": "brake",
-        "word": "brake_on",
-        "sentence": "The brake is on.",
+        "topic": "paused",
+        "word": "paused",
+        "sentence": "Culls for redis are paused.",
         "service": "shop.web",
         "namespace": "prod",
         "instance": "",
@@ -68,8 +70,8 @@ def test_webhook_has_everything() -> None:
         "mode": "enforce",
         "began": "2023-11-14T22:13:20.000Z",
         "at": "2023-11-14T22:14:20.500Z",
-        "key": "health-arbiter/prod/shop.web/brake",
-        "runbook": "https://wiki/runbooks.md#brake",
+        "key": "health-arbiter/prod/shop.web/paused",
+        "runbook": "https://wiki/runbooks.md#paused",
         "page": "https://page",
         "facts": {"alive": 10, "cause": "redis"},
     }
@@ -80,7 +82,7 @@ def test_webhook_has_everything() -> None:
     [
         (PLAIN, "2023-11-14T22:13:20.000Z"),
         (over(), ""),
-        (replace(PLAIN, word="brake_closed", level=2), ""),
+        (replace(PLAIN, word="paused_shared", level=2), ""),
         (replace(PLAIN, topic="redis", word="redis_unknown", is_over=True), "2023-11-14T22:13:20.000Z"),
     ],
     ids=["first", "over", "louder", "over, of one sidecar"],
@@ -141,7 +143,7 @@ def test_slack_never_halves_an_entity() -> None:
 
 def test_slack_links_to_runbook_and_page() -> None:
     foot = payloads.slack(message())["blocks"][-1]["elements"][0]["text"]
-    assert "<https://wiki/runbooks.md#brake|runbook>" in foot
+    assert "<https://wiki/runbooks.md#paused|runbook>" in foot
     assert "<https://page|status page>" in foot
 
 
@@ -178,7 +180,7 @@ def test_other_things_have_other_keys(other: Message) -> None:
 
 def test_shadow_mode_says_so() -> None:
     shadow = message(context=CONTEXT._replace(mode="shadow"))
-    assert shadow.sentence == "Shadow mode: The brake is on."
+    assert shadow.sentence == "Shadow mode: Culls for redis are paused."
 
 
 def test_every_word_has_a_runbook_and_a_name_as_an_alert() -> None:
@@ -197,16 +199,16 @@ def test_alerts_are_named_as_those_of_prometheus_are() -> None:
 
 
 def test_alertmanager_hears_no_end_of_a_louder_level() -> None:
-    # One of the fleet repeats what it saw before the others saw the brake close.
-    assert [one["labels"]["alertname"] for one in payloads.alertmanager(message(PLAIN), 240)] == ["ArbiterBrakeOn"]
+    # One of the fleet repeats what it saw before the others saw that most suspects share the cause.
+    assert [one["labels"]["alertname"] for one in payloads.alertmanager(message(PLAIN), 240)] == ["ArbiterCullsPaused"]
 
 
 def test_alertmanager_hears_the_end_of_the_quieter_levels() -> None:
-    closed = replace(PLAIN, word="brake_closed", severity=Severity.CRITICAL)
+    closed = replace(PLAIN, word="paused_shared", severity=Severity.CRITICAL)
     alerts = payloads.alertmanager(message(closed), 240)
     ends = {alert["labels"]["severity"]: alert["endsAt"] for alert in alerts}
     assert ends == {"warning": "2023-11-14T22:14:20.500Z", "critical": "2023-11-14T22:18:20.500Z"}
-    assert {alert["labels"]["alertname"] for alert in alerts} == {"ArbiterBrakeOn", "ArbiterBrakeClosed"}
+    assert {alert["labels"]["alertname"] for alert in alerts} == {"ArbiterCullsPaused", "ArbiterCullsPausedForMost"}
 
 
 def test_alertmanager_hears_the_end_of_all_levels_when_it_is_over() -> None:

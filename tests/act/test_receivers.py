@@ -20,7 +20,7 @@ from sidecar.core.cascade import Cascade
 from sidecar.core.occasions import Occasion
 from sidecar.core.topics import Severity
 
-OCCASION = Occasion("brake", "brake_on", Severity.ERROR, "The brake is on.", 0.0, {"alive": 10})
+OCCASION = Occasion("paused", "paused", Severity.ERROR, "Culls for redis are paused.", 0.0, {"alive": 10})
 MESSAGE = Message(OCCASION, Context("web", "prod", "a1"), 1_700_000_000.0, 1_700_000_060.0)
 
 
@@ -50,13 +50,13 @@ async def test_webhook(opened: ExitStack) -> None:
     there = opened.enter_context(listening.webhook())
     assert await receivers.webhook([there.url], "", courses, posting.post).send(MESSAGE) == "127.0.0.1"
     assert there.refused == []
-    assert there.accepted[0]["sentence"] == "The brake is on."
+    assert there.accepted[0]["sentence"] == "Culls for redis are paused."
 
 
 async def test_webhook_by_template(opened: ExitStack) -> None:
-    there = opened.enter_context(listening.Receiver(lambda body: [] if body == {"say": "brake_on"} else [body], "/"))
+    there = opened.enter_context(listening.Receiver(lambda body: [] if body == {"say": "paused"} else [body], "/"))
     await receivers.webhook([there.url], '{"say": "$word"}', courses, posting.post).send(MESSAGE)
-    assert there.accepted == [{"say": "brake_on"}]
+    assert there.accepted == [{"say": "paused"}]
 
 
 async def test_webhooks_of_a_file_are_those_of_the_moment(opened: ExitStack, tmp_path: Path) -> None:

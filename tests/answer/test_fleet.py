@@ -9,27 +9,31 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from sidecar.answer.fleet import FleetReadings, Line, changes
-from sidecar.core.words import Brake, Fleet, Hold
+from sidecar.core.words import CauseTrial, Fleet, Hold
 
-INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
+INFO, WARNING = logging.INFO, logging.WARNING
 CALM = Fleet(10)
 FREEZE = Hold("ann", "deploy", 1_700_000_000.0)
+TRIED = CauseTrial("mysql", 2, 1)
+PAUSED = CauseTrial("redis", 1, 0, 540.0, 2)
 LOUD = Fleet(
     10,
     6,
     2,
-    Brake.CLOSED,
     "redis",
+    (TRIED, PAUSED),
     2,
     losses=3,
     helped=4,
     unhelped=5,
     unclear=6,
-    useless=("mysql", "redis"),
     hold=FREEZE,
     away=("redis://b: timeout",),
     retiring=2,
     culls_by=(("helped", "mysql", 1), ("helped", "redis", 3)),
+    median_errors=4,
+    median_ratio=0.25,
+    duplicate=True,
 )
 
 
@@ -46,17 +50,19 @@ def board(fleet: Fleet | None) -> CollectorRegistry:
     ("name", "labels", "calm", "loud"),
     [
         ("arbiter_fleet_alive", {}, 10, 10),
-        ("arbiter_fleet_wanting", {}, 0, 6),
+        ("arbiter_fleet_suspect", {}, 0, 6),
         ("arbiter_fleet_down", {}, 0, 2),
         ("arbiter_fleet_policies", {}, 1, 2),
         ("arbiter_redis_servers_away", {}, 0, 1),
-        ("arbiter_brake", {"phase": "off"}, 1, 0),
-        ("arbiter_brake", {"phase": "on"}, 0, 0),
-        ("arbiter_brake", {"phase": "open"}, 0, 0),
-        ("arbiter_brake", {"phase": "closed"}, 0, 1),
+        ("arbiter_fleet_median_errors", {}, None, 4),
+        ("arbiter_trial_limit", {"cause": "mysql"}, None, 2),
+        ("arbiter_trial_limit", {"cause": "redis"}, None, 1),
+        ("arbiter_trial_out", {"cause": "mysql"}, None, 1),
+        ("arbiter_trial_out", {"cause": "redis"}, None, 0),
+        ("arbiter_cause_paused_seconds", {"cause": "mysql"}, None, 0),
+        ("arbiter_cause_paused_seconds", {"cause": "redis"}, None, 540),
         ("arbiter_hold_until_timestamp_seconds", {}, 0, FREEZE.until),
-        ("arbiter_engineer_needed", {"reason": "brake"}, 0, 1),
-        ("arbiter_engineer_needed", {"reason": "useless"}, 0, 1),
+        ("arbiter_engineer_needed", {"reason": "paused"}, 0, 1),
         ("arbiter_fleet_culls_total", {"outcome": "helped", "kind": ""}, 0, None),
         ("arbiter_fleet_culls_total", {"outcome": "unhelped", "kind": ""}, 0, 5),
         ("arbiter_fleet_culls_total", {"outcome": "unclear", "kind": ""}, 0, 6),
@@ -73,7 +79,7 @@ def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: fl
 
 def test_no_other_sample_is_on_the_page() -> None:
     samples = [sample for family in board(LOUD).collect() for sample in family.samples]
-    assert len(samples) == 19
+    assert len(samples) == 21
 
 
 def test_without_a_shared_cause_no_kind_is_named() -> None:
@@ -93,36 +99,48 @@ def test_registering_reads_nothing() -> None:
     CollectorRegistry().register(FleetReadings(unread))
 
 
-@pytest.mark.parametrize(
-    ("fleet", "needed"),
-    [
-        (replace(CALM, brake=Brake.ON), (0, 0)),
-        (replace(CALM, brake=Brake.OPEN), (0, 0)),
-        (replace(CALM, brake=Brake.CLOSED), (1, 0)),
-        (replace(CALM, useless=("redis",)), (0, 1)),
-    ],
-    ids=["brake on", "canary helped", "canary did not help", "a kind that culls do not help with"],
-)
-def test_engineer_is_needed_where_nothing_will_get_well_by_itself(fleet: Fleet, needed: tuple[int, int]) -> None:
-    read = board(fleet).get_sample_value
-    assert (
-        read("arbiter_engineer_needed", {"reason": "brake"}),
-        read("arbiter_engineer_needed", {"reason": "useless"}),
-    ) == needed
+def test_number_of_series_follows_the_trials() -> None:
+    trials = tuple(CauseTrial(f"cause-{number}", 1, 0) for number in range(20))
+    families = {family.name: family.samples for family in board(replace(CALM, trials=trials)).collect()}
+    for name in ("arbiter_trial_limit", "arbiter_trial_out", "arbiter_cause_paused_seconds"):
+        assert len(families[name]) == 20
 
 
 # -- lines --------------------------------------------------------------------------------------------------
 
-NUMBERS: dict[str, object] = {"alive": 10, "wanting": 0, "down": 0}
+NUMBERS: dict[str, object] = {"alive": 10, "suspect": 0, "down": 0}
+PAUSE = Line(
+    WARNING,
+    "culls for redis are paused: the last one did not help",
+    {"cause": "redis", "paused_s": 540, "failures": 2},
+)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "line"),
     [
-        ({}, {"brake": Brake.ON, "cause": "redis"}, Line(WARNING, "brake on", {**NUMBERS, "cause": "redis"})),
-        ({"brake": Brake.ON}, {"brake": Brake.OPEN}, Line(INFO, "brake open", {**NUMBERS, "cause": ""})),
-        ({"brake": Brake.ON}, {"brake": Brake.CLOSED}, Line(ERROR, "brake closed", {**NUMBERS, "cause": ""})),
-        ({"brake": Brake.CLOSED}, {"brake": Brake.OFF}, Line(INFO, "brake off", {**NUMBERS, "cause": ""})),
+        ({}, {"trials": (TRIED, PAUSED)}, PAUSE),
+        (
+            {"trials": (PAUSED._replace(paused_s=60.0, failures=1),)},
+            {"trials": (PAUSED,)},
+            PAUSE,
+        ),
+        (
+            {"trials": (PAUSED,)},
+            {"trials": (PAUSED._replace(paused_s=0.0),)},
+            Line(INFO, "the pause of culls for redis is over", {"cause": "redis"}),
+        ),
+        ({"trials": (PAUSED,)}, {}, Line(INFO, "the pause of culls for redis is over", {"cause": "redis"})),
+        (
+            {},
+            {"duplicate": True},
+            Line(
+                WARNING,
+                "two containers run under this instance name: neither may be culled or retired until one is renamed",
+                {},
+            ),
+        ),
+        ({"duplicate": True}, {}, Line(INFO, "no other container runs under this instance name any more", {})),
         (
             {},
             {"policies": 2},
@@ -132,13 +150,7 @@ NUMBERS: dict[str, object] = {"alive": 10, "wanting": 0, "down": 0}
                 {"policies": 2},
             ),
         ),
-        ({"losses": 1}, {"losses": 2}, Line(WARNING, "Redis lost the memory of former culls", NUMBERS)),
-        (
-            {},
-            {"useless": ("mysql", "redis")},
-            Line(WARNING, "kinds that culls do not help with", {"kinds": "mysql, redis"}),
-        ),
-        ({"useless": ("redis",)}, {}, Line(WARNING, "culls may help with every kind again", {"kinds": ""})),
+        ({"losses": 1}, {"losses": 2}, Line(WARNING, "Redis lost its record of earlier culls", NUMBERS)),
         ({}, {"hold": FREEZE}, Line(WARNING, "held: ann holds the service: deploy", {"until": FREEZE.until})),
         (
             {"hold": FREEZE},
@@ -154,14 +166,14 @@ NUMBERS: dict[str, object] = {"alive": 10, "wanting": 0, "down": 0}
         ({"away": ("redis://b: timeout",)}, {}, Line(INFO, "all Redis servers are back", {})),
     ],
     ids=[
-        "brake on",
-        "brake open",
-        "brake closed",
-        "brake off",
+        "paused",
+        "paused for longer",
+        "pause over",
+        "pause forgotten",
+        "duplicate",
+        "no duplicate any more",
         "policies differ",
         "memory lost",
-        "useless kinds",
-        "useful again",
         "held",
         "held otherwise",
         "released",
@@ -176,18 +188,28 @@ def test_each_change_is_a_line(before: dict[str, object], after: dict[str, objec
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (CALM, replace(CALM, alive=9, wanting=1, down=1, cause="redis", helped=1, unhelped=1, unclear=1)),
+        (CALM, replace(CALM, alive=9, suspect=1, down=1, cause="redis", helped=1, unhelped=1, unclear=1)),
+        (CALM, replace(CALM, trials=(TRIED,), median_errors=4, median_ratio=0.25)),
+        (replace(CALM, trials=(PAUSED,)), replace(CALM, trials=(PAUSED._replace(paused_s=530.0),))),
         (replace(CALM, policies=2), CALM),
         (replace(CALM, losses=2), replace(CALM, losses=1)),
         (None, CALM),
         (None, replace(CALM, losses=7)),
     ],
-    ids=["numbers", "policies alike again", "losses forgotten", "first answer", "losses before our time"],
+    ids=[
+        "numbers",
+        "trials",
+        "a pause that goes on",
+        "policies alike again",
+        "losses forgotten",
+        "first answer",
+        "losses before our time",
+    ],
 )
 def test_what_is_in_the_metrics_alone_is_no_line(before: Fleet | None, after: Fleet) -> None:
     assert list(changes(before, after)) == []
 
 
 def test_first_answer_tells_what_is_out_of_the_ordinary() -> None:
-    assert [line.level for line in changes(None, LOUD)] == [ERROR, WARNING, WARNING, WARNING, WARNING]
+    assert [line.level for line in changes(None, LOUD)] == [WARNING] * 5
     assert list(changes(LOUD, LOUD)) == []

@@ -24,10 +24,10 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.answer.log import QUEUE_LIMIT, Log, as_console, as_json, logger, logging_to
 from sidecar.core import arbiter
 from sidecar.core.arbiter import Answered, CullOrdered, Revived
+from sidecar.core.fleet.terms import Share
 from sidecar.core.records import Record
 from sidecar.core.retirement import Plan
-from sidecar.core.terms import Share
-from sidecar.core.words import Answer, Brake, Denied, Evidence, Fleet, Granted, Hold, Ping, Unknown
+from sidecar.core.words import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, Ping, Unknown
 
 TOP = Path(__file__).parents[2]
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -415,18 +415,19 @@ def test_lines_of_several_threads_are_not_mixed(output: Output) -> None:
 
 def test_change_in_the_fleet_is_told_once_with_its_numbers(output: Output) -> None:
     log = Log()
-    calm, loud = Fleet(10), Fleet(10, 6, 1, Brake.CLOSED, "redis")
+    calm = Fleet(10)
+    loud = Fleet(10, 6, 1, "redis", (CauseTrial("redis", 1, 0, 540.0, 1),))
     with output.taking():
         for fleet in (calm, calm, loud, loud, replace(loud, alive=9), calm):
             log.fleet(fleet)
-    closed, off = output.lines
-    assert (closed["level"], closed["message"], off["level"], off["message"]) == (
-        "error",
-        "brake closed",
+    paused, over = output.lines
+    assert (paused["level"], paused["message"], over["level"], over["message"]) == (
+        "warning",
+        "culls for redis are paused: the last one did not help",
         "info",
-        "brake off",
+        "the pause of culls for redis is over",
     )
-    assert (closed["alive"], closed["wanting"], closed["down"], closed["cause"]) == (10, 6, 1, "redis")
+    assert (paused["cause"], paused["paused_s"], paused["failures"]) == ("redis", 540, 1)
 
 
 def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) -> None:
@@ -436,7 +437,7 @@ def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) 
         log.unreachable(Unknown("timeout"))
         log.fleet(Fleet(10, losses=2))
     assert [line["message"] for line in output.lines if line["level"] == "warning"][1:] == [
-        "Redis lost the memory of former culls"
+        "Redis lost its record of earlier culls"
     ]
 
 
@@ -481,7 +482,7 @@ async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) 
     assert said == [
         ("info", "up"),
         ("info", "retiring"),
-        ("info", "no lease: as many as may be away at once already go for their age"),
+        ("info", "no lease: no retirement lease is free, 1 of 1 are in use"),
         ("warning", "draining"),
         ("warning", "down"),
         ("warning", "retired and not replaced in time, up again"),

@@ -19,7 +19,7 @@ from sidecar.core.samples import ErrorSample, Kept
 from sidecar.core.standing import Order
 from sidecar.core.words import (
     Answer,
-    Brake,
+    CauseTrial,
     Denied,
     Evidence,
     Fleet,
@@ -47,13 +47,24 @@ FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 9, 5, "9 server errors in 60 s"),))
 HOLD = Hold("anna", "a deploy", UNIX + 300)
+TRIED = CauseTrial("mysql", 2, 1)
+PAUSED = CauseTrial("redis", 1, 0, 539.5, 1)
 FLEET = Fleet(
-    20, 3, 1, Brake.ON, "redis", hold=HOLD, away=(f"{FREE}:6379: timeout",), culls_by=(("helped", "redis", 1),)
+    20,
+    3,
+    1,
+    "redis",
+    (TRIED, PAUSED),
+    hold=HOLD,
+    away=(f"{FREE}:6379: timeout",),
+    culls_by=(("helped", "redis", 1),),
+    median_errors=1,
+    median_ratio=0.0025,
 )
 UP = replace(
     arbiter.start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}"), state=State.UP, incarnation=f"life-{FREE}"
 )
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_heard=True)
 HELD = replace(SUSPECT, answer=Denied("hold", 3, 10, 300.0, hold=HOLD))
 DOWN = replace(
     SUSPECT,
@@ -74,6 +85,7 @@ class Memory:
         self.standing = standing
         self.fleet = fleet
         self.heard_s = 2.0
+        self.weight = 100
         self.local_hold: Hold | None = None
         self.history = History(lambda: UNIX)
         self.why = Why(
@@ -92,7 +104,7 @@ class Memory:
         )
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(NOW, self.standing, EVIDENCE, NOW)
+        return Snapshot(NOW, self.standing, EVIDENCE, NOW, self.weight, is_soft_drained=self.weight < 100)
 
     def decided(self, count: int) -> None:
         """Fill the history with different decisions, one a minute."""
@@ -121,8 +133,21 @@ def _json(response: web.Response) -> dict[str, Any]:
 
 
 FIELDS = {
-    *("service", "instance", "incarnation", "mode", "state", "since", "at", "health", "weight", "sentence", "rules"),
-    *("window", "claim", "budget", "fleet", "hold", "clears", "history", "runbook"),
+    *(
+        "service",
+        "instance",
+        "incarnation",
+        "mode",
+        "state",
+        "since",
+        "at",
+        "health",
+        "weight",
+        "soft_drained",
+        "sentence",
+        "spared",
+    ),
+    *("rules", "window", "claim", "budget", "fleet", "hold", "clears", "history", "runbook"),
 }
 
 
@@ -141,9 +166,10 @@ def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
         "requests": 40,
         "failed": 9,
     }
-    assert value["claim"]["sentence"] == "anna holds the service: a deploy, nobody is culled for 300 s more"
+    assert value["claim"]["sentence"] == "anna holds the service: a deploy, no container is culled for 5m"
     assert (value["budget"]["used"], value["budget"]["left"]) == (3, 7)
-    assert (value["fleet"]["alive"], value["fleet"]["brake"]) == (20, "on")
+    assert (value["fleet"]["alive"], value["fleet"]["suspect"], value["fleet"]["paused"]) == (20, 3, ["redis"])
+    assert value["fleet"]["trials"][0] == {"cause": "mysql", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0}
     assert value["fleet"]["away"] == ["timeout"]
     held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
     assert value["hold"] == value["fleet"]["hold"] == held
@@ -270,8 +296,10 @@ def test_text_begins_with_what_matters_most() -> None:
         "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
         "claim granted: 3 of 10 in use",
         "tokens: 3 of 10 in use, 7 left",
-        "fleet: 20 alive, 3 wanting, most of redis, 1 down, 0 retiring",
-        "brake on (one canary may be culled); culls: 0 helped, 0 did not, 0 unclear",
+        "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; median: 1 error, 0.25 % of the requests failed",
+        "culls: 0 helped, 0 did not help, 0 unclear",
+        "culls for mysql: 1 of at most 2 without an outcome",
+        "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",
         "Redis servers away: timeout",
         "hold: the service until 14:05:00Z by anna: a deploy",
         "clears when: the container is replaced, or health-arbiter revive",
@@ -311,21 +339,48 @@ def test_text_tells_rules_that_its_first_line_does_not(sentences: tuple[str, ...
     ("answer", "line"),
     [
         (Granted(3, 10), "claim granted: 3 of 10 in use"),
-        (Granted(3, 10, canary=True), "claim granted: token granted as the canary, 3 of 10 in use"),
         (Granted(3, 10, replayed=True), "claim granted (replayed): token granted (already ours), 3 of 10 in use"),
         (Denied("last", 3, 10, 9.0), "claim denied (last): this is the last container in service"),
     ],
-    ids=["granted", "canary", "replayed", "denied"],
+    ids=["granted", "replayed", "denied"],
 )
 def test_text_says_of_a_claim_nothing_twice(answer: Granted | Denied, line: str) -> None:
     assert line in Memory(replace(SUSPECT, answer=answer)).why.text(3_072).splitlines()
 
 
-def test_container_that_a_closed_brake_keeps_is_told_whose_turn_it_is() -> None:
-    braked = replace(SUSPECT, answer=Denied("brake", 3, 10, 60.0, 20, 18))
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"trials": (PAUSED._replace(failures=3),)}, "culls for redis: paused for 9m, the last 3 did not help; "),
+        ({"duplicate": True}, "duplicate: another container runs under this instance name"),
+        ({"median_errors": 4, "median_ratio": None}, "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; "),
+    ],
+    ids=["paused again", "duplicate", "median of errors alone"],
+)
+def test_text_tells_what_is_out_of_the_ordinary_in_the_fleet(changes: dict[str, Any], line: str) -> None:
+    text = Memory(SUSPECT, fleet=replace(FLEET, **changes)).why.text(3_072)
+    assert any(one.startswith(line) for one in text.splitlines())
+
+
+def test_errors_that_are_spared_are_told_with_why() -> None:
+    sentence = "6 errors in 60 s are over the limit of 5, and no more than chance gives at the fleet's usual rate"
+    memory = Memory(replace(UP, verdict=Verdict(Judgement.FINE, spared=sentence)))
+    assert memory.why.value()["spared"] == sentence
+    assert memory.why.text(3_072).splitlines()[1] == f"spared: {sentence}"
+
+
+def test_soft_drain_is_told_beside_the_weight() -> None:
+    memory = Memory(SUSPECT)
+    memory.weight = 10
+    assert (memory.why.value()["weight"], memory.why.value()["soft_drained"]) == (10, True)
+    assert ", weight 10 % (soft drain)" in memory.why.text(3_072)
+
+
+def test_paused_cause_is_told_with_how_an_engineer_ends_the_pause() -> None:
+    paused = replace(SUSPECT, answer=Denied("paused", 3, 10, 600.0, 20, 18))
     for door in ("value", "local"):
-        clears = getattr(Memory(braked, fleet=replace(FLEET, brake=Brake.CLOSED)).why, door)()["clears"]
-        assert "health-arbiter release" in clears[1]
+        clears = getattr(Memory(paused).why, door)()["clears"]
+        assert clears[1] == "the pause ends in 10m; or an engineer finds what is wrong, then health-arbiter release"
 
 
 @pytest.mark.parametrize(
@@ -353,13 +408,23 @@ def test_local_text_has_samples_and_the_capture_and_nothing_that_a_terminal_obey
 @pytest.mark.parametrize(
     ("changes", "anchor"),
     [
-        ({"state": State.SUSPECT, "answer": Denied("brake", 3, 10, 60.0)}, "#brake"),
+        ({"state": State.SUSPECT, "answer": Denied("paused", 3, 10, 60.0)}, "#paused"),
+        ({"state": State.SUSPECT, "answer": Denied("causes", 3, 10, 60.0)}, "#trial"),
+        ({"state": State.SUSPECT, "answer": Unknown("quorum")}, "#redis"),
         ({"state": State.RETIRING, "lease_answer": Denied("slots", 1, 1, 60.0)}, "#retirement"),
         ({"state": State.RETIRING, "lease_answer": Unknown("auth")}, "#access"),
-        ({"state": State.RETIRING, "answer": Denied("brake", 3, 10, 60.0)}, ""),
-        ({"state": State.UP, "answer": Denied("brake", 3, 10, 60.0)}, ""),
+        ({"state": State.RETIRING, "answer": Denied("paused", 3, 10, 60.0)}, ""),
+        ({"state": State.UP, "answer": Denied("paused", 3, 10, 60.0)}, ""),
     ],
-    ids=["claim", "lease", "lease unknown", "former claim", "claim of no use any more"],
+    ids=[
+        "claim",
+        "claim of another cause",
+        "claim unknown",
+        "lease",
+        "lease unknown",
+        "former claim",
+        "claim of no use any more",
+    ],
 )
 def test_runbook_is_that_of_what_stands_in_the_way(changes: dict[str, Any], anchor: str) -> None:
     for door in ("value", "local"):
@@ -381,16 +446,15 @@ def test_every_state_with_every_answer_is_told(state: State) -> None:
 
 
 def _body(memory: Memory, failures: list[Exception]) -> web.Response:
-    routes = health.routes(
+    answers = health.Health(
         memory.snapshot,
         down_status=503,
         stale_after_s=38.0,
         on_poll=lambda *_: None,
         on_failure=failures.append,
-        metrics=lambda: (b"", ""),
         explained=memory.why.text,
-        get_why=memory.why.get_public,
     )
+    routes = health.routes(answers, metrics=lambda: (b"", ""), get_why=memory.why.get_public)
     assert routes["/why"]["GET"] == memory.why.get_public
     return _ask(routes["/health"]["GET"])
 

@@ -38,6 +38,8 @@ from sidecar.core.arbiter import step
 from sidecar.core.events import (
     Answered,
     AskLease,
+    BeatAnswered,
+    BeatUnanswered,
     Effect,
     Event,
     Forget,
@@ -46,11 +48,12 @@ from sidecar.core.events import (
     Remember,
     Resign,
     Restarted,
+    ReturnToken,
     Revived,
     Stopped,
 )
 from sidecar.core.standing import Standing, resume, start
-from sidecar.core.words import Answer, Denied, Granted, Lot, Policy
+from sidecar.core.words import Answer, Denied, Fleet, Granted, Lot, Policy, Presence, Unknown
 
 policies = st.builds(
     Policy,
@@ -74,7 +77,8 @@ looks = st.sampled_from([FINE, FINE, BUSY, SICK, SICK, FINE_PING, SICK_PING])
 class AnyLife(RuleBasedStateMachine):
     """Walks through lives of an app, with an own and simpler account of what has happened in the present one.
 
-    ``latched`` is what put it out of balance: a token, a lease, or nothing.
+    ``latched`` is what put it out of balance: a token, a lease, or nothing. ``heard_at``: when the fleet heard that
+    this life is suspect, None if it has not. ``is_unclear``: the last claim may have been granted.
     """
 
     standing: Standing
@@ -105,7 +109,8 @@ class AnyLife(RuleBasedStateMachine):
         self.leasing: str | None = None
         self.asked: list[str] = []
         self.latched, self.drain_ends, self.lease_ends = "", 0.0, math.inf
-        self.is_ordered = False
+        self.is_ordered = self.is_unclear = self.was_answered = False
+        self.heard_at: float | None = None
         self.is_sick, self.bad_checks = False, 0
         self.born = self.now
         self.unknowns = self.would_culls = 0
@@ -114,6 +119,8 @@ class AnyLife(RuleBasedStateMachine):
         before = self.standing
         self.standing, effects = step(before, event, self.now, self.policy)
         assert self.standing.state in LEGAL[before.state, type(event)]
+        if self.standing.state is not SUSPECT or before.state is not SUSPECT or self.standing.life != before.life:
+            self.heard_at = None
         if holders := [effect.holder for effect in effects if isinstance(effect, AskLease)]:
             self.ask_lease(event, before, holders)
         assert Resign(self.standing.lease) not in effects, "the lease that it is under"
@@ -154,7 +161,9 @@ class AnyLife(RuleBasedStateMachine):
             return
         if before.state in {UP, SUSPECT} and not self.is_sick and self.outstanding is None and not self.is_ordered:
             assert self.standing.state in {UP, RETIRING}
-            self.unknowns = 0
+            returned = (ReturnToken(before.claim_id),) if before.state is SUSPECT and self.is_unclear else ()
+            assert tuple(effect for effect in effects if isinstance(effect, ReturnToken)) == returned
+            self.unknowns, self.is_unclear = 0, False
         if self.standing.state is SUSPECT and before.state is not SUSPECT:
             self.unknowns = 0
         if self.standing.state is SUSPECT and before.state is not SUSPECT and self.policy.confirm > 1:
@@ -174,7 +183,10 @@ class AnyLife(RuleBasedStateMachine):
         assert self.is_sick or self.is_ordered
         assert not before.asking
         assert (self.outstanding, self.leasing) == (None, None)
-        assert before.asked or self.is_ordered or self.now >= self.born + self.policy.min_age_s
+        if not self.is_ordered:
+            assert before.asked or self.now >= self.born + self.policy.min_age_s
+            assert self.heard_at is not None, "the fleet has not heard of it"
+            assert self.was_answered or self.now >= self.heard_at + self.policy.settle_s - 1e-6
         assert ids == [self.standing.claim_id]
         self.outstanding = ids[0]
         if ids[0] not in self.asked:
@@ -188,22 +200,26 @@ class AnyLife(RuleBasedStateMachine):
     @rule(answer=answers, pause=pauses, jitter=jitters)
     def answer(self, answer: Answer, pause: float, jitter: float) -> None:
         self.now += pause
-        before, effects = self.feel(Answered(cast("str", self.outstanding), answer, self.now, jitter))
+        claim_id = cast("str", self.outstanding)
+        before, effects = self.feel(Answered(claim_id, answer, self.now, jitter))
         self.outstanding = None
+        self.was_answered = True
         assert asks(effects) == []
+        self.is_unclear = isinstance(answer, Unknown)
         was_ordered, self.is_ordered = self.is_ordered, False
         if isinstance(answer, Granted):
-            self.grant(effects, was_ordered=was_ordered)
+            self.grant(claim_id, effects, was_ordered=was_ordered)
         elif before.order is not None and before.order.back is not SUSPECT:
-            assert (self.standing.state, effects) == (before.order.back, ())
-            self.unknowns = 0
+            returned = (ReturnToken(claim_id),) if self.is_unclear else ()
+            assert (self.standing.state, effects) == (before.order.back, returned)
+            self.unknowns, self.is_unclear = 0, False
         else:
             self.refuse(answer)
 
-    def grant(self, effects: tuple[Effect, ...], *, was_ordered: bool) -> None:
+    def grant(self, claim_id: str, effects: tuple[Effect, ...], *, was_ordered: bool) -> None:
         self.unknowns = 0
         if not self.is_sick and not was_ordered:
-            assert (self.standing.state, effects) == (UP, ())
+            assert (self.standing.state, effects) == (UP, (ReturnToken(claim_id),))
         elif not self.policy.enforce:
             self.would_culls += 1
             assert (self.standing.state, self.standing.would_culls, effects) == (SUSPECT, self.would_culls, ())
@@ -218,7 +234,7 @@ class AnyLife(RuleBasedStateMachine):
         assert self.standing.latch is None
         delay_s = 10.0 if isinstance(answer, Denied) else min(30.0, 2.0**self.unknowns)
         self.unknowns = 0 if isinstance(answer, Denied) else self.unknowns + 1
-        if self.standing.state is SUSPECT:
+        if self.standing.state is SUSPECT and self.heard_at is not None:
             wait_s = cast("float", self.standing.due) - self.now
             assert delay_s - 1e-6 <= wait_s <= 1.25 * delay_s + 1e-6
 
@@ -227,7 +243,40 @@ class AnyLife(RuleBasedStateMachine):
         claim_id = data.draw(st.sampled_from(sorted(self.ever_asked)))
         if claim_id != self.outstanding:
             before, effects = self.feel(Answered(claim_id, answer, self.now))
-            assert (self.standing, effects) == (before, ())
+            is_in_use = claim_id == before.claim_id and (self.latched == "token" or before.would_down)
+            is_in_use = is_in_use or (before.latch is not None and before.latch.claim_id == claim_id)
+            returned = () if isinstance(answer, Denied) or is_in_use else (ReturnToken(claim_id),)
+            assert (self.standing, effects) == (before, returned)
+
+    # beats
+
+    @rule(pause=pauses, presence=st.sampled_from([None, None, None, *Presence]), is_own=st.booleans(), jitter=jitters)
+    def beat(self, pause: float, presence: Presence | None, *, is_own: bool, jitter: float) -> None:
+        """One of this standing, or a late one."""
+        self.now += pause
+        life = self.standing.life if is_own or presence is None else "another"
+        event = BeatAnswered(presence or self.standing.presence, life, Fleet(3), jitter)
+        before = self.standing
+        if (
+            self.heard_at is None
+            and before.state is SUSPECT
+            and (event.presence, life, before.would_down) == (Presence.SUSPECT, before.life, False)
+        ):
+            heard_at: float | None = self.now
+            self.was_answered = False
+        else:
+            heard_at = self.heard_at
+        before, effects = self.feel(event)
+        self.heard_at = heard_at
+        if ids := asks(effects):
+            self.ask(before, ids)
+
+    @rule(pause=pauses)
+    def miss_a_beat(self, pause: float) -> None:
+        self.now += pause
+        before, effects = self.feel(BeatUnanswered("timeout"))
+        self.heard_at = None
+        assert (self.standing.state, self.standing.asking, effects) == (before.state, before.asking, ())
 
     # leases
 
@@ -296,10 +345,16 @@ class AnyLife(RuleBasedStateMachine):
 
     # lives
 
+    def returned(self) -> tuple[ReturnToken, ...]:
+        """What a suspect gives back that is no more."""
+        is_lost = self.standing.state is SUSPECT and (self.outstanding is not None or self.is_unclear)
+        return (ReturnToken(self.standing.claim_id),) if is_lost else ()
+
     @rule(pause=pauses)
     def name(self, pause: float) -> None:
         self.now += pause
         self.names += 1
+        returned = self.returned()
         before, effects = self.feel(Restarted(f"life-{self.names}", lot=self.lot()))
         if before.state is STOPPING:
             assert (self.standing, effects) == (before, ())
@@ -310,7 +365,7 @@ class AnyLife(RuleBasedStateMachine):
         else:
             fresh = start(APP, self.now, self.policy, app_start=f"life-{self.names}", lot=self.lot())
             assert self.standing == fresh
-            assert effects == (Forget(), Remember())
+            assert effects == (Forget(), *returned, Remember())
             self.ended_holders.append(before.lot.holder)
             self.live(self.standing)
 
@@ -318,22 +373,25 @@ class AnyLife(RuleBasedStateMachine):
     def go(self, pause: float) -> None:
         self.now += pause
         self.names += 1
+        returned = self.returned()
         before, effects = self.feel(Restarted(None, f"after-{self.names}", self.lot()))
         if before.state is STOPPING:
             assert (self.standing, effects) == (before, ())
             return
         fresh = start(APP, self.now, self.policy, lot=self.lot())
         assert self.standing == replace(fresh, incarnation=f"after-{self.names}")
-        assert effects == (Forget(), Remember())
+        assert effects == (Forget(), *returned, Remember())
         self.ended_holders.append(before.lot.holder)
         self.live(self.standing)
 
     @precondition(lambda self: self.names > 1)
     @rule()
     def stop(self) -> None:
+        returned = () if self.outstanding else self.returned()
         before, effects = self.feel(Stopped())
         is_lost = before.state is RETIRING and not before.leasing
-        assert effects == ((Resign(before.lot.holder),) if is_lost else ())
+        assert effects == (*((Resign(before.lot.holder),) if is_lost else ()), *returned)
+        self.is_unclear = False
 
     # what always holds
 
@@ -379,7 +437,12 @@ class AnyLife(RuleBasedStateMachine):
             assert standing.leasing is (standing.due is None)
         if standing.state is SUSPECT:
             assert standing.asking is (self.outstanding is not None)
-            assert [standing.asking, standing.due is not None, standing.would_down].count(True) == 1
+            assert standing.is_heard is (self.heard_at is not None)
+            is_waiting = self.heard_at is None and standing.order is None
+            assert standing.due is None or not is_waiting
+            assert [standing.asking, standing.due is not None, standing.would_down].count(True) == (
+                standing.asking or standing.would_down or not is_waiting
+            )
 
 
 AnyLife.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)

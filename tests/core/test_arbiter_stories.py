@@ -26,6 +26,7 @@ from harness.lives import (
     asking,
     asks,
     begun,
+    step_and_beat,
 )
 from sidecar.core.arbiter import step
 from sidecar.core.events import Ask, Event, Judged, Restarted, Stopped
@@ -37,11 +38,11 @@ Row = tuple[float, Event | Answer, State | type[Ask]]
 
 
 def check_story(rows: list[Row], policy: Policy) -> Standing:
-    """Every row leads where it says; where all of them lead to."""
+    """Every row leads where it says; where all of them lead to. The fleet hears of every suspect at once."""
     standing = begun(policy)
     for now, happened, expected in rows:
         event = answered(standing, happened) if isinstance(happened, Answer) else happened
-        standing, effects = step(standing, event, now, policy)
+        standing, effects = step_and_beat(standing, event, now, policy)
         state = SUSPECT if expected is Ask else expected
         assert (standing.state, bool(asks(effects))) == (state, expected is Ask), f"at {now} s"
     return standing
@@ -211,7 +212,7 @@ def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> No
     assert standing.claim_id == first
     standing, _ = step(standing, FINE, 5.0, SHADOW)
     assert (standing.would_culls, standing.would_down) == (1, False)
-    standing, _ = step(standing, SICK, 6.0, SHADOW)
+    standing, _ = step_and_beat(standing, SICK, 6.0, SHADOW)
     standing, effects = step(standing, SICK, 9.0, SHADOW)
     assert asks(effects) == [standing.claim_id]
     assert standing.claim_id != first
@@ -295,7 +296,7 @@ def test_young_app_is_judged_and_not_claimed_for(policy: Policy, rows: list[Row]
 def test_naming_a_life_does_not_make_it_younger() -> None:
     standing, _ = step(begun(YOUNG, app_start=None), FINE, 0.0, YOUNG)
     standing, _ = step(standing, Restarted("one"), 50.0, YOUNG)
-    standing, _ = step(standing, SICK, 55.0, YOUNG)
+    standing, _ = step_and_beat(standing, SICK, 55.0, YOUNG)
     assert standing.due == 60.0
 
 

@@ -12,7 +12,6 @@ from sidecar.core.records import Snapshot
 from sidecar.core.standing import Order, Standing, start
 from sidecar.core.words import (
     Answer,
-    Brake,
     Denied,
     Evidence,
     Granted,
@@ -31,7 +30,7 @@ UNIX = 50_400.0  # 14:00 UTC
 ERRORS = Reason("errors", 9, 5, "9 server errors")
 BAD = Verdict(Judgement.EXCESSIVE, (ERRORS,))
 UP = replace(start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, is_heard=True)
 EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 48, 20)
 OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
 ANSWERS: list[Answer | None] = [
@@ -67,12 +66,24 @@ def test_every_known_word_has_a_sentence_of_its_own() -> None:
     [
         (Denied("window", 10, 10, 200.0), "the next token comes back in 3m 10s"),
         (Denied("window", 10, 10, 9.0), "the next token comes back now"),
-        (Denied("spacing", 1, 10, 40.0), "the next cull of the service may come in 30s"),
+        (Denied("spacing", 1, 10, 40.0), "the next cull of the service is allowed in 30s"),
         (Denied("hold", 0, 10, 300.0), "the hold ends in 4m 50s, or health-arbiter release ends it"),
-        (Denied("eclipse", 0, 10, 20.0), "what refused it is over; it is asked again in 10s"),
-        (Unknown("readonly"), "ARBITER_REDIS_URL leads to a master; it is asked again in 13s"),
-        (Unknown("eclipse"), "the bucket gives a clear answer; it is asked again in 13s"),
-        (None, "it claims a token in 13s, unless the evidence is gone by then"),
+        (
+            Denied("paused", 0, 10, 3610.0),
+            "the pause ends in 1h; or an engineer finds what is wrong, then health-arbiter release",
+        ),
+        (
+            Denied("trial", 0, 10, 20.0),
+            "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again in 10s",
+        ),
+        (
+            Denied("duplicate", 0, 10, 20.0),
+            "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again in 10s",
+        ),
+        (Denied("eclipse", 0, 10, 20.0), "the reason of the refusal is over; the sidecar asks again in 10s"),
+        (Unknown("readonly"), "ARBITER_REDIS_URL leads to a master; the sidecar asks again in 13s"),
+        (Unknown("eclipse"), "Redis gives a clear answer; the sidecar asks again in 13s"),
+        (None, "it claims a token in 13s, unless its errors have left the window by then"),
     ],
     ids=lambda value: value.split(",")[0] if isinstance(value, str) else "",
 )
@@ -98,39 +109,19 @@ def test_hold_is_told_by_its_end(hold: Hold, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("brake", "sentence"),
-    [
-        (None, "fewer containers suffer at once, or the canary's replacement stays well; it is asked again in 50s"),
-        (Brake.ON, "fewer containers suffer at once, or the canary's replacement stays well; it is asked again in 50s"),
-        (
-            Brake.OPEN,
-            "the brake is open meanwhile, for the canary's replacement stayed well; it is asked again in 50s",
-        ),
-        (
-            Brake.CLOSED,
-            clearing.BRAKED[Brake.CLOSED],
-        ),
-    ],
-    ids=["not known", "on", "open", "closed"],
-)
-def test_brake_is_told_as_it_stands(brake: Brake | None, sentence: str) -> None:
-    denied = replace(SUSPECT, answer=Denied("brake", 0, 10, 60.0, 20, 18))
-    assert _clears(denied, OUTLOOK._replace(brake=brake))[-1] == sentence
-    assert ("health-arbiter release" in sentence) == (brake is Brake.CLOSED)
-    hurried = replace(SUSPECT, answer=Denied("spacing", 0, 10, 60.0))
-    assert _clears(hurried, OUTLOOK._replace(brake=brake))[-1] == "the next cull of the service may come in 50s"
-
-
-@pytest.mark.parametrize(
     ("standing", "sentence"),
     [
-        (UP, "nothing has to be: it is in service"),
+        (UP, "nothing has to change: it is in service"),
         (replace(UP, verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
         (replace(UP, state=State.STARTING), "its grace is over, and it is judged, in 13s"),
+        (
+            replace(SUSPECT, is_heard=False),
+            "Redis answers a beat, so that the fleet hears that it is suspect; then it claims a token",
+        ),
         (replace(SUSPECT, asking=True), "the answer to its claim is on the way"),
         (
             replace(SUSPECT, asking=True, order=Order("anna", "free text", State.UP, None)),
-            "the answer to its claim is on the way, which a person ordered",
+            "the answer to its claim is on the way, an operator ordered the cull",
         ),
         (replace(SUSPECT, would_down=True), "shadow mode: nothing happens to it until then"),
         (replace(UP, state=State.DOWN), "the container is replaced, or health-arbiter revive"),
@@ -146,17 +137,23 @@ def test_state_says_what_comes_next(standing: Standing, sentence: str) -> None:
     assert _clears(standing)[-1] == sentence
 
 
+def test_suspect_of_whom_the_fleet_has_not_heard_says_what_redis_lacks() -> None:
+    snapshot = Snapshot(NOW, replace(SUSPECT, is_heard=False), EVIDENCE, NOW, beat_error="auth")
+    wanted = clearing.UNKNOWN["auth"]
+    assert clears(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet hears that it is suspect; ")
+
+
 @pytest.mark.parametrize(
     ("rule", "sentence"),
     [
         ("errors", "5 of 9 errors leave the window in 12s, if no more come"),
-        ("kind", "what speaks against it leaves the window within 40s, if no more comes"),
-        ("fatal", "what speaks against it leaves the window within 40s, if no more comes"),
+        ("kind", "the counted errors leave the window within 40s, if no more come"),
+        ("fatal", "the counted errors leave the window within 40s, if no more come"),
         ("ratio", "less than 500 % of the requests fail"),
         ("consecutive", "one request goes well"),
         ("heartbeat", "the app sends a heartbeat"),
         ("scrape", "the app answers a scrape"),
-        ("eclipse", "what speaks against it leaves the window within 40s, if no more comes"),
+        ("eclipse", "the counted errors leave the window within 40s, if no more come"),
     ],
 )
 def test_each_rule_says_when_it_is_silent(rule: str, sentence: str) -> None:

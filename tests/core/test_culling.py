@@ -28,9 +28,10 @@ from harness.lives import (
     asking,
     asks,
     begun,
+    step_and_beat,
 )
 from sidecar.core.arbiter import step
-from sidecar.core.events import Ask, CullOrdered, Forget, Remember, Restarted, Stopped
+from sidecar.core.events import Ask, BeatUnanswered, CullOrdered, Forget, Remember, Restarted, ReturnToken, Stopped
 from sidecar.core.sentences import ORDERED as PUBLIC
 from sidecar.core.standing import Order, Standing, resume
 from sidecar.core.words import Answer, Latch, Policy, Presence, State
@@ -45,7 +46,7 @@ def up(policy: Policy = POLICY) -> Standing:
 
 
 def settling() -> Standing:
-    return step(up(), SICK, 5.0, POLICY)[0]
+    return step_and_beat(up(), SICK, 5.0, POLICY)[0]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_refused_order_leads_back_and_is_not_tried_again(standing: Standing, pol
     ordered, _ = step(standing, ORDERED, 6.0, policy)
     back, effects = step(ordered, answered(ordered, answer), 7.0, policy)
     assert (back.state, back.due, back.order, back.answer) == (standing.state, standing.due, None, answer)
-    assert (back.unknowns, effects) == (0, ())
+    assert (back.unknowns, effects) == (0, (ReturnToken(f"{APP}/one"),) if answer is UNKNOWN else ())
     for now in (8.0, 20.0, 40.0, 100.0):
         back, effects = step(back, FINE, now, policy)
         assert asks(effects) == []
@@ -132,13 +133,23 @@ def test_order_is_for_one_life_only() -> None:
     ordered, _ = step(up(), ORDERED, 6.0, POLICY)
     fresh, _ = step(ordered, Restarted("two"), 7.0, POLICY)
     assert (fresh.state, fresh.order) == (STARTING, None)
-    assert step(fresh, answered(ordered, GRANTED), 8.0, POLICY) == (fresh, ())
+    assert step(fresh, answered(ordered, GRANTED), 8.0, POLICY) == (fresh, (ReturnToken(f"{APP}/one"),))
 
 
 def test_sidecar_that_stops_carries_out_no_order() -> None:
     ordered, _ = step(up(), ORDERED, 6.0, POLICY)
     stopping, _ = step(ordered, Stopped(), 7.0, POLICY)
-    assert step(stopping, answered(ordered, GRANTED), 8.0, POLICY) == (stopping, ())
+    assert step(stopping, answered(ordered, GRANTED), 8.0, POLICY) == (stopping, (ReturnToken(f"{APP}/one"),))
+
+
+def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_not_to_wait() -> None:
+    sick, _ = step(up(), SICK, 5.0, POLICY)
+    ordered, effects = step(sick, ORDERED, 6.0, POLICY)
+    assert asks(effects) == [f"{APP}/one"]
+    ordered, _ = step(ordered, BeatUnanswered("timeout"), 6.5, POLICY)
+    assert step(ordered, answered(ordered, GRANTED), 7.0, POLICY)[0].state is DRAINING
+    back, _ = step(ordered, answered(ordered, DENIED), 7.0, POLICY)
+    assert (back.state, back.due) == (SUSPECT, None)
 
 
 # -- revival --------------------------------------------------------------------------------------------------
@@ -157,7 +168,7 @@ def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: 
 
 def test_revived_container_that_is_sick_still_is_culled_with_a_token_of_its_own() -> None:
     revived, _ = step(resume(begun(), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
-    revived, _ = step(revived, SICK, 30.0, POLICY)
+    revived, _ = step_and_beat(revived, SICK, 30.0, POLICY)
     revived, effects = step(revived, SICK, 33.0, POLICY)
     assert effects == (Remember(), Ask(f"{APP}/revived-1"))
 

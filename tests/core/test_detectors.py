@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.detectors import DETECTORS, complaint, judge
+from sidecar.core.outlier import Baseline
 from sidecar.core.words import Evidence, Judgement, Policy, Reason, Verdict
 
 FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
@@ -244,6 +245,84 @@ def test_sentence_does_not_depend_on_the_order_in_which_kinds_arrived() -> None:
     assert one.sentence == two.sentence
 
 
+# -- more than chance -----------------------------------------------------------------------------------------
+
+THREE = Baseline(3, 3.0)
+HAVE_3 = "containers of this fleet have about 3 when they are well"
+HAVE_1 = "containers of this fleet have about 1 when they are well"
+SPARED = "in 60 s reach the limit of"
+KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "policy", "baseline", "sentence"),
+    [
+        (
+            {"redis": 17},
+            Policy(),
+            THREE,
+            f"17 server errors in 60 s (17 of them redis), the limit is 17: {HAVE_3}",
+        ),
+        (
+            {"unknown": 20},
+            Policy(),
+            Baseline(0, 0.0, own=1.25),
+            "20 server errors in 60 s, the limit is 11: this container has about 1.2 when it is well",
+        ),
+        (
+            {"unknown": 6},
+            Policy(),
+            Baseline(7, 7.0),
+            "6 server errors in 60 s, the limit is 5: at least half of this fleet has 7 or more",
+        ),
+        ({"unknown": 6}, Policy(), Baseline(0, 0.01), "6 server errors in 60 s, the limit is 5"),
+        ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
+        (
+            {"redis": 12},
+            KINDS,
+            Baseline(1, 1.0),
+            f"12 server errors of kind redis in 60 s, its limit is 11: {HAVE_1}",
+        ),
+    ],
+    ids=["outlier", "of its own past", "nobody stands out", "far below the limit", "off", "kind"],
+)
+def test_sentence_says_which_limit_spoke_and_why(
+    kinds: dict[str, int], policy: Policy, baseline: Baseline, sentence: str
+) -> None:
+    (reason, *_) = judge(holding(kinds), policy, baseline).reasons
+    assert reason.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("kinds", "policy", "spared"),
+    [
+        ({"redis": 4}, Policy(), ""),
+        (
+            {"redis": 16},
+            Policy(),
+            f"16 server errors {SPARED} 5, but up to 16 would be chance: {HAVE_3}",
+        ),
+        (
+            {"redis": 2},
+            KINDS,
+            f"2 server errors of kind redis {SPARED} 2, but up to 16 would be chance: {HAVE_3}",
+        ),
+        ({"redis": 0}, Policy(error_limit=0), ""),
+    ],
+    ids=["below the limit", "over it", "kind", "no limit"],
+)
+def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
+    baseline = Baseline(3, 3.0) if policy is not KINDS else Baseline(1, 3.0)
+    assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
+
+
+def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
+    everything = Evidence(60, fatal=1, requests=20, failed=20, consecutive=20, heartbeat_age_s=99.0, missed_scrapes=9)
+    policy = Policy(consecutive_limit=1, heartbeat_timeout_s=1.0, scrape_down_after=1)
+    reasons = judge(everything, policy, Baseline(4, 1_000.0, 1_000.0, 1.0, 1.0)).reasons
+    assert [reason.rule for reason in reasons] == ["fatal", "ratio", "consecutive", "heartbeat", "scrape"]
+
+
 # -- the complaint --------------------------------------------------------------------------------------------
 
 STRICKEN = Verdict(EXCESSIVE, (Reason("heartbeat", 61, 60, "silent"), Reason("scrapes", 3, 3, "missed")))
@@ -296,18 +375,40 @@ policies = st.builds(
 )
 
 
-@given(evidences, policies)
-def test_reason_never_comes_without_a_limit_that_was_met(evidence: Evidence, policy: Policy) -> None:
-    for reason in judge(evidence, policy).reasons:
+baselines = st.builds(
+    Baseline,
+    st.none() | whole,
+    st.floats(0, 30),
+    st.floats(0, 30),
+    st.none() | st.floats(0, 1),
+    st.floats(0, 1),
+)
+
+
+@given(evidences, policies, baselines)
+def test_reason_never_comes_without_a_limit_that_was_met(
+    evidence: Evidence, policy: Policy, baseline: Baseline
+) -> None:
+    verdict = judge(evidence, policy, baseline)
+    assert not (verdict.reasons and verdict.spared)
+    for reason in verdict.reasons:
         assert reason.value >= reason.limit > 0
         assert reason.sentence
 
 
-@given(evidences, policies, st.sampled_from(["errors", "fatal", "failed", "consecutive", "missed_scrapes"]))
-def test_no_number_that_grows_makes_the_verdict_better(evidence: Evidence, policy: Policy, name: str) -> None:
-    before = {reason.rule for reason in judge(evidence, policy).reasons}
+@given(evidences, policies, baselines, st.sampled_from(["errors", "fatal", "consecutive", "missed_scrapes"]))
+def test_no_number_that_grows_makes_the_verdict_better(
+    evidence: Evidence, policy: Policy, baseline: Baseline, name: str
+) -> None:
+    before = {reason.rule for reason in judge(evidence, policy, baseline).reasons}
     worse = replace(evidence, **{name: getattr(evidence, name) + 1})
-    assert before <= {reason.rule for reason in judge(worse, policy).reasons}
+    assert before <= {reason.rule for reason in judge(worse, policy, baseline).reasons}
+
+
+@given(evidences, policies, baselines)
+def test_comparing_never_makes_a_verdict_worse(evidence: Evidence, policy: Policy, baseline: Baseline) -> None:
+    rules = {reason.rule for reason in judge(evidence, policy, baseline).reasons}
+    assert rules <= {reason.rule for reason in judge(evidence, policy).reasons}
 
 
 @given(evidences)

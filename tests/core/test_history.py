@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.lives import heard
 from sidecar.core import arbiter
 from sidecar.core.events import Answered, Event, Judged, Restarted, Stopped
 from sidecar.core.history import MOST, Decision, History
@@ -50,6 +51,8 @@ class Life:
 
     def judged(self, verdict: Verdict, now: float) -> None:
         self.step(Judged(verdict), now)
+        if self.standing.state is State.SUSPECT and not self.standing.is_heard:
+            self.step(heard(self.standing), now)
 
     def answered(self, answer: Answer, now: float) -> None:
         self.step(Answered(self.standing.claim_id, answer, 1000.0 + now), now)
@@ -123,7 +126,7 @@ def test_refusal_by_a_hold_tells_who_holds_and_why() -> None:
     life.answered(Denied("hold", 0, 10, 60.0, hold=HOLD), 3.0)
     denied = life.history.newest()[0]
     assert (denied.what, denied.reason) == ("denied", "hold")
-    assert denied.sentence == "anna holds the service: a deploy, nobody is culled for 60 s more"
+    assert denied.sentence == "anna holds the service: a deploy, no container is culled for 1m"
 
 
 @pytest.mark.parametrize("answer", [Granted(1, 2), Denied("slots", 1, 1, 60.0), Unknown("timeout")])

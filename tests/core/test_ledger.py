@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from harness.lives import DENIED, FINE, GRANTED, POLICY, REPLAYED, SICK, WHY, answered, begun
+from harness.lives import DENIED, FINE, GRANTED, POLICY, REPLAYED, SICK, WHY, answered, begun, heard
 from sidecar.core import arbiter
 from sidecar.core.delays import HONOUR_S
 from sidecar.core.events import Answered, CullOrdered, Event, Leased, Restarted, Revived
@@ -16,7 +16,7 @@ from sidecar.core.ledger import WHATS, Scribe, changes
 from sidecar.core.records import Record
 from sidecar.core.standing import resume
 from sidecar.core.words import (
-    Brake,
+    CauseTrial,
     Denied,
     Entry,
     Evidence,
@@ -26,6 +26,7 @@ from sidecar.core.words import (
     Latch,
     Lot,
     Policy,
+    State,
     Unknown,
 )
 
@@ -33,7 +34,7 @@ WALL_S = 1_000.0
 """Unix time when the story begins: that of the latches that ``harness.lives`` answers with."""
 
 REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
-BRAKE = Denied("brake", 0, 10, 60.0, 8, 6)
+PAUSED = Denied("paused", 0, 10, 60.0, 8, 6)
 HELD = Denied("hold", 0, 10, 60.0, hold=Hold("ann", "deploy", 2_000.0))
 SHADOW = replace(POLICY, enforce=False)
 CALM = Fleet(10)
@@ -56,8 +57,11 @@ class Story:
         self.entries += self.scribe.step(record, WALL_S + second + self.jump_s, second)
 
     def told(self, *steps: tuple[float, Event]) -> list[Entry]:
+        """The entries so far, after these steps; the fleet hears at once of a container that has become suspect."""
         for second, event in steps:
             self.at(second, event)
+            if self.standing.state is State.SUSPECT and not self.standing.is_heard:
+                self.at(second, heard(self.standing))
         return self.entries
 
     def asks(self, second: float = 3.0) -> Story:
@@ -100,28 +104,28 @@ def test_suspect_that_gets_well_has_recovered() -> None:
 
 def test_same_refusal_is_told_once_a_spell_and_another_reason_beside_it() -> None:
     story = Story().asks()
-    for number, answer in enumerate((BRAKE, BRAKE, DENIED, BRAKE, DENIED)):
+    for number, answer in enumerate((PAUSED, PAUSED, DENIED, PAUSED, DENIED)):
         story.is_told(10.0 * number + 4, answer)
         story.at(10.0 * number + 20, SICK)
     told = [one for one in story.entries if one.what == "denied"]
-    assert [(one.reason, one.seconds) for one in told] == [("brake", 60.0), ("window", 200.0)]
+    assert [(one.reason, one.seconds) for one in told] == [("paused", 60.0), ("window", 200.0)]
     story.is_told(60.0, Unknown("timeout"))
     story.at(70.0, FINE)
     story.told((80.0, SICK), (90.0, SICK))
-    story.is_told(91.0, BRAKE)
+    story.is_told(91.0, PAUSED)
     assert story.whats == ["suspect", "denied", "denied", "recovered", "suspect", "denied"]
 
 
 def test_hold_that_refuses_is_told_with_its_sentence() -> None:
     story = Story().asks()
     story.is_told(4.0, HELD)
-    assert story.entries[-1].detail == "ann holds the service: deploy, nobody is culled for 60 s more"
+    assert story.entries[-1].detail == "ann holds the service: deploy, no container is culled for 1m"
 
 
 @pytest.mark.parametrize(
     ("answer", "word"),
-    [(GRANTED, "granted"), (REPLAYED, "replayed"), (Granted(1, 10, canary=True), "canary")],
-    ids=["granted", "replayed", "canary"],
+    [(GRANTED, "granted"), (REPLAYED, "replayed")],
+    ids=["granted", "replayed"],
 )
 def test_token_is_told_with_what_kind_it_is(answer: Granted, word: str) -> None:
     story = Story().asks()
@@ -214,8 +218,8 @@ def test_order_that_is_refused_is_told_each_time_and_is_no_near_miss() -> None:
     story.at(0.0, FINE)
     for second in (5.0, 15.0):
         story.at(second, CullOrdered("ann", "stuck"))
-        story.is_told(second + 1, BRAKE)
-    assert [(one.what, one.reason, one.author) for one in story.entries] == [("denied", "brake", "ann")] * 2
+        story.is_told(second + 1, PAUSED)
+    assert [(one.what, one.reason, one.author) for one in story.entries] == [("denied", "paused", "ann")] * 2
 
 
 def test_revival_is_told_with_who_wanted_it() -> None:
@@ -282,19 +286,31 @@ def test_bucket_of_its_own_is_never_away() -> None:
 # -- the fleet --------------------------------------------------------------------------------------------------
 
 HOLD = Hold("ann", "deploy", WALL_S + 600)
+TRIED = CauseTrial("disk", 2, 1)
+STOPPED = CauseTrial("redis", 1, 0, 540.0, 1)
+PAUSE = Entry("paused", WALL_S, "", "redis", seconds=540.0, once="paused redis 1")
+TWINS = Entry("duplicate", WALL_S, "alloc", once="duplicate alloc")
 FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
 
 
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        (None, replace(CALM, brake=Brake.ON, losses=3), []),
+        (None, replace(CALM, trials=(STOPPED,), losses=3), []),
         (CALM, CALM, []),
+        (CALM, replace(CALM, trials=(TRIED, STOPPED)), [PAUSE]),
+        (replace(CALM, trials=(STOPPED,)), replace(CALM, trials=(STOPPED._replace(paused_s=530.0),)), []),
         (
-            CALM,
-            replace(CALM, brake=Brake.ON, cause="redis"),
-            [Entry("brake", WALL_S, "", "redis", "on", once="brake on")],
+            replace(CALM, trials=(STOPPED,)),
+            replace(CALM, trials=(STOPPED._replace(paused_s=1200.0, failures=2),)),
+            [PAUSE._replace(seconds=1200.0, once="paused redis 2")],
         ),
+        (replace(CALM, trials=(STOPPED._replace(paused_s=0.0),)), replace(CALM, trials=(STOPPED,)), [PAUSE]),
+        (replace(CALM, trials=(STOPPED,)), CALM, []),
+        (None, replace(CALM, duplicate=True), [TWINS]),
+        (CALM, replace(CALM, duplicate=True), [TWINS]),
+        (replace(CALM, duplicate=True), replace(CALM, duplicate=True), []),
+        (replace(CALM, duplicate=True), CALM, []),
         (CALM, replace(CALM, hold=HOLD), [FIRST]),
         (replace(CALM, hold=HOLD), replace(CALM, hold=HOLD), []),
         (replace(CALM, hold=HOLD), CALM, []),
@@ -304,33 +320,35 @@ FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
             [Entry("hold", WALL_S, "", "", "deploy", "bob", 60.0, once="hold  1060")],
         ),
         (CALM, replace(CALM, losses=2), [Entry("lost_memory", WALL_S, once="lost_memory")]),
-        (
-            replace(CALM, useless=("http",)),
-            replace(CALM, useless=("http", "redis")),
-            [Entry("useless", WALL_S, "", "redis", once="useless redis")],
-        ),
         (CALM, replace(CALM, helped=1, culls_by=(("helped", "redis", 1),)), []),
     ],
     ids=[
         "first answer",
         "nothing",
-        "brake",
+        "paused",
+        "paused as before",
+        "paused again before the pause was over",
+        "paused again",
+        "no pause any more",
+        "duplicate at first",
+        "duplicate",
+        "duplicate as before",
+        "no duplicate any more",
         "hold",
         "same hold",
         "release, which who takes the order tells",
         "another hold",
         "lost memory",
-        "useless",
         "judged, which the bucket tells",
     ],
 )
 def test_changes_of_the_fleet_are_told_under_a_word_that_all_share(
     before: Fleet | None, after: Fleet, told: Sequence[Entry]
 ) -> None:
-    assert list(changes(before, after, WALL_S)) == told
+    assert list(changes(before, after, WALL_S, "alloc")) == told
 
 
 def test_all_that_is_told_is_something_that_the_ledger_knows() -> None:
-    loud = replace(CALM, brake=Brake.ON, hold=HOLD, losses=1, helped=1, unhelped=1, unclear=1, useless=("redis",))
-    stories = [list(changes(one, other, WALL_S)) for one, other in pairwise((CALM, loud, CALM))]
+    loud = replace(CALM, trials=(STOPPED,), hold=HOLD, losses=1, helped=1, unhelped=1, unclear=1, duplicate=True)
+    stories = [list(changes(one, other, WALL_S, "alloc")) for one, other in pairwise((CALM, loud, CALM))]
     assert {one.what for story in stories for one in story} <= WHATS

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.members import LONGEST, pack, shown, unpack
-from sidecar.core.words import About, Member, Presence, State
+from sidecar.core.members import LONGEST, fleet, pack, shown, unpack
+from sidecar.core.words import About, CauseTrial, Fleet, Member, Presence, State
 
 WELL = About(State.UP, 1_700_000_000, "2026-11-20T17:00:00Z", 80, 2, 5, "0.9.0", 1_699_990_000)
 LINE = "up|1700000000|2026-11-20T17:00:00Z|80|2|5|0.9.0|1699990000"
@@ -98,8 +100,26 @@ def test_line_that_was_not_packed_here_says_nothing(line: str) -> None:
 
 
 def test_members_and_departed_are_shown_as_json_has_them() -> None:
-    every = [Member("a", Presence.WELL, "", 1.00049, WELL), Member("b", Presence.DOWN, "redis", 3.0)]
+    every = [Member("a", Presence.WELL, "", 1.00049, WELL), Member("b", Presence.SUSPECT, "redis", 3.0, duplicate=True)]
     told = shown(every, [("c", 4.5)])
     assert told["members"][0]["about"] == WELL._asdict()
-    assert told["members"][1] == {"instance": "b", "presence": "down", "kind": "redis", "age_s": 3.0, "about": None}
+    assert told["members"][1] == {
+        "instance": "b",
+        "presence": "suspect",
+        "kind": "redis",
+        "age_s": 3.0,
+        "about": None,
+        "duplicate": True,
+    }
     assert (told["members"][0]["age_s"], told["departed"]) == (1.0, [{"instance": "c", "age_s": 4.5}])
+
+
+def test_trials_are_shown_by_the_names_of_their_fields() -> None:
+    paused, tried = CauseTrial("redis", 1, 0, 540.0004, 1), CauseTrial("disk", 2, 1)
+    told = fleet(Fleet(10, trials=(paused, tried), median_errors=3, median_ratio=0.25))
+    assert told["trials"] == [
+        {"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1},
+        {"cause": "disk", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0},
+    ]
+    assert (told["paused"], told["median_errors"], told["median_ratio"]) == (["redis"], 3, 0.25)
+    assert json.loads(json.dumps(told))["duplicate"] is False

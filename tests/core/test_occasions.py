@@ -7,12 +7,15 @@ import pytest
 from sidecar.core.delays import honour_s
 from sidecar.core.occasions import Occasion, Occasions
 from sidecar.core.topics import LEVELS, Seen, Severity
-from sidecar.core.words import Brake, Fleet, Hold, Unknown
+from sidecar.core.words import CauseTrial, Fleet, Hold, Unknown
 
 CALM = Fleet(10)
-ON = Fleet(10, wanting=6, brake=Brake.ON, cause="redis")
-CLOSED = Fleet(10, wanting=6, brake=Brake.CLOSED)
-OPEN = Fleet(10, wanting=6, brake=Brake.OPEN)
+DISK = CauseTrial("disk", 1, 0, 60.0, 1)
+REDIS = CauseTrial("redis", 1, 0, 540.0, 1)
+PAUSED = Fleet(10, suspect=1, trials=(REDIS,))
+BOTH = Fleet(10, suspect=2, trials=(DISK, REDIS))
+SHARED = Fleet(10, suspect=6, cause="redis", trials=(REDIS,))
+TRIED = Fleet(10, suspect=6, cause="redis", trials=(CauseTrial("redis", 1, 1, 0.0, 1),))
 AWAY = Unknown("timeout")
 
 
@@ -58,51 +61,54 @@ def test_redis_that_is_still_away_after_a_takeover_is_no_news_and_its_return_is(
 def test_what_is_there_at_the_first_look_is_no_news_whatever_the_clock_shows() -> None:
     """With a quiet of 65.1 s, as three beats of 21.7 s make it, four in five instants would be rounded to news."""
     for number in range(1, 100):
-        assert told((1000.123 * number, Seen(ON)), subject=occasions(quiet_s=65.1)) == []
+        assert told((1000.123 * number, Seen(PAUSED)), subject=occasions(quiet_s=65.1)) == []
 
 
 def test_what_the_whole_fleet_sees_is_not_for_one_to_go_on_with() -> None:
-    with pytest.raises(ValueError, match="brake"):
-        occasions().go_on("brake", 0.0)
+    with pytest.raises(ValueError, match="paused"):
+        occasions().go_on("paused", 0.0)
 
 
-BRAKE = {
-    "it is told once": ([(0, CALM), (10, ON), (20, ON), (90, ON)], [(10, "brake_on")]),
-    "closing is told too": (
-        [(0, CALM), (10, ON), (40, CLOSED), (50, CLOSED)],
-        [(10, "brake_on"), (40, "brake_closed")],
+PAUSES = {
+    "it is told once": ([(0, CALM), (10, PAUSED), (20, PAUSED), (90, PAUSED)], [(10, "paused")]),
+    "the cause that most share is told too": (
+        [(0, CALM), (10, PAUSED), (40, SHARED), (50, SHARED)],
+        [(10, "paused"), (40, "paused_shared")],
     ),
-    "closed at once is one message": ([(0, CALM), (10, CLOSED)], [(10, "brake_closed")]),
+    "one that most share at once is one message": ([(0, CALM), (10, SHARED)], [(10, "paused_shared")]),
     "what was louder is not told again": (
-        [(0, CALM), (10, CLOSED), (40, ON), (60, CLOSED)],
-        [(10, "brake_closed")],
+        [(0, CALM), (10, SHARED), (40, PAUSED), (60, SHARED)],
+        [(10, "paused_shared")],
     ),
     "it is over after a minute of quiet": (
-        [(0, CALM), (10, ON), (20, CALM), (50, CALM), (79, CALM), (80, CALM), (90, CALM)],
-        [(10, "brake_on"), (80, "-brake")],
+        [(0, CALM), (10, PAUSED), (20, CALM), (50, CALM), (79, CALM), (80, CALM), (90, CALM)],
+        [(10, "paused"), (80, "-paused")],
     ),
-    "a canary that helped ends it": ([(0, CALM), (10, ON), (20, OPEN), (80, OPEN)], [(10, "brake_on"), (80, "-brake")]),
+    "the next trial ends it": ([(0, CALM), (10, PAUSED), (20, TRIED), (80, TRIED)], [(10, "paused"), (80, "-paused")]),
     "flapping is one spell": (
-        [(0, CALM), (10, ON), (20, CALM), (70, ON), (80, CALM), (130, ON), (140, CALM), (200, CALM)],
-        [(10, "brake_on"), (200, "-brake")],
+        [(0, CALM), (10, PAUSED), (20, CALM), (70, PAUSED), (80, CALM), (130, PAUSED), (140, CALM), (200, CALM)],
+        [(10, "paused"), (200, "-paused")],
     ),
     "what is not known is no quiet": (
-        [(0, CALM), (10, ON), (20, CALM), (50, AWAY), (80, CALM), (100, CALM), (140, CALM)],
-        [(10, "brake_on"), (140, "-brake")],
+        [(0, CALM), (10, PAUSED), (20, CALM), (50, AWAY), (80, CALM), (100, CALM), (140, CALM)],
+        [(10, "paused"), (140, "-paused")],
     ),
     "the next spell is told again": (
-        [(0, CALM), (10, ON), (20, CALM), (80, CALM), (90, ON)],
-        [(10, "brake_on"), (80, "-brake"), (90, "brake_on")],
+        [(0, CALM), (10, PAUSED), (20, CALM), (80, CALM), (90, PAUSED)],
+        [(10, "paused"), (80, "-paused"), (90, "paused")],
     ),
-    "who comes late was told by others": ([(0, ON), (10, ON), (20, CLOSED)], [(20, "brake_closed")]),
-    "and tells the end with them": ([(0, ON), (10, CALM), (70, CALM)], [(70, "-brake")]),
-    "so does who was away for long": ([(0, CALM), (10, AWAY), (100, ON), (110, CALM), (170, CALM)], [(170, "-brake")]),
-    "not who missed a beat or two": ([(0, CALM), (10, AWAY), (30, ON)], [(30, "brake_on")]),
+    "who comes late was told by others": ([(0, PAUSED), (10, PAUSED), (20, SHARED)], [(20, "paused_shared")]),
+    "and tells the end with them": ([(0, PAUSED), (10, CALM), (70, CALM)], [(70, "-paused")]),
+    "so does who was away for long": (
+        [(0, CALM), (10, AWAY), (100, PAUSED), (110, CALM), (170, CALM)],
+        [(170, "-paused")],
+    ),
+    "not who missed a beat or two": ([(0, CALM), (10, AWAY), (30, PAUSED)], [(30, "paused")]),
 }
 
 
-@pytest.mark.parametrize(("rows", "expected"), BRAKE.values(), ids=BRAKE)
-def test_brake(rows: list[tuple[float, Fleet | Unknown]], expected: list[tuple[float, str]]) -> None:
+@pytest.mark.parametrize(("rows", "expected"), PAUSES.values(), ids=PAUSES)
+def test_paused(rows: list[tuple[float, Fleet | Unknown]], expected: list[tuple[float, str]]) -> None:
     assert told(*fleets(*rows)) == expected
 
 
@@ -136,13 +142,17 @@ def test_budget_of_one_is_empty_when_it_refuses_somebody() -> None:
 
 
 REST = {
-    "useless: each further kind is louder": (
-        fleets((0, CALM), (10, Fleet(9, useless=("redis",))), (20, Fleet(9, useless=("mysql", "redis")))),
-        [(10, "useless"), (20, "useless")],
+    "paused: each further cause is louder": (
+        fleets((0, CALM), (10, PAUSED), (20, BOTH)),
+        [(10, "paused"), (20, "paused")],
     ),
-    "useless: one kind less is not the end": (
-        fleets((0, CALM), (10, Fleet(9, useless=("a", "b"))), (20, Fleet(9, useless=("a",))), (90, CALM), (150, CALM)),
-        [(10, "useless"), (150, "-useless")],
+    "paused: one cause less is not the end": (
+        fleets((0, CALM), (10, BOTH), (20, PAUSED), (90, CALM), (150, CALM)),
+        [(10, "paused"), (150, "-paused")],
+    ),
+    "paused: the cause that most share is louder than any number of others": (
+        fleets((0, CALM), (10, BOTH), (20, SHARED)),
+        [(10, "paused"), (20, "paused_shared")],
     ),
     "hold: set and over": (
         fleets((0, CALM), (10, Fleet(9, hold=Hold("ann", "deploy", 99.0))), (20, CALM), (80, CALM)),
@@ -189,20 +199,20 @@ def first(rows: list[tuple[float, Seen]], **options: float) -> Occasion:
 
 
 def test_every_sidecar_claims_the_same_word_for_the_same_spell() -> None:
-    early = first(fleets((0, CALM), (10, ON)))
-    late = first(fleets((3, CALM), (21, ON)))
-    assert early.claim == late.claim == "message:brake:1"
+    early = first(fleets((0, CALM), (10, PAUSED)))
+    late = first(fleets((3, CALM), (21, PAUSED)))
+    assert early.claim == late.claim == "message:paused:1"
 
 
 def test_claims_of_a_level_and_of_the_end_differ() -> None:
     subject = occasions()
-    rows = fleets((0, CALM), (10, ON), (20, CLOSED), (30, CALM), (90, CALM))
+    rows = fleets((0, CALM), (10, PAUSED), (20, SHARED), (30, CALM), (90, CALM))
     claims = [one.claim for now, seen in rows for one in subject.look(now, seen)]
-    assert claims == ["message:brake:1", "message:brake:2", "message:brake:over"]
+    assert claims == ["message:paused:1", "message:paused:101", "message:paused:over"]
 
 
 def test_claim_never_outlasts_the_quiet_between_two_spells() -> None:
-    assert first(fleets((0, CALM), (10, ON)), quiet_s=90.0).claim_s == 90.0
+    assert first(fleets((0, CALM), (10, PAUSED)), quiet_s=90.0).claim_s == 90.0
 
 
 def test_hold_of_one_instance_is_another_than_that_of_the_service() -> None:
@@ -232,3 +242,32 @@ def test_what_lasts_is_shown_as_it_is_now() -> None:
 def test_each_topic_grows_louder(topic: str) -> None:
     order = [list(Severity).index(severity) for _, severity in LEVELS[topic]]
     assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "sentence", "facts"),
+    [
+        (
+            PAUSED,
+            "Culls for redis did not help: they are paused for 9m. An engineer has to look.",
+            {"causes": "redis", "paused_s": 540, "alive": 10, "suspect": 1},
+        ),
+        (
+            BOTH,
+            "Culls for disk, redis did not help: they are paused for 9m. An engineer has to look.",
+            {"causes": "disk, redis", "paused_s": 540, "alive": 10, "suspect": 2},
+        ),
+        (
+            SHARED,
+            (
+                "Culls for redis did not help: they are paused for 9m. "
+                "Most of the 6 suspects of 10 containers share one cause: redis. An engineer has to look."
+            ),
+            {"causes": "redis", "paused_s": 540, "alive": 10, "suspect": 6, "cause": "redis"},
+        ),
+    ],
+    ids=["one", "two", "shared"],
+)
+def test_pause_is_told_with_its_causes_and_how_long(fleet: Fleet, sentence: str, facts: dict[str, object]) -> None:
+    told_of = first(fleets((0, CALM), (10, fleet)))
+    assert (told_of.sentence, told_of.facts) == (sentence, facts)

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet import FleetBucket
+from harness.claims import WINDOW_ONLY, S, lease
+from sidecar.core.fleet.decide import decide
+from sidecar.core.fleet.terms import Share
+from sidecar.core.fleet.view import Request, View
 from sidecar.core.retirement import Life, Plan, due_at, is_busy, is_due
-from sidecar.core.terms import HALF, Share, Terms
-from sidecar.core.words import US_PER_S, Beat, Granted, Lease, Load, Policy, Presence
+from sidecar.core.words import Granted, Load, Policy
 
 HOURS = Policy(lifetime_s=21_600.0, lifetime_jitter=0.1)
 EXACT = replace(HOURS, lifetime_jitter=0.0)
@@ -105,6 +107,7 @@ def test_no_life_ends_outside_its_jitter(part: float, jitter: float, age: float,
         assert due
 
 
+HALF = Share(500, is_part=True)
 ONE, TENTH = Share(1), Share(100, is_part=True)
 
 
@@ -197,16 +200,19 @@ def test_fleet_keeps_its_floor_when_it_is_renewed(plan: Plan, containers: int, s
     never_last=st.booleans(),
     slots=st.integers(1, 12),
 )
-def test_so_many_go_at_once_as_the_bucket_lets_go(
+def test_as_many_go_at_once_as_the_fleet_s_rules_let_go(
     *, containers: int, floor: Share, never_last: bool, slots: int
 ) -> None:
-    terms = Terms(min_healthy=floor, never_last=never_last, lost_is_empty=False)
-    bucket, names = FleetBucket(), [f"web-{number}" for number in range(containers)]
+    terms = replace(WINDOW_ONLY, min_healthy=str(floor), never_last=never_last)
+    names = [f"web-{number}" for number in range(containers)]
+    view, gone = View(S, alive=containers), 0
     for name in names:
-        bucket.beat(terms, Beat(name, "life", Presence.WELL), bucket.birth.mark, US_PER_S)
-    leases = [Lease(name, name, "life", str(slots), 600.0) for name in names]
-    granted = [bucket.retire(terms, lease, bucket.birth.mark, US_PER_S) for lease in leases]
-    gone = sum(isinstance(answer, Granted) for answer in granted)
+        view = replace(view, life="1", seen_us=S)
+        answer, edits = decide(view, Request(lease(name, slots=str(slots)), terms))
+        gone += isinstance(answer, Granted)
+        culls = dict(view.culls) | {name: cull for name, cull in edits.culls.items() if cull is not None}
+        leases = dict(view.leases) | {name: slot for name, slot in edits.leases.items() if slot is not None}
+        view = replace(view, culls=culls, leases=leases, beating=dict.fromkeys(culls, "1"))
     plan = Plan(1.0, Share(slots), 60.0, floor, never_last)
     assert (f" {gone} at once" in plan.shortfall(containers)) is (gone > 0)
     assert plan.shortfall(containers).startswith("nobody can be retired") is (gone == 0)

@@ -30,6 +30,7 @@ from harness.lives import (
     answered,
     asks,
     begun,
+    heard,
     lease_wishes,
     leased,
     retired,
@@ -193,6 +194,7 @@ def test_sick_container_is_no_longer_retired(rows: list[Row]) -> None:
 
 def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> None:
     standing = check_story([*DUE, (101, SICK, SUSPECT, [])])
+    standing, _ = step(standing, heard(standing), 101.0, AGING)
     standing, effects = step(standing, SICK, 104.0, AGING)
     assert (effects, standing.due, standing.asking) == ((), 104.25, False)
     standing, effects = step(standing, leased(GRANTED), 104.1, AGING)

@@ -8,7 +8,6 @@ from harness.refusals import refusals
 from sidecar.core import sentences
 from sidecar.core.words import Answer, Denied, Granted, Hold, Judgement, Reason, Unknown, Verdict
 
-BRAKED = "30 of 40 containers suffer at once, restarts are not what helps"
 FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
 
 
@@ -17,36 +16,56 @@ FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
     [
         (Granted(3, 10), "granted", "token granted, 3 of 10 in use"),
         (Granted(3, 10, replayed=True), "replayed", "token granted (already ours), 3 of 10 in use"),
-        (Granted(1, 10, canary=True), "granted", "token granted as the canary, 1 of 10 in use"),
-        (
-            Granted(1, 10, replayed=True, canary=True),
-            "replayed",
-            "token granted as the canary (already ours), 1 of 10 in use",
-        ),
         (
             Denied("window", 10, 10, 211.0),
             "window",
-            "all 10 tokens of the window are in use, the next comes back in 211 s",
+            "all 10 tokens of the window are in use, the next comes back in 3m 31s",
         ),
         (
-            Denied("brake", 1, 10, 10.0, alive=40, wanting=30),
-            "brake",
-            BRAKED,
+            Denied("paused", 1, 10, 540.0, 40, 30, "redis"),
+            "paused",
+            (
+                "culls for this cause are paused for 9m: the last one has not helped; "
+                "most of the 30 suspects share one cause: redis"
+            ),
         ),
         (
-            Denied("brake", 1, 10, 10.0, alive=40, wanting=30, cause="redis"),
-            "brake",
-            f"{BRAKED}; most of the 30 that suffer share one cause: redis",
+            Denied("paused", 1, 10, 540.0, 40, 30),
+            "paused",
+            "culls for this cause are paused for 9m: the last one has not helped",
+        ),
+        (
+            Denied("trial", 1, 10, 10.0, 40, 30),
+            "trial",
+            "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
+        ),
+        (
+            Denied("causes", 2, 10, 10.0, 40, 30),
+            "causes",
+            "culls for two other causes are being tried, this cause waits for the outcome of one of them",
+        ),
+        (
+            Denied("duplicate", 0, 10, 10.0, 40, 2),
+            "duplicate",
+            "two containers run under this instance name: neither may be culled or retired until one is renamed",
+        ),
+        (
+            Denied("spacing", 1, 10, 60.0, 40, 30, "redis"),
+            "spacing",
+            (
+                "the last cull was too recent, the next one is allowed in 1m; "
+                "most of the 30 suspects share one cause: redis"
+            ),
         ),
         (
             Denied("hold", 0, 10, 59.5, hold=FREEZE),
             "hold",
-            "ann holds the service: deploy of 4.2, nobody is culled for 60 s more",
+            "ann holds the service: deploy of 4.2, no container is culled for 1m",
         ),
         (
             Denied("hold", 0, 10, 60.0, hold=Hold("ann", "look", 1.0, "web-1")),
             "hold",
-            "ann holds instance web-1: look, nobody is culled for 60 s more",
+            "ann holds instance web-1: look, no container is culled for 1m",
         ),
         (
             Denied("floor", 0, 10, 10.0, alive=4),
@@ -55,21 +74,35 @@ FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
         ),
         (Denied("eclipse", 10, 10, 211.0), "eclipse", "eclipse"),
         (Unknown("timeout"), "timeout", "Redis did not answer in time: without a clear answer there is no token"),
+        (
+            Unknown("contended"),
+            "contended",
+            "other sidecars kept changing the fleet's state at the same time: without a clear answer there is no token",
+        ),
+        (
+            Unknown("quorum"),
+            "quorum",
+            "too few of the Redis servers answered: without a clear answer there is no token",
+        ),
         (Unknown("eclipse"), "eclipse", "eclipse: without a clear answer there is no token"),
     ],
     ids=[
         "granted",
         "replayed",
-        "canary",
-        "canary replayed",
         "window",
-        "brake",
-        "brake with a cause",
+        "paused",
+        "paused, no cause is shared",
+        "trial",
+        "causes",
+        "duplicate",
+        "spacing with a shared cause",
         "hold",
         "hold of one",
         "floor",
         "denied for a new reason",
         "timeout",
+        "contended",
+        "quorum",
         "unknown for a new reason",
     ],
 )
@@ -105,15 +138,14 @@ def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
     assert "{" not in sentence
 
 
-@pytest.mark.parametrize("reason", refusals())
-def test_every_refusal_of_the_bucket_has_a_sentence(reason: str) -> None:
-    assert reason in sentences.DENIED
+def test_every_refusal_of_the_fleet_has_a_sentence_and_no_other_has() -> None:
+    assert sentences.DENIED.keys() == set(refusals())
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{0}", "{nobody}"])
 def test_what_people_write_is_never_read_as_a_pattern(text: str) -> None:
     sentence = sentences.answer(Denied("hold", 0, 10, 60.0, cause=text, hold=Hold(text, text, 1.0, text)))
-    assert sentence.startswith(f"{text} holds instance {text}: {text}, nobody")
+    assert sentence.startswith(f"{text} holds instance {text}: {text}, no container")
     assert sentence.endswith(f"one cause: {text}")
 
 
@@ -123,9 +155,9 @@ def test_reason_word_from_elsewhere_is_never_read_as_a_pattern(reason: str) -> N
     assert sentences.answer(Denied(reason, 10, 10, 1.0)) == reason
 
 
-@pytest.mark.parametrize(("retry_after_s", "told_s"), [(0.000_001, 1), (0.4, 1), (1.0, 1), (211.0, 211)])
-def test_wait_is_never_told_as_none(retry_after_s: float, told_s: int) -> None:
-    assert sentences.answer(Denied("window", 10, 10, retry_after_s)).endswith(f"comes back in {told_s} s")
+@pytest.mark.parametrize(("retry_after_s", "told"), [(0.000_001, "1s"), (0.4, "1s"), (1.0, "1s"), (211.0, "3m 31s")])
+def test_wait_is_never_told_as_none(retry_after_s: float, told: str) -> None:
+    assert sentences.answer(Denied("window", 10, 10, retry_after_s)).endswith(f"comes back in {told}")
 
 
 @pytest.mark.parametrize(
@@ -170,13 +202,16 @@ def test_duration_is_told_in_its_two_largest_units(seconds: float, text: str) ->
     ("answer", "sentence"),
     [
         (Granted(1, 2), "lease granted, 1 of 2 in use"),
-        (Denied("slots", 1, 1, 10.0), "as many as may be away at once already go for their age"),
-        (Denied("culls", 0, 1, 10.0, alive=9, wanting=2), "2 of 9 containers suffer, they go first"),
+        (Denied("slots", 1, 1, 10.0), "no retirement lease is free, 1 of 1 are in use"),
+        (
+            Denied("culls", 0, 1, 10.0, alive=9, suspect=2),
+            "culls come before retirements: 2 of 9 containers are suspect",
+        ),
         (Unknown("timeout"), "Redis did not answer in time: without a clear answer there is no lease"),
     ],
     ids=["granted", "slots", "culls", "unknown"],
 )
-def test_every_answer_to_who_asks_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
+def test_every_answer_to_the_request_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
     assert sentences.lease(answer) == sentence
 
 

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.known_fleet import KnownFleet
 from harness.listening import Answer, Told, Wire, get, listening, post
-from harness.twin import TwinBudget
 from harness.unreliable import UnreliableBudget
-from sidecar.budget.held import HeldBudget
-from sidecar.core.fleet import FleetBucket
-from sidecar.core.members import pack
-from sidecar.core.terms import Terms
-from sidecar.core.words import US_PER_S, About, Beat, Entry, Fleet, Hold, Presence, State
+from sidecar.core.words import About, CauseTrial, Entry, Fleet, Hold, Member, Presence, Roll, State
 from sidecar.intake import http
 from sidecar.intake.admin import Admin
 from sidecar.listening.connections import BODY_LIMIT
+from sidecar.store.held import HeldBudget
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from sidecar.intake.callers import Admits
 
 NOW_S = 1_700_000_000.0
-TERMS = Terms()
 ORDER = {"for": "1h", "reason": "migration", "author": "alice"}
 IDENTITY = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "bucket": "redis://:***@h"}
 OWN = {"state": "up", "since": NOW_S - 60, "incarnation": "1", "weight": 100, "errors": 0, "limit": 5}
@@ -42,9 +38,8 @@ class Desk:
     """Sidecar ``a`` with what it is handed."""
 
     def __init__(self) -> None:
-        self.bucket = FleetBucket()
-        self.twin = TwinBudget(self.bucket, TERMS, lambda: round(NOW_S * US_PER_S))
-        self.budget = UnreliableBudget(self.twin)
+        self.shared = KnownFleet(lambda: NOW_S)
+        self.budget = UnreliableBudget(self.shared)
         self.held = HeldBudget(self.budget, lambda: NOW_S, "a")
         self.fleet: Fleet | None = None
         self.log: list[str] = []
@@ -97,7 +92,7 @@ async def _fleet(wire: Wire) -> Answer:
 
 
 def _shared(desk: Desk) -> list[Hold]:
-    return list(desk.bucket.holds.every(0))
+    return list(desk.shared.known.holds)
 
 
 # -- hold ---------------------------------------------------------------------------------------------------
@@ -212,7 +207,7 @@ async def test_bad_order_is_refused_and_holds_nobody(
 async def test_release_ends_the_hold_in_the_bucket(
     wire: Wire, desk: Desk, query: str, scope: str, instance: str
 ) -> None:
-    await desk.twin.hold(instance, "bob", "why", 60)
+    await desk.shared.hold(instance, "bob", "why", 60)
     for released in (True, False):
         answer = await _release(wire, query)
         assert (answer.status, answer.json()) == (200, {"released": released, "scope": scope, "instance": instance})
@@ -288,23 +283,33 @@ async def test_unix_socket_needs_no_token_and_tells_the_user(desk: Desk, told: T
 
 async def test_fleet_is_told_member_by_member(wire: Wire, desk: Desk) -> None:
     about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
-    await desk.twin.beat(Beat("a", "1", Presence.WELL, about=pack(about)))
-    await desk.twin.beat(Beat("b", "1", Presence.WANTS, "redis"))
-    await desk.twin.beat(Beat("c", "1", Presence.GONE))
-    await desk.twin.hold("", "bob", "why", 60)
+    held = Hold("bob", "why", NOW_S + 60)
+    paused = CauseTrial("redis", 1, 0, 540.0, 1)
+    desk.shared.known = Roll(
+        Fleet(2, 1, trials=(paused,), hold=held, median_errors=3, median_ratio=0.25),
+        0,
+        (Member("a", Presence.WELL, "", 0.0, about), Member("b", Presence.SUSPECT, "redis", 0.0, duplicate=True)),
+        (held,),
+        ('{"window_us": 600000000}',),
+        departed=(("c", 0.0),),
+    )
     answer = await _fleet(wire)
     seen = answer.json()
     hold = {"scope": "service", "instance": "", "author": "bob", "reason": "why", "until": NOW_S + 60}
     assert answer.status == 200
     assert {name: seen[name] for name in IDENTITY} == IDENTITY
-    assert (seen["fleet"]["alive"], seen["fleet"]["wanting"], seen["fleet"]["hold"]) == (2, 1, hold)
+    fleet = seen["fleet"]
+    assert (fleet["alive"], fleet["suspect"], fleet["hold"], fleet["paused"]) == (2, 1, hold, ["redis"])
+    assert fleet["trials"] == [{"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1}]
+    assert (fleet["median_errors"], fleet["median_ratio"], fleet["duplicate"]) == (3, 0.25, False)
+    common = {"age_s": 0.0}
     assert seen["members"] == [
-        {"instance": "a", "presence": "well", "kind": "", "age_s": 0.0, "about": about._asdict()},
-        {"instance": "b", "presence": "wants", "kind": "redis", "age_s": 0.0, "about": None},
+        {"instance": "a", "presence": "well", "kind": "", **common, "about": about._asdict(), "duplicate": False},
+        {"instance": "b", "presence": "suspect", "kind": "redis", **common, "about": None, "duplicate": True},
     ]
     assert seen["departed"] == [{"instance": "c", "age_s": 0.0}]
     assert (seen["used"], seen["holds"], seen["local_hold"], seen["own"]) == (0, [hold], None, OWN)
-    assert seen["policies"] == [str(TERMS)]
+    assert seen["policies"] == ['{"window_us": 600000000}']
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,14 @@ const MOST_TROUBLED = 12;
 const MANY = 150;
 const MOST_EVIDENCE = 4000;
 const PRESENCES = {
-  well: ["", "well"], wants: ["!", "wanting a cull"], down: ["\u00d7", "down"],
+  well: ["", "well"], suspect: ["!", "suspect"], down: ["\u00d7", "down"],
   starting: ["+", "starting"], retiring: ["\u2193", "retiring"],
 };
 const ALSO_WELL = ["starting", "retiring"];
-const BRAKES = {
-  off: "", on: "brake on: many suffer at once, one canary tells whether a restart helps",
-  open: "brake open: the canary got well", closed: "brake closed: the canary did not get well, a person has to look",
-};
 const TONES = {
-  bad: ["culled", "down", "unhelped", "useless", "not_honoured", "brake closed", "lost_memory", "redis_away"],
-  warn: ["suspect", "denied", "granted", "canary", "hold", "brake on", "would_cull", "unclear"],
-  good: ["recovered", "replaced", "helped", "release", "revived", "redis_back", "brake off", "brake open", "would_recover"],
+  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "duplicate", "lost_memory", "redis_away"],
+  warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
+  good: ["recovered", "replaced", "helped", "release", "revived", "redis_back", "would_recover"],
 };
 const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
@@ -134,10 +130,11 @@ function showState(why) {
   fill("clears", why.clears.map((sentence) => made("li", sentence)));
   byId("clears").hidden = byId("clears-title").hidden = why.state === "up";
   const health = ["haproxy", "nomad"].map((who) => `${who === "nomad" ? "Nomad" : "HAProxy"} ${why.health[who] ? "up" : "down"}`);
-  const facts = [["Health", `${health.join(", ")}, weight ${why.weight}\u00a0%`], ["Since", clock(why.since)]];
+  const facts = [["Health", `${health.join(", ")}, weight ${why.weight}\u00a0%${why.soft_drained ? " (soft drain)" : ""}`], ["Since", clock(why.since)]];
   const isTold = why.rules.length === 1 && why.sentence.includes(why.rules[0].sentence);
   for (const rule of isTold ? [] : why.rules) facts.push([rule.rule, `${rule.sentence} (${round(rule.value)} against ${round(rule.limit)})`]);
   if (why.claim) facts.push(["Claim", listed(why.claim.outcome !== "granted" && why.claim.outcome, why.claim.sentence)]);
+  if (why.spared) facts.push(["Spared", why.spared]);
   if (why.window.requests) facts.push(["Requests", `${why.window.failed} of ${why.window.requests} failed in ${why.window.seconds} s`]);
   fill("facts", facts.flatMap(([name, value]) => [made("dt", name), made("dd", value)]));
   fill("runbook", why.runbook ? [linked(why.runbook, "Runbook")] : []);
@@ -201,15 +198,18 @@ function spoken(word) {
 function showFleet(fleet) {
   if (!fleet) {
     say("fleet-said", last.bucket?.error === "alone" ? "There is no shared bucket: this container is on its own." : "Nothing is known of the fleet.");
-    for (const id of ["members", "legend", "troubled", "departed"]) fill(id, []);
+    for (const id of ["trials", "members", "legend", "troubled", "departed"]) fill(id, []);
     return;
   }
-  say("fleet-said", listed(`${fleet.alive} alive`, `${fleet.wanting} of them wanting a cull`, `${fleet.down} down`,
-    fleet.retiring && `${fleet.retiring} retiring`, BRAKES[fleet.brake] ?? fleet.brake,
+  say("fleet-said", listed(`${fleet.alive} alive`, `${fleet.suspect} of them suspect`, `${fleet.down} down`,
+    fleet.retiring && `${fleet.retiring} retiring`,
     fleet.cause && `most because of ${isolated(fleet.cause)}`,
-    fleet.useless.length && `culls no longer help with ${fleet.useless.join(", ")}`,
+    fleet.median_errors !== null && `median of errors ${fleet.median_errors}`,
+    fleet.median_ratio !== null && `of failed requests ${round(100 * fleet.median_ratio)}\u00a0%`,
+    fleet.duplicate && "another container runs under this instance name",
     fleet.away.length && `away: ${fleet.away.join(", ")}`,
     fleet.policies > 1 && `${fleet.policies} different policies`));
+  showTrials(fleet);
   showMembers(fleet);
   sayMember();
   const counts = {};
@@ -223,8 +223,21 @@ function showFleet(fleet) {
   const rest = fleet.alive + fleet.down - fleet.members.length;
   if (rest > 0 && fleet.members.length) legend.push(made("li", `and ${rest} more`));
   fill("legend", legend);
-  fillSome("troubled", fleet.members.filter((member) => member.presence !== "well"), memberSaid);
+  fillSome("troubled", fleet.members.filter((member) => member.presence !== "well" || member.duplicate), memberSaid);
   fillSome("departed", fleet.departed, (one) => `${isolated(one.instance)}: silent for ${lasting(agedNow(one.age_s))}`);
+}
+
+// How culls for each cause are tried. The time that a pause has left passes meanwhile.
+function showTrials(fleet) {
+  const trials = fleet?.trials ?? [];
+  byId("trials").hidden = !trials.length;
+  fill("trials", trials.map((trial) => {
+    const left_s = trial.paused_s > 0 ? Math.max(1, trial.paused_s - Math.max(0, now() - fleetAt)) : 0;
+    const out = `${trial.out} of at most ${trial.limit} without an outcome`;
+    const last = trial.failures > 1 ? `the last ${trial.failures}` : "the last one";
+    const said = left_s ? `paused for ${lasting(left_s)}, ${last} did not help` : out;
+    return made("li", `Culls for ${isolated(trial.cause)}: ${said}`, left_s ? "paused" : "");
+  }));
 }
 
 function fillSome(id, all, said) {
@@ -233,7 +246,7 @@ function fillSome(id, all, said) {
     ...(more > 0 ? [made("li", `and ${more} more`, "quiet")] : [])]);
 }
 
-// What the fleet knows of it, or more exactly what its own sidecar says.
+// What the fleet knows of a container, or more exactly what its own sidecar says.
 function look(member) {
   const state = member.about?.state;
   return member.presence === "well" && ALSO_WELL.includes(state) ? state : member.presence;
@@ -279,7 +292,8 @@ function memberSaid(member) {
   const [, word] = PRESENCES[name] ?? ["?", name];
   const age = lasting(agedNow(member.age_s));
   const here = member.instance === last.why?.instance ? " (this container)" : "";
-  const known = `${isolated(member.instance)}${here}: ${listed(word, member.kind && isolated(member.kind))}, ${member.presence === "down" ? "culled" : "heard"} ${age} ago`;
+  const known = `${isolated(member.instance)}${here}: ${listed(word, member.kind && isolated(member.kind))}, ${member.presence === "down" ? "culled" : "heard"} ${age} ago`
+    + (member.duplicate ? ", two containers run under this name" : "");
   return cut(listed(known, member.about && aboutSaid(member.about)));
 }
 
@@ -309,8 +323,8 @@ function showHolds(holds) {
   }
 }
 
-function tone({ what, reason }) {
-  return Object.keys(TONES).find((name) => TONES[name].includes(what) || TONES[name].includes(`${what} ${reason}`)) ?? "";
+function tone({ what }) {
+  return Object.keys(TONES).find((name) => TONES[name].includes(what)) ?? "";
 }
 
 function showEvents(events) {
@@ -544,6 +558,7 @@ document.addEventListener("visibilitychange", () => {
 
 setInterval(() => {
   if (last.budget) showBudget(last.budget);
+  if (last.fleet?.paused.length) showTrials(last.fleet);
 }, 1000);
 
 live("connecting");

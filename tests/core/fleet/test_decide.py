@@ -1,0 +1,416 @@
+"""The decision as a whole: which gate speaks, what a replay passes, who is a duplicate; and that it is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.fleet_views import TERMS, Played, fleet_of_size, names, word
+from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
+from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State, Trial
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.view import Asked, Attend, Edits, Known, PutHold, Release, Request, Resign, Server, View
+from sidecar.core.words import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, Lease, Presence
+
+S: Final = US_PER_S
+STRICT: Final = replace(TERMS, capacity="4", spacing_us=S, refund_max=8)
+Shut = Callable[[Played], None]
+
+
+# -- what shuts a gate --------------------------------------------------------------------------------------------
+
+
+def learns(it: Played, **trials: Trial) -> None:
+    it.kept.state = replace(it.state, trials={**it.state.trials, **trials}).written()
+
+
+def are_out(it: Played, count: int, cause: str) -> None:
+    for number in range(count):
+        it.kept.culls[f"{cause}-{number}"] = Cull(f"{cause}-{number}", "0", cause, it.now_us - 2 * S).written()
+
+
+def duplicate(it: Played) -> None:
+    it.kept.members["c00"] = it.kept.members["c00"]._replace(life="another")
+
+
+def lost_memory(it: Played) -> None:
+    it.kept.epoch = replace(it.epoch, losses=it.epoch.losses + 1, lost_us=it.now_us).written()
+
+
+def newborn(it: Played) -> None:
+    it.kept.epoch = replace(it.epoch, silent_us=it.now_us).written()
+
+
+def paused(it: Played) -> None:
+    learns(it, redis=Trial(1, 1, it.now_us, TERMS.window_us))
+
+
+def trial(it: Played) -> None:
+    are_out(it, 1, "redis")
+
+
+def causes(it: Played) -> None:
+    are_out(it, 1, "disk")
+    are_out(it, 1, "net")
+
+
+def floor(it: Played) -> None:
+    learns(it, many=Trial(99))
+    are_out(it, 20, "many")
+
+
+def granted(it: Played, count: int, age_s: float, *, is_refunded: bool = False) -> None:
+    for number in range(count):
+        claim = f"{age_s}-{number}-{is_refunded}"
+        it.kept.grants[claim] = it.now_us - round(age_s * S)
+        it.kept.refunded |= {claim} if is_refunded else set()
+
+
+def makes_room(it: Played, gate: str) -> None:
+    """One of the tokens that are in use is that of the requester."""
+    if gate in ("window", "refund_max"):
+        it.kept.refunded.discard(it.kept.grants.popitem()[0])
+
+
+GATES: Final[Mapping[str, Shut]] = {
+    "hold": lambda it: it.kept.holds.update({"": HoldRow("ada", "look", it.now_us, 60 * S).written()}),
+    "duplicate": duplicate,
+    "lost_memory": lost_memory,
+    "newborn": newborn,
+    "paused": paused,
+    "trial": trial,
+    "causes": causes,
+    "floor": floor,
+    "spacing": lambda it: granted(it, 1, 0.000_001),
+    "window": lambda it: granted(it, 4, 60),
+    "refund_max": lambda it: granted(it, 8, 60, is_refunded=True),
+}
+"""What shuts a gate of a claim, in the order in which they are asked."""
+
+WAITS_S: Final = {"hold": 60, "lost_memory": 600.000001, "newborn": 15, "paused": 600, "spacing": 0.999999}
+WINDOW_WAITS_S: Final = {"window": 540.000001, "refund_max": 540.000001}
+
+
+def test_all_gates_are_open_to_begin_with() -> None:
+    it = fleet_of_size(20, STRICT)
+    it.beat("c00", Presence.SUSPECT)
+    assert it.claim("c00") == Granted(1, 4, alive=20, suspect=1)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_gate_that_is_shut_refuses_and_says_when_to_ask_again(gate: str) -> None:
+    it = fleet_of_size(20, STRICT)
+    it.all_beat("c00", "c01", "c02", presence=Presence.SUSPECT)
+    GATES[gate](it)
+    answer = it.claim("c00")
+    assert isinstance(answer, Denied)
+    wait_s = (WAITS_S | WINDOW_WAITS_S).get(gate, TERMS.beat_us / S)
+    assert (answer.reason, answer.capacity, answer.alive, answer.suspect) == (gate, 4, 20, 3)
+    assert answer.retry_after_s == pytest.approx(wait_s, abs=1e-9)
+    assert answer.cause == "redis"
+
+
+@pytest.mark.parametrize(("earlier", "later"), [pair for pair in combinations(GATES, 2) if pair != ("newborn", "hold")])
+def test_of_two_shut_gates_the_earlier_speaks(earlier: str, later: str) -> None:
+    it = fleet_of_size(20, STRICT)
+    GATES[later](it)
+    GATES[earlier](it)
+    assert word(it.claim("c00")) == earlier
+
+
+def test_view_in_which_all_are_shut_opens_gate_by_gate() -> None:
+    it = fleet_of_size(20, STRICT)
+    clean = deepcopy(it.kept)
+    for number, gate in enumerate(GATES):
+        it.kept = deepcopy(clean)
+        for other in list(GATES)[number:]:
+            GATES[other](it)
+        assert word(it.claim("c00")) == gate
+    it.kept = clean
+    assert word(it.claim("c00")) == "granted"
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_replay_is_asked_after_the_hold_and_before_all_others(gate: str) -> None:
+    it = fleet_of_size(20, STRICT)
+    it.claim("c00")
+    it.passes(5)
+    GATES[gate](it)
+    makes_room(it, gate)
+    answer = it.claim("c00")
+    assert word(answer) == ("hold" if gate == "hold" else "granted")
+    assert gate == "hold" or (isinstance(answer, Granted) and answer.replayed)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_order_of_a_person_passes_the_trial_and_nothing_else(gate: str) -> None:
+    it = fleet_of_size(20, STRICT)
+    GATES[gate](it)
+    assert word(it.claim("c00", MANUAL)) == ("granted" if gate in {"paused", "trial", "causes"} else gate)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_place_that_was_taken_passes_all_gates_anew_and_keeps_its_token(gate: str) -> None:
+    it = fleet_of_size(20, STRICT)
+    it.claim("c00")
+    it.beat("c00", Presence.GONE)
+    it.beat("newcomer", first=True)
+    it.lives_on(60, "newcomer", *names(20))
+    learns(it, redis=Trial())
+    GATES[gate](it)
+    makes_room(it, gate)
+    paces = {"spacing", "window", "refund_max"}
+    assert word(it.claim("c00")) == ("granted" if gate in paces else gate)
+
+
+# -- a retirement -------------------------------------------------------------------------------------------------
+
+RETIRING: Final[Mapping[str, Shut]] = {
+    "hold": GATES["hold"],
+    "duplicate": duplicate,
+    "lost_memory": lost_memory,
+    "newborn": newborn,
+    "culls": lambda it: it.kept.members.update(c05=it.kept.members["c05"]._replace(cause="redis")),
+    "floor": floor,
+    "slots": lambda it: it.kept.leases.update(c09=Slot("h", "0", it.now_us, 60 * S).written()),
+}
+
+
+@pytest.mark.parametrize("gate", RETIRING)
+def test_retirement_is_refused_by_each_of_its_gates(gate: str) -> None:
+    it = fleet_of_size(20)
+    RETIRING[gate](it)
+    assert word(it.retire("c00")) == gate
+
+
+@pytest.mark.parametrize(("earlier", "later"), list(combinations(RETIRING, 2)))
+def test_of_two_shut_gates_of_a_retirement_the_earlier_speaks(earlier: str, later: str) -> None:
+    it = fleet_of_size(20)
+    RETIRING[later](it)
+    RETIRING[earlier](it)
+    assert word(it.retire("c00")) == earlier
+
+
+@pytest.mark.parametrize("gate", RETIRING)
+def test_lease_that_was_granted_is_granted_again_by_the_hold_alone(gate: str) -> None:
+    it = fleet_of_size(20)
+    it.retire("c00")
+    RETIRING[gate](it)
+    assert word(it.retire("c00")) == ("hold" if gate == "hold" else "granted")
+
+
+def test_retirements_need_no_token_and_no_trial() -> None:
+    it = fleet_of_size(20, STRICT)
+    for gate in ("paused", "trial", "causes", "spacing", "window", "refund_max"):
+        GATES[gate](it)
+    assert word(it.retire("c00")) == "granted"
+    assert it.outcomes() == (0, 0, 0)
+
+
+# -- two lives under one name -------------------------------------------------------------------------------------
+
+
+def test_duplicates_are_written_down_for_a_window_and_neither_may_end() -> None:
+    it = fleet_of_size(10)
+    view = it.view("c00")
+    beat = Beat("c00", "0", Presence.WELL)
+    for asked in (Claim("id", "c00", "0"), Lease("h", "c00", "0", "1", 60.0)):
+        answer, _ = decide(view, Request(asked, TERMS, is_duplicate=True))
+        assert word(answer) == "duplicate"
+    _, edits = decide(view, Request(Attend(beat), TERMS, is_duplicate=True))
+    assert edits.state is not None
+    assert edits.state.duplicates == {"c00": view.now_us}
+    it.kept.state = edits.state.written()
+    it.lives_on(590, *names(10))
+    assert "c00" in it.state.duplicates
+    it.lives_on(20, *names(10))
+    assert it.state.duplicates == {}
+
+
+def test_no_more_names_than_a_hundred_are_written_down() -> None:
+    many = {f"n{number:03}": 1_000 + number for number in range(MOST_DUPLICATES)}
+    request = Request(Attend(Beat("me", "0", Presence.WELL)), TERMS, is_duplicate=True)
+    _, edits = decide(View(2_000, State(duplicates=many)), request)
+    assert edits.state is not None
+    assert len(edits.state.duplicates) == MOST_DUPLICATES
+    assert ("n000" in edits.state.duplicates, edits.state.duplicates["me"]) == (False, 2_000)
+
+
+# -- of several servers -------------------------------------------------------------------------------------------
+
+OLD: Final = Epoch(1, servers="one")
+NOW: Final = 10**15
+
+
+def three(*numbers: int, culls: dict[str, Cull] | None = None, grants: dict[str, int] | None = None) -> View:
+    servers = tuple(Server(number, OLD, grants or {}) for number in numbers)
+    return View(NOW, servers=servers, configured=3, culls=culls or {}, alive=20, seen_us=NOW, life="0")
+
+
+CLAIM: Final = Claim("me/0", "me", "0", "redis")
+
+
+def asks(view: View, asked: Asked, terms: Terms = TERMS) -> tuple[object, Edits]:
+    answer: object
+    answer, edits = decide(view, Request(asked, terms, (Known(),) * len(view.servers)))
+    return answer, edits
+
+
+def test_token_is_taken_from_the_first_server_of_the_view_that_has_one() -> None:
+    answer, edits = asks(three(2, 0), CLAIM)
+    assert answer == Granted(1, 10, alive=20)
+    assert (edits.grant, edits.server, edits.capacity, edits.most) == ("me/0", 0, 3, 3)
+    assert [epoch.grants for epoch in edits.epochs.values()] == [1]
+
+
+def test_grant_that_reached_too_few_servers_is_no_replay_and_stands_in_nobodys_way() -> None:
+    own = {"me": Cull("me/0", "0", "redis", NOW - 5)}
+    view = replace(three(0, 1, culls=own, grants={"me/0": NOW - 5}), unsettled=frozenset({"me"}))
+    answer, edits = asks(view, CLAIM)
+    assert answer == Granted(2, 10, alive=20)
+    assert edits.grant == "me/0"
+    assert edits.culls["me"] == Cull("me/0", "0", "redis", NOW, occupied_us=NOW + TERMS.expiry_us)
+    refused, edits = asks(replace(view, culls={**own, "other": own["me"]}), CLAIM)
+    assert (isinstance(refused, Denied) and refused.reason, edits.culls) == ("trial", {"me": None})
+    other, _ = asks(view, Claim("you/0", "you", "0", "redis"))
+    assert isinstance(other, Denied)
+    assert other.reason == "trial"  # to everybody else it counts
+
+
+def test_orders_that_reach_fewer_than_a_majority_write_no_state() -> None:
+    """Or the state of one server that is behind would pass for the newest."""
+    held, edits = asks(three(2), PutHold("", "ada", "look", 60 * S))
+    assert held
+    assert (edits.state, set(edits.holds)) == (None, {""})
+    behind = replace(three(2), holds=edits.holds, state=State(trials={"redis": Trial(1, 1, NOW, 9)}))  # type: ignore[arg-type]
+    was_held, edits = asks(behind, Release(""))
+    assert (was_held, edits.state, edits.holds[""]) == (True, None, HoldRow("", "", NOW, 0))
+    _, edits = asks(replace(behind, servers=three(1, 2).servers), Release(""))
+    assert edits.state is not None
+    assert edits.state.trials["redis"].failures == 0
+
+
+# -- pure -----------------------------------------------------------------------------------------------------------
+
+instances = st.sampled_from(["me", "a", "b", "c"])
+instants = st.integers(NOW - 10**9, NOW + 10**8)
+kinds = st.sampled_from(["redis", "disk", "", MANUAL])
+lives = st.sampled_from(["0", "1"])
+culls = st.builds(
+    Cull,
+    claim=st.sampled_from(["me/0", "x"]),
+    life=lives,
+    cause=kinds,
+    at_us=instants,
+    phase=st.sampled_from(["out", "watched", "over", "unheard of"]),
+    is_lease=st.booleans(),
+    occupied_us=instants,
+    down_us=st.just(0) | instants,
+    by=instances,
+    by_life=lives,
+    since_us=instants,
+    well_us=st.just(0) | instants,
+)
+trials = st.builds(Trial, st.integers(-1, 12), st.integers(0, 3), instants, st.integers(0, 10**9), instants)
+views = st.builds(
+    View,
+    st.just(NOW),
+    state=st.builds(
+        State, serial=st.integers(0, 9), trials=st.dictionaries(kinds, trials), several_us=instants, due_us=instants
+    ),
+    servers=st.lists(
+        st.builds(
+            Server,
+            st.just(0),
+            st.builds(Epoch, instants, st.integers(0, 5), st.integers(0, 3), st.just(0) | instants, instants),
+            st.dictionaries(st.sampled_from(["me/0", "x", "y"]), instants),
+            st.frozensets(st.sampled_from(["x", "y"])),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=1,
+    ).map(tuple),
+    culls=st.dictionaries(instances, culls),
+    leases=st.dictionaries(instances, st.builds(Slot, st.sampled_from(["h", "x"]), lives, instants, st.just(10**8))),
+    holds=st.dictionaries(
+        st.sampled_from(["", "me"]), st.builds(HoldRow, st.just("a"), st.just("b"), instants, st.integers(0, 10**9))
+    ),
+    settings=st.sampled_from([(), (TERMS,), (Terms("previous", "1"), Terms("fixed", trial=False))]),
+    alive=st.integers(0, 9),
+    beating=st.dictionaries(instances, lives),
+    causes=st.dictionaries(kinds, st.integers(0, 5)),
+    control=st.dictionaries(st.sampled_from(["refused|redis", "recovered|redis", "ended|redis"]), st.integers(0, 9)),
+    life=lives,
+    seen_us=instants,
+    departed_us=st.just(0) | instants,
+    unsettled=st.frozensets(instances),
+)
+beats = st.builds(
+    Beat, instances, lives, st.sampled_from(Presence), kinds, st.sampled_from(["", "me/0", "z"]), st.booleans(),
+    st.sampled_from(["", "h"]),
+)  # fmt: skip
+requests = st.builds(
+    Request,
+    st.one_of(
+        st.builds(Claim, st.sampled_from(["me/0", "new"]), instances, lives, kinds),
+        st.builds(Lease, st.sampled_from(["h", "g"]), instances, lives, st.sampled_from(["1", "500p"]), st.just(60.0)),
+        st.builds(Resign, instances, st.sampled_from(["me/0", "h"])),
+        st.builds(Attend, beats, st.sampled_from([(), ("a",), ("a", "b")]), st.integers(0, 5), st.integers(0, 9)),
+        st.builds(PutHold, st.sampled_from(["", "me"]), st.just("a"), st.just("b"), st.integers(0, 10**9)),
+        st.builds(Release, st.sampled_from(["", "me"])),
+    ),
+    st.sampled_from([TERMS, replace(TERMS, refund_max=0, spacing_us=S), replace(TERMS, after_loss_wait=False)]),
+    st.tuples(st.builds(Known, st.builds(Epoch, st.just(0) | instants), st.just(0) | instants, st.integers(0, 10**9))),
+    is_duplicate=st.booleans(),
+)
+
+
+@given(views, requests)
+def test_same_view_and_request_have_the_same_answer_and_the_view_stays_as_it_was(view: View, request: Request) -> None:
+    before = deepcopy(view)
+    first, second = decide(view, request), decide(view, request)
+    assert first == second
+    assert view == before
+    answer, edits = first
+    if isinstance(answer, Denied):
+        assert 0 < answer.retry_after_s <= 24 * 3600
+        assert not edits.grant
+    if isinstance(request.asked, Claim):
+        assert isinstance(answer, Granted) == bool(edits.grant)
+    for table, rows in ((view.culls, edits.culls), (view.leases, edits.leases), (view.holds, edits.holds)):
+        assert all(table.get(name) != row for name, row in rows.items())  # only what differs is written
+
+
+@given(views, st.builds(Request, st.builds(Attend, beats), st.just(TERMS)))
+def test_what_was_looked_after_once_needs_no_more_looking_after(view: View, request: Request) -> None:
+    """Or every beat of every sidecar would write."""
+    for _ in range(3):
+        _, edits = decide(view, request)
+        view = after(view, edits)
+    _, edits = decide(view, request)
+    assert edits.state is None or replace(edits.state, serial=0) == replace(view.state, serial=0)
+    assert not edits.epochs
+
+
+def after(view: View, edits: Edits) -> View:
+    """The view once these edits are written."""
+
+    def table(rows: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+        return {name: row for name, row in {**rows, **changes}.items() if row is not None}
+
+    epoch = edits.epochs.get(0, view.servers[0].epoch)
+    return replace(
+        view,
+        state=edits.state or view.state,
+        servers=(view.servers[0]._replace(epoch=epoch),),
+        culls=table(view.culls, edits.culls),  # type: ignore[arg-type]
+        leases=table(view.leases, edits.leases),  # type: ignore[arg-type]
+        holds=table(view.holds, edits.holds),  # type: ignore[arg-type]
+    )

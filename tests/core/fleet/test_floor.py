@@ -1,0 +1,119 @@
+"""The floor: how many containers have to stay in service, and when the only one may go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.fleet_views import START_US, TERMS, draft_of, fleet_of_size, names, word
+from sidecar.core.fleet import floor
+from sidecar.core.fleet.draft import HOUR_US
+from sidecar.core.fleet.records import Cull, Epoch, State
+from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.view import Server, View
+from sidecar.core.words import US_PER_S, Presence
+
+NOW = START_US
+BEAT_US = TERMS.beat_us
+
+
+def out(count: int) -> dict[str, Cull]:
+    return {f"x{number}": Cull("id", "0", "redis", NOW - 1) for number in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("view", "refusal"),
+    [
+        (View(NOW, alive=10, seen_us=NOW), None),
+        (View(NOW, alive=6, seen_us=NOW, culls=out(4)), None),
+        (View(NOW, alive=5, seen_us=NOW, culls=out(5)), Refusal("floor", BEAT_US)),
+        (View(NOW, alive=6, seen_us=0, culls=out(5)), None),
+        (View(NOW, alive=5, seen_us=0, culls=out(5)), Refusal("floor", BEAT_US)),
+        (View(NOW, alive=6, seen_us=NOW - TERMS.expiry_us - 1, culls=out(5)), None),
+        (View(NOW, alive=5, seen_us=NOW, life="1", culls={**out(4), "me": Cull("i", "1", "x", NOW)}), None),
+        (
+            View(NOW, alive=5, seen_us=NOW, life="2", culls={**out(4), "me": Cull("i", "1", "x", NOW)}),
+            Refusal("floor", BEAT_US),
+        ),
+        (View(NOW, alive=1, seen_us=NOW, culls=out(9)), Refusal("last", BEAT_US)),
+        (View(NOW, alive=0, culls=out(2)), Refusal("last", BEAT_US)),
+        (View(NOW, alive=6, seen_us=NOW, culls=out(4), beating={"x0": "0"}), Refusal("floor", BEAT_US)),
+        (View(NOW, alive=6, seen_us=NOW, culls=out(4), beating={"x0": "1"}), None),
+    ],
+    ids=[
+        "all serve",
+        "one more may go",
+        "half is missing",
+        "of one that does not serve nothing is lost",
+        "though it is one of the fleet",
+        "nor of one that is silent",
+        "it was granted its end before",
+        "its former life was",
+        "the last of ten",
+        "nobody serves",
+        "one that was granted its end and still serves is none",
+        "its successor is one",
+    ],
+)
+def test_enough_have_to_be_left(view: View, refusal: Refusal | None) -> None:
+    assert floor.refusal(draft_of(view), "me") == refusal
+
+
+@pytest.mark.parametrize(
+    ("several_us", "born_us", "refusal"),
+    [
+        (0, NOW - HOUR_US, None),
+        (0, NOW - HOUR_US + 1, Refusal("last", BEAT_US)),
+        (NOW - HOUR_US, 1, None),
+        (NOW - HOUR_US + 1, 1, Refusal("last", BEAT_US)),
+    ],
+)
+def test_only_member_may_go_if_it_was_the_only_one_for_an_hour(
+    several_us: int, born_us: int, refusal: Refusal | None
+) -> None:
+    servers = (Server(0, Epoch(1)), Server(1, Epoch(born_us)))
+    view = View(NOW, State(several_us=several_us), servers, 2, alive=1, seen_us=NOW)
+    assert floor.refusal(draft_of(view), "me") == refusal
+
+
+@pytest.mark.parametrize(
+    ("fleet", "min_healthy", "never_last", "culls", "last_word"),
+    [
+        (10, "500p", True, 5, "floor"),
+        (3, "500p", True, 1, "floor"),
+        (3, "0", True, 2, "last"),
+        (3, "0", False, 3, "granted"),
+        (4, "3", True, 1, "floor"),
+        (4, "4", True, 0, "floor"),
+        (4, "9", True, 0, "floor"),
+        (2, "1", True, 1, "last"),
+        (1, "500p", True, 0, "last"),
+    ],
+)
+def test_culls_end_at_the_floor_of_the_whole_fleet(
+    fleet: int, min_healthy: str, culls: int, last_word: str, *, never_last: bool
+) -> None:
+    it = fleet_of_size(fleet, replace(TERMS, min_healthy=min_healthy, never_last=never_last, trial=False))
+    assert [word(it.claim(name)) for name in names(fleet)] == ["granted"] * culls + [last_word] * (fleet - culls)
+
+
+def test_retirements_and_culls_share_the_floor() -> None:
+    it = fleet_of_size(4, replace(TERMS, trial=False))
+    assert [word(it.retire("c00", slots="4")), word(it.claim("c01")), word(it.claim("c02"))] == [
+        "granted",
+        "granted",
+        "floor",
+    ]
+    assert word(it.retire("c03", slots="4")) == "floor"
+
+
+def test_several_that_were_there_within_the_hour_are_remembered() -> None:
+    it = fleet_of_size(2)
+    it.lives_on(3700, *names(2))
+    it.beat("c01", Presence.GONE)
+    it.lives_on(3000, "c00")
+    assert word(it.claim("c00")) == "last"
+    it.lives_on(601, "c00")
+    assert word(it.claim("c00")) == "granted"
+    assert it.now_us > START_US + 7200 * US_PER_S

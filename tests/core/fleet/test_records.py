@@ -1,0 +1,138 @@
+"""The records as text: what is written is read again, and what another version wrote blinds nobody."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
+from sidecar.core.fleet.terms import Terms
+
+RECORDS: tuple[Row, ...] = (
+    Epoch(1, 2, 3, 4, 5, "digest", 6),
+    Trial(4, 2, 10, 20, 30),
+    State(
+        serial=7,
+        commit="x",
+        former="y z",
+        trials={"redis": Trial(2), "": Trial()},
+        several_us=5,
+        due_us=6,
+        open_culls={"redis": 1},
+        missing=2,
+        retiring=3,
+        outcomes={"helped|redis": 4},
+        duplicates={"a": 9},
+    ),
+    Cull("id", "life", "redis", 1, "watched", False, 2, 3, "b", "1", 4, 5, 6, 7, 8),  # noqa: FBT003 - in order
+    Slot("holder", "0", 1, 2, arrived=True),
+    HoldRow('ada "the second"\n', "Ärger\ud800 \x00", 1, 2),
+    Terms(),
+    Terms("previous", "500p", 1, "3", never_last=False, refund_max=0, servers="x"),
+)
+IDS = [f"{type(record).__name__}-{number}" for number, record in enumerate(RECORDS)]
+each = pytest.mark.parametrize("record", RECORDS, ids=IDS)
+
+
+@each
+def test_record_is_read_as_it_was_written(record: Row) -> None:
+    assert type(record).read(record.written()) == record
+    assert json.loads(record.written())["f"] == 1
+    assert record.written().isascii()
+
+
+@each
+def test_names_of_another_version_are_ignored_and_missing_ones_have_their_default(record: Row) -> None:
+    told = json.loads(record.written())
+    later = {**told, "f": 2, "invented": {"later": [1]}}
+    assert type(record).read(json.dumps(later)) == record
+    assert type(record).read("{}") == type(record)()
+    for name in told.keys() - {"f"}:
+        fewer = type(record).read(json.dumps({other: told[other] for other in told if other != name}))
+        assert fewer is not None
+        assert getattr(fewer, name) == getattr(type(record)(), name)
+
+
+@each
+@pytest.mark.parametrize("text", ["", "{", "null", "1", '"{}"', "[]", "[{}]", "[" * 100_000, "\ud800", "{} {}"])
+def test_text_that_is_no_object_is_no_record(record: Row, text: str) -> None:
+    assert type(record).read(text) is None
+
+
+WRONG: dict[str, list[object]] = {
+    "int": ["1", 1.0, None, True, 2**60, -(2**60), [], {}],
+    "str": [1, None, [], True],
+    "bool": [0, 1, "x", None],
+}
+
+
+@each
+def test_field_of_a_wrong_kind_makes_it_no_record(record: Row) -> None:
+    told = json.loads(record.written())
+    for name, value in told.items():
+        kind = type(value).__name__
+        for wrong in WRONG.get(kind, [1, "x", None, []]) if name != "f" else ():
+            assert type(record).read(json.dumps({**told, name: wrong})) is None, (name, wrong)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("open_culls", {"a": "1"}), ("outcomes", {"a": None}), ("duplicates", {"a": 1.5}), ("trials", [1])],
+)
+def test_counts_are_whole_numbers(field: str, value: object) -> None:
+    assert State.read(json.dumps({field: value})) is None
+
+
+@pytest.mark.parametrize("bad", [1, None, [], {"limit": "x"}, {"paused_us": 2**70}])
+def test_trial_that_cannot_be_read_is_left_out_and_blinds_no_other(bad: object) -> None:
+    text = json.dumps({"serial": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}})
+    assert State.read(text) == State(serial=3, trials={"redis": Trial(4)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"strategy":"best"}', '{"capacity":"many"}', '{"min_healthy":"p"}', '{"window_us":0}', '{"capacity":10}'],
+)
+def test_terms_that_there_are_none_of_are_no_terms(text: str) -> None:
+    assert Terms.read(text) is None
+
+
+@given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
+def test_no_text_is_too_strange(text: str) -> None:
+    for record in RECORDS:
+        found = type(record).read(text)
+        assert found is None or isinstance(found, type(record))
+
+
+# -- another clock --------------------------------------------------------------------------------------------
+
+
+@each
+def test_instants_move_to_another_clock_and_back_and_nothing_else_does(record: Row) -> None:
+    there = record.shifted(10**9)
+    assert there.shifted(-(10**9)) == record
+    assert record.shifted(0) is record
+    for name in record.INSTANTS:
+        assert getattr(there, name) == getattr(record, name) + 10**9
+
+
+def test_instant_that_never_was_stays_so_by_every_clock() -> None:
+    assert Epoch(born_us=5).shifted(7) == Epoch(born_us=12)
+    assert State().shifted(7) == State()
+
+
+def test_state_moves_with_its_trials_and_duplicates() -> None:
+    state = State(trials={"redis": Trial(paused_us=5, pause_us=100, last_us=4)}, duplicates={"a": 3}, several_us=2)
+    moved = State(trials={"redis": Trial(paused_us=15, pause_us=100, last_us=14)}, duplicates={"a": 13}, several_us=12)
+    assert state.shifted(10) == moved
+
+
+@pytest.mark.parametrize(("now_us", "left_us"), [(100, 50), (149, 1), (150, 0), (9_999, 0)])
+def test_what_began_ends_in_time(now_us: int, left_us: int) -> None:
+    assert Slot("h", "0", 100, 50).left_us(now_us) == left_us
+    assert HoldRow("a", "b", 100, 50).left_us(now_us) == left_us
+    assert Trial(paused_us=100, pause_us=50).pause_left_us(now_us) == left_us
+    assert Trial(pause_us=50).pause_left_us(now_us) == 0

@@ -1,0 +1,150 @@
+"""Retirements: the slots, whose they are, and that culls come first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.fleet_views import START_US, TERMS, Played, draft_of, fleet_of_size, names, word
+from sidecar.core.fleet import slots
+from sidecar.core.fleet.records import Slot, State, Trial
+from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.view import View
+from sidecar.core.words import Granted, Lease, Presence
+
+NOW = START_US
+BEAT_US = TERMS.beat_us
+LIVE = Slot("h", "0", NOW - 100, 200)
+PAUSED = Trial(1, 1, NOW - 1, TERMS.window_us)
+
+
+@pytest.mark.parametrize(
+    ("causes", "trials", "is_pending"),
+    [
+        ({}, {}, False),
+        ({"redis": 1}, {}, True),
+        ({"redis": 0}, {}, False),
+        ({"redis": 9}, {"redis": PAUSED}, False),
+        ({"redis": 9, "disk": 1}, {"redis": PAUSED}, True),
+        ({"redis": 9}, {"redis": replace(PAUSED, paused_us=NOW - TERMS.window_us)}, True),
+    ],
+    ids=["all are well", "a suspect", "none any more", "its culls are paused", "but not those of another", "no longer"],
+)
+def test_retirement_waits_for_culls_that_may_come(
+    causes: dict[str, int], trials: dict[str, Trial], *, is_pending: bool
+) -> None:
+    draft = draft_of(View(NOW, State(trials=trials), causes=causes))
+    assert slots.culls_pending(draft) == (Refusal("culls", BEAT_US) if is_pending else None)
+
+
+@pytest.mark.parametrize(
+    ("leases", "amount", "is_free"),
+    [
+        ({}, "1", True),
+        ({"other": LIVE}, "1", False),
+        ({"other": LIVE}, "2", True),
+        ({"other": replace(LIVE, at_us=NOW - 200)}, "1", True),
+        ({"me": LIVE}, "1", True),
+        ({"me": replace(LIVE, holder="somebody")}, "9", False),
+        ({"other": LIVE}, "200p", True),
+        ({"other": LIVE}, "199p", False),
+        ({}, "0", False),
+    ],
+    ids=["free", "taken", "another one is free", "over", "its own", "another's", "a part", "less of it", "none at all"],
+)
+def test_slot_has_to_be_free(leases: dict[str, Slot], amount: str, *, is_free: bool) -> None:
+    draft = draft_of(View(NOW, leases=leases, alive=10))
+    slots.expire(draft)
+    refusal = slots.refusal(draft, Lease("h", "me", "0", amount, 60.0))
+    assert refusal == (None if is_free else Refusal("slots", BEAT_US))
+
+
+# -- from the lease to the replacement --------------------------------------------------------------------------
+
+
+def retired(timeout_s: float = 600) -> Played:
+    it = fleet_of_size(10)
+    assert it.retire("c00", timeout_s=timeout_s) == Granted(1, 1, alive=10, left_s=timeout_s)
+    it.beat("c00", Presence.DOWN, is_lease=True)
+    return it
+
+
+def test_lease_that_is_asked_for_again_is_the_same_and_has_less_time_left() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00")
+    it.lives_on(100, *names(10))
+    assert it.retire("c00") == Granted(1, 1, replayed=True, alive=9, left_s=500)
+    assert word(it.retire("c01")) == "slots"
+
+
+def test_lease_whose_time_is_over_is_had_anew_by_the_gates() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00", timeout_s=60)
+    it.lives_on(30, *names(10))
+    it.passes(30)
+    answer = it.retire("c00", timeout_s=60)
+    assert answer == Granted(1, 1, alive=9, left_s=60)
+    it.lives_on(60, *names(10)[1:])
+    assert word(it.retire("c01")) == "granted"
+    assert word(it.retire("c00")) == "slots"
+
+
+def test_container_that_retires_is_missing_until_it_is_replaced_and_its_slot_is_free_when_that_is_well() -> None:
+    it = retired()
+    assert (it.fleet().down, it.fleet().retiring) == (1, 1)
+    it.passes(40)
+    it.all_beat(*names(10)[1:])
+    fleet = it.replaced("newcomer", Presence.STARTING, under="newcomer")
+    assert (fleet.down, fleet.retiring, it.sidecar("newcomer").is_watched) == (0, 1, True)
+    assert it.beat("newcomer").retiring == 0
+    assert not it.sidecar("newcomer").is_watched
+    assert it.outcomes() == (0, 0, 0)
+    assert [entry.what for entry in it.entries] == ["replaced"]
+
+
+def test_slot_of_a_container_that_is_replaced_in_place_is_free_when_it_is_well() -> None:
+    it = retired()
+    assert it.replaced("c00", Presence.STARTING).retiring == 1
+    assert it.beat("c00").retiring == 0
+
+
+def test_own_container_that_still_serves_keeps_its_slot() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00")
+    it.all_beat(*names(10))
+    assert it.fleet().retiring == 1
+
+
+def test_slot_is_free_after_its_time_whatever_became_of_the_container() -> None:
+    it = retired(timeout_s=120)
+    it.lives_on(120, *names(10)[1:])
+    assert (it.fleet().retiring, it.fleet().down) == (0, 1)
+
+
+def test_lease_that_is_not_used_is_given_back_by_its_holder_alone() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00")
+    assert it.resign("c01", is_lease=True) is False
+    assert it.resign("c00") is False
+    assert it.resign("c00", is_lease=True) is True
+    assert it.resign("c00", is_lease=True) is False
+    assert (it.fleet().down, it.fleet().retiring) == (0, 0)
+    assert word(it.retire("c01")) == "granted"
+
+
+def test_suspect_that_holds_a_lease_may_be_culled_and_culls_hold_up_the_next_lease() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00")
+    it.beat("c00", Presence.SUSPECT)
+    assert word(it.retire("c01", slots="5")) == "culls"
+    assert word(it.claim("c00")) == "granted"
+    assert it.fleet().down == 1
+
+
+def test_replacement_on_trial_that_retires_tells_nothing_of_the_cull() -> None:
+    it = fleet_of_size(10)
+    it.is_culled("c00")
+    it.replaced("c00")
+    assert word(it.retire("c00")) == "granted"
+    assert it.outcomes() == (0, 0, 1)

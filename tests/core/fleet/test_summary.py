@@ -1,0 +1,147 @@
+"""The answer to a beat: when something is due, and the fleet as people see it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.fleet_views import START_US, TERMS
+from sidecar.core.fleet.kept import Heard
+from sidecar.core.fleet.records import Epoch, HoldRow, State, Trial
+from sidecar.core.fleet.summary import Reading, fleet_of, is_due
+from sidecar.core.fleet.view import Known
+from sidecar.core.words import US_PER_S, Beat, CauseTrial, Hold, Presence
+
+S = US_PER_S
+NOW = START_US
+EPOCH = Epoch(born_us=NOW - 10**9, grants=5, losses=1, lost_us=NOW - 10**8, servers="one")
+STATE = State(serial=3, several_us=NOW - 5 * S)
+KNOWN = Known(EPOCH, NOW - 10 * S, 10 * S)
+HEARD = Heard(NOW, alive=10, former="0\n\n0")
+BEAT = Beat("me", "0", Presence.WELL)
+
+
+def reading(heard: Heard = HEARD, epoch: Epoch = EPOCH, state: State = STATE) -> Reading:
+    return Reading.of(replace(heard, epoch=epoch.written(), state=state.written()))
+
+
+QUIET = reading()
+
+
+@pytest.mark.parametrize(
+    ("found", "beat", "known", "expected"),
+    [
+        (QUIET, BEAT, KNOWN, False),
+        (QUIET, BEAT, Known(), False),
+        (QUIET, BEAT._replace(presence=Presence.SUSPECT), KNOWN, False),
+        (QUIET, BEAT._replace(first=True), KNOWN, True),
+        (QUIET, BEAT._replace(presence=Presence.DOWN), KNOWN, True),
+        (QUIET, BEAT._replace(presence=Presence.GONE), KNOWN, True),
+        (QUIET, BEAT._replace(incarnation="1"), KNOWN, True),
+        (reading(replace(HEARD, former="")), BEAT, KNOWN, True),
+        (reading(replace(HEARD, struck=("a",), silent=1)), BEAT, KNOWN, False),
+        (reading(replace(HEARD, struck=("a",), silent=5)), BEAT, KNOWN, True),
+        (reading(replace(HEARD, struck=("a",), silent=1), state=replace(STATE, missing=1)), BEAT, KNOWN, True),
+        (reading(replace(HEARD, struck=("a",), silent=1), state=replace(STATE, open_culls={"x": 1})),
+            BEAT, KNOWN, True),
+        (reading(state=replace(STATE, due_us=NOW)), BEAT, KNOWN, True),
+        (reading(state=replace(STATE, due_us=NOW + 1)), BEAT, KNOWN, False),
+        (reading(state=replace(STATE, several_us=NOW - 600 * S)), BEAT, KNOWN, True),
+        (reading(replace(HEARD, alive=1), state=replace(STATE, several_us=0)), BEAT, KNOWN, False),
+        (reading(epoch=Epoch()), BEAT, Known(), True),
+        (reading(epoch=replace(EPOCH, servers="two")), BEAT, KNOWN, True),
+        (reading(epoch=replace(EPOCH, grants=4)), BEAT, KNOWN, True),
+        (reading(epoch=replace(EPOCH, grants=4, losses=2)), BEAT, KNOWN, False),
+        (reading(epoch=replace(EPOCH, born_us=NOW - 5)), BEAT, KNOWN, True),
+        (reading(epoch=replace(EPOCH, born_us=NOW - 5)), BEAT, Known(), False),
+        (QUIET, BEAT, KNOWN._replace(elapsed_us=20 * S), True),
+        (Reading.of(replace(HEARD, epoch="?", state="[]")), BEAT, KNOWN, True),
+    ],
+    ids=[
+        "all is quiet", "nothing is known", "a suspect", "its first", "down", "gone", "another life", "a new row",
+        "one was struck off", "half was", "one, and somebody is missing", "one, and a cull is open", "something ends",
+        "not yet", "several, long unsaid", "a single one", "never born", "another list", "fewer grants",
+        "that is recorded", "another birth", "that nobody can know", "the clock was stepped", "no record can be read",
+    ],
+)  # fmt: skip
+def test_beat_is_followed_by_a_decision_only_where_something_is_due(
+    found: Reading, beat: Beat, known: Known, *, expected: bool
+) -> None:
+    assert is_due(found, beat, known, TERMS) is expected
+
+
+def test_fleet_is_what_the_newest_state_and_the_best_informed_server_say() -> None:
+    state = State(
+        serial=9,
+        trials={"redis": Trial(4), "disk": Trial(1, 2, NOW - S, 100 * S), "net": Trial(1, 0, NOW, 100 * S)},
+        open_culls={"redis": 3},
+        missing=2,
+        retiring=1,
+        outcomes={"helped|redis": 3, "unhelped|disk": 2, "unclear|a|b": 1},
+    )
+    behind = reading(replace(HEARD, alive=4, causes={"disk": 1}, policies=2, used=2), state=replace(STATE, missing=7))
+    newest = reading(
+        replace(HEARD, causes={"redis": 4, "disk": 1}, median_errors=3, median_ratio=250_000, used=3), state=state
+    )
+    for readings in ([behind, newest], [newest, behind]):
+        fleet = fleet_of(readings, TERMS, "me", duplicate=True)
+        assert (fleet.alive, fleet.suspect, fleet.down, fleet.cause, fleet.retiring) == (10, 5, 2, "redis", 1)
+        assert fleet.trials == (
+            CauseTrial("disk", 1, 0, 99.0, 2),
+            CauseTrial("net", 1, 0, 0.0, 0),
+            CauseTrial("redis", 4, 3),
+        )
+        assert (fleet.paused, fleet.policies, fleet.losses) == (("disk",), 2, 2)
+        assert (fleet.helped, fleet.unhelped, fleet.unclear) == (3, 2, 1)
+        assert fleet.culls_by == (("helped", "redis", 3), ("unclear", "a|b", 1), ("unhelped", "disk", 2))
+        assert (fleet.used, fleet.capacity, fleet.duplicate) == (5, 10, True)
+        assert (fleet.median_errors, fleet.median_ratio) == (3, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("causes", "cause"),
+    [
+        ({}, ""),
+        ({"redis": 2}, ""),
+        ({"redis": 3}, "redis"),
+        ({"redis": 3, "disk": 1}, ""),
+        ({"redis": 4, "disk": 1}, "redis"),
+        ({"redis": 4, "disk": 1, "net": 1}, ""),
+        ({"redis": 3, "disk": 3}, ""),
+        ({"redis": 3, "disk": -1}, "redis"),
+    ],
+)
+def test_cause_is_that_of_three_and_of_four_fifths(causes: dict[str, int], cause: str) -> None:
+    assert fleet_of([reading(replace(HEARD, causes=causes))], TERMS, "me").cause == cause
+
+
+@pytest.mark.parametrize(("alive", "told", "shown"), [(2, 5, None), (3, 5, 5), (3, -1, None), (3, 0, 0)])
+def test_median_of_fewer_than_three_says_nothing(alive: int, told: int, shown: int | None) -> None:
+    assert fleet_of([reading(replace(HEARD, alive=alive, median_errors=told))], TERMS, "").median_errors == shown
+
+
+@pytest.mark.parametrize(
+    ("holds", "scope"),
+    [
+        ([("", "")], None),
+        ([("service", "own")], ""),
+        ([("", "own")], "me"),
+        ([("over", "own")], "me"),
+        ([("service", ""), ("newer end", "")], None),
+        ([("bad", "own")], "me"),
+    ],
+)
+def test_newest_hold_in_force_is_shown_that_of_the_service_first(
+    holds: list[tuple[str, str]], scope: str | None
+) -> None:
+    rows = {
+        "service": HoldRow("ada", "look", NOW - S, 60 * S),
+        "own": HoldRow("ada", "look", NOW - S, 60 * S),
+        "over": HoldRow("bob", "gone", NOW - 9 * S, S),
+        "newer end": HoldRow("", "", NOW, 0),
+    }
+    texts = {name: row.written() for name, row in rows.items()} | {"": "", "bad": "\ud800"}
+    readings = [reading(replace(HEARD, holds=(texts[one], texts[other]))) for one, other in holds]
+    expected = None if scope is None else Hold("ada", "look", (NOW + 59 * S) / S, scope)
+    assert fleet_of(readings, TERMS, "me").hold == expected

@@ -1,0 +1,175 @@
+"""The terms of the fleet: shares, and which of several settings is the strictest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.fleet.strictest import Limits, limits
+from sidecar.core.fleet.terms import OFF, STRATEGIES, Share, Terms
+from sidecar.core.words import US_PER_S
+
+TERMS = Terms()
+
+
+def part(thousandths: int) -> Share:
+    return Share(thousandths, is_part=True)
+
+
+# -- a share of the fleet -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("share", "fleet", "at_least", "at_most"),
+    [
+        (Share(3), 0, 3, 3),
+        (Share(3), 100, 3, 3),
+        (part(500), 0, 0, 1),
+        (part(500), 1, 1, 1),
+        (part(500), 2, 1, 1),
+        (part(500), 3, 2, 1),
+        (part(500), 10, 5, 5),
+        (part(500), 11, 6, 5),
+        (part(1000), 1, 1, 1),
+        (part(1000), 2, 2, 1),
+        (part(1000), 10, 10, 9),
+        (part(1), 10, 1, 1),
+        (part(333), 200, 67, 66),
+    ],
+)
+def test_part_is_rounded_up_for_what_stays_and_down_for_what_goes(
+    share: Share, fleet: int, at_least: int, at_most: int
+) -> None:
+    assert (share.at_least(fleet), share.at_most(fleet)) == (at_least, at_most)
+    assert Share.read(str(share)) == share
+
+
+@given(st.integers(1, 1000), st.integers(2, 500))
+def test_part_of_several_that_may_go_is_one_at_least_and_never_all(thousandths: int, fleet: int) -> None:
+    assert 1 <= part(thousandths).at_most(fleet) < fleet
+
+
+@pytest.mark.parametrize("text", ["", "p", "ten", "1.5", "p5", "500pp"])
+def test_other_text_is_no_share(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        Share.read(text)
+
+
+def test_member_lives_for_three_beats() -> None:
+    assert Terms(beat_us=7).expiry_us == 21
+
+
+# -- limits of one policy -------------------------------------------------------------------------------------
+
+
+def test_limits_of_the_defaults_for_a_fleet_of_ten() -> None:
+    assert limits([TERMS], 10) == Limits(
+        strategy="log",
+        capacity=10,
+        floor=5,
+        refund_max=OFF,
+        window_us=600 * US_PER_S,
+        spacing_us=0,
+        trial=True,
+        probation_us=60 * US_PER_S,
+        expiry_us=30 * US_PER_S,
+        after_loss_wait=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("min_healthy", "never_last", "fleet", "floor"),
+    [
+        ("0", False, 4, 0),
+        ("0", True, 4, 1),
+        ("3", True, 4, 3),
+        ("9", True, 4, 9),
+        ("500p", True, 5, 3),
+        ("500p", True, 1, 1),
+        ("500p", False, 0, 0),
+        ("1000p", True, 50, 50),
+    ],
+)
+def test_floor_is_what_has_to_stay_and_one_at_least_unless_the_last_may_go(
+    min_healthy: str, fleet: int, floor: int, *, never_last: bool
+) -> None:
+    assert limits([Terms(min_healthy=min_healthy, never_last=never_last)], fleet).floor == floor
+
+
+@pytest.mark.parametrize(
+    ("strategy", "capacity", "refund_max", "found"),
+    [
+        ("log", "10", OFF, OFF),
+        ("log", "10", 0, 30),
+        ("log", "10", 12, 12),
+        ("log", "500p", 0, 15),
+        ("previous", "10", 12, OFF),
+        ("fixed", "10", 0, OFF),
+    ],
+)
+def test_refunds_are_for_the_log_alone_and_thrice_the_capacity_if_not_said(
+    strategy: str, capacity: str, refund_max: int, found: int
+) -> None:
+    assert limits([Terms(strategy=strategy, capacity=capacity, refund_max=refund_max)], 10).refund_max == found
+
+
+# -- the strictest of several ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "strictest"),
+    [
+        ("strategy", {"strategy": "fixed"}, {"strategy": "previous"}, "previous"),
+        ("strategy", {"strategy": "fixed"}, {"strategy": "log"}, "log"),
+        ("strategy", {"strategy": "previous"}, {"strategy": "log"}, "log"),
+        ("strategy", {"strategy": "fixed"}, {"strategy": "fixed"}, "fixed"),
+        ("capacity", {"capacity": "3"}, {"capacity": "500p"}, 3),
+        ("capacity", {"capacity": "8"}, {"capacity": "500p"}, 5),
+        ("floor", {"min_healthy": "3"}, {"min_healthy": "7"}, 7),
+        ("floor", {"min_healthy": "0", "never_last": False}, {"min_healthy": "0"}, 1),
+        ("window_us", {"window_us": 60}, {"window_us": 600}, 600),
+        ("spacing_us", {"spacing_us": 5}, {"spacing_us": 0}, 5),
+        ("trial", {"trial": False}, {}, True),
+        ("trial", {"trial": False}, {"trial": False}, False),
+        ("probation_us", {"probation_us": 5}, {"probation_us": 9}, 9),
+        ("refund_max", {"refund_max": OFF}, {"refund_max": 50}, OFF),
+        ("refund_max", {"refund_max": 20}, {"refund_max": 50}, 20),
+        ("refund_max", {"refund_max": 20}, {"refund_max": 50, "strategy": "previous"}, OFF),
+        ("expiry_us", {"beat_us": 5}, {"beat_us": 10}, 30),
+        ("after_loss_wait", {"after_loss_wait": False}, {}, True),
+        ("after_loss_wait", {"after_loss_wait": False}, {"after_loss_wait": False}, False),
+    ],
+)
+def test_strictest_of_two_settings_is_in_force(
+    name: str, one: dict[str, object], other: dict[str, object], strictest: object
+) -> None:
+    terms = [replace(TERMS, **one), replace(TERMS, **other)]  # type: ignore[arg-type]  # each of its field's type
+    assert getattr(limits(terms, 10), name) == strictest
+    assert limits(reversed(terms), 10) == limits(terms, 10)
+
+
+some_terms = st.builds(
+    Terms,
+    strategy=st.sampled_from(STRATEGIES),
+    capacity=st.sampled_from(["1", "7", "200p", "900p"]),
+    window_us=st.integers(1, 9),
+    min_healthy=st.sampled_from(["0", "4", "500p"]),
+    never_last=st.booleans(),
+    spacing_us=st.integers(0, 9),
+    trial=st.booleans(),
+    refund_max=st.sampled_from([OFF, 0, 9]),
+    after_loss_wait=st.booleans(),
+)
+
+
+@given(st.lists(some_terms, min_size=1, max_size=4), some_terms, st.integers(0, 40))
+def test_one_more_setting_never_makes_anything_looser(terms: list[Terms], more: Terms, fleet: int) -> None:
+    before, after = limits(terms, fleet), limits([*terms, more], fleet)
+    assert STRATEGIES.index(after.strategy) >= STRATEGIES.index(before.strategy)
+    assert (after.capacity <= before.capacity, after.floor >= before.floor) == (True, True)
+    assert (after.window_us >= before.window_us, after.spacing_us >= before.spacing_us) == (True, True)
+    assert (after.trial >= before.trial, after.after_loss_wait >= before.after_loss_wait) == (True, True)
+    assert after.refund_max <= before.refund_max

@@ -1,0 +1,221 @@
+"""The trial: how many culls for one cause may be without an outcome, and what the outcomes teach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.fleet_views import START_US, TERMS, Played, draft_of, fleet_of_size, names, word
+from sidecar.core.fleet import trial
+from sidecar.core.fleet.draft import HOUR_US, Draft
+from sidecar.core.fleet.records import Cull, State, Trial
+from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.view import View
+from sidecar.core.words import MANUAL, US_PER_S, Presence
+
+S = US_PER_S
+NOW = START_US
+WINDOW_US = TERMS.window_us
+BEAT_US = TERMS.beat_us
+SPARE = replace(TERMS, min_healthy="1")
+
+
+def draft(trials: dict[str, Trial], out: dict[str, str] | None = None, *, is_on: bool = True) -> Draft:
+    """``out``: causes of culls by instance."""
+    culls = {name: Cull(name, "0", cause, NOW - S) for name, cause in (out or {}).items()}
+    culls["lease"] = Cull("lease", "0", "redis", NOW - S, is_lease=True)
+    culls["over"] = Cull("over", "0", "redis", NOW - S, "over")
+    return draft_of(View(NOW, State(trials=trials), culls=culls), replace(TERMS, trial=is_on))
+
+
+PAUSED = Trial(1, 1, NOW - S, WINDOW_US, NOW - S)
+PROVEN = Trial(2)
+
+
+@pytest.mark.parametrize(
+    ("trials", "out", "refusal"),
+    [
+        ({}, {}, None),
+        ({}, {"a": "redis"}, Refusal("trial", BEAT_US)),
+        ({"redis": Trial(4)}, {"a": "redis", "b": "redis", "c": "redis"}, None),
+        ({"redis": Trial(2)}, {"a": "redis", "b": "redis"}, Refusal("trial", BEAT_US)),
+        ({"redis": PAUSED}, {}, Refusal("paused", WINDOW_US - S)),
+        ({"redis": PAUSED}, {"a": "redis"}, Refusal("paused", WINDOW_US - S)),
+        ({"redis": replace(PAUSED, paused_us=NOW - WINDOW_US)}, {}, None),
+        ({}, {"a": "disk"}, None),
+        ({}, {"a": "disk", "b": "net"}, Refusal("causes", BEAT_US)),
+        ({"redis": PROVEN}, {"a": "disk", "b": "net"}, None),
+        ({"disk": PROVEN}, {"a": "disk", "b": "net"}, None),
+        ({}, {"a": "disk", "b": MANUAL}, None),
+        ({}, {"a": "disk", "b": "disk", "c": "disk"}, None),
+    ],
+    ids=[
+        "nothing is known",
+        "one is out",
+        "fewer than the limit are out",
+        "as many as the limit",
+        "paused",
+        "paused before anything",
+        "the pause is over",
+        "one other cause is tried",
+        "two others are",
+        "two others are, and this one is proven",
+        "one of the others is proven",
+        "orders of people are no trials",
+        "one cause that has several out",
+    ],
+)
+def test_cull_waits_for_the_outcomes_of_its_cause(
+    trials: dict[str, Trial], out: dict[str, str], refusal: Refusal | None
+) -> None:
+    assert trial.refusal(draft(trials, out), "redis") == refusal
+    assert trial.refusal(draft(trials, out), MANUAL) is None
+    assert trial.refusal(draft(trials, out, is_on=False), "redis") is None
+
+
+def test_limit_doubles_with_each_that_helped_up_to_the_budget() -> None:
+    it, limits = draft({}), []
+    for _ in range(6):
+        trial.helped(it, "redis")
+        limits.append(it.trial("redis"))
+    assert limits == [Trial(limit, last_us=NOW) for limit in (2, 4, 8, 10, 10, 10)]
+
+
+def test_limit_of_a_budget_of_one_stays_one() -> None:
+    it = draft_of(View(NOW), replace(TERMS, capacity="1"))
+    trial.helped(it, "redis")
+    assert it.trial("redis").limit == 1
+
+
+def test_each_failure_in_a_row_doubles_the_pause_up_to_a_day() -> None:
+    it, pauses = draft({"redis": Trial(8)}), []
+    for at_us in range(10):
+        it.now_us = NOW + at_us * 24 * HOUR_US
+        trial.failed(it, Cull("id", "0", "redis", it.now_us))
+        found = it.trial("redis")
+        assert (found.limit, found.paused_us, found.last_us) == (1, it.now_us, it.now_us)
+        pauses.append(found.pause_us // WINDOW_US)
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 144, 144]
+
+
+def test_pause_is_a_window_at_least_though_that_is_longer_than_a_day() -> None:
+    it = draft_of(View(NOW), replace(TERMS, window_us=48 * HOUR_US))
+    for number in range(2):
+        trial.failed(it, Cull("id", "0", "redis", NOW + number))
+    assert it.trial("redis").pause_us == 48 * HOUR_US
+
+
+def test_culls_that_were_out_together_begin_one_pause() -> None:
+    it = draft({"redis": Trial(8)})
+    for _ in range(8):
+        trial.failed(it, Cull("id", "0", "redis", NOW - 100 * S))
+        it.now_us += S
+    assert (it.trial("redis").failures, it.trial("redis").pause_us) == (1, WINDOW_US)
+
+
+def test_help_after_failures_forgets_them() -> None:
+    it = draft({"redis": Trial(1, 3, NOW - WINDOW_US, WINDOW_US)})
+    trial.helped(it, "redis")
+    trial.failed(it, Cull("id", "0", "redis", NOW))
+    assert (it.trial("redis").failures, it.trial("redis").pause_us) == (1, WINDOW_US)
+
+
+@pytest.mark.parametrize(
+    ("before", "age_us", "paused_for_us"),
+    [
+        (Trial(), 100 * S, WINDOW_US - 100 * S),
+        (Trial(), WINDOW_US, 0),
+        (Trial(), 2 * WINDOW_US, 0),
+        (Trial(1, 2, NOW - S, 2 * WINDOW_US), 100 * S, 2 * WINDOW_US - S),
+        (Trial(4), 100 * S, 0),
+    ],
+    ids=["unproven", "a window old", "older", "a longer pause stays", "proven"],
+)
+def test_cull_that_told_nothing_pauses_an_unproven_cause_until_a_window_after_it(
+    before: Trial, age_us: int, paused_for_us: int
+) -> None:
+    it = draft({"redis": before})
+    trial.told_nothing(it, Cull("id", "0", "redis", NOW - age_us))
+    found = it.trial("redis")
+    assert found.pause_left_us(NOW) == paused_for_us
+    assert (found.limit, found.failures) == (before.limit, before.failures)
+
+
+def test_orders_of_people_teach_nothing() -> None:
+    it = draft({})
+    order = Cull("id", "0", MANUAL, NOW)
+    trial.culled(it, MANUAL)
+    trial.helped(it, MANUAL)
+    trial.failed(it, order)
+    trial.told_nothing(it, order)
+    assert it.trials == {}
+
+
+def test_beyond_twenty_causes_all_are_one_and_an_order_is_still_an_order() -> None:
+    it = draft({f"c{number}": Trial() for number in range(20)})
+    assert [trial.name(it, cause) for cause in ("c0", "new", "newer", MANUAL)] == ["c0", "other", "other", MANUAL]
+    assert trial.name(draft({}), "new") == "new"
+
+
+# -- over time ------------------------------------------------------------------------------------------------
+
+
+def shown(it: Played) -> tuple[str, int, int, float, int]:
+    (found,) = it.fleet().trials
+    return found
+
+
+def failed_trial() -> Played:
+    it = fleet_of_size(10, SPARE)
+    it.is_culled("c00")
+    it.lives_on(30, *names(10)[1:])
+    it.replaced("c00", Presence.SUSPECT)
+    return it
+
+
+def test_release_forgives_what_is_paused_and_takes_nothing_from_what_is_proven() -> None:
+    it = failed_trial()
+    assert (it.fleet().paused, word(it.claim("c01"))) == (("redis",), "paused")
+    it.kept.state = replace(it.state, trials={**it.state.trials, "disk": Trial(8)}).written()
+    assert it.release("c01") is False
+    assert it.fleet().paused == ("redis",)
+    assert it.release() is False
+    assert it.fleet().paused == ()
+    assert it.state.trials["disk"].limit == 8
+    assert word(it.claim("c01")) == "granted"
+    it.beat("c01", Presence.DOWN)
+    it.replaced("c01", Presence.SUSPECT)
+    assert it.state.trials["redis"] == Trial(1, 1, it.now_us, WINDOW_US, it.now_us)
+
+
+def test_cause_is_forgotten_after_an_hour_without_a_cull_an_outcome_or_a_pause() -> None:
+    it = failed_trial()
+    it.lives_on(600 + 3590, *names(10))
+    assert shown(it) == ("redis", 1, 0, 0.0, 1)
+    it.lives_on(20, *names(10))
+    assert it.fleet().trials == ()
+
+
+def test_cause_is_not_forgotten_while_a_container_that_was_culled_for_it_is_still_down() -> None:
+    it = fleet_of_size(10)
+    it.is_culled("c00")
+    for _ in range(150):
+        it.lives_on(30, *names(10)[1:4])
+        it.beat("c00", Presence.DOWN)
+    assert shown(it)[:3] == ("redis", 1, 1)
+    it.all_beat(*names(10)[1:])
+    before = it.decisions
+    it.lives_on(60, *names(10)[1:])
+    assert it.decisions - before <= 1  # nobody has to look after it with every beat
+
+
+def test_two_causes_are_tried_in_a_window_and_the_third_waits_for_one_to_help_or_for_the_window() -> None:
+    it = fleet_of_size(20)
+    assert [word(it.claim(f"c0{n}", f"kind-{n}")) for n in range(4)] == ["granted", "granted", "causes", "causes"]
+    assert word(it.claim("c05", MANUAL)) == "granted"
+    it.beat("c00", Presence.DOWN, "kind-0")
+    it.replaced("c00", Presence.SUSPECT)
+    assert [word(it.claim(f"c0{n}", f"kind-{n}")) for n in (2, 3)] == ["causes", "causes"]
+    it.lives_on(601, *names(20))
+    assert [word(it.claim(f"c0{n}", f"kind-{n}")) for n in (2, 3)] == ["granted", "granted"]
