@@ -27,7 +27,8 @@ _LIFE: Final = 17
 _STYLES: Final = {
     "silent": "magenta",
     "gone": "bright_black",
-    "wants": "yellow",
+    "duplicate": "magenta",
+    "suspect": "yellow",
     "draining": "red",
     "down": "red",
     "retiring": "cyan",

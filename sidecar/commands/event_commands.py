@@ -147,7 +147,7 @@ def _named(added: Any) -> dict[str, Any]:
     fields = asdict(added)
     for name in ("causes", "holds", "bins"):
         fields[name] = [row._asdict() for row in getattr(added, name)]
-    return {**fields, "refusals": dict(added.refusals)}
+    return {**fields, "refusals": dict(added.refusals), "paused": dict(added.paused)}
 
 
 def _wrote(path: Path, document: str) -> bool:

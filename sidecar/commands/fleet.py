@@ -192,8 +192,8 @@ def _presence(member: dict[str, Any] | None, departed: dict[str, Any] | None) ->
     age, cause = fleet_table.span(member["age_s"]), _cause(member["kind"])
     if member["presence"] == Presence.DOWN:
         return f"has been down for {age}{cause}"
-    is_so = "wants a cull" if member["presence"] == Presence.WANTS else f"is {member['presence']}"
-    return f"{is_so}{cause}, heard of {age} ago"
+    double = "; another container beats under its name, so neither may be culled" if member.get("duplicate") else ""
+    return f"is {member['presence']}{cause}, heard of {age} ago{double}"
 
 
 def _cause(kind: str) -> str:

@@ -11,38 +11,32 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.commands.terminal import plain
 
-BRAKES: Final = {
-    "off": "off",
-    "on": "on: many suffer at once, so one canary per window tells whether a restart helps",
-    "open": "open: the canary got well, so the budget alone limits",
-    "closed": "closed: the canary did not get well, so nobody is culled until the incident ends; a person has to look, "
-    "then health-arbiter release",
-}
 _MINUTE_S: Final = 60
 _EXACT_S: Final = 600
-_USELESS: Final = (
-    "culls did not help, so there are none for these kinds; a person has to look, then health-arbiter release"
-)
+_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release --service"
 
 SILENT: Final = "silent"
 GONE: Final = "gone"
+DUPLICATE: Final = "duplicate"
+"""Two lives beat under one instance name: what is told of it is of either, and neither may be culled."""
+
 UNKNOWN: Final = "-"
 SILENT_BEATS: Final = 3
 """As the bucket has it: who was not heard of for so long is struck off as soon as anybody else beats."""
 
-RANKS: Final = (SILENT, "wants", "suspect", "draining", "down", "starting", "stopping", "retiring", GONE)
+RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring", GONE)
 """What needs a look first; whatever is not named here is well."""
 
 MOST_ROWS: Final = 40
 MOST_GONE: Final = 10
 """So many of those who fell silent or said goodbye have a row: a deployment leaves a crowd of them."""
 
-_SAME: Final = {"up": "well", "suspect": "wants"}
+_SAME: Final = {"up": "well"}
 """What the sidecar calls its own state, in the word that the fleet has for it."""
 
 _WITHIN: Final = {
     "well": {"up", "starting", "retiring", "stopping"},
-    "wants": {"suspect"},
+    "suspect": {"suspect"},
     "down": {"draining", "down"},
 }
 """The states that say more than what the fleet knows, and do not contradict it."""
@@ -78,8 +72,9 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
     fleet = seen["fleet"]
     yield _headline(seen, now)
     if fleet is not None:
-        yield f"brake   {BRAKES.get(fleet['brake'], fleet['brake'])}{_cause(fleet)}"
-        yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not, {fleet['unclear']} are unclear"
+        yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
+        yield from map(_trial, fleet["trials"])
+        yield from _errors(fleet)
         yield from _oddities(fleet)
     yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
     if seen["local_hold"]:
@@ -121,8 +116,10 @@ def foot(seen: dict[str, Any], left_out: int, most_gone: int | None = MOST_GONE)
 def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> Row:
     state, age_s = member["presence"], member["age_s"]
     is_down = state == "down"
-    if state in ("well", "wants") and age_s > limit_s:
+    if state in ("well", "suspect") and age_s > limit_s:
         state = SILENT
+    if member.get("duplicate"):
+        state = DUPLICATE
     row = Row(
         member["instance"],
         state,
@@ -131,7 +128,7 @@ def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: floa
         heard=UNKNOWN if is_down else f"{span(age_s)} ago",
     )
     own = seen.get("own")
-    if own is not None and member["instance"] == seen["instance"] and state != SILENT:
+    if own is not None and member["instance"] == seen["instance"] and state not in (SILENT, DUPLICATE):
         return _detailed(row, own, now)
     about = member.get("about")
     if about is None:
@@ -188,7 +185,7 @@ def _headline(seen: dict[str, Any], now: float) -> str:
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
-    told = f"{fleet['alive']} alive, {fleet['wanting']} of them wanting a cull, {fleet['down']} down{retiring}"
+    told = f"{fleet['alive']} alive, {fleet['suspect']} of them suspect, {fleet['down']} down{retiring}"
     return f"{name}: {told}{_tokens(seen, now)}"
 
 
@@ -202,15 +199,31 @@ def _tokens(seen: dict[str, Any], now: float) -> str:
     return f", {used} of {budget} tokens in use{left}{back}"
 
 
-def _cause(fleet: dict[str, Any]) -> str:
-    return plain(f" (they share a cause: {fleet['cause']})") if fleet["cause"] else ""
+def _trial(trial: dict[str, Any]) -> str:
+    """How far culls for one cause are: tried, or paused because the last one did not help."""
+    if trial["paused_s"] > 0:
+        failures = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
+        return plain(
+            f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {failures} did not help; {_RELEASE}"
+        )
+    return plain(f"trial   {trial['cause']}: {trial['out']} of at most {trial['limit']} culls without an outcome")
+
+
+def _errors(fleet: dict[str, Any]) -> Iterator[str]:
+    """What most suspects share, and what is usual in the fleet: a suspect has to stand out from that."""
+    if fleet["cause"]:
+        yield plain(f"cause   most suspects share {fleet['cause']}")
+    if fleet["median_errors"] is not None:
+        ratio = fleet["median_ratio"]
+        of_requests = "" if ratio is None else f", {100 * ratio:.3g} % of its requests"
+        yield f"median  {fleet['median_errors']} errors of a container in the window{of_requests}"
 
 
 def _oddities(fleet: dict[str, Any]) -> Iterator[str]:
-    if fleet["useless"]:
-        yield plain(f"useless {', '.join(fleet['useless'])}: {_USELESS}")
+    if fleet["duplicate"]:
+        yield "double  another container beats under the name of this one, so neither of them may be culled"
     if fleet["policies"] > 1:
-        yield f"drift   {fleet['policies']} different policies, the strictest of each number holds"
+        yield f"drift   {fleet['policies']} different settings, the strictest of each holds: see health-arbiter doctor"
     for server in fleet["away"]:
         yield plain(f"away    {server}, and its share of the budget")
     if fleet["losses"]:

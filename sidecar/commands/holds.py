@@ -1,4 +1,4 @@
-"""``hold`` and ``release``: the hand on the brake."""
+"""``hold`` and ``release``: what a person forbids, and allows again."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _is_unheard_of(instance: str, effective: Settings) -> bool:
 def release(ctx: click.Context, /, *, author: str | None, service: bool, instance: str | None, as_json: bool) -> int:
     """End a hold.
 
-    For the service it also clears what was learned of culls that do not help: a closed brake, and kinds that had
-    become useless.
+    For the service it also ends every pause: culls for a cause that were paused because the last one did not help are
+    tried again at once, one at first.
     """
     query = urlencode({**_scope(service, instance), "author": author or login()})
     effective = settings(ctx)
@@ -100,11 +100,11 @@ def release(ctx: click.Context, /, *, author: str | None, service: bool, instanc
 
 
 def _next(told: dict[str, Any], effective: Settings) -> str:
-    """What comes of it, and not at once. A service that nobody held may have had a closed brake."""
+    """What comes of it, and not at once. A service that nobody held may have had causes whose culls were paused."""
     if told["instance"] and not told["released"]:
         return ""
     within_s = effective.check_interval * (1 + effective.check_jitter)
-    return f"; who wants a cull asks again within {fleet_table.span(within_s)}"
+    return f"; a suspect asks again within {fleet_table.span(within_s)}"
 
 
 def _scope(service: bool, instance: str | None) -> dict[str, str]:  # noqa: FBT001 - a flag of the command line

@@ -27,8 +27,8 @@ reason_option: Final = click.option("--reason", default=None, help="Why, in one 
 def cull(ctx: click.Context, /, *, reason: str | None, author: str | None, yes: bool, as_json: bool) -> int:
     """Cull the container beside this sidecar: drain it, and have it replaced.
 
-    It takes a token like any other cull, and all gates of the fleet apply: hold, brake, floor, spacing, budget. The
-    exit code is 1 when the answer is no, which is told with its reason.
+    It takes a token like any other cull, and the gates of the fleet apply: hold, memory, floor, spacing, budget; the
+    trial does not. The exit code is 1 when the answer is no, which is told with its reason.
     """
     effective = settings(ctx)
     if not yes and not _is_meant(asking.ask(effective, "GET", "/why").value):

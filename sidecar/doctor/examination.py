@@ -22,8 +22,8 @@ from sidecar.doctor.findings import Finding, Level
 from sidecar.notation import redis_urls
 
 if TYPE_CHECKING:
-    from sidecar.budget.link import Link
     from sidecar.settings import Settings
+    from sidecar.store.link import Link
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ async def _server(
     settings: Settings, server: bucket.Server, run_ids: dict[str, str], members: list[Member]
 ) -> AsyncIterator[Finding]:
     """Look at one; its run id goes to ``run_ids``, whom it has heard of to ``members``."""
-    from sidecar.budget.link import Link  # noqa: PLC0415 - a doctor without Redis needs no client
+    from sidecar.store.link import Link  # noqa: PLC0415 - a doctor without Redis needs no client
 
     probe = _Probe(Link(server.url, settings.redis_timeout, bucket.access(settings)), settings.redis_timeout)
     is_cluster_url = redis_urls.is_cluster(server.url)
@@ -124,7 +124,7 @@ async def _server(
         for found in findings.of_info(info, await probe.save(), is_cluster_url=is_cluster_url):
             yield found
         yield findings.of_write(await probe.write(f"{bucket.prefix(settings)}:doctor"))
-        roll = await server.share.roll()
+        roll = await bucket.fleet_budget(settings, [(server.name, server.store)]).roll()
         for found in findings.of_roll(roll, settings.instance):
             yield found
         if not isinstance(roll, Unknown):
@@ -133,7 +133,7 @@ async def _server(
                 yield found
     finally:
         await probe.aclose()
-        await server.share.aclose()
+        await server.store.aclose()
 
 
 class _Probe:
@@ -177,7 +177,7 @@ class _Probe:
         await self._link.aclose()
 
     async def _ask(self, read: Callable[[Any], T], *command: str) -> T | Unknown:
-        from sidecar.budget.link import error_word  # noqa: PLC0415 - as in _server
+        from sidecar.store.link import error_word  # noqa: PLC0415 - as in _server
 
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -7,13 +7,16 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sidecar.core import sentences
+from sidecar.core.fleet.terms import Terms
 from sidecar.core.retirement import Plan
-from sidecar.core.words import Brake, Fleet, Member, Roll, Unknown
+from sidecar.core.words import CauseTrial, Fleet, Member, Roll, Unknown
 from sidecar.doctor import policies
 from sidecar.notation import redis_urls
 
 CLOCK_LIMIT_S: Final = 5.0
 MEMORY_LIMIT: Final = 0.9
+MOST_NAMED: Final = 5
+"""Instance names in one sentence."""
 
 
 class Level(StrEnum):
@@ -81,11 +84,12 @@ def of_roll(roll: Roll | Unknown, instance: str) -> Iterator[Finding]:
         return
     yield Finding(Level.OK, "scripts", f"they run; {roll.used} tokens are in use")
     yield _shared(roll.members, instance)
-    yield _policies(roll.policies)
+    yield from _duplicates(roll.members)
+    yield _settings(roll.policies)
+    yield from _servers(roll.policies)
     if roll.fleet.losses:
         yield Finding(Level.WARN, "memory", f"former culls were forgotten {roll.fleet.losses} times so far")
-    if roll.fleet.brake is not Brake.OFF:
-        yield Finding(Level.WARN, "brake", f"it is {roll.fleet.brake}")
+    yield from (_paused(trial) for trial in roll.fleet.trials if trial.paused_s > 0)
     yield from (Finding(Level.WARN, "hold", sentences.hold(hold)) for hold in roll.holds)
 
 
@@ -204,8 +208,30 @@ def _shared(members: tuple[Member, ...], instance: str) -> Finding:
     return Finding(Level.OK, "shared", f"{others} other instances are seen, {own}")
 
 
-def _policies(texts: tuple[str, ...]) -> Finding:
+def _duplicates(members: tuple[Member, ...]) -> Iterator[Finding]:
+    names = [member.instance for member in members if member.duplicate]
+    if names:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        text = f"two containers run under one instance name, and neither may be culled: {', '.join(names[:MOST_NAMED])}"
+        yield Finding(Level.FAIL, "duplicate", f"{text}{more}; give each an ARBITER_INSTANCE of its own")
+
+
+def _settings(texts: tuple[str, ...]) -> Finding:
     if len(texts) > 1:
-        text = f"{len(texts)} different ones, the strictest of each number holds: {policies.differences(texts)}"
-        return Finding(Level.WARN, "policies", text)
-    return Finding(Level.OK, "policies", "all sidecars run with the same numbers")
+        text = f"{len(texts)} different sets are in force, the strictest of each holds: {policies.differences(texts)}"
+        return Finding(Level.WARN, "settings", text)
+    return Finding(Level.OK, "settings", "all sidecars run with the same ones")
+
+
+def _servers(texts: tuple[str, ...]) -> Iterator[Finding]:
+    """Whether all sidecars name the same servers. What cannot be read is of another version, and says nothing."""
+    lists = {terms.servers for terms in map(Terms.read, texts) if terms is not None}
+    if len(lists) > 1:
+        text = f"ARBITER_REDIS_URL names {len(lists)} different lists of servers"
+        yield Finding(Level.FAIL, "servers", f"{text}: no culls while they differ, and for a window after that")
+
+
+def _paused(trial: CauseTrial) -> Finding:
+    last = "the last cull" if trial.failures == 1 else f"the last {trial.failures} culls"
+    text = f"no culls for {trial.cause} for {sentences.span(trial.paused_s)}, because {last} did not help"
+    return Finding(Level.WARN, "paused", f"{text}; health-arbiter release --service tries one at once")

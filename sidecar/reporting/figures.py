@@ -72,8 +72,9 @@ class Report:
     ``culls`` of which ``ordered`` by people. ``near_misses``: suspects that recovered before anything was done.
     ``would_culls`` in shadow mode, of which ``would_recover`` recovered by themselves. ``not_honoured``: who was there
     long after a cull. ``retired_s`` and ``replaced_s``: from the lease or the token to the replacement; none in shadow
-    mode. ``away_s``: how long single sidecars were without Redis. While ``enforce_percent`` is less than 100, all of it
-    is of one part of the service, that of ``mode``.
+    mode. ``paused``: causes whose culls were paused because one did not help, and how often each was. ``duplicates``:
+    instance names under which two lives beat. ``away_s``: how long single sidecars were without Redis. While
+    ``enforce_percent`` is less than 100, all of it is of one part of the service, that of ``mode``.
     """
 
     service: str
@@ -86,7 +87,6 @@ class Report:
     culls: int = 0
     ordered: int = 0
     causes: tuple[Cause, ...] = ()
-    canaries: int = 0
     replaced_s: Times = NO_TIMES
     refusals: tuple[tuple[str, int], ...] = ()
     suspects: int = 0
@@ -98,8 +98,8 @@ class Report:
     revived: int = 0
     holds: tuple[Held, ...] = ()
     not_honoured: tuple[str, ...] = ()
-    brakes: int = 0
-    useless: tuple[str, ...] = ()
+    paused: tuple[tuple[str, int], ...] = ()
+    duplicates: tuple[str, ...] = ()
     losses: int = 0
     away_s: Times = NO_TIMES
     bins: tuple[Bin, ...] = ()
@@ -132,7 +132,6 @@ def report(
         culls=counts["culled"],
         ordered=sum(entry.what == "culled" and entry.reason == ORDERED for entry in seen),
         causes=_causes(seen),
-        canaries=sum(entry.what == "granted" and entry.reason == "canary" for entry in seen),
         replaced_s=_times(entry for entry in replaced if entry.kind),
         refusals=_ranked(entry.reason for entry in seen if entry.what == "denied"),
         suspects=counts["suspect"],
@@ -144,8 +143,8 @@ def report(
         revived=counts["revived"],
         holds=_holds(seen),
         not_honoured=tuple(sorted({entry.instance for entry in seen if entry.what == "not_honoured"})),
-        brakes=sum(entry.what == "brake" and entry.reason == "on" for entry in seen),
-        useless=tuple(sorted({entry.kind for entry in seen if entry.what == "useless"})),
+        paused=_ranked(entry.kind for entry in seen if entry.what == "paused"),
+        duplicates=tuple(sorted({entry.instance for entry in seen if entry.what == "duplicate"})),
         losses=counts["lost_memory"],
         away_s=_times(entry for entry in seen if entry.what == "redis_back"),
         bins=_bins(seen, since, until),

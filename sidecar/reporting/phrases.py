@@ -64,10 +64,7 @@ def _culls(report: Report) -> str:
     helped, unhelped, unclear = (
         sum(getattr(cause, outcome) for cause in report.causes) for outcome in ("helped", "unhelped", "unclear")
     )
-    asides = [f"{report.ordered} by order"] * bool(report.ordered) + [f"{report.canaries} as canary"] * bool(
-        report.canaries
-    )
-    aside = f" ({', '.join(asides)})" if asides else ""
+    aside = f" ({report.ordered} by order)" if report.ordered else ""
     return f"{report.culls}{aside}: {outcomes(Cause('', report.culls, helped, unhelped, unclear))}"
 
 
@@ -94,10 +91,11 @@ def _troubles(report: Report) -> Iterator[tuple[str, str]]:
     """What a person has to look at, if anything."""
     if report.not_honoured:
         yield "not honoured", f"still there long after their cull: {plain(', '.join(report.not_honoured))}"
-    if report.useless:
-        yield "useless", f"culls stopped helping against {plain(', '.join(report.useless))}"
-    if report.brakes:
-        yield "brake", f"on {_times(report.brakes)}, because many suffered at once"
+    if report.paused:
+        causes = ", ".join(f"{plain(cause)} {_times(number)}" for cause, number in report.paused)
+        yield "paused", f"culls did not help against {causes}"
+    if report.duplicates:
+        yield "duplicate", f"two lives beat under the instance name {plain(', '.join(report.duplicates))}"
     if report.losses:
         yield "memory", f"Redis lost it {_times(report.losses)}"
     if report.away_s.count:

@@ -13,7 +13,9 @@ from sidecar.commands.fleet_table import Row
 ALLOCATION = "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11"
 ROWS = [
     Row("web-2", "silent", heard="40s ago"),
-    Row(ALLOCATION, "wants", "redis", "1m30s", "3s ago", "7/5", "40%", "2026-11-20T17:00:00.123456Z", "0.9.0", "6h 2m"),
+    Row(
+        ALLOCATION, "suspect", "redis", "1m30s", "3s ago", "7/5", "40%", "2026-11-20T17:00:00.123456Z", "0.9.0", "6h 2m"
+    ),
     Row("web-3", "down", "mysql", "12m"),
     Row("web-1", "well", heard="1s ago"),
 ]
@@ -21,11 +23,11 @@ ROWS = [
 
 def test_small_terminal_shows_what_matters() -> None:
     assert list(drawing.lines(ROWS, 80)) == [
-        "INSTANCE                              STATE   KIND   SINCE  HEARD",
-        "web-2                                 silent  -      -      40s ago",
-        "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11  wants   redis  1m30s  3s ago",
-        "web-3                                 down    mysql  12m    -",
-        "web-1                                 well    -      -      1s ago",
+        "INSTANCE                              STATE    KIND   SINCE  HEARD",
+        "web-2                                 silent   -      -      40s ago",
+        "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11  suspect  redis  1m30s  3s ago",
+        "web-3                                 down     mysql  12m    -",
+        "web-1                                 well     -      -      1s ago",
     ]
 
 
@@ -44,7 +46,7 @@ def test_wide_terminal_shows_all_that_is_known_and_cuts_the_life_first() -> None
         "VERSION",
     ]
     assert second.split() == ["web-2", "silent", "-", "-", "40s", "ago", "-", "-", "-", "-", "-"]
-    assert third == (f"{ALLOCATION}  wants   redis  1m30s  3s ago   6h 2m  7/5     40%     2026-11-20T17:00…  0.9.0")
+    assert third == (f"{ALLOCATION}  suspect  redis  1m30s  3s ago   6h 2m  7/5     40%     2026-11-20T17:00…  0.9.0")
 
 
 @pytest.mark.parametrize("width", [48, 80, 120])
@@ -73,7 +75,7 @@ HOSTILE = [
 def test_no_letter_of_others_moves_the_cursor_or_is_taken_for_markup(name: str, color: str | None) -> None:
     file = io.StringIO()
     console = Console(file=file, width=120, force_terminal=color is not None, color_system=color)  # type: ignore[arg-type]  # a table
-    console.print(drawing.whole(["head"], [Row(name, "wants", name, life=name)], ["foot"], 120))
+    console.print(drawing.whole(["head"], [Row(name, "suspect", name, life=name)], ["foot"], 120))
     told = file.getvalue()
     for style in ("\x1b[33m", "\x1b[1m", "\x1b[0m"):
         told = told.replace(style, "")  # rich's own

@@ -240,11 +240,11 @@ async def test_report_is_of_the_service_and_mode_of_the_sidecar(desk: Desk) -> N
 
 
 async def test_report_as_json_names_its_numbers(desk: Desk) -> None:
-    desk.keep(desk.entry("culled", 60), desk.entry("denied", 50, reason="brake"), desk.entry("hold", 40, seconds=60.0))
+    desk.keep(desk.entry("culled", 60), desk.entry("denied", 50, reason="paused"), desk.entry("hold", 40, seconds=60.0))
     assert await desk.report("json") == 0
     told = json.loads(desk.out[0])
     assert told["causes"] == [{"kind": "redis", "culls": 1, "helped": 0, "unhelped": 0, "unclear": 0}]
-    assert told["refusals"] == {"brake": 1}
+    assert told["refusals"] == {"paused": 1}
     assert told["holds"][0]["seconds"] == 60.0
     assert told["replaced_s"] == {"count": 0, "p50": 0.0, "p95": 0.0, "longest": 0.0}
     assert sum(one["culls"] for one in told["bins"]) == 1

@@ -1,21 +1,22 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from sidecar.commands.fleet_table import BRAKES, GONE, SILENT, Row, chosen, foot, head, hold_line, rows, span
-from sidecar.core.words import Brake, Fleet
+from sidecar.commands.fleet_table import DUPLICATE, GONE, SILENT, Row, chosen, foot, head, hold_line, rows, span
+from sidecar.core import members as members_json
+from sidecar.core.words import CauseTrial, Fleet
 
 NOW = 1_700_000_000.0
+RELEASE = "look for the cause, or try again at once with health-arbiter release --service"
 HOLD = {"scope": "service", "instance": "", "author": "alice", "reason": "migration", "until": NOW + 3600}
 
 
 def _seen(fleet: Fleet | None, **more: object) -> dict[str, Any]:
     seen = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "used": 3}
     rest: dict[str, Any] = {"members": [], "holds": [], "local_hold": None}
-    return {**seen, **rest, "fleet": asdict(fleet) if fleet else None, **more}
+    return {**seen, **rest, "fleet": members_json.fleet(fleet) if fleet else None, **more}
 
 
 def _member(instance: str, presence: str, kind: str = "", age_s: float = 1.0) -> dict[str, Any]:
@@ -25,46 +26,52 @@ def _member(instance: str, presence: str, kind: str = "", age_s: float = 1.0) ->
 def test_whole_of_a_fleet_in_trouble_is_told() -> None:
     fleet = Fleet(
         alive=4,
-        wanting=3,
+        suspect=3,
         down=1,
-        brake=Brake.CLOSED,
         cause="redis",
+        trials=(CauseTrial("mysql", 2, 1), CauseTrial("redis", 1, 0, 545.0, 2), CauseTrial("http", 1, 0, 30.0, 1)),
+        median_errors=2,
+        median_ratio=0.0042,
+        duplicate=True,
         policies=2,
         losses=1,
         away=("redis://h2: timeout",),
         helped=5,
         unhelped=2,
         unclear=1,
-        useless=("mysql", "redis"),
     )
-    members = [_member("a", "well"), _member("longer-name", "wants", "redis", 75), _member("c", "down", "redis", 3700)]
+    members = [
+        _member("a", "well"),
+        _member("longer-name", "suspect", "redis", 75),
+        _member("c", "down", "redis", 3700),
+    ]
     seen = _seen(fleet, members=members, holds=[HOLD])
     assert list(head(seen, NOW)) == [
-        "app: 4 alive, 3 of them wanting a cull, 1 down, 3 of 10 tokens in use, 7 left",
-        f"brake   {BRAKES['closed']} (they share a cause: redis)",
-        "culls   5 helped, 2 did not, 1 are unclear",
-        (
-            "useless mysql, redis: culls did not help, so there are none for these kinds; a person has to look, "
-            "then health-arbiter release"
-        ),
-        "drift   2 different policies, the strictest of each number holds",
+        "app: 4 alive, 3 of them suspect, 1 down, 3 of 10 tokens in use, 7 left",
+        "culls   5 helped, 2 did not help, 1 unclear",
+        "trial   mysql: 1 of at most 2 culls without an outcome",
+        f"paused  no culls for redis for 9m5s: the last 2 culls did not help; {RELEASE}",
+        f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
+        "cause   most suspects share redis",
+        "median  2 errors of a container in the window, 0.42 % of its requests",
+        "double  another container beats under the name of this one, so neither of them may be culled",
+        "drift   2 different settings, the strictest of each holds: see health-arbiter doctor",
         "away    redis://h2: timeout, and its share of the budget",
         "memory  lost 1 times",
         "hold    the service by alice, 1h left: migration",
     ]
     assert rows(seen, NOW) == [
-        Row("longer-name", "wants", "redis", heard="1m15s ago"),
+        Row("longer-name", "suspect", "redis", heard="1m15s ago"),
         Row("c", "down", "redis", since="1h 2m"),
         Row("a", "well", heard="1s ago"),
     ]
     assert list(foot(seen, 0)) == ["... and 2 more"]
 
 
-def test_fleet_that_is_well_is_three_lines() -> None:
+def test_fleet_that_is_well_is_two_lines() -> None:
     assert list(head(_seen(Fleet(alive=1), mode="shadow", used=None), NOW)) == [
-        "app (shadow): 1 alive, 0 of them wanting a cull, 0 down",
-        "brake   off",
-        "culls   0 helped, 0 did not, 0 are unclear",
+        "app (shadow): 1 alive, 0 of them suspect, 0 down",
+        "culls   0 helped, 0 did not help, 0 unclear",
     ]
 
 
@@ -82,11 +89,6 @@ def test_hold_of_the_last_beat_is_told_once() -> None:
     assert sum(line.startswith("hold") for line in head(seen, NOW)) == 1
     seen["local_hold"] = None
     assert "hold    the service by alice, 1h left: migration" in list(head(seen, NOW))
-
-
-@pytest.mark.parametrize("phase", Brake)
-def test_every_phase_of_the_brake_has_a_sentence(phase: Brake) -> None:
-    assert BRAKES[phase].startswith(phase)
 
 
 @pytest.mark.parametrize(
@@ -113,17 +115,18 @@ def test_span_is_as_a_person_says_it(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
-def test_closed_brake_says_what_a_person_has_to_do() -> None:
-    _, brake, *_ = head(_seen(Fleet(alive=3, wanting=3, brake=Brake.CLOSED)), NOW)
-    assert "nobody is culled" in brake
-    assert brake.endswith("a person has to look, then health-arbiter release")
-
-
 def test_nothing_that_moves_a_cursor_is_printed() -> None:
     evil = {**HOLD, "reason": "a\x1b[2Jb\nc", "author": "größe\u202e"}
     assert hold_line(evil, NOW) == "the service by größe?, 1h left: a?[2Jb?c"
     own = {**OWN, "incarnation": "\x1b[2J"}
-    lines = head(_seen(Fleet(alive=1, cause="k\r", useless=("\x07",), away=("\n",)), own=own, service="\u202e"), NOW)
+    lines = head(
+        _seen(
+            Fleet(alive=1, cause="k\r", trials=(CauseTrial("\x07", 1, 0), CauseTrial("\x08", 1, 0, 9)), away=("\n",)),
+            own=own,
+            service="\u202e",
+        ),
+        NOW,
+    )
     assert all(line.isprintable() for line in lines)
     assert hold_line({**HOLD, "reason": "größe 🚀"}, NOW) == "the service by alice, 1h left: größe 🚀"
 
@@ -154,7 +157,7 @@ def test_own_container_is_told_in_full_and_others_as_far_as_the_bucket_knows() -
 
 
 @pytest.mark.parametrize(
-    ("state", "shown"), [("suspect", "wants"), ("retiring", "retiring"), ("draining", "draining"), ("up", "well")]
+    ("state", "shown"), [("suspect", "suspect"), ("retiring", "retiring"), ("draining", "draining"), ("up", "well")]
 )
 def test_own_state_is_told_where_it_says_more_than_its_presence(state: str, shown: str) -> None:
     (row,) = rows(_seen(Fleet(alive=1), members=[_member("a", "well")], own={**OWN, "state": state}), NOW)
@@ -175,12 +178,12 @@ def test_what_needs_a_look_comes_first_and_the_longest_of_a_kind_before_others()
         _member("well", "well"),
         _member("down-new", "down", "redis", 5),
         _member("down-old", "down", "redis", 500),
-        _member("wants", "wants", "redis"),
+        _member("suspect", "suspect", "redis"),
         _member("silent", "well", age_s=40),
     ]
     seen = _seen(Fleet(alive=3, down=2), members=members, beat=10.0)
     told = rows({**seen, "departed": GONE_ONES}, NOW)
-    assert [row.instance for row in told] == ["silent", "wants", "down-old", "down-new", "new", "old", "well"]
+    assert [row.instance for row in told] == ["silent", "suspect", "down-old", "down-new", "new", "old", "well"]
     assert told[4:6] == [Row("new", GONE, heard="silent for 3s"), Row("old", GONE, heard="silent for 1m10s")]
 
 
@@ -201,8 +204,8 @@ def test_of_many_who_are_gone_the_newest_have_a_row() -> None:
         ("well", "retiring", ("retiring", "20s")),
         ("well", "stopping", ("stopping", "20s")),
         ("well", "suspect", ("well", "-")),
-        ("wants", "suspect", ("wants", "20s")),
-        ("wants", "up", ("wants", "-")),
+        ("suspect", "suspect", ("suspect", "20s")),
+        ("suspect", "up", ("suspect", "-")),
         ("down", "draining", ("draining", "20s")),
         ("down", "down", ("down", "20s")),
         ("down", "up", ("down", "5s")),
@@ -218,6 +221,18 @@ def test_what_another_sidecar_told_is_shown_where_it_does_not_contradict_the_fle
     assert (row.errors, row.weight, row.life, row.version) == ("2/5", "80%", "life-1", "0.9")
 
 
+def test_name_of_two_lives_is_marked_and_comes_first() -> None:
+    doubled = [{**_member(name, "well"), "about": {**OWN, "state": "up"}, "duplicate": True} for name in ("a", "c")]
+    members = [_member("b", "down"), *doubled, {**_member("d", "well"), "duplicate": False}]
+    told = rows(_seen(Fleet(alive=3, down=1), members=members, own=OWN), NOW)
+    assert [(row.instance, row.state) for row in told] == [
+        ("a", DUPLICATE),
+        ("c", DUPLICATE),
+        ("b", "down"),
+        ("d", "well"),
+    ]
+
+
 def test_one_that_is_silent_is_so_whatever_it_told() -> None:
     member = {**_member("b", "well", age_s=31), "about": OWN}
     (row,) = rows(_seen(Fleet(alive=1), members=[member], beat=10.0), NOW)
@@ -227,7 +242,7 @@ def test_one_that_is_silent_is_so_whatever_it_told() -> None:
 def test_of_many_rows_only_some_of_the_well_are_left_out() -> None:
     well, bad = (
         [Row(f"w{number}", "well") for number in range(500)],
-        [Row(f"b{number}", "wants") for number in range(50)],
+        [Row(f"b{number}", "suspect") for number in range(50)],
     )
     assert chosen([*bad, *well], 40) == (bad, 500)
     assert chosen([*bad[:3], *well], 40) == ([*bad[:3], *well[:37]], 463)
@@ -242,8 +257,7 @@ def test_tokens_tell_what_is_left_and_when_the_next_is_back() -> None:
     seen = _seen(Fleet(alive=1, retiring=2), grants=[NOW - 60, NOW - 5], budget_window=600.0)
     (line, *_) = head(seen, NOW)
     assert line == (
-        "app: 1 alive, 0 of them wanting a cull, 0 down, 2 retiring, 3 of 10 tokens in use, 7 left, "
-        "the next is back in 9m"
+        "app: 1 alive, 0 of them suspect, 0 down, 2 retiring, 3 of 10 tokens in use, 7 left, the next is back in 9m"
     )
     (line, *_) = head({**seen, "budget": "5%", "grants": []}, NOW)
     assert line.endswith("3 of 5% tokens in use")

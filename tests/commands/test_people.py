@@ -38,6 +38,11 @@ def _members(one: Sidecar) -> list[dict[str, Any]]:
     return members
 
 
+def _fleet(one: Sidecar) -> dict[str, Any]:
+    fleet: dict[str, Any] = one.request("local", "GET", "/fleet").json()["fleet"]
+    return fleet
+
+
 def _json(done: Done) -> Any:
     return json.loads(done.out)
 
@@ -77,6 +82,15 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     assert [what for what in whats() if what in ("granted", "culled", "revived")] == ["granted", "culled", "revived"]
     assert _json(command(other, "report", "--json"))["service"] == "app"
     assert command(other, "report", "--format", "html").out.startswith("<!")
+
+
+def test_cull_by_hand_waits_for_no_outcome(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    both = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="5s", drain="1s", trial="on")
+    wait_for(lambda: len(_members(both[0])) == 2, timeout_s=30, what="both are known")
+    for used, one in enumerate(both, start=1):
+        assert command(one, "cull", "--yes").out.endswith(f"token granted, {used} of 10 in use\n")
+    wait_for(lambda: _fleet(both[0])["down"] == 2, timeout_s=30, what="both are down")
+    assert _fleet(both[0])["trials"] == []
 
 
 def test_held_service_refuses_the_cull_and_says_who_holds_it(pair: list[Sidecar]) -> None:
@@ -146,7 +160,7 @@ def test_fleet_is_a_table_of_the_width_at_hand(pair: list[Sidecar], columns: str
     done = command(pair[0], "fleet", "--watch", COLUMNS=columns)
     assert (done.code, done.err) == (0, "")
     head, table = done.out.split("\n\n")
-    assert head.startswith("app: 2 alive, 0 of them wanting a cull, 0 down, 0 of 10 tokens in use, 10 left\n")
+    assert head.startswith("app: 2 alive, 0 of them suspect, 0 down, 0 of 10 tokens in use, 10 left\n")
     assert "here    n00: up for " in head
     names, *rows = table.splitlines()
     assert names.split()[:5] == ["INSTANCE", "STATE", "KIND", "SINCE", "HEARD"]

@@ -29,7 +29,7 @@ from harness.prometheus import Prometheus, promtool
 from harness.starting import Children
 from harness.waiting import wait_for
 from sidecar.answer.health import POLLERS
-from sidecar.core.words import Brake, State
+from sidecar.core.words import State
 
 SEVERITIES: Final = {"info", "warning", "critical"}
 RECORDING_TESTS: Final = (SHIPPED / "recording.test.yml").read_text()
@@ -116,7 +116,6 @@ def test_every_recorded_series_is_used_and_every_one_used_is_recorded() -> None:
 @pytest.mark.parametrize(
     ("label", "known"),
     [
-        ("phase", set(Brake)),
         ("state", set(State)),
         ("poller", {*POLLERS.values(), "other"}),
         ("path", {"/health/nomad"}),
@@ -231,6 +230,6 @@ def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(prome
 
 
 def test_every_alert_has_a_number_in_it_where_there_is_one(prometheus: Prometheus) -> None:
-    yes_or_no = {"ArbiterKindUseless", "ArbiterSidecarAbsent", "ArbiterSidecarsUnknown", "ArbiterStandbyMissing"}
+    yes_or_no = {"ArbiterSidecarAbsent", "ArbiterSidecarsUnknown", "ArbiterStandbyMissing"}
     alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
     assert {rule["name"] for rule in alerts if "$value" not in rule["annotations"]["description"]} == yes_or_no

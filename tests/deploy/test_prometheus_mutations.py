@@ -12,7 +12,16 @@ from harness.prometheus import promtool
 
 RECORDING_MUTATIONS: Final = [
     ("max by (namespace, service) (arbiter_fleet_alive)", "sum by (namespace, service) (arbiter_fleet_alive)"),
-    ("max by (namespace, service) (arbiter_fleet_wanting)", "sum by (namespace, service) (arbiter_fleet_wanting)"),
+    ("max by (namespace, service) (arbiter_fleet_suspect)", "sum by (namespace, service) (arbiter_fleet_suspect)"),
+    (
+        "max by (namespace, service, cause) (\n            arbiter_cause",
+        "min by (namespace, service, cause) (\n            arbiter_cause",
+    ),
+    (
+        "arbiter_cause_paused_seconds and on (namespace, service, instance) arbiter_budget_reachable == 1",
+        "arbiter_cause_paused_seconds",
+    ),
+    (', "kind", "(.+)")', ', "phase", "(.+)")'),
     ("sum by (namespace, service) (increase(arbiter_culls", "max by (namespace, service) (increase(arbiter_culls"),
     ("round(sum by (namespace, service) (increase(arbiter_culls_total[10m])))", "sum(arbiter_culls_total)"),
     ("(arbiter_budget_capacity_tokens > 0)", "(arbiter_budget_capacity_tokens)"),
@@ -37,10 +46,11 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterBudgetLow", "ratio >= 0.8 < 1", "ratio >= 0.8"),
     ("ArbiterBudgetEmpty", "ratio >= 1", "ratio >= 0.9"),
     ("ArbiterBudgetEmpty", "tokens > 1", "tokens > 0"),
-    ("ArbiterBrakeOn", 'phase="on"', 'phase=~"on|open"'),
-    ("ArbiterBrakeOn", "for: 1m", "for: 0m"),
-    ("ArbiterBrakeClosed", 'phase="closed"', 'phase=~"closed|on"'),
-    ("ArbiterKindUseless", 'reason="useless"', 'reason=~".+"'),
+    ("ArbiterCullsPaused", "seconds > 0", "seconds >= 0"),
+    ("ArbiterCullsPaused", "unless on (namespace, service, cause)", "unless on (namespace, service)"),
+    ("ArbiterCullsPaused", "unless on (namespace, service, cause) service:arbiter_cause_shared:max == 1", ""),
+    ("ArbiterCullsPausedForMost", "seconds > 0", "seconds >= 0"),
+    ("ArbiterCullsPausedForMost", "and on (namespace, service, cause)", "and on (namespace, service)"),
     ("ArbiterCullsDoNotHelp", '{outcome="unhelped"}) >= 2', '{outcome="unhelped"}) >= 1'),
     ("ArbiterCullsDoNotHelp", ">= on (namespace, service)", "> on (namespace, service)"),
     ("ArbiterNotHonoured", "seconds) > 600", "seconds) > 60"),

@@ -15,7 +15,7 @@ from sidecar.settings import Settings
 from sidecar.settings.sources import variable
 
 TEXT: Final = RUNBOOKS.read_text()
-COMMANDS: Final = {"why", "fleet", "events", "report", "hold", "release", "revive", "doctor"}
+COMMANDS: Final = {"why", "fleet", "events", "report", "hold", "release", "cull", "revive", "doctor"}
 PARTS: Final = ("Means", "Look first", "Do", "Leave it alone when")
 
 

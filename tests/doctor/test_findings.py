@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.retirement import Plan
-from sidecar.core.terms import Share
-from sidecar.core.words import Brake, Fleet, Hold, Member, Presence, Roll, Unknown
+from sidecar.core.words import CauseTrial, Fleet, Hold, Member, Presence, Roll, Unknown
 from sidecar.doctor import findings
 from sidecar.doctor.findings import Finding, Level
 
@@ -86,7 +86,11 @@ def test_memory_that_is_not_full_is_not_spoken_of(fields: dict[str, str]) -> Non
 
 @pytest.mark.parametrize(
     ("save", "level", "said"),
-    [("3600 1", "ok", "snapshots"), ("", "warn", "none"), (NOPERM, "warn", "cannot be told: the Redis user may not")],
+    [
+        ("3600 1", "ok", "snapshots"),
+        ("", "warn", "none"),
+        (NOPERM, "warn", "cannot be told: the Redis user lacks a permission"),
+    ],
     ids=["snapshots", "none", "refused"],
 )
 def test_persistence_without_an_append_only_file(save: str | Unknown, level: str, said: str) -> None:
@@ -110,7 +114,7 @@ def test_server_that_may_not_be_asked_is_one_warning() -> None:
     [
         (0.0012, "ok", "a PING takes 1.2 ms"),
         (NOPERM, "ok", "may not PING"),
-        (Unknown("auth"), "FAIL", "refused our credentials"),
+        (Unknown("auth"), "FAIL", "refused the sidecar's credentials"),
         (Unknown("new-word"), "FAIL", "new-word"),
     ],
     ids=["measured", "refused", "wrong password", "unheard of"],
@@ -145,23 +149,63 @@ def _roll(*instances: str, fleet: Fleet | None = None, **more: tuple[object, ...
 @pytest.mark.parametrize(
     ("roll", "levels"),
     [
-        pytest.param(_roll("a", "b"), {"scripts": "ok", "shared": "ok", "policies": "ok"}, id="well"),
-        pytest.param(_roll("b"), {"scripts": "ok", "shared": "ok", "policies": "ok"}, id="this one is not there"),
-        pytest.param(_roll("a"), {"scripts": "ok", "shared": "warn", "policies": "ok"}, id="no others"),
-        pytest.param(_roll(), {"scripts": "ok", "shared": "warn", "policies": "ok"}, id="nobody"),
+        pytest.param(_roll("a", "b"), {"scripts": "ok", "shared": "ok", "settings": "ok"}, id="well"),
+        pytest.param(_roll("b"), {"scripts": "ok", "shared": "ok", "settings": "ok"}, id="this one is not there"),
+        pytest.param(_roll("a"), {"scripts": "ok", "shared": "warn", "settings": "ok"}, id="no others"),
+        pytest.param(_roll(), {"scripts": "ok", "shared": "warn", "settings": "ok"}, id="nobody"),
         pytest.param(
-            _roll("a", "b", policies=("1", "2")), {"scripts": "ok", "shared": "ok", "policies": "warn"}, id="drift"
+            _roll("a", "b", policies=(Terms().written(), Terms(spacing_us=1).written(), "of another version")),
+            {"scripts": "ok", "shared": "ok", "settings": "warn"},
+            id="different settings",
         ),
         pytest.param(
-            _roll("a", "b", fleet=Fleet(2, losses=1, brake=Brake.ON), holds=(Hold("alice", "why", 1.0),)),
-            {"scripts": "ok", "shared": "ok", "policies": "ok", "memory": "warn", "brake": "warn", "hold": "warn"},
-            id="lost, braked and held",
+            _roll("a", "b", policies=(Terms(servers="1").written(), Terms(servers="2").written())),
+            {"scripts": "ok", "shared": "ok", "settings": "warn", "servers": "FAIL"},
+            id="different lists of servers",
+        ),
+        pytest.param(
+            _roll("a", "b", fleet=Fleet(2, losses=1), holds=(Hold("alice", "why", 1.0),)),
+            {"scripts": "ok", "shared": "ok", "settings": "ok", "memory": "warn", "hold": "warn"},
+            id="lost and held",
+        ),
+        pytest.param(
+            _roll("a", "b", fleet=Fleet(2, trials=(CauseTrial("http", 4, 2, 0.0),))),
+            {"scripts": "ok", "shared": "ok", "settings": "ok"},
+            id="culls are tried",
         ),
         pytest.param(Unknown("permission"), {"scripts": "FAIL"}, id="scripts are refused"),
     ],
 )
 def test_what_the_bucket_says(roll: Roll | Unknown, levels: dict[str, str]) -> None:
     assert _levels(*findings.of_roll(roll, "a")) == levels
+
+
+@pytest.mark.parametrize(
+    ("failures", "paused_s", "said"),
+    [
+        (1, 540.0, "no culls for redis for 9m, because the last cull did not help; "),
+        (3, 2400.0, "no culls for redis for 40m, because the last 3 culls did not help; "),
+    ],
+)
+def test_paused_cause_is_told_with_what_a_person_may_type(failures: int, paused_s: float, said: str) -> None:
+    trials = (CauseTrial("http", 2, 1), CauseTrial("redis", 1, 0, paused_s, failures))
+    found = [
+        one for one in findings.of_roll(_roll("a", "b", fleet=Fleet(2, trials=trials)), "a") if one.what == "paused"
+    ]
+    assert found == [Finding(Level.WARN, "paused", f"{said}health-arbiter release --service tries one at once")]
+
+
+@pytest.mark.parametrize(
+    ("count", "named"), [(1, "n0;"), (5, "n0, n1, n2, n3, n4;"), (7, "n0, n1, n2, n3, n4 and 2 more;")]
+)
+def test_names_that_two_containers_share_are_a_failure(count: int, named: str) -> None:
+    members = (
+        Member("a", Presence.WELL, "", 1.0),
+        *(Member(f"n{at}", Presence.SUSPECT, "redis", 1.0, duplicate=True) for at in range(count)),
+    )
+    (found,) = [one for one in findings.of_roll(Roll(Fleet(9), 0, members), "a") if one.what == "duplicate"]
+    assert found.level is Level.FAIL
+    assert f"neither may be culled: {named} give each an ARBITER_INSTANCE" in found.sentence
 
 
 @pytest.mark.parametrize(

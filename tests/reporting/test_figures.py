@@ -105,24 +105,23 @@ def test_replacement_that_does_not_say_how_long_it_took_is_not_in_the_times() ->
     ("entries", "field", "value"),
     [
         (
-            [Entry("denied", at, reason=reason) for at, reason in enumerate(("window", "brake", "window"))],
+            [Entry("denied", at, reason=reason) for at, reason in enumerate(("window", "paused", "window"))],
             "refusals",
-            (("window", 2), ("brake", 1)),
+            (("window", 2), ("paused", 1)),
         ),
         ([Entry("suspect", 1), Entry("recovered", 2), Entry("suspect", 3)], "near_misses", 1),
         ([Entry("suspect", 1), Entry("recovered", 2), Entry("suspect", 3)], "suspects", 2),
-        ([Entry("granted", 1, reason="canary"), Entry("granted", 2, reason="granted")], "canaries", 1),
         ([Entry("retired", 1), Entry("retired", 2)], "retirements", 2),
         ([Entry("revived", 1)], "revived", 1),
         ([Entry("not_honoured", at, name) for at, name in enumerate("bab")], "not_honoured", ("a", "b")),
-        ([Entry("brake", 1, reason="on"), Entry("brake", 2, reason="closed")], "brakes", 1),
-        ([Entry("useless", 1, kind="redis"), Entry("useless", 2, kind="redis")], "useless", ("redis",)),
+        ([Entry("paused", at, kind=kind) for at, kind in enumerate("bab")], "paused", (("b", 2), ("a", 1))),
+        ([Entry("duplicate", at, name) for at, name in enumerate("bab")], "duplicates", ("a", "b")),
         ([Entry("lost_memory", 1)], "losses", 1),
         ([Entry("redis_away", 1), Entry("redis_back", 9, seconds=8.0)], "away_s", Times(1, 8.0, 8.0, 8.0)),
     ],
     ids=[
-        *("refusals", "near misses", "suspects", "canaries", "retirements", "revived", "not honoured", "brake"),
-        *("useless", "lost memory", "redis away"),
+        *("refusals", "near misses", "suspects", "retirements", "revived", "not honoured", "paused"),
+        *("duplicates", "lost memory", "redis away"),
     ],
 )
 def test_number_is_what_the_entries_say(entries: list[Entry], field: str, value: object) -> None:

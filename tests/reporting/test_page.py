@@ -60,7 +60,8 @@ def hostile_week() -> list[Entry]:
         Entry("culled", at, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1.0, HOSTILE),
         Entry("helped", at, HOSTILE, HOSTILE),
         Entry("denied", at, HOSTILE, HOSTILE, HOSTILE),
-        Entry("useless", at, "", HOSTILE),
+        Entry("paused", at, "", HOSTILE),
+        Entry("duplicate", at, HOSTILE),
         Entry("not_honoured", at, HOSTILE),
         Entry("hold", at, HOSTILE, "", HOSTILE, HOSTILE, 60.0),
         Entry("would_cull", at, HOSTILE),
@@ -89,7 +90,7 @@ def test_busy_week_is_all_there() -> None:
     said = " ".join(parsed.said)
     for words in (
         "web: 7 days until 2026-01-08 12:00 UTC",
-        "9 (1 by order, 1 as canary): 7 helped, 1 did not, 1 unclear",
+        "9 (1 by order): 7 helped, 1 did not, 1 unclear",
         "half within 23s, 95 % within 27s, all within 27s",
         "ann held the service for 30m of 1h: migration of the <b>database</b>",
         "redis: 7 helped",

@@ -12,17 +12,17 @@ from sidecar.reporting.text import WIDTH, text
 BUSY = """\
 web: 7 days until 2026-01-08 12:00 UTC
 
-culls         9 (1 by order, 1 as canary): 7 helped, 1 did not, 1 unclear
+culls         9 (1 by order): 7 helped, 1 did not, 1 unclear
               redis                    8: 7 helped, 1 did not, 0 unclear
               unknown                  1: 0 helped, 0 did not, 1 unclear
 replaced      half within 23s, 95 % within 27s, all within 27s
-refusals      3: brake 2, window 1
+refusals      3: paused 2, window 1
 near misses   1 of 9 suspects recovered before a cull
 retired       1: in 12s
 revived       1 without having been replaced
 not honoured  still there long after their cull: web-3
-useless       culls stopped helping against http
-brake         on once, because many suffered at once
+paused        culls did not help against http 2 times
+duplicate     two lives beat under the instance name web-7
 memory        Redis lost it once
 redis         away from single sidecars once, 2m5s at most
 holds         2026-01-05 12:00 UTC ann held the service for 30m of 1h: migration
@@ -96,7 +96,8 @@ def test_what_others_wrote_neither_moves_the_cursor_nor_breaks_the_width() -> No
     entries = [
         Entry("culled", SINCE_S, hostile, hostile),
         Entry("denied", SINCE_S, hostile, reason=hostile),
-        Entry("useless", SINCE_S, kind=hostile),
+        Entry("paused", SINCE_S, kind=hostile),
+        Entry("duplicate", SINCE_S, hostile),
         Entry("not_honoured", SINCE_S, hostile),
         Entry("hold", SINCE_S, hostile, "", hostile, hostile, 60.0),
     ]
