@@ -20,6 +20,7 @@ from sidecar.answer.metrics import Metrics
 from sidecar.core.delays import honour_s
 from sidecar.core.events import Stopped
 from sidecar.listening.sockets import CannotListenError
+from sidecar.listening.turns import new_loop
 from sidecar.observers import Observers
 from sidecar.thread import DaemonThreads
 
@@ -53,12 +54,17 @@ def main(settings: Settings) -> int:
             if settings.run_lock:
                 from sidecar.standby import roles  # noqa: PLC0415 - most sidecars have no run lock
 
-                return roles.run(settings, lambda succession: asyncio.run(_run(settings, metrics, succession)))
-            asyncio.run(_run(settings, metrics))
+                return roles.run(settings, lambda succession: _in_loop(_run(settings, metrics, succession)))
+            _in_loop(_run(settings, metrics))
         except CannotListenError as error:
             sys.stderr.write(f"health-arbiter: {error}\n")
             return EXIT_USAGE
     return 0
+
+
+def _in_loop(work: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(work)
 
 
 async def _run(settings: Settings, metrics: Metrics, succession: Succession | None = None) -> None:

@@ -17,7 +17,6 @@ from sidecar.listening.listener import Routes
 from sidecar.notation import redis_urls
 
 if TYPE_CHECKING:
-    from sidecar.budget.held import HeldBudget
     from sidecar.intake.callers import Admits
     from sidecar.ledger import Ledger
     from sidecar.listening import web
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from sidecar.observers import Observers
     from sidecar.pulse import Pulse
     from sidecar.settings import Settings
+    from sidecar.store.held import HeldBudget
 
 SLACK_S: Final = 4.0
 """What a person waits for the bucket beyond its time-out: its client may have to be imported, or its turn awaited."""

@@ -16,9 +16,9 @@ from sidecar.pulse import Pulse
 
 if TYPE_CHECKING:
     from sidecar.answer.why import Why
-    from sidecar.budget.held import HeldBudget
     from sidecar.listening import web
     from sidecar.settings import Settings
+    from sidecar.store.held import HeldBudget
 
 
 class Explaining:

@@ -1,4 +1,4 @@
-"""The one way into the hall: what doors, claims and signals hand in, until the hall takes all of it."""
+"""The one way into the hall: what doors, claims, beats and signals hand in, until the hall takes all of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from sidecar.core.events import Answered, CullOrdered, Leased, Revived, Stopped
+from sidecar.core.events import Answered, BeatAnswered, BeatUnanswered, CullOrdered, Leased, Revived, Stopped
 from sidecar.core.words import Report
 
 INBOX_LIMIT: Final = 10_000
 
-Message = Sequence[Report] | Answered | Leased | CullOrdered | Revived | Stopped
+Message = Sequence[Report] | Answered | Leased | BeatAnswered | BeatUnanswered | CullOrdered | Revived | Stopped
 
 
 class Inbox:

@@ -1,8 +1,8 @@
 """The hall: the only writer of state.
 
-Messages come in through one inbox (pings from the doors, answers to claims, the order to stop) and time through
-``run``; each is turned into events for the arbiter, whose wishes are carried out here. Nothing in it waits for the
-budget, the disk or a door: what it asks of them goes to ``petitions``, and a reply is a message like any other.
+Messages come in through one inbox (pings from the doors, answers to claims and to beats, the order to stop) and time
+through ``run``; each is turned into events for the arbiter, whose wishes are carried out here. Nothing in it waits for
+the budget, the disk or a door: what it asks of them goes to ``petitions``, and a reply is a message like any other.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from sidecar.core.events import (
     Answered,
     Ask,
     AskLease,
+    BeatAnswered,
+    BeatUnanswered,
     CullOrdered,
     Effect,
     Event,
@@ -28,25 +30,29 @@ from sidecar.core.events import (
     Remember,
     Resign,
     Restarted,
+    ReturnToken,
     Revived,
     Stopped,
 )
+from sidecar.core.outlier import NO_BASELINE, Baseline, FleetUsual
 from sidecar.core.records import Record, Snapshot
 from sidecar.core.retirement import due_at
 from sidecar.core.retiring import life
 from sidecar.core.standing import Standing, is_drained
-from sidecar.core.weight import Weight
+from sidecar.core.weight import FULL, Weight, soft_drain
 from sidecar.core.witness import Witness
 from sidecar.core.words import (
     MANUAL,
     Claim,
     Evidence,
+    Fleet,
     Gone,
     Judgement,
     Lease,
     Lot,
     Ping,
     Policy,
+    Presence,
     Report,
     State,
     Verdict,
@@ -76,6 +82,8 @@ class Hall:
 
     ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``weight`` is where the app begins. ``observe`` is called
     once a step, ``on_failure`` with every exception that a step or an observer let out; neither may block.
+
+    ``fleet``: as it was last heard of, None if that is not known. ``each_second`` is called once a second.
     """
 
     def __init__(
@@ -101,6 +109,11 @@ class Hall:
         self.checked_at: float | None = None
         self.lag_s = 0.0
         self.stale_reports = 0
+        self.fleet: Fleet | None = None
+        self.baseline: Baseline = NO_BASELINE
+        self.beat_error = ""
+        self.is_soft_drained = False
+        self.each_second: Callable[[], None] = lambda: None
         self.witness = witness
         self.names = Names(standing.app_start)
         self.weighed_s = 0
@@ -119,6 +132,7 @@ class Hall:
         self._next_check = 0.0
         self._not_before = 0.0
         self._has_news = False
+        self._fleet_usual = FleetUsual()
 
     # -- what the doors see -----------------------------------------------------------------------------------
 
@@ -135,6 +149,9 @@ class Hall:
             self.success_rate,
             due_at(life(self.standing), self._policy),
             self.witness.load(now),
+            self.is_soft_drained,
+            self.baseline,
+            self.beat_error,
         )
 
     def evidence(self) -> Evidence:
@@ -200,8 +217,21 @@ class Hall:
         self.witness.turn(now_s)
         if now_s > self.weighed_s:
             self.success_rate = self.witness.success_rate(now)
-            self.weight = self.weight.step(self.success_rate, now_s - self.weighed_s)
+            self._drain_softly()
+            if not self.is_soft_drained:
+                self.weight = self.weight.step(self.success_rate, now_s - self.weighed_s)
             self.weighed_s = now_s
+            self.each_second()
+
+    def _drain_softly(self) -> None:
+        """Set the weight of a suspect at once, to what the others can make up for."""
+        was, presence = self.is_soft_drained, self.standing.presence
+        percent = soft_drain(presence, self.success_rate, self.fleet, self._policy, is_heard=self.standing.is_heard)
+        self.is_soft_drained = percent < FULL
+        if self.is_soft_drained:
+            self.weight = self.weight.lowered(percent)
+        elif was and presence is Presence.SUSPECT and self.success_rate is None:
+            self.weight = self.weight.fresh()
 
     def _check(self, now: float) -> None:
         jitter = self._pace.jitter
@@ -212,14 +242,29 @@ class Hall:
         self.checked_at = now
 
     def _judge(self, now: float, *, is_check: bool = False) -> None:
-        self._step(self._judged(judge(self.witness.evidence(now), self._policy), now, is_check=is_check), now)
+        evidence = self.witness.evidence(now)
+        verdict = judge(evidence, self._policy, self._compared_with())
+        if is_check and self.standing.state in _WELL and verdict.judgement is Judgement.FINE and not verdict.spared:
+            self.witness.usual.sample(evidence, now)
+            self._compare(now)
+        self._step(self._judged(verdict, now, is_check=is_check), now)
+
+    def _compared_with(self) -> Baseline:
+        """The baseline; a container that is drained softly is sent only a part of its load, and of its errors."""
+        if not self.is_soft_drained:
+            return self.baseline
+        return replace(self.baseline, share=self.weight.percent / FULL)
+
+    def _compare(self, now: float) -> None:
+        """Take the baseline anew from what is known of the fleet and of this app."""
+        self.baseline = Baseline.of(self._fleet_usual, self.witness.usual.rates(now))
 
     def _judged(self, verdict: Verdict, now: float, *, is_check: bool = False) -> Judged:
         return Judged(verdict, is_check, self._jitter(), self.witness.idle_at, self.witness.load(now))
 
     def _glance(self, now: float) -> None:
         """Judge what has just been reported. Under a flood this is done once a turn: only what speaks is a step."""
-        verdict = judge(self.witness.evidence(now), self._policy)
+        verdict = judge(self.witness.evidence(now), self._policy, self._compared_with())
         if verdict.judgement is not Judgement.FINE:
             self._step(self._judged(verdict, now), now)
 
@@ -233,12 +278,26 @@ class Hall:
             if self.standing.asking or self.standing.leasing:
                 self._guarded(self._judge, now)  # the window may have emptied while the answer was on its way
             self._step(message, now, claim_s=self._petitions.took_s(now))
+        elif isinstance(message, (BeatAnswered, BeatUnanswered)):
+            self._hear(message, now)
         elif isinstance(message, (CullOrdered, Stopped)):
             self._step(message, now)
         elif isinstance(message, Revived):
             self._step(replace(message, incarnation=self._word("revived"), lot=self._lot()), now)
         else:
             self._receive(message, now)
+
+    def _hear(self, message: BeatAnswered | BeatUnanswered, now: float) -> None:
+        """Know the fleet as it is now; a suspect that has been heard may claim, unless it has recovered meanwhile."""
+        self.fleet = message.fleet
+        self.beat_error = message.error if isinstance(message, BeatUnanswered) else ""
+        if isinstance(message, BeatAnswered):
+            self._fleet_usual = self._fleet_usual.heard(message.fleet, now, self._policy.error_limit)
+            self._compare(now)
+            message = replace(message, jitter=self._jitter())
+        if self.standing.state is State.SUSPECT:
+            self._guarded(self._judge, now)
+        self._step(message, now)
 
     def _receive(self, reports: Sequence[Report], now: float) -> None:
         for report in reports:
@@ -279,6 +338,7 @@ class Hall:
         self.standing, effects = arbiter.step(before, event, now, self._policy)
         for effect in effects:
             self._guarded(self._carry_out, effect, now)
+        self._drain_softly()
         self._guarded(self._observe, Record(event, before, self.standing, self.witness.evidence(now), claim_s))
 
     def _carry_out(self, effect: Effect, now: float) -> None:
@@ -288,16 +348,19 @@ class Hall:
             self._petitions.lease(self._lease(effect.holder), now)
         elif isinstance(effect, Resign):
             self._petitions.resign(self.standing.instance, effect.holder)
+        elif isinstance(effect, ReturnToken):
+            self._petitions.return_token(self.standing.instance, effect.claim_id)
         elif isinstance(effect, Remember):
             self._petitions.remember(self.memory())
         elif isinstance(effect, Forget):
-            self._forget(effect)
+            self._forget(effect, now)
 
-    def _forget(self, effect: Forget) -> None:
+    def _forget(self, effect: Forget, now: float) -> None:
         self.witness.clear(heart=effect.heart)
         if effect.heart:
             self.inquest.samples.clear()
             self.weight, self.success_rate = self.weight.fresh(), None
+            self._compare(now)
         self._petitions.withdraw()
 
     def memory(self) -> Memory:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from sidecar import __version__, explaining, renewal
 from sidecar.answer.ledger import LedgerReadings
 from sidecar.answer.metrics import Readings
-from sidecar.budget.held import HeldBudget
 from sidecar.core.delays import honour_s
 from sidecar.core.standing import Standing, resume, start
 from sidecar.core.weight import FULL, Weight
@@ -24,6 +23,7 @@ from sidecar.loop import Hall, Pace
 from sidecar.notation import kinds
 from sidecar.observers import Observers
 from sidecar.pulse import Description, Pulse
+from sidecar.store.held import HeldBudget
 
 if TYPE_CHECKING:
     from sidecar.act.notify import Messenger
@@ -48,11 +48,13 @@ def policy(settings: Settings) -> Policy:
         consecutive_limit=settings.consecutive_limit,
         heartbeat_timeout_s=settings.heartbeat_timeout,
         scrape_down_after=settings.scrape_down_after,
+        outlier=settings.outlier == "on",
         confirm=settings.confirm,
         min_age_s=settings.min_age,
         check_interval_s=settings.check_interval,
         grace_s=settings.grace,
         settle_s=settings.settle,
+        soft_drain=settings.soft_drain == "on",
         drain_s=settings.drain,
         drain_least_s=settings.drain_least,
         lifetime_s=settings.lifetime,
@@ -147,16 +149,21 @@ def _weight(settings: Settings) -> Weight:
 
 def make_pulse(settings: Settings, hall: Hall, held: HeldBudget, told: Observers) -> Pulse:
     """Who tells the fleet how the container is."""
-    return Pulse(
+    pulse = Pulse(
         hall.snapshot,
         held,
+        policy=policy(settings),
         interval_s=settings.beat,
         clock=time.monotonic,
         rng=random.Random(),  # noqa: S311 - as in make_hall
+        errors=lambda: hall.witness.errors.total,
+        put=hall.inbox.put,
         told=told.beaten,
         on_failure=partial(told.failed, "beat"),
         about=Description(time.time, settings.error_limit, __version__),
     )
+    hall.each_second = pulse.look
+    return pulse
 
 
 def make_ledger(settings: Settings, held: HeldBudget, told: Observers, hall: Hall) -> Ledger:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
+from sidecar.core.delays import JITTER, unknown_delay
 from sidecar.core.events import Answered, Leased
 from sidecar.core.words import Answer, Claim, Denied, Granted, Lease, Unknown
 from sidecar.inbox import Message
@@ -22,6 +23,9 @@ MOMENT_S: Final = 0.05
 LIMIT_S: Final = 30.0
 """A bucket bounds its answers itself; this is for one that does not, so that nothing is outstanding for ever."""
 
+MOST_RETURNS: Final = 30
+"""So often a token is given back that nobody confirms: for a quarter of an hour. Then its window is mostly over."""
+
 
 class Bucket(Protocol):
     """What the hall needs of a budget: an answer as a value, and never an exception for a failure."""
@@ -33,7 +37,7 @@ class Bucket(Protocol):
         """Ask for the lease of a retirement."""
 
     async def resign(self, instance: str, holder: str) -> bool | Unknown:
-        """Give a lease back; whether it was held."""
+        """Give a lease, or the token of a claim, back; whether it was held."""
 
 
 class Petitions:
@@ -64,6 +68,8 @@ class Petitions:
         self._asked_at = 0.0
         self._claim: asyncio.Task[None] | None = None
         self._lease_in_hand = asyncio.Lock()
+        self._token_in_hand = asyncio.Lock()
+        self._unreturned: dict[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -85,6 +91,11 @@ class Petitions:
     def resign(self, instance: str, holder: str) -> None:
         """Give a lease back. Who cannot be told of it frees the slot when its time is over."""
         self._start(self._resign, instance, holder)
+
+    def return_token(self, instance: str, claim_id: str) -> None:
+        """Give back the token of this claim, until that is confirmed; before that the claim is not made again."""
+        self._unreturned[claim_id] = instance
+        self._start(self._return, claim_id)
 
     def remember(self, memory: Memory) -> None:
         """Have the journal keep what must survive us."""
@@ -114,13 +125,15 @@ class Petitions:
 
     async def _ask(self, claim: Claim, granted: Callable[[Claim], Awaitable[float]]) -> None:
         """After more than a moment the bucket is asked again, which costs no token: somebody may have set a hold."""
-        answer = await self._answer(self._bucket.claim, claim)
+        answer = await self._returned(claim.claim_id) or await self._answer(self._bucket.claim, claim)
         if isinstance(answer, Granted):
             granted_s = await granted(claim)
             self._asked_at += granted_s  # the bucket did not take that long
             if granted_s > MOMENT_S:
                 again = await self._answer(self._bucket.claim, claim)
-                answer = again if isinstance(again, Denied) else answer
+                if isinstance(again, Denied):
+                    self.return_token(claim.instance, claim.claim_id)
+                    answer = again
         self._put(Answered(claim.claim_id, answer, self._wall(), self._jitter()))
 
     async def _ask_lease(self, lease: Lease) -> None:
@@ -133,6 +146,29 @@ class Petitions:
     async def _resign(self, instance: str, holder: str) -> None:
         async with self._lease_in_hand, asyncio.timeout(LIMIT_S):
             await self._bucket.resign(instance, holder)
+
+    async def _return(self, claim_id: str) -> None:
+        for tries in range(MOST_RETURNS):
+            if await self._returned(claim_id) is None:
+                return
+            await asyncio.sleep(unknown_delay(tries) * (1 + JITTER * self._jitter()))
+        self._unreturned.pop(claim_id, None)
+
+    async def _returned(self, claim_id: str) -> Unknown | None:
+        """None once nothing has to be given back of this claim; else why that is not confirmed."""
+        async with self._token_in_hand:
+            if claim_id not in self._unreturned:
+                return None
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    answer = await self._bucket.resign(self._unreturned[claim_id], claim_id)
+            except Exception as error:  # noqa: BLE001 - as in _answer
+                self._on_failure(error)
+                return Unknown("internal")
+            if isinstance(answer, Unknown):
+                return answer
+            del self._unreturned[claim_id]
+            return None
 
     async def _answer(self, ask: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
         try:

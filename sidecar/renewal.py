@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sidecar.core.fleet.terms import Share
 from sidecar.core.retirement import Plan
-from sidecar.core.terms import Share
 from sidecar.notation import shares
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from sidecar.pulse import Pulse
 
 if TYPE_CHECKING:
     from sidecar.answer.pages import Pages
-    from sidecar.budget.held import HeldBudget
     from sidecar.explaining import Explaining
     from sidecar.ledger import Ledger
     from sidecar.listening import web
     from sidecar.listening.tls_doors import TlsDoors
     from sidecar.settings import Settings
+    from sidecar.store.held import HeldBudget
 
 PATHS: Final = {
     "/": ("GET",),
@@ -65,7 +65,7 @@ class Showing:
         """Routes of the local door."""
         return late(self._local, PATHS)
 
-    def listener(self, tls: TlsDoors | None = None) -> Listener | None:
+    def listener(self, tls: TlsDoors | None = None, max_connections: int = CONNECTIONS) -> Listener | None:
         """The door for others, if there is to be one."""
         if self._settings.page_listen == addresses.OFF:
             return None
@@ -74,7 +74,7 @@ class Showing:
             late(self._remote, PATHS),
             on_refusal=self._told.metrics.refused,
             on_failure=partial(self._told.failed, "page"),
-            max_connections=CONNECTIONS,
+            max_connections=max_connections,
             tls=tls,
         )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SECRET = "hunter2-hunter2-hunter2"  # not one: the string to look for
 HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "alice")
-ASKS = "; who wants a cull asks again within 11s"
+ASKS = "; a suspect asks again within 11s"
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_command_that_cannot_be_understood_is_one_line_and_exit_2(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("hold", "--reason"), ("release", "closed brake"), ("fleet", "--json")], ids=lambda v: v
+    ("name", "said"), [("hold", "--reason"), ("release", "ends every pause"), ("fleet", "--json")], ids=lambda v: v
 )
 def test_each_command_explains_itself(sidecar: StartSidecar, name: str, said: str) -> None:
     done = command(sidecar.unstarted(), name, "--help")

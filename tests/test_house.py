@@ -24,32 +24,18 @@ CORE_USES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "arbiter": frozenset({"culling", "delays", "events", "retiring", "standing"}),
         "culling": frozenset({"delays", "events", "sentences", "standing"}),
         "retiring": frozenset({"culling", "events", "retirement", "sentences", "standing"}),
-        "retirement": frozenset({"sentences", "terms"}),
+        "detectors": frozenset({"outlier"}),
+        "retirement": frozenset({"fleet", "sentences"}),
         "outcomes": frozenset({"window"}),
         "occasions": frozenset({"topics"}),
         "topics": frozenset({"sentences"}),
-        "witness": frozenset({"outcomes", "success", "window"}),
-        "records": frozenset({"events", "standing"}),
+        "witness": frozenset({"outcomes", "outlier", "success", "window"}),
+        "records": frozenset({"events", "outlier", "standing"}),
         "clearing": frozenset({"records", "sentences"}),
         "history": frozenset({"records", "sentences", "standing"}),
         "ledger": frozenset({"delays", "detectors", "events", "records", "sentences", "standing"}),
         "cascade": frozenset({"limits", "shuffle", "success"}),
-        "strictest": frozenset({"terms"}),
-        "fleet": frozenset(
-            {
-                *("birth", "gates", "grants", "hearing", "holds", "incident", "leases", "members"),
-                *("roster", "stream", "terms", "trials"),
-            }
-        ),
-        "hearing": frozenset(
-            {
-                *("birth", "gates", "grants", "holds", "incident", "leases"),
-                *("roster", "stream", "strictest", "terms", "trials"),
-            }
-        ),
-        "gates": frozenset(
-            {"birth", "grants", "holds", "incident", "leases", "roster", "strictest", "terms", "trials"}
-        ),
+        "fleet": frozenset({"members"}),
     }
 )
 """Core rooms share words, not calls: what a room may use besides ``words``."""
@@ -74,7 +60,7 @@ ONLY_HERE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "pydantic_settings": ("sidecar.settings",),
         "click": ("sidecar.commands",),
         "rich": ("sidecar.commands",),
-        "redis": ("sidecar.budget", "sidecar.standby.leases"),
+        "redis": ("sidecar.store", "sidecar.standby.leases"),
         "aiohttp.web": ("sidecar.client",),
     }
 )
@@ -163,10 +149,10 @@ def doors_know_neither_hall_nor_settings(imports: Imports) -> list[str]:
     ]
 
 
-def core_and_budget_are_not_instrumented(imports: Imports) -> list[str]:
+def core_and_store_are_not_instrumented(imports: Imports) -> list[str]:
     return [
         f"{module} imports {name}: observers see a frozen record, the engine does not know them"
-        for module, name in _pairs(imports, "sidecar.core", "sidecar.budget")
+        for module, name in _pairs(imports, "sidecar.core", "sidecar.store")
         if _within(name, "prometheus_client", "logging")
     ]
 
@@ -189,7 +175,7 @@ RULES: Final[tuple[Rule, ...]] = (
     core_rooms_share_words_not_calls,
     doors_do_not_know_one_another,
     doors_know_neither_hall_nor_settings,
-    core_and_budget_are_not_instrumented,
+    core_and_store_are_not_instrumented,
     libraries_stay_in_their_rooms,
     modules_are_named_for_what_they_hold,
 )
@@ -218,28 +204,28 @@ def test_whole_house_is_read(house: Imports) -> None:
 VIOLATIONS = [
     (core_knows_only_quiet_standard_library, "sidecar.core.window", "time"),
     (core_knows_only_quiet_standard_library, "sidecar.core.arbiter", "random.Random"),
-    (core_knows_only_quiet_standard_library, "sidecar.core.grants", "asyncio.Lock"),
-    (core_knows_only_quiet_standard_library, "sidecar.core.grants", "datetime.datetime"),
-    (core_knows_only_quiet_standard_library, "sidecar.core.fleet", "os.path"),
+    (core_knows_only_quiet_standard_library, "sidecar.core.fleet.tokens", "asyncio.Lock"),
+    (core_knows_only_quiet_standard_library, "sidecar.core.fleet.tokens", "datetime.datetime"),
+    (core_knows_only_quiet_standard_library, "sidecar.core.fleet.decide", "sidecar.store.Store"),
     (core_knows_only_quiet_standard_library, "sidecar.core.words", "pydantic.BaseModel"),
     (core_knows_only_quiet_standard_library, "sidecar.core.words", "sidecar.loop"),
     (core_knows_only_quiet_standard_library, "sidecar.core", "sidecar.__version__"),
     (core_rooms_share_words_not_calls, "sidecar.core.detectors", "sidecar.core.window.RollingCounts"),
-    (core_rooms_share_words_not_calls, "sidecar.core.arbiter", "sidecar.core.grants"),
+    (core_rooms_share_words_not_calls, "sidecar.core.arbiter", "sidecar.core.fleet.tokens"),
     (core_rooms_share_words_not_calls, "sidecar.core.sentences", "sidecar.core.arbiter.Standing"),
     (core_rooms_share_words_not_calls, "sidecar.core.words", "sidecar.core.sentences"),
     (doors_do_not_know_one_another, "sidecar.intake.http", "sidecar.answer.health.routes"),
     (doors_do_not_know_one_another, "sidecar.answer.agent", "sidecar.intake"),
     (doors_know_neither_hall_nor_settings, "sidecar.intake.http", "sidecar.loop.Inbox"),
     (doors_know_neither_hall_nor_settings, "sidecar.answer.metrics", "sidecar.settings"),
-    (core_and_budget_are_not_instrumented, "sidecar.budget.redis", "logging"),
-    (core_and_budget_are_not_instrumented, "sidecar.core.grants", "prometheus_client.Counter"),
+    (core_and_store_are_not_instrumented, "sidecar.store.redis", "logging"),
+    (core_and_store_are_not_instrumented, "sidecar.core.fleet.decide", "prometheus_client.Counter"),
     (libraries_stay_in_their_rooms, "sidecar.loop", "pydantic.Field"),
     (libraries_stay_in_their_rooms, "sidecar.intake.http", "pydantic_settings"),
     (libraries_stay_in_their_rooms, "sidecar.app", "redis.asyncio"),
     (libraries_stay_in_their_rooms, "sidecar.answer.health", "aiohttp.web"),
     (modules_are_named_for_what_they_hold, "sidecar.utils", "json"),
-    (modules_are_named_for_what_they_hold, "sidecar.budget.common.keys", "json"),
+    (modules_are_named_for_what_they_hold, "sidecar.store.common.keys", "json"),
 ]
 
 
@@ -269,8 +255,8 @@ def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
         ("sidecar.answer.health", "sidecar.listening.web.Response"),
         ("sidecar.listening.web", "aiohttp.web_response.Response"),
         ("sidecar.answer.metrics", "prometheus_client.Counter"),
-        ("sidecar.budget.redis", "redis.asyncio.Redis"),
-        ("sidecar.budget.redis", "sidecar.core.grants.Quota"),
+        ("sidecar.store.redis", "redis.asyncio.Redis"),
+        ("sidecar.store.budget", "sidecar.core.fleet.decide.decide"),
         ("sidecar.settings", "pydantic_settings.BaseSettings"),
         ("sidecar.app", "sidecar.settings"),
         ("sidecar.redistribution", "redistribution"),

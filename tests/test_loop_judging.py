@@ -9,7 +9,7 @@ import pytest
 from harness.hall import POLICY, Stage
 from harness.virtual_time import in_virtual_time
 from sidecar.core.witness import Witness
-from sidecar.core.words import Heartbeat, Missed, Ping, Policy, Report, Results, Sample, State
+from sidecar.core.words import Fleet, Heartbeat, Missed, Ping, Policy, Report, Results, Sample, State
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
 
@@ -116,3 +116,66 @@ async def test_young_app_is_suspect_at_once_and_claimed_for_when_it_is_old_enoug
         assert stage.budget.asked == []
         await stage.passes(1)
         assert stage.budget.asked == ["web/a/-"]
+
+
+# -- more than chance -----------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_errors_that_the_whole_fleet_has_are_no_reason_and_said_so() -> None:
+    async with Stage() as stage:
+        await stage.hears(Fleet(10, median_errors=3))
+        await stage.errors(16)
+        await stage.passes(10)
+        assert stage.state() is State.UP
+        assert stage.hall.standing.verdict is not None
+        assert stage.hall.standing.verdict.spared.startswith("16 server errors in 60 s reach the limit of 5, but")
+        await stage.errors(1)
+        assert stage.state() is State.SUSPECT
+        assert stage.hall.snapshot().baseline.median == 3
+
+
+@in_virtual_time
+async def test_where_most_suffer_the_limit_alone_decides() -> None:
+    async with Stage() as stage:
+        await stage.hears(Fleet(10, median_errors=9))
+        await stage.errors(5)
+        assert stage.state() is State.SUSPECT
+
+
+@in_virtual_time
+async def test_busy_container_is_judged_by_its_own_requests() -> None:
+    async with Stage(replace(POLICY, error_ratio=0.0)) as stage:
+        await stage.hears(Fleet(10, median_errors=1, median_ratio=0.01))
+        await stage.reports(Sample({"redis": 30}, requests=2_000))
+        assert stage.state() is State.UP
+        await stage.reports(Sample({"redis": 20}, requests=20))
+        assert stage.state() is State.SUSPECT
+
+
+async def suffers(stage: Stage, errors: int, seconds: int) -> None:
+    """So many errors in each window, evenly."""
+    for _ in range(round(seconds * errors / 60)):
+        await stage.errors(1, app_start="boot-1")
+        await stage.passes(60 / errors)
+
+
+@in_virtual_time
+async def test_container_without_a_fleet_is_compared_with_its_own_past_as_long_as_it_lives() -> None:
+    async with Stage() as stage:
+        await suffers(stage, 4, 1_800)
+        await stage.errors(10)
+        await stage.passes(20)
+        assert stage.state() is State.UP
+        await stage.errors(5, app_start="boot-2")
+        assert stage.state() is State.SUSPECT
+
+
+@in_virtual_time
+async def test_errors_that_grow_slowly_do_not_become_usual() -> None:
+    async with Stage() as stage:
+        for errors in range(1, 25):
+            await suffers(stage, errors, 600)
+            if stage.state() is State.SUSPECT:
+                break
+        assert errors < 20

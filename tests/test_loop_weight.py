@@ -10,7 +10,7 @@ from harness.hall import POLICY, Stage
 from harness.virtual_time import in_virtual_time
 from sidecar.core.events import Judged
 from sidecar.core.weight import FULL, Weight
-from sidecar.core.words import Gone, Granted, Missed, Ping, Policy, Report, Results, Sample, State
+from sidecar.core.words import Fleet, Gone, Granted, Missed, Ping, Policy, Report, Results, Sample, State
 
 NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)
 """Nobody is culled: this is about weights."""
@@ -205,3 +205,69 @@ async def test_flood_of_reports_in_a_drain_is_not_judged_one_by_one() -> None:
         for _ in range(100):
             await stage.reports(Results(5, 0, 2))
         assert sum(isinstance(record.event, Judged) for record in stage.records) == judged
+
+
+# -- soft drain -----------------------------------------------------------------------------------------------
+
+TEN = Fleet(10, 1)
+
+
+@in_virtual_time
+async def test_suspect_that_reports_only_errors_has_the_floor_at_once_and_rises_when_it_is_well() -> None:
+    async with Stage(window_s=10) as stage:
+        await stage.hears(TEN)
+        await stage.errors(5)
+        seen = stage.hall.snapshot()
+        assert (stage.state(), seen.share, seen.is_soft_drained) == (State.SUSPECT, 10, True)
+        await stage.passes(5)
+        assert stage.hall.snapshot().share == 10
+        await stage.passes(7)
+        await stage.answered(Granted(1, 10))
+        seen = stage.hall.snapshot()
+        assert (stage.state(), seen.share, seen.is_soft_drained) == (State.UP, 10, False)
+        assert await serves(stage, Ping(0), 4) == [15, 20, 25, 30]
+        assert stage.budget.resigned == [("a", "web/a/-")]
+
+
+@in_virtual_time
+async def test_weight_follows_at_once_how_many_suffer() -> None:
+    async with Stage(window_s=600) as stage:
+        await stage.hears(TEN)
+        await stage.errors(5)
+        weights = []
+        for suspect in (4, 5, 10, 4):
+            await stage.hears(Fleet(10, suspect))
+            weights.append(stage.hall.snapshot().weight)
+        assert weights == [50, 60, 100, 50]
+
+
+@in_virtual_time
+async def test_weight_comes_back_when_the_fleet_is_not_known_any_more() -> None:
+    async with Stage(window_s=600) as stage:
+        await stage.hears(TEN)
+        await stage.errors(5)
+        assert stage.hall.snapshot().weight == 10
+        await stage.misses()
+        assert stage.hall.snapshot().weight == 100
+
+
+@pytest.mark.parametrize("report", [Ping(5), Results(0, 20)], ids=["alone", "with requests"])
+@in_virtual_time
+async def test_suspect_that_may_not_be_drained_softly_keeps_its_weight(report: Report) -> None:
+    async with Stage() as stage:
+        await stage.hears(Fleet(1) if isinstance(report, Ping) else TEN)
+        await stage.passes(1)
+        await stage.reports(Results(20, 0) if isinstance(report, Results) else Ping(0))
+        await stage.passes(1)
+        await stage.reports(report)
+        assert (stage.state(), stage.hall.snapshot().weight) == (State.SUSPECT, 100)
+
+
+@in_virtual_time
+async def test_new_life_of_a_drained_container_has_all_of_its_weight() -> None:
+    async with Stage() as stage:
+        await stage.hears(TEN)
+        await stage.errors(5, app_start="boot-1")
+        await stage.errors(1, app_start="boot-2")
+        seen = stage.hall.snapshot()
+        assert (seen.weight, seen.is_soft_drained) == (100, False)

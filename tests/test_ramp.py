@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from harness.twin import TwinBudget
+from harness.claims import S
+from harness.fleet_stores import START_US, Town
 from harness.unreliable import UnreliableBudget
 from sidecar import bucket, ramp
-from sidecar.budget.held import HeldBudget
-from sidecar.core.fleet import FleetBucket
-from sidecar.core.terms import Terms
-from sidecar.core.words import US_PER_S, Claim, Denied, Granted, Hold, Unknown
+from sidecar.core.words import Claim, Denied, Granted, Hold, Unknown
 from sidecar.settings import Settings, load
+from sidecar.store.budget import Budget
+from sidecar.store.held import HeldBudget
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
 
 TOP = Path(__file__).parents[1]
 INSTANCES = [f"web-{number}" for number in range(1_000)]
-NOW_S = 1_700_000_000.0
+NOW_S = START_US / S
 AT_ALL_PERCENTS = range(101)
 PATIENT = {"redis_timeout": "5s"}
 GATELESS = {**PATIENT, "min_healthy": "0", "never_last": "false"}
@@ -130,13 +130,12 @@ class World:
     """The two buckets of a service, and a sidecar ``a`` of the one that is its own."""
 
     def __init__(self) -> None:
-        self.buckets = [FleetBucket(), FleetBucket()]
+        self.towns = [Town(), Town()]
         self.own, self.other = (UnreliableBudget(self.budget(index)) for index in range(2))
         self.held = HeldBudget(self.own, lambda: NOW_S, "a", lambda: self.other)
 
-    def budget(self, index: int) -> TwinBudget:
-        terms = Terms(min_healthy=Terms().capacity._replace(amount=0), never_last=False, lost_is_empty=False)
-        return TwinBudget(self.buckets[index], terms, lambda: round(NOW_S * US_PER_S))
+    def budget(self, index: int) -> Budget:
+        return self.towns[index].sidecar()
 
 
 @pytest.fixture
@@ -144,7 +143,7 @@ async def world() -> World:
     return World()
 
 
-async def _is_held(budget: TwinBudget) -> bool:
+async def _is_held(budget: Budget) -> bool:
     answer = await budget.claim(Claim("b/1", "b", "1"))
     return isinstance(answer, Denied) and answer.reason == "hold"
 
@@ -198,9 +197,9 @@ async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisS
 @pytest.mark.parametrize(
     ("flags", "keys"),
     [
-        ({}, ["{ha:default/app}:hold"]),
-        ({"enforce_percent": 0}, ["{ha:default/app}:hold", "{ha:default/app}:shadow:hold"]),
-        ({"mode": "shadow"}, ["{ha:default/app}:hold", "{ha:default/app}:shadow:hold"]),
+        ({}, ["{ha:default/app}:holds"]),
+        ({"enforce_percent": 0}, ["{ha:default/app}:holds", "{ha:default/app}:shadow:holds"]),
+        ({"mode": "shadow"}, ["{ha:default/app}:holds", "{ha:default/app}:shadow:holds"]),
     ],
     ids=["all enforce", "none does", "all are in shadow"],
 )
@@ -210,4 +209,4 @@ async def test_order_goes_to_every_part_that_there_may_be(
     held = bucket.opened(_settings(redis_url=redis_server.url, **PATIENT, **flags), lambda _error: None)
     assert isinstance(await held.hold("", "alice", "why", 60), Hold)
     await held.aclose()
-    assert sorted(redis_server.cli("KEYS", "*:hold")) == keys
+    assert sorted(redis_server.cli("KEYS", "*:holds")) == keys

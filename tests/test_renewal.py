@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sidecar import renewal
+from sidecar.core.fleet.terms import Share
 from sidecar.core.retirement import Plan
-from sidecar.core.terms import HALF, Share
 from sidecar.settings import load
+
+HALF = Share(500, is_part=True)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ DAEMON = """
 import sys
 from sidecar import slim
 slim.import_aiohttp()
-import sidecar.app, sidecar.budget.redis
+import sidecar.app, sidecar.store.redis
 print([name for name in ("aiohttp.web", "argparse", "pydantic") if name in sys.modules])
 """
 FAILING = """

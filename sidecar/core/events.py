@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.words import NO_LOT, Answer, Load, Lot, Verdict
+from sidecar.core.words import NO_LOT, Answer, Fleet, Load, Lot, Presence, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,28 @@ class Leased:
 
 
 @dataclass(frozen=True, slots=True)
+class BeatAnswered:
+    """The store has answered a beat that told ``presence`` of the incarnation ``life``; ``fleet`` is its answer.
+
+    ``jitter`` as in ``Judged``. ``wait_s``: no claim for so many seconds, because the store has been away.
+    """
+
+    presence: Presence
+    life: str
+    fleet: Fleet
+    jitter: float = 0.0
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BeatUnanswered:
+    """A beat had no clear answer, for this ``error``. ``fleet``: the last one, None if it is too old to be believed."""
+
+    error: str
+    fleet: Fleet | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Restarted:
     """The app named its incarnation: another one than we know of, or for the first time.
 
@@ -79,7 +101,7 @@ class Stopped:
     """The sidecar was told to end."""
 
 
-Event = Judged | Answered | Leased | Restarted | CullOrdered | Revived | Stopped
+Event = Judged | Answered | Leased | BeatAnswered | BeatUnanswered | Restarted | CullOrdered | Revived | Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,13 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnToken:
+    """Wish: give back the token that this claim was granted, or may have been; nothing here will use it."""
+
+    claim_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remember:
     """Wish: write down what must survive us (incarnation, age, latch)."""
 
@@ -118,4 +147,4 @@ class Forget:
     heart: bool = True
 
 
-Effect = Ask | AskLease | Resign | Remember | Forget
+Effect = Ask | AskLease | Resign | ReturnToken | Remember | Forget

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidecar.core.events import Event, Judged, Restarted
+from sidecar.core.outlier import NO_BASELINE, Baseline
 from sidecar.core.standing import Standing
 from sidecar.core.words import Evidence, Load, State
 
@@ -15,6 +16,8 @@ class Snapshot:
 
     ``weight``: percent of its weight that the container deserves. ``success_rate`` of its requests, from 0 to 1, None
     if nothing is known of any. ``retire_at``: when its retirement is due, if ever; ``load``: the last word of it.
+    ``is_soft_drained``: the weight is low because the container is suspect. ``baseline``: what its errors are compared
+    with. ``beat_error``: why the last beat had no answer, and suspects therefore claim nothing; empty if it had one.
     """
 
     now: float
@@ -25,6 +28,9 @@ class Snapshot:
     success_rate: float | None = None
     retire_at: float | None = None
     load: Load | None = None
+    is_soft_drained: bool = False
+    baseline: Baseline = NO_BASELINE
+    beat_error: str = ""
 
     @property
     def share(self) -> int:

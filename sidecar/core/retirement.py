@@ -12,7 +12,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sidecar.core import sentences
-from sidecar.core.terms import Share
+from sidecar.core.fleet.terms import Share
 from sidecar.core.words import Load, Policy
 
 NONE: Final = Share(0)

@@ -32,6 +32,10 @@ class Standing:
     ``would_culls``: culls that shadow mode did not carry out in this incarnation; ``would_down``: and the app has not
     recovered since. ``order``: a person wants the cull that is claimed or granted.
 
+    Of a suspect: ``is_heard``: the fleet has answered a beat that said so of this life, and none since went without an
+    answer. ``refused``: a claim has been denied. ``unclear``: the last one may have been granted, though no answer said
+    so.
+
     Of its retirement: ``lot``, what chance gave this life. ``leasing``: a lease was asked for, ``lease_answer`` is the
     last answer to that, ``lease_ends`` when the one we have is over. ``respite_until``: not before that again.
     ``would_retire``: it was due in shadow mode.
@@ -55,6 +59,9 @@ class Standing:
     would_culls: int = 0
     would_down: bool = False
     order: Order | None = None
+    is_heard: bool = False
+    refused: bool = False
+    unclear: bool = False
     lot: Lot = NO_LOT
     leasing: bool = False
     lease_answer: Answer | None = None
@@ -106,7 +113,7 @@ class Standing:
 _PRESENCE: Final = {
     State.STARTING: Presence.STARTING,
     State.UP: Presence.WELL,
-    State.SUSPECT: Presence.WANTS,
+    State.SUSPECT: Presence.SUSPECT,
     State.RETIRING: Presence.WELL,
     State.DRAINING: Presence.DOWN,
     State.DOWN: Presence.DOWN,
@@ -161,7 +168,7 @@ def resume(standing: Standing, latch: Latch, now: float, drained_for_s: float, p
 
 def enter(standing: Standing, state: State, now: float, due: float | None = None) -> Standing:
     """Standing in another state, from now on."""
-    return replace(standing, state=state, since=now, due=due)
+    return replace(standing, state=state, since=now, due=due, is_heard=False, refused=False, unclear=False)
 
 
 def out_of_balance(standing: Standing, now: float, policy: Policy) -> Standing:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from sidecar.core.outcomes import Outcomes
+from sidecar.core.outlier import OwnUsual
 from sidecar.core.success import SuccessHistory
 from sidecar.core.window import RollingCounts
 from sidecar.core.words import Evidence, Gone, Heartbeat, Level, Load, Missed, Ping, Report, Results, Sample
@@ -34,6 +35,7 @@ class Witness:
     ``known_kinds`` are told apart whatever else comes, ``ignored_kinds`` never count. ``now`` is in seconds of one
     clock throughout; ``turn`` makes its second the current one before anything is taken in it.
 
+    ``usual`` is what this life has had while it was well; whoever judges takes its samples.
     ``in_flight`` is the last that was said of it, ``idle_at`` when that was, if it was none.
     ``changes`` counts what may have changed any of it, but for the passing of time.
     """
@@ -45,6 +47,7 @@ class Witness:
         self.others = RollingCounts(window_s, now_s)
         self.fatal = RollingCounts(window_s, now_s)
         self.outcomes = Outcomes(window_s, now_s)
+        self.usual = OwnUsual()
         self.in_flight: float | None = None
         self.idle_at: float | None = None
         self._in_flight_at: float | None = None
@@ -77,7 +80,8 @@ class Witness:
     def clear(self, *, heart: bool = True) -> None:
         """Forget what the verdict rests on, and unless ``heart`` is False the whole life with it.
 
-        What was counted ever stays. The last heartbeat and the success rate are of a life, not of a window.
+        What was counted ever stays. The last heartbeat, the success rate and what is usual are of a life, not of a
+        window.
         """
         for counts in (self.errors, self.others, self.fatal, self.outcomes):
             counts.clear()
@@ -87,6 +91,7 @@ class Witness:
         if heart:
             self._heartbeat_at = self._results_at = None
             self._successes.clear()
+            self.usual.clear()
 
     def freeze(self, now: float) -> dict[str, Any]:
         """What ``thaw`` takes in, in values that JSON knows; instants are told as ages."""
@@ -94,6 +99,7 @@ class Witness:
             **{name: getattr(self, name).freeze(now) for name in _COUNTED},
             **{name: _age(getattr(self, name), now) for name in _INSTANTS},
             **{name: getattr(self, name) for name in _PLAIN},
+            "usual": self.usual.freeze(now),
         }
 
     def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
@@ -110,6 +116,7 @@ class Witness:
             if not isinstance(frozen[name], kind):
                 raise TypeError(f"{name} cannot be {frozen[name]!r}")
             setattr(self, name, frozen[name])
+        self.usual.thaw(frozen.get("usual", []), now)  # a sidecar of version 0.1 did not know it
 
     def success_rate(self, now: float) -> float | None:
         """How large a part of the requests goes well of late, within [0, 1]; None if nothing is known of any.

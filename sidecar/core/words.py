@@ -150,10 +150,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The detectors' answer: excessive as soon as one rule gives a reason."""
+    """The detectors' answer: excessive as soon as one rule gives a reason.
+
+    ``spared``: a sentence on errors that are over a limit and no more than chance; empty if there are none.
+    """
 
     judgement: Judgement
     reasons: tuple[Reason, ...] = ()
+    spared: str = ""
 
 
 class Presence(StrEnum):
@@ -161,7 +165,7 @@ class Presence(StrEnum):
 
     STARTING = "starting"
     WELL = "well"
-    WANTS = "wants"
+    SUSPECT = "suspect"
     DOWN = "down"
     GONE = "gone"
 
@@ -194,8 +198,11 @@ MANUAL: Final = "manual"
 
 
 class Beat(NamedTuple):
-    """A sign of life. ``first``: none has been answered yet.
+    """A sign of life of one sidecar, and what the fleet needs to know of its container.
 
+    ``kind``: the cause, of a suspect or of a container that is down. ``errors``: server errors in the window now.
+    ``ratio``: failed requests of the window per million, None where too few requests are known. ``refused``: a suspect
+    that was denied a token since it became one. ``first``: no beat of this sidecar has been answered yet.
     ``claim_id``: the token of a container that is down; ``lease``: the holder word of one that retired, and is down.
     ``about``: an ``About`` as ``members.py`` packs it, if it is news.
     """
@@ -208,6 +215,9 @@ class Beat(NamedTuple):
     first: bool = False
     lease: str = ""
     about: str = ""
+    errors: int = 0
+    ratio: int | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,44 +230,66 @@ class Hold:
     instance: str = ""
 
 
-class Brake(StrEnum):
-    """Where the fleet-wide brake stands: ``ON`` may send a canary, which helped (``OPEN``) or not (``CLOSED``)."""
+class Outcome(StrEnum):
+    """Whether a cull helped."""
 
-    OFF = "off"
-    ON = "on"
-    OPEN = "open"
-    CLOSED = "closed"
+    HELPED = "helped"
+    UNHELPED = "unhelped"
+    UNCLEAR = "unclear"
+
+
+class CauseTrial(NamedTuple):
+    """How culls for one cause are tried: ``out`` of at most ``limit`` are without an outcome.
+
+    ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
+    ``failures``: culls in a row that did not help.
+    """
+
+    cause: str
+    limit: int
+    out: int
+    paused_s: float = 0.0
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The fleet, as the bucket's last answer to a beat has it.
+    """The fleet, as the store's answer to the last beat has it.
 
-    ``alive`` serve or start, ``wanting`` of them are excessive, ``down`` are culled and not replaced yet. ``cause`` is
-    the kind that the wanting share, if they do. ``policies``: how many different ones the sidecars run with.
-    ``losses``: how often the bucket's memory was lost; ``helped``, ``unhelped`` and ``unclear`` culls so far;
-    ``useless``: kinds that culls have stopped helping with. ``away``: of several servers those that did not answer,
-    each with the machine's word for why. ``retiring``: leases in use. ``culls_by``: (outcome, kind, culls) of those
-    that were judged. ``used`` of ``capacity`` tokens as an answer to a claim has them; a capacity of 0: not told.
+    ``alive`` serve or start, ``suspect`` of them are excessive, ``down`` are culled or retired and not replaced yet.
+    ``cause``: the cause that most suspects share, if they do. ``trials``: every cause that culls are being tried for.
+    ``policies``: how many different settings the sidecars run with. ``losses``: how often the store lost its memory.
+    ``helped``, ``unhelped`` and ``unclear``: culls so far by outcome; ``culls_by``: (outcome, cause, culls) of them.
+    ``away``: of several servers those that did not answer, each with the machine's word for why. ``retiring``: leases
+    in use. ``used`` of ``capacity`` tokens as an answer to a claim has them; a capacity of 0: not told.
+    ``median_errors``: of the members' errors in the window; ``median_ratio``: of their error ratios, from 0 to 1; None
+    for a fleet of fewer than three. ``duplicate``: another life beats under this container's instance name.
     """
 
     alive: int
-    wanting: int = 0
+    suspect: int = 0
     down: int = 0
-    brake: Brake = Brake.OFF
     cause: str = ""
+    trials: tuple[CauseTrial, ...] = ()
     policies: int = 1
     losses: int = 0
     helped: int = 0
     unhelped: int = 0
     unclear: int = 0
-    useless: tuple[str, ...] = ()
     hold: Hold | None = None
     away: tuple[str, ...] = ()
     retiring: int = 0
     culls_by: tuple[tuple[str, str, int], ...] = ()
     used: int = 0
     capacity: int = 0
+    median_errors: int | None = None
+    median_ratio: float | None = None
+    duplicate: bool = False
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The causes for which culls are paused, because the last one did not help."""
+        return tuple(trial.cause for trial in self.trials if trial.paused_s > 0)
 
 
 class About(NamedTuple):
@@ -278,9 +310,9 @@ class About(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One container of the fleet: ``well``, ``wants`` or ``down``; ``age_s`` since it was heard of, or culled.
+    """One container of the fleet: ``well``, ``suspect`` or ``down``; ``age_s`` since it was heard of, or culled.
 
-    ``about`` is what its sidecar told last, None where that is not known.
+    ``about`` is what its sidecar told last, None where that is not known. ``duplicate``: two lives beat under its name.
     """
 
     instance: str
@@ -288,6 +320,7 @@ class Member(NamedTuple):
     kind: str
     age_s: float
     about: About | None = None
+    duplicate: bool = False
 
 
 MOST_GRANTS: Final = 100
@@ -300,7 +333,8 @@ MOST_DEPARTED: Final = 100
 class Roll(NamedTuple):
     """The fleet member by member, for a person: the first of them by name, and all holds.
 
-    ``used`` tokens count by the sliding log of the caller's own window. ``policies`` as the sidecars wrote them.
+    ``used`` tokens count by the sliding log of the caller's own window. ``policies``: the different settings in force,
+    each as JSON.
     ``grants``: Unix seconds at which tokens in use were taken, ascending: the first ``MOST_GRANTS`` to come back.
     ``departed``: who fell silent or said goodbye within the window, and whose place nobody took, each with the seconds
     since; the newest ``MOST_DEPARTED`` first.
@@ -319,16 +353,15 @@ class Roll(NamedTuple):
 class Granted:
     """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now.
 
-    ``canary``: the one that the brake lets through. ``alive`` and ``wanting`` are 0 where no fleet is known.
-    ``left_s``: how long a lease lasts from now on; None of a token.
+    ``alive`` and ``suspect`` are 0 where no fleet is known. ``left_s``: how long a lease lasts from now on; None of a
+    token.
     """
 
     used: int
     capacity: int
     replayed: bool = False
-    canary: bool = False
     alive: int = 0
-    wanting: int = 0
+    suspect: int = 0
     left_s: float | None = None
 
 
@@ -336,7 +369,7 @@ class Granted:
 class Denied:
     """No token: ``reason`` is the machine's word; asking again before ``retry_after_s`` is of no use.
 
-    ``cause``: the kind that the others who want share. ``hold``: the one that refused.
+    ``cause``: the cause that most suspects share, if they do. ``hold``: the one that refused.
     """
 
     reason: str
@@ -344,7 +377,7 @@ class Denied:
     capacity: int
     retry_after_s: float
     alive: int = 0
-    wanting: int = 0
+    suspect: int = 0
     cause: str = ""
     hold: Hold | None = None
 
@@ -414,6 +447,7 @@ class Entry(NamedTuple):
 class Policy:
     """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table.
 
+    ``outlier``: errors also have to be more than chance explains. ``soft_drain``: the weight of a suspect is lowered.
     ``drain_least_s``: how long after its beginning a drain may end early; HAProxy asks every 2 s, and needs to connect.
     ``retire_slots`` as ``Lease.slots``.
     """
@@ -425,11 +459,13 @@ class Policy:
     consecutive_limit: int = 0
     heartbeat_timeout_s: float = 0.0
     scrape_down_after: int = 0
+    outlier: bool = True
     confirm: int = 1
     min_age_s: float = 0.0
     check_interval_s: float = 10.0
     grace_s: float = 0.0
     settle_s: float = 3.0
+    soft_drain: bool = True
     drain_s: float = 10.0
     drain_least_s: float = 3.0
     lifetime_s: float = 0.0

@@ -241,8 +241,8 @@ def _load(settings: Settings) -> None:
     wanted: Mapping[str, object] = {
         "sidecar.standby.reign": True,
         "sidecar.standby.past": True,
-        "sidecar.budget.redis": settings.redis_url,
-        "sidecar.budget.memory": not settings.redis_url,
+        "sidecar.store.redis": settings.redis_url,
+        "sidecar.store.memory": not settings.redis_url,
         "sidecar.intake.datagram": settings.statsd_socket or settings.statsd_listen != addresses.OFF,
         "sidecar.intake.scrape": settings.scrape_url,
         "sidecar.intake.wanted": settings.scrape_url,

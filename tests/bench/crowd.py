@@ -6,17 +6,17 @@ import asyncio
 import resource
 import select
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bench import wire
-from sidecar.core.words import Beat, Claim
+from sidecar.store import StoreError
 
 if TYPE_CHECKING:
     import socket
 
-    from sidecar.budget.redis import RedisBudget
+    from sidecar.store.redis import RedisStore
 
 PING: Final = b"*1\r\n$4\r\nPING\r\n"
 IN_FLIGHT: Final = 64
@@ -43,7 +43,7 @@ class Crowd:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._poll = stack.enter_context(select.epoll())
-            for _ in range(min(self._wanted, _files_allowed(self._wanted + _SPARE_FILES) - _SPARE_FILES)):
+            for _ in range(min(self._wanted, files_allowed(self._wanted + _SPARE_FILES) - _SPARE_FILES)):
                 connection = stack.enter_context(wire.connect(self._address))
                 self._poll.register(connection, select.EPOLLIN)
                 self._sockets.append(connection)
@@ -108,17 +108,16 @@ class Crowd:
             self._busy.discard(file)
 
 
-def overheard(budget: RedisBudget, words: Iterable[Beat | Claim]) -> list[bytes]:
-    """What the bucket would send for each of these, which it does not."""
-    return asyncio.run(_overheard(budget, words))
+def overheard(store: RedisStore, calls: Iterable[Callable[[], Awaitable[object]]]) -> list[bytes]:
+    """What the store would send for each of these calls of it, which it does not."""
+    return asyncio.run(_overheard(store, calls))
 
 
-async def _overheard(budget: RedisBudget, words: Iterable[Beat | Claim]) -> list[bytes]:
-    link, ear = budget._link, _Ear()
-    budget._link = ear  # type: ignore[assignment]  # it listens, and answers nothing
-    for one in words:
-        await (budget.beat(one) if isinstance(one, Beat) else budget.claim(one))
-    budget._link = link
+async def _overheard(store: RedisStore, calls: Iterable[Callable[[], Awaitable[object]]]) -> list[bytes]:
+    store._link = ear = _Ear()  # type: ignore[assignment]  # it listens, and answers nothing
+    for call in calls:
+        with suppress(StoreError):
+            await call()
     return ear.heard
 
 
@@ -135,7 +134,7 @@ class _Ear:
         raise ConnectionError("it only listens")
 
 
-def _files_allowed(wanted: int) -> int:
+def files_allowed(wanted: int) -> int:
     """Raise the process's own limit of open files as far as it may; the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:

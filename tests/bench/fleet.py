@@ -1,43 +1,62 @@
-"""A service and its sidecars, as their shared bucket knows them; no daemon runs."""
+"""A service and its sidecars, as their shared store knows them; no daemon runs."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from bench.crowd import overheard
-from sidecar.budget.redis import RedisBudget
-from sidecar.core.terms import Terms
+from sidecar.core.fleet.terms import Terms
 from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Presence, Unknown
+from sidecar.store.budget import FleetBudget
+from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
 BEAT_S: Final = 10
 TIMEOUT_S: Final = 5.0
 # Nobody is struck off between two rounds of a benchmark, and a service need not grow old before it culls.
-TERMS: Final = Terms(beat_us=300 * US_PER_S, lost_is_empty=False)
+TERMS: Final = Terms(beat_us=300 * US_PER_S, trial=False, after_loss_wait=False)
 _LIFE: Final = "boot-2026-11-20T12:00:00Z"
 
 
 class Service:
     """``members`` sidecars of the service ``name`` in the Redis at ``url``, where the first one has beaten once."""
 
-    def __init__(self, url: str, name: str, members: int) -> None:
+    def __init__(self, url: str, name: str, members: int, *, trial: bool = False) -> None:
         self.name = name
         self.prefix = f"{{ha:default/{name}}}"
         self.members = members
-        self.budget = RedisBudget(url, terms=TERMS, prefix=self.prefix, fixed_key="none", timeout_s=TIMEOUT_S)
+        self._url = url
+        self._terms = replace(TERMS, trial=trial)
         asyncio.run(self._begin())
+
+    def budget(self) -> FleetBudget:
+        """That of one of its sidecars, with a connection of its own."""
+        return FleetBudget([("redis", self._store())], self._terms, rng=Random(), clock=time.monotonic)
 
     def beats(self, presence: Presence = Presence.WELL, members: Iterable[int] | None = None) -> list[bytes]:
         """What each of these sends to beat; all, if nothing is said."""
         every = range(self.members) if members is None else members
-        return overheard(self.budget, (_beat(member, presence) for member in every))
+        return self._overheard(lambda store, member: _told(store, self._terms, self.beat(member, presence)), every)
 
-    def claims(self) -> list[bytes]:
-        """What each of them sends to claim."""
-        return overheard(self.budget, map(self.claim, range(self.members)))
+    def reads(self) -> list[bytes]:
+        """What each of them sends to claim, which is all that it sends if it is denied."""
+        window_us, expiry_us = self._terms.window_us, self._terms.expiry_us
+        return self._overheard(
+            lambda store, member: store.read(_instance(member), window_us=window_us, expiry_us=expiry_us),
+            range(self.members),
+        )
+
+    def beat(self, member: int, presence: Presence = Presence.WELL, *, first: bool = False) -> Beat:
+        """Of one of them."""
+        kind = "redis" if presence is Presence.SUSPECT else "unknown"
+        return Beat(_instance(member), _LIFE, presence, kind, first=first)
 
     def claim(self, member: int) -> Claim:
         """Of one of them; as long as Nomad makes it."""
@@ -45,23 +64,31 @@ class Service:
         return Claim(f"default/{self.name}/{instance}/{_LIFE}", instance, _LIFE, "redis")
 
     async def answers(self, members: Iterable[int]) -> list[Answer]:
-        """The bucket's answers to the claims of these, one after the other."""
+        """The answers to the claims of these, one after the other."""
+        budget = self.budget()
         try:
-            return [await self.budget.claim(self.claim(member)) for member in members]
+            return [await budget.claim(self.claim(member)) for member in members]
         finally:
-            await self.budget.aclose()
+            await budget.aclose()
 
     async def _begin(self) -> None:
-        answer = await self.budget.beat(_beat(0, Presence.WELL, first=True))
-        await self.budget.aclose()
+        budget = self.budget()
+        answer = await budget.beat(self.beat(0, first=True))
+        await budget.aclose()
         if isinstance(answer, Unknown):
             raise RuntimeError(f"no fleet, but {answer}")  # noqa: TRY004 - the answer is wrong, not its type
+
+    def _store(self) -> RedisStore:
+        return RedisStore(self._url, prefix=self.prefix, timeout_s=TIMEOUT_S)
+
+    def _overheard(self, call: Callable[[RedisStore, int], Awaitable[object]], members: Iterable[int]) -> list[bytes]:
+        store = self._store()
+        return overheard(store, (partial(call, store, member) for member in members))
+
+
+def _told(store: RedisStore, terms: Terms, beat: Beat) -> Awaitable[object]:
+    return store.beat(beat, settings=terms.written(), window_us=terms.window_us, expiry_us=terms.expiry_us)
 
 
 def _instance(member: int) -> str:
     return f"0f1e2d3c-4b5a-6978-8796-{member:012x}"
-
-
-def _beat(member: int, presence: Presence, *, first: bool = False) -> Beat:
-    kind = "redis" if presence is Presence.WANTS else "unknown"
-    return Beat(_instance(member), _LIFE, presence, kind, first=first)

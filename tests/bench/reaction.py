@@ -39,7 +39,7 @@ def measure(rig: Rig) -> list[Row]:
 def _sidecar(rig: Rig, name: str, **more: Setting) -> Sidecar:
     url = rig.redis.url
     numbers: dict[str, Setting] = {"error_limit": LIMIT, "settle": 0, "budget": 1000, "budget_window": "1h"}
-    return rig.sidecar(name, service=name, redis_url=url, useless_after=0, **numbers, **more)
+    return rig.sidecar(name, service=name, redis_url=url, trial="off", **numbers, **more)
 
 
 def _row(rig: Rig, figure: str, sidecar: Sidecar, *, limited: bool) -> Row:

@@ -13,7 +13,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from bench import claim_latency, machine
+from bench import at_once, claim_latency, machine
 from bench.crowd import PING, Crowd
 from bench.fleet import BEAT_S, Service
 from bench.rig import alternate
@@ -29,17 +29,19 @@ SERVICES: Final = 50
 STORM: Final = 1_000
 CULLED: Final = 10
 CORE_PERCENT: Final = 5
+BEAT_US: Final = 18
 _SPARE_CLIENTS: Final = 200
 _US_PER_S: Final = 1_000_000
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Ten thousand sidecars that beat, a thousand that want to be culled, single claims, and the memory of it all."""
+    """Ten thousand sidecars that beat, a thousand suspects, single claims, claims at once, and the memory of it all."""
     with _server(rig) as server:
         small = [Service(server.url, f"small-{place}", SIDECARS // SERVICES) for place in range(SERVICES)]
         large = Service(server.url, "large", SIDECARS)
         rows = [*_beats(rig, server, small, large), *_storm(rig, server)]
         rows += claim_latency.measure(rig, server.url, small[:-1])
+        rows += at_once.measure(rig, server.url)
         return rows + [_memory(rig, server, one) for one in (small[-1], large)]
 
 
@@ -73,12 +75,13 @@ def _beats(rig: Rig, server: RedisServer, small: Sequence[Service], large: Servi
         server.cli("CONFIG", "RESETSTAT")
         paced = _each_us(rig, server, ways, lambda commands: crowd.pace(commands, rate, _slice_s(rig)))
         raced = _each_us(rig, server, ways, lambda commands: crowd.race(commands, _slice_s(rig) / 2))
-        _tell_clock(rig, server, "beats")
+        beat_us, ping_us = _own_clock_us(server, "evalsha"), _own_clock_us(server, "ping")
     _tell(rig, f"{SIDECARS:,} sidecars, {rate:,.0f} a second", paced)
     _tell(rig, f"{SIDECARS:,} sidecars, as fast as they go", raced)
     return [
         *_share_rows(f"Redis CPU, {SIDECARS:,} sidecars that beat", paced, rate, at_most(CORE_PERCENT, "%")),
         *_share_rows(f"Redis CPU, {SIDECARS:,} sidecars that beat, each as if Redis were busy", raced, rate, None),
+        Row("a beat, by Redis's own clock", "us", beat_us, ping_us, at_most(BEAT_US, "us")),
         *(Row(f"sidecars that fill a core of Redis, {way}", "", _filling(raced[way])) for way in list(ways)[1:]),
     ]
 
@@ -91,23 +94,25 @@ def _share_rows(figure: str, each_us: Mapping[str, Sequence[float]], rate: float
 
 
 def _storm(rig: Rig, server: RedisServer) -> list[Row]:
-    """All want, and ask as often as they beat: after the canary nobody gets a token."""
-    service = Service(server.url, "storm", STORM)
-    beats, claims = service.beats(Presence.WANTS), service.claims()
-    both = "beats and claims"
+    """All are suspect, and ask as often as they beat: one is culled, and the others are denied until it is replaced."""
+    service = Service(server.url, "storm", STORM, trial=True)
+    beats, reads = service.beats(Presence.SUSPECT), service.reads()
+    both = "beats and denied claims"
     rate = 2 * STORM / BEAT_S
     with Crowd(("127.0.0.1", server.port), STORM) as crowd:
-        crowd.all_once([*beats, *claims])
-        _expect_brake(service)
+        crowd.all_once(beats)
+        _begin_trial(service)
+        crowd.all_once(reads)
         server.cli("CONFIG", "RESETSTAT")
-        ways = {"PING": [PING], both: [*beats, *claims]}
+        ways = {"PING": [PING], both: [*beats, *reads]}
         paced = _each_us(rig, server, ways, lambda commands: crowd.pace(commands, rate, _slice_s(rig)))
-        ways = {"PING": [PING], "beat": beats, "claim": claims}
+        ways = {"PING": [PING], "beat": beats, "denied claim": reads}
         raced = _each_us(rig, server, ways, lambda commands: crowd.race(commands, _slice_s(rig) / 2))
-        _tell_clock(rig, server, "beats and claims under the brake")
-    _tell(rig, f"{STORM:,} sidecars under the brake, {rate:,.0f} a second", paced)
-    _tell(rig, f"{STORM:,} sidecars under the brake, as fast as they go", raced)
-    figure = f"Redis CPU, {STORM:,} sidecars that all want and claim, under the brake"
+        seen = _own_clock_us(server, "evalsha")
+    rig.notes.append(f"{both} while one is tried, by Redis's own clock: {number(seen)} us a call")
+    _tell(rig, f"{STORM:,} suspects while one is tried, {rate:,.0f} a second", paced)
+    _tell(rig, f"{STORM:,} suspects while one is tried, as fast as they go", raced)
+    figure = f"Redis CPU, {STORM:,} suspects that beat and claim while one is tried"
     return [Row(figure, "% of a core", _percent(paced[both], rate), _percent(paced["PING"], rate))]
 
 
@@ -137,10 +142,10 @@ def _filling(each_us: Sequence[float]) -> float:
     return _US_PER_S / median(each_us) * BEAT_S
 
 
-def _expect_brake(service: Service) -> None:
-    answer = asyncio.run(service.answers([service.members - 1]))[0]
-    if not isinstance(answer, Denied) or answer.reason != "brake":
-        raise RuntimeError(f"the brake is not on: {answer}")
+def _begin_trial(service: Service) -> None:
+    granted, denied = asyncio.run(service.answers([0, 1]))
+    if not isinstance(granted, Granted) or not isinstance(denied, Denied) or denied.reason != "trial":
+        raise RuntimeError(f"none is tried: {granted}, {denied}")
 
 
 # -- what else to tell -----------------------------------------------------------------------------------------------
@@ -151,10 +156,9 @@ def _tell(rig: Rig, how: str, each_us: Mapping[str, Sequence[float]]) -> None:
     rig.notes.append(f"Redis CPU per command in us, {how}: {told}")
 
 
-def _tell_clock(rig: Rig, server: RedisServer, what: str) -> None:
-    """The second opinion: Redis times its commands by the wall clock, without reading and writing the connection."""
-    seen = server.cli("INFO", "commandstats")["cmdstat_evalsha"]
-    rig.notes.append(f"{what}, by Redis's own clock: {seen['usec_per_call']} us a call, of {seen['calls']:,}")
+def _own_clock_us(server: RedisServer, command: str) -> float:
+    """Redis times its commands by the wall clock, without reading and writing the connection."""
+    return float(server.cli("INFO", "commandstats")[f"cmdstat_{command}"]["usec_per_call"])
 
 
 def _idle_percent(server: RedisServer) -> float:
@@ -173,12 +177,12 @@ def _tell_connections(rig: Rig, server: RedisServer, crowd: Crowd) -> None:
 
 
 def _memory(rig: Rig, server: RedisServer, service: Service) -> Row:
-    """Of all keys, after ten culls and while half of the service wants."""
+    """Of all keys, after ten culls and while half of the service is suspect."""
     culled = asyncio.run(service.answers(range(CULLED)))
     if not all(isinstance(answer, Granted) for answer in culled):
         raise RuntimeError(f"not all were culled: {culled}")
     with Crowd(("127.0.0.1", server.port), min(service.members, STORM)) as crowd:
-        crowd.all_once(service.beats(Presence.WANTS, range(service.members // 2, service.members)))
+        crowd.all_once(service.beats(Presence.SUSPECT, range(service.members // 2, service.members)))
     keys = server.cli("KEYS", f"{service.prefix}:*")
     used = sum(server.cli("MEMORY", "USAGE", key, "SAMPLES", 0) for key in keys)
     rig.notes.append(

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.redis
 
 
-def test_what_is_overheard_is_what_the_bucket_would_have_sent(start_redis: StartRedis) -> None:
+def test_what_is_overheard_is_what_the_store_would_have_sent(start_redis: StartRedis) -> None:
     redis = start_redis()
     service = Service(redis.url, "shop", 5)
     with Crowd(("127.0.0.1", redis.port), 5) as crowd:
         crowd.all_once(service.beats())
-        crowd.all_once(service.beats(Presence.WANTS, [1, 2]))
+        crowd.all_once(service.beats(Presence.SUSPECT, [1, 2]))
     assert redis.cli("ZCARD", f"{service.prefix}:alive") == 5
-    assert redis.cli("HLEN", f"{service.prefix}:kinds") == 2
+    assert redis.cli("HGETALL", f"{service.prefix}:causes") == {"redis": "2"}
 
 
 def test_every_command_is_answered_and_counted(start_redis: StartRedis) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.command import command
-from harness.crew import await_answers, claim
+from harness.crew import await_answers, await_denied, claim
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "1s"}
 HOLD = ("hold", "--for", "1h", "--reason", "migration of the database", "--author", "alice")
-SAID = "alice holds the service: migration of the database, nobody is culled for"
+SAID = "alice holds the service: migration of the database, no container is culled for"
 
 
 def _suffer(one: Sidecar) -> None:
@@ -68,11 +68,10 @@ def test_hold_set_while_redis_is_away_holds_this_one_also_when_it_is_back(
     here, there = pair
     redis_server.kill()
     assert command(here, *HOLD).code == 1
-    _suffer(here)
-    assert claim(here)["reason"] == "hold"
-    assert claim(here)["sentence"].startswith(SAID)
+    for one in pair:
+        one.post_error(10)
     redis_server.start()
-    _suffer(there)
+    assert await_denied(here, "hold")["sentence"].startswith(SAID)
     wait_for(lambda: _is_down(there), timeout_s=20, what="the other is not held, and culled")
     assert claim(here)["reason"] == "hold"
     assert not _is_down(here)

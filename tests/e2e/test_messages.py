@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,6 +17,7 @@ import pytest
 
 from harness import receiver as listening
 from harness.alertmanager import Alertmanager
+from harness.crew import Crew
 from harness.receiver import Receiver
 from harness.sidecar import GATES, Setting, Sidecar
 from harness.waiting import eventually, wait_for
@@ -24,10 +26,10 @@ from sidecar.act.message import Context
 from sidecar.act.notify import Messenger
 from sidecar.act.outbox import Outbox
 from sidecar.act.watch import Watch
-from sidecar.bucket import servers
+from sidecar.bucket import fleet_budget, servers
 from sidecar.core.cascade import Cascade
 from sidecar.core.occasions import Occasions
-from sidecar.core.words import Brake, Fleet, Hold
+from sidecar.core.words import CauseTrial, Fleet, Hold
 from sidecar.settings import load
 
 if TYPE_CHECKING:
@@ -101,21 +103,23 @@ def test_fleet_of_five_sends_one_message_to_each(
     told: Told, run_dir: Path, redis_server: RedisServer, sidecar: StartSidecar
 ) -> None:
     fleet = sidecar.fleet(5, **QUICK, **told.settings(run_dir), redis_url=redis_server.url)
-    wait_for(
-        lambda: all(one.metrics().get("arbiter_fleet_alive") == 5 for one in fleet), timeout_s=20, what="all are known"
-    )
-    for one in fleet:
-        one.post_error(6, kind="mysql")
-    wait_for(lambda: firing(told.alertmanager) == {"brake_on": "warning"}, timeout_s=20, what="the alert fires")
+    crew = Crew(fleet)
+    crew.await_metrics(fleet_alive=5)
+    crew.suffer(*fleet, kind="mysql", errors=6)
+    (first,) = wait_for(crew.down, timeout_s=20, what="one is culled")
+    crew.await_metrics(fleet_suspect=4)
+    crew.replace(first)
+    crew.suffer(first, kind="mysql", errors=6)
+    wait_for(lambda: firing(told.alertmanager) == {"paused_shared": "critical"}, timeout_s=20, what="the alert fires")
     wait_for(lambda: told.webhook.accepted and told.slack.accepted, timeout_s=30, what="people are told")
     wait_for(lambda: told.pagerduty.accepted, timeout_s=30, what="somebody is called")
     time.sleep(2)  # for messages that should not come
-    brake = [one for one in told.webhook.accepted if one["topic"] == "brake"]
-    assert [(one["word"], one["service"]) for one in brake] == [("brake_on", "app")]
-    assert len([one for one in told.pagerduty.accepted if one["payload"]["class"] == "brake_on"]) == 1
-    assert len([one for one in told.slack.accepted if "brake" in one["text"]]) == 1
+    assert [(one["word"], one["service"]) for one in told.webhook.accepted] == [("paused_shared", "app")]
+    assert [one["payload"]["class"] for one in told.pagerduty.accepted] == ["paused_shared"]
+    assert ["Culls for mysql did not help" in one["text"] for one in told.slack.accepted] == [True]
     assert told.refused() == []
-    assert "The brake is on" in told.alertmanager.queried("alertname=ArbiterBrakeOn")
+    shown = told.alertmanager.queried("alertname=ArbiterCullsPausedForMost")
+    assert "Most of the 5 suspects of 5 containers share one cause: mysql." in shown
     # The receiver has it first, the sender counts it when it hears so.
     wait_for(lambda: _sent(fleet) == len(told.webhook.accepted), timeout_s=30, what="as many are sent as were taken")
     assert SECRET not in logged(fleet)
@@ -129,7 +133,7 @@ def test_receiver_that_hangs_delays_no_decision(
     # Three of four tokens spent are told while nobody of those who are told answers.
     fleet = sidecar.fleet(
         4,
-        **{**QUICK, **told.settings(run_dir), "min_healthy": "0", "brake": "0", "budget": "4"},
+        **{**QUICK, **told.settings(run_dir), "min_healthy": "0", "trial": "off", "refund": "off", "budget": "4"},
         redis_url=redis_server.url,
     )
     for one in fleet[:3]:
@@ -164,7 +168,7 @@ class Messengers:
 
     def __init__(self, redis_url: str, told: Told, directory: Path, urls: list[str]) -> None:
         settings = load({}, {"ARBITER_REDIS_URL": redis_url, "ARBITER_INSTANCE": "a"})
-        self.buckets = [servers(settings)[0].share for _ in range(5)]
+        self.buckets = [fleet_budget(settings, [(one.name, one.store) for one in servers(settings)]) for _ in range(5)]
         given = told.settings(directory)
         self.made = [self._made(f"n{number}", bucket, given, urls) for number, bucket in enumerate(self.buckets)]
 
@@ -233,18 +237,19 @@ async def _incident(crew: Messengers, told: Told) -> None:
 
         await eventually(is_so, timeout_s=30, what=what)
 
-    await beat_until(Fleet(5, wanting=4, brake=Brake.ON, cause="redis"), {"brake_on": "warning"}, "the alert fires")
+    paused = Fleet(5, suspect=2, trials=(CauseTrial("redis", 1, 0, 600.0, 1),))
+    await beat_until(paused, {"paused": "warning"}, "the alert fires")
     hold = Hold("ann <ann@example.org>", "look & see", time.time() + 60)
-    closed = Fleet(5, wanting=4, brake=Brake.CLOSED, hold=hold)
-    await beat_until(closed, {"brake_closed": "critical", "hold": "info"}, "the louder alert fires alone")
+    shared = replace(paused, suspect=4, cause="redis", hold=hold)
+    await beat_until(shared, {"paused_shared": "critical", "hold": "info"}, "the louder alert fires alone")
     await beat_until(Fleet(5), {}, "all alerts are resolved")
     await eventually(lambda: len(told.webhook.accepted) == 5, timeout_s=30, what="the second address has it all")
     await eventually(lambda: len(told.slack.accepted) == 5, timeout_s=30, what="and so has Slack")
     await eventually(lambda: len(told.pagerduty.accepted) == 3, timeout_s=30, what="and so has PagerDuty")
     assert sorted(told.words()) == [
-        ("brake_closed", "firing"),
-        ("brake_closed", "recovered"),
-        ("brake_on", "firing"),
         ("hold", "firing"),
         ("hold", "recovered"),
+        ("paused", "firing"),
+        ("paused_shared", "firing"),
+        ("paused_shared", "recovered"),
     ]

@@ -74,14 +74,15 @@ def _told(one: Sidecar, *calls: Any) -> None:
     told: list[Any] = []
 
     async def tell() -> None:
-        (server,) = bucket.servers(settings.load({name: str(value) for name, value in one.settings.items()}, {}))
+        loaded = settings.load({name: str(value) for name, value in one.settings.items()}, {})
+        budget = bucket.fleet_budget(loaded, [(server.name, server.store) for server in bucket.servers(loaded)])
         for call in calls:
             # Each says the same when it is said again; 500 ms are little for the first of them on a busy machine.
-            answers = [await call(server.share)]
+            answers = [await call(budget)]
             while isinstance(answers[-1], Unknown) and len(answers) < ATTEMPTS:
-                answers.append(await call(server.share))
+                answers.append(await call(budget))
             told.append(answers[-1])
-        await server.share.aclose()
+        await budget.aclose()
 
     thread = threading.Thread(target=asyncio.run, args=(tell(),))
     thread.start()
@@ -297,12 +298,72 @@ def test_limit_of_the_errors_stays_within_their_picture_on_a_phone(
     window.close()
 
 
-def test_brake_has_the_colour_of_what_it_means(browser: Browser, one: Sidecar) -> None:
+def test_event_has_the_colour_of_what_it_means(browser: Browser, one: Sidecar) -> None:
     window = _shown(browser, one)
-    _told(one, lambda budget: budget.note([Entry("brake", time.time(), reason=to) for to in ("on", "closed", "off")]))
-    window.wait("document.querySelectorAll('#events .what').length == 3")
-    whats = window.page.locator("#events .what")
-    assert [whats.nth(at).get_attribute("class") for at in range(3)] == ["what good", "what bad", "what warn"]
+    whats = ("paused", "duplicate", "unclear", "helped")
+    _told(one, lambda budget: budget.note([Entry(what, time.time(), kind="redis") for what in whats]))
+    window.wait("document.querySelectorAll('#events .what').length == 4")
+    shown = window.page.locator("#events .what")
+    colours = ["what good", "what warn", "what bad", "what bad"]
+    assert [shown.nth(at).get_attribute("class") for at in range(4)] == colours
+    window.close()
+
+
+GIVEN: Final = "(fleet) => show(read(JSON.stringify({ now: Date.now() / 1000, fleet })))"
+FLEET: Final = {
+    "alive": 4,
+    "suspect": 2,
+    "down": 1,
+    "retiring": 0,
+    "cause": "redis",
+    "policies": 1,
+    "away": [],
+    "departed": [],
+    "duplicate": False,
+    "median_errors": 3,
+    "median_ratio": 0.0125,
+    "paused": ["redis"],
+    "trials": [
+        {"cause": "disk", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0},
+        {"cause": HOSTILE, "limit": 1, "out": 0, "paused_s": 5400.0, "failures": 2},
+    ],
+    "members": [
+        {"instance": "b", "presence": "suspect", "kind": "redis", "age_s": 1.0, "about": None, "duplicate": False},
+        {"instance": "c", "presence": "well", "kind": "", "age_s": 1.0, "about": None, "duplicate": True},
+    ],
+}
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_trials_medians_and_duplicate_names_are_shown(
+    browser: Browser, sidecar: StartSidecar, tmp_path: Path, width: int
+) -> None:
+    window = browser.open(_url(sidecar()), width=width, height=740)
+    window.wait("'stored' in last")
+    window.page.evaluate(GIVEN, FLEET)
+    said = window.text("#fleet-said")
+    assert "4 alive, 2 of them suspect, 1 down, most because of" in said
+    assert "median of errors 3, of failed requests 1.25\u00a0%" in said
+    trials = window.page.locator("#trials li")
+    assert trials.nth(0).inner_text() == "Culls for \u2068disk\u2069: 1 of at most 2 without an outcome"
+    assert "paused for 1 h" in trials.nth(1).inner_text()
+    assert "the last 2 did not help" in trials.nth(1).inner_text()
+    assert window.page.locator("#trials li.paused").count() == 1
+    troubled = window.text("#troubled")
+    assert "suspect" in troubled
+    assert "two containers run under this name" in troubled
+    assert not window.overflows
+    window.shot(tmp_path, f"trials-{width}")
+    assert window.complaints == []
+    window.close()
+
+
+def test_pause_grows_shorter_while_nothing_new_is_told(browser: Browser, sidecar: StartSidecar) -> None:
+    window = browser.open(_url(sidecar()))
+    window.wait("'stored' in last")
+    trials = [{"cause": "redis", "limit": 1, "out": 0, "paused_s": 50.0, "failures": 1}]
+    window.page.evaluate(GIVEN, {**FLEET, "trials": trials})
+    window.wait("/paused for 4[5-8] s/.test(document.getElementById('trials').innerText)")
     window.close()
 
 
@@ -335,7 +396,7 @@ def test_evidence_of_a_cull_is_opened_by_hand_and_stays_so_when_more_happens(
 def crowded(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
     one = sidecar("c000", redis_url=redis_server.url, **{**FAST, "beat": "300s"})
     down = [
-        *(_heard(f"c{number:03}", Presence.WANTS) for number in range(100, 103)),
+        *(_heard(f"c{number:03}", Presence.SUSPECT) for number in range(100, 103)),
         *(_culled(f"c{number:03}") for number in range(200, 207)),
     ]
     _told(one, *(_heard(f"c{number:03}") for number in range(1, CROWD)), *down)
@@ -354,8 +415,8 @@ def test_page_of_five_hundred_containers_is_usable(
     )
     assert window.page.evaluate("performance.now()") < 5000
     assert not window.overflows
-    counts = {name: window.page.locator(f"#members .{name}").count() for name in ("well", "wants", "down")}
-    assert counts == {"well": CROWD - 10, "wants": 3, "down": 7}
+    counts = {name: window.page.locator(f"#members .{name}").count() for name in ("well", "suspect", "down")}
+    assert counts == {"well": CROWD - 10, "suspect": 3, "down": 7}
     assert window.page.locator("#tokens .used").count() == 7
     assert not window.page.evaluate("isNaN(parseInt(document.querySelector('#tokens .used').textContent))")
     window.shot(tmp_path, f"crowd-{width}-{scheme}")
@@ -398,8 +459,8 @@ def test_hostile_words_are_shown_and_do_nothing(browser: Browser, patient: Sidec
         one.post_error(kind=f"kind{number}", message=text[:4096])
     _told(
         one,
-        _heard(HOSTILE[:100], Presence.WANTS, HOSTILE),
-        _heard(long[:128], Presence.WANTS, long[:200]),
+        _heard(HOSTILE[:100], Presence.SUSPECT, HOSTILE),
+        _heard(long[:128], Presence.SUSPECT, long[:200]),
         _heard(rtl),
         lambda budget: budget.hold("", HOSTILE, long, 3600),
         lambda budget: budget.hold(HOSTILE, rtl, HOSTILE, 3600),

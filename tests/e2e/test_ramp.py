@@ -114,5 +114,8 @@ def test_container_that_was_culled_is_back_when_it_enforces_no_more(pair: tuple[
 def test_hold_that_reaches_nobody_is_told_as_such(pair: tuple[Sidecar, Sidecar], redis_server: RedisServer) -> None:
     redis_server.kill()
     assert command(pair[0], *HOLD).code == 1
-    pair[0].post_error(5)
+    for one in pair:
+        one.post_error(5)
+    redis_server.start()  # before the fleet has heard of a suspect again there is no claim
     wait_for(partial(_is_held, pair[0]), timeout_s=30, what="it is held here all the same")
+    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=30, what="the other is not")

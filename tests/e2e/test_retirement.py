@@ -16,7 +16,7 @@ import pytest
 from harness.command import command
 from harness.sidecar import GATES
 from harness.waiting import wait_for
-from sidecar.bucket import servers
+from sidecar.bucket import fleet_budget, servers
 from sidecar.core.words import Hold
 from sidecar.settings import load
 
@@ -87,9 +87,10 @@ def _hold(server: RedisServer) -> None:
     """Let nobody go yet: a fleet may be longer in starting than it is to live."""
 
     async def hold() -> None:
-        (place,) = servers(load({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"}))
-        assert isinstance(await place.share.hold("", "ann", "they start", 600), Hold)
-        await place.share.aclose()
+        settings = load({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"})
+        budget = fleet_budget(settings, [(one.name, one.store) for one in servers(settings)])
+        assert isinstance(await budget.hold("", "ann", "they start", 600), Hold)
+        await budget.aclose()
 
     asyncio.run(hold())
 

@@ -35,8 +35,9 @@ LOG_SLACK_S = 1.0
 """A cull stands in the log after its grant; much later, if only the next claim was answered in time."""
 REAL: dict[str, Setting] = {
     **GATES,
-    "brake": "0",  # or canaries alone would be left, for everybody suffers
-    "useless_after": "0",  # and goes on to suffer
+    "trial": "off",  # or a cull for the one cause would be all, for everybody suffers and goes on to
+    "outlier": "off",
+    "refund": "off",  # what is judged is the bound
     "beat": "500ms",
     "settle": "0s",
     "drain": "0s",

@@ -78,9 +78,9 @@ def _played(site: Site, browser: Browser) -> Afternoon:
         report = json.loads(command(observer, "report", *SINCE, "--json").out)
         commanded = [json.loads(line) for line in command(observer, "events", *SINCE, "--json").out.splitlines()]
         wait_for(
-            lambda: _recovered(site) == {"brake", "hold"} and not alerts.now_of("sidecar") - {"ArbiterBudgetHalf"},
+            lambda: _recovered(site) == {"paused", "hold", "budget"} and not alerts.now_of("sidecar"),
             timeout_s=QUIET_S + 30,
-            what="both topics that are over are told to be",
+            what="the end of every topic is told",
         )
     lines = page.page.locator("#events > li").all_inner_texts()
     log = "".join(one.output() for one in site.fleet)
@@ -126,8 +126,7 @@ def test_report_adds_up_what_the_ledger_has(afternoon: Afternoon) -> None:
         whats["recovered"],
     )
     assert report["refusals"] == Counter(event["reason"] for event in afternoon.entries("denied"))
-    assert report["canaries"] == 1
-    assert report["brakes"] == 1
+    assert report["paused"] == {"mysql": 1}
     causes = {cause["kind"]: (cause["culls"], cause["helped"], cause["unhelped"]) for cause in report["causes"]}
     assert causes == {"mysql": (1, 0, 1), "redis": (3, 3, 0), "rabbitmq": (1, 1, 0)}
 
@@ -151,21 +150,27 @@ def test_culled_container_tells_at_its_door_and_by_command_why(afternoon: Aftern
         said = " ".join(text.split())
         assert sentence in said, teller
         assert cull["instance"] in said, teller
-        assert f"5 of {BUDGET}" in said, teller
+        assert f"2 of {BUDGET}" in said, teller
 
 
-# -- the brake ------------------------------------------------------------------------------------------------------
+# -- the trial ------------------------------------------------------------------------------------------------------
 
 
-def test_brake_is_told_once_and_so_is_its_end(afternoon: Afternoon) -> None:
-    assert [event["reason"] for event in afternoon.entries("brake")] == ["on", "closed", "off"]
-    brake = [(one["word"], one["status"]) for one in afternoon.messages if one["topic"] == "brake"]
-    assert brake == [("brake_on", "firing"), ("brake_closed", "firing"), ("brake_closed", "recovered")]
-    refused = [event for event in afternoon.entries("denied") if event["reason"] == "brake"]
-    assert len({event["instance"] for event in refused}) == len(refused) == 18
+@pytest.mark.parametrize(("reason", "containers"), [("trial", 17), ("paused", 18)])
+def test_suspects_are_refused_for_the_cull_before_them_each_once(
+    afternoon: Afternoon, reason: str, containers: int
+) -> None:
+    refused = [event for event in afternoon.entries("denied") if (event["reason"], event["kind"]) == (reason, "mysql")]
+    assert len({event["instance"] for event in refused}) == len(refused) == containers
 
 
-def test_container_that_a_closed_brake_keeps_tells_that_a_person_can_open_it(afternoon: Afternoon) -> None:
+def test_pause_is_told_once_and_so_is_its_end(afternoon: Afternoon) -> None:
+    assert [event["kind"] for event in afternoon.entries("paused")] == ["mysql"]
+    paused = [(one["word"], one["status"]) for one in afternoon.messages if one["topic"] == "paused"]
+    assert paused == [("paused_shared", "firing"), ("paused", "recovered")]
+
+
+def test_container_for_whose_cause_culls_are_paused_tells_that_a_person_can_end_it(afternoon: Afternoon) -> None:
     assert any("health-arbiter release" in sentence for sentence in afternoon.told.stuck)
 
 
@@ -206,18 +211,19 @@ def test_release_has_its_author(afternoon: Afternoon) -> None:
 
 def test_people_are_told_each_thing_once(afternoon: Afternoon) -> None:
     assert Counter((one["word"], one["status"]) for one in afternoon.messages) == {
-        ("brake_on", "firing"): 1,
-        ("brake_closed", "firing"): 1,
-        ("brake_closed", "recovered"): 1,
+        ("paused_shared", "firing"): 1,
+        ("paused", "recovered"): 1,
         ("hold", "firing"): 1,
         ("hold", "recovered"): 1,
         ("budget_50", "firing"): 1,
+        ("budget_50", "recovered"): 1,
     }
 
 
 def test_alertmanager_hears_the_same_from_sidecars_and_from_prometheus(afternoon: Afternoon) -> None:
-    told = {"ArbiterBrakeOn": "warning", "ArbiterBrakeClosed": "critical", "ArbiterBudgetHalf": "info"}
+    paused = {"ArbiterCullsPausedForMost": "critical", "ArbiterCullsPaused": "warning"}
+    told = {**paused, "ArbiterBudgetHalf": "info"}
     assert afternoon.alerts.by("sidecar") == {**told, "ArbiterHeld": "info"}
     assert afternoon.alerts.by("prometheus") == {**told, "ArbiterCulls": "info", "ArbiterHeldLong": "warning"}
-    assert afternoon.alerts.now_of("sidecar") == {"ArbiterBudgetHalf"}
-    assert afternoon.alerts.now_of("prometheus") == {"ArbiterBudgetHalf", "ArbiterCulls"}
+    assert afternoon.alerts.now_of("sidecar") == set()
+    assert afternoon.alerts.now_of("prometheus") == {"ArbiterCulls"}

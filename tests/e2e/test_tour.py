@@ -24,7 +24,7 @@ PORTS: Final = ("6390", "9180", "9181", "9182", "9280", "9281", "9282")
 """Of the tour, and of the doors by default."""
 
 SHOWN: Final = (
-    r"tour: 2 alive, 0 of them wanting a cull, 0 down",
+    r"tour: 2 alive, 0 of them suspect, 0 down",
     r'(\{"state":"\w+"\}\s*){5}',
     r"HTTP/1\.1 503 ",
     r"5 server errors in 60 s \(5 of them redis\), the limit is 5",
@@ -37,7 +37,7 @@ SHOWN: Final = (
     r"held: the service by .*: looking at redis",
     r"suspect: 5 server errors",
     r"claim denied \(hold\)",
-    r"the service is released; who wants a cull asks again within ",
+    r"the service is released; a suspect asks again within ",
     r"(draining|down): 5 server errors",
     r"claim granted: 2 of 10 in use",
     r"revived: instance one: it is up again",

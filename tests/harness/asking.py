@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 
-from sidecar.budget.access import Access
-from sidecar.budget.link import Link, error_word
+from sidecar.store.access import Access
+from sidecar.store.link import Link, error_word
 
 FRESH, REPLAYED, SECOND = "granted 1", "replayed 1", "granted 2"
 

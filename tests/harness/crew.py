@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from harness.waiting import wait_for
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
 
 _AT_ONCE = 10
+_AGAIN_S = 3.0
 _PATIENCE_S = 30.0
 
 
@@ -27,6 +30,28 @@ class Crew:
     def suffer(self, *who: Sidecar, kind: str = "redis", errors: int = 5) -> None:
         """Report too many errors of these apps, of as many as can be at a time."""
         self._each(who, lambda one: one.post_error(count=errors, kind=kind, app_start=self._life(one)))
+
+    @contextmanager
+    def suffering(self, *who: Sidecar, kind: str = "redis") -> Iterator[None]:
+        """Have these apps suffer, and go on so: nobody is culled for errors of the past."""
+        over = threading.Event()
+
+        def go_on() -> None:
+            while not over.wait(_AGAIN_S):
+                self.suffer(*who, kind=kind, errors=1)
+
+        self.suffer(*who, kind=kind)
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def report(self, counts: Mapping[Sidecar, int], kind: str = "redis") -> None:
+        """Report so many errors of each of these apps."""
+        self._each(counts, lambda one: one.post_error(count=counts[one], kind=kind, app_start=self._life(one)))
 
     def replace(self, *who: Sidecar) -> None:
         """Let another life of the same app begin, and be well."""

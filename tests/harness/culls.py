@@ -51,7 +51,7 @@ class Ledger:
 
     def __init__(self, server: RedisServer, prefix: str) -> None:
         self.server = server
-        self._keys = f"{prefix}:grants", f"{prefix}:earned"
+        self._key = f"{prefix}:grants"
         self._noted: dict[str, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -76,8 +76,7 @@ class Ledger:
     def look(self) -> None:
         """Note what stands there now; a server that is away has nothing new to tell."""
         try:
-            for key in self._keys:
-                rows = self.server.cli("ZRANGE", key, 0, -1, "WITHSCORES")
-                self._noted |= {claim_id: score / _US_PER_S for claim_id, score in rows}
+            rows = self.server.cli("ZRANGE", self._key, 0, -1, "WITHSCORES")
+            self._noted |= {claim_id: score / _US_PER_S for claim_id, score in rows}
         except (redis.RedisError, OSError):
             return

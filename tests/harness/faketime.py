@@ -1,4 +1,4 @@
-"""A wall clock that stands still until it is set, for one child process (libfaketime).
+"""A wall clock that stands still until it is set, or runs on from where it is set, for one child process (libfaketime).
 
 Only the wall clock: the monotonic one, which event loops live by, runs on.
 """
@@ -30,9 +30,16 @@ class FakeClock:
         """Move to this Unix time in seconds, forwards or backwards, to the microsecond; at once."""
         self._now_us = round(now_s * _PER_SECOND_US)
         seconds, micros = divmod(self._now_us, _PER_SECOND_US)
-        draft = self._file.with_suffix(".draft")
         # Half a microsecond more: libfaketime cuts off, and must not land on the one before.
-        draft.write_text(f"{seconds}.{micros:06d}500\n")
+        self._write(f"{seconds}.{micros:06d}500\n")
+
+    def run(self, ahead_s: int) -> None:
+        """Go with the real clock from now on, so many seconds ahead of it; behind it when negative."""
+        self._write(f"{ahead_s:+d}\n")
+
+    def _write(self, text: str) -> None:
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(text)
         draft.replace(self._file)
 
     def env(self) -> dict[str, str]:

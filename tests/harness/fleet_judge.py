@@ -1,19 +1,27 @@
-"""What the fleet's bucket promises, judged from outside: by the messages that reached it and the answers it sent.
+"""What the fleet promises, judged from outside: by what really went down and when, in real time.
 
-Times are microseconds of one server's clock. ``elapsed_us`` adds up the clock's steps forward, and no step back: in
-that time the windows are judged, for a clock that was set back has to make its way once more.
+The judge knows no rule of the fleet. It follows which messages the servers took in, which decisions a majority of them
+holds, what the ledger told of outcomes, and which containers went down. From these it keeps plain lists, and compares
+them with the promises. Where the lists cannot tell they are lenient: a promise is broken only if it is for certain.
+
+What is not promised, and not judged: see ``Judge.excuse``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from sidecar.core.hearing import MINUTE_US
-from sidecar.core.strictest import split
-from sidecar.core.terms import Share, Terms
-from sidecar.core.trials import HOUR_US
-from sidecar.core.words import US_PER_S, Beat, Brake, Claim, Granted, Lease, Presence
+from sidecar.core.fleet.servers import is_majority, split
+from sidecar.core.fleet.terms import Share, Terms
+from sidecar.core.words import US_PER_S, Denied
+
+HOUR_US: Final = 3600 * US_PER_S
+MINUTE_US: Final = 60 * US_PER_S
+DAY_S: Final = 24 * 3600.0
+UNPROVEN: Final = 2
 
 
 class BrokenPromiseError(AssertionError):
@@ -21,250 +29,331 @@ class BrokenPromiseError(AssertionError):
 
 
 @dataclass(slots=True)
-class Lost:
-    """A container that may be down by a grant. ``down_us``: when it was last heard to be; from ``vacant_us`` on its
-    sidecar is not there either, if it is not heard of.
+class Down:
+    """A grant of a token or a lease, from when a majority of the servers wrote it last, ``at_us``.
+
+    ``is_heard``: its container went down by it. ``is_down``: it was not replaced since, nor gave the grant back.
+    ``is_open``: no outcome was told yet. ``is_standing``: the grant was given back for certain (False), or not (True);
+    None: it may have been. ``by``: the instance that replaced it.
     """
 
-    claim_id: str
-    incarnation: str
+    claim: str
+    instance: str
+    cause: str
     at_us: int
-    vacant_us: int
-    down_us: int = 0
+    server: int
     is_lease: bool = False
+    until_us: int = 0
+    slots: int = 0
+    order: int = 0
+    is_down: bool = True
+    is_open: bool = True
+    is_standing: bool | None = True
+    is_heard: bool = False
+    by: str = ""
 
 
 @dataclass(slots=True)
-class Leave:
-    """A slot in use: of the container that went, until ``until_us`` of the server's time."""
+class Heard:
+    """The last beat of one name that a server took in."""
 
-    holder: str
+    at_us: int
+    life: str
+    terms: Terms
+    terms_at: int
+
+
+@dataclass(slots=True)
+class HoldPut:
+    """A hold: when it ends, the number of the last decision when it was answered, and the servers that have it."""
+
     until_us: int
-    incarnation: str
-    has_arrived: bool = False
+    order: int
+    servers: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class Known:
-    """What a server has been told, and has to go by; it goes with the server's memory."""
+class Loss:
+    """A loss of what a server remembered, that nobody who knows of it has told yet."""
 
-    heard: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    missing: dict[str, Lost] = field(default_factory=dict)
-    replaced: dict[str, str] = field(default_factory=dict)
-    holds: dict[str, int] = field(default_factory=dict)
-    leaves: dict[str, Leave] = field(default_factory=dict)
-    newest_us: int = 0
-    several_us: int = 0
+    at_us: int
 
 
+@dataclass
 class Judge:
-    """The promises of one server. ``down`` are the claims that put their container down, whoever granted them.
+    """The promises of one fleet over ``servers`` servers; ``now_us`` is always real time.
 
-    One of several servers promises its share of the tokens, and the floor is the promise of all: ``is_whole`` judges
-    that, and hears and sees what any of them does.
+    ``moment`` counts the requests, those made together being one: a beat that arrives while a claim is decided may be
+    overlooked by it.
     """
 
-    def __init__(self, terms: Terms, down: set[str], *, is_whole: bool = False) -> None:
-        self.terms = terms
-        self.down = down
-        self.is_whole = is_whole
-        self.known = Known()
-        self.grants: dict[str, int] = {}
-        self.canary_us: int | None = None
-        self.looked_us = 0
+    servers: int
+    window_us: int
+    downs: list[Down] = field(default_factory=list)
+    refunded: set[str] = field(default_factory=set)
+    heard: list[dict[str, Heard]] = field(default_factory=list)
+    limits: dict[str, int] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    paused_until_us: dict[str, int] = field(default_factory=dict)
+    touched_us: dict[str, int] = field(default_factory=dict)
+    holds: dict[str, HoldPut] = field(default_factory=dict)
+    losses: dict[int, Loss] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    newcomers: int = 0
+    moment: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    several_us: int = 0
+    slack_us: int = 0
+    excused_until_us: int = 0
+    excuses: Counter[str] = field(default_factory=Counter)
+    judged: Counter[str] = field(default_factory=Counter)
 
-    def now_us(self, told_us: int) -> int:
-        """The server's time: it stands still at the newest grant of a token or a lease."""
-        return max(told_us, self.known.newest_us)
+    def __post_init__(self) -> None:
+        self.heard = [{} for _ in range(self.servers)]
 
-    def knows(self, known: Known) -> None:
-        """The server goes back to what it knew, or to nothing."""
-        self.known = known
-        self.looked_us = 0
+    # -- what servers take in -------------------------------------------------------------------------------------
 
-    def forget_grants(self) -> None:
-        """Nobody is left who could have told the server of its loss."""
-        self.grants.clear()
-        self.canary_us = None
+    def took_beat(self, server: int, name: str, life: str, terms: Terms, now_us: int, *, is_up: bool) -> None:
+        if is_up and name not in self.names:  # it may take the place of one that is down
+            self.newcomers += any(down.is_down for down in self.downs)
+            self.names.add(name)
+        former = self.heard[server].pop(name, None)
+        if is_up:
+            terms_at = former.terms_at if former is not None and former.terms == terms else self.moment
+            self.heard[server][name] = Heard(now_us, life, terms, terms_at)
+        elif former is not None:
+            self.left[name] = self.moment
 
-    # -- what the server hears ------------------------------------------------------------------------------------
+    def replaced(self, instance: str) -> None:
+        """The container of this name was started anew."""
+        for down in self.downs:
+            if down.instance == instance:
+                down.is_down = False
 
-    def hears(self, beat: Beat, told_us: int) -> None:
-        """Follow one message that the server takes in."""
-        now_us = self.now_us(told_us)
-        if now_us != self.looked_us:
-            self._let_go(now_us)
-        if beat.presence is Presence.GONE:
-            self.known.heard.pop(beat.instance, None)
-            if beat.instance in self.known.missing:
-                self.known.missing[beat.instance].vacant_us = 0
-        elif beat.presence is Presence.DOWN:
-            self._hears_down(beat, now_us)
+    def resigns(self, instance: str, claim: str, *, is_sure: bool = False) -> None:
+        """The container gives back what it was granted; from when this is asked it may have done so."""
+        for down in self.downs:
+            if (down.instance, down.claim) == (instance, claim) and not down.is_heard:
+                down.is_open = down.is_down = False
+                down.is_standing = False if is_sure else None
+
+    def told(self, what: str, instance: str, cause: str, reason: str, now_us: int) -> None:
+        """Follow one line of the ledger, of a decision that a majority of the servers holds."""
+        if what == "replaced":
+            for down in self._open(instance):
+                down.by = reason or instance
+            return
+        if what not in ("helped", "unhelped", "unclear"):
+            return
+        culls = [down for down in self._open() if down.by == instance] or self._open(instance)
+        for down in culls[:1]:
+            down.is_open = False
+        limit = self.limits.get(cause, 1)
+        if what == "helped":
+            self.limits[cause] = limit * 2
+            self.failures[cause] = 0
+            self.paused_until_us.pop(cause, None)
+        elif what == "unhelped" or reason == "control":
+            self.limits[cause] = 1
+            if now_us - max(self.touched_us.get(cause, 0), self.paused_until_us.get(cause, 0)) > HOUR_US:
+                self.failures[cause] = 0
+            self.failures[cause] += 1
+            pause_us = min(self.window_us << (self.failures[cause] - 1), round(DAY_S * US_PER_S))
+            self.paused_until_us[cause] = now_us + pause_us
+        self.touched_us[cause] = now_us
+
+    def _open(self, instance: str = "") -> list[Down]:
+        return [
+            down
+            for down in self.downs
+            if down.is_open and not down.is_lease and (not instance or down.instance == instance)
+        ]
+
+    # -- what people order ----------------------------------------------------------------------------------------
+
+    def held(self, scope: str, until_us: int, servers: Iterable[int], order: int) -> None:
+        self.holds[scope] = HoldPut(until_us, order, set(servers))
+
+    def released(self, scope: str) -> None:
+        self.holds.pop(scope, None)
+        if not scope:
+            self.paused_until_us.clear()
+            self.failures.clear()
+
+    # -- what goes wrong ------------------------------------------------------------------------------------------
+
+    def lost(self, server: int, now_us: int) -> None:
+        """A server lost what it remembered of grants, or its clock was set."""
+        self.losses[server] = Loss(now_us)
+        for hold in self.holds.values():
+            hold.servers.discard(server)
+
+    def stepped(self, server: int, now_us: int, by_us: int, *, are_all: bool) -> None:
+        """The clock of a server was set: what it heard may seem younger, and pauses shorter."""
+        for one in self.heard[server].values():
+            one.at_us = now_us + by_us
+        if are_all:
+            self.paused_until_us.clear()
+            for down in self.downs:
+                down.is_open = False
+
+    def noticed(self, server: int) -> None:
+        """A sidecar that knew of the loss has spoken to the server, and was answered."""
+        self.losses.pop(server, None)
+
+    def forgot(self) -> None:
+        """A majority of the servers does not hold the last decision: outcomes and pauses are lost with it."""
+        for down in self.downs:
+            down.is_open = False
+            down.is_standing = None
+        self.newcomers = len(self.downs)
+        self.paused_until_us.clear()
+
+    def excuse(self, why: str, now_us: int) -> None:
+        """Judge no window of the budget for as long as one lasts. There are two reasons:
+
+        - ``unnoticed``: a token was taken from a server that had lost its memory, or whose clock had been set, before
+          any sidecar spoke to it that knew the server from before.
+        - ``unreachable``: the same, and the sidecars that knew are gone, or were restarted.
+        """
+        self.excuses[why] += 1
+        self.excused_until_us = max(self.excused_until_us, now_us + 2 * self.window_us)
+
+    # -- what is answered -----------------------------------------------------------------------------------------
+
+    def denied(self, answer: Denied) -> None:
+        if not 0 < answer.retry_after_s <= DAY_S:
+            raise BrokenPromiseError(f"denied ({answer.reason}), and to ask again in {answer.retry_after_s} s")
+
+    def granted(self, down: Down, life: str, terms: Terms) -> None:
+        """Judge a grant at the moment at which a majority of the servers has written it."""
+        now_us = down.at_us
+        known = next((one for one in self.downs if one.claim == down.claim), None)
+        self._hold_is_kept(down, now_us)
+        if down.server in self.losses and not down.is_lease:
+            self.excuse("unnoticed", now_us)
+        if known is None or known.is_standing is False:
+            self._floor_is_kept(down, terms, now_us)
+            self._name_is_one(down, life)
+            if not down.is_lease:
+                self._trial_is_kept(down, terms, now_us)
+            if not down.is_lease and known is None:
+                self._spacing_is_kept(down, terms)
+        if known is not None:
+            self.downs.remove(known)
+        self.downs.append(down)
+        if not down.is_lease:
+            self.touched_us[down.cause] = now_us
+
+    def goes_down(self, claim: str, terms: Terms, now_us: int) -> None:
+        """Judge what was granted when the container goes down by it."""
+        down = next(one for one in self.downs if one.claim == claim)
+        down.is_heard = True
+        if down.is_lease:
+            self._slots_are_kept(down, now_us)
         else:
-            self._hears_up(beat, now_us)
-        known = self.known
-        known.seen[beat.instance] = now_us
-        known.several_us = known.several_us or now_us
-        if len(known.heard.keys() | known.missing.keys()) > 1:
-            known.several_us = now_us
+            self._bound_is_kept(down, terms)
+        self.judged["leases" if down.is_lease else "tokens"] += 1
 
-    def _let_go(self, now_us: int) -> None:
-        self.looked_us = now_us
-        known, terms = self.known, self.terms
-        silent = [one for one, it in known.heard.items() if now_us - it[0] > terms.expiry_us]
-        for one in silent:
-            del known.heard[one]
-        known.seen |= dict.fromkeys(silent, now_us)
-        known.seen = {one: at for one, at in known.seen.items() if now_us - at <= terms.window_us}
-        known.holds = {one: until for one, until in known.holds.items() if until > now_us}
-        known.leaves = {one: it for one, it in known.leaves.items() if it.until_us > now_us}
-        for one in [one for one, it in known.missing.items() if now_us - max(it.at_us, it.down_us) > terms.window_us]:
-            del known.missing[one]
+    def in_force(self, terms: Terms, now_us: int) -> list[Terms]:
+        """The terms of the requester, and all that every server heard within their expiry for certain."""
+        common = set.intersection(
+            *(
+                {
+                    one.terms
+                    for one in heard.values()
+                    if one.terms_at < self.moment and now_us - one.at_us < one.terms.expiry_us - US_PER_S
+                }
+                for heard in self.heard
+            )
+        )
+        return [terms, *(common - {terms})] if not self.losses else [terms]
 
-    def _hears_down(self, beat: Beat, now_us: int) -> None:
-        known = self.known
-        known.heard.pop(beat.instance, None)
-        claim_id, is_lease = beat.lease or beat.claim_id, bool(beat.lease)
-        if known.replaced.get(beat.instance) == claim_id:
+    def _hold_is_kept(self, down: Down, now_us: int) -> None:
+        """A hold that was answered stops every grant whose writing had not begun by then."""
+        for scope in ("", down.instance):
+            hold = self.holds.get(scope)
+            if hold is None or now_us >= hold.until_us or down.order <= hold.order:
+                continue
+            if not is_majority(set(range(self.servers)) - hold.servers, self.servers):
+                raise BrokenPromiseError(f"{down.instance} goes down under the hold of {scope or 'the service'}")
+
+    def _name_is_one(self, down: Down, life: str) -> None:
+        lives = {
+            one.life
+            for heard in self.heard
+            if (one := heard.get(down.instance)) and down.at_us - one.at_us < one.terms.expiry_us - US_PER_S
+        }
+        if lives and life not in lives:
+            raise BrokenPromiseError(f"{down.instance} goes down as life {life}, and the last beats are of {lives}")
+
+    def _floor_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
+        """Of those that any server heard, without those that went down, enough stay."""
+        gone = {
+            one.instance for one in self.downs if one.is_down and (one.is_heard or now_us - one.at_us < self.window_us)
+        }
+        names = {
+            name
+            for heard in self.heard
+            for name, one in heard.items()
+            if now_us - one.at_us <= max(terms.expiry_us, one.terms.expiry_us)
+        }
+        names |= {name for name, at in self.left.items() if at == self.moment}  # gone since the claim was read
+        available = names - gone
+        window_us = min(self.window_us, terms.window_us)
+        missing = {one.instance for one in self.downs if one.is_down and one.is_open and now_us - one.at_us < window_us}
+        missing -= available | {down.instance}
+        fleet = len(available | {down.instance}) + max(0, len(missing) - self.newcomers)
+        if fleet > 1:
+            self.several_us = now_us
+        for one in self.in_force(terms, now_us):
+            floor = max(Share.read(one.min_healthy).at_least(fleet), int(one.never_last))
+            stay = len(available - {down.instance})
+            is_single = fleet == 1 and (now_us - self.several_us > HOUR_US - MINUTE_US or down.server in self.losses)
+            if stay < floor and not is_single:
+                raise BrokenPromiseError(f"{down.instance} goes down: {stay} of {fleet} stay, the floor is {floor}")
+
+    def _trial_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
+        if not any(one.trial for one in self.in_force(terms, now_us)):
             return
-        lost = known.missing.get(beat.instance)
-        if lost is None or (lost.claim_id, lost.is_lease) != (claim_id, is_lease):
-            lost = known.missing[beat.instance] = Lost(claim_id, beat.incarnation, now_us, 0, is_lease=is_lease)
-            if is_lease and beat.instance not in known.replaced and not self.terms.index:
-                until_us = now_us + self.terms.window_us
-                former = known.leaves.get(beat.instance)
-                known.leaves[beat.instance] = Leave(
-                    beat.lease, former.until_us if former else until_us, beat.incarnation
-                )
-        lost.vacant_us, lost.down_us = now_us + self.terms.expiry_us, now_us
+        cause = down.cause
+        if now_us < self.paused_until_us.get(cause, 0):
+            raise BrokenPromiseError(f"{down.instance} goes down in a pause of {cause}")
+        out = Counter(one.cause for one in self._open() if now_us - one.at_us < self.window_us)
+        limit = self.limits.get(cause, 1)
+        if out[cause] >= limit:
+            raise BrokenPromiseError(f"{down.instance} goes down: {out[cause]} for {cause} are out, of {limit}")
+        unproven = sum(self.limits.get(one, 1) == 1 for one in out if one != cause)
+        if limit == 1 and unproven >= UNPROVEN:
+            raise BrokenPromiseError(f"{down.instance} goes down: {dict(out)} are being tried already")
 
-    def _hears_up(self, beat: Beat, now_us: int) -> None:
-        known = self.known
-        lost = known.missing.get(beat.instance)
-        if lost is not None and lost.incarnation == beat.incarnation:
-            lost.vacant_us = now_us + self.terms.expiry_us
+    def _spacing_is_kept(self, down: Down, terms: Terms) -> None:
+        last_us = max((one.at_us for one in self.downs if not one.is_lease), default=0)
+        if last_us and down.at_us - last_us < terms.spacing_us - self.slack_us and not self.excused(down.at_us):
+            raise BrokenPromiseError(f"{down.instance} goes down {down.at_us - last_us} us after the one before")
+
+    def excused(self, now_us: int) -> bool:
+        return now_us < self.excused_until_us
+
+    def _bound_is_kept(self, down: Down, terms: Terms) -> None:
+        now_us = down.at_us
+        if self.excused(now_us):
+            self.judged["excused"] += 1
             return
-        known.missing.pop(beat.instance, None)
-        known.replaced.pop(beat.instance, None)
-        if lost is not None:
-            self._arrives(beat.instance, beat.instance)
-        elif beat.first and beat.instance not in known.seen and beat.instance not in known.leaves:
-            self._replaces_the_longest_missing(beat.instance, now_us)
-        leave = known.leaves.get(beat.instance)
-        if leave and beat.presence is Presence.WELL and (leave.has_arrived or leave.incarnation != beat.incarnation):
-            del known.leaves[beat.instance]
-        known.heard[beat.instance] = (now_us, beat.kind if beat.presence is Presence.WANTS else None)
+        for one in self.in_force(terms, now_us):
+            window_us = one.window_us - self.slack_us
+            taken = [it for it in self.downs if it.is_heard and not it.is_lease and now_us - it.at_us <= window_us]
+            kept = [it for it in taken if it.claim not in self.refunded]
+            if len(taken) > self._most(one) or len(kept) > self._most(replace(one, refund_max=-1)):
+                raise BrokenPromiseError(f"{len(taken)} went down within {window_us} us, by {one}")
 
-    def _arrives(self, place: str, instance: str) -> None:
-        leave = self.known.leaves.pop(place, None)
-        if leave is not None:
-            leave.has_arrived = True
-            self.known.leaves[instance] = leave
+    def _most(self, terms: Terms) -> int:
+        capacity = Share.read(terms.capacity).amount
+        if terms.strategy == "previous":
+            return sum(max(0, 2 * split(capacity, at, self.servers) - 1) for at in range(self.servers))
+        return capacity if terms.refund_max < 0 else terms.refund_max or 3 * capacity
 
-    def _replaces_the_longest_missing(self, instance: str, now_us: int) -> None:
-        away = [(it.at_us, one) for one, it in self.known.missing.items() if it.vacant_us <= now_us]
-        if away:
-            _, place = min(away)
-            self.known.replaced[place] = self.known.missing.pop(place).claim_id
-            self._arrives(place, instance)
-
-    def resigned(self, instance: str, holder: str) -> None:
-        """Follow a lease that the server took back."""
-        lost, leave = self.known.missing.get(instance), self.known.leaves.get(instance)
-        if lost is not None and lost.is_lease and lost.claim_id == holder:
-            del self.known.missing[instance]
-        if leave is not None and leave.holder == holder:
-            del self.known.leaves[instance]
-
-    # -- what it answers ------------------------------------------------------------------------------------------
-
-    def granted(self, claim: Claim, answer: Granted, told_us: int, elapsed_us: int, brake: Brake) -> None:
-        """Judge a grant. ``brake`` is where the server said that it stood."""
-        now_us = self.now_us(told_us)
-        self._nobody_goes_under_a_hold(claim)
-        lost = self.known.missing.get(claim.instance)
-        if lost is None or lost.claim_id != claim.claim_id:
-            self.floor_is_kept(claim, now_us)
-            self._brake_lets_one_pass(answer, elapsed_us, brake)
-        self.grants[claim.claim_id] = elapsed_us
-        self._window_is_kept(elapsed_us)
-        self.lets_go_down(claim, now_us)
-        self.known.newest_us = now_us
-
-    def retires(self, lease: Lease, answer: Granted, told_us: int, brake: Brake, useless: Collection[str]) -> None:
-        """Judge a lease that was granted. Who suffers from what culls do not help with has nothing to wait for."""
-        now_us, known = self.now_us(told_us), self.known
-        self._nobody_goes_under_a_hold(lease)
-        lost, leave = known.missing.get(lease.instance), known.leaves.get(lease.instance)
-        is_standing = lost is not None and lost.is_lease and lost.claim_id == lease.holder
-        if not (is_standing and leave is not None and leave.holder == lease.holder):
-            self.floor_is_kept(lease, now_us)
-            suffered = {kind for _, kind in known.heard.values() if kind is not None}
-            if not suffered <= {*useless} or brake is not Brake.OFF:
-                raise BrokenPromiseError(f"{lease.instance} goes for its age while others suffer")
-            until_us = now_us + round(lease.timeout_s * US_PER_S)
-            known.leaves[lease.instance] = Leave(lease.holder, until_us, lease.incarnation)
-            self._slots_are_kept(lease)
-        if answer.replayed is not is_standing and answer.replayed:
-            raise BrokenPromiseError("granted again what was not granted")
-        self.lets_go_down(lease, now_us)
-        known.newest_us = now_us
-
-    def _slots_are_kept(self, lease: Lease) -> None:
-        """Who was replaced may be missing once more: it says that it is down, and its replacement is forgotten."""
-        known = self.known
-        fleet = known.heard.keys() | known.missing.keys() | known.replaced.keys() | {lease.instance}
-        most = Share.read(lease.slots).at_most(len(fleet))
-        if len(known.leaves) > most:
-            raise BrokenPromiseError(f"{len(known.leaves)} go for their age at a time, of {most}")
-
-    def lets_go_down(self, asked: Claim | Lease, now_us: int) -> None:
-        """From now on the container may be down."""
-        is_lease = isinstance(asked, Lease)
-        claim_id = asked.holder if isinstance(asked, Lease) else asked.claim_id
-        vacant_us = now_us + self.terms.expiry_us
-        self.known.heard.pop(asked.instance, None)
-        self.known.missing[asked.instance] = Lost(claim_id, asked.incarnation, now_us, vacant_us, is_lease=is_lease)
-
-    def _nobody_goes_under_a_hold(self, asked: Claim | Lease) -> None:
-        if {"", asked.instance} & self.known.holds.keys():
-            raise BrokenPromiseError(f"{asked.instance} was let go under a hold")
-
-    def floor_is_kept(self, claim: Claim | Lease, now_us: int) -> None:
-        """Judge what stays after this cull."""
-        known, terms = self.known, self.terms
-        if terms.servers > 1 and not self.is_whole:
-            return
-        fleet = len(known.heard.keys() | known.missing.keys() | {claim.instance})
-        up = len(self._up() - {claim.instance})
-        floor = max(terms.min_healthy.at_least(fleet), int(terms.never_last))
-        is_single = fleet == 1 and now_us - known.several_us >= HOUR_US - MINUTE_US
-        if up < floor and not is_single:
-            raise BrokenPromiseError(f"{up} of {fleet} stay, and the floor is {floor}")
-
-    def _up(self) -> set[str]:
-        """Those heard to serve, but for those who truly went down meanwhile."""
-        return self.known.heard.keys() - {claim_id.rpartition("/")[0] for claim_id in self.down}
-
-    def _brake_lets_one_pass(self, answer: Granted, elapsed_us: int, brake: Brake) -> None:
-        wanting = sum(kind is not None for _, kind in self.known.heard.values())
-        is_reached = wanting >= 3 and wanting * 1000 >= self.terms.brake * len(self.known.heard)
-        if self.terms.brake and is_reached and brake in {Brake.OFF, Brake.CLOSED}:
-            raise BrokenPromiseError(f"{wanting} of {len(self.known.heard)} want, and the brake is {brake}")
-        if answer.canary is not (brake is Brake.ON):
-            raise BrokenPromiseError(f"canary: {answer.canary}, and the brake is {brake}")
-        if not answer.canary:
-            return
-        if self.terms.index or (self.canary_us is not None and elapsed_us - self.canary_us <= self.terms.window_us):
-            raise BrokenPromiseError("a second canary within a window")
-        self.canary_us = elapsed_us
-
-    def _window_is_kept(self, elapsed_us: int) -> None:
-        terms = self.terms
-        most = split(terms.capacity.amount, terms.index, terms.servers)
-        if terms.earn_max >= 0:
-            most = split(terms.earn_max or 3 * terms.capacity.amount, terms.index, terms.servers)
-        used = sum(elapsed_us - at <= terms.window_us for at in self.grants.values())
-        if used > most:
-            raise BrokenPromiseError(f"{used} tokens within a window, of {most}")
+    def _slots_are_kept(self, down: Down, now_us: int) -> None:
+        used = sum(one.is_lease and one.is_down and one.is_open and now_us < one.until_us for one in self.downs)
+        if used - self.newcomers > down.slots:
+            raise BrokenPromiseError(f"{used} retire at a time, of {down.slots}")

@@ -1,4 +1,7 @@
-"""A hall in virtual time, with a budget that is answered by hand and a memory of all that it told."""
+"""A hall in virtual time, with a budget that is answered by hand and a memory of all that it told.
+
+The fleet hears of a suspect at once, as by a pulse whose store answers in no time, unless ``fleet`` is None.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,25 @@ from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.core import arbiter
+from sidecar.core.events import BeatAnswered, BeatUnanswered
 from sidecar.core.weight import Weight
 from sidecar.core.witness import Witness
-from sidecar.core.words import NO_LOT, Answer, Claim, Latch, Lease, Level, Lot, Ping, Policy, Report, State, Unknown
+from sidecar.core.words import (
+    NO_LOT,
+    Answer,
+    Claim,
+    Fleet,
+    Latch,
+    Lease,
+    Level,
+    Lot,
+    Ping,
+    Policy,
+    Presence,
+    Report,
+    State,
+    Unknown,
+)
 from sidecar.journal import Journal, Memory
 from sidecar.loop import Hall, Pace
 
@@ -33,7 +52,8 @@ CHECKS_ONLY = Pace(jitter=0.0, on_ping=False)
 class HandBudget:
     """Keeps every claim and every request for a lease in the air until it is answered, and knows how many were there.
 
-    A request for a lease is known by the holder word. What is resigned is only noted, once ``resigning`` is set.
+    A request for a lease is known by the holder word. What is resigned is only noted, once ``resigning`` is set; before
+    that ``refuses`` is answered, each of it once.
     """
 
     def __init__(self) -> None:
@@ -41,6 +61,7 @@ class HandBudget:
         self.claims: list[Claim] = []
         self.leases: list[Lease] = []
         self.resigned: list[tuple[str, str]] = []
+        self.refuses: list[Unknown] = []
         self.resigning = asyncio.Event()
         self.resigning.set()
         self.cancelled: list[str] = []
@@ -61,6 +82,8 @@ class HandBudget:
 
     async def resign(self, instance: str, holder: str) -> bool | Unknown:
         await self.resigning.wait()
+        if self.refuses:
+            return self.refuses.pop(0)
         self.resigned.append((instance, holder))
         return True
 
@@ -122,6 +145,7 @@ class Stage:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
+        self.fleet: Fleet | None = Fleet(1)
         self.told: list[tuple[float, Record]] = []
         self.clock_reads = 0
         self.failures: list[Exception] = []
@@ -138,7 +162,7 @@ class Stage:
             clock=self._clock,
             wall=lambda: WALL_S,
             rng=rng or Random(0),
-            observe=observe or self._observe,
+            observe=self._beating(observe or self._observe),
             on_failure=self.failures.append,
         )
         self.running = loop.create_task(self.hall.run())
@@ -162,6 +186,28 @@ class Stage:
 
     def _observe(self, record: Record) -> None:
         self.told.append((self.loop.time(), record))
+
+    def _beating(self, observe: Callable[[Record], None]) -> Callable[[Record], None]:
+        def both(record: Record) -> None:
+            after = record.after
+            is_news = after.presence is Presence.SUSPECT and not after.is_heard
+            if self.fleet is not None and is_news and not isinstance(record.event, BeatUnanswered):
+                self.hall.inbox.put(BeatAnswered(after.presence, after.life, self.fleet))
+            observe(record)
+
+        return both
+
+    async def hears(self, fleet: Fleet) -> None:
+        """Let the hall hear the answer to a beat of what it is now."""
+        standing, self.fleet = self.hall.standing, fleet
+        self.hall.inbox.put(BeatAnswered(standing.presence, standing.life, fleet))
+        await settle()
+
+    async def misses(self) -> None:
+        """Let the hall hear that a beat had no answer, and the last one is old; no more beats are answered."""
+        self.fleet = None
+        self.hall.inbox.put(BeatUnanswered("timeout"))
+        await settle()
 
     @property
     def records(self) -> list[Record]:

@@ -9,6 +9,8 @@ from sidecar.core.arbiter import (
     Answered,
     Ask,
     AskLease,
+    BeatAnswered,
+    BeatUnanswered,
     CullOrdered,
     Effect,
     Event,
@@ -18,6 +20,7 @@ from sidecar.core.arbiter import (
     Restarted,
     Revived,
     Standing,
+    Step,
     Stopped,
     start,
     step,
@@ -26,6 +29,7 @@ from sidecar.core.words import (
     NO_LOT,
     Answer,
     Denied,
+    Fleet,
     Granted,
     Judgement,
     Latch,
@@ -67,10 +71,25 @@ def begun(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
 
 def asking(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
     """Standing with a claim on its way, at the second when it settled."""
-    standing, _ = step(begun(policy, app_start), SICK, 0.0, policy)
+    standing, _ = step_and_beat(begun(policy, app_start), SICK, 0.0, policy)
     standing, _ = step(standing, SICK, policy.settle_s, policy)
     assert standing.asking
     return standing
+
+
+def heard(standing: Standing, jitter: float = 0.0) -> BeatAnswered:
+    """The fleet's answer to a beat of this standing."""
+    return BeatAnswered(standing.presence, standing.life, Fleet(3), jitter)
+
+
+def step_and_beat(standing: Standing, event: Event, now: float, policy: Policy) -> Step:
+    """One step, and if it leaves a suspect behind the fleet hears of that at once; with the looker's jitter."""
+    standing, effects = step(standing, event, now, policy)
+    if standing.state is not SUSPECT:
+        return standing, effects
+    jitter = event.jitter if isinstance(event, Judged) else 0.0
+    standing, more = step(standing, heard(standing, jitter), now, policy)
+    return standing, (*effects, *more)
 
 
 def retiring(policy: Policy = AGING) -> Standing:
@@ -124,6 +143,7 @@ LEGAL = {
     (DOWN, Judged): {DOWN, UP},
     (DOWN, Answered): {DOWN},
     (DOWN, Restarted): {STARTING},
+    **{(state, event): {state} for state in State for event in (BeatAnswered, BeatUnanswered)},
     **{(state, Leased): {state} for state in State if state is not RETIRING},
     **{(state, CullOrdered): {SUSPECT} for state in (STARTING, UP, SUSPECT, RETIRING)},
     **{(state, CullOrdered): {state} for state in (DRAINING, DOWN)},

@@ -87,6 +87,10 @@ class RedisServer(Child):
         """The same, by a step; backwards when negative."""
         self.set_time(self._fake_clock().now_s + seconds)
 
+    def run_clock(self, ahead_s: int) -> None:
+        """Let its clock go with the real one, so many seconds ahead of it; behind it when negative."""
+        self._fake_clock().run(ahead_s)
+
     def _fake_clock(self) -> FakeClock:
         if self._clock is None:
             raise AssertionError("the clock of this server is real: RedisServer(..., faketime=True)")

@@ -22,9 +22,25 @@ Setting = str | float | Path
 _TOP = Path(__file__).parents[2]
 _LISTENERS = ("local_listen", "public_listen", "agent_listen")
 _TIMEOUT_S = 5.0
-NO_GATES: dict[str, Setting] = {"min_healthy": "0", "never_last": "false", "brake": "0", "lost_memory": "full"}
+NO_GATES: dict[str, Setting] = {
+    "min_healthy": "0",
+    "never_last": "false",
+    "trial": "off",
+    "outlier": "off",
+    "soft_drain": "off",
+    "refund": "off",
+    "lost_memory": "full",
+}
 """What lets a test of anything else cull a container at once, whoever else is there."""
-GATES: dict[str, Setting] = {"min_healthy": "50%", "never_last": "true", "brake": "0.5", "lost_memory": "empty"}
+GATES: dict[str, Setting] = {
+    "min_healthy": "50%",
+    "never_last": "true",
+    "trial": "on",
+    "outlier": "on",
+    "soft_drain": "on",
+    "refund": "on",
+    "lost_memory": "empty",
+}
 """The defaults, for tests of the fleet."""
 
 
@@ -126,15 +142,22 @@ class Sidecar(Child):
     def _is_ready(self) -> bool:
         return self.health("/livez")[0] == 200
 
-    def _choose_place(self) -> None:
+    def choose_place(self) -> None:
+        """Choose the ports of its listeners, where another process is to open them."""
         for listener, port in zip(self._own_listeners, free_ports(len(self._own_listeners)), strict=True):
             self.settings[listener] = f"127.0.0.1:{port}"
+
+    def environ(self) -> dict[str, str]:
+        """Its settings as variables."""
+        return {f"ARBITER_{key.upper()}": _written(value) for key, value in self.settings.items()}
+
+    def _choose_place(self) -> None:
+        self.choose_place()
 
     def _env(self) -> dict[str, str]:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("ARBITER_", "NOMAD_"))}
         path = os.pathsep.join(filter(None, (str(_TOP), inherited.get("PYTHONPATH"))))
-        ours = {f"ARBITER_{key.upper()}": _written(value) for key, value in self.settings.items()}
-        return {**inherited, "PYTHONPATH": path, **ours}
+        return {**inherited, "PYTHONPATH": path, **self.environ()}
 
     def _connection(self, listener: str) -> http.client.HTTPConnection:
         if listener == "socket":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 SERVICE: Final = "shop"
 FLEET: Final = 20
-BUDGET: Final = 10
+BUDGET: Final = 6
 QUICK: Final[dict[str, Setting]] = {
     **GATES,
     "service": SERVICE,

@@ -1,6 +1,6 @@
 """Three incidents of one afternoon at a site, in chapters, and what everybody ought to tell at the end of each.
 
-A dependency that is down for nearly all, a hold in the middle of an incident, a lone bad container: in this order,
+A database that is down for nearly all, a hold in the middle of an incident, a lone bad container: in this order,
 for people are told that something is over after a quiet minute, and the last incident is one that nobody is told of.
 """
 
@@ -32,32 +32,37 @@ HELD_S: Final = 2.0
 SLOW: Final = {"command": ("held", "lone", "well")}
 """Tellers that are asked after some chapters only, for each takes a process of its own."""
 
+CALM: Final[Facts] = {"alive": FLEET, "suspect": 0, "light": 0, "down": 0, "trials": {}, "paused": [], "hold": None}
+PAUSED: Final[Facts] = {**CALM, "paused": ["mysql"], "unhelped": 1}
+FORGIVEN: Final[Facts] = {**CALM, "unhelped": 1}
+
 CHAPTERS: Final[dict[str, Facts]] = {
-    "calm": {"alive": FLEET, "wanting": 0, "down": 0, "brake": "off", "used": 0, "culls": 0, "hold": None},
-    "brake": {"alive": 19, "wanting": 17, "down": 1, "brake": "on", "used": 1, "culls": 1, "unhelped": 0},
-    "closed": {"alive": FLEET, "wanting": 18, "down": 0, "brake": "closed", "used": 1, "culls": 1, "unhelped": 1},
-    "over": {"alive": FLEET, "wanting": 0, "down": 0, "brake": "off", "used": 1, "culls": 1, "helped": 0},
-    "first": {"alive": 19, "wanting": 0, "down": 1, "brake": "off", "used": 2, "culls": 2, "hold": None},
-    "held": {"alive": FLEET, "wanting": 2, "down": 0, "used": 2, "culls": 2, "helped": 1, "hold": (AUTHOR, REASON)},
-    "released": {"alive": 18, "wanting": 0, "down": 2, "used": 4, "culls": 4, "helped": 1, "hold": None},
-    "lone": {"alive": 19, "wanting": 0, "down": 1, "brake": "off", "used": 5, "culls": 5, "helped": 3, "hold": None},
-    "well": {
-        "alive": FLEET,
-        "wanting": 0,
-        "down": 0,
-        "brake": "off",
-        "used": 5,
-        "culls": 5,
-        "helped": 4,
-        "unhelped": 1,
-    },
+    "calm": CALM | {"used": 0, "culls": 0, "helped": 0, "unhelped": 0},
+    "tried": CALM | {"alive": 19, "suspect": 17, "down": 1, "trials": {"mysql": (1, 1)}, "used": 1, "culls": 1},
+    "paused": PAUSED | {"suspect": 18, "used": 1, "culls": 1, "helped": 0},
+    "over": PAUSED | {"used": 1, "culls": 1, "helped": 0},
+    "first": PAUSED | {"alive": 19, "down": 1, "trials": {"redis": (1, 1)}, "used": 2, "culls": 2, "helped": 0},
+    "held": PAUSED
+    | {"suspect": 2, "light": 2, "trials": {"redis": (2, 0)}, "used": 1, "culls": 2, "helped": 1}
+    | {"hold": (AUTHOR, REASON)},
+    "released": FORGIVEN
+    | {"alive": 18, "down": 2, "trials": {"mysql": (1, 0), "redis": (2, 2)}, "used": 3, "culls": 4, "helped": 1},
+    "lone": FORGIVEN
+    | {"alive": 19, "down": 1, "trials": {"mysql": (1, 0), "rabbitmq": (1, 1), "redis": (6, 0)}}
+    | {"used": 2, "culls": 5, "helped": 3},
+    "well": FORGIVEN
+    | {"trials": {"mysql": (1, 0), "rabbitmq": (2, 0), "redis": (6, 0)}, "used": 1, "culls": 5, "helped": 4},
 }
+"""``trials``: limit and culls without an outcome of every cause whose culls are not paused. A cull that helped gives
+its token back. ``light``: containers whose weight is lowered.
+"""
 
 ALERTED: Final[dict[str, dict[str, set[str]]]] = {
-    "brake": {"sidecar": {"ArbiterBrakeOn"}, "prometheus": {"ArbiterBrakeOn"}},
-    "closed": {"sidecar": {"ArbiterBrakeClosed"}, "prometheus": {"ArbiterBrakeClosed"}},
+    "paused": {"sidecar": {"ArbiterCullsPausedForMost"}, "prometheus": {"ArbiterCullsPausedForMost"}},
+    "over": {"prometheus": {"ArbiterCullsPaused"}},
     "held": {"sidecar": {"ArbiterHeld"}, "prometheus": {"ArbiterHeldLong"}},
-    "lone": {"sidecar": {"ArbiterBudgetHalf"}, "prometheus": {"ArbiterBudgetHalf", "ArbiterCulls"}},
+    "released": {"sidecar": {"ArbiterBudgetHalf"}, "prometheus": {"ArbiterBudgetHalf"}},
+    "lone": {"prometheus": {"ArbiterCulls"}},
 }
 """Alerts by who sends them: so long the chapter lasts, for what is over sooner nobody needs to hear of."""
 
@@ -68,7 +73,7 @@ class Told(NamedTuple):
     """What each teller told of each chapter, by both names; ``held_at``: from when to when culls were held.
 
     ``culled``: the body of the lone bad container's health, and how ``health-arbiter why`` puts it here and there.
-    ``stuck``: what would clear one of those whom a closed brake keeps.
+    ``stuck``: what would clear one of those for whose cause culls are paused.
     """
 
     chapters: dict[tuple[str, str], Facts]
@@ -99,16 +104,20 @@ class Story:
         return Told(self._told, held_at, culled, stuck)
 
     def _outage(self) -> list[str]:
-        """Whoever uses the database suffers, restarted or not; two containers do not."""
+        """All that use the database suffer, restarted or not; two containers do not."""
         site, (_, _, *users) = self._site, self._site.fleet
         site.apps.suffer(*users, kind="mysql")
-        (canary,) = self._await_down(1)
-        self._ask("brake")
-        site.replace(canary)
-        site.apps.suffer(canary, kind="mysql")
-        self._ask("closed")
-        await_denied(canary, "brake")  # before its claim is answered it does not say what keeps it
-        stuck: list[str] = canary.request("local", "GET", "/why").json()["clears"]
+        (first,) = self._await_down(1)
+        self._ask("tried")
+        for one in users:
+            if one is not first:
+                await_denied(one, "trial")
+        site.replace(first)
+        site.apps.suffer(first, kind="mysql")
+        self._ask("paused")
+        for one in users:
+            await_denied(one, "paused")
+        stuck: list[str] = first.request("local", "GET", "/why").json()["clears"]
         site.apps.heal(*users)
         self._ask("over")
         return stuck

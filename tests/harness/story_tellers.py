@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from harness.story import Facts, Teller
 
 NAMES: Final = ("health", "haproxy", "fleet", "why", "ledger", "metrics", "prometheus", "page", "command")
-_NUMBERS: Final = ("alive", "wanting", "down", "brake", "helped", "unhelped")
+_NUMBERS: Final = ("alive", "suspect", "down", "paused", "helped", "unhelped")
 _RECORDED: Final = {
     "alive": "service:arbiter_fleet_alive:max",
-    "wanting": "service:arbiter_fleet_wanting:max",
+    "suspect": "service:arbiter_fleet_suspect:max",
     "down": "service:arbiter_fleet_down:max",
     "culls": "service:arbiter_culls:increase10m",
     "used": "service:arbiter_budget_used:tokens",
 }
+_TRIAL: Final = r"Culls for (\w+): (?:(\d+) of at most (\d+) .*|paused .*)"
 _PAGE: Final = r"""() => ({
   fleet: document.getElementById("fleet-said").innerText,
   bucket: document.getElementById("bucket-said").innerText,
@@ -31,6 +32,7 @@ _PAGE: Final = r"""() => ({
   holds: (document.querySelector("#holds li > span")?.innerText ?? "").replace(/[\u2066-\u2069]/g, ""),
   used: document.querySelectorAll("#tokens .used").length,
   down: document.querySelectorAll("#members .down").length,
+  trials: [...document.querySelectorAll("#trials li")].map((one) => one.innerText.replace(/[\u2066-\u2069]/g, "")),
 })"""
 """Everything at one instant, for the page changes as we look."""
 
@@ -52,8 +54,12 @@ def tellers(site: Site, page: Window) -> dict[str, Teller]:
 
 
 def health(site: Site) -> Facts:
-    """What whoever polls all the health pages knows."""
-    return {"down": sum(one.health("/health/haproxy")[0] != 200 for one in site.fleet)}
+    """What a poller of all the health pages and agent checks knows."""
+    weights = [re.search(r"(\d+)%", one.agent_line()) for one in site.fleet]
+    return {
+        "down": sum(one.health("/health/haproxy")[0] != 200 for one in site.fleet),
+        "light": sum(0 < int(weight[1]) < 100 for weight in weights if weight),
+    }
 
 
 def haproxy(site: Site) -> Facts:
@@ -73,7 +79,7 @@ def of_fleet(value: dict[str, Any]) -> Facts:
     told = {word: value["fleet"][word] for word in _NUMBERS}
     members = [member["presence"] for member in value["members"]]
     assert members.count("down") == told["down"], "the members are not those that were counted"
-    return {**told, "used": value["used"], "hold": holds[0] if holds else None}
+    return {**told, **_trials(value["fleet"]), "used": value["used"], "hold": holds[0] if holds else None}
 
 
 def of_why(value: dict[str, Any]) -> Facts:
@@ -81,7 +87,13 @@ def of_why(value: dict[str, Any]) -> Facts:
     if not value["fleet"]:
         return {}
     hold = value["hold"] and (value["hold"]["author"], value["hold"]["reason"])
-    return {**{word: value["fleet"][word] for word in _NUMBERS}, "hold": hold}
+    return {**{word: value["fleet"][word] for word in _NUMBERS}, **_trials(value["fleet"]), "hold": hold}
+
+
+def _trials(fleet: dict[str, Any]) -> Facts:
+    """Limit and culls without an outcome of the causes whose culls are not paused."""
+    told = [trial for trial in fleet["trials"] if not trial["paused_s"]]
+    return {"trials": {trial["cause"]: (trial["limit"], trial["out"]) for trial in told}}
 
 
 def events(one: Sidecar) -> list[dict[str, Any]]:
@@ -93,25 +105,38 @@ def events(one: Sidecar) -> list[dict[str, Any]]:
 def of_events(told: list[dict[str, Any]]) -> Facts:
     """What the ledger adds up to."""
     whats = [event["what"] for event in told]
-    brakes = [event["reason"] for event in told if event["what"] == "brake"]
     holds = [event for event in told if event["what"] in ("hold", "release")]
     held = holds[-1] if holds and holds[-1]["what"] == "hold" else None
     return {
         "culls": whats.count("culled"),
-        "used": whats.count("granted"),
+        "used": whats.count("granted") - whats.count("helped"),
         "helped": whats.count("helped"),
         "unhelped": whats.count("unhelped"),
-        "brake": brakes[-1] if brakes else "off",
+        "paused": _paused(told),
         "hold": (held["author"], held["reason"]) if held else None,
     }
 
 
+def _paused(told: list[dict[str, Any]]) -> list[str]:
+    """Causes whose culls were paused, and that nobody has forgiven since: none of the pauses is over by itself."""
+    causes = list[str]()
+    for event in told:
+        if event["what"] == "release":
+            causes.clear()
+        elif event["what"] == "paused":
+            causes.append(event["kind"])
+    return causes
+
+
 def of_metrics(page: dict[str, float]) -> Facts:
     """The fleet as each sidecar's own metrics have it."""
-    told: Facts = {word: page.get(f"arbiter_fleet_{word}") for word in ("alive", "wanting", "down")}
+    told: Facts = {word: page.get(f"arbiter_fleet_{word}") for word in ("alive", "suspect", "down")}
+    limits, out = _by_cause(page, "arbiter_trial_limit"), _by_cause(page, "arbiter_trial_out")
+    paused = [cause for cause, left_s in _by_cause(page, "arbiter_cause_paused_seconds").items() if left_s]
     return {
         **told,
-        "brake": _phase({key: value for key, value in page.items() if key.startswith("arbiter_brake{")}),
+        "trials": {cause: (limits[cause], out[cause]) for cause in limits if cause not in paused},
+        "paused": paused,
         **{word: _sum(page, f'arbiter_fleet_culls_total{{.*outcome="{word}"') for word in ("helped", "unhelped")},
     }
 
@@ -119,32 +144,36 @@ def of_metrics(page: dict[str, float]) -> Facts:
 def prometheus(site: Site) -> Facts:
     """What the recording rules say; what has no series is not known."""
     told = {word: _value(site.metrics.instant(f'{name}{{service="{SERVICE}"}}')) for word, name in _RECORDED.items()}
-    phases = site.metrics.instant("max by (phase) (arbiter_brake)")
-    return {**told, "brake": _phase({f'phase="{one["metric"]["phase"]}"': float(one["value"][1]) for one in phases})}
+    paused = site.metrics.instant("service:arbiter_cause_paused:seconds > 0")
+    return {**told, "paused": sorted(one["metric"]["cause"] for one in paused)}
 
 
 def of_page(window: Window) -> Facts:
     """What stands on the status page for people to read; it comes by itself. Nothing while the bucket is silent."""
     said = window.page.evaluate(_PAGE)
-    counted = re.match(r"(\d+) alive, (\d+) of them want\w* a cull, (\d+) down", said["fleet"])
+    counted = re.match(r"(\d+) alive, (\d+) of them suspect, (\d+) down", said["fleet"])
     if not counted or said["bucket"]:
         return {}
-    alive, wanting, down = map(int, counted.groups())
-    brake = re.search(r"brake (\w+)", said["fleet"])
+    alive, suspect, down = map(int, counted.groups())
+    trials = [
+        re.fullmatch(r"Culls for (\w+): (?:(\d+) of at most (\d+) .*|paused .*)", line) for line in said["trials"]
+    ]
+    assert all(trials), said["trials"]
     held = re.search(r"is held by (.+) until (?:.+ )?[0-9:]+: (.+)", said["holds"])
     assert said["down"] == down, "the grid has others down than were counted"
     return {
         "alive": alive,
-        "wanting": wanting,
+        "suspect": suspect,
         "down": down,
-        "brake": brake[1] if brake else "off",
+        "trials": {one[1]: (int(one[3]), int(one[2])) for one in trials if one and one[2]},
+        "paused": [one[1] for one in trials if one and not one[2]],
         "used": said["used"],
         "hold": (held[1], held[2]) if held else None,
     }
 
 
-def _phase(series: dict[str, float]) -> str:
-    return " ".join(re.findall(r'phase="(\w+)"', " ".join(key for key, value in series.items() if value)))
+def _by_cause(page: dict[str, float], name: str) -> dict[str, float]:
+    return {key.split('"')[1]: value for key, value in page.items() if key.startswith(f"{name}{{")}
 
 
 def _sum(page: dict[str, float], pattern: str) -> float:

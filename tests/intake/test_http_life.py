@@ -138,7 +138,7 @@ async def test_client_that_goes_before_its_head_has_come_has_gone(door: Door) ->
 async def test_held_connection_is_not_cut_as_idle(door: Door) -> None:
     held = await _hold(door)
     async with await Wire.to(door.listener) as silent:
-        await eventually(lambda: door.listener.is_busy, timeout_s=5, what="the silent one is there")
+        await eventually(lambda: door.listener._server.is_busy, timeout_s=5, what="the silent one is there")
         pass_idle(door.listener, IDLE_S + 1)
         assert await silent.rest() == b""
     assert (held.ended, door.gone, door.told.words) == (False, 0, ["idle"])

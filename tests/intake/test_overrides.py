@@ -122,7 +122,7 @@ async def test_refused_order_says_why_and_leaves_it_up(
     assert box.standing.state is State.UP
     if isinstance(reply, Denied):
         assert answer.json()["retry_after_s"] == 42.0
-        assert answer.json()["sentence"] == "all 10 tokens of the window are in use, the next comes back in 42 s"
+        assert answer.json()["sentence"] == "all 10 tokens of the window are in use, the next comes back in 42s"
 
 
 async def test_order_without_an_answer_in_time_is_a_202(wire: Wire, box: Box) -> None:

@@ -51,6 +51,7 @@ STANDINGS: Final = {
     "suspect": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, verdict=VERDICT, asked=True, unknowns=2),
     "denied": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, verdict=VERDICT, answer=DENIED),
     "unanswered": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, answer=Unknown("timeout")),
+    "heard": replace(UP, state=State.SUSPECT, verdict=VERDICT, is_heard=True, refused=True, unclear=True, due=1_002.5),
     "ordered": replace(UP, state=State.SUSPECT, order=Order("ann", "looks bad", State.RETIRING, 1_003.0)),
     "retiring": replace(UP, state=State.RETIRING, lot=Lot("lease-1", 0.25), due=1_001.0),
     "draining": replace(UP, state=State.DRAINING, since=995.0, due=1_005.0, latch=LATCH, answer=Granted(1, 10)),
@@ -136,6 +137,7 @@ def test_window_weight_and_names_are_those_of_the_main_before() -> None:
     ):
         witness.turn(int(at))
         witness.take(report, at)
+    witness.usual.sample(witness.evidence(NOW), NOW)
     hall = _hall(STANDINGS["up"], witness, Weight(73, moving=True))
     hall.names.alive = {"": "boot-1", "page:": "page:17"}
     hall.names.ended.extend(["boot-0"])
@@ -143,10 +145,17 @@ def test_window_weight_and_names_are_those_of_the_main_before() -> None:
     assert found.witness.evidence(NOW + 3) == witness.evidence(NOW + 3)
     assert found.witness.success_rate(NOW + 3) == witness.success_rate(NOW + 3)
     assert (found.witness.in_flight, found.witness.idle_at) == (0.0, NOW)
+    assert found.witness.usual.rates(NOW) == witness.usual.rates(NOW) == pytest.approx((5.0, 5 / 19))
     assert found.weight == Weight(73, moving=True)
     other = _hall(found.standing, found.witness, found.weight)
     found.give(other)
     assert (other.names.alive, [*other.names.ended]) == (hall.names.alive, ["boot-0"])
+
+
+def test_witness_of_a_version_that_knew_nothing_usual_is_taken_as_it_is() -> None:
+    frozen = _frozen(_hall(STANDINGS["up"]))
+    del frozen["witness"]["usual"]
+    assert _thawed(frozen).witness.usual.rates(NOW) == (0.0, 0.0)
 
 
 def test_longer_window_of_the_standby_holds_what_the_shorter_held() -> None:
@@ -204,6 +213,7 @@ SPOILT: Final = [
     ("witness.errors.buckets", [[float("nan"), {"redis": 1}]]),
     ("witness.errors.age_s", float("inf")),
     ("witness.in_flight", "some"),
+    ("witness.usual", [[0, 1, -1, 0]]),
     ("witness._successes.ring", [[1, 2]] * 6),
     ("witness._successes.ring", [[2, 1]]),
     ("weight.percent", 0),

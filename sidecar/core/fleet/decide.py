@@ -1,0 +1,254 @@
+"""The decision: ``decide(view, request) -> (answer, edits)``.
+
+The order of the gates of a claim: hold, replay, memory, trial, floor, spacing, window. Of a retirement: hold, replay,
+memory, culls pending, floor, slots. Every answer carries the fleet's numbers, and every refusal the time after which it
+is worth asking again. Edits come with refusals too where something was noticed on the way, such as a loss of memory.
+
+Nothing here knows a store, a clock or chance: the view says what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from sidecar.core.fleet import floor, hold, memory, outcomes, slots, trial, window
+from sidecar.core.fleet.draft import HOUR_US, Draft
+from sidecar.core.fleet.records import Epoch
+from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.servers import is_majority
+from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, PutHold, Release, Request, Resign, View
+from sidecar.core.words import US_PER_S, Answer, Claim, Denied, Granted, Hold, Lease, Presence
+
+SEVERAL_EVERY_US: Final = HOUR_US // 6
+"""It is written down this often that the fleet has several members."""
+
+MOST_DUPLICATES: Final = 100
+
+Reply = Answer | Attended | Hold | bool
+
+
+def decide(view: View, request: Request) -> tuple[Any, Edits]:
+    """Answer a request, and say what is to be written.
+
+    The answer is Granted or Denied to a Claim or a Lease, Attended to Attend, the Hold to PutHold, and to Resign and
+    Release whether there was something to end.
+    """
+    draft = Draft(view, request)
+    memory.notice(draft)
+    return _RULES[type(request.asked)](draft, request.asked)
+
+
+# -- a claim --------------------------------------------------------------------------------------------------------
+
+
+def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
+    cause = trial.name(draft, claim.kind)
+    at = window.server_of(draft, claim.claim_id)
+    refusal = hold.refusal(draft, claim.instance)
+    is_replay = at is not None and _is_standing(draft, claim)
+    if claim.instance in draft.view.unsettled:
+        draft.culls.pop(claim.instance, None)  # its own grant that counts for nobody must not refuse it
+    if not is_replay:
+        refusal = refusal or _gates(draft, claim, cause, has_token=at is not None)
+    if refusal is not None:
+        return _denied(draft, claim.instance, window.used(draft), draft.limits.capacity, refusal), draft.edits()
+    server = window.first_free(draft) if at is None else at
+    used = window.used(draft) + (at is None)
+    capacity, alive = draft.limits.capacity, draft.available
+    outcomes.grant(draft, claim.instance, claim.claim_id, claim.incarnation, cause, is_lease=False)
+    trial.culled(draft, cause)
+    if at is None:
+        _count(draft, server)
+        draft.epochs[server] = replace(draft.epochs[server], granted_us=draft.now_us)
+    granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
+    return granted, _with_grant(draft, claim, server)
+
+
+def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> Refusal | None:
+    """The first gate that is shut; what was granted a token before has no pace to keep."""
+    if _is_duplicate(draft, claim.instance, claim.incarnation):
+        return Refusal("duplicate", draft.terms.beat_us)
+    refusal = memory.refusal(draft) or trial.refusal(draft, cause) or floor.refusal(draft, claim.instance)
+    if refusal is not None or has_token:
+        return refusal
+    return window.spacing(draft) or window.refusal(draft)
+
+
+def _is_duplicate(draft: Draft, instance: str, life: str) -> bool:
+    """Whether another life beats under this instance name: it is not known which of the two a cull would reach.
+
+    What any sidecar noted of it counts too: this one may have been restarted since.
+    """
+    noted_us = draft.duplicates.get(instance, 0)
+    is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
+    return is_noted or draft.request.is_duplicate or draft.view.life not in ("", life)
+
+
+def _is_standing(draft: Draft, claim: Claim) -> bool:
+    """Whether this claim was granted, and the container has not given it back."""
+    cull = draft.culls.get(claim.instance)
+    if cull is None or claim.instance in draft.view.unsettled:
+        return False
+    return cull.phase == "out" and cull.claim == claim.claim_id and not cull.is_lease
+
+
+def _with_grant(draft: Draft, claim: Claim, server: int) -> Edits:
+    bounds = window.bounds(draft, draft.view.servers[server])
+    return replace(
+        draft.edits(claim.instance),
+        grant=claim.claim_id,
+        server=server,
+        capacity=bounds.capacity,
+        most=bounds.most,
+        window_us=draft.limits.window_us,
+    )
+
+
+def _count(draft: Draft, server: int) -> None:
+    """Count one more grant of this server: a sidecar that knows of more than it does shows a loss."""
+    epoch = draft.epochs[server]
+    draft.epochs[server] = replace(epoch, grants=epoch.grants + 1)
+
+
+# -- a retirement ---------------------------------------------------------------------------------------------------
+
+
+def _retire(draft: Draft, lease: Lease) -> tuple[Answer, Edits]:
+    cull = draft.culls.get(lease.instance)
+    slots.expire(draft)
+    is_holder = slots.holder_of(draft, lease.instance) == lease.holder
+    is_settled = lease.instance not in draft.view.unsettled
+    is_replay = is_holder and is_settled and cull is not None and cull.phase == "out" and cull.claim == lease.holder
+    refusal = hold.refusal(draft, lease.instance)
+    if not is_replay:
+        refusal = (
+            refusal
+            or (
+                Refusal("duplicate", draft.terms.beat_us)
+                if _is_duplicate(draft, lease.instance, lease.incarnation)
+                else None
+            )
+            or memory.refusal(draft)
+            or slots.culls_pending(draft)
+            or floor.refusal(draft, lease.instance)
+            or slots.refusal(draft, lease)
+        )
+    used, capacity = slots.used(draft), slots.capacity(draft, lease)
+    if refusal is not None:
+        return _denied(draft, lease.instance, used, capacity, refusal), draft.edits()
+    alive = draft.available
+    if is_replay:
+        slot = draft.leases[lease.instance]
+    else:
+        slot = slots.grant(draft, lease)
+        outcomes.lost(draft, (lease.instance,))
+        outcomes.grant(draft, lease.instance, lease.holder, lease.incarnation, "", is_lease=True)
+        _count(draft, memory.usable(draft)[0])
+    left_s = slot.left_us(draft.now_us) / US_PER_S
+    answer = Granted(slots.used(draft), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect, left_s=left_s)
+    return answer, draft.edits(lease.instance)
+
+
+def _resign(draft: Draft, resign: Resign) -> tuple[bool, Edits]:
+    was_held = [
+        outcomes.resign(draft, resign.instance, resign.holder, is_lease=True),
+        slots.resign(draft, resign.instance, resign.holder),
+        outcomes.resign(draft, resign.instance, resign.holder, is_lease=False),
+    ]
+    return any(was_held), draft.edits()
+
+
+# -- a beat ---------------------------------------------------------------------------------------------------------
+
+
+def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
+    beat = attend.beat
+    if 2 * attend.silent >= attend.alive > 1:
+        draft.epochs = [_silent(epoch, draft) for epoch in draft.epochs]
+    outcomes.lost(draft, attend.struck)
+    if beat.presence is Presence.GONE:
+        outcomes.leave(draft, beat.instance)
+    elif beat.presence is Presence.DOWN:
+        if outcomes.go_down(draft, beat):
+            memory.lose(draft)
+    else:
+        outcomes.arrive(draft, beat)
+    outcomes.expire(draft)
+    slots.expire(draft)
+    _expire_holds(draft)
+    _note_duplicates(draft, beat.instance)
+    if draft.fleet > 1 and draft.now_us - draft.several_us >= SEVERAL_EVERY_US:
+        draft.several_us = draft.now_us
+    return Attended(outcomes.is_watched(draft, beat.instance)), draft.edits()
+
+
+def _note_duplicates(draft: Draft, instance: str) -> None:
+    """Write down for people under which names two lives beat; those of former windows are forgotten."""
+    oldest_us = draft.now_us - draft.limits.window_us
+    recent = {name: at for name, at in draft.duplicates.items() if oldest_us <= at <= draft.now_us + memory.AHEAD_US}
+    if draft.request.is_duplicate:
+        recent[instance] = draft.now_us
+    newest = sorted(recent, key=lambda name: (recent[name], name))[-MOST_DUPLICATES:]
+    draft.duplicates = {name: recent[name] for name in newest}
+
+
+def _silent(epoch: Epoch, draft: Draft) -> Epoch:
+    return replace(epoch, silent_us=draft.now_us)
+
+
+def _expire_holds(draft: Draft) -> None:
+    """Forget holds that are over; the end of one that was released is kept for a window."""
+    now_us, window_us = draft.now_us, draft.limits.window_us
+    draft.holds = {
+        scope: row
+        for scope, row in draft.holds.items()
+        if row.at_us + max(row.for_us, 0 if row.for_us else window_us) > now_us
+    }
+
+
+# -- orders of people -----------------------------------------------------------------------------------------------
+
+
+# An order may reach fewer servers than a majority: it must not write a state, or theirs would pass for the newest.
+
+
+def _put_hold(draft: Draft, order: PutHold) -> tuple[Hold, Edits]:
+    held = hold.put(draft, order.instance, order.author, order.reason, order.for_us)
+    return held, replace(draft.edits(), state=None)
+
+
+def _release(draft: Draft, order: Release) -> tuple[bool, Edits]:
+    was_held = hold.release(draft, order.instance)
+    if order.instance or not is_majority((server.number for server in draft.view.servers), draft.view.configured):
+        return was_held, replace(draft.edits(), state=None)
+    trial.release(draft)
+    return was_held, draft.edits()
+
+
+# -- refusals -------------------------------------------------------------------------------------------------------
+
+
+def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Refusal) -> Denied:
+    held = hold.in_force(draft, instance) if refusal.reason == "hold" else None
+    return Denied(
+        refusal.reason,
+        used,
+        capacity,
+        max(1, refusal.wait_us) / US_PER_S,
+        alive=draft.available,
+        suspect=draft.suspect,
+        cause=draft.common_cause(),
+        hold=hold.shown(*held) if held else None,
+    )
+
+
+_RULES: Final[dict[type[Asked], Callable[[Draft, Any], tuple[Any, Edits]]]] = {
+    Claim: _claim,
+    Lease: _retire,
+    Resign: _resign,
+    Attend: _attend,
+    PutHold: _put_hold,
+    Release: _release,
+}

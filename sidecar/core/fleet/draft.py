@@ -1,0 +1,192 @@
+"""The edits of one decision while it is made: the view's tables, to be changed, and what differs then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from sidecar.core.fleet.records import Cull, HoldRow, Slot, State, Trial
+from sidecar.core.fleet.strictest import Limits, limits
+from sidecar.core.fleet.view import Edits, Request, View
+from sidecar.core.words import US_PER_S, Entry
+
+R = TypeVar("R", Cull, Slot, HoldRow)
+
+HOUR_US: Final = 3600 * US_PER_S
+
+
+class Draft:
+    """What the fleet holds if the edits so far are written. The rules read it, and change it by plain assignment.
+
+    ``now_us``: the store's clock. ``limits``: the strictest terms in force, for the fleet as the view has it.
+    """
+
+    def __init__(self, view: View, request: Request) -> None:
+        self.view = view
+        self.request = request
+        self.now_us = view.now_us
+        self.terms = request.terms
+        self.culls = dict(view.culls)
+        self.leases = dict(view.leases)
+        self.holds = dict(view.holds)
+        self.trials = dict(view.state.trials)
+        self.epochs = [server.epoch for server in view.servers]
+        self.outcomes = dict(view.state.outcomes)
+        self.several_us = view.state.several_us
+        self.duplicates = dict(view.state.duplicates)
+        self.refund: list[str] = []
+        self.entries: list[Entry] = []
+        self.limits = self.limits_of(self.fleet)
+
+    def limits_of(self, fleet: int) -> Limits:
+        """The strictest of all terms in force, the requester's included, for a fleet of this size."""
+        return limits((*self.view.settings, self.terms), fleet)
+
+    # -- counts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def missing(self) -> int:
+        """Containers that were granted a token or a lease and are not replaced yet."""
+        return sum(cull.phase == "out" for cull in self.culls.values())
+
+    @property
+    def available(self) -> int:
+        """Containers that serve or start, and were not granted their end."""
+        beating = self.view.beating.items()
+        granted = sum(self.is_out(instance, life) for instance, life in beating)
+        return max(0, self.view.alive - granted)
+
+    @property
+    def fleet(self) -> int:
+        """How many containers the fleet has: the available and the missing."""
+        return self.available + self.missing
+
+    @property
+    def suspect(self) -> int:
+        """Containers that are excessive."""
+        return sum(self.view.causes.values())
+
+    def is_out(self, instance: str, life: str) -> bool:
+        """Whether this life of the instance was granted its end and nobody took its place yet."""
+        cull = self.culls.get(instance)
+        return cull is not None and cull.phase == "out" and cull.life == life
+
+    def open_culls(self, cause: str) -> int:
+        """Culls for this cause whose outcome is not known yet."""
+        return sum(cull.cause == cause and cull.phase != "over" and not cull.is_lease for cull in self.culls.values())
+
+    def trial(self, cause: str) -> Trial:
+        """How culls for this cause are tried."""
+        return self.trials.get(cause, Trial())
+
+    def control(self, word: str, cause: str) -> int:
+        """The fleet's count of suspects of this cause that were ``refused``, ``recovered`` or ``ended`` otherwise."""
+        return self.view.control.get(f"{word}|{cause}", 0)
+
+    def common_cause(self) -> str:
+        """The cause that most suspects share, three of them at least; else nothing."""
+        return common_cause(self.view.causes)
+
+    # -- what is written ------------------------------------------------------------------------------------------
+
+    def edits(self, granted: str = "") -> Edits:
+        """What differs from the view.
+
+        ``granted``: the instance whose claim or lease is granted. If too few servers have its rows all have to be
+        written, also those that are the same.
+        """
+        is_settled = granted not in self.view.unsettled
+        if is_settled and self._is_unchanged():
+            return Edits()
+        view, state = self.view, self._state()
+        culls, leases, holds = (
+            changed(view.culls if is_settled else without(view.culls, granted), self.culls),
+            changed(view.leases if is_settled else without(view.leases, granted), self.leases),
+            changed(view.holds, self.holds),
+        )
+        is_same = replace(state, serial=view.state.serial) == view.state and not (culls or leases or holds)
+        return Edits(
+            state=None if is_same else state,
+            epochs={at: epoch for at, epoch in enumerate(self.epochs) if epoch != view.servers[at].epoch},
+            culls=culls,
+            leases=leases,
+            holds=holds,
+            refund=tuple(self.refund),
+            entries=tuple(self.entries),
+        )
+
+    def _is_unchanged(self) -> bool:
+        """Whether there is nothing to write: so it is with nearly every refusal, and they should cost little."""
+        view, state = self.view, self.view.state
+        tables = (self.culls, self.leases, self.holds) == (view.culls, view.leases, view.holds)
+        learned = (self.trials, self.outcomes, self.duplicates) == (state.trials, state.outcomes, state.duplicates)
+        is_noticed = self.several_us != state.several_us or bool(self.refund or self.entries)
+        epochs_differ = any(
+            epoch is not server.epoch and epoch != server.epoch
+            for epoch, server in zip(self.epochs, view.servers, strict=True)
+        )
+        return tables and learned and not is_noticed and not epochs_differ
+
+    def _state(self) -> State:
+        return State(
+            serial=self.view.state.serial + 1,
+            former=self.view.state.former,
+            trials=self.trials,
+            several_us=self.several_us,
+            due_us=self._due_us(),
+            open_culls={cause: self.open_culls(cause) for cause in self.trials if self.open_culls(cause)},
+            missing=self.missing,
+            retiring=sum(slot.left_us(self.now_us) > 0 for slot in self.leases.values()),
+            outcomes=self.outcomes,
+            duplicates=self.duplicates,
+        )
+
+    def _due_us(self) -> int:
+        """When the first of all that ends by itself does; 0: nothing does."""
+        window_us = self.limits.window_us
+        ends = [cull_end_us(cull, self.limits) for cull in self.culls.values()]
+        ends += [slot.at_us + slot.for_us for slot in self.leases.values()]
+        ends += [hold.at_us + max(hold.for_us, window_us) for hold in self.holds.values()]
+        ends += [trial_end_us(trial) for cause, trial in self.trials.items() if not self.open_culls(cause)]
+        ends += [at + window_us + 1 for at in self.duplicates.values()]
+        return min(ends, default=0)
+
+
+def without(rows: Mapping[str, R], name: str) -> dict[str, R]:
+    """The rows but for this one."""
+    return {one: row for one, row in rows.items() if one != name}
+
+
+def changed(before: Mapping[str, R], after: Mapping[str, R]) -> dict[str, R | None]:
+    """The rows that differ: as they are now, None for those that are gone."""
+    written: dict[str, R | None] = {name: row for name, row in after.items() if before.get(name) != row}
+    return written | dict.fromkeys(before.keys() - after.keys())
+
+
+def cull_end_us(cull: Cull, rules: Limits) -> int:
+    """When a row of ``culls`` is over, if nothing more is heard of it.
+
+    Nobody waits longer than a window for a container to be replaced, unless it still says that it is down; nor longer
+    than a window and a probation for the outcome.
+    """
+    if cull.phase == "watched":
+        return cull.since_us + rules.window_us + rules.probation_us + 1
+    return max(cull.at_us, cull.down_us, cull.since_us) + max(rules.window_us, rules.expiry_us) + 1
+
+
+def trial_end_us(trial: Trial) -> int:
+    """When a cause is forgotten: an hour after its last cull, outcome or pause."""
+    return max(trial.last_us, trial.paused_us + trial.pause_us) + HOUR_US + 1
+
+
+SHARED_BY: Final = 3
+SHARED_PART: Final = 800
+"""Thousandths of the suspects that have to name a cause for it to be their common one, and three at least."""
+
+
+def common_cause(causes: Mapping[str, int]) -> str:
+    """The cause that most suspects share, three of them at least; else nothing."""
+    cause = max(causes, key=lambda cause: (causes[cause], cause), default="")
+    shared = causes.get(cause, 0)
+    return cause if shared >= SHARED_BY and shared * 1000 >= SHARED_PART * sum(causes.values()) else ""

@@ -1,0 +1,68 @@
+"""What a store holds of a fleet and hands out: texts, instants and counts, before anything is read as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    r"""What the store holds at one instant, for a claim or another request of one instance.
+
+    ``now_us``: the store's clock. ``revision``: counts the commits; 0: nothing was ever committed. ``epoch`` and
+    ``state``: texts of these records, ``""`` where there is none. ``culls``, ``leases`` and ``holds``: whole tables,
+    texts by instance. ``settings``: texts of the settings in force, and when a beat last brought each.
+    ``alive``: members heard within the expiry. ``beating``: of the instances in ``culls``, those heard within the
+    expiry, each with the member row as below. ``newest_us``: the latest beat of any member.
+    ``causes``: suspects by cause. ``control``: ``"<refused|recovered|ended>|<cause>"``, suspects who were refused, and
+    of these who recovered or ended otherwise. ``grants``: claim ids of the last two windows and when each was granted;
+    ``refunded``: those of them whose token was given back.
+    ``member``: the requester's own row, ``"<life>\n<cause>\n<0|1 refused>"`` with no cause unless it is suspect.
+    ``seen_us``: its last beat, ``departed_us``: when it left or was struck off; 0: not known.
+    """
+
+    now_us: int
+    revision: int = 0
+    epoch: str = ""
+    state: str = ""
+    culls: Mapping[str, str] = field(default_factory=dict)
+    leases: Mapping[str, str] = field(default_factory=dict)
+    holds: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, int] = field(default_factory=dict)
+    alive: int = 0
+    beating: Mapping[str, str] = field(default_factory=dict)
+    newest_us: int = 0
+    causes: Mapping[str, int] = field(default_factory=dict)
+    control: Mapping[str, int] = field(default_factory=dict)
+    grants: Mapping[str, int] = field(default_factory=dict)
+    refunded: frozenset[str] = frozenset()
+    member: str = ""
+    seen_us: int = 0
+    departed_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The store's answer to a beat.
+
+    ``alive``: members, the silent and this one included. ``silent``: how many of them were not heard within the expiry;
+    ``struck``: the first hundred of these at most, struck off by this beat. ``former``: the row of this instance before
+    (``Raw.member``). ``causes`` as in ``Raw``. ``policies``: different settings in force. ``median_errors`` and
+    ``median_ratio``: the upper median of what members told; -1 where none did. ``holds``: the rows of the hold on the
+    service and of that on the instance. ``used``: grants of the last ``window_us`` that were not refunded.
+    """
+
+    now_us: int
+    epoch: str = ""
+    state: str = ""
+    alive: int = 0
+    silent: int = 0
+    struck: tuple[str, ...] = ()
+    former: str = ""
+    causes: Mapping[str, int] = field(default_factory=dict)
+    policies: int = 1
+    median_errors: int = -1
+    median_ratio: int = -1
+    holds: tuple[str, str] = ("", "")
+    used: int = 0

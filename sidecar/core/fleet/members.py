@@ -1,0 +1,99 @@
+"""The fleet member by member, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from sidecar.core import members as lines
+from sidecar.core.fleet import hold
+from sidecar.core.fleet.kept import Heard, Raw
+from sidecar.core.fleet.summary import Reading, fleet_of
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.view import View
+from sidecar.core.words import MOST_DEPARTED, MOST_GRANTS, US_PER_S, Member, Presence, Roll
+
+FIELDS: Final = 3
+"""Of a member row: life, cause, and whether it was refused."""
+
+
+class Listed(Protocol):
+    """The members that a store listed: ``store.Listing``."""
+
+    @property
+    def members(self) -> Sequence[tuple[str, int, str, str]]:
+        """Instance, last beat, member row, and what its sidecar tells."""
+
+    @property
+    def departed(self) -> Sequence[tuple[str, int]]:
+        """Instance, and when it left."""
+
+    @property
+    def culled(self) -> Mapping[str, str]:
+        """What sidecars of containers that are culled told last, by instance."""
+
+
+def roll_of(view: View, raws: Sequence[Raw], listing: Listed, terms: Terms, *, most: int) -> Roll:
+    """The fleet as the view has it, and at most so many members of it by name."""
+    readings = [Reading.of(_as_heard(raw, terms)) for raw in raws]
+    now_us, oldest_us = view.now_us, view.now_us - terms.window_us
+    grants = [at for server in view.servers for claim, at in server.grants.items() if claim not in server.refunded]
+    in_use = sorted(at for at in grants if at >= oldest_us)
+    rows = {member.instance: member for member in _listed(view, listing)} | _missing(view, listing)
+    holds = (hold.shown(scope, row) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
+    departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
+    return Roll(
+        fleet_of(readings, terms, ""),
+        len(in_use),
+        tuple(rows[name] for name in sorted(rows)[:most]),
+        tuple(holds),
+        tuple(sorted({text for raw in raws for text in raw.settings})),
+        tuple(at / US_PER_S for at in in_use[:MOST_GRANTS]),
+        tuple(departed[:MOST_DEPARTED]),
+    )
+
+
+def _listed(view: View, listing: Listed) -> list[Member]:
+    return [_member(view, *row) for row in listing.members]
+
+
+def _member(view: View, instance: str, heard_us: int, row: str, about: str) -> Member:
+    parts = row.split("\n")
+    cause = parts[1] if len(parts) == FIELDS else ""
+    presence = Presence.SUSPECT if cause else Presence.WELL
+    age_s = max(0, view.now_us - heard_us) / US_PER_S
+    is_duplicate = instance in view.state.duplicates
+    return Member(instance, presence, cause, age_s, lines.unpack(about) if about else None, is_duplicate)
+
+
+def _missing(view: View, listing: Listed) -> dict[str, Member]:
+    """The containers that were granted their end and are not replaced; what their sidecars told is still known."""
+    abouts = {name: about for name, _, _, about in listing.members if about} | dict(listing.culled)
+    return {
+        name: Member(
+            name,
+            Presence.DOWN,
+            cull.cause,
+            max(0, view.now_us - cull.at_us) / US_PER_S,
+            lines.unpack(abouts[name]) if abouts.get(name) else None,
+            name in view.state.duplicates,
+        )
+        for name, cull in view.culls.items()
+        if cull.phase == "out"
+    }
+
+
+def _as_heard(raw: Raw, terms: Terms) -> Heard:
+    in_use = [
+        at for claim, at in raw.grants.items() if claim not in raw.refunded and at >= raw.now_us - terms.window_us
+    ]
+    return Heard(
+        raw.now_us,
+        raw.epoch,
+        raw.state,
+        alive=raw.alive,
+        causes=raw.causes,
+        policies=max(1, len(raw.settings)),
+        holds=(raw.holds.get("", ""), ""),
+        used=len(in_use),
+    )

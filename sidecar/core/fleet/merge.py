@@ -1,0 +1,209 @@
+"""The view of what one or several servers hold.
+
+Every commit writes the state to a majority of the servers, and every state names the commits before it: so it is
+known whether what one server holds is part of what another one does. What is part of no other is taken. If that is more
+than one state, two sidecars wrote at the same time, or a commit reached too few servers: the rows of all are taken,
+which can only make the fleet more careful. Serial numbers do not tell: commits that reached one server only can count
+higher than one that a majority took. Holds need no majority: of each the newest counts, wherever it was set.
+
+Clocks of servers differ. Every instant is moved to the clock of the first server before it is compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
+
+from sidecar.core.fleet.kept import Raw
+from sidecar.core.fleet.memory import AHEAD_US
+from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
+from sidecar.core.fleet.servers import is_majority
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.view import Server, View
+
+R = TypeVar("R", bound=Row)
+
+MOST_FORMER: Final = 12
+"""Commits that a state names: a server that was away for more of them holds nothing that is not known."""
+
+
+class _Read(NamedTuple):
+    """What one server holds, as records by the clock of the first server."""
+
+    number: int
+    raw: Raw
+    offset_us: int
+    state: State
+    culls: Mapping[str, Cull]
+    leases: Mapping[str, Slot]
+    holds: Mapping[str, HoldRow]
+
+
+def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
+    """The view of what servers answered, each with its number; at least one, in the order to take tokens in."""
+    now_us = answers[0][1].now_us
+    reads = [_read(number, raw, now_us - raw.now_us) for number, raw in answers]
+    current = _current(reads)
+    largest = max(reads, key=lambda read: read.raw.alive)
+    culls = _united_culls([read.culls for read in current])
+    unsettled = _unsettled(culls, reads, configured)
+    return View(
+        now_us,
+        state=_united(current, unsettled),
+        servers=tuple(_server(read, is_behind=_is_behind(read, current)) for read in reads),
+        configured=configured,
+        culls=culls,
+        leases=_united_leases([read.leases for read in current]),
+        holds=_newest_holds([read.holds for read in reads]),
+        settings=_settings(reads),
+        alive=largest.raw.alive,
+        beating={name: member_life(row) for read in reads for name, row in read.raw.beating.items()},
+        causes=largest.raw.causes,
+        control=_largest_counts([read.raw.control for read in reads]),
+        life=member_life(largest.raw.member),
+        seen_us=max(_moved(read.raw.seen_us, read.offset_us) for read in reads),
+        departed_us=max(_moved(read.raw.departed_us, read.offset_us) for read in reads),
+        unsettled=unsettled,
+    )
+
+
+def member_life(row: str) -> str:
+    """The life that a member row tells of."""
+    return row.partition("\n")[0]
+
+
+def table(texts: Mapping[str, str], kind: type[R], offset_us: int) -> dict[str, R]:
+    """The rows of a table that can be read, by another clock."""
+    rows = ((name, kind.read(text)) for name, text in texts.items())
+    return {name: row.shifted(offset_us) for name, row in rows if row is not None}
+
+
+def _read(number: int, raw: Raw, offset_us: int) -> _Read:
+    state = (State.read(raw.state) or State()).shifted(offset_us)
+    return _Read(
+        number,
+        raw,
+        offset_us,
+        state,
+        table(raw.culls, Cull, offset_us),
+        table(raw.leases, Slot, offset_us),
+        table(raw.holds, HoldRow, offset_us),
+    )
+
+
+def _current(reads: Sequence[_Read]) -> list[_Read]:
+    """Those whose state is part of no other, those with the highest serial number first."""
+    ordered = sorted(reads, key=lambda read: -read.state.serial)
+    return [read for read in ordered if not any(_is_part(read, other) for other in ordered)]
+
+
+def _is_part(read: _Read, other: _Read) -> bool:
+    """Whether the other state was made by a sidecar that knew this one, or by one so much later that it must have."""
+    one, later = read.state, other.state
+    if later.serial - one.serial > MOST_FORMER or (later.serial and not one.serial):
+        return True
+    return later.serial > one.serial and one.commit in later.former.split()
+
+
+def _is_behind(read: _Read, current: Sequence[_Read]) -> bool:
+    """Whether this server lacks something of the united state."""
+    return any(one.state.commit != read.state.commit for one in current)
+
+
+def _former(current: Sequence[_Read], unsettled: frozenset[str]) -> str:
+    """The last commits before the next one, but for those that wrote culls which no other server is given."""
+    commits = [read.state.commit for read in current if not unsettled & read.culls.keys()]
+    commits += [commit for read in current for commit in read.state.former.split()]
+    return " ".join([commit for commit in dict.fromkeys(commits) if commit][:MOST_FORMER])
+
+
+def _server(read: _Read, *, is_behind: bool) -> Server:
+    raw, offset_us = read.raw, read.offset_us
+    latest = max((raw.newest_us, *raw.grants.values()), default=0)
+    return Server(
+        read.number,
+        (Epoch.read(raw.epoch) or Epoch()).shifted(offset_us),
+        {claim: at + offset_us for claim, at in raw.grants.items()},
+        raw.refunded,
+        is_ahead=latest > raw.now_us + AHEAD_US,
+        offset_us=offset_us,
+        is_behind=is_behind,
+    )
+
+
+def _moved(at_us: int, offset_us: int) -> int:
+    return at_us + offset_us if at_us else 0
+
+
+def _united(reads: Sequence[_Read], unsettled: frozenset[str]) -> State:
+    """One state of several: of each cause the more careful trial."""
+    states = [read.state for read in reads]
+    first, *others = states
+    trials = dict(first.trials)
+    for cause, trial in ((cause, trial) for state in others for cause, trial in state.trials.items()):
+        trials[cause] = _more_careful(trials.get(cause, trial), trial)
+    several_us = max(state.several_us for state in states)
+    return replace(first, commit="", former=_former(reads, unsettled), trials=trials, several_us=several_us)
+
+
+def _more_careful(one: Trial, other: Trial) -> Trial:
+    if one == other:
+        return one
+    longer = max(one, other, key=lambda trial: trial.paused_us + trial.pause_us)
+    return replace(longer, limit=min(one.limit, other.limit), last_us=max(one.last_us, other.last_us))
+
+
+def _united_culls(tables: Iterable[Mapping[str, Cull]]) -> dict[str, Cull]:
+    """The rows of all; of two under one name the one that is still open, and then the newer."""
+    united: dict[str, Cull] = {}
+    for name, cull in ((name, cull) for rows in tables for name, cull in rows.items()):
+        known = united.get(name, cull)
+        united[name] = max(known, cull, key=lambda row: (row.phase != "over", row.at_us, row.since_us))
+    return united
+
+
+def _united_leases(tables: Iterable[Mapping[str, Slot]]) -> dict[str, Slot]:
+    united: dict[str, Slot] = {}
+    for name, slot in ((name, slot) for rows in tables for name, slot in rows.items()):
+        united[name] = max(united.get(name, slot), slot, key=lambda row: row.at_us + row.for_us)
+    return united
+
+
+def _newest_holds(tables: Iterable[Mapping[str, HoldRow]]) -> dict[str, HoldRow]:
+    newest: dict[str, HoldRow] = {}
+    for name, row in ((name, row) for rows in tables for name, row in rows.items()):
+        newest[name] = max(newest.get(name, row), row, key=lambda one: one.at_us)
+    return newest
+
+
+def _settings(reads: Iterable[_Read]) -> tuple[Terms, ...]:
+    """All terms that were heard within their own expiry and can be read, each once."""
+    found: dict[Terms, None] = {}
+    for read in reads:
+        for text, heard_us in read.raw.settings.items():
+            terms = Terms.read(text)
+            if terms is not None and read.raw.now_us - heard_us <= terms.expiry_us:
+                found[terms] = None
+    return tuple(found)
+
+
+def _largest_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    largest: Counter[str] = Counter()
+    for one in counts:
+        largest |= Counter(one)
+    return dict(largest)
+
+
+def _unsettled(culls: Mapping[str, Cull], reads: Sequence[_Read], configured: int) -> frozenset[str]:
+    """Containers whose grant is known to fewer servers than a majority: it was never told to anybody."""
+    if configured == 1:
+        return frozenset()
+    return frozenset(
+        name
+        for name, cull in culls.items()
+        if not is_majority(
+            (read.number for read in reads if (row := read.culls.get(name)) and row.claim == cull.claim), configured
+        )
+    )

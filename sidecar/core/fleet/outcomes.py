@@ -1,0 +1,224 @@
+"""What became of every cull: its container is missing until it is replaced, and the replacement is watched.
+
+A replacement that stays well for the probation shows that the cull helped, unless the suspects of the same cause that
+were refused a token recovered as often by themselves: they are the control group. A replacement that wants to be culled
+again shows that the cull did not help. Anything else is unclear.
+
+A new incarnation under the same name takes the place of its former one. Where containers are replaced under new names,
+the first one that is new to the fleet takes the place that has been vacant longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.core.fleet import slots, trial
+from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
+from sidecar.core.fleet.records import Cull
+from sidecar.core.fleet.terms import OFF
+from sidecar.core.words import MANUAL, US_PER_S, Beat, Entry, Outcome, Presence
+
+UNKNOWN: Final = "unknown"
+
+
+# -- what is granted ------------------------------------------------------------------------------------------------
+
+
+def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_lease: bool) -> None:
+    """Note that a container was granted its end. From now on it is missing, and may not know it yet."""
+    if cause == MANUAL:
+        lost(draft, (instance,))  # the order of a person tells nothing of the cull before
+    close(draft, instance)
+    former = draft.culls.get(instance)
+    if former is not None and former.phase == "watched":
+        _judge(draft, instance, Outcome.UNCLEAR)
+    draft.culls[instance] = Cull(
+        claim,
+        life,
+        cause,
+        draft.now_us,
+        is_lease=is_lease,
+        occupied_us=draft.now_us + draft.limits.expiry_us,
+        refused=draft.control("refused", cause),
+        recovered=draft.control("recovered", cause),
+        ended=draft.control("ended", cause),
+    )
+
+
+def close(draft: Draft, instance: str) -> None:
+    """End the watch over a replacement that is to be culled itself: what it replaced did not help."""
+    for place in _watched(draft, instance):
+        _judge(draft, place, Outcome.UNHELPED)
+
+
+def resign(draft: Draft, instance: str, claim: str, *, is_lease: bool) -> bool:
+    """Take back a container that will not use what it was granted; whether it had been."""
+    cull = draft.culls.get(instance)
+    if cull is None or cull.phase != "out" or cull.claim != claim or cull.is_lease is not is_lease:
+        return False
+    del draft.culls[instance]
+    return True
+
+
+# -- what is heard --------------------------------------------------------------------------------------------------
+
+
+def leave(draft: Draft, instance: str) -> None:
+    """Hear that a sidecar has gone: its place is vacant if it was granted its end, and it replaces nobody any more."""
+    cull = draft.culls.get(instance)
+    if cull is not None and cull.phase == "out":
+        draft.culls[instance] = replace(cull, occupied_us=min(cull.occupied_us, draft.now_us))
+    lost(draft, (instance,))
+
+
+def lost(draft: Draft, instances: Iterable[str]) -> None:
+    """A replacement that is gone before its probation is over tells nothing."""
+    for instance in instances:
+        for place in _watched(draft, instance):
+            _judge(draft, place, Outcome.UNCLEAR)
+
+
+def go_down(draft: Draft, beat: Beat) -> bool:
+    """Hear from a container that it is down; whether nobody here knows of its token."""
+    if not beat.lease and beat.kind != MANUAL:
+        close(draft, beat.instance)
+    claim = beat.lease or beat.claim_id
+    cull = draft.culls.get(beat.instance)
+    if cull is not None and cull.claim == claim:
+        occupied_us = draft.now_us + draft.limits.expiry_us if cull.phase == "out" else cull.occupied_us
+        draft.culls[beat.instance] = replace(cull, down_us=draft.now_us, occupied_us=occupied_us)
+        return False
+    if not claim:
+        return False
+    is_known = any(claim in server.grants for server in draft.view.servers)
+    cause = "" if beat.lease else trial.name(draft, beat.kind)
+    grant(draft, beat.instance, claim, beat.incarnation, cause, is_lease=bool(beat.lease))
+    if not beat.lease:
+        trial.culled(draft, cause)
+    draft.culls[beat.instance] = replace(draft.culls[beat.instance], down_us=draft.now_us)
+    return not is_known and not beat.lease
+
+
+def arrive(draft: Draft, beat: Beat) -> None:
+    """Hear from a container that serves or starts: it may take a place, and may be the replacement that is watched."""
+    instance, cull = beat.instance, draft.culls.get(beat.instance)
+    if draft.is_out(instance, beat.incarnation):
+        assert cull is not None  # noqa: S101 - what is out is there
+        draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
+        return
+    place = instance if cull is not None and cull.phase == "out" else _vacant(draft, beat)
+    if place is not None:
+        _replace(draft, place, beat)
+    if beat.presence is Presence.WELL:
+        slots.is_well(draft, instance, beat.incarnation)
+    _watch(draft, beat)
+
+
+def is_watched(draft: Draft, instance: str) -> bool:
+    """Whether this container is the replacement of another one, and its probation is not over."""
+    slot = draft.leases.get(instance)
+    return bool(_watched(draft, instance)) or (slot is not None and slot.arrived)
+
+
+def expire(draft: Draft) -> None:
+    """Give up on what is over: culls that nobody replaced, watches without an end, causes without culls."""
+    overdue = [name for name, cull in draft.culls.items() if cull_end_us(cull, draft.limits) <= draft.now_us]
+    for instance in sorted(overdue, key=lambda name: draft.culls[name].at_us):
+        cull = draft.culls[instance]
+        if cull.phase != "over" and not cull.is_lease:
+            _judge(draft, instance, Outcome.UNCLEAR, "" if cull.phase == "watched" else "not_replaced")
+        draft.culls.pop(instance, None)
+    for cause in [cause for cause, one in draft.trials.items() if trial_end_us(one) <= draft.now_us]:
+        if not draft.open_culls(cause):
+            del draft.trials[cause]
+
+
+# -- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _watched(draft: Draft, instance: str) -> list[str]:
+    """The places that this container took and is watched in: one at most, as rows are written."""
+    return [place for place, cull in draft.culls.items() if cull.phase == "watched" and cull.by == instance]
+
+
+def _vacant(draft: Draft, beat: Beat) -> str | None:
+    """The place that has been vacant longest, if this container is new to the fleet.
+
+    As long as the sidecar of a missing container is there the newcomer is another one: of a deployment, or of a fleet
+    that starts.
+    """
+    view = draft.view
+    is_known = bool(view.departed_us) or beat.instance in draft.culls or bool(slots.holder_of(draft, beat.instance))
+    if not beat.first or is_known:
+        return None
+    vacant = [
+        (cull.at_us, name)
+        for name, cull in draft.culls.items()
+        if cull.phase == "out" and cull.occupied_us <= draft.now_us
+    ]
+    return min(vacant)[1] if vacant else None
+
+
+def _replace(draft: Draft, place: str, beat: Beat) -> None:
+    cull, instance = draft.culls[place], beat.instance
+    cause = "" if cull.is_lease else cull.cause or UNKNOWN
+    _tell(draft, Entry("replaced", 0.0, place, cause, instance if instance != place else ""), cull)
+    slots.arrived(draft, place, instance)
+    if cull.is_lease:
+        draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
+    else:
+        draft.culls[place] = replace(
+            cull, phase="watched", by=instance, by_life=beat.incarnation, since_us=draft.now_us, well_us=0
+        )
+
+
+def _watch(draft: Draft, beat: Beat) -> None:
+    """See how a replacement does."""
+    for place in _watched(draft, beat.instance):
+        cull = draft.culls[place]
+        if cull.by_life != beat.incarnation:
+            _judge(draft, place, Outcome.UNCLEAR)
+        elif beat.presence is Presence.SUSPECT:
+            _judge(draft, place, Outcome.UNHELPED)
+        elif beat.presence is Presence.WELL and not cull.well_us:
+            draft.culls[place] = replace(cull, well_us=draft.now_us)
+        elif beat.presence is Presence.WELL and draft.now_us - cull.well_us >= draft.limits.probation_us:
+            _judge(draft, place, Outcome.HELPED)
+
+
+def _judge(draft: Draft, place: str, outcome: Outcome, reason: str = "") -> None:
+    """Close a cull with its outcome, and let its cause learn from it."""
+    cull = draft.culls[place]
+    no_better = outcome is Outcome.HELPED and _recovered_alone(draft, cull)
+    if no_better:
+        outcome, reason = Outcome.UNCLEAR, "control"
+    if outcome is Outcome.HELPED:
+        trial.helped(draft, cull.cause)
+        if draft.limits.refund_max != OFF:
+            draft.refund.append(cull.claim)
+    elif outcome is Outcome.UNHELPED or no_better:
+        trial.failed(draft, cull)
+    else:
+        trial.told_nothing(draft, cull)
+    draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
+    key = f"{outcome.value}|{cull.cause}"
+    draft.outcomes[key] = draft.outcomes.get(key, 0) + 1
+    entry = Entry(outcome.value, 0.0, cull.by or place, cull.cause or UNKNOWN, reason)
+    _tell(draft, entry, cull)
+
+
+def _recovered_alone(draft: Draft, cull: Cull) -> bool:
+    """Whether half or more of the refused suspects of this cause recovered by themselves since the cull.
+
+    At risk were those that were refused then and had not ended, and all that were refused since.
+    """
+    recovered = draft.control("recovered", cull.cause) - cull.recovered
+    at_risk = draft.control("refused", cull.cause) - cull.recovered - cull.ended
+    return recovered > 0 and 2 * recovered >= at_risk
+
+
+def _tell(draft: Draft, entry: Entry, cull: Cull) -> None:
+    seconds = round(max(0, draft.now_us - cull.at_us) / US_PER_S, 3)
+    draft.entries.append(entry._replace(seconds=seconds))

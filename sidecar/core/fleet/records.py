@@ -1,0 +1,252 @@
+"""The records that the fleet keeps in the store: what each holds, and how it is written as text.
+
+Every record is a JSON object. ``"f"`` is its format: 1. A reader ignores names that it does not know and takes the
+default for those that are missing, so that a fleet can run two versions side by side. A text that cannot be read is no
+record (``None``): one bad row must not blind the fleet. Instants are microseconds of the store's clock (``*_us``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, lru_cache
+from typing import Any, ClassVar, Final, Self, cast
+
+FORMAT: Final = 1
+
+_LARGEST: Final = 2**60
+"""Larger numbers than an instant in the far future are no numbers of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What all records share: the way to text and back, and the names of the fields that are instants."""
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ()
+
+    def written(self) -> str:
+        """The record as text."""
+        told = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        return json.dumps({"f": FORMAT, **told}, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """The record that was written so; None for any other text."""
+        return cast("Self | None", _read(cls, text))  # type: ignore[arg-type]  # a class can be hashed
+
+    def checked(self) -> Self:
+        """The record itself. Raises TypeError or ValueError where a field is not of its kind."""
+        for name, kind in _kinds(type(self)):  # type: ignore[arg-type]  # a class
+            _check(kind, getattr(self, name))
+        return self
+
+    def shifted(self, by_us: int) -> Self:
+        """The record by a clock that shows ``by_us`` more. An instant of 0 means "never" and stays."""
+        if not by_us:
+            return self
+        moved = {name: at + by_us for name in self.INSTANTS if (at := getattr(self, name))}
+        return replace(self, **moved) if moved else self
+
+
+@lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
+def _read(cls: type[Row], text: str) -> Row | None:
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            return None
+        return cls(**{name: found[name] for name, _ in _kinds(cls) if name in found}).checked()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+@cache
+def _kinds(cls: type[Row]) -> tuple[tuple[str, Any], ...]:
+    """The names of the fields and what each is declared with: looked up once, as every claim reads every row."""
+    return tuple((one.name, one.type) for one in fields(cls))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Row):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return value
+
+
+def _check(kind: Any, value: object) -> None:
+    """Refuse what is not of the kind that the field is declared with; the declarations are texts."""
+    if kind == "str" and not isinstance(value, str):
+        raise TypeError("not a text")
+    if kind == "bool" and not isinstance(value, bool):
+        raise TypeError("not a flag")
+    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int) or not -_LARGEST < value < _LARGEST):
+        raise TypeError("not a number")
+    if kind == "Counts":
+        counts = value if isinstance(value, dict) else None
+        if counts is None or not all(isinstance(one, int) and isinstance(key, str) for key, one in counts.items()):
+            raise TypeError("not counts")
+
+
+Counts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch(Row):
+    """What one server remembers of itself, by which a loss of its memory is noticed.
+
+    ``grants``: tokens granted since it was born, ``granted_us`` the last one. ``losses``: how often it lost its memory,
+    ``lost_us`` the last time.
+    ``silent_us``: when half of the fleet fell silent at once. ``servers``: a digest of the list of servers that the
+    fleet uses.
+    """
+
+    born_us: int = 0
+    grants: int = 0
+    losses: int = 0
+    lost_us: int = 0
+    silent_us: int = 0
+    servers: str = ""
+    granted_us: int = 0
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial(Row):
+    """How culls for one cause are tried.
+
+    ``limit``: culls without an outcome that are allowed at once. ``failures``: culls in a row that did not help.
+    No cull for this cause within ``pause_us`` microseconds after ``paused_us``. ``last_us``: the last cull or outcome.
+    """
+
+    limit: int = 1
+    failures: int = 0
+    paused_us: int = 0
+    pause_us: int = 0
+    last_us: int = 0
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("paused_us", "last_us")
+
+    def pause_left_us(self, now_us: int) -> int:
+        """Microseconds until culls for this cause are allowed again; 0: now."""
+        return max(0, self.paused_us + self.pause_us - now_us) if self.paused_us else 0
+
+
+@dataclass(frozen=True, slots=True)
+class State(Row):
+    """What the fleet as a whole remembers. It is the same on every server that was there for the last commit.
+
+    ``serial`` counts the commits. ``commit`` is a random word for the one that wrote this, and ``former`` has those of
+    the last ones before it, the newest first, with spaces between. ``trials``: by cause. ``several_us``: when the fleet
+    last had several members. ``due_us``: when somebody has to look again, because something ends then; 0: nothing does.
+    ``open_culls``: culls without an outcome by cause. ``missing``: containers that were granted their end and are not
+    replaced; ``retiring``: slots in use. ``outcomes``: culls by ``"<outcome>|<cause>"``. ``duplicates``: instance names
+    that two lives beat under, and when that was seen last.
+    """
+
+    serial: int = 0
+    commit: str = ""
+    former: str = ""
+    trials: Mapping[str, Trial] = field(default_factory=dict)
+    several_us: int = 0
+    due_us: int = 0
+    open_culls: Counts = field(default_factory=dict)
+    missing: int = 0
+    retiring: int = 0
+    outcomes: Counts = field(default_factory=dict)
+    duplicates: Counts = field(default_factory=dict)
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("several_us", "due_us")
+
+    def checked(self) -> Self:
+        """The state, its trials as records; a trial that cannot be read is left out."""
+        if not isinstance(self.trials, Mapping):
+            raise TypeError("not trials")
+        trials = {cause: trial for cause, raw in self.trials.items() if (trial := _trial(raw)) is not None}
+        state = replace(self, trials=trials)
+        for one in fields(state):
+            _check(one.type, getattr(state, one.name))
+        return state
+
+    def shifted(self, by_us: int) -> Self:
+        """As for every record, the trials too."""
+        if not by_us:
+            return self
+        trials = {cause: trial.shifted(by_us) for cause, trial in self.trials.items()}
+        duplicates = {name: at + by_us for name, at in self.duplicates.items()}
+        moved = {name: at + by_us for name in self.INSTANTS if (at := getattr(self, name))}
+        return replace(self, trials=trials, duplicates=duplicates, **moved)
+
+
+def _trial(raw: object) -> Trial | None:
+    return Trial.read(json.dumps(raw)) if isinstance(raw, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cull(Row):
+    """A container that was granted a token, or a lease to retire, kept under its instance name.
+
+    ``claim``: its claim id, or with ``is_lease`` the word of its lease. ``life``: its incarnation. Its phases:
+
+    - ``out``: granted, and nobody has taken its place yet. It counts as missing. While ``occupied_us`` is not over its
+      sidecar is still there, or may not know of the grant. ``down_us``: when it last said that it is down.
+    - ``watched``: replaced by the incarnation ``by_life`` of instance ``by``, which has been well since ``well_us``.
+    - ``over``: its outcome is known. The row stays while its sidecar may still say that it is down.
+
+    ``refused``, ``recovered`` and ``ended`` are the fleet's counts of the cause at the grant (``Control``).
+    """
+
+    claim: str = ""
+    life: str = ""
+    cause: str = ""
+    at_us: int = 0
+    phase: str = "out"
+    is_lease: bool = False
+    occupied_us: int = 0
+    down_us: int = 0
+    by: str = ""
+    by_life: str = ""
+    since_us: int = 0
+    well_us: int = 0
+    refused: int = 0
+    recovered: int = 0
+    ended: int = 0
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("at_us", "occupied_us", "down_us", "since_us", "well_us")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot(Row):
+    """The lease of one planned end, kept under the instance that has to be well for it to end.
+
+    It began at ``at_us`` and is over ``for_us`` later. ``arrived``: the container was replaced by this instance.
+    """
+
+    holder: str = ""
+    life: str = ""
+    at_us: int = 0
+    for_us: int = 0
+    arrived: bool = False
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("at_us",)
+
+    def left_us(self, now_us: int) -> int:
+        """Microseconds until it is over; 0: it is."""
+        return max(0, self.at_us + self.for_us - now_us)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRow(Row):
+    """A freeze, kept under the instance that it is for, ``""`` being the service. Of 0 microseconds: released."""
+
+    author: str = ""
+    reason: str = ""
+    at_us: int = 0
+    for_us: int = 0
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("at_us",)
+
+    def left_us(self, now_us: int) -> int:
+        """Microseconds until it is over; 0: it is."""
+        return max(0, self.at_us + self.for_us - now_us)

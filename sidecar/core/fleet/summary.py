@@ -1,0 +1,131 @@
+"""The answer to a beat, as people and rules see it: the fleet, and whether something is due that needs a decision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.core.fleet import memory
+from sidecar.core.fleet.decide import SEVERAL_EVERY_US
+from sidecar.core.fleet.draft import common_cause
+from sidecar.core.fleet.kept import Heard
+from sidecar.core.fleet.merge import member_life
+from sidecar.core.fleet.records import Epoch, HoldRow, State
+from sidecar.core.fleet.terms import Share, Terms
+from sidecar.core.fleet.view import Known
+from sidecar.core.words import US_PER_S, Beat, CauseTrial, Fleet, Hold, Outcome, Presence
+
+COMPARED_FROM: Final = 3
+"""Members that a fleet has to have for its median to say anything of one of them."""
+
+PER_MILLION: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One server's answer to a beat, its records read."""
+
+    heard: Heard
+    epoch: Epoch
+    state: State
+
+    @classmethod
+    def of(cls, heard: Heard) -> Reading:
+        """The answer with its records; those that cannot be read are empty."""
+        return cls(heard, Epoch.read(heard.epoch) or Epoch(), State.read(heard.state) or State())
+
+
+def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
+    """Whether the answer to a beat shows something that has to be decided and written."""
+    heard, state = reading.heard, reading.state
+    if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not heard.former:
+        return True
+    has_members_gone = bool(heard.struck) and (
+        state.missing > 0 or bool(state.open_culls) or 2 * heard.silent >= heard.alive
+    )
+    has_ended = 0 < state.due_us <= heard.now_us
+    has_several = heard.alive > 1 and heard.now_us - state.several_us >= SEVERAL_EVERY_US
+    is_other_life = member_life(heard.former) != beat.incarnation
+    return has_members_gone or has_ended or has_several or is_other_life or _shows_loss(reading, known, terms)
+
+
+def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
+    epoch, former = reading.epoch, known.epoch
+    if not epoch.born_us or epoch.servers != terms.servers:
+        return True
+    if not former.born_us:
+        return False
+    is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
+    return (is_other and epoch.losses <= former.losses) or memory.is_stepped(known, reading.heard.now_us)
+
+
+def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplicate: bool = False) -> Fleet:
+    """The fleet as the servers that answered know it: the newest state, and the counts of the best informed."""
+    state = max(readings, key=lambda one: one.state.serial).state
+    now_us = max(readings, key=lambda one: one.state.serial).heard.now_us
+    heard = max((one.heard for one in readings), key=lambda one: one.alive)
+    totals = _totals(state)
+    fleet_size = heard.alive + state.missing
+    is_compared = heard.alive >= COMPARED_FROM
+    return Fleet(
+        alive=heard.alive,
+        suspect=max(0, sum(heard.causes.values())),
+        down=state.missing,
+        cause=common_cause({cause: count for cause, count in heard.causes.items() if count > 0}),
+        trials=_trials(state, now_us),
+        policies=max(one.heard.policies for one in readings),
+        losses=sum(one.epoch.losses for one in readings),
+        helped=totals[Outcome.HELPED],
+        unhelped=totals[Outcome.UNHELPED],
+        unclear=totals[Outcome.UNCLEAR],
+        hold=_hold(readings, instance),
+        retiring=state.retiring,
+        culls_by=_culls_by(state),
+        used=sum(one.heard.used for one in readings),
+        capacity=Share.read(terms.capacity).at_most(fleet_size),
+        median_errors=heard.median_errors if is_compared and heard.median_errors >= 0 else None,
+        median_ratio=heard.median_ratio / PER_MILLION if is_compared and heard.median_ratio >= 0 else None,
+        duplicate=duplicate,
+    )
+
+
+def _totals(state: State) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for key, count in state.outcomes.items():
+        totals[key.partition("|")[0]] += count
+    return totals
+
+
+def _culls_by(state: State) -> tuple[tuple[str, str, int], ...]:
+    rows = ((*key.partition("|"), count) for key, count in state.outcomes.items())
+    return tuple(sorted((outcome, cause, count) for outcome, _, cause, count in rows))
+
+
+def _trials(state: State, now_us: int) -> tuple[CauseTrial, ...]:
+    return tuple(
+        CauseTrial(
+            cause,
+            trial.limit,
+            state.open_culls.get(cause, 0),
+            trial.pause_left_us(now_us) / US_PER_S if trial.failures else 0.0,
+            trial.failures,
+        )
+        for cause, trial in sorted(state.trials.items())
+    )
+
+
+def _hold(readings: Iterable[Reading], instance: str) -> Hold | None:
+    """The newest hold in force, that of the service before that of the instance."""
+    for place, scope in enumerate(("", instance)):
+        rows = [
+            (row.at_us, row, one.heard.now_us)
+            for one in readings
+            if (row := HoldRow.read(one.heard.holds[place])) is not None
+        ]
+        if rows:
+            _, row, now_us = max(rows, key=lambda found: found[0])
+            if row.left_us(now_us):
+                return Hold(row.author, row.reason, (row.at_us + row.for_us) / US_PER_S, scope)
+    return None

@@ -1,0 +1,84 @@
+"""The terms of the fleet: the numbers that a sidecar brings to every request, and tells the fleet with every beat.
+
+All numbers are whole: times in microseconds, parts in thousandths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from sidecar.core.fleet.records import Row
+from sidecar.core.words import US_PER_S
+
+WHOLE: Final = 1000
+BEATS_TO_LIVE: Final = 3
+STRATEGIES: Final = ("fixed", "previous", "log")
+"""From the loosest to the strictest."""
+
+OFF: Final = -1
+
+
+class Share(NamedTuple):
+    """A count, or with ``is_part`` so many thousandths of the fleet."""
+
+    amount: int
+    is_part: bool = False
+
+    def __str__(self) -> str:
+        """As it is stored: ``10`` or ``500p``."""
+        return f"{self.amount}p" if self.is_part else str(self.amount)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The share that is written so. Raises ValueError for other text."""
+        return cls(int(text.removesuffix("p")), is_part=text.endswith("p"))
+
+    def at_least(self, fleet: int) -> int:
+        """This share of ``fleet``, a part rounded up: for what has to stay."""
+        return -(-fleet * self.amount // WHOLE) if self.is_part else self.amount
+
+    def at_most(self, fleet: int) -> int:
+        """This share of ``fleet``, a part rounded down, but at least one and never all of several: for what may go."""
+        if not self.is_part:
+            return self.amount
+        return max(1, min(fleet - 1, fleet * self.amount // WHOLE))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms(Row):
+    """What one sidecar asks by.
+
+    ``capacity`` tokens in ``window_us``, counted by ``strategy``; both shares as texts (``10``, ``500p``).
+    ``spacing_us`` between two grants at least, 0: off. ``trial``: culls for one cause are limited until their outcome
+    is known. ``refund_max``: grants a window at most where tokens of culls that helped are given back; -1: they are
+    not, 0: three times the capacity. ``after_loss_wait``: no grants for a window after a loss of memory.
+    ``servers``: a digest of the list of servers.
+    """
+
+    strategy: str = "log"
+    capacity: str = "10"
+    window_us: int = 600 * US_PER_S
+    min_healthy: str = "500p"
+    never_last: bool = True
+    spacing_us: int = 0
+    trial: bool = True
+    probation_us: int = 60 * US_PER_S
+    refund_max: int = OFF
+    after_loss_wait: bool = True
+    beat_us: int = 10 * US_PER_S
+    servers: str = ""
+
+    @property
+    def expiry_us(self) -> int:
+        """How long a member that is not heard of stays one."""
+        return BEATS_TO_LIVE * self.beat_us
+
+    def checked(self) -> Self:
+        """The terms themselves. Raises ValueError for a strategy or a share that there is none of."""
+        Row.checked(self)
+        Share.read(self.capacity)
+        Share.read(self.min_healthy)
+        if self.strategy not in STRATEGIES or self.window_us < 1:
+            raise ValueError("no terms of ours")
+        return self
