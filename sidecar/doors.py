@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,23 +11,26 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar import __version__, feeds
 from sidecar.answer import health
-from sidecar.answer.agent import open_agent
+from sidecar.answer.agent import AgentDoor, open_agent
 from sidecar.answer.log import logger
-from sidecar.budget.held import HeldBudget
+from sidecar.answer.ready import ReadyAnswers
 from sidecar.core.words import Gone
 from sidecar.desk import Desk
 from sidecar.explaining import Explaining
 from sidecar.feeds import Offer
 from sidecar.intake import http
 from sidecar.ledger import Ledger
+from sidecar.listening import descriptors
+from sidecar.listening.descriptors import share
 from sidecar.listening.listener import Listener, Routes
-from sidecar.listening.sockets import Inherited, accept_no_more, named, printed
+from sidecar.listening.sockets import Inherited, named, printed
 from sidecar.loop import Hall
 from sidecar.minutes import Minutes
 from sidecar.notation import addresses, redis_urls
 from sidecar.observers import Observers
 from sidecar.pulse import Pulse
-from sidecar.showing import Showing, guard_local
+from sidecar.showing import CONNECTIONS, Showing, guard_local
+from sidecar.store.held import HeldBudget
 
 if TYPE_CHECKING:
     import socket
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 LOCAL_CONNECTIONS: Final = 128
 PUBLIC_CONNECTIONS: Final = 128
+ALL_CONNECTIONS: Final = LOCAL_CONNECTIONS + PUBLIC_CONNECTIONS + CONNECTIONS
 NOTHING: Final[Inherited] = MappingProxyType({})
 
 
@@ -52,7 +55,7 @@ class Doors:
     minutes: Minutes
     history: History
     page: Listener | None = None
-    agents: list[asyncio.Server] = field(default_factory=list)
+    agents: list[AgentDoor] = field(default_factory=list)
     datagrams: Datagrams | None = None
     tls: TlsDoors | None = None
     are_left: bool = False
@@ -79,7 +82,8 @@ class Doors:
         self.are_left = True
         for listener in self.listeners:
             listener.accept_no_more()
-        accept_no_more(self.agents)
+        for agent in self.agents:
+            agent.accept_no_more()
         if self.datagrams is not None:
             self.datagrams.let_go()
 
@@ -120,9 +124,10 @@ async def opened(
     showing = Showing(settings, hall, told, held=held, pulse=pulse, ledger=ledger, explaining=explaining, desk=desk)
     admin = {**desk, **explaining.local_routes, **showing.local_routes}
     tls = _tls(settings, told)
-    local = _local(settings, hall, told, offer, admin, tls=tls and tls.at("local"))
-    public = _public(settings, hall, told, explaining, tls=tls and tls.at("public"))
-    page = showing.listener(tls and tls.at("page"))
+    limit = descriptors.allowed(ALL_CONNECTIONS + descriptors.RESERVED)
+    local = _local(settings, hall, told, offer, admin, tls=tls and tls.at("local"), limit=limit)
+    public = _public(settings, hall, told, explaining, tls=tls and tls.at("public"), limit=limit)
+    page = showing.listener(tls and tls.at("page"), share(CONNECTIONS, ALL_CONNECTIONS, limit))
     doors = Doors(local, public, showing.minutes, explaining.history, page, tls=tls)
     try:
         await _listen(settings, doors, inherited)
@@ -156,7 +161,7 @@ async def _listen(settings: Settings, doors: Doors, inherited: Inherited) -> Non
 
 
 def _local(
-    settings: Settings, hall: Hall, told: Observers, offer: Offer, admin: Routes, *, tls: TlsDoors | None
+    settings: Settings, hall: Hall, told: Observers, offer: Offer, admin: Routes, *, tls: TlsDoors | None, limit: int
 ) -> Listener:
     routes = http.routes(
         offer,
@@ -171,37 +176,39 @@ def _local(
         on_refusal=told.metrics.refused,
         on_failure=partial(told.failed, "door"),
         guard=guard_local,
-        max_connections=LOCAL_CONNECTIONS,
+        max_connections=share(LOCAL_CONNECTIONS, ALL_CONNECTIONS, limit),
         tls=tls,
     )
 
 
 def _public(
-    settings: Settings, hall: Hall, told: Observers, explaining: Explaining, *, tls: TlsDoors | None
+    settings: Settings, hall: Hall, told: Observers, explaining: Explaining, *, tls: TlsDoors | None, limit: int
 ) -> Listener:
-    routes = health.routes(
+    answers = health.Health(
         hall.snapshot,
+        glance=lambda: (hall.standing, hall.weight.percent),
         down_status=settings.down_status,
         stale_after_s=3 * settings.check_interval * (1 + settings.check_jitter) + 5,
         on_poll=told.metrics.polled,
         on_failure=partial(told.failed, "door"),
-        metrics=told.metrics.page,
         explained=explaining.text,
-        get_why=explaining.get_public,
     )
     return Listener(
         "public",
-        routes,
+        health.routes(answers, metrics=told.metrics.page, get_why=explaining.get_public),
         on_refusal=told.metrics.refused,
         on_failure=partial(told.failed, "door"),
-        max_connections=PUBLIC_CONNECTIONS,
+        max_connections=share(PUBLIC_CONNECTIONS, ALL_CONNECTIONS, limit),
         tls=tls,
+        ready=ReadyAnswers({**answers.polls, **answers.probes}),
+        is_first=True,
+        takes_bodies=False,
     )
 
 
 async def _agents(
     settings: Settings, hall: Hall, told: Observers, inherited: Inherited, *, tls: TlsDoors | None
-) -> list[asyncio.Server]:
+) -> list[AgentDoor]:
     if settings.agent_listen == addresses.OFF:
         return []
     open_one = partial(

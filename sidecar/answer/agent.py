@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from math import ceil
 from typing import Final
 
@@ -23,9 +25,12 @@ from sidecar.core.records import Snapshot
 from sidecar.core.standing import Standing
 from sidecar.core.weight import FULL
 from sidecar.core.words import State
-from sidecar.listening.sockets import BACKLOG
+from sidecar.listening.accepting import Accepting, Adopting
+from sidecar.listening.sockets import bound_tcp
+from sidecar.thread import in_thread
 
 LINE_LIMIT: Final = 128
+ACCEPTED_AT_ONCE: Final = 8
 
 
 def line(standing: Standing, weight: int = FULL, maxconn: int = 0) -> str:
@@ -56,6 +61,28 @@ class _Agent(asyncio.Protocol):
         transport.close()
 
 
+class AgentDoor:
+    """What listens for agent checks."""
+
+    def __init__(self, accepting: list[Accepting]) -> None:
+        self._accepting = accepting
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """What it listens on."""
+        return [each.socket for each in self._accepting]
+
+    def accept_no_more(self) -> None:
+        """Leave who waits to whoever else listens."""
+        for each in self._accepting:
+            each.stop()
+
+    def close(self) -> None:
+        """Listen no more."""
+        for each in self._accepting:
+            each.close()
+
+
 async def open_agent(
     host: str,
     port: int,
@@ -65,8 +92,8 @@ async def open_agent(
     on_poll: Callable[[str, str, int], None],
     on_failure: Callable[[Exception], None],
     opened: socket.socket | None = None,
-    over: Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.Protocol]] = lambda make: make,
-) -> asyncio.Server:
+    over: Callable[[Callable[[], asyncio.Protocol]], Callable[[], asyncio.Protocol]] | None = None,
+) -> AgentDoor:
     """Listen for agent checks on ``host:port``, or on ``opened``, bound there; OSError when that is not possible.
 
     ``over`` puts TLS before it. HAProxy's agent-check speaks none, whatever its ``check-ssl`` says of other checks.
@@ -82,7 +109,14 @@ async def open_agent(
             return _up(FULL, maxconn)
         return told
 
-    loop, make = asyncio.get_running_loop(), over(lambda: _Agent(tell))
-    if opened is not None:
-        return await loop.create_server(make, sock=opened, backlog=BACKLOG)
-    return await loop.create_server(make, host, port, backlog=BACKLOG)
+    def tell_at_once(connection: socket.socket) -> None:
+        """Need no transport: so short a line always fits."""
+        with connection, suppress(OSError):
+            connection.send(tell().encode())
+            connection.shutdown(socket.SHUT_WR)
+
+    serve = tell_at_once
+    if over is not None:
+        serve = partial(Adopting(on_failure), make=over(lambda: _Agent(tell)))
+    sockets = [opened] if opened is not None else await in_thread(bound_tcp, host, port)
+    return AgentDoor([Accepting(each, serve, at_once=ACCEPTED_AT_ONCE, is_first=True) for each in sockets])

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from math import inf
+from typing import Final, NamedTuple
 
 from aiohttp import hdrs
 
@@ -41,73 +43,153 @@ POLLERS: Final = {"nomad/": "nomad", "consul health check": "consul", "haproxy":
 and what people set for HAProxy, which says nothing by itself."""
 
 
+class Said(NamedTuple):
+    """What an answer says."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+TEXT_S: Final = 1.0
+"""So old may the reasons in the body of a "down" be."""
+
+_TEXT: Final[dict[str, str]] = {hdrs.CONTENT_TYPE: PLAIN}
+OUR_FAILURE: Final = Said(200, _TEXT, b"up\n")
+ALIVE: Final = Said(200, _TEXT, b"alive\n")
+STALE: Final = Said(503, _TEXT, b"the last check is too old\n")
+READY: Final = Said(200, _TEXT, b"ready\n")
+NOT_READY: Final = Said(503, _TEXT, b"not ready\n")
+
+Glance = Callable[[], tuple[Standing, int]]
+"""Standing and weight: what an answer depends on, at no cost."""
+
+
+class Health:
+    """What the public door says. The answer to a poll is made when the standing changes, not when it is asked for.
+
+    ``stale_after_s``: without a check for this long the loop counts as stuck. ``on_poll(poller, path, status)`` is told
+    of every health answer. ``explained(limit)`` is the body of a "down" in at most so many bytes, which may change each
+    second; ``glance`` is what ``snapshot`` would tell of standing and weight.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        *,
+        down_status: int,
+        stale_after_s: float,
+        on_poll: Callable[[str, str, int], None],
+        on_failure: Callable[[Exception], None],
+        explained: Callable[[int], str] | None = None,
+        glance: Glance | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        say = _explainer(explained, on_failure)
+        look = glance or partial(_glance, snapshot)
+
+        def polled(path: str, is_up: Callable[[Standing], bool]) -> Callable[[str], Said]:
+            saying = _Saying(is_up, look, say, down_status, clock)
+
+            def answer(user_agent: str) -> Said:
+                try:
+                    said = saying.now()
+                    on_poll(poller(user_agent, path), path, said.status)
+                except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
+                    on_failure(error)
+                    return OUR_FAILURE
+                return said
+
+            return answer
+
+        self.polls = {
+            "/health": polled("/health", lambda standing: standing.haproxy_up),
+            "/health/haproxy": polled("/health/haproxy", lambda standing: standing.haproxy_up),
+            "/health/nomad": polled("/health/nomad", lambda standing: standing.nomad_up),
+        }
+        self.probes = {
+            "/livez": partial(_livez, snapshot, stale_after_s),
+            "/readyz": partial(_readyz, snapshot),
+        }
+
+
 def routes(
-    snapshot: Callable[[], Snapshot],
+    health: Health,
     *,
-    down_status: int,
-    stale_after_s: float,
-    on_poll: Callable[[str, str, int], None],
-    on_failure: Callable[[Exception], None],
     metrics: Callable[[], tuple[bytes, str]],
-    explained: Callable[[int], str] | None = None,
     get_why: Handler | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Routes:
     """Routes of the public door.
 
-    ``stale_after_s``: without a check for this long the loop counts as stuck. ``on_poll(poller, path, status)`` is told
-    of every health answer. ``metrics()`` gives the page and its content type, in a time that is bounded by ``clock``.
-    ``explained(limit)`` is the body of a "down" in at most so many bytes, ``get_why`` answers ``/why``.
+    ``metrics()`` gives the page and its content type, in a time that is bounded by ``clock``. ``get_why`` answers
+    ``/why``.
     """
-    say = _explainer(explained, on_failure)
-    written = Rationed(metrics, clock)
-
-    def polled(path: str, is_up: Callable[[Standing], bool]) -> dict[str, Handler]:
-        handler = _health(path, is_up, snapshot, say, down_status=down_status, on_poll=on_poll, on_failure=on_failure)
-        return {"GET": handler, "OPTIONS": handler}  # OPTIONS is what HAProxy's httpchk sends unless told otherwise
+    page_now = Rationed(metrics, clock)
 
     async def page(_request: web.BaseRequest) -> web.Response:
-        content, content_type = await written.get()
+        content, content_type = await page_now.get()
         return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
     more: Routes = {"/why": {"GET": get_why}} if get_why else {}
+    polls = {path: _handler(answer) for path, answer in health.polls.items()}
     return {
         **more,
-        "/health": polled("/health", lambda standing: standing.haproxy_up),
-        "/health/haproxy": polled("/health/haproxy", lambda standing: standing.haproxy_up),
-        "/health/nomad": polled("/health/nomad", lambda standing: standing.nomad_up),
-        "/livez": {"GET": _livez(snapshot, stale_after_s)},
-        "/readyz": {"GET": _readyz(snapshot)},
+        # OPTIONS is what HAProxy's httpchk sends unless told otherwise.
+        **{path: {"GET": handler, "OPTIONS": handler} for path, handler in polls.items()},
+        **{path: {"GET": _handler(answer)} for path, answer in health.probes.items()},
         "/metrics": {"GET": page},
     }
 
 
-def _health(
-    path: str,
-    is_up: Callable[[Standing], bool],
-    snapshot: Callable[[], Snapshot],
-    say: Callable[[Standing], bytes],
-    *,
-    down_status: int,
-    on_poll: Callable[[str, str, int], None],
-    on_failure: Callable[[Exception], None],
-) -> Handler:
-    def judged(request: web.BaseRequest) -> web.Response:
-        seen = snapshot()
-        up = is_up(seen.standing)
-        status = 200 if up else down_status
-        on_poll(poller(request.headers.get(hdrs.USER_AGENT, ""), path), path, status)
-        content = b"up\n" if up else say(seen.standing)
-        return web.Response(body=content, status=status, headers=_headers(seen))
+def _handler(answer: Callable[[str], Said]) -> Handler:
+    async def answered(request: web.BaseRequest) -> web.Response:
+        status, headers, body = answer(request.headers.get(hdrs.USER_AGENT, ""))
+        return web.Response(body=body, status=status, headers=headers)
 
-    async def answer(request: web.BaseRequest) -> web.Response:
-        try:
-            return judged(request)
-        except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
-            on_failure(error)
-            return _text("up\n")
+    return answered
 
-    return answer
+
+class _Saying:
+    """The answer at one path, for as long as it stays the same."""
+
+    def __init__(
+        self,
+        is_up: Callable[[Standing], bool],
+        glance: Glance,
+        say: Callable[[Standing], bytes],
+        down_status: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._is_up = is_up
+        self._glance = glance
+        self._say = say
+        self._down_status = down_status
+        self._clock = clock
+        self._of: tuple[Standing, int] | None = None
+        self._until = inf
+        self._said = OUR_FAILURE
+
+    def now(self) -> Said:
+        """What there is to say."""
+        of, known = self._glance(), self._of
+        is_same = known is not None and of[0] is known[0] and of[1] == known[1]
+        if not is_same or self._clock() >= self._until:
+            self._said = self._made(*of)
+            self._of = of
+        return self._said
+
+    def _made(self, standing: Standing, weight: int) -> Said:
+        if self._is_up(standing):
+            self._until = inf
+            return Said(200, _headers(standing, weight), b"up\n")
+        self._until = self._clock() + TEXT_S
+        return Said(self._down_status, _headers(standing, weight), self._say(standing))
+
+
+def _glance(snapshot: Callable[[], Snapshot]) -> tuple[Standing, int]:
+    seen = snapshot()
+    return seen.standing, seen.weight
 
 
 def _explainer(
@@ -126,8 +208,8 @@ def _explainer(
     return say
 
 
-def _headers(seen: Snapshot) -> dict[str, str]:
-    standing, share = seen.standing, seen.share
+def _headers(standing: Standing, weight: int) -> dict[str, str]:
+    share = weight if standing.haproxy_up else 0
     headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: standing.state.value}
     if not standing.haproxy_up:
         headers[REASON] = harmless(why(standing))[:REASON_LIMIT]
@@ -136,26 +218,17 @@ def _headers(seen: Snapshot) -> dict[str, str]:
     return headers
 
 
-def _livez(snapshot: Callable[[], Snapshot], stale_after_s: float) -> Handler:
-    async def livez(_request: web.BaseRequest) -> web.Response:
-        seen = snapshot()
-        if seen.checked_at is None or seen.now - seen.checked_at > stale_after_s:
-            return _text("the last check is too old\n", 503)
-        return _text("alive\n")
-
-    return livez
+def _livez(snapshot: Callable[[], Snapshot], stale_after_s: float, _user_agent: str) -> Said:
+    seen = snapshot()
+    return STALE if seen.checked_at is None or seen.now - seen.checked_at > stale_after_s else ALIVE
 
 
-def _readyz(snapshot: Callable[[], Snapshot]) -> Handler:
-    async def readyz(_request: web.BaseRequest) -> web.Response:
-        seen = snapshot()
-        if seen.checked_at is None or seen.standing.state is State.STOPPING:
-            return _text("not ready\n", 503)
-        return _text("ready\n")
-
-    return readyz
+def _readyz(snapshot: Callable[[], Snapshot], _user_agent: str) -> Said:
+    seen = snapshot()
+    return NOT_READY if seen.checked_at is None or seen.standing.state is State.STOPPING else READY
 
 
+@lru_cache(maxsize=64)
 def poller(user_agent: str, path: str) -> str:
     """Who asks: by name if the user agent says it; HAProxy's plain check says nothing, but has a path of its own."""
     named = user_agent.lower()
@@ -186,7 +259,3 @@ def why(standing: Standing) -> str:
 def harmless(text: str) -> str:
     """The text as printable ASCII, which can neither end a line nor begin another."""
     return _UNSAFE.sub("?", text)
-
-
-def _text(content: str, status: int = 200) -> web.Response:
-    return web.Response(text=content, status=status)

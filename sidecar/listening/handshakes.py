@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import ssl
@@ -24,7 +24,18 @@ WAITING: Final = 128
 HANDSHAKE_S: Final = 5.0
 SHUTDOWN_S: Final = 1.0
 
-Protocols = Callable[[], asyncio.Protocol]
+
+class Served(Protocol):
+    """What serves a connection once it speaks TLS: any of asyncio's protocols that also takes bytes read before."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in."""
+
+
+Protocols = Callable[[], Served]
 
 
 class Handshakes:
@@ -165,7 +176,7 @@ class _Handshake(asyncio.Protocol):
 
     def _hand_on(self, transport: asyncio.Transport) -> None:
         protocol = self._crowd.make()
-        transport.set_protocol(protocol)
+        transport.set_protocol(protocol)  # type: ignore[arg-type]  # it is one of asyncio's
         protocol.connection_made(transport)
         if self._early:
             protocol.data_received(self._early)

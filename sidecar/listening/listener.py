@@ -16,15 +16,25 @@ from aiohttp import hdrs
 from aiohttp.http import HttpVersion11
 
 from sidecar.listening import web
-from sidecar.listening.connections import BODY_LIMIT, BROKEN_OFF, Connections, Handler, Held
-from sidecar.listening.sockets import BACKLOG, accept_no_more, bound, located, printed, remove_stale
+from sidecar.listening.accepting import Accepting, Adopting
+from sidecar.listening.connections import BODY_LIMIT, Connections, Handler, Held
+from sidecar.listening.garbage import BROKEN_OFF
+from sidecar.listening.greeting import Greeting
+from sidecar.listening.sockets import bound, bound_tcp, located, remove_stale
+from sidecar.thread import in_thread
 
 if TYPE_CHECKING:
-    from sidecar.listening.handshakes import Handshakes
+    from sidecar.listening.crowd import Ready
     from sidecar.listening.tls_doors import TlsDoors
 
 ACCEPTED_AT_ONCE: Final = 16
 """So few that a connection has brought its request before a crowd that came with it can push it out."""
+
+ACCEPTED_BEHIND: Final = 4
+"""By doors that are not looked at first."""
+
+SERVER: Final = "health-arbiter"
+"""The versions of Python and aiohttp, which that would name, help nobody but who looks for a hole in them."""
 
 BODY_S: Final = 5.0
 IDLE_S: Final = 75.0
@@ -51,6 +61,8 @@ class Listener:
 
     ``on_refusal(listener, word)`` is told of every request that was refused and every connection that was cut,
     ``on_failure`` of what a route let out: the client sees a 500 and no more. With ``tls`` it speaks that over TCP.
+    ``ready``: answers that were made before any request. ``is_first``: the loop looks at it before all other doors.
+    Without ``takes_bodies`` every request that has one is refused.
     """
 
     def __init__(
@@ -64,6 +76,9 @@ class Listener:
         max_connections: int = 256,
         idle_s: float = IDLE_S,
         tls: TlsDoors | None = None,
+        ready: Ready | None = None,
+        is_first: bool = False,
+        takes_bodies: bool = True,
     ) -> None:
         self.name = name
         self.addresses: list[str] = []
@@ -72,63 +87,77 @@ class Listener:
         self._refused = partial(on_refusal, name)
         self._on_failure = on_failure
         self._idle_s = idle_s
-        self._sockets: list[asyncio.Server] = []
-        self._server = Connections(self._answer, self._refused, on_failure, max_connections, idle_s)
+        self._at_once = max(1, min(ACCEPTED_AT_ONCE if is_first else ACCEPTED_BEHIND, max_connections // 8))
+        self._is_first = is_first
+        self._accepting: list[Accepting] = []
+        self._adopting = Adopting(on_failure)
+        self._server = Connections(
+            self._answer,
+            self._refused,
+            on_failure,
+            max_connections=max_connections,
+            idle_s=idle_s,
+            ready=ready,
+            takes_bodies=takes_bodies,
+        )
+        self._greeting = Greeting(self._server.heads, ready, self._refused)
         self._handshakes = tls.over(self._server, self._refused, on_failure) if tls else None
 
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._over_tcp, host, port, backlog=ACCEPTED_AT_ONCE)
-        self._opened(server)
-        self.addresses += [printed(opened.getsockname()) for opened in server.sockets]
+        for opened in await in_thread(bound_tcp, host, port):
+            await self.adopt(opened)
 
     async def open_unix(self, path: str) -> None:
         """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
         remove_stale(path)
-        opened = bound(path)
-        server = await asyncio.get_running_loop().create_unix_server(
-            self._server, sock=opened, backlog=ACCEPTED_AT_ONCE
-        )
-        self._opened(server)
-        self.addresses.append(path)
+        await self.adopt(bound(path))
 
     async def adopt(self, opened: socket.socket) -> None:
         """Listen on a socket that is bound already, of either kind."""
-        make = self._server if opened.family == socket.AF_UNIX else self._over_tcp
-        server = await asyncio.get_running_loop().create_server(make, sock=opened, backlog=ACCEPTED_AT_ONCE)
-        self._opened(server)
+        is_tls = self._handshakes is not None and opened.family != socket.AF_UNIX
+        accepting = Accepting(
+            opened,
+            self._shake_hands if is_tls else self._serve,
+            at_once=self._at_once,
+            on_full=partial(self._server.make_room, "descriptors"),
+            is_first=self._is_first,
+        )
+        self._accepting.append(accepting)
         self.addresses.append(located(opened))
 
-    @property
-    def _over_tcp(self) -> Connections | Handshakes:
-        return self._handshakes or self._server
+    def _serve(self, connection: socket.socket) -> None:
+        early = self._greeting.meet(connection)
+        if early is not None:
+            self._adopting(connection, partial(self._server, early))
+
+    def _shake_hands(self, connection: socket.socket) -> None:
+        assert self._handshakes is not None  # noqa: S101 - else it is served without
+        self._adopting(connection, self._handshakes)
 
     async def adopt_connection(self, connection: socket.socket) -> None:
         """Serve a connection that another process had between two requests; such a one is without TLS."""
-        await asyncio.get_running_loop().connect_accepted_socket(self._server, connection)
-
-    def _opened(self, server: asyncio.Server) -> None:
-        """Let more connections wait than are accepted at once: to asyncio both are one number."""
-        self._sockets.append(server)
-        for opened in server.sockets:
-            with opened.dup() as same:
-                same.listen(BACKLOG)
+        connection.settimeout(0)
+        await self._adopting.adopt(connection, self._server)
 
     @property
     def descriptors(self) -> list[tuple[int, str]]:
         """What it listens on, each with its address."""
-        opened = [opened.fileno() for server in self._sockets for opened in server.sockets]
-        return [*zip(opened, self.addresses, strict=True)]
+        return [*zip((each.socket.fileno() for each in self._accepting), self.addresses, strict=True)]
 
     def accept_no_more(self) -> None:
         """Leave who waits to whoever else listens; who was accepted is served."""
-        accept_no_more(self._sockets)
+        for accepting in self._accepting:
+            accepting.stop()
 
     @property
     def is_busy(self) -> bool:
         """Whether there is any connection, but for those that are held; or one that is about to be."""
-        return self._server.is_busy or (self._handshakes is not None and self._handshakes.is_busy)
+        return (
+            self._server.is_busy
+            or self._adopting.is_busy
+            or (self._handshakes is not None and self._handshakes.is_busy)
+        )
 
     def let_go(self) -> list[socket.socket]:
         """Give away every connection that is between two requests; nothing that came on it was read.
@@ -148,8 +177,8 @@ class Listener:
 
         ``keep_paths``: somebody else listens on our unix sockets, whose files stay.
         """
-        for server in self._sockets:
-            server.close()
+        for accepting in self._accepting:
+            accepting.close()
         if self._handshakes is not None:
             self._handshakes.close()
         self._server.pre_shutdown()  # who is between two requests is not waited for
@@ -159,7 +188,13 @@ class Listener:
                 remove_stale(path)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._server.heard(request)
+        response = await self._judged(request)
+        if not response.prepared:
+            response.headers[hdrs.SERVER] = SERVER
+        self._server.answered(request)
+        return response
+
+    async def _judged(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             if self._guard is not None:
                 self._guard(request)
@@ -175,9 +210,6 @@ class Listener:
         except Exception as error:  # noqa: BLE001 - aiohttp would count it as garbage from the client
             self._on_failure(error)
             return _error(500, "the sidecar failed to answer, see its log")
-        finally:
-            if request.body_exists:
-                self._server.has_come(request)
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         response = await self._route(request)(request)
@@ -212,7 +244,8 @@ async def body(request: web.BaseRequest, timeout_s: float = BODY_S) -> bytes:
             return await request.read()
     except TimeoutError:
         raise Refusal(408, "slow", f"body: did not come within {timeout_s:g} s") from None
-    except (*BROKEN_OFF, RuntimeError):  # the latter when it was we who cut the connection
+    except (*BROKEN_OFF, RuntimeError) as error:  # the latter when it was we who cut the connection
+        error.__traceback__ = None  # its frames hold what has come of the body, and the error: until a collection
         raise Refusal(400, "broken", "body: broke off") from None
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -66,7 +65,12 @@ def bound_tcp(host: str, port: int) -> list[socket.socket]:
         for family, kind, number, _, address in socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
-            one = Shared(family, kind, number)
+            try:
+                one = Shared(family, kind, number)
+            except OSError as error:
+                if error.errno == errno.EAFNOSUPPORT:  # a kernel without IPv6, whose resolver has heard of it
+                    continue
+                raise
             opened.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -83,13 +87,6 @@ def located(opened: socket.socket) -> str:
     """The address of a socket as people write it: ``host:port``, or a path."""
     address = opened.getsockname()
     return address if isinstance(address, str) else printed(address)
-
-
-def accept_no_more(servers: Iterable[asyncio.Server]) -> None:
-    """Leave who waits to whoever else listens; the sockets stay open, for who was accepted is not served yet."""
-    for server in servers:
-        for opened in server.sockets:
-            asyncio.get_running_loop().remove_reader(opened.fileno())
 
 
 def bound(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,7 @@ class Hall:
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
         )
-        async with server:
+        with closing(server):
             yield server.sockets[0].getsockname()
         assert self.unhandled == []
 
@@ -219,6 +219,6 @@ async def test_socket_that_another_process_bound_is_as_good_as_our_own(hall: Hal
         server = await open_agent(
             "nobody.invalid", 1, hall.snapshot, maxconn=0, on_poll=print, on_failure=print, opened=inherited
         )
-        async with server:
+        with closing(server):
             assert await _poll(address) == UP_LINE.encode()
             assert await asyncio.to_thread(early.recv, 100) == UP_LINE.encode(), "who waited in the backlog is answered"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
@@ -15,9 +16,11 @@ from aiohttp.test_utils import make_mocked_request
 from harness.listening import Told, Wire, get, listening
 from harness.virtual_time import in_virtual_time
 from sidecar.answer import health
+from sidecar.answer.ready import ReadyAnswers
 from sidecar.core import arbiter
 from sidecar.core.records import Snapshot
 from sidecar.core.words import Denied, Evidence, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
+from sidecar.listening import heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,13 +74,15 @@ class Hall:
         return b"arbiter_state 1\n", "text/plain; version=0.0.4; charset=utf-8"
 
     def routes(self, down_status: int = 503, clock: Callable[[], float] = time.monotonic) -> Routes:
-        return health.routes(
+        return health.routes(self.health(down_status), metrics=self.metrics, clock=clock)
+
+    def health(self, down_status: int = 503, clock: Callable[[], float] = time.monotonic) -> health.Health:
+        return health.Health(
             self.snapshot,
             down_status=down_status,
             stale_after_s=STALE_S,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
-            metrics=self.metrics,
             clock=clock,
         )
 
@@ -296,6 +301,79 @@ def test_only_health_is_told_as_a_poll_and_with_its_status() -> None:
         ("haproxy", "/health/haproxy", 503),
         ("other", "/health/nomad", 200),
     ]
+
+
+# -- the bytes that were made before ------------------------------------------------------------------------
+
+
+def _ready(hall: Hall) -> ReadyAnswers:
+    answers = hall.health()
+    return ReadyAnswers({**answers.polls, **answers.probes})
+
+
+@pytest.mark.parametrize("standing", [UP, SUSPECT, DRAINING, DOWN, STOPPING], ids=lambda standing: standing.state)
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{method} {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{more}\r\n",
+        "{method} {path} HTTP/1.0\r\n{more}\r\n",
+        "{method} {path} HTTP/1.0\r\nConnection: Keep-Alive\r\n{more}\r\n",
+    ],
+    ids=["1.1", "1.1 that closes", "1.0", "1.0 that keeps"],
+)
+async def test_ready_bytes_are_those_of_aiohttp(standing: Standing, path: str, form: str) -> None:
+    hall = Hall(standing, weight=40)
+    ready = _ready(hall)
+    asked = Mock(side_effect=ready)
+    async with listening(hall.routes(), Told(), ready=asked) as listener:
+        for method in ("GET", "HEAD"):
+            answers = []
+            for more in ("", "Expect: nothing\r\n"):  # the latter is for aiohttp
+                async with await Wire.to(listener) as wire:
+                    answer = await wire.ask(form.format(method=method, path=path, more=more).encode())
+                    keeps = answer.headers.get("connection", "")
+                    if keeps == "close":
+                        assert await wire.rest() == b""
+                    answers.append(answer)
+            quick, slow = answers
+            assert (quick.status, quick.body) == (slow.status, slow.body)
+            assert {**quick.headers, "date": ""} == {**slow.headers, "date": ""}
+    assert asked.call_count == 2, "one of each pair was ready"
+
+
+def test_ready_answer_follows_the_standing_and_the_weight_at_once() -> None:
+    hall = Hall(UP)
+    ready = _ready(hall)
+    head = heads.parse(b"GET /health HTTP/1.0\r\n\r\n")
+    for standing, weight, status, share in (
+        (UP, 100, b" 200 ", b"Weight: 100"),
+        (UP, 70, b" 200 ", b"Weight: 70"),
+        (DRAINING, 70, b" 503 ", b"Weight: 0"),
+        (DOWN, 70, b" 503 ", b"Weight: 0"),
+        (UP, 70, b" 200 ", b"Weight: 70"),
+    ):
+        hall.standing, hall.weight = standing, weight
+        answer = ready(head) or b""
+        assert status in answer
+        assert share in answer
+    assert len(hall.polls) == 5
+
+
+def test_reasons_in_a_ready_answer_are_at_most_a_second_old() -> None:
+    now, texts = [0.0], iter(("first", "second", "third"))
+    health_ = health.Health(
+        Hall(DOWN).snapshot,
+        down_status=503,
+        stale_after_s=STALE_S,
+        on_poll=lambda *_: None,
+        on_failure=print,
+        explained=lambda _limit: next(texts),
+        clock=lambda: now[0],
+    )
+    said = [health_.polls["/health"]("").body for now[0] in (0.0, 0.9, 1.0, 1.9, 2.0)]
+    assert said == [b"first", b"first", b"second", b"second", b"third"]
 
 
 @pytest.mark.parametrize("standing", [UP, DOWN], ids=["up", "down"])

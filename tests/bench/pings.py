@@ -1,4 +1,4 @@
-"""Ping throughput: the sidecar's ``POST /errors`` against a bare aiohttp handler, over TCP and the unix socket."""
+"""Throughput on kept connections beside bare aiohttp handlers: ``POST /errors`` over both sockets, ``GET /health``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from bench import machine, wire
 from bench.rig import NEVER, Rig, alternate
-from bench.table import Row, at_least_of_baseline, number, spread
+from bench.table import Row, Target, at_least_of_baseline, number, spread
 
 if TYPE_CHECKING:
     from bench.load import Tally
 
 JSON_BODY: Final = '{"kind":"redis"}'
 TARGET: Final = at_least_of_baseline(0.9)
+HEALTH_TARGET: Final = at_least_of_baseline(4)
 _HEADROOM: Final = 1.3
 
 
@@ -51,14 +52,18 @@ def measure(rig: Rig) -> list[Row]:
             our_rate = partial(_rate, rig, ours.pid, our_address, our_request, 202)
             bare_rate = partial(_rate, rig, bare.pid, bare_address, bare_request, 204)
             rounds = list(alternate(rig.rounds, our_rate, bare_rate))
-            rows.append(_row(rig, f"pings a second, {what}, {where}", rounds))
+            rows.append(_row(rig, f"pings a second, {what}, {where}", rounds, TARGET))
+    poll = wire.request("GET", "/health")
+    our_rate = partial(_rate, rig, ours.pid, ours.address("public"), poll, 200)
+    bare_rate = partial(_rate, rig, bare.pid, bare.address, poll, 200)
+    rows.append(_row(rig, "kept GET /health a second", list(alternate(rig.rounds, our_rate, bare_rate)), HEALTH_TARGET))
     ours.stop()
     bare.stop()
     _tell_ceiling(rig, max(rate for row in rows for rate in (row.ours, row.baseline or 0)))
     return rows
 
 
-def _row(rig: Rig, figure: str, rounds: list[tuple[Rate, ...]]) -> Row:
+def _row(rig: Rig, figure: str, rounds: list[tuple[Rate, ...]], target: Target) -> Row:
     ours, bare = zip(*rounds, strict=True)
     cpu_us = [median(rate.cpu_us for rate in rates) for rates in (ours, bare)]
     told = [
@@ -68,7 +73,7 @@ def _row(rig: Rig, figure: str, rounds: list[tuple[Rate, ...]]) -> Row:
     ]
     rig.notes.append(f"{figure}: {'; '.join(told)}; ratio by CPU time {number(cpu_us[1] / cpu_us[0])}")
     our_rate, bare_rate = (median(rate.a_second for rate in rates) for rates in (ours, bare))
-    return Row(figure, "/s", our_rate, bare_rate, TARGET)
+    return Row(figure, "/s", our_rate, bare_rate, target)
 
 
 def _rate(rig: Rig, pid: int, address: wire.Address, request: bytes, status: int) -> Rate:

@@ -61,6 +61,7 @@ class Heard:
     life: str
     terms: Terms
     terms_at: int
+    moment: int
 
 
 @dataclass(slots=True)
@@ -83,8 +84,8 @@ class Loss:
 class Judge:
     """The promises of one fleet over ``servers`` servers; ``now_us`` is always real time.
 
-    ``moment`` counts the requests, those made together being one: a beat that arrives while a claim is decided may be
-    overlooked by it.
+    ``moment`` counts the requests, those made together being one, and ``began_us`` is when it began: a decision goes by
+    what was so when it was read, so a beat that arrives meanwhile may be overlooked, and a silence too.
     """
 
     servers: int
@@ -101,6 +102,7 @@ class Judge:
     names: set[str] = field(default_factory=set)
     newcomers: int = 0
     moment: int = 0
+    began_us: int = 0
     left: dict[str, int] = field(default_factory=dict)
     several_us: int = 0
     slack_us: int = 0
@@ -111,6 +113,11 @@ class Judge:
     def __post_init__(self) -> None:
         self.heard = [{} for _ in range(self.servers)]
 
+    def begins(self, now_us: int) -> None:
+        """Another request, or several that are made together."""
+        self.moment += 1
+        self.began_us = now_us
+
     # -- what servers take in -------------------------------------------------------------------------------------
 
     def took_beat(self, server: int, name: str, life: str, terms: Terms, now_us: int, *, is_up: bool) -> None:
@@ -120,7 +127,7 @@ class Judge:
         former = self.heard[server].pop(name, None)
         if is_up:
             terms_at = former.terms_at if former is not None and former.terms == terms else self.moment
-            self.heard[server][name] = Heard(now_us, life, terms, terms_at)
+            self.heard[server][name] = Heard(now_us, life, terms, terms_at, self.moment)
         elif former is not None:
             self.left[name] = self.moment
 
@@ -282,7 +289,9 @@ class Judge:
         lives = {
             one.life
             for heard in self.heard
-            if (one := heard.get(down.instance)) and down.at_us - one.at_us < one.terms.expiry_us - US_PER_S
+            if (one := heard.get(down.instance))
+            and one.moment < self.moment
+            and down.at_us - one.at_us < one.terms.expiry_us - US_PER_S
         }
         if lives and life not in lives:
             raise BrokenPromiseError(f"{down.instance} goes down as life {life}, and the last beats are of {lives}")
@@ -296,7 +305,7 @@ class Judge:
             name
             for heard in self.heard
             for name, one in heard.items()
-            if now_us - one.at_us <= max(terms.expiry_us, one.terms.expiry_us)
+            if self.began_us - one.at_us <= max(terms.expiry_us, one.terms.expiry_us)
         }
         names |= {name for name, at in self.left.items() if at == self.moment}  # gone since the claim was read
         available = names - gone

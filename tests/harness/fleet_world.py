@@ -122,12 +122,12 @@ class World:
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         """Run one request; nothing comes between its exchanges."""
-        self.judge.moment += 1
+        self.judge.begins(self.time.now_us)
         return StepLoop().run(story)
 
     def together(self, stories: Iterable[Coroutine[Any, Any, object]], *, slow: float = 0.0) -> None:
         """Run several requests whose exchanges overtake each other; with ``slow`` time may pass between them."""
-        self.judge.moment += 1
+        self.judge.begins(self.time.now_us)
         loop = StepLoop()
         weather, points = self.weather, self.weather.points
         weather.new_future = loop.create_future

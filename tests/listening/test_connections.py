@@ -32,7 +32,7 @@ class Pair:
     @property
     def has_begun(self) -> bool:
         """Whether something came on the only connection of the first, and was read."""
-        return any(getattr(handler, "has_begun", False) for handler in self.first._server.connections)
+        return any(connection.has_begun or connection.is_asked for connection in self.first._server._heard)
 
     @property
     def is_asked(self) -> bool:

@@ -342,3 +342,22 @@ def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
     answer = world.run(world.claim(twin))
     assert isinstance(answer, Denied)
     assert answer.reason == "duplicate"
+
+
+def test_a_clock_that_is_set_twice_is_noticed_by_a_sidecar_that_was_not_there_between() -> None:
+    """The first loss was recorded, and the second taken for it: the window it closed was over by the new clock."""
+    world = World(1, Terms(min_healthy="0", trial=False), 4, 0)
+    one, other, *_ = world.sidecars
+    for sidecar in world.sidecars:
+        world.run(world.beat(sidecar))
+    world.advance(16 * US_PER_S)
+    for sidecar in world.sidecars:
+        sidecar.presence = Presence.SUSPECT
+        world.run(world.beat(sidecar))
+    (server,) = world.servers
+    world.step(server, -40 * US_PER_S)
+    world.run(world.beat(other))
+    world.step(server, 3700 * US_PER_S)
+    answer = world.run(world.claim(one))
+    assert isinstance(answer, Denied)
+    assert answer.reason == "lost_memory"

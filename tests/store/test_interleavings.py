@@ -126,7 +126,7 @@ class Run:
 
     def go(self, chosen: Sequence[Choice], chance: Random | None = None) -> None:
         world, loop = self.world, StepLoop()
-        world.judge.moment += 1
+        world.judge.begins(world.time.now_us)
         world.weather.new_future = loop.create_future
         tasks = [
             loop.create_task(asks(world, sidecar, request, self.times))
@@ -234,7 +234,7 @@ def test_three_servers_keep_the_promises_in_orders_by_chance(story: str) -> None
 def passing(world: World, story: Coroutine[Any, Any, object], *lost: int) -> object:
     """What a request is answered whose commits never reach these servers."""
     loop = StepLoop()
-    world.judge.moment += 1
+    world.judge.begins(world.time.now_us)
     world.weather.new_future = loop.create_future
     task = loop.create_task(story)
     loop.settle()

@@ -96,7 +96,8 @@ def _is_enough(draft: Draft, places: list[int]) -> bool:
 def _noticed(draft: Draft, at: int, known: Known) -> Epoch:
     """The epoch of one server after what a sidecar knows of it."""
     epoch, now_us = draft.epochs[at], draft.now_us
-    is_recorded = epoch.losses > known.epoch.losses
+    # What was recorded longer ago than our last exchange is another loss: the clock has been set forward since.
+    is_recorded = epoch.losses > known.epoch.losses and now_us - epoch.lost_us <= _longest_us(known)
     was_born = bool(known.epoch.born_us)
     is_lost = (was_born and not is_recorded and _is_lost(draft, at, known)) or _lacks_last_grant(draft, at)
     if draft.view.servers[at].is_ahead or max(epoch.born_us, epoch.lost_us) > now_us + AHEAD_US:
@@ -140,8 +141,12 @@ def is_stepped(known: Known, now_us: int) -> bool:
     """Whether the server's clock and the sidecar's have moved apart since their last exchange."""
     if not known.now_us:
         return False
-    apart_us = abs(now_us - known.now_us - known.elapsed_us)
-    return apart_us > STEP_US + known.slack_us + known.elapsed_us // DRIFT
+    return abs(now_us - known.now_us - known.elapsed_us) > _longest_us(known) - known.elapsed_us
+
+
+def _longest_us(known: Known) -> int:
+    """For how long the sidecar has not spoken to the server, by any clock that has not been stepped."""
+    return known.elapsed_us + STEP_US + known.slack_us + known.elapsed_us // DRIFT
 
 
 def _retime(draft: Draft) -> None:

@@ -1,0 +1,162 @@
+"""Heads of HTTP/1 requests: what a door has to know before aiohttp sees any of a request. Pure, and linear in time.
+
+A head is refused where two parsers could read it differently (RFC 9112, section 11.2), and where it asks for what no
+door has: another protocol, or a GET with a body. aiohttp reads the rest again and refuses more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+HEAD_LIMIT: Final = 16 * 1024
+LINE_LIMIT: Final = 4 * 1024
+HEADERS_LIMIT: Final = 32
+END: Final = b"\r\n\r\n"
+CHUNKED: Final = -1
+"""The length of a body that comes in chunks."""
+
+_REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([\x21-\x7e]{1,4096}) HTTP/1\.([01])")
+_BEGINNING: Final = re.compile(rb"[A-Z]{1,32}(?: (?:[\x21-\x7e]{1,4096}(?: [HTP/1.0]{0,8}\r?)?)?)?")
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+_NO_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
+_READ: Final = _ONCE | {b"connection", b"upgrade", b"expect", b"user-agent"}
+_IGNORED_UPGRADE: Final = b"h2c"
+"""Java's own client asks for it with every request; a server may answer in HTTP/1.1 (RFC 9110, section 7.8)."""
+
+CACHED: Final = 64
+CACHED_BYTES: Final = 512
+
+
+class BadHeadError(Exception):
+    """The request is refused with a 4xx and a sentence; ``word`` is the metric's label."""
+
+    def __init__(self, status: int, word: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.word = word
+
+
+class Head(NamedTuple):
+    """What the head says. ``length`` of the body in bytes, or ``CHUNKED``.
+
+    ``is_plain``: it asks for nothing beyond an answer, which may be one that was made before. ``keeps``: the client
+    keeps its connection (of a plain one only).
+    """
+
+    method: str
+    target: str
+    minor: int
+    keeps: bool
+    length: int
+    user_agent: str
+    is_plain: bool
+
+
+class Heads:
+    """Reads heads, and remembers the last short ones: a balancer sends the same each time."""
+
+    def __init__(self, *, takes_bodies: bool = True) -> None:
+        self._takes_bodies = takes_bodies
+        self._known: dict[bytes, Head] = {}
+
+    def read(self, raw: bytes) -> Head:
+        """Read a head with its end; ``BadHeadError`` when it is refused."""
+        head = self._known.get(raw)
+        if head is None:
+            head = parse(raw)
+            if head.length and not self._takes_bodies:
+                raise BadHeadError(400, "body", "body: nothing here takes one")
+            if len(raw) <= CACHED_BYTES:
+                if len(self._known) >= CACHED:
+                    self._known.clear()
+                self._known[raw] = head
+        return head
+
+
+def parse(raw: bytes) -> Head:
+    """Read a head that ends in an empty line; ``BadHeadError`` when it is refused."""
+    first, *lines = raw[: -len(END)].split(b"\r\n")
+    request = _REQUEST.fullmatch(first)
+    if request is None:
+        raise _no_http("no request line of HTTP/1")
+    if len(raw) > HEAD_LIMIT:
+        raise _no_http(f"a head of more than {HEAD_LIMIT} bytes")
+    if len(lines) > HEADERS_LIMIT:
+        raise _no_http(f"more than {HEADERS_LIMIT} headers")
+    method, target, minor = request[1].decode(), request[2].decode(), int(request[3])
+    fields = _fields(lines)
+    if minor and b"host" not in fields:
+        raise _no_http("no Host")
+    _refuse_upgrade(method, fields)
+    length = _length(fields, minor)
+    if length and method in _NO_BODY:
+        raise BadHeadError(400, "body", f"body: {method} has none")
+    connection = fields.get(b"connection", b"").lower()
+    is_plain = length == 0 and connection in {b"", b"close", b"keep-alive"} and b"expect" not in fields
+    keeps = connection != b"close" if minor else connection == b"keep-alive"
+    user_agent = fields.get(b"user-agent", b"").decode(errors="surrogateescape")
+    return Head(method, target, minor, keeps, length, user_agent, is_plain)
+
+
+def refuse_hopeless(data: bytes) -> None:
+    """Raise ``BadHeadError`` if this, which has no end yet, can become no head."""
+    if len(data) > HEAD_LIMIT:
+        raise _no_http(f"a head of more than {HEAD_LIMIT} bytes")
+    first, end, _ = data.partition(b"\r\n")
+    if (_REQUEST if end else _BEGINNING).fullmatch(first) is None:
+        raise _no_http("no request line of HTTP/1")
+
+
+def refusal(error: BadHeadError) -> bytes:
+    """The whole answer to a head that is refused."""
+    content = json.dumps({"error": str(error)}).encode() + b"\n"
+    head = (
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
+    """The values that are read here, by name in lower case."""
+    fields: dict[bytes, bytes] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not _NAME.fullmatch(name) or _CONTROL.search(value):
+            raise _no_http("a line that is no header")
+        name = name.lower()
+        if name in _READ:
+            if name in fields:
+                if name in _ONCE:
+                    raise _no_http(f"{name.decode()}: given twice")
+                fields[name] += b"," + value.strip(b" \t")
+            else:
+                fields[name] = value.strip(b" \t")
+    return fields
+
+
+def _refuse_upgrade(method: str, fields: dict[bytes, bytes]) -> None:
+    protocol = fields.get(b"upgrade", _IGNORED_UPGRADE).lower()
+    if method == "CONNECT" or protocol != _IGNORED_UPGRADE:
+        raise BadHeadError(400, "upgrade", "Upgrade: no other protocol is spoken here")
+
+
+def _length(fields: dict[bytes, bytes], minor: int) -> int:
+    coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
+    if coding is not None:
+        if length is not None or not minor or coding.lower() != b"chunked":
+            raise _no_http("Transfer-Encoding: takes chunked, with HTTP/1.1 and without a Content-Length")
+        return CHUNKED
+    if length is not None and not _LENGTH.fullmatch(length):
+        raise _no_http("Content-Length: takes a number")
+    return int(length or 0)
+
+
+def _no_http(sentence: str) -> BadHeadError:
+    return BadHeadError(400, "not_http", f"not HTTP: {sentence}")
