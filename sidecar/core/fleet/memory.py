@@ -97,7 +97,8 @@ def _noticed(draft: Draft, at: int, known: Known) -> Epoch:
     """The epoch of one server after what a sidecar knows of it."""
     epoch, now_us = draft.epochs[at], draft.now_us
     # What was recorded longer ago than our last exchange is another loss: the clock has been set forward since.
-    is_recorded = epoch.losses > known.epoch.losses and now_us - epoch.lost_us <= _longest_us(known)
+    is_later = not known.now_us or now_us - epoch.lost_us <= _longest_us(known)
+    is_recorded = is_later and epoch.losses > known.epoch.losses
     was_born = bool(known.epoch.born_us)
     is_lost = (was_born and not is_recorded and _is_lost(draft, at, known)) or _lacks_last_grant(draft, at)
     if draft.view.servers[at].is_ahead or max(epoch.born_us, epoch.lost_us) > now_us + AHEAD_US:

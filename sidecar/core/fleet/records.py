@@ -55,7 +55,7 @@ def _read(cls: type[Row], text: str) -> Row | None:
         found = json.loads(text)
         if not isinstance(found, dict):
             return None
-        return cls(**{name: found[name] for name, _ in _kinds(cls) if name in found}).checked()
+        return cls(**{name: found[name] for name, _ in _kinds(cls) if name in found}).checked()  # type: ignore[arg-type]  # a class can be hashed
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
