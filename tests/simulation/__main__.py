@@ -1,4 +1,4 @@
-"""``python -m simulation [--hours H] [--seed S] [SCENARIO...]``: play, and print the tables."""
+"""``python -m simulation [SCENARIO...] [--policy ...] [--seed N]``: play, and print the table."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from simulation.report import table
-from simulation.scenarios import SCENARIOS, Scenario, day, play
+from simulation.report import head, lines
+from simulation.rules import POLICIES
+from simulation.scenarios import SCENARIOS, play
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the named scenarios, or the day, in all its ways to run the fleet."""
+    """Play the scenarios that are named, or all, in each of the ways to run the fleet."""
     options = _options(arguments)
-    known = {scenario.name: scenario for scenario in [day(options.hours), *SCENARIOS]}
-    for name in options.scenarios or ["day"]:
-        _show(known[name], options.seed)
+    policies = [one for one in POLICIES if one.name in options.policy or not options.policy]
+    scenarios = [one for one in SCENARIOS if one.name in options.scenarios or not options.scenarios]
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    said = " ".join(["python -m simulation", *(f'"{word}"' if " " in word else word for word in given)])
+    _say(f"`{said}`, {datetime.now(UTC):%Y-%m-%d}, seed {options.seed}\n\n{head(policies)}\n")
+    for scenario in scenarios:
+        begun = time.process_time()
+        outcomes = [play(scenario, each, seed=options.seed) for each in policies]
+        _say(f"{lines(scenario, outcomes)}\n")
+        sys.stderr.write(f"{scenario.name}: {time.process_time() - begun:.0f} s of a core\n")
     return 0
 
 
-def _show(scenario: Scenario, seed: int) -> None:
-    begun = time.monotonic()
-    outcomes = [play(scenario, each, seed=seed) for each in scenario.ways]
-    sys.stdout.write(table(scenario, outcomes) + "\n\n")
+def _say(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
-    sys.stderr.write(f"{scenario.name}: seed {seed}, took {time.monotonic() - begun:.0f} s\n")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    names = ["day", *(scenario.name for scenario in SCENARIOS)]
-    parser = argparse.ArgumentParser("python -m simulation", description="A fleet of 200 in virtual time.")
+    parser = argparse.ArgumentParser("python -m simulation", description="Fleets in virtual time, by the real code.")
+    names = [one.name for one in SCENARIOS]
     parser.add_argument("scenarios", nargs="*", choices=[[], *names], metavar="SCENARIO", help=", ".join(names))
-    parser.add_argument("--hours", type=float, default=24, help="length of the day, 6 to 24")
+    policies = [one.name for one in POLICIES]
+    parser.add_argument("--policy", action="append", default=[], choices=policies, help="a column, several times")
     parser.add_argument("--seed", type=int, default=1, help="another day of the same kind")
-    options = parser.parse_args(arguments)
-    if not 6 <= options.hours <= 24:
-        parser.error("a day has 6 to 24 hours")
-    return options
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from sidecar.core.words import US_PER_S, State
+from sidecar.core.words import State
 from simulation.container import Container
 from simulation.world import World
 
@@ -80,7 +80,7 @@ class Freeze:
         world.timeline.at(self.at_s, partial(self._hold, world))
 
     def _hold(self, world: World) -> None:
-        world.bucket.hold("", "ann", "migration", round(self.for_s * US_PER_S), world.timeline.wall_us)
+        world.timeline.begin(world.hold("ann", "migration", self.for_s))
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.weight import FULL
-
 
 @dataclass
 class Container:
     """The container in one place of the fleet, through all its lives.
 
     ``stuck``: this part of its requests fails until it is restarted, ``stuck_by`` says what did that. ``flaw``: this
-    part fails whatever one does, because of its release or its neighbours. ``mute``: nobody reports what fails here.
-    ``life`` counts the incarnations, ``born`` is when this one began. ``weight`` is the percent by which the balancer
-    goes. ``load``: how busy it says that it is. ``deaf``: nobody restarts it when it is down.
+    part fails whatever one does, because of its release, its neighbours or its dependency. ``mute``: nobody reports
+    what fails here. ``life`` counts the incarnations, ``born`` is when this one began. ``weight``: the percent that the
+    balancer was told. ``load``: how busy it says that it is. ``deaf``: nobody restarts it when it is down.
     """
 
     place: int
     instance: str
     life: int = 0
     serving: bool = True
-    weight: float = FULL
+    weight: float = 100
     stuck: float = 0.0
     stuck_kind: str = ""
     stuck_by: str = ""
@@ -37,16 +35,12 @@ class Container:
         """The name of this life."""
         return f"{self.instance}.{self.life}"
 
-    def failing(self, outage: float) -> float:
-        """The part of its requests that fails while ``outage`` of everybody's does."""
-        return max(self.stuck, self.flaw, outage)
+    def failing(self, everywhere: float) -> float:
+        """The part of its requests that fails while ``everywhere`` of everybody's does."""
+        return max(self.stuck, self.flaw, everywhere)
 
-    def avoidable(self, outage: float) -> float:
-        """The part of its requests that would not fail after a restart."""
-        return self.failing(outage) - max(self.flaw, outage)
-
-    def kind(self, outage: float, outage_kind: str) -> str:
-        """What most of its errors are of."""
-        if self.stuck >= max(self.flaw, outage):
+    def kind(self, everywhere: float, kind: str) -> str:
+        """What most of its errors are of, while everybody's are of ``kind``."""
+        if self.stuck >= max(self.flaw, everywhere):
             return self.stuck_kind
-        return self.flaw_kind if self.flaw >= outage else outage_kind
+        return self.flaw_kind if self.flaw >= everywhere else kind

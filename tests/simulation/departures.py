@@ -12,14 +12,18 @@ from simulation.sidecar import Sidecar
 
 @dataclass(frozen=True)
 class Cull:
-    """A container taken down: ``stuck_by`` what (nothing: a restart was of no use), so long after its limit."""
+    """A container taken down: ``stuck_by`` what (nothing: a restart was of no use), so long after it was suspect.
+
+    ``cause`` as it was claimed. ``in_outage``: while everybody suffered.
+    """
 
     at_s: float
     place: int
     stuck_by: str
     after_s: float
-    canary: bool
+    cause: str
     replayed: bool
+    in_outage: bool
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,20 @@ class Departures:
         self._containers = containers
         self._retired: set[int] = set()
 
-    def leaves(self, container: Container, sidecar: Sidecar, now: float) -> None:
+    def leaves(
+        self, container: Container, sidecar: Sidecar, now: float, suspect_s: float, cause: str, *, in_outage: bool
+    ) -> None:
         """A sidecar has just taken its container out of the balance."""
-        latch = sidecar.standing.latch
+        latch = sidecar.hall.standing.latch
         if latch and latch.lease:
             age_s, load = now - container.born, container.load or 0.0
             self.retirements.append(Retirement(now, container.place, container.life, age_s, load))
             self._retired.add(container.place)
         else:
-            self._culled(container, sidecar, now)
+            answer = sidecar.hall.standing.answer
+            if isinstance(answer, Granted):
+                by, is_replay = container.stuck_by, answer.replayed
+                self.culls.append(Cull(now, container.place, by, suspect_s, cause, is_replay, in_outage))
         self.oldest_s = max(self.oldest_s, now - container.born)
         self.most_out = max(self.most_out, sum(not one.serving for one in self._containers))
         self.most_retired = max(self.most_retired, len(self._retired))
@@ -71,10 +80,3 @@ class Departures:
         """The same life is in the balance again."""
         self._retired.discard(container.place)
         self.returns.append((now, container.place))
-
-    def _culled(self, container: Container, sidecar: Sidecar, now: float) -> None:
-        answer = sidecar.standing.answer
-        after_s = now - (sidecar.crossed_at if sidecar.crossed_at is not None else now)
-        if isinstance(answer, Granted):
-            cull = Cull(now, container.place, container.stuck_by, after_s, answer.canary, answer.replayed)
-            self.culls.append(cull)

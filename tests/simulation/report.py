@@ -2,14 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from simulation.rules import OURS
-from simulation.scenarios import Outcome, Scenario
+from simulation.rules import Rules
+from simulation.scenarios import DAY, LONE, LONG, NOISES, OUTAGES, SEVENTY, SICK, Outcome, Scenario
 
-Figure = Callable[[Scenario, Outcome], str]
-AVOIDABLE: Final = "of them avoidable"
+Figure = Callable[[Outcome], str]
+
+
+class Row(NamedTuple):
+    """One figure of one scenario, with what it is to be with the defaults."""
+
+    scenario: Scenario
+    words: str
+    figure: Figure
+    goal: str = ""
+
+
+def _culls(outcome: Outcome) -> str:
+    return f"{len(outcome.culls):,}"
+
+
+def _in_outage(outcome: Outcome) -> str:
+    during, all_of_them = len(outcome.in_outage), len(outcome.culls)
+    return str(during) if during == all_of_them else f"{during} ({all_of_them} in all)"
+
+
+def _avoidable(outcome: Outcome) -> str:
+    return f"{outcome.avoidable:,.0f}"
+
+
+def _vain(outcome: Outcome) -> str:
+    return f"{len(outcome.vain):,}"
+
+
+def _healed(outcome: Outcome) -> str:
+    by_tokens = len(outcome.culls) - len(outcome.vain)
+    at_s = max((cull.at_s for cull in outcome.culls if cull.stuck_by), default=0.0)
+    if outcome.stuck:
+        return f"{by_tokens}, {outcome.stuck} still stuck"
+    by_hand = f", {len(outcome.visits)} visits of an engineer" if outcome.visits else ""
+    return f"{by_tokens} in {duration(at_s - 300)}{by_hand}"
+
+
+ROWS: Final = (
+    Row(DAY, "a day: avoidable failed requests", _avoidable, "<= 75,000"),
+    Row(DAY, "the same day: culls of healthy containers", _vain, "<= 6"),
+    *(Row(one, f"{one.name}, 10 min: culls while it lasts", _in_outage, "<= 1 per cause and pause") for one in OUTAGES),
+    Row(SICK, "14 of 30 sick, restarts do not help: culls in 20 min", _culls, "<= 1 per cause and pause"),
+    *(Row(one, f"{one.name}, 2 h: culls", _culls, "0" if one.load.stray < 0.01 else "<= 4") for one in NOISES),
+    Row(SEVENTY, "70 of 100 stuck, restarts help: avoidable failed requests in 2 h", _avoidable),
+    Row(SEVENTY, "the same: culls of stuck containers, until the last of them", _healed, "70"),
+    Row(LONG, "outage for all of 1 h, n=100: culls", _in_outage, "<= 1 per cause and pause"),
+    Row(LONE, "one lone sick container at 1 rq/s: failed requests until it is culled", _avoidable),
+)
 
 
 def most_within(times: Sequence[float], window_s: float) -> int:
@@ -29,61 +76,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _recovery(scenario: Scenario, outcome: Outcome) -> str:
-    """From the beginning of what left containers stuck at once to the last of them being down."""
-    blip = next((trouble for trouble in scenario.troubles if getattr(trouble, "stuck", 0)), None)
-    if blip is None:
-        return ""
-    at_s, name = float(getattr(blip, "at_s", 0.0)), str(getattr(blip, "name", ""))
-    return duration(outcome.recovered[name] - at_s) if name in outcome.recovered else "never"
+def head(policies: Sequence[Rules]) -> str:
+    """The first two lines of the table."""
+    names = ["scenario", *(one.name for one in policies), "limit of the defaults"]
+    return f"| {' | '.join(names)} |\n|{' --- |' * len(names)}"
 
 
-def _ages(scenario: Scenario, outcome: Outcome, *, is_busy: bool) -> str:
-    """From the least to the greatest age at which one of these went."""
-    if not _knows_ages(scenario):
-        return ""
-    ages = [one.age_s / 3600 for one in outcome.retirements if (one.load > 0) is is_busy]
-    return f"{min(ages):.1f} - {max(ages):.1f} h" if ages else ""
-
-
-def _knows_ages(scenario: Scenario) -> bool:
-    return any(one.policy.lifetime_s for one in scenario.ways)
-
-
-FIGURES: Final[Mapping[str, Figure]] = {
-    "failed requests": lambda _, outcome: f"{outcome.failed:,.0f}",
-    AVOIDABLE: lambda _, outcome: f"{outcome.avoidable:,.0f}",
-    "culls": lambda _, outcome: f"{len(outcome.culls):,}",
-    "of them not stuck": lambda _, outcome: f"{len(outcome.vain):,}",
-    "most tokens in ten minutes": lambda _, outcome: str(most_within(outcome.grants, 600)),
-    "recovery from the blip": _recovery,
-    "retirements": lambda _, outcome: f"{len(outcome.retirements):,}" if outcome.renewal_s else "",
-    "most away for their age": lambda _, outcome: str(outcome.most_retired) if outcome.renewal_s else "",
-    "retiring all by the numbers": lambda _, outcome: duration(outcome.renewal_s) if outcome.renewal_s else "",
-    "idle ones retired at age": lambda scenario, outcome: _ages(scenario, outcome, is_busy=False),
-    "busy ones retired at age": lambda scenario, outcome: _ages(scenario, outcome, is_busy=True),
-    "greatest age": lambda scenario, outcome: duration(outcome.oldest_s) if _knows_ages(scenario) else "",
-    "most requests/s to one": lambda _, outcome: f"{outcome.most_load:.0f}",
-    "stuck at the end": lambda _, outcome: str(outcome.stuck),
-}
-
-
-def table(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
-    """The figures of one scenario, a column for each way to run the fleet; lines without a figure are left out."""
-    rows = [[name, *(figure(scenario, one) for one in outcomes)] for name, figure in FIGURES.items()]
-    rows.insert(1 + list(FIGURES).index(AVOIDABLE), ["as a part of ours", *_parts(outcomes)])
-    rows = [row for row in rows if any(row[1:])]
-    head = [f"{scenario.name}, {duration(scenario.for_s)}", *(one.rules for one in outcomes)]
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    rule = [f"{'':-<{widths[0]}}", *(f"{'':-<{width - 1}}:" for width in widths[1:])]
-    return "\n".join(f"| {' | '.join(_cells(row, widths))} |" for row in [head, rule, *rows])
-
-
-def _parts(outcomes: Sequence[Outcome]) -> list[str]:
-    """What is avoidable under each of the rules, where ours without weights have 1."""
-    ours = sum(one.avoidable for one in outcomes if one.rules == OURS.name)
-    return [f"{one.avoidable / ours:.3f}" if ours else "" for one in outcomes]
-
-
-def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+def lines(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
+    """The lines of one scenario, a column for each way to run the fleet."""
+    rows = [row for row in ROWS if row.scenario == scenario]
+    return "\n".join(f"| {row.words} | {' | '.join(map(row.figure, outcomes))} | {row.goal} |" for row in rows)

@@ -1,70 +1,75 @@
-"""The ways to run a fleet that are put side by side."""
+"""The ways to run a fleet that are put side by side, each from the settings that a user would write."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from sidecar.core.terms import Share, Terms
+from sidecar import bucket, parts
+from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.words import Policy
+from sidecar.loop import Pace
+from sidecar.settings import load
+from sidecar.store.budget import Counter
+
+_EVERYWHERE: Final = {"ARBITER_REDIS_URL": "redis://127.0.0.1/0", "ARBITER_SERVICE": "web", "ARBITER_INSTANCE": "c"}
+"""Nothing is opened: the store is in memory."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """How every sidecar of the fleet judges and by which terms it asks.
 
-    ``watches``: there are sidecars at all. ``beats``: they tell the bucket how they are. ``on_ping``: an error that
-    crosses the limit is judged at once. ``jitter``: part of an interval by which a check comes earlier or later.
-    ``weighs``: they tell the balancer how well requests go, and it listens.
+    ``watches``: there are sidecars at all. ``counter``: the article's, at a local time. ``reports_results``: the app
+    reports all its requests, and so has a weight at the balancer by how well they go, not only its errors.
     """
 
     name: str
     policy: Policy = field(default_factory=Policy)
     terms: Terms = field(default_factory=Terms)
+    pace: Pace = field(default_factory=Pace)
+    counter: Callable[[Callable[[], datetime]], Counter] | None = None
     watches: bool = True
-    beats: bool = True
-    on_ping: bool = True
-    jitter: float = 0.1
-    weighs: bool = False
+    reports_results: bool = False
+
+    def counted(self, wall_s: Callable[[], float]) -> Callable[[], Counter] | None:
+        """The article's counter at this moment, if it decides."""
+        if self.counter is None:
+            return None
+        return partial(self.counter, lambda: datetime.fromtimestamp(wall_s(), UTC))
 
 
-NOBODY: Final = Rules("no culling", watches=False, beats=False)
-WEIGHTS: Final = replace(NOBODY, name="weights", weighs=True)
-OURS: Final = Rules("ours")
-OURS_WEIGHTS: Final = replace(OURS, name="ours + weights", weighs=True)
-EARN: Final = Rules("ours, EARN=on", terms=replace(OURS.terms, earn_max=0))
-EARN_WEIGHTS: Final = replace(EARN, name="ours + weights, EARN=on", weighs=True)
-ARTICLE: Final = Rules(
-    "article",
-    Policy(error_ratio=0, settle_s=0, drain_s=0),
-    Terms(
-        strategy="fixed",
-        min_healthy=Share(0),
-        never_last=False,
-        brake=0,
-        useless_after=0,
-        lost_is_empty=False,
-    ),
-    beats=False,
-    on_ping=False,
-    jitter=0,
-)
-LIFETIME_S: Final = 6 * 3600.0
+def rules(name: str, *, reports_results: bool = False, **given: str) -> Rules:
+    """What follows from these settings."""
+    settings = load(given, _EVERYWHERE)
+    return Rules(
+        name,
+        parts.policy(settings),
+        bucket.terms(settings),
+        Pace(settings.check_jitter, settings.check_on_ping),
+        partial(bucket._counter, settings, "") if settings.budget_strategy == "fixed" else None,
+        reports_results=reports_results,
+    )
+
+
+NOBODY: Final = Rules("no culling", watches=False)
+ARTICLE: Final = rules("article", preset="classdojo")
+TRIAL: Final = rules("trial + outlier", soft_drain="off", refund="off")
+SOFT: Final = rules("+ soft drain", refund="off")
+OURS: Final = rules("+ refund (defaults)")
+WEIGHTS: Final = rules("weights", reports_results=True, mode="shadow")
+"""No culls: shadow mode only says what would be culled."""
+
+OURS_WEIGHTS: Final = rules("defaults and results", reports_results=True)
+POLICIES: Final = (NOBODY, ARTICLE, TRIAL, SOFT, OURS)
+
 REPLACE_S: Final = 60.0
 """``ARBITER_REPLACE_TIME`` as shipped: what replacing one takes as a rule."""
-
-
-def aging(
-    slots: str, lifetime_s: float = LIFETIME_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms, name: str = ""
-) -> Rules:
-    """Ours with a lifetime and so many ``slots``: ``1``, or ``50p`` for 5 %. The busy have ``patience_s``."""
-    policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=patience_s, retire_slots=slots)
-    return Rules(name or f"{slots} slots", policy, terms)
 
 
 def renewal_s(policy: Policy, containers: int) -> float:
     """Seconds that retiring so many takes when all are due: n * d / k."""
     return containers * REPLACE_S / Share.read(policy.retire_slots).at_most(containers)
-
-
-ALL: Final = (NOBODY, WEIGHTS, ARTICLE, OURS, OURS_WEIGHTS, EARN, EARN_WEIGHTS)

@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from sidecar.core.words import Brake
-from simulation.ageing import Busy, Leak
 from simulation.departures import Cull, Retirement
-from simulation.rules import ALL, NOBODY, OURS, Rules, aging, renewal_s
-from simulation.troubles import Flapping, Outage, Poison, Release, Trouble
-from simulation.world import World
+from simulation.rules import Rules, renewal_s
+from simulation.traffic import LOAD, Ledger, Load
+from simulation.troubles import Outage, Poison, Sick, Stuck, Trouble, Wave
+from simulation.world import NOMAD, Orchestrator, World
 
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
-SIZE: Final = 200
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Troubles, how long to look on, and what ways to run the fleet are put side by side.
+    """Troubles, how long to look on, and the fleet that they meet.
 
     The containers have been started together, ``aged_s`` before.
     """
@@ -27,57 +25,66 @@ class Scenario:
     name: str
     for_s: float
     troubles: tuple[Trouble, ...]
-    ways: tuple[Rules, ...] = ALL
+    size: int
+    load: Load = LOAD
+    orchestrator: Orchestrator = NOMAD
     aged_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fleet: failed requests, culls in order, and by name when the last stuck container was down.
-
-    ``avoidable``: requests that failed because their container was stuck; after a restart it would have answered them.
-    ``grants``: when the bucket gave a token, some milliseconds before its cull. ``most_missing``: so many at once by
-    the bucket's count. ``most_out``: so many were out of the balance. ``most_load``: so many requests a second
-    went to one container, for however short a time.
-
-    Of planned ends: ``retirements`` in order, ``refusals`` of leases, and of who came back ``returns`` when and where.
-    ``most_leases`` were in use at once, ``most_retired`` away for their age. ``renewal_s``: what it takes to retire all
-    by the numbers, 0 without a lifetime. ``oldest_s`` is the greatest age that anyone reached.
-    """
+    """What became of a fleet: requests, culls in order, and by name when the last stuck container was down."""
 
     rules: str
-    failed: float
-    avoidable: float
+    ledger: Ledger
     culls: tuple[Cull, ...]
     grants: tuple[float, ...]
     recovered: dict[str, float]
     stuck: int
     denials: dict[str, int]
-    brakes: tuple[tuple[float, Brake], ...]
-    useless: frozenset[str]
-    most_missing: int
+    visits: tuple[float, ...]
     most_out: int
-    most_load: float
-    helped: int
-    unhelped: int
-    unclear: int
     retirements: tuple[Retirement, ...] = ()
     refusals: dict[str, int] = field(default_factory=dict)
     returns: tuple[tuple[float, int], ...] = ()
-    most_leases: int = 0
     most_retired: int = 0
+    most_leases: int = 0
     renewal_s: float = 0.0
     oldest_s: float = 0.0
+    fleet_outcomes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> float:
+        """Requests that failed."""
+        return self.ledger.failed
+
+    @property
+    def avoidable(self) -> float:
+        """Those of them that failed while not everybody suffered."""
+        return self.ledger.avoidable
 
     @property
     def vain(self) -> tuple[Cull, ...]:
         """Culls of containers that were not stuck, which no restart could help."""
         return tuple(cull for cull in self.culls if not cull.stuck_by)
 
+    @property
+    def in_outage(self) -> tuple[Cull, ...]:
+        """Culls while everybody suffered."""
+        return tuple(cull for cull in self.culls if cull.in_outage)
 
-def play(scenario: Scenario, rules: Rules, *, seed: int = 1, size: int = SIZE, lost: int = 0) -> Outcome:
+
+def play(scenario: Scenario, rules: Rules, *, seed: int = 1, lost: int = 0) -> Outcome:
     """Let it happen to a fleet under these rules."""
-    world = World(rules, size=size, seed=seed, lost=lost, aged_s=scenario.aged_s)
+    world = World(
+        rules,
+        size=scenario.size,
+        seed=seed,
+        lost=lost,
+        aged_s=scenario.aged_s,
+        load=scenario.load,
+        orchestrator=scenario.orchestrator,
+    )
     for trouble in scenario.troubles:
         trouble.plan(world)
     world.run(scenario.for_s)
@@ -86,81 +93,68 @@ def play(scenario: Scenario, rules: Rules, *, seed: int = 1, size: int = SIZE, l
 
 def outcome(world: World) -> Outcome:
     """What has become of a fleet until now."""
-    traces, totals, departures = world.network.traces, world.bucket.trials.totals, world.departures
-    policy, containers = world.rules.policy, world.containers
-    helped, unhelped, unclear = totals.values()
+    traces, departures, policy, containers = (
+        world.network.traces,
+        world.departures,
+        world.rules.policy,
+        world.containers,
+    )
     return Outcome(
         world.rules.name,
-        world.ledger.failed,
-        world.ledger.avoidable,
+        world.ledger,
         tuple(departures.culls),
         tuple(traces.grants),
         dict(world.recovered),
         sum(bool(one.stuck) for one in containers),
         dict(traces.denials),
-        tuple(traces.brakes),
-        frozenset(traces.useless),
-        traces.most_missing,
+        tuple(world.visits),
         departures.most_out,
-        world.ledger.most_load,
-        helped,
-        unhelped,
-        unclear,
         tuple(departures.retirements),
         dict(traces.refusals),
         tuple(departures.returns),
-        traces.most_leases,
         departures.most_retired,
+        traces.most_leases,
         renewal_s(policy, len(containers)) if policy.lifetime_s else 0.0,
         max(departures.oldest_s, *(world.timeline.now - one.born for one in containers)),
+        dict(world.state().outcomes),
     )
 
 
-LONE: Final = Scenario("lone", 15 * MINUTE_S, (Poison(60, count=8, every_s=90),))
-OUTAGE: Final = Scenario("outage", 20 * MINUTE_S, (Outage(8.5 * MINUTE_S, 10.5 * MINUTE_S),))
-"""Begins shortly before a window of the article's ends."""
+# -- the rows of POLICIES.md ----------------------------------------------------------------------------------------
 
-STUCK: Final = Scenario("stuck", 63 * MINUTE_S, (Outage(120, 120, stuck=60),))
-HALF: Final = Scenario("half", 10 * MINUTE_S, (Outage(120, 20, stuck=120),))
-RELEASE: Final = Scenario("release", 20 * MINUTE_S, (Release(120, 50, 14 * MINUTE_S), Poison(11 * MINUTE_S)))
-FLAPPING: Final = Scenario("flapping", 30 * MINUTE_S, (Flapping(60, 27 * MINUTE_S, 20),))
+_ONE: Final = Load(1.0)
+_FAIL: Final = 0.6
 
-
-def day(hours: float = 24) -> Scenario:
-    """A day of everything, or the same in fewer hours: a trouble lasts as long as ever, but they follow sooner."""
-    hour_s = HOUR_S * hours / 24
-    return Scenario(
-        "day",
-        24 * hour_s,
-        (
-            Poison(1 * hour_s, count=12, every_s=1.8 * hour_s),
-            Flapping(3 * hour_s, HOUR_S, 20),
-            Outage(9 * hour_s, 2 * MINUTE_S, stuck=60),
-            Outage(18 * hour_s, 20 * MINUTE_S, name="outage"),
-        ),
-    )
-
-
-PATIENCE_S: Final = 9 * HOUR_S
-LIFETIMES: Final = Scenario(
-    "lifetimes",
+DAY: Final = Scenario(
+    "day",
     12 * HOUR_S,
-    (Busy(40, until_s=12 * HOUR_S),),
     (
-        aging("1", name="1 slot", patience_s=PATIENCE_S),
-        aging("3", patience_s=PATIENCE_S),
-        aging("50p", name="5 %", patience_s=PATIENCE_S),
-        aging("1", 2 * HOUR_S, name="1 slot, LIFETIME=2h"),
+        Poison(1800, count=8, until_s=41_000, part=_FAIL),
+        Outage(12_000, 600, part=1.0),
+        Stuck(24_000, 60, part=_FAIL),
+        Wave(34_000, 300, 40, part=0.5),
     ),
+    200,
 )
-"""A fifth of the fleet is busy all the time. With 1 slot in 2 h the arithmetic says that it cannot work."""
 
-LEAK: Final = Scenario(
-    "leak",
-    24 * HOUR_S,
-    (Leak(8 * HOUR_S),),
-    (NOBODY, OURS, aging("1", name="1 slot"), aging("3"), aging("50p", name="5 %")),
-)
-"""Started together, all of them fail from an age of 8 to 10 h on: after their LIFETIME of 6 h."""
 
-SCENARIOS: Final = (LONE, OUTAGE, STUCK, HALF, RELEASE, FLAPPING, LIFETIMES, LEAK)
+def outage(size: int, per_s: float, for_s: float = 600, name: str = "") -> Scenario:
+    """``per_s`` errors a second in every container for so long."""
+    over_s = 300 + for_s
+    said = name or f"outage n={size} {per_s:g}/s"
+    return Scenario(said, over_s + 600, (Outage(300, for_s, part=per_s),), size, _ONE)
+
+
+def noise(size: int, stray: float) -> Scenario:
+    """Errors that every healthy container has now and then."""
+    return Scenario(f"noise n={size} {100 * stray:g} %", 2 * HOUR_S, (), size, Load(stray=stray))
+
+
+OUTAGES: Final = (outage(30, 1), outage(12, 0.2), outage(30, 0.3))
+SICK: Final = Scenario("14 of 30 sick", 300 + 20 * MINUTE_S, (Sick(300, 14, part=_FAIL),), 30)
+NOISES: Final = (*(noise(50, stray) for stray in (0.002, 0.005, 0.01, 0.02)), noise(4, 0.002))
+SEVENTY: Final = Scenario("70 of 100 stuck", 300 + 2 * HOUR_S, (Stuck(300, 70, part=_FAIL),), 100)
+LONG: Final = outage(100, 1, HOUR_S, "outage of 1 h n=100")
+LONE: Final = Scenario("lone", HOUR_S, (Poison(600, part=_FAIL),), 50, _ONE)
+
+SCENARIOS: Final = (DAY, *OUTAGES, SICK, *NOISES, SEVENTY, LONG, LONE)

@@ -1,234 +1,329 @@
-"""The sidecar of one container: the real witness, detectors and arbiter, moved by the timeline instead of the hall.
+"""The sidecar of one container: the real hall, pulse and budget, moved by the timeline instead of asyncio's waiting.
 
-It does what ``sidecar/loop.py`` does with them: a check every ten seconds, a look at every error that may cross the
-limit, a judgement before every answer, a beat at every change; a lease is asked for and given back as it does it, and
-what it would write to disk outlives it. A check that has nothing to judge is left out.
+What is left out is what changes nothing: while the app is well and its window empty its checks are made up when it is
+woken, and its beats come ``STEADY_BEATS`` times as far apart. The rest is called as ``Hall.run`` and ``Pulse.run`` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from math import ceil
-from typing import Final
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from math import inf
+from random import Random
+from typing import Any, Final, cast
 
-from sidecar.core import arbiter, retiring
-from sidecar.core.arbiter import (
-    Answered,
-    Ask,
-    AskLease,
-    Forget,
-    Judged,
-    Leased,
-    Remember,
-    Resign,
-    Restarted,
-    Standing,
-    Stopped,
-)
-from sidecar.core.detectors import judge
-from sidecar.core.retirement import due_at
+from sidecar.core import arbiter
+from sidecar.core.events import Stopped
+from sidecar.core.records import Record
+from sidecar.core.standing import Standing
+from sidecar.core.weight import FULL, Weight
 from sidecar.core.witness import Witness
-from sidecar.core.words import Answer, Claim, Judgement, Lease, Lot, Ping, Results, State
+from sidecar.core.words import Evidence, Lot, Ping, Report, Results, State
+from sidecar.inbox import Message
+from sidecar.journal import Journal, Memory
+from sidecar.loop import Hall
+from sidecar.pulse import FIRST_AFTER_S, JITTER, Pulse
+from sidecar.store import Store
+from sidecar.store.budget import FleetBudget
 from simulation.container import Container
-from simulation.network import Network
-from simulation.post import Post
+from simulation.network import Line, Network
 from simulation.rules import Rules
+from simulation.timeline import Timeline
 
 WINDOW_S: Final = 60
-_WELL: Final = (State.UP, State.RETIRING)
+STEADY_BEATS: Final = 2.5
+"""So many beats apart come those of the steady; three would have them struck off."""
+
+_PHASES: Final = 1024
+"""A power of two: seconds of the hall's clock are then exact ones of the timeline."""
+
+LOAD_EVERY_S: Final = 5.0
+"""How often an app says how busy it is."""
+
+LITTLE_S: Final = 1e-9
+"""More than what adding two instants of a run may round away."""
+
+_EMPTY: Final = Evidence(WINDOW_S)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the sidecars of a fleet share. ``moved`` is called with every step, ``weighed`` with every other weight."""
+
+    timeline: Timeline
+    rules: Rules
+    store: Store
+    network: Network
+    seed: int
+    moved: Callable[[Sidecar, Record], None]
+    weighed: Callable[[Sidecar], None]
+    is_asleep: Callable[[], bool]
+
+
+class Notes(Journal):
+    """A journal without a disk."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "", lambda _operation, _error: None)
+        self.memory: Memory | None = None
+
+    async def save(self, memory: Memory) -> None:
+        self.memory = memory
+
+    async def settled(self, timeout_s: float) -> None:
+        pass
 
 
 class Sidecar:
-    """One sidecar. ``on_move`` is called with itself and the state before, whenever the state has changed.
+    """One sidecar. ``remembered`` is what one that was killed in this place had written down: this one begins there."""
 
-    ``remembered`` is what one that was killed in this place had written down: this one begins there.
-    """
-
-    def __init__(
-        self,
-        container: Container,
-        rules: Rules,
-        network: Network,
-        on_move: Callable[[Sidecar, State], None],
-        remembered: Standing | None = None,
-    ) -> None:
+    def __init__(self, container: Container, site: Site, remembered: Memory | None = None) -> None:
+        self.container = container
         self.instance = container.instance
-        self.rules = rules
-        self.is_killed = False
-        self.kind = "unknown"
-        self.crossed_at: float | None = None
-        self._network = network
-        self._timeline = network.timeline
-        self._rng = network.rng
-        self._container = container
-        self._on_move = on_move
-        now = self._timeline.now
-        self._phase = now + self._rng.uniform(0, rules.policy.check_interval_s)
-        self._check_at = 0.0
-        self._ends_at: float | None = None
-        self._post = Post(self, rules, network)
-        self._witness = Witness(WINDOW_S, int(now))
-        self.standing = self._begin(remembered)
-        self.remembered = self.standing if rules.policy.lifetime_s else remembered
-        self._plan_wake()
-        self._plan_end()
-        self._post.beat()
+        self.is_over = False
+        self._site = site
+        self._timeline = timeline = site.timeline
+        self._rng = Random(f"{site.seed}/{container.app_start}")
+        self._offset_s = 1 + self._rng.randrange(_PHASES) / _PHASES
+        self._told_percent = FULL
+        self._reports: list[Report] = []
+        self._wake_at = self._beat_at = inf
+        self._is_beating = False
+        self._load_at = -inf
+        self.notes = Notes()
+        rules, now = site.rules, self.clock()
+        budget = FleetBudget(
+            [("memory", site.store)],
+            rules.terms,
+            rng=self._rng,
+            clock=lambda: timeline.now,
+            counter=rules.counted(lambda: timeline.wall_s),
+        )
+        line = Line(budget, site.network)
+        self.hall = Hall(
+            self._begin(remembered),
+            policy=rules.policy,
+            pace=rules.pace,
+            witness=Witness(WINDOW_S, int(now)),
+            weight=Weight(),
+            budget=line,
+            journal=self.notes,
+            clock=self.clock,
+            wall=lambda: timeline.wall_s,
+            rng=self._rng,
+            observe=self._observe,
+            on_failure=timeline.failures.append,
+        )
+        self.hall._petitions._tasks = cast("asyncio.TaskGroup", self)
+        self.pulse = Pulse(
+            self.hall.snapshot,
+            line,
+            policy=rules.policy,
+            interval_s=rules.terms.beat_us / 1e6,
+            clock=self.clock,
+            rng=self._rng,
+            errors=lambda: self.hall.witness.errors.total,
+            put=self.hall.inbox.put,
+            told=lambda _answer: None,
+            on_failure=timeline.failures.append,
+        )
+        self.hall.each_second = self.pulse.look
+        self._listen()
+        self.notes.memory = remembered
+        if rules.policy.lifetime_s:
+            self.notes.memory = self.hall.memory()
+        self._plan_beat(FIRST_AFTER_S)
+        self._plan_wake(timeline.now)
 
-    def _begin(self, remembered: Standing | None) -> Standing:
-        now, policy, app = self._timeline.now, self.rules.policy, f"web/{self.instance}"
+    def clock(self) -> float:
+        """Seconds of its own monotonic clock, which began at another fraction of a second than those of others."""
+        return self._timeline.now + self._offset_s
+
+    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have a petition carried out; what a killed sidecar has sent still arrives."""
+        return self._timeline.loop.create_task(work)
+
+    # -- what happens to it ---------------------------------------------------------------------------------------
+
+    def report(self, errors: int, kind: str, ok: int = 0, *, results: bool = False) -> None:
+        """Let the app report what came of the requests within its next second."""
+        if errors:
+            self._reports.append(Ping(errors, kind=kind))
+        if results:
+            self._reports.append(Results(ok, errors))
+        self._plan_wake(int(self.clock()) + 1 - self._offset_s)
+
+    def tell(self, report: Report) -> None:
+        """Let the app report something now."""
+        self._reports.append(report)
+        self._plan_wake(self._timeline.now)
+
+    def wake(self) -> None:
+        """Beat, after all beats of a fleet to which nothing happened were left out."""
+        if not self._is_beating and not self.is_over:
+            self._beat()
+            self._plan_beat(self._rng.uniform(0, self.pulse._pause_s()))
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is to come of it but beats that say the same."""
+        return self.is_steady and self.hall.inbox.is_empty and not self._is_beating
+
+    def stop(self) -> None:
+        """Tell the sidecar to end: it says goodbye."""
+        self.hall.inbox.put(Stopped())
+
+    def kill(self) -> None:
+        """End the sidecar at once."""
+        self.is_over = True
+
+    # -- the hall -------------------------------------------------------------------------------------------------
+
+    def _wake(self, when: float) -> None:
+        if when == self._wake_at and not self.is_over:
+            self._advance()
+
+    def _advance(self) -> None:
+        self._wake_at = inf
+        now, messages = self.clock(), self._taken()
+        self._make_up(now)
+        self.hall.advance(messages, now, now)
+        self._follow()
+
+    def _taken(self) -> deque[Message]:
+        inbox = self.hall.inbox
+        messages, inbox._messages = inbox._messages, deque()
+        if self.container.load is not None and self._timeline.now - self._load_at >= LOAD_EVERY_S:
+            self._load_at = self._timeline.now
+            self._reports.append(Results(load=self.container.load))
+        if self._reports:
+            messages.append(tuple(self._reports))
+            self._reports = []
+        self._listen()
+        return messages
+
+    def _listen(self) -> None:
+        self.hall.inbox._waiter = cast("asyncio.Future[None]", _Bell(lambda: self._plan_wake(self._timeline.now)))
+
+    def _make_up(self, now: float) -> None:
+        """Make the checks that were left out: each of an empty window, before what is taken in now."""
+        hall, interval_s = self.hall, self._site.rules.policy.check_interval_s
+        if hall.checked_at is None or hall.standing.state is not State.UP:
+            return
+        while hall._next_check < now:
+            hall.witness.usual.sample(_EMPTY, hall._next_check)
+            hall._next_check += interval_s
+
+    def _follow(self) -> None:
+        if self.pulse._changed.is_set() and not self._is_beating:
+            self._beat()
+        if self.hall.weight.percent != self._told_percent:
+            self._told_percent = self.hall.weight.percent
+            self._site.weighed(self)
+        if not self.hall.inbox.is_empty:
+            self._plan_wake(self._timeline.now)
+        else:
+            self._plan_wake(self._on_timeline(self._next_look()))
+
+    def _next_look(self) -> float:
+        """When the hall has to look again; it does each second, but sees nothing new in most."""
+        hall, standing = self.hall, self.hall.standing
+        if self.is_steady:
+            due = hall.snapshot().retire_at if self._site.rules.policy.lifetime_s else None
+            return inf if due is None else max(due, hall._next_check)
+        if standing.state is State.RETIRING and self._has_nothing:
+            return max(self.clock(), min(hall._next_check, hall._due(self.clock())))
+        return hall._wake_at(self.clock())
+
+    @property
+    def is_steady(self) -> bool:
+        """The app is well, and nothing is counted, weighed or asked."""
+        return self.hall.standing.state is State.UP and self._has_nothing
+
+    @property
+    def _has_nothing(self) -> bool:
+        hall = self.hall
+        is_empty = not hall.witness.errors.total and not self._reports and hall.checked_at is not None
+        return is_empty and hall.weight.percent == FULL and hall.success_rate is None
+
+    def _on_timeline(self, at: float) -> float:
+        """The first instant at which its own clock shows this."""
+        when = at - self._offset_s
+        return when if when + self._offset_s >= at else when + LITTLE_S
+
+    def _plan_wake(self, when: float) -> None:
+        when = max(when, self._timeline.now)
+        if when < self._wake_at and when < inf:
+            self._wake_at = when
+            self._timeline.at(when, lambda: self._wake(when))
+
+    def _observe(self, record: Record) -> None:
+        self.pulse.notice(record)
+        self._site.moved(self, record)
+
+    # -- the pulse ------------------------------------------------------------------------------------------------
+
+    def _plan_beat(self, in_s: float) -> None:
+        self._beat_at = when = self._timeline.now + in_s
+        self._timeline.at(when, lambda: self._beat_is_due(when))
+
+    def _beat_is_due(self, when: float) -> None:
+        if when == self._beat_at and not self.is_over and not self._is_beating and not self._site.is_asleep():
+            self._beat()
+
+    def _beat(self) -> None:
+        self._is_beating = True
+        self.pulse._changed.clear()
+        self._timeline.begin(self._beaten())
+
+    async def _beaten(self) -> None:
+        try:
+            await self.pulse.beat()
+        except Exception as error:  # noqa: BLE001 - raised at the end of the run
+            self._timeline.failures.append(error)
+        self._is_beating = False
+        if self.hall.standing.state is State.STOPPING:
+            self.is_over = True
+        elif self.pulse._changed.is_set():
+            self._beat()
+        else:
+            steady = STEADY_BEATS if self.is_steady else 1.0
+            self._plan_beat(self.pulse._pause_s() * steady * (1 + JITTER * self._rng.uniform(-1, 1)))
+
+    # -- the beginning --------------------------------------------------------------------------------------------
+
+    def _begin(self, remembered: Memory | None) -> Standing:
+        """As ``sidecar/parts.py`` does it."""
+        now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
         if remembered is None:
-            container, lot = self._container, self._lot()
-            return arbiter.start(app, now, policy, app_start=container.app_start, born=container.born, lot=lot)
+            born, lot = self.container.born + self._offset_s, Lot(self._word("lease"), self._rng.random())
+            return arbiter.start(app, now, policy, app_start=self.container.app_start, born=born, lot=lot)
         standing = arbiter.start(
             app,
             now,
             policy,
             app_start=remembered.app_start,
             asked_under=remembered.incarnation,
-            born=remembered.born,
+            born=None if remembered.born is None else now - (self._timeline.wall_s - remembered.born),
             lot=remembered.lot,
         )
         latch = remembered.latch
-        return arbiter.resume(standing, latch, now, self._wall_s() - latch.at, policy) if latch else standing
+        return arbiter.resume(standing, latch, now, self._timeline.wall_s - latch.at, policy) if latch else standing
 
-    # -- what happens to it ---------------------------------------------------------------------------------------
+    def _word(self, what: str) -> str:
+        return f"{what}-{self._rng.getrandbits(64):016x}"
 
-    def receive(self, errors: int, kind: str) -> None:
-        """Take in errors of the app."""
-        now = self._timeline.now
-        self._witness.turn(int(now))
-        self._witness.take(Ping(errors, kind=kind), now)
-        if self.crossed_at is None and self._witness.errors.total >= self.rules.policy.error_limit:
-            self.crossed_at = now
-        self._plan_check()
-        if self.rules.on_ping and self.standing.state in _WELL and self.crossed_at is not None:
-            self._judge(is_check=False)
 
-    def restarted(self, app_start: str) -> None:
-        """The app is another incarnation."""
-        self._step(Restarted(app_start, lot=self._lot()))
+class _Bell:
+    """Takes the place of the future on which the inbox wakes the hall."""
 
-    def stopped(self) -> None:
-        """The sidecar ends, and says goodbye."""
-        self._step(Stopped())
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
 
-    def killed(self) -> None:
-        """The sidecar ends at once. What it has sent still arrives."""
-        self.is_killed = True
+    def done(self) -> bool:
+        return False
 
-    # -- looking --------------------------------------------------------------------------------------------------
-
-    def _plan_check(self) -> None:
-        """The next look by the clock, if there is none yet."""
-        now, interval = self._timeline.now, self.rules.policy.check_interval_s
-        if self._check_at > now:
-            return
-        turns = ceil((now - self._phase) / interval) + (self._check_at == now)
-        spread = self.rules.jitter * self._rng.uniform(-1, 1) if self.rules.jitter else 0.0
-        self._check_at = max(now, self._phase + interval * (turns + spread))
-        self._timeline.at(self._check_at, self._check)
-
-    def _plan_end(self) -> None:
-        """The first look at its age, once that is due."""
-        ends_at = due_at(retiring.life(self.standing), self.rules.policy)
-        if ends_at is not None and ends_at != self._ends_at:
-            self._ends_at = ends_at
-            self._timeline.at(ends_at, self._plan_check)
-
-    def _check(self) -> None:
-        if self.is_killed:
-            return
-        if self.standing.state in (*_WELL, State.SUSPECT):
-            self._judge(is_check=True)
-        if self._witness.errors.total or self._is_old():
-            self._plan_check()
-
-    def _is_old(self) -> bool:
-        """It is due, and another look may tell whether it goes; who waits for its lease asks by itself."""
-        if self._ends_at is None or self._timeline.now < self._ends_at:
-            return False
-        may_wait = self.rules.policy.lifetime_max_s > 0 and self.standing.state is State.RETIRING
-        return may_wait or self.standing.state in (State.STARTING, State.UP, State.SUSPECT)
-
-    def _judge(self, *, is_check: bool) -> None:
-        now = self._timeline.now
-        self._witness.turn(int(now))
-        evidence = self._witness.evidence(now)
-        verdict = judge(evidence, self.rules.policy)
-        if verdict.judgement is Judgement.FINE:
-            self.crossed_at = None
-        else:
-            self.kind = max(evidence.kinds, key=lambda kind: (evidence.kinds[kind], kind), default="unknown")
-        if self._container.load is not None:
-            self._witness.take(Results(load=self._container.load), now)
-        self._step(Judged(verdict, is_check, self._jitter(), load=self._witness.load(now)))
-
-    def _wake(self) -> None:
-        if self.standing.due is not None and self._timeline.now >= self.standing.due:
-            self._judge(is_check=False)
-
-    def _plan_wake(self) -> None:
-        if self.standing.due is not None:
-            self._timeline.at(self.standing.due, self._wake)
-
-    def _jitter(self) -> float:
-        return self._rng.random() if self.rules.jitter else 0.0
-
-    def _lot(self) -> Lot:
-        lots = self._network.lots
-        return Lot(f"lease-{lots.getrandbits(64):016x}", lots.random())
-
-    def _wall_s(self) -> float:
-        return self._timeline.wall_us / 1e6
-
-    # -- moving ---------------------------------------------------------------------------------------------------
-
-    def _step(self, event: arbiter.Event) -> None:
-        if self.is_killed:
-            return
-        before = self.standing
-        self.standing, effects = arbiter.step(before, event, self._timeline.now, self.rules.policy)
-        for effect in effects:
-            self._carry_out(effect)
-        if self.standing.due != before.due:
-            self._plan_wake()
-        self._plan_end()
-        if self.standing.state is not before.state:
-            if self.standing.presence is not before.presence:
-                self._post.beat()
-            self._on_move(self, before.state)
-
-    def _carry_out(self, effect: arbiter.Effect) -> None:
-        if isinstance(effect, Ask):
-            claim = Claim(effect.claim_id, self.instance, self.standing.life, self.kind)
-            self._post.claim(claim, partial(self._answered, effect.claim_id))
-        elif isinstance(effect, AskLease):
-            self._ask_lease(effect.holder)
-        elif isinstance(effect, Resign):
-            self._post.resign(effect.holder)
-        elif isinstance(effect, Remember):
-            self.remembered = self.standing
-        elif isinstance(effect, Forget):
-            self._witness.clear(heart=effect.heart)
-            self.crossed_at = None
-
-    # -- the bucket -----------------------------------------------------------------------------------------------
-
-    def _answered(self, claim_id: str, answer: Answer) -> None:
-        self._look_again()
-        self._step(Answered(claim_id, answer, self._wall_s(), self._jitter()))
-
-    def _ask_lease(self, holder: str) -> None:
-        policy = self.rules.policy
-        lease = Lease(holder, self.instance, self.standing.life, policy.retire_slots, policy.retire_timeout_s)
-        self._post.retire(lease, partial(self._leased, holder, self._timeline.now))
-
-    def _leased(self, holder: str, asked_at: float, answer: Answer) -> None:
-        self._look_again()
-        self._step(Leased(holder, answer, self._wall_s(), self._jitter(), self._timeline.now - asked_at))
-
-    def _look_again(self) -> None:
-        """The window may have emptied while the answer was on its way."""
-        if self.standing.asking or self.standing.leasing:
-            self._judge(is_check=False)
+    def set_result(self, _result: None) -> None:
+        self._ring()

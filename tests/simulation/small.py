@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from simulation.rules import aging
+from sidecar.core.fleet.terms import Terms
+from simulation.rules import OURS, Rules
+from simulation.scenarios import Outcome, outcome
+from simulation.troubles import Trouble
+from simulation.world import RESTARTING, World
 
 HOUR_S: Final = 3600.0
-FEW: Final = 20
+FEW: Final = 12
 SHORT_S: Final = HOUR_S
 """Its lifetime."""
 
 PATIENCE_S: Final = 2 * SHORT_S
-YOUNG: Final = aging("1", SHORT_S)
-PATIENT: Final = aging("1", SHORT_S, patience_s=PATIENCE_S)
 
 ASK_S: Final = 12.5
 """The longest wait of who was refused: a check, and a quarter of it as jitter."""
 
 ON_THE_WAY_S: Final = 0.02
-"""The longest way of a beat to the bucket, and of a lease back."""
+"""The longest way of a beat to the store, and of a lease back."""
+
+
+def aging(slots: str, lifetime_s: float = SHORT_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms) -> Rules:
+    """The defaults with a lifetime and so many ``slots``: ``1``, or ``50p`` for 5 %. The busy have ``patience_s``."""
+    policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=patience_s, retire_slots=slots)
+    return replace(OURS, name=f"{slots} slots", policy=policy, terms=terms)
+
+
+YOUNG: Final = aging("1")
+PATIENT: Final = aging("1", patience_s=PATIENCE_S)
+
+
+def fleet(
+    rules: Rules, *troubles: Trouble, size: int = FEW, seed: int = 1, aged_s: float = 0.0, lost: int = 0
+) -> World:
+    """A fleet most of whose containers are restarted in place, on a network with delays."""
+    world = World(rules, size=size, seed=seed, aged_s=aged_s, lost=lost, orchestrator=RESTARTING, has_delay=True)
+    for trouble in troubles:
+        trouble.plan(world)
+    return world
+
+
+def played(
+    rules: Rules,
+    *troubles: Trouble,
+    until_s: float = 2 * HOUR_S,
+    size: int = FEW,
+    seed: int = 1,
+    aged_s: float = 0.0,
+    lost: int = 0,
+) -> Outcome:
+    """What became of such a fleet."""
+    world = fleet(rules, *troubles, size=size, seed=seed, aged_s=aged_s, lost=lost)
+    world.run(until_s)
+    return outcome(world)

@@ -11,19 +11,19 @@ from sidecar.core.words import US_PER_S
 from simulation.ageing import Unheard
 from simulation.network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from simulation.rules import REPLACE_S
-from simulation.scenarios import Outcome, Scenario, outcome, play
-from simulation.small import ASK_S, FEW, HOUR_S, ON_THE_WAY_S, PATIENT, SHORT_S, YOUNG
+from simulation.scenarios import Outcome, outcome
+from simulation.small import ASK_S, HOUR_S, ON_THE_WAY_S, PATIENT, SHORT_S, YOUNG, fleet, played
 from simulation.timeline import EPOCH_S
 from simulation.world import World
 
 TIMEOUT_S = YOUNG.policy.retire_timeout_s
 
 pytestmark = pytest.mark.timeout(240)
-"""As in ``test_simulation.py``."""
+"""Seconds of arithmetic, which a machine that is busy with something else stretches."""
 
 
 def unheard(for_s: float, until_s: float, *, lost: int = 0) -> Outcome:
-    return play(Scenario("unheard", until_s, (Unheard(0, for_s),), aged_s=SHORT_S), YOUNG, size=FEW, lost=lost)
+    return played(YOUNG, Unheard(0, for_s), until_s=until_s, aged_s=1.2 * SHORT_S, lost=lost)
 
 
 def leaving(world: World, until_s: float) -> int:
@@ -36,14 +36,14 @@ def leaving(world: World, until_s: float) -> int:
 
 def granted(world: World) -> int:
     """Let the time pass until the bucket has given a lease that nobody has heard of yet; whose place that is."""
-    while not world.bucket.leases.slots:
+    while not world.slots():
         world.run(world.timeline.now + ON_THE_WAY_S / 40)
     assert not world.departures.retirements
-    return next(one.place for one in world.containers if one.instance in world.bucket.leases.slots)
+    return next(one.place for one in world.containers if one.instance in world.slots())
 
 
 def old_world() -> World:
-    return World(YOUNG, size=6, seed=1, aged_s=SHORT_S)
+    return fleet(YOUNG, size=6, aged_s=1.2 * SHORT_S)
 
 
 def test_slot_of_a_holder_that_was_killed_is_free_at_the_timeout_and_not_before() -> None:
@@ -78,7 +78,7 @@ def test_holder_that_was_killed_before_it_heard_of_its_lease_uses_it_when_it_is_
 
 @pytest.mark.parametrize("after_s", [0, TIMEOUT_OF_REPLY_S + 1], ids=["waiting for the reply", "having given it up"])
 def test_lease_that_was_granted_without_being_heard_of_is_given_back_by_who_has_become_busy(after_s: float) -> None:
-    world = World(PATIENT, size=6, seed=1, aged_s=SHORT_S, lost=1000)
+    world = fleet(PATIENT, size=6, aged_s=1.2 * SHORT_S, lost=1000)
     place, granted_s = granted(world), world.timeline.now
     world.run(granted_s + after_s)
     world.network.lost, world.containers[place].load = 0, 1.0
@@ -120,11 +120,12 @@ def test_who_is_not_restarted_is_back_before_its_slot_is_free(*, is_killed: bool
     world = old_world()
     Unheard(0, HOUR_S).plan(world)
     place = leaving(world, 600)
-    over_us = world.bucket.leases.slots[world.containers[place].instance].until_us
+    slot = world.slots()[world.containers[place].instance]
+    over_us = slot.at_us + slot.for_us
     if is_killed:
         world.kill(place, 5)
     world.run(TIMEOUT_S + 60)
     (back_s, back_place), *_ = world.departures.returns
     assert back_place == place
-    assert world.containers[place].instance not in world.bucket.trials.missing
+    assert world.containers[place].instance not in world.missing()
     assert back_s <= over_us / US_PER_S - EPOCH_S

@@ -1,11 +1,14 @@
-"""Virtual time: what is to happen next, in order, and nothing that waits."""
+"""Virtual time: what is to happen next, in order, and asyncio's timers among it, so that nothing ever waits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from types import coroutine
+from typing import Any, Final
 
 EPOCH_S: Final = 1_800_000_000
 """Unix time of second 0: a boundary of the article's windows of ten minutes."""
@@ -16,21 +19,104 @@ class Timeline:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._planned: list[tuple[float, int, Callable[[], None]]] = []
+        self.loop = _Loop(self)
+        self.failures: list[Exception] = []
+        """What failed: the run ends with the first of them."""
+        self._planned: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
+        self._until = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """Unix time."""
+        return EPOCH_S + self.now
 
     @property
     def wall_us(self) -> int:
-        """Microseconds of the bucket's clock."""
-        return round((EPOCH_S + self.now) * 1_000_000)
+        """Microseconds of the store's clock."""
+        return round(self.wall_s * 1_000_000)
 
-    def at(self, when: float, event: Callable[[], None]) -> None:
+    def at(self, when: float, event: Callable[[], object]) -> None:
         """Plan an event; one that is overdue comes next."""
         heappush(self._planned, (max(when, self.now), next(self._order), event))
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due before ``until``."""
-        while self._planned and self._planned[0][0] < until:
+        """Let everything happen that is due before ``until``; raises what failed meanwhile."""
+        self._until = until
+        self.loop.run_forever()
+        if self.failures:
+            raise ExceptionGroup("parts of the simulation failed", self.failures)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` at once as far as it goes, which mostly is to its end; a task does the rest."""
+        try:
+            waits_for = work.send(None)
+        except StopIteration:
+            return
+        self.loop.create_task(_rest(work, waits_for))
+
+    def step(self) -> None:
+        """Let the next event happen, or stop the loop; only to be called while nothing else is ready."""
+        if self.failures:
+            self.loop.stop()
+        elif self._planned and self._planned[0][0] < self._until:
             self.now, _, event = heappop(self._planned)
             event()
-        self.now = until
+        else:
+            self.now = self._until
+            self.loop.stop()
+
+
+@coroutine
+def _rest(work: Coroutine[Any, Any, None], waits_for: object) -> Generator[object, None, None]:
+    try:
+        while True:
+            try:
+                yield waits_for
+            except BaseException as error:  # noqa: BLE001 - it is the work's
+                waits_for = work.throw(error)
+            else:
+                waits_for = work.send(None)
+    except StopIteration:
+        return
+
+
+class _Loop(asyncio.BaseEventLoop):
+    """An event loop without sockets and threads, whose timers are events of the timeline."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        super().__init__()
+        self._timeline = timeline
+        self._selector = _Selector(timeline)
+
+    def time(self) -> float:
+        return self._timeline.now
+
+    def call_at(  # type: ignore[override]  # theirs is generic in the arguments
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timeline.at(when, lambda: None if handle.cancelled() else handle._run())
+        return handle
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._timeline.failures.append(error if isinstance(error, Exception) else RuntimeError(str(context)))
+
+    def _process_events(self, _events: object) -> None:
+        pass
+
+    def __del__(self, _warn: object = None) -> None:
+        """Nothing is open."""
+
+
+class _Selector:
+    """Where a loop would wait for sockets the next event of the timeline happens."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    def select(self, timeout: float | None = None) -> tuple[()]:
+        if timeout is None or timeout > 0:
+            self._timeline.step()
+        return ()

@@ -1,83 +1,152 @@
-"""The requests of a fleet: a balancer that goes by weight, the failures expected of it, and errors as they fall.
+"""The requests of a fleet, second by second: a balancer that goes by weight, what fails, and what is too much.
 
-Failures are reckoned, not drawn: rate times time, so two ways to run the same day differ by what they do alone.
+What fails and what is too much is reckoned (rate times time), so that two ways to run a fleet differ by what they do
+alone; the errors that are reported are drawn (Poisson). Nothing is reckoned or drawn while nothing fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import exp, sqrt
 from random import Random
 from typing import Final
 
 from simulation.container import Container
+from simulation.timeline import Timeline
 
-REQUESTS_PER_S: Final = 20
-"""A container's, while all of them serve."""
-
-STRAY: Final = 2e-5
-"""Part of the requests that fails in a healthy container."""
+HEADROOM: Final = 1.25
+"""So many times its usual share of the requests can a container serve."""
 
 
+@dataclass(frozen=True)
+class Load:
+    """``per_s`` requests a second to each container while all serve; in each of them ``stray`` of its requests fail."""
+
+    per_s: float = 10.0
+    stray: float = 0.0
+
+
+LOAD: Final = Load()
+
+
+@dataclass
 class Ledger:
-    """Requests that failed so far, and those of them that failed because a container was stuck.
+    """Requests that ``failed`` until now, and of those the ``avoidable``, in which those are that were ``too_many``.
 
-    *Avoidable*: the container would have answered it after a restart. What fails while everybody's dependency is down,
-    or because of a bad release, is not.
-
-    ``most_load`` is the most requests a second that were sent to one container, for however short a time.
+    *Avoidable* is what failed while not everybody suffered: another container could have answered it, or this one after
+    a restart. What a healthy container fails now and then is not. *Too many* were sent to one container at once.
+    ``most_load``: the most requests a second that were sent to one.
     """
 
-    def __init__(self, containers: Sequence[Container]) -> None:
-        self.failed = 0.0
-        self.avoidable = 0.0
-        self.most_load = 0.0
-        self._containers = containers
-        self._since = 0.0
-        self._percent = 0.0
+    failed: float = 0.0
+    avoidable: float = 0.0
+    too_many: float = 0.0
+    most_load: float = 0.0
 
-    @property
-    def load(self) -> float:
-        """Requests a second to each container in the balance, on average."""
-        return self._all / max(1, sum(one.serving for one in self._containers))
+
+@dataclass
+class _Stream:
+    """The errors of one container: ``mean`` a second, of one kind."""
+
+    container: Container
+    mean: float
+    kind: str
+    served: float
+
+    def __post_init__(self) -> None:
+        self.none = exp(-self.mean)
+
+
+class Traffic:
+    """All requests of a fleet. ``report`` is told the errors of a container within a second, and what went well."""
+
+    def __init__(
+        self,
+        load: Load,
+        timeline: Timeline,
+        containers: Sequence[Container],
+        rng: Random,
+        report: Callable[[Container, int, str, int], None],
+        *,
+        reports_results: bool = False,
+    ) -> None:
+        self.ledger = Ledger()
+        self.load = load
+        self.outage = 0.0
+        self.outage_kind = ""
+        self._timeline = timeline
+        self._containers = containers
+        self._rng = rng
+        self._report = report
+        self._reports_results = reports_results
+        self._is_stale = True
+        self.is_running = False
+        self._streams: list[_Stream] = []
+        self._failed = self._avoidable = self._too_many = 0.0
+        self.changed()
+
+    def changed(self) -> None:
+        """Weights are others, or somebody came, left or fails more or less."""
+        self._is_stale = True
+        if not self.is_running:
+            self.is_running = True
+            self._timeline.at(int(self._timeline.now) + 1.0, self._tick)
 
     def load_of(self, container: Container) -> float:
-        """Requests a second to this one, if it is in the balance."""
-        if not self._percent:
-            self._percent = self._all / max(1, sum(one.weight for one in self._containers if one.serving))
-        return self._percent * container.weight
+        """Requests a second to this one now."""
+        return self._per_percent() * container.weight if container.serving else 0.0
 
-    def close(self, now: float, outage: float) -> None:
-        """Enter what has failed until now; to be called before anything changes."""
-        elapsed = now - self._since
-        if elapsed > 0:
-            self._enter(elapsed, outage)
-            self._since = now
-        self._percent = 0.0
+    def _tick(self) -> None:
+        if self._is_stale:
+            self._spread()
+        ledger = self.ledger
+        ledger.failed += self._failed
+        ledger.avoidable += self._avoidable
+        ledger.too_many += self._too_many
+        for one in self._streams:
+            errors = drawn(self._rng, one.mean, one.none) if one.mean else 0
+            if errors or self._reports_results:
+                self._report(one.container, errors, one.kind, max(0, round(one.served) - errors))
+        self.is_running = bool(self._streams) or self._too_many > 0
+        if self.is_running:
+            self._timeline.at(self._timeline.now + 1.0, self._tick)
 
-    @property
-    def _all(self) -> float:
-        return REQUESTS_PER_S * len(self._containers)
+    def _per_percent(self) -> float:
+        percent = sum(one.weight for one in self._containers if one.serving)
+        return self.load.per_s * len(self._containers) / percent if percent else 0.0
 
-    def _enter(self, elapsed: float, outage: float) -> None:
-        failed = avoidable = most_load = 0.0
+    def _spread(self) -> None:
+        self._is_stale = False
+        per_percent, outage, stray = self._per_percent(), self.outage, self.load.stray
+        most = HEADROOM * self.load.per_s
+        failed = avoidable = too_many = 0.0
+        self._streams = []
         for one in self._containers:
-            if one.serving:
-                load = self.load_of(one)
-                failed += load * max(STRAY, one.failing(outage))
-                avoidable += load * one.avoidable(outage)
-                most_load = max(most_load, load)
-        self.failed += elapsed * failed
-        self.avoidable += elapsed * avoidable
-        self.most_load = max(self.most_load, most_load)
+            if not one.serving:
+                continue
+            sent = per_percent * one.weight
+            served, part = min(sent, most), one.failing(outage)
+            too_many += sent - served
+            avoidable += served * part
+            failed += served * max(part, stray)
+            self.ledger.most_load = max(self.ledger.most_load, sent)
+            mean = 0.0 if one.mute else served * max(part, stray)
+            if mean or self._reports_results:
+                kind = one.kind(outage, self.outage_kind) if part else "stray"
+                self._streams.append(_Stream(one, mean, kind, served))
+        if not per_percent:
+            too_many = self.load.per_s * len(self._containers)
+        self._failed, self._too_many = failed + too_many, 0.0 if outage else too_many
+        self._avoidable = 0.0 if outage else avoidable + too_many
 
 
-def poisson(rng: Random, mean: float) -> int:
-    """So many events where ``mean`` are expected."""
+def drawn(rng: Random, mean: float, none: float | None = None) -> int:
+    """So many events where ``mean`` are expected; ``none`` is the chance of none, if it is known."""
     if mean > 30:
         return max(0, round(rng.gauss(mean, sqrt(mean))))
-    limit, drawn, product = exp(-mean), 0, rng.random()
+    limit, number, product = exp(-mean) if none is None else none, 0, rng.random()
     while product > limit:
-        drawn += 1
+        number += 1
         product *= rng.random()
-    return drawn
+    return number

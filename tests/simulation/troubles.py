@@ -25,19 +25,21 @@ class Trouble(Protocol):
 
 @dataclass(frozen=True)
 class Poison:
-    """Lone containers whose connection is poisoned, one every ``every_s`` seconds."""
+    """Lone containers whose connection is poisoned: one every ``every_s`` seconds, or by chance until ``until_s``."""
 
     at_s: float
     count: int = 1
     every_s: float = 0.0
     part: float = 0.8
+    until_s: float = 0.0
     name: str = "poisoned"
 
     def plan(self, world: World) -> None:
         """Plan each of them."""
+        rng = Random(f"{world.seed}/{self.name}/when")
         for turn, place in enumerate(world.places(self.name, self.count)):
-            event = partial(world.stick, place, self.part, "connection", self.name)
-            world.timeline.at(self.at_s + turn * self.every_s, event)
+            at_s = rng.uniform(self.at_s, self.until_s) if self.until_s else self.at_s + turn * self.every_s
+            world.timeline.at(at_s, partial(world.stick, place, self.part, "connection", self.name))
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,55 @@ class Outage:
         for place in world.places(self.name, self.stuck):
             world.timeline.at(self.at_s, partial(world.stick, place, self.part, "database", self.name))
         world.timeline.at(self.at_s + self.for_s, partial(world.fail_everybody, 0.0, ""))
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A blip leaves ``count`` containers stuck, all at once."""
+
+    at_s: float
+    count: int
+    part: float = 0.8
+    kind: str = "database"
+    name: str = "stuck"
+
+    def plan(self, world: World) -> None:
+        """Plan it for each of them."""
+        for place in world.places(self.name, self.count):
+            world.timeline.at(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
+
+
+@dataclass(frozen=True)
+class Sick:
+    """``count`` places in which containers fail whatever one does, from ``at_s`` on."""
+
+    at_s: float
+    count: int
+    part: float = 0.5
+    kind: str = "timeout"
+    name: str = "sick"
+
+    def plan(self, world: World) -> None:
+        """Plan it for each of them."""
+        for place in world.places(self.name, self.count):
+            world.timeline.at(self.at_s, partial(world.flaw, place, self.part, self.kind))
+
+
+@dataclass(frozen=True)
+class Wave:
+    """The same for ``for_s`` seconds: they heal by themselves."""
+
+    at_s: float
+    for_s: float
+    count: int
+    part: float = 0.5
+    kind: str = "timeout"
+    name: str = "wave"
+
+    def plan(self, world: World) -> None:
+        """Plan beginning and end."""
+        Sick(self.at_s, self.count, self.part, self.kind, self.name).plan(world)
+        Sick(self.at_s + self.for_s, self.count, 0.0, "", self.name).plan(world)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The fleet: places with containers and their sidecars, a balancer, an orchestrator that replaces what is down.
+"""The fleet: places with containers and their sidecars, an orchestrator that replaces what is down, an engineer.
 
 Chance comes from one seed, by several generators, so that whom trouble meets does not depend on how the fleet is run.
 """
@@ -6,70 +6,170 @@ Chance comes from one seed, by several generators, so that whom trouble meets do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final
 
-from sidecar.core.fleet import FleetBucket
-from sidecar.core.standing import Standing
-from sidecar.core.words import State
+from sidecar.core.events import Answered
+from sidecar.core.fleet.records import Cull, Slot
+from sidecar.core.fleet.records import State as FleetState
+from sidecar.core.records import Record
+from sidecar.core.words import US_PER_S, Denied, Ping, State, Unknown
+from sidecar.journal import Memory
+from sidecar.store.budget import FleetBudget
+from sidecar.store.memory import MemoryStore
 from simulation.container import Container
 from simulation.departures import Departures
 from simulation.network import Network
-from simulation.requests import Requests
 from simulation.rules import Rules
-from simulation.sidecar import Sidecar
-from simulation.timeline import Timeline
-from simulation.traffic import Ledger
+from simulation.sidecar import Sidecar, Site
+from simulation.timeline import EPOCH_S, Timeline
+from simulation.traffic import LOAD, Ledger, Load, Traffic
 
-RESTART_S: Final = (25.0, 40.0)
-MOVED: Final = 0.2
-"""Part of the replacements that come under another name, as when a container is put on another machine."""
 GOODBYE_S: Final = 1.0
-
 DEPLOY_S: Final = 10.0
+LOOK_S: Final = 30.0
+FIRST_S: Final = 10.0
+"""Within so many seconds the sidecars of a fleet begin."""
 
 _OUT: Final = (State.DRAINING, State.DOWN)
+
+ENGINEER_AFTER_S: Final = 1800.0
+NEED_ENGINEER: Final = frozenset({"window", "refund_max", "paused", "lost_memory", "duplicate"})
+
+
+@dataclass(frozen=True)
+class Orchestrator:
+    """A replacement is there ``after_s`` seconds after the cull, or after the container is down (``is_from_down``).
+
+    The part ``moved`` of the replacements has another instance name, as under Nomad, where that is the allocation's id.
+    ``has_engineer``: half an hour after the first refusal that needs a person one comes and restarts all that is stuck.
+    """
+
+    after_s: tuple[float, float] = (45.0, 45.0)
+    is_from_down: bool = False
+    moved: float = 1.0
+    has_engineer: bool = True
+
+
+NOMAD: Final = Orchestrator()
+RESTARTING: Final = Orchestrator((25.0, 40.0), is_from_down=True, moved=0.2, has_engineer=False)
+"""Most are restarted in place; as when a container is put on another machine, some are not."""
 
 
 class World:
     """A fleet of ``size`` under ``rules``, ``aged_s`` old. ``lost`` of a thousand replies do not arrive."""
 
-    def __init__(self, rules: Rules, *, size: int, seed: int, lost: int = 0, aged_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        size: int,
+        seed: int,
+        lost: int = 0,
+        aged_s: float = 0.0,
+        load: Load = LOAD,
+        orchestrator: Orchestrator = NOMAD,
+        has_delay: bool = False,
+    ) -> None:
         self.rules = rules
-        self.timeline = Timeline()
-        self.bucket = FleetBucket()
+        self.timeline = timeline = Timeline()
+        self.store = MemoryStore(lambda: timeline.wall_us)
         self.recovered: dict[str, float] = {}
         self.containers = [Container(place, f"c{place:03d}", born=-aged_s) for place in range(size)]
         self.departures = Departures(self.containers)
-        self._seed = seed
+        self.network = Network(
+            timeline, Random(f"{seed}/network"), lambda: len(self.slots()), lost, has_delay=has_delay or lost > 0
+        )
+        self.visits: list[float] = []
+        self.seed = seed
+        self._orchestrator = orchestrator
         self._restarts = Random(f"{seed}/restarts")
-        chances = (Random(f"{seed}/network"), Random(f"{seed}/lots"))
-        self.network = Network(self.timeline, self.bucket, *chances, lost)
         self._sidecars: dict[int, Sidecar] = {}
         self._killed: set[int] = set()
         self._leaving: set[int] = set()
         self._life_begins: list[Callable[[Container], None]] = []
-        self._requests = Requests(rules, self.timeline, self.containers, self._sidecars, seed)
+        self._is_called = False
+        self._is_asleep = False
+        self._site = Site(
+            timeline, rules, self.store, self.network, seed, self._moved, self._weighed, lambda: self._is_asleep
+        )
+        self.traffic = Traffic(
+            load,
+            timeline,
+            self.containers,
+            Random(f"{seed}/errors"),
+            self._report,
+            reports_results=rules.reports_results,
+        )
+        first = Random(f"{seed}/first")
         for container in self.containers:
-            self._attend(container)
-            self._requests.begin(container, slowly=False)
-        if rules.watches:
-            self._requests.stray()
+            timeline.at(first.uniform(0, FIRST_S), partial(self._attend, container))
+        if rules.watches and not rules.policy.lifetime_s:
+            timeline.at(LOOK_S, self._look)
 
     def run(self, until: float) -> None:
         """Let the time pass."""
         self.timeline.run(until)
-        self._requests.enter()
 
     @property
     def ledger(self) -> Ledger:
         """What has failed so far."""
-        return self._requests.ledger
+        return self.traffic.ledger
 
     def places(self, trouble: str, count: int) -> Sequence[int]:
         """Whom a trouble of this name meets; the same however the fleet is run."""
-        return Random(f"{self._seed}/{trouble}").sample(range(len(self.containers)), count)
+        return Random(f"{self.seed}/{trouble}").sample(range(len(self.containers)), count)
+
+    # -- while nothing happens ------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Leave out all beats while nothing happens to anybody: each would say what the last one said."""
+        timeline = self.timeline
+        self._is_asleep = not self.traffic.is_running and self._is_idle()
+        if not self._is_asleep:
+            timeline.at(timeline.now + LOOK_S, self._look)
+        elif due_us := self.state().due_us:
+            timeline.at(due_us / US_PER_S - EPOCH_S, self.wake)
+
+    def _is_idle(self) -> bool:
+        are_there = all(one.serving for one in self.containers) and len(self._sidecars) == len(self.containers)
+        is_settled = not self.state().open_culls and not self.state().missing
+        return are_there and is_settled and all(one.is_idle for one in self._sidecars.values())
+
+    def wake(self) -> None:
+        """Let everybody beat again; until now all have done so, and said nothing new."""
+        if not self._is_asleep:
+            return
+        self._is_asleep = False
+        roster, now_us = self.store._roster, self.timeline.wall_us
+        for beats in (roster.alive, self.store._settings):
+            for name, _ in list(beats):
+                beats.put(name, now_us - 1)
+        for sidecar in self._sidecars.values():
+            sidecar.wake()
+        self.timeline.at(self.timeline.now + LOOK_S, self._look)
+
+    # -- what the store holds -------------------------------------------------------------------------------------
+
+    def slots(self) -> dict[str, Slot]:
+        """Leases that are in use, by the instance that holds them."""
+        rows = ((name, Slot.read(text)) for name, text in self.store._tables["leases"].items())
+        return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.timeline.wall_us)}
+
+    def missing(self) -> set[str]:
+        """Instances that were granted their end and are not replaced, as the fleet knows it."""
+        rows = ((name, Cull.read(text)) for name, text in self.store._tables["culls"].items())
+        return {name for name, cull in rows if cull is not None and cull.phase == "out"}
+
+    def state(self) -> FleetState:
+        """What the fleet as a whole remembers."""
+        return FleetState.read(self.store._tables["state"].get("state", "")) or FleetState()
+
+    def _changed(self) -> None:
+        self.wake()
+        self.traffic.changed()
 
     # -- trouble --------------------------------------------------------------------------------------------------
 
@@ -86,31 +186,26 @@ class World:
         """Let ``part`` of the requests to this life fail, from now to its end."""
         if life != container.life:
             return
-        self._requests.enter()
         container.stuck, container.stuck_kind, container.stuck_by = part, kind, by
         self.recovered.pop(by, None)
-        self._requests.expose(container)
+        self._changed()
 
     def flaw(self, place: int, part: float, kind: str) -> None:
         """Let ``part`` of the requests in this place fail, through all restarts."""
-        self._requests.enter()
         container = self.containers[place]
         container.flaw, container.flaw_kind = part, kind
-        self._requests.expose(container)
+        self._changed()
 
     def fail_everybody(self, part: float, kind: str) -> None:
         """Let ``part`` of everybody's requests fail; 0 ends that."""
-        self._requests.enter()
-        self._requests.outage, self._requests.outage_kind = part, kind
-        for container in self.containers:
-            self._requests.expose(container)
+        self.traffic.outage, self.traffic.outage_kind = part, kind
+        self._changed()
 
     def deploy(self, place: int, flaw: float, kind: str) -> None:
         """Replace a container by one of another release, under another name."""
         container = self.containers[place]
-        self._remove(container)
+        self._remove(container, DEPLOY_S)
         container.flaw, container.flaw_kind = flaw, kind
-        self.timeline.at(self.timeline.now + DEPLOY_S, partial(self._renew, container, container.life, moved=True))
 
     def at_every_life(self, begins: Callable[[Container], None]) -> None:
         """Have this called with every container now, and with each that begins another life."""
@@ -120,36 +215,62 @@ class World:
 
     def watched(self, states: Sequence[State]) -> list[int]:
         """The places whose sidecar is in one of these states."""
-        return [place for place, sidecar in sorted(self._sidecars.items()) if sidecar.standing.state in states]
+        return [place for place, one in sorted(self._sidecars.items()) if one.hall.standing.state in states]
+
+    async def hold(self, author: str, reason: str, for_s: float) -> None:
+        """Freeze the service, as a person does it."""
+        self.wake()
+        timeline, servers = self.timeline, [("memory", self.store)]
+        budget = FleetBudget(servers, self.rules.terms, rng=Random(author), clock=lambda: timeline.now)
+        held = await budget.hold("", author, reason, for_s)
+        if isinstance(held, Unknown):
+            raise TypeError(f"the hold is unknown: {held.error}")
 
     def kill(self, place: int, for_s: float) -> None:
         """Kill a sidecar; so much later there is another one, which knows what this one had written down."""
+        self.wake()
         sidecar = self._sidecars.pop(place, None)
         if sidecar is not None:
-            sidecar.killed()
+            sidecar.kill()
             self._killed.add(place)
             self.timeline.at(self.timeline.now + for_s, partial(self._revive, self.containers[place], sidecar))
 
     def _revive(self, container: Container, killed: Sidecar) -> None:
         if container.instance != killed.instance:
             return
-        self._attend(container, killed.remembered)
-        if self._sidecars[container.place].standing.state is State.DOWN:
+        memory = killed.notes.memory
+        self._attend(container, memory)
+        sidecar = self._sidecars[container.place]
+        if sidecar.hall.standing.state is State.DOWN:
             self._put_down(container)
-        if killed.remembered and killed.remembered.app_start != container.app_start:
-            sidecar = self._sidecars[container.place]
-            self.timeline.at(self.timeline.now + GOODBYE_S, partial(sidecar.restarted, container.app_start))
+        if memory and memory.app_start != container.app_start:
+            restarted = Ping(0, app_start=container.app_start)
+            self.timeline.at(self.timeline.now + GOODBYE_S, partial(sidecar.tell, restarted))
+
+    # -- the engineer ---------------------------------------------------------------------------------------------
+
+    def _call_engineer(self) -> None:
+        if self._orchestrator.has_engineer and not self._is_called:
+            self._is_called = True
+            self.timeline.at(self.timeline.now + ENGINEER_AFTER_S, self._engineer_comes)
+
+    def _engineer_comes(self) -> None:
+        self._is_called = False
+        self.visits.append(self.timeline.now)
+        for container in self.containers:
+            if container.stuck and container.serving:
+                self._remove(container, self._orchestrator.after_s[1])
 
     # -- the orchestrator -----------------------------------------------------------------------------------------
 
-    def _remove(self, container: Container) -> None:
-        self._requests.enter()
+    def _remove(self, container: Container, for_s: float) -> None:
+        """Take a container away because a person says so; another one comes after so many seconds."""
         container.serving = False
         container.life += 1
         self._cure(container)
-        sidecar = self._sidecars.pop(container.place, None)
-        if sidecar:
-            sidecar.stopped()
+        self._leave(container, container.life)
+        self._changed()
+        self.timeline.at(self.timeline.now + for_s, partial(self._renew, container, container.life, moved=True))
 
     def _cure(self, container: Container) -> None:
         by, container.stuck, container.stuck_by, container.mute = container.stuck_by, 0.0, "", False
@@ -160,62 +281,84 @@ class World:
         """Put another life in the place, unless a deployment has done that meanwhile."""
         if life != container.life:
             return
-        self._requests.enter()
         container.life += 1
         if moved:
-            self._move(container)
+            self._leave(container, container.life)
+            container.instance = f"{container.instance.partition('-')[0]}-{container.life}"
         container.serving, container.born = True, self.timeline.now
+        container.weight = 100
         self.departures.serves(container)
         self._leaving.discard(container.place)
         if container.place in self._sidecars:
-            self._sidecars[container.place].restarted(container.app_start)
+            self._sidecars[container.place].tell(Ping(0, app_start=container.app_start))
         elif moved or container.place not in self._killed:
             self._attend(container)
         for begins in self._life_begins:
             begins(container)
-        self._requests.begin(container, slowly=True)
-        self._requests.expose(container)
+        self._changed()
 
     def _leave(self, container: Container, life: int) -> None:
         """Stop the sidecar of a container that will be put elsewhere."""
         if life == container.life and (sidecar := self._sidecars.pop(container.place, None)):
-            sidecar.stopped()
+            sidecar.stop()
 
-    def _move(self, container: Container) -> None:
-        self._leave(container, container.life)
-        container.instance = f"{container.instance.partition('-')[0]}-{container.life}"
-
-    def _attend(self, container: Container, remembered: Standing | None = None) -> None:
+    def _attend(self, container: Container, remembered: Memory | None = None) -> None:
         self._killed.discard(container.place)
         if self.rules.watches:
-            follow = partial(self._moved, container)
-            self._sidecars[container.place] = Sidecar(container, self.rules, self.network, follow, remembered)
+            self._sidecars[container.place] = Sidecar(container, self._site, remembered)
 
     # -- what sidecars do -----------------------------------------------------------------------------------------
 
-    def _moved(self, container: Container, sidecar: Sidecar, before: State) -> None:
-        """Follow a change of state: out of the balance, down, back, or nothing to do with any of it."""
-        now, state = self.timeline.now, sidecar.standing.state
-        if container.serving and state in _OUT:
-            self._requests.enter()
+    def _report(self, container: Container, errors: int, kind: str, ok: int) -> None:
+        if sidecar := self._sidecars.get(container.place):
+            sidecar.report(errors, kind, ok, results=self.rules.reports_results)
+
+    def _weighed(self, sidecar: Sidecar) -> None:
+        container = sidecar.container
+        if self._sidecars.get(container.place) is sidecar:
+            container.weight = sidecar.hall.weight.percent
+            self._changed()
+
+    def _moved(self, sidecar: Sidecar, record: Record) -> None:
+        """Follow a step: out of the balance, down, back, or nothing to do with any of it."""
+        event, before, after = record.event, record.before.state, record.after.state
+        if isinstance(event, Answered) and isinstance(event.answer, Denied) and event.answer.reason in NEED_ENGINEER:
+            self._call_engineer()
+        container, now = sidecar.container, self.timeline.now
+        if after is before or self._sidecars.get(container.place) is not sidecar:
+            return
+        if container.serving and after in _OUT:
             container.serving = False
-            self.departures.leaves(container, sidecar, now)
-        if state is State.DOWN and before is not State.DOWN:
+            suspect_s = sidecar.clock() - record.before.since
+            cause = sidecar.hall.standing.latch.reason if sidecar.hall.standing.latch else ""
+            in_outage = self.traffic.outage > 0
+            self.departures.leaves(container, sidecar, now, suspect_s, cause, in_outage=in_outage)
+            self._changed()
+            if not self._orchestrator.is_from_down:
+                self._plan_replacement(container)
+        if after is State.DOWN:
             self._put_down(container)
-        if state is State.UP and before in _OUT:
-            self._requests.enter()
+        if after is State.UP and before in _OUT:
             container.serving = True
             self.departures.returned(container, now)
-            self._requests.expose(container)
+            self._changed()
 
     def _put_down(self, container: Container) -> None:
         """Restart what is down, there or elsewhere, unless that is under way."""
-        if container.deaf or container.serving or container.place in self._leaving:
+        if container.deaf or container.serving:
+            return
+        if self._orchestrator.is_from_down:
+            self._plan_replacement(container)
+        elif container.place in self._leaving:
+            self.timeline.at(self.timeline.now + GOODBYE_S, partial(self._leave, container, container.life))
+
+    def _plan_replacement(self, container: Container) -> None:
+        if container.deaf or container.place in self._leaving:
             return
         self._leaving.add(container.place)
-        now, moved = self.timeline.now, self._restarts.random() < MOVED
-        back_at = now + self._restarts.uniform(*RESTART_S)
+        now, moved = self.timeline.now, self._restarts.random() < self._orchestrator.moved
+        back_at = now + self._restarts.uniform(*self._orchestrator.after_s)
         self._cure(container)
-        if moved:
+        if moved and self._orchestrator.is_from_down:
             self.timeline.at(now + GOODBYE_S, partial(self._leave, container, container.life))
         self.timeline.at(back_at, partial(self._renew, container, container.life, moved=moved))
