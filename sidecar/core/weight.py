@@ -45,11 +45,14 @@ def soft_drain(
 
     Of n containers s are suspect, so n - s + s * w have to carry the load of n, with ``HEADROOM``. ``fleet`` is as it
     was last heard of, None if that is unknown; ``is_heard``: this suspect is one of its ``suspect``. ``FULL`` where
-    there is no soft drain, also where no container is well: there is no better place for a request to go.
+    there is no soft drain, also where no container is well: there is no better place for a request to go. Nor is there
+    one while the fleet's median has reached the limit: then chance makes suspects, and half of the fleet would be spared.
     """
     if not policy.soft_drain or not policy.enforce or presence is not Presence.SUSPECT or success_rate is not None:
         return FULL
     if fleet is None or fleet.alive < SMALLEST_FLEET:
+        return FULL
+    if 0 < policy.error_limit <= (fleet.median_errors or 0):
         return FULL
     suspect = max(1, fleet.suspect + (not is_heard))
     well = fleet.alive - suspect

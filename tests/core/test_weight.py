@@ -135,6 +135,8 @@ ON, OFF, SHADOW = Policy(), Policy(soft_drain=False), Policy(enforce=False)
         pytest.param(SUSPECT, None, (Fleet(10, 5), True), ON, 60, id="half"),
         pytest.param(SUSPECT, None, (Fleet(10, 9), True), ON, 78, id="nearly all"),
         pytest.param(SUSPECT, None, (Fleet(10, 10), True), ON, 100, id="all"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=4), True), ON, 50, id="median below the limit"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=5), True), ON, 100, id="median at the limit"),
         pytest.param(SUSPECT, None, (Fleet(10, 3), False), ON, 50, id="fourth that is not counted yet"),
         pytest.param(SUSPECT, None, (Fleet(10, 0), True), ON, 0, id="counts itself at least"),
         pytest.param(

@@ -34,17 +34,13 @@ SLOW: Final = {"command": ("held", "lone", "well")}
 
 CALM: Final[Facts] = {"alive": FLEET, "suspect": 0, "light": 0, "down": 0, "trials": {}, "paused": [], "hold": None}
 PAUSED: Final[Facts] = {**CALM, "paused": ["mysql"], "unhelped": 1}
-RISING: Final[Facts] = {name: fact for name, fact in PAUSED.items() if name != "light"}
-"""While the weights rise again."""
-
 FORGIVEN: Final[Facts] = {**CALM, "unhelped": 1}
 
 CHAPTERS: Final[dict[str, Facts]] = {
     "calm": CALM | {"used": 0, "culls": 0, "helped": 0, "unhelped": 0},
-    "tried": CALM
-    | {"alive": 19, "suspect": 17, "light": 17, "down": 1, "trials": {"mysql": (1, 1)}, "used": 1, "culls": 1},
-    "paused": PAUSED | {"suspect": 18, "light": 18, "used": 1, "culls": 1, "helped": 0},
-    "over": RISING | {"used": 1, "culls": 1, "helped": 0},
+    "tried": CALM | {"alive": 19, "suspect": 17, "down": 1, "trials": {"mysql": (1, 1)}, "used": 1, "culls": 1},
+    "paused": PAUSED | {"suspect": 18, "used": 1, "culls": 1, "helped": 0},
+    "over": PAUSED | {"used": 1, "culls": 1, "helped": 0},
     "first": PAUSED | {"alive": 19, "down": 1, "trials": {"redis": (1, 1)}, "used": 2, "culls": 2, "helped": 0},
     "held": PAUSED
     | {"suspect": 2, "light": 2, "trials": {"redis": (2, 0)}, "used": 1, "culls": 2, "helped": 1}
