@@ -46,7 +46,8 @@ def soft_drain(
     Of n containers s are suspect, so n - s + s * w have to carry the load of n, with ``HEADROOM``. ``fleet`` is as it
     was last heard of, None if that is unknown; ``is_heard``: this suspect is one of its ``suspect``. ``FULL`` where
     there is no soft drain, also where no container is well: there is no better place for a request to go. Nor is there
-    one while the fleet's median has reached the limit: then chance makes suspects, and half of the fleet would be spared.
+    one while the fleet's median has reached the limit: then chance makes suspects, and half of the fleet would be
+    spared.
     """
     if not policy.soft_drain or not policy.enforce or presence is not Presence.SUSPECT or success_rate is not None:
         return FULL
