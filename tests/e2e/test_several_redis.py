@@ -175,20 +175,20 @@ def test_tormented_servers_never_give_more_than_the_budget(
     rng = Random(SEED)
     tormentor = Tormentor(servers, rng)
     crew.suffer(*crew.members)
+    # While they are tormented there may be no majority that remembers a window, and no grant: so first of all some.
+    wait_for(lambda: culls(crew.members), timeout_s=30, what="tokens are granted before anything is tormented")
     ends_at, next_at = time.monotonic() + CHAOS_S, 0.0
     while time.monotonic() < ends_at:
         if time.monotonic() >= next_at:
             tormentor.act()
             next_at = time.monotonic() + rng.uniform(0.2, 1.5)
         replace_culled(crew)
-    culled_meanwhile = len(culls(crew.members))
     for server in servers:
         tormentor.mend(server)
     await_grants_of_all(crew, ledgers, time.time())
     check_books(crew, ledgers)
-    assert culled_meanwhile > 0, tormentor.done
     for one in crew.members:
-        assert one.metrics()['arbiter_failures_total{where="step"}'] == 0
+        assert one.metrics()['arbiter_failures_total{where="step"}'] == 0, tormentor.done
 
 
 def replace_culled(crew: Crew) -> None:
