@@ -34,7 +34,7 @@ class Listed(Protocol):
 
 
 def roll_of(view: View, raws: Sequence[Raw], listing: Listed, terms: Terms, *, most: int) -> Roll:
-    """The fleet as the view has it, and at most so many members of it by name."""
+    """The fleet as the view has it, and the first ``most`` members of it by name."""
     readings = [Reading.of(_as_heard(raw, terms)) for raw in raws]
     now_us, oldest_us = view.now_us, view.now_us - terms.window_us
     grants = [at for server in view.servers for claim, at in server.grants.items() if claim not in server.refunded]

@@ -20,7 +20,7 @@ OFF: Final = -1
 
 
 class Share(NamedTuple):
-    """A count, or with ``is_part`` so many thousandths of the fleet."""
+    """A count, or with ``is_part`` a number of thousandths of the fleet."""
 
     amount: int
     is_part: bool = False
