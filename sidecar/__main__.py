@@ -2,6 +2,6 @@
 
 import sys
 
-from sidecar.cli import main
+from sidecar.cli.main import main
 
 sys.exit(main())

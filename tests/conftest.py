@@ -39,7 +39,7 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
 
-_LONG = ("e2e", "simulation", "standby", "store", "deploy")
+_LONG = ("e2e", "simulation", "takeover", "runlock", "store", "deploy")
 """Directories whose files take longest come first, or one of them would be what the whole run waits for at its end."""
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from sidecar import messengers, settings
-from sidecar.answer.agent import line
-from sidecar.answer.fleet import FleetReadings
-from sidecar.answer.ledger import LedgerReadings
-from sidecar.answer.log import Log
-from sidecar.answer.metrics import DatagramReadings, Metrics, Readings
-from sidecar.core.arbiter import Standing
-from sidecar.core.records import Snapshot
-from sidecar.core.sentences import DENIED
-from sidecar.core.words import Evidence, Fleet, Latch, State
-from sidecar.observers import Observers
-from sidecar.standby.reign import count_ready
+from sidecar.app import notify_parts
+from sidecar.config import settings
+from sidecar.core.explain.reasons import DENIED
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.transitions import Standing
+from sidecar.core.types import Evidence, Fleet, Latch, State
+from sidecar.server.agent_check import line
+from sidecar.takeover.main_process import count_ready
+from sidecar.telemetry.fleet_telemetry import FleetReadings
+from sidecar.telemetry.ledger_metrics import LedgerReadings
+from sidecar.telemetry.log import Log
+from sidecar.telemetry.metrics import DatagramReadings, Metrics, Readings
+from sidecar.telemetry.observers import Observers
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -53,7 +54,7 @@ def _metrics() -> list[list[str]]:
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
     count_ready(metrics.registry, lambda: False)
-    metrics.registry.register(messengers.Tally(Observers(metrics, Log())))
+    metrics.registry.register(notify_parts.Tally(Observers(metrics, Log())))
     families = [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
     return [[f"`{_full_name(family.name, family.type)}`", family.documentation] for family in families]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sidecar.client.aiohttp_server import arbiter_aiohttp_middleware as arbiter_aiohttp_middleware
     from sidecar.client.asgi import ArbiterMiddleware
     from sidecar.client.exchange import report_exception
-    from sidecar.client.life import report_life
+    from sidecar.client.life_connection import report_life
     from sidecar.client.log_handler import ArbiterHandler
     from sidecar.client.redaction import redacted
     from sidecar.client.wsgi import ArbiterWSGIMiddleware
@@ -44,7 +44,7 @@ _LATE: Final = {
     "arbiter_aiohttp_middleware": "aiohttp_server",
     "redacted": "redaction",
     "report_exception": "exchange",
-    "report_life": "life",
+    "report_life": "life_connection",
 }
 """Imported when somebody asks: logging and aiohttp take longer than all the rest."""
 

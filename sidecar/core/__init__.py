@@ -1,1 +1,1 @@
-"""Quiet rooms: standard library only, and no clock, sockets, randomness, logging or metrics."""
+"""Pure rules: no sockets, clock, randomness, logging or metrics."""

@@ -9,7 +9,7 @@ from typing import Final
 from redis.credentials import CredentialProvider
 from redis.exceptions import AuthenticationError
 
-from sidecar.thread import in_thread
+from sidecar.net.threads import in_thread
 
 _LONGEST_PASSWORD: Final = 4096
 

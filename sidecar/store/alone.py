@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.words import Hold, Lease, Roll, Unknown
+from sidecar.core.types import Hold, Lease, Roll, Unknown
 from sidecar.store.budget import FleetBudget
 
 ALONE: Final = Unknown("alone")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.words import Beat, Presence
+from sidecar.core.types import Beat, Presence
 
 MOST_CAUSES: Final = 100
 """Causes that are counted by their own name; the causes come from apps."""

@@ -15,19 +15,19 @@ from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from sidecar.core.cascade import Figures
+from sidecar.cascade.fallback import Figures
 from sidecar.core.fleet import members
 from sidecar.core.fleet.decide import decide
-from sidecar.core.fleet.kept import Raw
+from sidecar.core.fleet.majority import is_majority, split
 from sidecar.core.fleet.merge import member_life, view_of
-from sidecar.core.fleet.servers import is_majority, split
+from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import Asked, Attend, Edits, PutHold, Release, Request, Resign, View
-from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, Lease, Roll, Unknown
-from sidecar.store import Conflict, Listing, Over, Store, StoreError
+from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, Lease, Roll, Unknown
 from sidecar.store.changes import changes_for, is_hold_lacking, lacking_holds
-from sidecar.store.pages import merged_page, places
+from sidecar.store.ledger_pages import merged_page, places
+from sidecar.store.protocol import Conflict, Listing, Over, Store, StoreError
 from sidecar.store.servers import Looked, Server, Servers
 
 MOST_ATTEMPTS: Final = 30

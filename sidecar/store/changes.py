@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sidecar.core.fleet.kept import Raw
-from sidecar.core.fleet.memory import AHEAD_US
+from sidecar.core.fleet.data_loss import AHEAD_US
+from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, HoldRow, Row
 from sidecar.core.fleet.view import Edits, View
-from sidecar.store import Changes, Write
+from sidecar.store.protocol import Changes, Write
 
 
 def changes_for(view: View, edits: Edits, place: int, raw: Raw, granted: str = "") -> Changes | None:

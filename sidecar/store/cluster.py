@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from redis import exceptions as theirs
 
-from sidecar.notation.redis_urls import host_list
+from sidecar.config.redis_urls import host_list
 from sidecar.store.access import Access
 from sidecar.store.wire import FAILURES, Address, Dialler, Wire
 

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from sidecar.core.fleet.kept import Heard, Raw
-from sidecar.core.stream import EventStream
-from sidecar.core.words import US_PER_S, Beat, Entry, Presence
-from sidecar.store import MOST_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.core.explain.ledger_log import EventStream
+from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.types import US_PER_S, Beat, Entry, Presence
 from sidecar.store.beats import AHEAD_US, MOST_CAUSES, MOST_DEPARTED, OTHER, member_row
+from sidecar.store.protocol import MOST_STRUCK, Changes, Conflict, Listing, Over, StoreError
 from sidecar.store.sorted_set import SortedSet
 
 MOST_EVENTS: Final = 1000

@@ -15,13 +15,14 @@ from typing import Any, Final, TypeVar
 
 from redis.exceptions import InvalidResponse, NoScriptError
 
-from sidecar.core.fleet.kept import Heard, Raw
-from sidecar.core.stream import NOTED_S, SHARED_S
-from sidecar.core.words import US_PER_S, Beat, Entry
-from sidecar.store import MOST_STRUCK, Changes, Conflict, Listing, Over, StoreError, ledger, replies, scripts
+from sidecar.core.explain.ledger_log import NOTED_S, SHARED_S
+from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.types import US_PER_S, Beat, Entry
+from sidecar.store import ledger_rows, replies, scripts
 from sidecar.store.access import Access
 from sidecar.store.beats import MOST_CAUSES, member_row
 from sidecar.store.link import NO_FILES, Link, error_word
+from sidecar.store.protocol import MOST_STRUCK, Changes, Conflict, Listing, Over, StoreError
 from sidecar.store.replies import written
 from sidecar.store.scripts import Script
 
@@ -95,7 +96,7 @@ class RedisStore:
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
         """At most so many of the ledger, in the order of their arrival; what is no entry of ours is passed over."""
-        return await self._in_turn(self._entries(ledger.start(since, after), most))
+        return await self._in_turn(self._entries(ledger_rows.start(since, after), most))
 
     async def first(self, word: str, for_s: float) -> bool:
         """Whether nobody said the word before us; asked again after a failure, the same caller is still the first."""
@@ -126,7 +127,7 @@ class RedisStore:
         for table, name, text in changes.writes:
             about += (_TABLES.get(table, "0"), written(name), written(text))
         about += map(written, changes.refund)
-        about += (written(text) for entry in changes.entries for text in ledger.told(entry))
+        about += (written(text) for entry in changes.entries for text in ledger_rows.told(entry))
         return await self._run(scripts.COMMIT, replies.committed, about)
 
     async def _beat(self, beat: Beat, settings: str, limits: tuple[str, ...]) -> Heard:
@@ -166,7 +167,7 @@ class RedisStore:
 
     async def _entries(self, start: str, most: int) -> list[Entry]:
         for _ in range(_MOST_PAGES):
-            page = await self._link.ask(ledger.page, "XRANGE", self._key("events"), start, "+", "COUNT", str(most))
+            page = await self._link.ask(ledger_rows.page, "XRANGE", self._key("events"), start, "+", "COUNT", str(most))
             read = [entry for _, entry in page if entry is not None]
             if read or len(page) < most:
                 return read

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from redis.exceptions import InvalidResponse
 
-from sidecar.core.fleet.kept import Heard, Raw
-from sidecar.store import Listing
+from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.store.protocol import Listing
 
 _READ: Final = 16
 _HEARD: Final = 12

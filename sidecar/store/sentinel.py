@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from redis import exceptions as theirs
 
-from sidecar.notation.redis_urls import HostList, host_list
+from sidecar.config.redis_urls import HostList, host_list
 from sidecar.store.access import Access
 from sidecar.store.link import NoMasterError, error_word
 from sidecar.store.wire import FAILURES, Address, Dialler, Wire

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, TypeVar
 
-from sidecar.core.cascade import BusyError, Cascade, Figures
+from sidecar.cascade.fallback import BusyError, Cascade, Figures
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.view import Known
-from sidecar.core.words import US_PER_S, Unknown
-from sidecar.store import Conflict, Over, Store, StoreError
+from sidecar.core.types import US_PER_S, Unknown
+from sidecar.store.protocol import Conflict, Over, Store, StoreError
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from sidecar.store.access import Access, AccessError, PasswordFile
 
 if TYPE_CHECKING:
-    from sidecar.store.tls import Certificates
+    from sidecar.store.tls_connection import Certificates
 
 Address = tuple[str, int]
 
@@ -98,7 +98,7 @@ def _certificates(kind: type[AbstractConnection], options: dict[str, Any], acces
         raise AccessError("certificates need a URL with rediss")
     if access.key and not access.cert:
         raise AccessError("a key needs its certificate")
-    from sidecar.store.tls import Certificates  # noqa: PLC0415 - most need none
+    from sidecar.store.tls_connection import Certificates  # noqa: PLC0415 - most need none
 
     return Certificates(options, access)
 

@@ -10,7 +10,7 @@ from bench.crowd import files_allowed
 from bench.fleet import Service
 from bench.rig import medians
 from bench.table import Row, at_most, spread
-from sidecar.core.words import Denied, Granted, Presence
+from sidecar.core.types import Denied, Granted, Presence
 
 if TYPE_CHECKING:
     from bench.rig import Rig

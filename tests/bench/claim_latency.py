@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from bench.fleet import TIMEOUT_S, Service
 from bench.rig import medians
 from bench.table import Row, at_most_of_baseline, number, percentile, spread
-from sidecar.core.words import Answer, Denied, Granted
+from sidecar.core.types import Answer, Denied, Granted
 from sidecar.store.link import Link
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bench import wire
-from sidecar.store import StoreError
+from sidecar.store.protocol import StoreError
 
 if TYPE_CHECKING:
     import socket

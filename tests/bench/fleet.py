@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.crowd import overheard
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import US_PER_S, Answer, Beat, Claim, Presence, Unknown
+from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Presence, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.redis import RedisStore
 

@@ -19,7 +19,7 @@ from bench.fleet import BEAT_S, Service
 from bench.rig import alternate
 from bench.table import Row, Target, at_most, number, spread
 from harness.redis_server import RedisServer
-from sidecar.core.words import Denied, Granted, Presence
+from sidecar.core.types import Denied, Granted, Presence
 
 if TYPE_CHECKING:
     from bench.rig import Rig

@@ -202,10 +202,10 @@ async def work(who: str, what: str, url: str, scrapes: int) -> list[float]:
 
 
 def _ours(url: str, requests: str) -> tuple[Scrape, Scrape]:
-    from sidecar.core.words import Sample  # noqa: PLC0415 - only what is measured is imported
-    from sidecar.intake.scrape import Scraper, parse_target  # noqa: PLC0415 - as above
-    from sidecar.intake.selectors import parse_selectors  # noqa: PLC0415 - as above
-    from sidecar.intake.wanted import Wanted  # noqa: PLC0415 - as above
+    from sidecar.config.selectors import parse_selectors  # noqa: PLC0415 - as above
+    from sidecar.core.types import Sample  # noqa: PLC0415 - only what is measured is imported
+    from sidecar.inputs.scrape import Scraper, parse_target  # noqa: PLC0415 - as above
+    from sidecar.inputs.wanted_series import Wanted  # noqa: PLC0415 - as above
 
     scraper = Scraper(
         parse_target(url),
@@ -301,9 +301,9 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         asyncio.run(serve(int(sys.argv[2])))
     else:
-        from sidecar import slim
+        from sidecar.app import lean_import
 
         if sys.argv[1] != "library":
-            slim.import_aiohttp()
+            lean_import.import_aiohttp()
         result = asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
         sys.stdout.write(json.dumps(result))

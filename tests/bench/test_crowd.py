@@ -6,7 +6,7 @@ import pytest
 
 from bench.crowd import PING, Crowd
 from bench.fleet import Service
-from sidecar.core.words import Presence
+from sidecar.core.types import Presence
 
 if TYPE_CHECKING:
     from harness.starting import StartRedis

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench import machine
 from bench.table import Row, at_most, at_most_of_baseline, number, spread
-from sidecar.core.window import RollingCounts
+from sidecar.core.life.window import RollingCounts
 
 if TYPE_CHECKING:
     from bench.rig import Rig

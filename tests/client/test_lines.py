@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.client import lines
-from sidecar.core.words import Heartbeat, Level, Ping, Results
-from sidecar.intake.statsd import read_packet
+from sidecar.core.types import Heartbeat, Level, Ping, Results
+from sidecar.inputs.statsd import read_packet
 
 TEXTS = st.none() | st.text(max_size=100)
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from sidecar.notation import durations
+from sidecar.runlock import durations
 
 DIRECTORY: Final = Path(__file__).parents[2] / "deploy" / "haproxy"
 AGENT: Final = DIRECTORY / "agent.cfg"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import hcl2
 
-from sidecar.notation import durations
+from sidecar.runlock import durations
 
 JOB_FILE: Final = Path(__file__).parents[2] / "nomad" / "app.nomad.hcl"
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from deploy.haproxy_config import SHIPPED, notice_s
 from deploy.nomad_job import JobFile, blocks, one, seconds
-from sidecar.notation import addresses
-from sidecar.settings import Settings, SettingsError, load
+from sidecar.config import addresses
+from sidecar.config.settings import Settings, SettingsError, load
 
 Rule = Callable[[JobFile], list[str]]
 

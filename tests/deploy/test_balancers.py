@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from sidecar.answer import health
-from sidecar.notation import addresses
-from sidecar.settings import Settings
+from sidecar.config import addresses
+from sidecar.config.settings import Settings
+from sidecar.server import health
 
 PAGE: Final = Path(__file__).parents[2] / "deploy" / "balancers.md"
 GUIDE: Final = PAGE.parent / "haproxy" / "README.md"

@@ -19,8 +19,8 @@ from client.door import Door
 from harness.binaries import find
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar.intake.pings import read_pings
-from sidecar.intake.statsd import read_packet
+from sidecar.inputs.reports import read_pings
+from sidecar.inputs.statsd import read_packet
 
 CLIENTS: Final = Path(__file__).parents[2] / "deploy" / "clients"
 REDIS: Final = "errors|level:server_error,kind:redis"

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from sidecar import flags
-from sidecar.settings import load
-from sidecar.standby import execute
+from sidecar.cli import flags
+from sidecar.config.settings import load
+from sidecar.runlock import execute
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CRONTAB: Final = (DEPLOY / "cron" / "health-arbiter").read_text()

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from deploy.image import Stage, copied, every, is_ignored, stages
-from sidecar.notation import addresses
-from sidecar.settings import Settings
+from sidecar.config import addresses
+from sidecar.config.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = (ROOT / "deploy" / "Dockerfile").read_text()

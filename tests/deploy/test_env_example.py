@@ -11,8 +11,8 @@ import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
 from harness.certificates import Authority
-from sidecar.settings import Settings, load
-from sidecar.settings.sources import PRESETS, variable
+from sidecar.config.settings import Settings, load
+from sidecar.config.sources import PRESETS, variable
 
 TEXT: Final = EXAMPLE.read_text()
 OPTIONAL: Final = commented_out(TEXT)

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from deploy.prometheus_rules import DEPLOY
-from sidecar.core.ledger import WHATS
-from sidecar.settings import Settings
-from sidecar.settings.sources import variable
+from sidecar.config.settings import Settings
+from sidecar.config.sources import variable
+from sidecar.core.explain.ledger_entries import WHATS
 
 TEXT: Final = (DEPLOY / "fleet.md").read_text()
 

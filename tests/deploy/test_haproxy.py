@@ -20,8 +20,8 @@ from harness.haproxy import Haproxy
 from harness.ports import free_port
 from harness.starting import StartHaproxy
 from harness.waiting import wait_for
-from sidecar.notation import addresses
-from sidecar.settings import Settings
+from sidecar.config import addresses
+from sidecar.config.settings import Settings
 
 Rule = Callable[[str], list[str]]
 PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]

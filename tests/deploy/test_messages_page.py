@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness import receiver
-from sidecar.act import payloads
-from sidecar.core.topics import LEVELS
-from sidecar.settings.fields import Telling
+from sidecar.config.fields import Telling
+from sidecar.notify import payloads
+from sidecar.notify.rules import LEVELS
 
 PAGE = (Path(__file__).parents[2] / "deploy/messages.md").read_text()
 WEBHOOK, TEMPLATE, PAGERDUTY = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

@@ -20,7 +20,7 @@ from harness.nginx import Nginx
 from harness.ports import free_port
 from harness.traffic import Traffic, failed, lost, retried
 from harness.waiting import wait_for
-from sidecar.answer.health import WEIGHT
+from sidecar.server.health import WEIGHT
 
 if TYPE_CHECKING:
     from harness.starting import Children

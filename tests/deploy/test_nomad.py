@@ -6,7 +6,7 @@ import pytest
 
 from deploy import nomad_rules as rules
 from deploy.nomad_job import JOB_FILE, SECRET_SAMPLE, JobFile, assignments, blocks, one, read
-from sidecar.notation import durations
+from sidecar.runlock import durations
 
 TEXT = JOB_FILE.read_text()
 README = (JOB_FILE.parent / "README.md").read_text()

@@ -28,8 +28,8 @@ from deploy.prometheus_rules import (
 from harness.prometheus import Prometheus, promtool
 from harness.starting import Children
 from harness.waiting import wait_for
-from sidecar.answer.health import POLLERS
-from sidecar.core.words import State
+from sidecar.core.types import State
+from sidecar.server.health import POLLERS
 
 SEVERITIES: Final = {"info", "warning", "critical"}
 RECORDING_TESTS: Final = (SHIPPED / "recording.test.yml").read_text()

@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 
 from deploy.prometheus_rules import ALERTS, RUNBOOK_URL, RUNBOOKS, dashboard, documented, names
-from sidecar.core.runbooks import ANCHORS
-from sidecar.core.sentences import DENIED, UNKNOWN
-from sidecar.core.topics import LEVELS
-from sidecar.settings import Settings
-from sidecar.settings.sources import variable
+from sidecar.config.settings import Settings
+from sidecar.config.sources import variable
+from sidecar.core.explain.reasons import DENIED, UNKNOWN
+from sidecar.core.explain.runbooks import ANCHORS
+from sidecar.notify.rules import LEVELS
 
 TEXT: Final = RUNBOOKS.read_text()
 COMMANDS: Final = {"why", "fleet", "events", "report", "hold", "release", "cull", "revive", "doctor"}

@@ -11,8 +11,8 @@ import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
 from harness.binaries import find
-from sidecar.notation import durations
-from sidecar.settings import SettingsError, load
+from sidecar.config.settings import SettingsError, load
+from sidecar.runlock import durations
 
 UNIT: Final = Path(__file__).parents[2] / "deploy" / "systemd" / "health-arbiter.service"
 TEXT: Final = UNIT.read_text()

@@ -11,8 +11,8 @@ import pytest
 
 from deploy.env_file import EXAMPLE, given
 from harness.binaries import find
-from sidecar.notation import durations
-from sidecar.settings import Settings, load
+from sidecar.config.settings import Settings, load
+from sidecar.runlock import durations
 
 SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"
 ONE: Final = (SYSTEMD / "health-arbiter.service").read_text()

@@ -27,18 +27,18 @@ from harness.ports import free_port
 from harness.secured import SecuredSidecar
 from harness.succession import Succession
 from harness.waiting import wait_for
-from sidecar import bucket, doors
-from sidecar.answer.log import Log
-from sidecar.answer.metrics import Metrics
-from sidecar.listening.tls_doors import Pair, client_context
-from sidecar.observers import Observers
-from sidecar.settings import load
+from sidecar.app import budget_parts, listeners
+from sidecar.config.settings import load
+from sidecar.net.tls import Pair, client_context
+from sidecar.telemetry.log import Log
+from sidecar.telemetry.metrics import Metrics
+from sidecar.telemetry.observers import Observers
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Reply, Sidecar
     from harness.starting import Children, StartHaproxy, StartSidecar
-    from sidecar.listening.listener import Routes
+    from sidecar.net.listener import Routes
 
 TOP: Final = Path(__file__).parents[2]
 WORD: Final = "sesame-7d1f0c52-secret"
@@ -83,10 +83,10 @@ def _tables() -> dict[str, Routes]:
 
     async def found() -> dict[str, Routes]:
         told = Observers(Metrics("enforce", 5, 10), Log())
-        held = bucket.opened(settings, partial(told.failed, "budget"))
+        held = budget_parts.opened(settings, partial(told.failed, "budget"))
         errors = SimpleNamespace(ever=dict)
         nobody = cast("Any", SimpleNamespace(snapshot=None, inbox=None, witness=SimpleNamespace(errors=errors)))
-        opened = doors.opened(settings, nobody, told, held, nobody, offer=nobody, ledger=nobody)
+        opened = listeners.opened(settings, nobody, told, held, nobody, offer=nobody, ledger=nobody)
         async with opened as open_doors:
             return {listener.name: listener._routes for listener in open_doors.listeners}
 
@@ -332,11 +332,11 @@ def test_start_with_a_pair_that_is_none_is_one_line_and_exit_2(sidecar: StartSid
 
 
 def test_nothing_of_it_is_imported_before_there_is_a_certificate() -> None:
-    code = "import sys, sidecar.app; print([name for name in sys.modules if name.startswith('sidecar.')])"
+    code = "import sys, sidecar.app.daemon; print([name for name in sys.modules if name.startswith('sidecar.')])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
-    assert "sidecar.doors" in ran.stdout
-    rooms = {"tls_doors", "handshakes", "tokens", "admission"}
-    assert not {f"sidecar.listening.{room}" for room in rooms} & {*re.findall(r"[\w.]+", ran.stdout)}
+    assert "sidecar.app.listeners" in ran.stdout
+    rooms = {"tls", "handshakes", "token_file", "admission"}
+    assert not {f"sidecar.net.{room}" for room in rooms} & {*re.findall(r"[\w.]+", ran.stdout)}
 
 
 HAPROXY: Final = """

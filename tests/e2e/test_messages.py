@@ -21,16 +21,16 @@ from harness.crew import Crew
 from harness.receiver import Receiver
 from harness.sidecar import GATES, Setting, Sidecar
 from harness.waiting import eventually, wait_for
-from sidecar.act import posting, receivers
-from sidecar.act.message import Context
-from sidecar.act.notify import Messenger
-from sidecar.act.outbox import Outbox
-from sidecar.act.watch import Watch
-from sidecar.bucket import fleet_budget, servers
-from sidecar.core.cascade import Cascade
-from sidecar.core.occasions import Occasions
-from sidecar.core.words import CauseTrial, Fleet, Hold
-from sidecar.settings import load
+from sidecar.app.budget_parts import fleet_budget, servers
+from sidecar.cascade.fallback import Cascade
+from sidecar.config.settings import load
+from sidecar.core.types import CauseTrial, Fleet, Hold
+from sidecar.notify import posting, receivers
+from sidecar.notify.episodes import Occasions
+from sidecar.notify.message import Context
+from sidecar.notify.messenger import Messenger
+from sidecar.notify.outbox import Outbox
+from sidecar.notify.watch import Watch
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer

@@ -16,9 +16,10 @@ import pytest
 
 from harness.browser import Browser, Window
 from harness.waiting import wait_for
-from sidecar import bucket, settings
-from sidecar.core.members import pack
-from sidecar.core.words import About, Beat, Claim, Entry, Presence, State, Unknown
+from sidecar.app import budget_parts
+from sidecar.config import settings
+from sidecar.core.fleet.about import pack
+from sidecar.core.types import About, Beat, Claim, Entry, Presence, State, Unknown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +76,9 @@ def _told(one: Sidecar, *calls: Any) -> None:
 
     async def tell() -> None:
         loaded = settings.load({name: str(value) for name, value in one.settings.items()}, {})
-        budget = bucket.fleet_budget(loaded, [(server.name, server.store) for server in bucket.servers(loaded)])
+        budget = budget_parts.fleet_budget(
+            loaded, [(server.name, server.store) for server in budget_parts.servers(loaded)]
+        )
         for call in calls:
             # Each says the same when it is said again; 500 ms are little for the first of them on a busy machine.
             answers = [await call(budget)]

@@ -9,7 +9,7 @@ import pytest
 
 from harness.command import command
 from harness.waiting import wait_for
-from sidecar import ramp
+from sidecar.config import rollout
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.starting import StartSidecar
 
 FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "1s"}
-PLACES: Final = {f"web-{number}": ramp.place("app", f"web-{number}") for number in range(100)}
+PLACES: Final = {f"web-{number}": rollout.place("app", f"web-{number}") for number in range(100)}
 EARLY: Final = next(name for name, place in PLACES.items() if place < 50)
 LATE: Final = next(name for name, place in PLACES.items() if place >= 50)
 HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")

@@ -16,9 +16,9 @@ import pytest
 from harness.command import command
 from harness.sidecar import GATES
 from harness.waiting import wait_for
-from sidecar.bucket import fleet_budget, servers
-from sidecar.core.words import Hold
-from sidecar.settings import load
+from sidecar.app.budget_parts import fleet_budget, servers
+from sidecar.config.settings import load
+from sidecar.core.types import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ import pytest
 from harness.command import command
 from harness.crew import await_denied
 from harness.waiting import wait_for
-from sidecar.core.samples import MOST
+from sidecar.core.explain.samples import MOST
 
 if TYPE_CHECKING:
     from pathlib import Path

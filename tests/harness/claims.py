@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import US_PER_S, Beat, Claim, Lease, Presence
+from sidecar.core.types import US_PER_S, Beat, Claim, Lease, Presence
 
 S: Final = US_PER_S
 """Microseconds."""

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.core.fleet.servers import is_majority, split
+from sidecar.core.fleet.majority import is_majority, split
 from sidecar.core.fleet.terms import Share, Terms
-from sidecar.core.words import US_PER_S, Denied
+from sidecar.core.types import US_PER_S, Denied
 
 HOUR_US: Final = 3600 * US_PER_S
 MINUTE_US: Final = 60 * US_PER_S

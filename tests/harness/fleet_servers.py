@@ -14,10 +14,10 @@ from enum import Enum, auto
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from sidecar.core.fleet.kept import Heard, Raw
-from sidecar.core.words import US_PER_S, Beat, Entry
-from sidecar.store import Changes, Listing, StoreError
+from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.store.memory import MemoryStore
+from sidecar.store.protocol import Changes, Listing, StoreError
 
 T = TypeVar("T")
 

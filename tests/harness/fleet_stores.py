@@ -10,13 +10,13 @@ from random import Random
 from typing import Any, Final, Literal, TypeVar
 
 from harness.claims import WINDOW_ONLY, S
-from sidecar.core.fleet.kept import Heard, Raw
+from sidecar.core.fleet.raw import Heard, Raw
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import Answer, Beat, Denied, Entry, Unknown
-from sidecar.store import Changes, Listing, StoreError
+from sidecar.core.types import Answer, Beat, Denied, Entry, Unknown
 from sidecar.store import budget as fleet
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
+from sidecar.store.protocol import Changes, Listing, StoreError
 
 T = TypeVar("T")
 

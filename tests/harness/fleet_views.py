@@ -12,25 +12,13 @@ from typing import Any, NamedTuple
 
 from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.draft import Draft
-from sidecar.core.fleet.kept import Heard, Raw
 from sidecar.core.fleet.merge import view_of
+from sidecar.core.fleet.raw import Heard, Raw
 from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, Known, PutHold, Release, Request, Resign, View
-from sidecar.core.words import (
-    US_PER_S,
-    Answer,
-    Beat,
-    Claim,
-    Denied,
-    Entry,
-    Fleet,
-    Granted,
-    Hold,
-    Lease,
-    Presence,
-)
+from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, Lease, Presence
 
 START_US = 1_700_000_000 * US_PER_S
 TERMS = Terms(servers="one")

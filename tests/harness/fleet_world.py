@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 from harness.fleet_judge import BrokenPromiseError, Down, Judge
 from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
 from harness.step_loop import StepLoop
-from sidecar.core.fleet.servers import is_majority
+from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import (
+from sidecar.core.types import (
     US_PER_S,
     Answer,
     Beat,
@@ -30,9 +30,9 @@ from sidecar.core.words import (
     Presence,
     Unknown,
 )
-from sidecar.store import Changes
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
+from sidecar.store.protocol import Changes
 
 T = TypeVar("T")
 

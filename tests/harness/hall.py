@@ -12,11 +12,13 @@ from random import Random
 from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
-from sidecar.core import arbiter
-from sidecar.core.events import BeatAnswered, BeatUnanswered
-from sidecar.core.weight import Weight
-from sidecar.core.witness import Witness
-from sidecar.core.words import (
+from sidecar.controller.controller import Hall, Pace
+from sidecar.controller.journal import Journal, Memory
+from sidecar.core.life import transitions
+from sidecar.core.life.events import BeatAnswered, BeatUnanswered
+from sidecar.core.life.measurements import Witness
+from sidecar.core.life.weight import Weight
+from sidecar.core.types import (
     NO_LOT,
     Answer,
     Claim,
@@ -32,14 +34,12 @@ from sidecar.core.words import (
     State,
     Unknown,
 )
-from sidecar.journal import Journal, Memory
-from sidecar.loop import Hall, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.core.arbiter import Standing
-    from sidecar.core.records import Record
+    from sidecar.core.life.snapshot import Record
+    from sidecar.core.life.transitions import Standing
 
 WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)
@@ -152,7 +152,7 @@ class Stage:
         self.budget = HandBudget()
         self.notes = Notes()
         self.hall = Hall(
-            standing or arbiter.start("web/a", loop.time(), policy, lot=LOT),
+            standing or transitions.start("web/a", loop.time(), policy, lot=LOT),
             policy=policy,
             pace=pace,
             witness=witness or Witness(window_s, int(loop.time())),

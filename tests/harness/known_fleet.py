@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sidecar.core.words import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
+from sidecar.core.types import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
 
 UNDECIDED = Unknown("internal")
 

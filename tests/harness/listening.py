@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sidecar.listening.listener import Listener
+from sidecar.net.listener import Listener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from sidecar.listening.listener import Routes
+    from sidecar.net.listener import Routes
 
 _TIMEOUT_S = 20.0
 _RESET = struct.pack("ii", 1, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from sidecar.core.arbiter import (
+from sidecar.core.life.transitions import (
     Answered,
     Ask,
     AskLease,
@@ -25,7 +25,7 @@ from sidecar.core.arbiter import (
     start,
     step,
 )
-from sidecar.core.words import (
+from sidecar.core.types import (
     NO_LOT,
     Answer,
     Denied,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from sidecar.core.cascade import Cascade
-from sidecar.core.limits import AdaptiveLimit
+from sidecar.cascade.adaptive_limit import AdaptiveLimit
+from sidecar.cascade.fallback import Cascade
 
 
 class Clock:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client import disable_created_metrics
 
 from harness.child import Child, NotReadyError
-from sidecar import app, bucket, ramp
-from sidecar.answer.log import logging_to
-from sidecar.answer.metrics import Metrics
-from sidecar.settings import load
+from sidecar.app import budget_parts, daemon
+from sidecar.config import rollout
+from sidecar.config.settings import load
+from sidecar.telemetry.log import logging_to
+from sidecar.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,9 +152,11 @@ async def _serve(environs: Sequence[Mapping[str, str]]) -> None:
 
 
 async def _serve_one(environ: Mapping[str, str], stop: asyncio.Event) -> None:
-    settings = ramp.effective(load({}, environ))
+    settings = rollout.effective(load({}, environ))
     _instance.set(settings.instance)
-    await app.serve(settings, Metrics(settings.mode, settings.error_limit, bucket.known_capacity(settings)), stop)
+    await daemon.serve(
+        settings, Metrics(settings.mode, settings.error_limit, budget_parts.known_capacity(settings)), stop
+    )
 
 
 def _with_instance(record: logging.LogRecord) -> bool:

@@ -7,7 +7,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from harness.sidecar import Sidecar
-from sidecar.listening.tls_doors import client_context, listed
+from sidecar.net.tls import client_context, listed
 
 if TYPE_CHECKING:
     from pathlib import Path

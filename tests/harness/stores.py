@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.core.words import US_PER_S, Beat, Presence
-from sidecar.store import Changes, Conflict, Over, Store, StoreError
+from sidecar.core.types import US_PER_S, Beat, Presence
+from sidecar.store.protocol import Changes, Conflict, Over, Store, StoreError
 from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from sidecar.core.fleet.kept import Heard, Raw
+    from sidecar.core.fleet.raw import Heard, Raw
 
 S: Final = US_PER_S
 PREFIX: Final = "{ha:default/app}"

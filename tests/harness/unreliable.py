@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from sidecar.core.words import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
+from sidecar.core.types import Answer, Beat, Claim, Entry, Fleet, Hold, Lease, Roll, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.words import Entry
+from sidecar.core.types import Entry
 
 DAY_S: Final = 86_400.0
 UNTIL_S: Final = 1_767_873_600.0

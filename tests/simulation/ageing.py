@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from sidecar.core.words import State
+from sidecar.core.types import State
 from simulation.container import Container
 from simulation.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sidecar.core.words import Granted
+from sidecar.core.types import Granted
 from simulation.container import Container
 from simulation.sidecar import Sidecar
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from sidecar.core.words import Answer, Beat, Claim, Denied, Fleet, Granted, Lease, Unknown
+from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, Lease, Unknown
 from sidecar.store.budget import FleetBudget
 from simulation.timeline import Timeline
 

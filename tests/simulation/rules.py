@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from sidecar import bucket, parts
+from sidecar.app import budget_parts, parts
+from sidecar.config.settings import load
+from sidecar.controller.controller import Pace
 from sidecar.core.fleet.terms import Share, Terms
-from sidecar.core.words import Policy
-from sidecar.loop import Pace
-from sidecar.settings import load
+from sidecar.core.types import Policy
 from sidecar.store.budget import Counter
 
 _EVERYWHERE: Final = {"ARBITER_REDIS_URL": "redis://127.0.0.1/0", "ARBITER_SERVICE": "web", "ARBITER_INSTANCE": "c"}
@@ -48,9 +48,9 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> Rules:
     return Rules(
         name,
         parts.policy(settings),
-        bucket.terms(settings),
+        budget_parts.terms(settings),
         Pace(settings.check_jitter, settings.check_on_ping),
-        partial(bucket._counter, settings, "") if settings.budget_strategy == "fixed" else None,
+        partial(budget_parts._counter, settings, "") if settings.budget_strategy == "fixed" else None,
         reports_results=reports_results,
     )
 

@@ -14,19 +14,19 @@ from math import inf
 from random import Random
 from typing import Any, Final, cast
 
-from sidecar.core import arbiter
-from sidecar.core.events import Stopped
-from sidecar.core.records import Record
-from sidecar.core.standing import Standing
-from sidecar.core.weight import FULL, Weight
-from sidecar.core.witness import Witness
-from sidecar.core.words import Evidence, Lot, Ping, Report, Results, State
-from sidecar.inbox import Message
-from sidecar.journal import Journal, Memory
-from sidecar.loop import Hall
-from sidecar.pulse import FIRST_AFTER_S, JITTER, Pulse
-from sidecar.store import Store
+from sidecar.controller.controller import Hall
+from sidecar.controller.inbox import Message
+from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.membership import FIRST_AFTER_S, JITTER, Pulse
+from sidecar.core.life import transitions
+from sidecar.core.life.container_state import Standing
+from sidecar.core.life.events import Stopped
+from sidecar.core.life.measurements import Witness
+from sidecar.core.life.snapshot import Record
+from sidecar.core.life.weight import FULL, Weight
+from sidecar.core.types import Evidence, Lot, Ping, Report, Results, State
 from sidecar.store.budget import FleetBudget
+from sidecar.store.protocol import Store
 from simulation.container import Container
 from simulation.network import Line, Network
 from simulation.rules import Rules
@@ -295,12 +295,12 @@ class Sidecar:
     # -- the beginning --------------------------------------------------------------------------------------------
 
     def _begin(self, remembered: Memory | None) -> Standing:
-        """As ``sidecar/parts.py`` does it."""
+        """As ``sidecar/app/parts.py`` does it."""
         now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
         if remembered is None:
             born, lot = self.container.born + self._offset_s, Lot(self._word("lease"), self._rng.random())
-            return arbiter.start(app, now, policy, app_start=self.container.app_start, born=born, lot=lot)
-        standing = arbiter.start(
+            return transitions.start(app, now, policy, app_start=self.container.app_start, born=born, lot=lot)
+        standing = transitions.start(
             app,
             now,
             policy,
@@ -310,7 +310,7 @@ class Sidecar:
             lot=remembered.lot,
         )
         latch = remembered.latch
-        return arbiter.resume(standing, latch, now, self._timeline.wall_s - latch.at, policy) if latch else standing
+        return transitions.resume(standing, latch, now, self._timeline.wall_s - latch.at, policy) if latch else standing
 
     def _word(self, what: str) -> str:
         return f"{what}-{self._rng.getrandbits(64):016x}"

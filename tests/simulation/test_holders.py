@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from sidecar.core.retirement import RESPITE
-from sidecar.core.words import US_PER_S
+from sidecar.core.life.lifetime import RESPITE
+from sidecar.core.types import US_PER_S
 from simulation.ageing import Unheard
 from simulation.network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from simulation.rules import REPLACE_S

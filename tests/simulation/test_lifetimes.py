@@ -10,8 +10,8 @@ from math import inf
 import pytest
 
 from sidecar.core.fleet.terms import Share
-from sidecar.core.retirement import Plan
-from sidecar.core.words import State
+from sidecar.core.life.lifetime import Plan
+from sidecar.core.types import State
 from simulation.ageing import Busy, Freeze, Kills, Leak, Mute
 from simulation.rules import NOBODY, OURS, REPLACE_S, Rules, renewal_s
 from simulation.scenarios import Outcome, outcome

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from sidecar.core.success import BUCKET_S, BUCKETS
-from sidecar.core.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
+from sidecar.core.life.success_rate import BUCKET_S, BUCKETS
+from sidecar.core.life.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
 from simulation.rules import NOBODY, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, Rules
 from simulation.scenarios import Outcome, Scenario, outage, play
 from simulation.traffic import Load

@@ -11,12 +11,12 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from sidecar.core.events import Answered
+from sidecar.controller.journal import Memory
 from sidecar.core.fleet.records import Cull, Slot
 from sidecar.core.fleet.records import State as FleetState
-from sidecar.core.records import Record
-from sidecar.core.words import US_PER_S, Denied, Ping, State, Unknown
-from sidecar.journal import Memory
+from sidecar.core.life.events import Answered
+from sidecar.core.life.snapshot import Record
+from sidecar.core.types import US_PER_S, Denied, Ping, State, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
 from simulation.container import Container

@@ -13,10 +13,10 @@ import pytest
 
 from harness.asking import Asking
 from harness.stores import S, redis_store
-from sidecar.store import Store
 from sidecar.store.access import Access
 from sidecar.store.link import Link
 from sidecar.store.memory import MemoryStore
+from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:

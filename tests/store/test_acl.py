@@ -12,9 +12,10 @@ import pytest
 from redis.exceptions import NoPermissionError
 
 from harness.stores import beat, commit, look, redis_store, suspect, tell
-from sidecar.core.words import Entry, Presence
-from sidecar.store import StoreError, Write, scripts
+from sidecar.core.types import Entry, Presence
+from sidecar.store import scripts
 from sidecar.store.link import Link
+from sidecar.store.protocol import StoreError, Write
 from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pytest
 from harness.fleet_judge import BrokenPromiseError
 from harness.fleet_world import Sidecar, World
 from sidecar.core.fleet.terms import OFF, Terms
-from sidecar.core.words import US_PER_S, Denied, Presence
+from sidecar.core.types import US_PER_S, Denied, Presence
 
 SCHEDULES: Final = int(os.environ.get("FLEET_SCHEDULES", "10000"))
 FIRST_SEED: Final = int(os.environ.get("FLEET_SEED", "0"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.stores import PREFIX, S, beat, claim, commit, look, suspect, tell
-from sidecar.store import Write
+from sidecar.store.protocol import Write
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.stores import beat, look, redis_store, suspect, tell
-from sidecar.core.words import Beat, Presence
+from sidecar.core.types import Beat, Presence
 from sidecar.store.beats import MOST_CAUSES, OTHER
 from sidecar.store.memory import MemoryStore
 from store.conftest import Clock
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.redis_server import RedisServer
-    from sidecar.store import Store
+    from sidecar.store.protocol import Store
 
 Step = tuple[float, Beat, str]
 """Seconds that pass, the beat, and the settings of its sidecar."""

@@ -12,21 +12,9 @@ import pytest
 from harness.claims import WINDOW_ONLY, S, beat, claim, down, lease, suspect
 from harness.fleet_stores import START_US, Lost, Town, outcome, outcomes
 from harness.virtual_time import in_virtual_time
-from sidecar.core.words import (
-    CauseTrial,
-    Denied,
-    Entry,
-    Fleet,
-    Granted,
-    Hold,
-    Member,
-    Outcome,
-    Presence,
-    Roll,
-    Unknown,
-)
-from sidecar.store import Over
+from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Member, Outcome, Presence, Roll, Unknown
 from sidecar.store.budget import DECISION_LIMIT_S, LONGEST_PAUSE_S, MOST_ATTEMPTS, Budget, Counter, FleetBudget
+from sidecar.store.protocol import Over
 
 GATED = replace(WINDOW_ONLY, trial=True, refund_max=0)
 SAFE = replace(WINDOW_ONLY, after_loss_wait=True)

@@ -15,7 +15,7 @@ from harness.fleet_stores import START_US, Town, outcome, outcomes
 from harness.virtual_time import in_virtual_time
 from harness.waiting import eventually
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import Answer, CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Roll, Unknown
+from sidecar.core.types import Answer, CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Roll, Unknown
 from sidecar.store.budget import Budget, Counter, FleetBudget
 
 GATED = replace(WINDOW_ONLY, trial=True)

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.stores import EXPIRY_US, S, look, redis_store
-from sidecar.core.words import Entry
-from sidecar.store import Changes, Conflict, Over, Write
+from sidecar.core.types import Entry
 from sidecar.store.memory import MemoryStore
+from sidecar.store.protocol import Changes, Conflict, Over, Write
 from store.conftest import Clock
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
-    from sidecar.store import Store
+    from sidecar.store.protocol import Store
 
 Step = tuple[float, int, Changes]
 """Seconds that pass, by how much the revision is off, and what is to be written."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.stores import CAPACITY, EXPIRY_US, WINDOW_US, S, beat, commit, look, suspect, tell
-from sidecar.core.words import Entry, Presence
-from sidecar.store import MOST_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
+from sidecar.core.types import Entry, Presence
 from sidecar.store.beats import MOST_DEPARTED
+from sidecar.store.protocol import MOST_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
 
 if TYPE_CHECKING:
     from store.conftest import Clock

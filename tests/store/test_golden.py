@@ -16,8 +16,8 @@ import pytest
 
 from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, suspect, tell
 from sidecar.core.fleet.records import FORMAT, Cull, Epoch, HoldRow, Slot, State, Trial
-from sidecar.core.words import Entry, Presence
-from sidecar.store import Write
+from sidecar.core.types import Entry, Presence
+from sidecar.store.protocol import Write
 from store.conftest import START_US, Clock
 
 if TYPE_CHECKING:

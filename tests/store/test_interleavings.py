@@ -22,7 +22,7 @@ from harness.fleet_servers import Fate, Point
 from harness.fleet_world import Sidecar, World
 from harness.step_loop import StepLoop
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import US_PER_S, Denied, Granted, Presence, Unknown
+from sidecar.core.types import US_PER_S, Denied, Granted, Presence, Unknown
 
 Request = Callable[[World, Sidecar], Coroutine[Any, Any, object]]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.stores import PREFIX, S, beat, commit, suspect, tell
-from sidecar.core.words import Entry
-from sidecar.store import Write, scripts
+from sidecar.core.types import Entry
+from sidecar.store import scripts
+from sidecar.store.protocol import Write
 from sidecar.store.redis import KEPT_S
 from store.conftest import Clock
 

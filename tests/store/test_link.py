@@ -8,9 +8,9 @@ import pytest
 from redis import exceptions as theirs
 
 from harness.stores import FRESH, HEARD, beat, claim, look, tell, warm, word_of
-from sidecar.core.sentences import UNKNOWN
-from sidecar.store import Changes
+from sidecar.core.explain.reasons import UNKNOWN
 from sidecar.store.link import Link, error_word
+from sidecar.store.protocol import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 
 from harness.stores import FRESH, HEARD, PREFIX, REPLAYED, beat, claim, impatient, look, tell, warm, word_of
 from harness.waiting import eventually
-from sidecar.core.sentences import UNKNOWN
-from sidecar.store import Changes
+from sidecar.core.explain.reasons import UNKNOWN
+from sidecar.store.protocol import Changes
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from harness.stores import FRESH, HEARD, PREFIX, REPLAYED, claim, commit, look, warm, word_of
 from harness.waiting import eventually
-from sidecar.store import Write
+from sidecar.store.protocol import Write
 from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:

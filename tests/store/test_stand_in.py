@@ -13,8 +13,9 @@ from fakeredis import TcpFakeServer
 from redis import Redis
 
 from harness.stores import FRESH, HEARD, REPLAYED, beat, claim, commit, look, suspect, tell, warm
-from sidecar.core.words import Entry, Presence
-from sidecar.store import Over, Write, scripts
+from sidecar.core.types import Entry, Presence
+from sidecar.store import scripts
+from sidecar.store.protocol import Over, Write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.fleet import floor, hold, memory, outcomes, slots, trial, window
+from sidecar.core.fleet import data_loss, floor, grant_window, hold, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft
+from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.refusal import Refusal
-from sidecar.core.fleet.servers import is_majority
 from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, PutHold, Release, Request, Resign, View
-from sidecar.core.words import US_PER_S, Answer, Claim, Denied, Granted, Hold, Lease, Presence
+from sidecar.core.types import US_PER_S, Answer, Claim, Denied, Granted, Hold, Lease, Presence
 
 SEVERAL_EVERY_US: Final = HOUR_US // 6
 """It is written down this often that the fleet has several members."""
@@ -36,7 +36,7 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
     Release whether there was something to end.
     """
     draft = Draft(view, request)
-    memory.notice(draft)
+    data_loss.notice(draft)
     return _RULES[type(request.asked)](draft, request.asked)
 
 
@@ -45,7 +45,7 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
 
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     cause = trial.name(draft, claim.kind)
-    at = window.server_of(draft, claim.claim_id)
+    at = grant_window.server_of(draft, claim.claim_id)
     refusal = hold.refusal(draft, claim.instance)
     is_replay = at is not None and _is_standing(draft, claim)
     if claim.instance in draft.view.unsettled:
@@ -53,9 +53,9 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     if not is_replay:
         refusal = refusal or _gates(draft, claim, cause, has_token=at is not None)
     if refusal is not None:
-        return _denied(draft, claim.instance, window.used(draft), draft.limits.capacity, refusal), draft.edits()
-    server = window.first_free(draft) if at is None else at
-    used = window.used(draft) + (at is None)
+        return _denied(draft, claim.instance, grant_window.used(draft), draft.limits.capacity, refusal), draft.edits()
+    server = grant_window.first_free(draft) if at is None else at
+    used = grant_window.used(draft) + (at is None)
     capacity, alive = draft.limits.capacity, draft.available
     outcomes.grant(draft, claim.instance, claim.claim_id, claim.incarnation, cause, is_lease=False)
     trial.culled(draft, cause)
@@ -70,10 +70,10 @@ def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> Refusa
     """The first gate that is shut; what was granted a token before has no pace to keep."""
     if _is_duplicate(draft, claim.instance, claim.incarnation):
         return Refusal("duplicate", draft.terms.beat_us)
-    refusal = memory.refusal(draft) or trial.refusal(draft, cause) or floor.refusal(draft, claim.instance)
+    refusal = data_loss.refusal(draft) or trial.refusal(draft, cause) or floor.refusal(draft, claim.instance)
     if refusal is not None or has_token:
         return refusal
-    return window.spacing(draft) or window.refusal(draft)
+    return grant_window.spacing(draft) or grant_window.refusal(draft)
 
 
 def _is_duplicate(draft: Draft, instance: str, life: str) -> bool:
@@ -95,7 +95,7 @@ def _is_standing(draft: Draft, claim: Claim) -> bool:
 
 
 def _with_grant(draft: Draft, claim: Claim, server: int) -> Edits:
-    bounds = window.bounds(draft, draft.view.servers[server])
+    bounds = grant_window.bounds(draft, draft.view.servers[server])
     return replace(
         draft.edits(claim.instance),
         grant=claim.claim_id,
@@ -130,7 +130,7 @@ def _retire(draft: Draft, lease: Lease) -> tuple[Answer, Edits]:
                 if _is_duplicate(draft, lease.instance, lease.incarnation)
                 else None
             )
-            or memory.refusal(draft)
+            or data_loss.refusal(draft)
             or slots.culls_pending(draft)
             or floor.refusal(draft, lease.instance)
             or slots.refusal(draft, lease)
@@ -145,7 +145,7 @@ def _retire(draft: Draft, lease: Lease) -> tuple[Answer, Edits]:
         slot = slots.grant(draft, lease)
         outcomes.lost(draft, (lease.instance,))
         outcomes.grant(draft, lease.instance, lease.holder, lease.incarnation, "", is_lease=True)
-        _count(draft, memory.usable(draft)[0])
+        _count(draft, data_loss.usable(draft)[0])
     left_s = slot.left_us(draft.now_us) / US_PER_S
     answer = Granted(slots.used(draft), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect, left_s=left_s)
     return answer, draft.edits(lease.instance)
@@ -172,7 +172,7 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
         outcomes.leave(draft, beat.instance)
     elif beat.presence is Presence.DOWN:
         if outcomes.go_down(draft, beat):
-            memory.lose(draft)
+            data_loss.lose(draft)
     else:
         outcomes.arrive(draft, beat)
     outcomes.expire(draft)
@@ -187,7 +187,7 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
 def _note_duplicates(draft: Draft, instance: str) -> None:
     """Write down for people under which names two lives beat; those of former windows are forgotten."""
     oldest_us = draft.now_us - draft.limits.window_us
-    recent = {name: at for name, at in draft.duplicates.items() if oldest_us <= at <= draft.now_us + memory.AHEAD_US}
+    recent = {name: at for name, at in draft.duplicates.items() if oldest_us <= at <= draft.now_us + data_loss.AHEAD_US}
     if draft.request.is_duplicate:
         recent[instance] = draft.now_us
     newest = sorted(recent, key=lambda name: (recent[name], name))[-MOST_DUPLICATES:]

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from sidecar.core.fleet.records import Cull, HoldRow, Slot, State, Trial
 from sidecar.core.fleet.strictest import Limits, limits
 from sidecar.core.fleet.view import Edits, Request, View
-from sidecar.core.words import US_PER_S, Entry
+from sidecar.core.types import US_PER_S, Entry
 
 R = TypeVar("R", Cull, Slot, HoldRow)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.refusal import Refusal
-from sidecar.core.words import US_PER_S, Hold
+from sidecar.core.types import US_PER_S, Hold
 
 
 def refusal(draft: Draft, instance: str) -> Refusal | None:

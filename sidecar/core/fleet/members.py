@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from sidecar.core import members as lines
+from sidecar.core.fleet import about as lines
 from sidecar.core.fleet import hold
-from sidecar.core.fleet.kept import Heard, Raw
+from sidecar.core.fleet.raw import Heard, Raw
 from sidecar.core.fleet.summary import Reading, fleet_of
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import View
-from sidecar.core.words import MOST_DEPARTED, MOST_GRANTS, US_PER_S, Member, Presence, Roll
+from sidecar.core.types import MOST_DEPARTED, MOST_GRANTS, US_PER_S, Member, Presence, Roll
 
 FIELDS: Final = 3
 """Of a member row: life, cause, and whether it was refused."""

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
-from sidecar.core.fleet.kept import Raw
-from sidecar.core.fleet.memory import AHEAD_US
+from sidecar.core.fleet.data_loss import AHEAD_US
+from sidecar.core.fleet.majority import is_majority
+from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
-from sidecar.core.fleet.servers import is_majority
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import Server, View
 

@@ -18,7 +18,7 @@ from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.records import Cull
 from sidecar.core.fleet.terms import OFF
-from sidecar.core.words import MANUAL, US_PER_S, Beat, Entry, Outcome, Presence
+from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Outcome, Presence
 
 UNKNOWN: Final = "unknown"
 

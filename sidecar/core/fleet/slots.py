@@ -8,7 +8,7 @@ from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Slot
 from sidecar.core.fleet.refusal import Refusal
 from sidecar.core.fleet.terms import Share
-from sidecar.core.words import US_PER_S, Lease
+from sidecar.core.types import US_PER_S, Lease
 
 
 def culls_pending(draft: Draft) -> Refusal | None:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.core.fleet import memory
+from sidecar.core.fleet import data_loss
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
-from sidecar.core.fleet.kept import Heard
 from sidecar.core.fleet.merge import member_life
+from sidecar.core.fleet.raw import Heard
 from sidecar.core.fleet.records import Epoch, HoldRow, State
 from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.fleet.view import Known
-from sidecar.core.words import US_PER_S, Beat, CauseTrial, Fleet, Hold, Outcome, Presence
+from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Outcome, Presence
 
 COMPARED_FROM: Final = 3
 """Members that a fleet has to have for its median to say anything of one of them."""
@@ -58,7 +58,7 @@ def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     if not former.born_us:
         return False
     is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
-    return (is_other and epoch.losses <= former.losses) or memory.is_stepped(known, reading.heard.now_us)
+    return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reading.heard.now_us)
 
 
 def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplicate: bool = False) -> Fleet:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from sidecar.core.fleet.records import Row
-from sidecar.core.words import US_PER_S
+from sidecar.core.types import US_PER_S
 
 WHOLE: Final = 1000
 BEATS_TO_LIVE: Final = 3

@@ -17,7 +17,7 @@ from typing import Final
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Cull, Trial
 from sidecar.core.fleet.refusal import Refusal
-from sidecar.core.words import MANUAL, US_PER_S
+from sidecar.core.types import MANUAL, US_PER_S
 
 FIRST: Final = 1
 UNPROVEN_CAUSES: Final = 2

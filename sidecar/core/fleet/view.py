@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import Beat, Claim, Entry, Lease
+from sidecar.core.types import Beat, Claim, Entry, Lease
 
 
 class Server(NamedTuple):

@@ -17,7 +17,7 @@ from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
 from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State, Trial
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import Asked, Attend, Edits, Known, PutHold, Release, Request, Resign, Server, View
-from sidecar.core.words import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, Lease, Presence
+from sidecar.core.types import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, Lease, Presence
 
 S: Final = US_PER_S
 STRICT: Final = replace(TERMS, capacity="4", spacing_us=S, refund_max=8)

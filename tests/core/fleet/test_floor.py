@@ -12,7 +12,7 @@ from sidecar.core.fleet.draft import HOUR_US
 from sidecar.core.fleet.records import Cull, Epoch, State
 from sidecar.core.fleet.refusal import Refusal
 from sidecar.core.fleet.view import Server, View
-from sidecar.core.words import US_PER_S, Presence
+from sidecar.core.types import US_PER_S, Presence
 
 NOW = START_US
 BEAT_US = TERMS.beat_us

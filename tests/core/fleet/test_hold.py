@@ -9,7 +9,7 @@ from sidecar.core.fleet import hold
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.refusal import Refusal
 from sidecar.core.fleet.view import View
-from sidecar.core.words import US_PER_S, Denied, Granted, Hold
+from sidecar.core.types import US_PER_S, Denied, Granted, Hold
 
 SERVICE = HoldRow("ann", "deploy", 100, 100)
 ONE = HoldRow("bob", "look", 50, 250)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_views import START_US, TERMS
-from sidecar.core.fleet.kept import Raw
 from sidecar.core.fleet.merge import view_of
+from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.words import US_PER_S
+from sidecar.core.types import US_PER_S
 
 S = US_PER_S
 NOW = START_US

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_views import TERMS, Played, fleet_of_size, names, word
-from sidecar.core.words import MANUAL, US_PER_S, Entry, Granted, Presence
+from sidecar.core.types import MANUAL, US_PER_S, Entry, Granted, Presence
 
 SUSPECT, WELL, DOWN, GONE, STARTING = (
     Presence.SUSPECT,

@@ -11,7 +11,7 @@ from sidecar.core.fleet import slots
 from sidecar.core.fleet.records import Slot, State, Trial
 from sidecar.core.fleet.refusal import Refusal
 from sidecar.core.fleet.view import View
-from sidecar.core.words import Granted, Lease, Presence
+from sidecar.core.types import Granted, Lease, Presence
 
 NOW = START_US
 BEAT_US = TERMS.beat_us

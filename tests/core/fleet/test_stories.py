@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from harness.fleet_views import TERMS, Played, fleet_of_size, names, word
-from sidecar.core.words import US_PER_S, Denied, Presence
+from sidecar.core.types import US_PER_S, Denied, Presence
 
 WINDOW_S = TERMS.window_us // US_PER_S
 STEP_S = 5

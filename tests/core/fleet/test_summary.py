@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_views import START_US, TERMS
-from sidecar.core.fleet.kept import Heard
+from sidecar.core.fleet.raw import Heard
 from sidecar.core.fleet.records import Epoch, HoldRow, State, Trial
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.view import Known
-from sidecar.core.words import US_PER_S, Beat, CauseTrial, Hold, Presence
+from sidecar.core.types import US_PER_S, Beat, CauseTrial, Hold, Presence
 
 S = US_PER_S
 NOW = START_US

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sidecar.core.fleet.strictest import Limits, limits
 from sidecar.core.fleet.terms import OFF, STRATEGIES, Share, Terms
-from sidecar.core.words import US_PER_S
+from sidecar.core.types import US_PER_S
 
 TERMS = Terms()
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.fleet.tokens import RULES, Quota
-from sidecar.core.words import US_PER_S
+from sidecar.core.types import US_PER_S
 
 TEN_MINUTES_US = 600 * US_PER_S
 ARTICLE = Quota(10, TEN_MINUTES_US)

@@ -12,7 +12,7 @@ from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.records import Cull, State, Trial
 from sidecar.core.fleet.refusal import Refusal
 from sidecar.core.fleet.view import View
-from sidecar.core.words import MANUAL, US_PER_S, Presence
+from sidecar.core.types import MANUAL, US_PER_S, Presence
 
 S = US_PER_S
 NOW = START_US

@@ -1,0 +1,1 @@
+"""What happens on a cull beside the health check."""

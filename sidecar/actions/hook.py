@@ -1,0 +1,162 @@
+"""The hook: a program that looks at a container between the grant and the drain, while what made it sick is there.
+
+It has so long and so much to say; it is told the facts of the cull, and none of our secrets. Imported if one is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from sidecar.client.redaction import redacted
+from sidecar.core.types import Claim
+
+HEAD: Final = 16 * 1024
+"""Bytes that are kept of what it prints."""
+
+REST_S: Final = 0.05
+"""Pause between reads of what is thrown away: a flood must not take the processor from health, nor fill a pipe for
+ever, behind which a program with something left to do would stand."""
+
+LINGER_S: Final = 0.2
+"""How long after its end its output may still come: somebody it started may hold the pipe for ever."""
+
+REAP_S: Final = 1.0
+
+
+class Hook:
+    """Runs the program ``path``, for at most ``timeout_s`` seconds and a moment to end it.
+
+    ``on_failure`` is told when it cannot be run, or takes longer.
+    """
+
+    def __init__(self, path: str, timeout_s: float, service: str, on_failure: Callable[[Exception], None]) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._service = service
+        self._on_failure = on_failure
+
+    async def __call__(self, claim: Claim, reason: str) -> str:
+        """How it ended and, redacted, the head of what it printed on both streams."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            transport, output = await self._started(claim, reason)
+        except (OSError, ValueError) as error:
+            self._on_failure(error)
+            return f"the hook could not be run: {error}"
+        try:
+            is_late = not await _within(output.ended, self._timeout_s)
+            if not is_late:
+                await _within(output.closed, LINGER_S)
+        finally:
+            await _end(transport, output)
+        if is_late:
+            self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
+        return output.told(transport.get_returncode(), loop.time() - began, is_late=is_late)
+
+    async def _started(self, claim: Claim, reason: str) -> tuple[asyncio.SubprocessTransport, _Output]:
+        """Start it. For who gives up meanwhile asyncio would end the program alone, and wait for all it has started."""
+        loop = asyncio.get_running_loop()
+        starting = loop.create_task(
+            loop.subprocess_exec(
+                lambda: _Output(loop),
+                self._path,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._env(claim, reason),
+                cwd="/",
+                start_new_session=True,
+            )
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait((starting,))
+            if starting.exception() is None:
+                await _end(*starting.result())
+            raise
+
+    def _env(self, claim: Claim, reason: str) -> Mapping[str, str]:
+        """Its environment, complete: ours may hold passwords."""
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "ARBITER_SERVICE": self._service,
+            "ARBITER_INSTANCE": claim.instance,
+            "ARBITER_INCARNATION": claim.incarnation,
+            "ARBITER_KIND": claim.kind,
+            "ARBITER_REASON": reason.replace("\0", ""),
+        }
+
+
+class _Output(asyncio.SubprocessProtocol):
+    """Keeps the head of what comes, and knows when the program and its output have ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._head = bytearray()
+        self._is_cut = False
+        self._pipe: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 - the loop's promise
+        self._pipe = transport.get_pipe_transport(1)
+
+    def pipe_data_received(self, _fd: int, data: bytes) -> None:
+        left = HEAD - len(self._head)
+        self._head += data[:left]
+        if len(data) > left and isinstance(self._pipe, asyncio.ReadTransport):
+            self._is_cut = True
+            self._pipe.pause_reading()
+            self._loop.call_later(REST_S, self._read_on)
+
+    def _read_on(self) -> None:
+        if isinstance(self._pipe, asyncio.ReadTransport) and not self._pipe.is_closing():
+            self._pipe.resume_reading()
+
+    def pipe_connection_lost(self, _fd: int, _error: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def process_exited(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def told(self, code: int | None, took_s: float, *, is_late: bool) -> str:
+        """All of it as text, beginning with how it ended."""
+        how = "was ended, its time was up," if is_late else _ending(code)
+        text = self._head.decode(errors="replace")
+        said = redacted(text, len(text) - self._is_cut)  # what is cut in two may be a secret, and is left out
+        cut = f"\n(the rest of more than {HEAD} bytes is left out)" if self._is_cut else ""
+        return f"the hook {how} after {took_s:.1f} s\n{said.rstrip()}{cut}".rstrip()
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"was ended by signal {-code}"
+    return "ended" if code is None else f"ended with exit code {code}"
+
+
+async def _within(future: asyncio.Future[None], seconds: float) -> bool:
+    """Whether ``future`` is done within so many seconds; it goes on if it is not."""
+    done, _ = await asyncio.wait((future,), timeout=seconds)
+    return bool(done)
+
+
+async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
+    """Leave nothing of it behind: its whole group is killed, unless it has ended and closed its output by itself."""
+    try:
+        if not (output.ended.done() and output.closed.done()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await _within(output.ended, REAP_S)
+    finally:
+        transport.close()

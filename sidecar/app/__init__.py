@@ -1,0 +1,1 @@
+"""Composition: builds the parts from the configuration and runs them in one task group."""

@@ -1,0 +1,1 @@
+"""Success-prioritized, concurrency-limited fallback cascade (timmc), as a library."""

@@ -1,0 +1,1 @@
+"""``doctor``: looks at settings, surroundings and the job file before they cause trouble."""

@@ -1,0 +1,62 @@
+"""Policies that differ, for a person: which settings, and their values as one would write them.
+
+A policy is the text of one ``core.fleet.terms.Terms``, as the sidecars write it into the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sidecar.config import shares
+from sidecar.core.fleet.terms import OFF, Share, Terms
+from sidecar.core.types import US_PER_S
+from sidecar.runlock import durations
+
+_SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
+    ("ARBITER_BUDGET_STRATEGY", lambda terms: terms.strategy),
+    ("ARBITER_BUDGET", lambda terms: _share(terms.capacity)),
+    ("ARBITER_BUDGET_WINDOW", lambda terms: _duration(terms.window_us)),
+    ("ARBITER_MIN_HEALTHY", lambda terms: _share(terms.min_healthy)),
+    ("ARBITER_NEVER_LAST", lambda terms: "true" if terms.never_last else "false"),
+    ("ARBITER_SPACING", lambda terms: _duration(terms.spacing_us)),
+    ("ARBITER_TRIAL", lambda terms: _switch(is_on=terms.trial)),
+    ("ARBITER_PROBATION", lambda terms: _duration(terms.probation_us)),
+    ("ARBITER_REFUND", lambda terms: _switch(is_on=terms.refund_max != OFF)),
+    # Without refunds it has no value: whether there are any is told by the line before.
+    ("ARBITER_REFUND_MAX", lambda terms: "" if terms.refund_max == OFF else str(terms.refund_max)),
+    ("ARBITER_LOST_MEMORY", lambda terms: "empty" if terms.after_loss_wait else "full"),
+    ("ARBITER_BEAT", lambda terms: _duration(terms.beat_us)),
+)
+"""Each setting that every sidecar of a service should have the same of, and its value in the setting's notation."""
+
+
+def differences(texts: Sequence[str]) -> str:
+    """The settings that differ with all of their values; a text that this version cannot read, as it is."""
+    read = [(text, Terms.read(text)) for text in texts]
+    terms = [one for _, one in read if one is not None]
+    unread = [text for text, one in read if one is None]
+    # Texts that differ in nothing known here are of a version that knows more.
+    return "; ".join([*_differing(terms), *unread]) or "  ".join(texts)
+
+
+def _differing(every: Sequence[Terms]) -> list[str]:
+    values = {name: dict.fromkeys(filter(None, map(written, every))) for name, written in _SETTINGS}
+    told = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
+    lists = {terms.servers for terms in every}
+    if len(lists) > 1:
+        told.append(f"ARBITER_REDIS_URL names {len(lists)} different lists of servers")
+    return told
+
+
+def _share(text: str) -> str:
+    amount, is_part = Share.read(text)
+    return shares.write(amount, is_part=is_part)
+
+
+def _duration(us: int) -> str:
+    return durations.write(us / US_PER_S)
+
+
+def _switch(*, is_on: bool) -> str:
+    return "on" if is_on else "off"

@@ -1,0 +1,1 @@
+"""The configuration: fields, loading, validation, and the syntax of values."""

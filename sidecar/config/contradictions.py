@@ -1,0 +1,262 @@
+"""Settings that are each allowed and together make no sense. A table of rules; nothing is changed here."""
+
+from __future__ import annotations
+
+import os
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sidecar.config import access_rules, addresses, kinds, redis_urls, shares
+from sidecar.core.life.delays import JITTER
+from sidecar.runlock import durations
+from sidecar.runlock.lifetimes import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sidecar.config.settings import Settings
+
+_HOUR_S = 3600
+_FIXED_LIMIT_S = 1800
+
+
+def contradictions(settings: Settings) -> list[str]:
+    """Return a line for every contradiction, beginning with the variable's name."""
+    rules = (
+        _watching,
+        _judging,
+        _lifetime,
+        _scrape,
+        _budget,
+        _fleet,
+        _redis,
+        _redis_files,
+        _doors,
+        _evidence,
+        _run_lock,
+        _messages,
+        access_rules.problems,
+    )
+    return [problem for rule in rules for problem in rule(settings)]
+
+
+def _watching(s: Settings) -> Iterator[str]:
+    interval, window, settle = map(durations.write, (s.check_interval, s.error_window, s.settle))
+    if s.check_interval > s.error_window:
+        yield (
+            f"ARBITER_CHECK_INTERVAL: {interval} is longer than ARBITER_ERROR_WINDOW={window}: "
+            "errors would be forgotten unseen"
+        )
+    if s.settle * (1 + JITTER * bool(s.check_jitter)) >= s.error_window:
+        yield (
+            f"ARBITER_SETTLE: {settle}, and up to a quarter of it more, is not shorter than "
+            f"ARBITER_ERROR_WINDOW={window}: the errors would be forgotten before the claim"
+        )
+
+
+def _judging(s: Settings) -> Iterator[str]:
+    interval = durations.write(s.check_interval)
+    if 0 < s.heartbeat_timeout < s.check_interval:
+        yield (
+            f"ARBITER_HEARTBEAT_TIMEOUT: {durations.write(s.heartbeat_timeout)} is shorter than "
+            f"ARBITER_CHECK_INTERVAL={interval}: a silence would be over before anybody looks"
+        )
+    ignored = kinds.names(s.ignore_kinds)
+    for kind, limit in kinds.limits(s.kind_limits):
+        if kind in ignored:
+            yield f"ARBITER_KIND_LIMITS: {kind} is in ARBITER_IGNORE_KINDS too: it would never count"
+        elif limit > s.error_limit:
+            yield (
+                f"ARBITER_KIND_LIMITS: {kind}:{limit} is above ARBITER_ERROR_LIMIT={s.error_limit}, "
+                "which counts every kind: it would never be reached first"
+            )
+
+
+def _lifetime(s: Settings) -> Iterator[str]:
+    if not s.lifetime:
+        if s.lifetime_max:
+            yield "ARBITER_LIFETIME_MAX: needs ARBITER_LIFETIME: nobody would be retired"
+        return
+    lifetime = durations.write(s.lifetime)
+    if not s.redis_url:
+        yield (
+            f"ARBITER_LIFETIME: {lifetime} needs ARBITER_REDIS_URL: without a shared bucket nothing would keep the "
+            "whole fleet from retiring at once"
+        )
+    if 0 < s.lifetime_max < s.lifetime:
+        yield f"ARBITER_LIFETIME_MAX: {durations.write(s.lifetime_max)} is shorter than ARBITER_LIFETIME={lifetime}"
+    youth = {name: getattr(s, name) for name in ("grace", "min_age", "drain")}
+    if s.lifetime * (1 - s.lifetime_jitter) <= sum(youth.values()):
+        names = ", ".join(f"ARBITER_{name.upper()}={durations.write(value)}" for name, value in youth.items())
+        yield (
+            f"ARBITER_LIFETIME: {lifetime}, and up to ARBITER_LIFETIME_JITTER={s.lifetime_jitter:g} of it less, is not "
+            f"longer than {names} together: it would be retired as soon as it may be judged"
+        )
+    if s.retire_timeout <= s.drain:
+        yield (
+            f"ARBITER_RETIRE_TIMEOUT: {durations.write(s.retire_timeout)} is not longer than "
+            f"ARBITER_DRAIN={durations.write(s.drain)}: it would be over before the container is down"
+        )
+
+
+def _scrape(s: Settings) -> Iterator[str]:
+    wanted = s.scrape_errors or s.scrape_requests or s.scrape_in_flight or s.scrape_load
+    if s.scrape_load and not s.scrape_url:
+        yield "ARBITER_SCRAPE_LOAD: needs ARBITER_SCRAPE_URL"
+    elif wanted and not s.scrape_url:
+        yield "ARBITER_SCRAPE_URL: missing, though there are selectors of what to count on the page"
+    if s.scrape_url and not wanted and not s.scrape_down_after:
+        yield "ARBITER_SCRAPE_ERRORS: missing: nothing on the page would count, nor ARBITER_SCRAPE_DOWN_AFTER"
+    if s.scrape_down_after and not s.scrape_url:
+        yield "ARBITER_SCRAPE_DOWN_AFTER: needs ARBITER_SCRAPE_URL"
+    if s.scrape_url and s.scrape_timeout > s.scrape_interval:
+        yield (
+            f"ARBITER_SCRAPE_TIMEOUT: {durations.write(s.scrape_timeout)} is longer than "
+            f"ARBITER_SCRAPE_INTERVAL={durations.write(s.scrape_interval)}"
+        )
+    if s.socket and s.socket == s.statsd_socket:
+        yield "ARBITER_STATSD_SOCKET: the same path as ARBITER_SOCKET, one for datagrams and one for connections"
+
+
+def _budget(s: Settings) -> Iterator[str]:
+    window = durations.write(s.budget_window)
+    if s.settle + s.drain >= s.budget_window:
+        yield (
+            f"ARBITER_BUDGET_WINDOW: {window} is not longer than ARBITER_SETTLE={durations.write(s.settle)} and "
+            f"ARBITER_DRAIN={durations.write(s.drain)} together: a token would be back before the container left"
+        )
+    amount, is_part = shares.parse(s.budget)
+    if not is_part and amount > s.budget_window:
+        yield (f"ARBITER_BUDGET: {s.budget} is more than ARBITER_BUDGET_WINDOW={window} can hold at one token a second")
+    if is_part and not s.redis_url:
+        yield f"ARBITER_BUDGET: {s.budget} of the fleet needs ARBITER_REDIS_URL: a bucket in memory knows no fleet"
+    if s.budget_strategy == "fixed" and not _fits_the_hour(s.budget_window):
+        yield (
+            f"ARBITER_BUDGET_WINDOW: {window} must be whole seconds that divide an hour, and at most 30m, for "
+            "ARBITER_BUDGET_STRATEGY=fixed: its keys are numbered within the hour and used again in the next"
+        )
+
+
+def _fleet(s: Settings) -> Iterator[str]:
+    amount, is_part = shares.parse(s.budget)
+    if shares.parse(s.min_healthy) == (1000, True):
+        yield "ARBITER_MIN_HEALTHY: at 100% no container could ever be culled"
+    if s.refund == "on" and s.budget_strategy != "log":
+        yield f"ARBITER_REFUND: on needs ARBITER_BUDGET_STRATEGY=log, not {s.budget_strategy}"
+    if s.refund_max and s.refund == "off":
+        strategy = "" if s.budget_strategy == "log" else " and ARBITER_BUDGET_STRATEGY=log"
+        yield f"ARBITER_REFUND_MAX: needs ARBITER_REFUND=on{strategy}"
+    if s.refund_max and not is_part and s.refund_max < amount:
+        yield f"ARBITER_REFUND_MAX: {s.refund_max} is less than ARBITER_BUDGET={s.budget}"
+    if s.spacing >= s.budget_window:
+        yield (
+            f"ARBITER_SPACING: {durations.write(s.spacing)} is not shorter than "
+            f"ARBITER_BUDGET_WINDOW={durations.write(s.budget_window)}: one token is all there would ever be"
+        )
+
+
+def _redis(s: Settings) -> Iterator[str]:
+    urls = redis_urls.redis_urls(s.redis_url)
+    if urls and len(urls) * s.redis_timeout >= s.check_interval:
+        each = f" for each of {len(urls)} servers" if len(urls) > 1 else ""
+        yield (
+            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)}{each} is not shorter than "
+            f"ARBITER_CHECK_INTERVAL={durations.write(s.check_interval)}: a claim would still wait when the next check "
+            "is due"
+        )
+    amount, is_part = shares.parse(s.budget)
+    if not is_part and amount < len(urls):
+        yield f"ARBITER_BUDGET: {s.budget} over {len(urls)} servers leaves one without a share"
+
+
+def _redis_files(s: Settings) -> Iterator[str]:
+    urls = redis_urls.redis_urls(s.redis_url)
+    for name in ("redis_password_file", "redis_ca", "redis_cert", "redis_key"):
+        if getattr(s, name) and not s.redis_url:
+            yield f"ARBITER_{name.upper()}: needs ARBITER_REDIS_URL"
+    for name in ("redis_ca", "redis_cert", "redis_key"):
+        if getattr(s, name) and not all(url.lower().startswith("rediss") for url in urls):
+            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in every ARBITER_REDIS_URL"
+        elif urls and getattr(s, name) and not os.access(getattr(s, name), os.R_OK):
+            yield f"ARBITER_{name.upper()}: {getattr(s, name)} cannot be read"
+    if s.redis_password_file and any(map(redis_urls.has_password, urls)):
+        yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
+    if s.budget_strategy == "fixed" and any(map(redis_urls.is_cluster, urls)):
+        yield (
+            "ARBITER_BUDGET_STRATEGY: fixed cannot be used on a Redis Cluster: "
+            "the article's key and those of the service lie in different slots"
+        )
+    if s.redis_key and not s.redis_cert:
+        yield "ARBITER_REDIS_KEY: needs ARBITER_REDIS_CERT, the certificate of that key"
+
+
+def _doors(s: Settings) -> Iterator[str]:
+    if s.soft_drain == "on" and s.weight == "off":
+        yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer is told no weight that could be lowered"
+    if s.agent_maxconn and s.agent_listen == addresses.OFF:
+        yield "ARBITER_AGENT_MAXCONN: needs ARBITER_AGENT_LISTEN, which is off"
+    listeners = (
+        ("ARBITER_LOCAL_LISTEN", s.local_listen),
+        ("ARBITER_PUBLIC_LISTEN", s.public_listen),
+        ("ARBITER_AGENT_LISTEN", s.agent_listen),
+        ("ARBITER_PAGE_LISTEN", s.page_listen),
+    )
+    for (name, address), (other_name, other) in combinations(listeners, 2):
+        if addresses.overlap(address, other):
+            yield f"{other_name}: {other} is already taken by {name}={address}"
+    if s.local_listen == addresses.OFF and not s.socket:
+        yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: nobody could report errors"
+
+
+def _evidence(s: Settings) -> Iterator[str]:
+    if not s.cull_hook:
+        return
+    if not (Path(s.cull_hook).is_file() and os.access(s.cull_hook, os.X_OK)):
+        yield f"ARBITER_CULL_HOOK: {s.cull_hook} is no file that can be run"
+    if s.cull_hook_timeout >= s.error_window:
+        yield (
+            f"ARBITER_CULL_HOOK_TIMEOUT: {durations.write(s.cull_hook_timeout)} is not shorter than "
+            f"ARBITER_ERROR_WINDOW={durations.write(s.error_window)}: the errors would be forgotten before the cull"
+        )
+
+
+def _run_lock(s: Settings) -> Iterator[str]:
+    """The relations of ``lifetimes``, in the words of the settings."""
+    if not s.run_lock:
+        for name in ("standby", "run_lifetime"):
+            if getattr(s, name):
+                yield f"ARBITER_{name.upper()}: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
+        return
+    pattern = Pattern(
+        every_s=s.run_every, lifetime_s=s.run_lifetime, has_standby=s.standby, standby_for_s=s.standby_for
+    )
+    waits, lives, starts = map(durations.write, (s.standby_for, s.run_lifetime, s.run_every))
+    if pattern.ends_early:
+        yield (
+            f"ARBITER_RUN_LIFETIME: {lives} is not longer than ARBITER_RUN_EVERY={starts}: "
+            "a sidecar would end before the next is started"
+        )
+    if pattern.leaves_early:
+        yield (
+            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
+            "a standby would leave before its turn has come"
+        )
+    elif pattern.is_bare:
+        yield (
+            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_EVERY={starts}: "
+            "a standby would leave before the next is started"
+        )
+
+
+def _messages(s: Settings) -> Iterator[str]:
+    if s.webhook_url and s.webhook_url_file:
+        yield "ARBITER_WEBHOOK_URL_FILE: ARBITER_WEBHOOK_URL names receivers as well, one of the two has to go"
+    if s.webhook_template:
+        from sidecar.app.notify_parts import problems  # noqa: PLC0415 - few have a template
+
+        yield from problems(s)
+
+
+def _fits_the_hour(window_s: float) -> bool:
+    return window_s <= _FIXED_LIMIT_S and window_s % 1 == 0 and _HOUR_S % window_s == 0

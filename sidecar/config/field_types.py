@@ -1,0 +1,110 @@
+"""What a setting may be: the types of its fields, which take a value in the form it is given and refuse a bad one.
+
+A bound stands at the field or in here, never in both: pydantic lets one of the two win.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sidecar.config import addresses, kinds, redis_urls, shares
+from sidecar.config.selectors import parse_selectors
+from sidecar.inputs.scrape import parse_target
+from sidecar.runlock import durations
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_BUDGET_LIMIT = 1000
+_DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
+_MONTH_DAYS = 30
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 - to pydantic a TypeError would be a bug
+    return value
+
+
+def _seconds(value: object) -> float:
+    seconds = durations.parse(value)
+    if seconds > _DAY_S:
+        raise ValueError("must be at most 24h")
+    return seconds
+
+
+def _long_seconds(value: object) -> float:
+    seconds = durations.parse(value)
+    if seconds > _MONTH_DAYS * _DAY_S:
+        raise ValueError(f"must be at most {_MONTH_DAYS * 24}h")
+    return seconds
+
+
+def _part(value: object) -> object:
+    """``10%`` is 0.1."""
+    if not isinstance(value, str) or not value.strip().endswith("%"):
+        return _no_bool(value)
+    try:
+        return float(value.strip()[:-1]) / 100
+    except ValueError:
+        raise ValueError("must be a part such as 0.1 or 10%") from None
+
+
+def _web_urls(text: str) -> str:
+    for url in filter(None, map(str.strip, text.split(","))):
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be http:// or https://, several with commas between")
+    return text.strip()
+
+
+def _budget(value: str) -> str:
+    amount, is_part = shares.parse(value)
+    if not amount or (amount > _BUDGET_LIMIT and not is_part):
+        raise ValueError(f"must be at least 1 or above 0%, and at most {_BUDGET_LIMIT}")
+    return value
+
+
+def _scrape_url(url: str) -> str:
+    if url:
+        parse_target(url)
+    return url.strip()
+
+
+def _selectors(text: str) -> str:
+    parse_selectors(text)
+    return text.strip()
+
+
+Switch = Literal["on", "off"]
+Count = Annotated[int, BeforeValidator(_no_bool)]
+Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+LongSeconds = Annotated[float, BeforeValidator(_long_seconds)]
+Part = Annotated[float, BeforeValidator(_part), Field(allow_inf_nan=False)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
+
+StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
+
+ShareOfFleet = Annotated[str, BeforeValidator(shares.checked)]
+Budget = Annotated[ShareOfFleet, AfterValidator(_budget)]
+KindLimits = Annotated[str, AfterValidator(kinds.checked_limits)]
+KindNames = Annotated[str, AfterValidator(kinds.checked_names)]
+
+RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
+ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]
+WebUrls = Annotated[str, AfterValidator(_web_urls)]
+Selectors = Annotated[str, AfterValidator(_selectors)]
+Listen = Annotated[str, AfterValidator(addresses.listen)]
+ListenOrOff = Annotated[str, AfterValidator(addresses.listen_or_off)]
+LoopbackOrOff = Annotated[str, AfterValidator(addresses.loopback_or_off)]
+FilePath = Annotated[str, AfterValidator(addresses.path)]
+SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
+
+
+def is_duration(field: FieldInfo) -> bool:
+    """Whether the field holds seconds, which a user reads and writes as ``10s``."""
+    return any(isinstance(part, BeforeValidator) and part.func in (_seconds, _long_seconds) for part in field.metadata)

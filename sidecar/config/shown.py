@@ -1,0 +1,115 @@
+"""What a person reads of the settings: those in force, the table of all, and what is wrong with one.
+
+Nothing in here repeats a secret.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sidecar.config import redis_urls, sources
+from sidecar.config.field_types import is_duration
+from sidecar.runlock import durations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+    from sidecar.config.settings import Settings
+
+# By pydantic's type of error, what is said of the value; the braces are filled from the error's context.
+_COMPLAINTS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "extra_forbidden": "is for a setting that does not exist",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "multiple_of": "must be whole seconds",
+    "string_pattern_mismatch": "must be letters, digits and _ . : - and not empty",
+    "string_too_long": "must be at most {max_length} characters long",
+    "string_type": "must be text",
+    "value_error": "{error}",
+}
+
+# Of the settings whose default depends on something else.
+_DEFAULTS = {"instance": "the host name", "refund": "on", "soft_drain": "on"}
+
+
+def effective(settings: Settings, origins: Mapping[str, str]) -> str:
+    """Return a line for every setting with its value and origin, without secrets."""
+    shown = _shown(settings, origins)
+    return "\n".join(f"{variable}={of['value']}  # from {of['from']}" for variable, of in shown.items())
+
+
+def as_json(settings: Settings, origins: Mapping[str, str]) -> str:
+    """Return the same for a program."""
+    return json.dumps(_shown(settings, origins), indent=2)
+
+
+def _shown(settings: Settings, origins: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    return {
+        sources.variable(name): {"value": _written(name, field, getattr(settings, name)), "from": origins[name]}
+        for name, field in type(settings).model_fields.items()
+    }
+
+
+def rows(fields: Mapping[str, FieldInfo]) -> list[tuple[str, str, str]]:
+    """Return name, default as a user would write it, and description of every field."""
+    return [
+        (
+            sources.variable(name),
+            _DEFAULTS.get(name) or _written(name, field, field.default),
+            field.description or "",
+        )
+        for name, field in fields.items()
+    ]
+
+
+def problem(detail: ErrorDetails, fields: Mapping[str, FieldInfo], given: sources.Sources) -> str:
+    """Return one line about what pydantic found: the variable, who gave the value, and what it must be."""
+    name = str(detail["loc"][0])
+    field = fields.get(name)
+    value = given.merged().get(name)
+    # A URL may hold a password, also where it was put by mistake.
+    hidden = field is None or "_url" in name or "://" in str(value)
+    shown = "the value" if hidden else repr(value)
+    context = {key: _bound(field, bound) for key, bound in detail.get("ctx", {}).items()}
+    complaint = _COMPLAINTS.get(detail["type"], detail["msg"]).format(**context)
+    return f"{sources.variable(name)}: {shown} from {given.origin(name)} {complaint}"
+
+
+def _bound(field: FieldInfo | None, bound: object) -> object:
+    if field is not None and is_duration(field) and isinstance(bound, (int, float)):
+        return durations.write(bound)
+    return bound
+
+
+def _place(url: str) -> str:
+    """A webhook without what its path may hold: often that is all it takes to post there."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}/***"
+
+
+def _written(name: str, field: FieldInfo, value: object) -> str:
+    """Return a valid value as a user would write it, without secrets."""
+    if name in ("redis_url", "scrape_url"):
+        return redis_urls.masked(str(value))
+    if name == "webhook_url":
+        return ",".join(map(_place, filter(None, map(str.strip, str(value).split(",")))))
+    is_url = "://" in str(value)  # where a path belongs it was put by mistake
+    if ("_url" in name and "@" in str(value)) or (is_url and name.endswith("_file")):
+        return "***"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return durations.write(float(str(value))) if is_duration(field) else str(value)

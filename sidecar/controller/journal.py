@@ -1,0 +1,156 @@
+"""What must survive a killed sidecar, in one small file: the incarnation, its age and its latch.
+
+A journal that cannot be read or written costs persistence and never health: every failure is reported to
+``on_failure`` and answered with "nothing remembered". The disk is touched in a thread, and waited for with a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from sidecar.core.types import NO_LOT, Latch, Lot
+from sidecar.net.threads import in_thread
+
+FORMAT: Final = 1
+SIZE_LIMIT: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is known of one incarnation: whose it is, its name, the word it claims under, its latch if it has one.
+
+    ``born`` in Unix seconds, None if nobody wrote it down; ``lot`` is what chance gave it.
+    """
+
+    app: str
+    app_start: str | None
+    incarnation: str
+    latch: Latch | None = None
+    born: float | None = None
+    lot: Lot = NO_LOT
+
+
+class Journal:
+    """One file in ``directory``, replaced as a whole; ``directory`` None keeps nothing."""
+
+    def __init__(self, directory: Path | None, app: str, on_failure: Callable[[str, Exception], None]) -> None:
+        name = "".join(char if char.isalnum() or char in "-." else "_" for char in app)
+        self.path = directory / f"health-arbiter-{name}.json" if directory else None
+        self._app = app
+        self._on_failure = on_failure
+        self._writing = asyncio.Lock()
+        self._newest: Memory | None = None
+
+    async def load(self, timeout_s: float) -> Memory | None:
+        """The memory of this very app, if there is one that can be read within ``timeout_s`` seconds."""
+        if self.path is None:
+            return None
+        try:
+            async with asyncio.timeout(timeout_s):
+                memory = await in_thread(_read, self.path)
+        except Exception as error:  # noqa: BLE001 - whatever stands there, it may not keep the house from starting
+            self._on_failure("read", error)
+            return None
+        return memory if memory and memory.app == self._app else None
+
+    async def save(self, memory: Memory) -> None:
+        """Replace the file. Writes follow one another; while one waits, a newer memory takes its place."""
+        if self.path is None:
+            return
+        waiting, self._newest = self._newest, memory
+        if waiting is not None:
+            return  # one write waits already: a disk that hangs may not pile them up
+        async with self._writing:
+            newest, self._newest = self._newest, None
+            try:
+                await in_thread(_replace, self.path, _encode(newest))
+            except Exception as error:  # noqa: BLE001 - no failure to write may reach the hall
+                self._on_failure("write", error)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until earlier writes are on disk, at most ``timeout_s`` seconds."""
+        try:
+            async with asyncio.timeout(timeout_s), self._writing:
+                pass
+        except TimeoutError as error:
+            self._on_failure("wait", error)
+
+
+def _read(path: Path) -> Memory | None:
+    try:
+        with path.open("rb") as file:
+            return _decode(file.read(SIZE_LIMIT))
+    except FileNotFoundError:
+        return None
+
+
+def _encode(memory: Memory) -> bytes:
+    fields = asdict(memory)
+    if memory.latch is not None and not memory.latch.lease:
+        del fields["latch"]["lease"], fields["latch"]["spent_s"]  # who knows of no leases would not take the latch
+    return json.dumps({"format": FORMAT, **fields}, indent=1).encode() + b"\n"
+
+
+def _decode(content: bytes) -> Memory:
+    fields: dict[str, Any] = json.loads(content)
+    if fields["format"] != FORMAT:
+        raise ValueError(f"format {fields['format']!r} is not {FORMAT}")
+    memory = Memory(
+        fields["app"],
+        fields["app_start"],
+        fields["incarnation"],
+        born=fields.get("born"),  # what a sidecar wrote that knew of no age is still good for the rest
+        lot=Lot(*fields.get("lot", NO_LOT)),
+    )
+    _take_texts(memory.app, memory.incarnation, memory.lot.holder)
+    _take_texts(*_told(memory.app_start))
+    _take_numbers(memory.lot.part, *_told(memory.born))
+    return replace(memory, latch=_latch(fields["latch"])) if fields["latch"] is not None else memory
+
+
+def _latch(fields: dict[str, Any]) -> Latch:
+    latch = Latch(**fields)
+    _take_texts(latch.claim_id, latch.reason, latch.lease)
+    _take_numbers(latch.at, latch.spent_s)
+    return latch
+
+
+def _told(value: object) -> tuple[object, ...]:
+    return () if value is None else (value,)
+
+
+def _take_texts(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"takes a text, not {value!r}")
+
+
+def _take_numbers(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise TypeError(f"takes a number, not {value!r}")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write aside, sync, rename, sync the directory: a reader finds the old file or the new one, whole."""
+    aside = path.with_suffix(".new")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while content:
+            content = content[os.write(handle, content) :]  # a disk that fills up may take a part
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    aside.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,1 @@
+"""What an engineer is told: reasons, remedies, runbooks, history."""

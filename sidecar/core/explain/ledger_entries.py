@@ -1,0 +1,203 @@
+"""What goes into the ledger: which steps of a container and which answers of the bucket are worth a line.
+
+A line is written once for what lasts: a container that is refused for one reason again and again is refused once a
+spell. What all sidecars of a fleet see carries a word that they share, so that one of them writes it (``Entry.once``).
+What became of a cull (``replaced``, ``helped``, ``unhelped``, ``unclear``) is written with the fleet's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sidecar.core.explain import reasons as sentences
+from sidecar.core.life.container_state import Standing
+from sidecar.core.life.delays import HONOUR_S
+from sidecar.core.life.detectors import complaint
+from sidecar.core.life.events import Answered, Revived
+from sidecar.core.life.snapshot import Record
+from sidecar.core.types import MANUAL, Denied, Entry, Fleet, Granted, Hold, State, Unknown
+
+WHATS: Final = frozenset(
+    {
+        *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced"),
+        *("helped", "unhelped", "unclear", "hold", "release", "paused", "lost_memory", "duplicate", "not_honoured"),
+        *("would_cull", "would_recover", "redis_away", "redis_back"),
+    }
+)
+"""All that an entry can be about."""
+
+ORDERED: Final = "ordered"
+_ALONE: Final = "alone"
+
+
+class Scribe:
+    """Turns what the sidecar of ``instance`` sees into entries, seen ``at`` Unix time and ``now`` on a monotonic clock.
+
+    How long something took is reckoned by the latter, for the wall clock may jump by hours. A cull is not honoured if
+    the container is there ``honour_s`` seconds after it.
+    """
+
+    def __init__(self, instance: str, honour_s: float = HONOUR_S) -> None:
+        self._instance = instance
+        self._honour_s = honour_s
+        self._kind = ""
+        self._refused: set[str] = set()
+        self._would_since: float | None = None
+        self._down_since: float | None = None
+        self._complained_of = ""
+        self._away_since: float | None = None
+        self._fleet: Fleet | None = None
+
+    # -- steps ------------------------------------------------------------------------------------------------
+
+    def step(self, record: Record, at: float, now: float) -> list[Entry]:
+        """The entries of one step of the container, in the order in which things happened."""
+        down_s = self._down_s(record, at, now)
+        if record.before is record.after and not isinstance(record.event, Answered):
+            return list(self._overdue(record, at, down_s))
+        entries = [
+            *self._begun(record, at),
+            *self._answered(record, at),
+            *self._culled(record, at, now),
+            *self._ended(record, at, now, down_s),
+            *self._overdue(record, at, down_s),
+        ]
+        if record.after.state is not State.SUSPECT:
+            self._refused.clear()
+        if record.after.latch is None and record.after.state is not State.SUSPECT:
+            self._kind = ""
+        return entries
+
+    def _down_s(self, record: Record, at: float, now: float) -> float:
+        """Seconds since it was put down, 0 if it is not; the wall clock tells, once, of a latch that came from disk."""
+        found = record.before.latch
+        if found is None:
+            self._down_since = now if record.after.latch else None
+        elif self._down_since is None:
+            self._down_since = now - max(0.0, at - found.at)
+        return 0.0 if self._down_since is None else now - self._down_since
+
+    def _begun(self, record: Record, at: float) -> Iterator[Entry]:
+        after = record.after
+        if after.state is State.SUSPECT is not record.before.state and after.order is None:
+            self._kind = complaint(after.verdict, record.evidence)
+            yield self._entry("suspect", at, reason=_rule(after), detail=sentences.verdict(after.verdict))
+
+    def _answered(self, record: Record, at: float) -> Iterator[Entry]:
+        event = record.event
+        if not isinstance(event, Answered) or not record.before.asking or record.after.asking:
+            return
+        answer, order, detail = event.answer, record.before.order, sentences.answer(event.answer)
+        if isinstance(answer, Granted):
+            word = sentences.reason_word(answer)
+            granted = self._entry("granted", at, reason=word, author=order.author if order else "", detail=detail)
+            yield granted._replace(kind=MANUAL) if order else granted
+        elif isinstance(answer, Denied) and (answer.reason not in self._refused or order is not None):
+            self._refused.add(answer.reason)
+            author, seconds = (order.author if order else ""), answer.retry_after_s
+            yield self._entry("denied", at, reason=answer.reason, author=author, seconds=seconds, detail=detail)
+
+    def _culled(self, record: Record, at: float, now: float) -> Iterator[Entry]:
+        before, after = record.before, record.after
+        if after.would_culls > before.would_culls:
+            self._would_since = now
+            yield self._entry("would_cull", at, seconds=None, **_why(before, sentences.verdict(after.verdict)))
+        if after.latch is None or before.latch is not None:
+            return
+        if after.latch.lease:
+            yield self._entry("retired", at, detail=after.latch.reason)
+            return
+        self._kind = MANUAL if before.order else self._kind or complaint(after.verdict, record.evidence)
+        suspect_s = after.since - before.since if before.state is State.SUSPECT else None
+        yield self._entry("culled", at, seconds=suspect_s, **_why(before, after.latch.reason))
+
+    def _ended(self, record: Record, at: float, now: float, down_s: float) -> Iterator[Entry]:
+        before, after, event = record.before, record.after, record.event
+        if before.latch is not None and after.latch is None:
+            if isinstance(event, Revived):
+                yield self._entry("revived", at, author=event.author, seconds=down_s, reason=event.reason)
+            elif not record.restarted:
+                yield self._entry("revived", at, reason="not_replaced", seconds=down_s)
+        elif before.state is State.SUSPECT and after.state is State.UP and before.order is None:
+            if before.would_down:
+                since = self._would_since  # a sidecar that has taken over does not know
+                yield self._entry("would_recover", at, seconds=None if since is None else now - since)
+            else:
+                yield self._entry("recovered", at, seconds=after.since - before.since)
+
+    def _overdue(self, record: Record, at: float, down_s: float) -> Iterator[Entry]:
+        after = record.after
+        if after.state is not State.DOWN or after.latch is None or after.latch.lease:
+            return  # who was retired and not replaced comes back by itself
+        claim_id = after.latch.claim_id
+        if down_s >= self._honour_s and claim_id != self._complained_of:
+            self._complained_of = claim_id
+            yield self._entry("not_honoured", at, seconds=down_s, once=f"not_honoured {claim_id}")
+
+    def _entry(self, what: str, at: float, *, seconds: float | None = None, **about: str) -> Entry:
+        return Entry(what, at, self._instance, self._kind, seconds=seconds, **about)
+
+    # -- answers of the bucket --------------------------------------------------------------------------------
+
+    def beaten(self, answer: Fleet | Unknown, at: float, now: float) -> list[Entry]:
+        """The entries of one answer to a beat."""
+        if isinstance(answer, Unknown):
+            if answer.error == _ALONE or self._away_since is not None:
+                return []
+            self._away_since = now
+            detail = sentences.UNKNOWN.get(answer.error, answer.error)
+            return [Entry("redis_away", at, self._instance, reason=answer.error, detail=detail)]
+        entries = list(changes(self._fleet, answer, at, self._instance))
+        self._fleet = answer
+        if self._away_since is not None:
+            entries.insert(0, Entry("redis_back", at, self._instance, seconds=now - self._away_since))
+            self._away_since = None
+        return entries
+
+
+def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Iterator[Entry]:
+    """What has happened to the fleet between two answers, as the sidecar of ``instance`` sees it.
+
+    Nothing before the first answer, except that another container runs under the same instance name: the sidecar that
+    was started last may be the only one that sees it begin.
+    """
+    if after.duplicate and not (before is not None and before.duplicate):
+        yield Entry("duplicate", at, instance, once=f"duplicate {instance}")
+    if before is None:
+        return
+    yield from _pauses(before, after, at)
+    yield from _holds(before.hold, after.hold, at)
+    if after.losses > before.losses:
+        yield Entry("lost_memory", at, once="lost_memory")
+
+
+def _pauses(before: Fleet, after: Fleet, at: float) -> Iterator[Entry]:
+    """Causes whose culls are paused, each with every pause: it is known by the culls in a row that did not help."""
+    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
+    for trial in after.trials:
+        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
+            once = f"paused {trial.cause} {trial.failures}"
+            yield Entry("paused", at, kind=trial.cause, seconds=trial.paused_s, once=once)
+
+
+def _holds(before: Hold | None, after: Hold | None, at: float) -> Iterator[Entry]:
+    """A hold says whose it is. A release does not: whoever takes the order writes it."""
+    if after is None or before == after:
+        return
+    whom = f"{after.instance} {after.until:.0f}"
+    left_s = max(0.0, after.until - at)
+    yield Entry("hold", at, after.instance, "", after.reason, after.author, left_s, once=f"hold {whom}")
+
+
+def _why(before: Standing, detail: str) -> dict[str, str]:
+    """Why a cull came: by a person's order, or by the rule that spoke."""
+    if before.order is not None:
+        return {"reason": ORDERED, "author": before.order.author, "detail": before.order.reason}
+    return {"reason": _rule(before), "detail": detail}
+
+
+def _rule(standing: Standing) -> str:
+    """The first rule that spoke."""
+    reasons = standing.verdict.reasons if standing.verdict else ()
+    return reasons[0].rule if reasons else ""

@@ -1,0 +1,1 @@
+"""The rules of one container: its states and what moves it between them."""

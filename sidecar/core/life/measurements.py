@@ -1,0 +1,213 @@
+"""Takes what is reported and gives evidence: everything that is counted of one app, and nothing of what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from sidecar.core.life.outlier import OwnUsual
+from sidecar.core.life.results import Outcomes
+from sidecar.core.life.success_rate import SuccessHistory
+from sidecar.core.life.window import RollingCounts
+from sidecar.core.types import Evidence, Gone, Heartbeat, Level, Load, Missed, Ping, Report, Results, Sample
+
+IGNORED: Final = "ignored"
+"""Where errors of kinds that never count are kept, beside the levels that do not count."""
+
+RESULTS_KEPT_S: Final = 300.0
+"""How long the last results say anything of an app that reports none since. It is called, whatever its weight: so
+long without a result its reports have stopped, and by our rules no data speaks against nobody."""
+
+_COUNTED: Final = ("errors", "others", "fatal", "outcomes", "_successes")
+_INSTANTS: Final = ("idle_at", "_in_flight_at", "_load_at", "_results_at", "_heartbeat_at")
+_PLAIN: Final = {
+    "in_flight": int | float | None,
+    "_load": int | float | None,
+    "_missed_scrapes": int,
+    "_missed_cause": str | None,
+}
+"""What outlives the process that heard it: what freezes by itself, instants, and values as they are."""
+
+
+class Witness:
+    """All counts of one app over the last ``window_s`` seconds.
+
+    ``known_kinds`` are told apart whatever else comes, ``ignored_kinds`` never count. ``now`` is in seconds of one
+    clock throughout; ``turn`` makes its second the current one before anything is taken in it.
+
+    ``usual`` is what this life has had while it was well; whoever judges takes its samples.
+    ``in_flight`` is the last that was said of it, ``idle_at`` when that was, if it was none.
+    ``changes`` counts what may have changed any of it, but for the passing of time.
+    """
+
+    def __init__(
+        self, window_s: int, now_s: int, *, known_kinds: Iterable[str] = (), ignored_kinds: Iterable[str] = ()
+    ) -> None:
+        self.errors = RollingCounts(window_s, now_s, known=known_kinds)
+        self.others = RollingCounts(window_s, now_s)
+        self.fatal = RollingCounts(window_s, now_s)
+        self.outcomes = Outcomes(window_s, now_s)
+        self.usual = OwnUsual()
+        self.in_flight: float | None = None
+        self.idle_at: float | None = None
+        self._in_flight_at: float | None = None
+        self._load: float | None = None
+        self._load_at: float | None = None
+        self._successes = SuccessHistory(now_s)
+        self._results_at: float | None = None
+        self._ignored = frozenset(ignored_kinds)
+        self._heartbeat_at: float | None = None
+        self._missed_scrapes = 0
+        self._missed_cause: str | None = None
+        self._take: dict[type, Callable[..., None]] = {
+            Ping: self._take_ping,
+            Results: self._take_results,
+            Heartbeat: self._take_heartbeat,
+            Sample: self._take_sample,
+            Missed: self._take_missed,
+            Gone: self._take_nothing,
+        }
+
+    def turn(self, now_s: int) -> None:
+        """Make ``now_s`` the current second."""
+        for counts in (self.errors, self.others, self.fatal, self.outcomes):
+            counts.turn(now_s)
+
+    def take(self, report: Report, now: float) -> None:
+        """Count one report; what only announces or ends a life counts nothing."""
+        self._take[type(report)](report, now)
+
+    def clear(self, *, heart: bool = True) -> None:
+        """Forget what the verdict rests on, and unless ``heart`` is False the whole life with it.
+
+        What was counted ever stays. The last heartbeat, the success rate and what is usual are of a life, not of a
+        window.
+        """
+        for counts in (self.errors, self.others, self.fatal, self.outcomes):
+            counts.clear()
+        self.in_flight = self.idle_at = self._load = None
+        self._missed_scrapes = 0
+        self._missed_cause = None
+        if heart:
+            self._heartbeat_at = self._results_at = None
+            self._successes.clear()
+            self.usual.clear()
+
+    def freeze(self, now: float) -> dict[str, Any]:
+        """What ``thaw`` takes in, in values that JSON knows; instants are told as ages."""
+        return {
+            **{name: getattr(self, name).freeze(now) for name in _COUNTED},
+            **{name: _age(getattr(self, name), now) for name in _INSTANTS},
+            **{name: getattr(self, name) for name in _PLAIN},
+            "usual": self.usual.freeze(now),
+        }
+
+    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
+        """Know what another witness knew when it was ``now``, in place of all that was known here.
+
+        Raises ValueError, TypeError, LookupError or their like for what ``freeze`` does not write, and then knows who
+        knows what.
+        """
+        for name in _COUNTED:
+            getattr(self, name).thaw(frozen[name], now)
+        for name in _INSTANTS:
+            setattr(self, name, None if frozen[name] is None else now - float(frozen[name]))
+        for name, kind in _PLAIN.items():
+            if not isinstance(frozen[name], kind):
+                raise TypeError(f"{name} cannot be {frozen[name]!r}")
+            setattr(self, name, frozen[name])
+        self.usual.thaw(frozen.get("usual", []), now)  # a sidecar of version 0.1 did not know it
+
+    def success_rate(self, now: float) -> float | None:
+        """How large a part of the requests goes well of late, within [0, 1]; None if nothing is known of any.
+
+        It takes requests: errors alone, from pings or from a page without ``requests``, say nothing of a share.
+        """
+        if self._results_at is None or now - self._results_at > RESULTS_KEPT_S:
+            return None
+        return self._successes.steady_rate(now)
+
+    def load(self, now: float) -> Load | None:
+        """How busy the app last said it was: its load if it ever told that in this life, else requests in flight."""
+        load, at = (self.in_flight, self._in_flight_at) if self._load is None else (self._load, self._load_at)
+        return None if load is None or at is None else Load(load, now - at)
+
+    def evidence(self, now: float) -> Evidence:
+        """What the window holds."""
+        errors, tally = self.errors, self.outcomes.tally()
+        return Evidence(
+            window_s=errors.seconds,
+            errors=errors.total,
+            kinds=errors.by_key(),
+            levels=self.others.by_key(),
+            oldest_age_s=errors.oldest_age_s(),
+            newest_age_s=errors.newest_age_s(),
+            fatal=self.fatal.total,
+            requests=tally.requests,
+            failed=tally.failed,
+            consecutive=tally.consecutive,
+            kept_ok=tally.kept,
+            heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
+            missed_scrapes=self._missed_scrapes,
+            missed_cause=self._missed_cause,
+        )
+
+    def _take_ping(self, ping: Ping, _now: float) -> None:
+        if ping.level is not Level.SERVER_ERROR:
+            self.others.record(ping.level, ping.errors)
+            return
+        if self._count(ping.kind, ping.errors) and ping.fatal:
+            self.fatal.record(ping.kind, ping.errors)
+
+    def _take_results(self, results: Results, now: float) -> None:
+        self._end(results.ok, results.failed, now)
+        self._see_level(results.in_flight, now)
+        self._see_load(results.load, now)
+
+    def _take_heartbeat(self, _heartbeat: Heartbeat, now: float) -> None:
+        self._heartbeat_at = now
+
+    def _take_sample(self, sample: Sample, now: float) -> None:
+        self._missed_scrapes = 0
+        self._missed_cause = None
+        self._see_level(sample.in_flight, now)
+        self._see_load(sample.load, now)
+        counted = sum(self._count(kind, errors) for kind, errors in sample.errors.items())
+        failed = min(counted, sample.requests)
+        self._end(sample.requests - failed, failed, now)
+
+    def _take_missed(self, missed: Missed, _now: float) -> None:
+        self._missed_scrapes += 1
+        self._missed_cause = missed.cause
+
+    def _take_nothing(self, _report: Report, _now: float) -> None:
+        pass
+
+    def _end(self, ok: int, failed: int, now: float) -> None:
+        """Record requests that have ended."""
+        if ok or failed:
+            self.outcomes.record(ok, failed)
+            self._successes.count(now, ok, failed)
+            self._results_at = now
+
+    def _see_level(self, in_flight: float | None, now: float) -> None:
+        if in_flight is not None:
+            self.in_flight = in_flight
+            self._in_flight_at = now
+            self.idle_at = now if in_flight == 0 else None
+
+    def _see_load(self, load: float | None, now: float) -> None:
+        if load is not None:
+            self._load, self._load_at = load, now
+
+    def _count(self, kind: str, errors: int) -> int:
+        """Record errors of a kind; so many of them count."""
+        if kind in self._ignored:
+            self.others.record(IGNORED, errors)
+            return 0
+        self.errors.record(kind, errors)
+        return errors
+
+
+def _age(instant: float | None, now: float) -> float | None:
+    return None if instant is None else now - instant

@@ -1,0 +1,242 @@
+"""Whether an app's errors are more than chance: what they are compared with, and the limit that follows from it.
+
+Errors that come independently of each other at a steady rate are distributed as Poisson found (1837). A container
+stands out if it has so many that a healthy one would have as many in one of ten million windows: fifty containers that
+are looked at every ten seconds have 158 million looks in a year.
+
+The rate of a healthy one is the largest of three: the fleet's median now, the same smoothed over ten minutes, and what
+the app itself has had over the past hour. The last two are learned only while nothing is excessive: or an outage, or a
+leak that grows slowly, would come to count as usual, and whoever is sick would stand out no longer.
+
+This module is handed numbers and times. It must not know who counts errors or who reports the medians.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil, exp, lgamma, log, sqrt
+from typing import Final, NamedTuple
+
+from sidecar.core.types import Evidence, Fleet, Policy
+
+CHANCE: Final = 1e-7
+"""The chance of as many errors in one window of a healthy container below which a container stands out."""
+
+_DEVIATIONS: Final = 5.199337582290661
+"""So many standard deviations above its mean a normal distribution leaves ``CHANCE``."""
+
+LARGEST_MEAN: Final = 1e6
+"""Above it the approximation of Cornish and Fisher (1938) is good to one in a million and costs nothing."""
+
+SMOOTHED_S: Final = 600.0
+KEPT_MIN: Final = 60
+MINUTE_S: Final = 60.0
+
+_ROUNDED: Final = 10
+"""From here on a person needs no decimals."""
+
+
+@lru_cache(maxsize=64)
+def quantile(mean: float) -> int:
+    """The least k that a Poisson distribution of this mean reaches or exceeds with a chance below ``CHANCE``."""
+    if mean <= 0:
+        return 1
+    guess = max(1, ceil(mean + _DEVIATIONS * sqrt(mean) + (_DEVIATIONS**2 - 1) / 6))
+    if mean > LARGEST_MEAN:
+        return guess
+    k, tail = guess, _tail(mean, guess)
+    while tail >= CHANCE:
+        tail -= _chance(mean, k)
+        k += 1
+    while k > 1 and (wider := tail + _chance(mean, k - 1)) < CHANCE:
+        k, tail = k - 1, wider
+    return k
+
+
+def _chance(mean: float, k: int) -> float:
+    """The chance of exactly ``k``, by its logarithm: neither the power nor the factorial would fit a float."""
+    return exp(k * log(mean) - mean - lgamma(k + 1))
+
+
+def _tail(mean: float, k: int) -> float:
+    """The chance of ``k`` or more, for a ``k`` above the mean: a series of falling terms, all of one sign."""
+    term = total = 1.0
+    further = k
+    while term > total * 1e-15:
+        further += 1
+        term *= mean / further
+        total += term
+    return total * _chance(mean, k)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetUsual:
+    """What the medians of the fleet have been: now, and smoothed. None: not known, or a fleet of fewer than three.
+
+    ``errors`` are per window, ``ratio`` is of failed requests, from 0 to 1. ``at``: when the smoothed ones were taken.
+    """
+
+    errors: int | None = None
+    ratio: float | None = None
+    smooth_errors: float | None = None
+    smooth_ratio: float | None = None
+    at: float = 0.0
+
+    def heard(self, fleet: Fleet, now: float, error_limit: int) -> FleetUsual:
+        """What is usual after an answered beat. A median at or over the limit is not: it is compared, and not kept."""
+        errors, ratio = fleet.median_errors, fleet.median_ratio
+        if errors is None:
+            return FleetUsual()
+        if 0 < error_limit <= errors:
+            return replace(self, errors=errors, ratio=ratio, at=now)
+        part = 1 - exp(min(0.0, self.at - now) / SMOOTHED_S)
+        return FleetUsual(
+            errors, ratio, _smoothed(self.smooth_errors, errors, part), _smoothed(self.smooth_ratio, ratio, part), now
+        )
+
+
+def _smoothed(before: float | None, now: float | None, part: float) -> float | None:
+    return now if before is None or now is None else before + (now - before) * part
+
+
+class OwnUsual:
+    """What this life of the app has had per window over the past hour, as three sums for each of ``KEPT_MIN`` minutes.
+
+    The caller takes no sample while the app is suspect, or is spared: so this past cannot excuse itself.
+    """
+
+    __slots__ = ("_minutes",)
+
+    def __init__(self) -> None:
+        self._minutes: deque[_Minute] = deque(maxlen=KEPT_MIN)
+
+    def sample(self, evidence: Evidence, now: float) -> None:
+        """Take in what the window holds now."""
+        minute = int(now // MINUTE_S)
+        one = _Minute(minute, 1, evidence.errors, evidence.requests)
+        if self._minutes and self._minutes[-1].minute >= minute:
+            last = self._minutes.pop()
+            one = _Minute(last.minute, last.samples + 1, last.errors + one.errors, last.requests + one.requests)
+        self._minutes.append(one)
+
+    def rates(self, now: float) -> tuple[float, float]:
+        """Errors per window, and the part of the requests that these are; 0 where nothing is known."""
+        oldest = int(now // MINUTE_S) - KEPT_MIN
+        kept = [one for one in self._minutes if one.minute > oldest]
+        samples, errors, requests = (sum(one[place] for one in kept) for place in (1, 2, 3))
+        return (errors / samples if samples else 0.0), (min(1.0, errors / requests) if requests else 0.0)
+
+    def clear(self) -> None:
+        """Know nothing, as of a new life."""
+        self._minutes.clear()
+
+    def freeze(self, now: float) -> list[list[int]]:
+        """What ``thaw`` takes in, in values that JSON knows; each minute by its age."""
+        return [[int(now // MINUTE_S) - one.minute, *one[1:]] for one in self._minutes]
+
+    def thaw(self, frozen: list[list[int]], now: float) -> None:
+        """Know what another one knew; ValueError or TypeError for what ``freeze`` does not write."""
+        minutes = [_Minute(int(now // MINUTE_S) - age, *counts) for age, *counts in frozen]
+        if any(not isinstance(count, int) or count < 0 for one in minutes for count in one[1:]):
+            raise ValueError("samples, errors and requests are whole numbers")
+        self._minutes.clear()
+        self._minutes.extend(minutes)
+
+
+class _Minute(NamedTuple):
+    minute: int
+    samples: int
+    errors: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What an app's errors are compared with; the default: nothing is known, and the limits alone decide.
+
+    ``median``: of the fleet's errors per window now; ``smoothed``: as it has been while it was below the limit.
+    ``fleet`` and ``own``: errors per window that are usual for the fleet and for this app. The ratios are the same of
+    requests, ``fleet_ratio`` None where it is not known. ``share``: the part of its load that the container is sent,
+    from 0 to 1, while it is drained softly; 1 otherwise.
+    """
+
+    median: int | None = None
+    fleet: float = 0.0
+    own: float = 0.0
+    fleet_ratio: float | None = None
+    own_ratio: float = 0.0
+    smoothed: float = 0.0
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, fleet: FleetUsual, own: tuple[float, float]) -> Baseline:
+        """What follows from the fleet's usual errors and from the app's own."""
+        ratio = None if fleet.ratio is None else max(fleet.ratio, fleet.smooth_ratio or 0.0)
+        errors = max(fleet.errors or 0, fleet.smooth_errors or 0.0)
+        return cls(fleet.errors, errors, own[0], ratio, own[1], fleet.smooth_errors or 0.0)
+
+    def usual(self, evidence: Evidence) -> Usual:
+        """What a healthy container would have in this window.
+
+        Where requests are counted it is a part of the own ones: a container with ten times the traffic has ten times
+        the errors. Unless none of the requests failed: then the errors were not counted among them.
+        """
+        fleet, own = self.fleet, self.own
+        if self.fleet_ratio is not None and evidence.requests and evidence.failed:
+            fleet, own = evidence.requests * self.fleet_ratio, evidence.requests * self.own_ratio
+        return Usual(fleet, is_own=False) if fleet >= own else Usual(own, is_own=True)
+
+
+NO_BASELINE: Final = Baseline()
+
+
+class Usual(NamedTuple):
+    """Errors per window that are usual, of the fleet or of the app itself."""
+
+    errors: float
+    is_own: bool
+
+
+class Bar(NamedTuple):
+    """The limit that errors have to reach, and why it is this one, for a person; nothing if it was set so."""
+
+    limit: int
+    why: str = ""
+
+
+def bar(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> Bar:
+    """The limit of errors in this window; of a container that is sent a part of its load, that part of the limit."""
+    whole = _bar(limit, evidence, policy, baseline)
+    if baseline.share >= 1:
+        return whole
+    part = f"the part of {whole.limit} for {100 * baseline.share:.0f} % of its load"
+    return Bar(scaled(whole.limit, baseline.share), f"{part}; {whole.why}" if whole.why else part)
+
+
+def scaled(limit: int, share: float) -> int:
+    """The part of a limit that belongs to this share of the load, one at least."""
+    return max(1, ceil(limit * share))
+
+
+def _bar(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> Bar:
+    """The limit of errors in this window, where ``limit`` was set.
+
+    If the fleet's median itself has reached the limit nobody stands out, and the limit alone decides. Unless chance
+    explains that median as well: in a small fleet with some errors in every window it reaches the limit now and then.
+    """
+    if not policy.outlier:
+        return Bar(limit)
+    if baseline.median is not None and baseline.median >= max(policy.error_limit or limit, quantile(baseline.smoothed)):
+        return Bar(limit, f"at least half of this fleet has {baseline.median} or more")
+    usual = baseline.usual(evidence)
+    effective = quantile(usual.errors)
+    if effective <= limit:
+        return Bar(limit)
+    whose = "this container has" if usual.is_own else "containers of this fleet have"
+    return Bar(effective, f"{whose} {_about(usual.errors)} when {'it is' if usual.is_own else 'they are'} well")
+
+
+def _about(errors: float) -> str:
+    return f"about {errors:.2g}" if errors < _ROUNDED else f"about {errors:.0f}"

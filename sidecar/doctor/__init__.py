@@ -1,1 +1,0 @@
-"""Looks at everything that a sidecar needs, and says what is wrong with it."""

@@ -1,0 +1,1 @@
+"""What the app says: reports over HTTP, datagrams, and scraped metrics."""

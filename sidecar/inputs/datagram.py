@@ -1,0 +1,242 @@
+"""The datagram door: StatsD packets from a UDP port and a unix socket, many a wake-up, summed before they go in.
+
+asyncio's own datagram endpoint allocates 256 KiB for each packet. Here one buffer is filled up to ``BATCH`` times, and
+then the loop has its turn, so that a flood waits in the kernel and health answers do not wait behind it. What comes
+first is handed in at once. What follows within ``PAUSE_S`` is handed in together, most of it being the same, and a UDP
+socket that was emptied is left alone for so long: to wake up for each packet would cost ten times as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from sidecar.core.types import Report
+from sidecar.inputs.statsd import PacketReader
+from sidecar.net.sockets import bound, located, printed, remove_stale
+
+BATCH: Final = 64
+BATCH_BYTES: Final = 1_500
+"""What is received in one turn of the loop at most, and how many bytes of different packets are read; of a larger one,
+a piece. Lines that are all different take up to 8 us each, and a health answer takes several turns."""
+
+PAUSE_S: Final = 0.001
+"""Not for unix sockets: they queue ten packets (net.unix.max_dgram_qlen), and then their senders wait or lose."""
+
+PACKET_LIMIT: Final = 65_536
+RECEIVE_BUFFER: Final = 1_048_576
+"""Bytes that the kernel is to keep for a UDP socket: some 2,700 packets, 50 ms of 50,000 a second."""
+
+SO_RCVBUFFORCE: Final = 33
+SO_MEMINFO: Final = 55
+MEMINFO: Final = struct.Struct("=9I")
+"""Linux, asm-generic/socket.h and linux/sock_diag.h, which ``socket`` does not name. Drops come last."""
+
+
+class Datagrams:
+    """Reads StatsD packets and hands what they say to ``offer``, which answers False when too much is waiting.
+
+    ``on_failure`` is told when a socket cannot be read. ``prefix`` is that of the app's StatsD client. Counted are
+    ``packets``, ``lines`` and those ``unreadable``, packets over 64 KiB (``truncated``; nothing in them counts) and
+    reports that ``offer`` did not take (``refused``). ``receive_buffer``: bytes that the kernel allowed for UDP.
+    """
+
+    def __init__(
+        self,
+        offer: Callable[[Sequence[Report]], bool],
+        *,
+        on_failure: Callable[[Exception], None],
+        prefix: str = "",
+    ) -> None:
+        self.addresses: list[str] = []
+        self.packets = self.lines = self.unreadable = self.truncated = self.refused = 0
+        self.receive_buffer: int | None = None
+        self._offer = offer
+        self._on_failure = on_failure
+        self._reader = PacketReader(prefix)
+        self._buffer = memoryview(bytearray(PACKET_LIMIT))
+        self._packets: dict[bytes, int] = {}
+        self._room = BATCH_BYTES
+        self._rest = b""
+        self._pause: asyncio.TimerHandle | None = None
+        self._resting: list[socket.socket] = []
+        self._drops: dict[socket.socket, int] = {}
+        self._dropped = 0
+
+    async def open_udp(self, host: str, port: int) -> None:
+        """Receive on every address of ``host``; OSError when that is not possible."""
+        loop = asyncio.get_running_loop()
+        for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+            opened = socket.socket(family, kind, protocol)
+            try:
+                if family == socket.AF_INET6:
+                    opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                self.receive_buffer = _enlarge(opened)
+                opened.bind(address)
+            except OSError:
+                opened.close()
+                raise
+            self._open(opened, printed(opened.getsockname()))
+
+    async def open_unix(self, path: str) -> None:
+        """Receive on a unix socket that its owner and group may use; OSError when that is not possible."""
+        remove_stale(path)
+        self._open(bound(path, socket.SOCK_DGRAM), path)
+
+    def adopt(self, opened: socket.socket) -> None:
+        """Receive on a socket that is bound already, of either kind."""
+        if opened.family != socket.AF_UNIX:
+            self.receive_buffer = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+        self._open(opened, located(opened))
+
+    @property
+    def descriptors(self) -> list[tuple[int, str]]:
+        """What it receives on, each with its address."""
+        return [*zip((opened.fileno() for opened in self._drops), self.addresses, strict=True)]
+
+    def let_go(self) -> None:
+        """Receive no more, and hand in all that was received; what waits is for whoever has the same sockets."""
+        for opened in self._drops:
+            asyncio.get_running_loop().remove_reader(opened)
+        while self._rest:
+            piece, self._rest = _cut(self._rest)
+            self._packets[piece] = self._packets.get(piece, 0) + 1
+        self._read()
+        self.close(keep_paths=True)
+
+    def close(self, *, keep_paths: bool = False) -> None:
+        """Stop receiving and remove the socket's file, unless somebody else receives there; the counts stay."""
+        self._dropped = self.kernel_drops
+        self._rest = b""
+        self._packets.clear()
+        if self._pause is not None:
+            self._pause.cancel()
+        self._resting.clear()
+        for opened in self._drops:
+            asyncio.get_running_loop().remove_reader(opened)
+            opened.close()
+        self._drops.clear()
+        for path in filter(os.path.isabs, () if keep_paths else self.addresses):
+            with suppress(OSError):
+                remove_stale(path)
+
+    @property
+    def kernel_drops(self) -> int:
+        """Packets that the kernel had no room for, as it says now; costs a system call a socket."""
+        for opened, before in self._drops.items():
+            self._drops[opened] = now = _drops(opened, before)
+            self._dropped += (now - before) % 2**32  # the kernel's counter has 32 bits
+        return self._dropped
+
+    def _open(self, opened: socket.socket, address: str) -> None:
+        opened.settimeout(0)
+        self._drops[opened] = _drops(opened, 0)
+        self.addresses.append(address)
+        self._watch(opened)
+
+    def _watch(self, opened: socket.socket) -> None:
+        asyncio.get_running_loop().add_reader(opened, self._readable, opened)
+
+    def _readable(self, opened: socket.socket) -> None:
+        if self._rest:
+            return  # the kernel keeps it until the large packet before it is read
+        if self._emptied(opened) and opened.family != socket.AF_UNIX:
+            asyncio.get_running_loop().remove_reader(opened)
+            self._resting.append(opened)
+        if self._pause is None or self._room <= 0:
+            self._read()
+
+    def _resume(self) -> None:
+        """Look at the sockets that rest: one that has packets rests on, and nobody had to wake up for them."""
+        self._pause = None
+        resting, self._resting = self._resting, []
+        for opened in resting:
+            before = self.packets
+            if not self._rest and self._emptied(opened) and self.packets > before:
+                self._resting.append(opened)
+            else:
+                self._watch(opened)
+        self._read()
+
+    def _emptied(self, opened: socket.socket) -> bool:
+        try:
+            self._receive(opened)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            self._on_failure(error)
+        return False
+
+    def _receive(self, opened: socket.socket) -> None:
+        """Count equal packets, which most are; BlockingIOError when there are no more."""
+        buffer, receive, packets = self._buffer, opened.recv_into, self._packets
+        for _ in range(BATCH):
+            # MSG_TRUNC: the packet's own size, also when it is larger than the buffer (recv(2)).
+            size = receive(buffer, 0, socket.MSG_TRUNC)
+            self.packets += 1
+            if size > PACKET_LIMIT:
+                self.truncated += 1
+                continue
+            packet = bytes(buffer[:size])
+            if size > BATCH_BYTES:
+                self._rest = packet
+                asyncio.get_running_loop().call_soon(self._read_on)
+                return
+            times = packets.get(packet, 0)
+            packets[packet] = times + 1
+            if not times:
+                self._room -= size + 1
+                if self._room <= 0:
+                    return
+
+    def _read_on(self) -> None:
+        piece, self._rest = _cut(self._rest)
+        self._packets[piece] = self._packets.get(piece, 0) + 1
+        self._read()
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read(self) -> None:
+        """Hand in what the packets say, and pause after that."""
+        if self._pause is None and (self._packets or self._resting):
+            self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._resume)
+        batch = self._reader.read(self._packets)
+        self._packets.clear()
+        self._room = BATCH_BYTES
+        self.lines += batch.lines
+        self.unreadable += batch.unreadable
+        if batch.reports and not self._offer(batch.reports):
+            self.refused += len(batch.reports)
+
+
+def _cut(packet: bytes) -> tuple[bytes, bytes]:
+    """Whole lines of about a batch, at least one, and the rest of the packet."""
+    if len(packet) <= BATCH_BYTES:
+        return packet, b""
+    end = packet.rfind(b"\n", 0, BATCH_BYTES)
+    if end < 0:
+        end = packet.find(b"\n", BATCH_BYTES)
+    return (packet[:end], packet[end + 1 :]) if end >= 0 else (packet, b"")
+
+
+def _enlarge(opened: socket.socket) -> int:
+    """Ask for the receive buffer, past the system's limit where we may; the bytes that we have."""
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+    except OSError:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    # The kernel doubles what was asked for, to have room for its own bookkeeping (socket(7)).
+    return opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+
+
+def _drops(opened: socket.socket, before: int) -> int:
+    """The kernel's count; as ``before`` where it does not tell."""
+    try:
+        return int(MEMINFO.unpack(opened.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size))[-1])
+    except (OSError, struct.error):
+        return before

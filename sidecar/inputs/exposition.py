@@ -1,0 +1,167 @@
+"""Finds wanted series on a metrics page: bytes in pieces in, readings out, and nothing parsed but the lines found.
+
+Text 0.0.4 and OpenMetrics 1.0, with the quoted names of Prometheus 3. It knows nothing of selectors: whoever scans says
+by ``Family`` which bytes to look for and by ``resolve`` what a series is to it. Pages are ours to judge, not to
+validate: a line that nobody wants may be anything.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from sidecar.inputs.series import BadPageError, split_quickly, split_strictly, value_of
+
+T = TypeVar("T")
+
+LONGEST_LINE: Final = 65_536
+_NEWLINE: Final = 10
+_EOF: Final = b"# EOF"
+_OTHER: Final = re.compile(rb"[\w:]|\s*+(?:#|\Z)")
+"""A comment, or a line whose name is plain and stands at its begin."""
+
+_NOT_PLAIN: Final = re.compile(r'["\\\n]')
+_LEGACY: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+
+
+class Family(NamedTuple):
+    """What to look for: ``needle`` is in every wanted line, and ``pattern`` takes such a line from the needle on.
+
+    ``usual`` does so where no line has it but at its begin: series and value, or series and whatever follows.
+    """
+
+    needle: bytes
+    pattern: re.Pattern[bytes]
+    usual: re.Pattern[bytes] | None
+
+
+class Page(NamedTuple, Generic[T]):
+    """What was found on a page, and its values; a line that two families find is read twice.
+
+    ``cut_off``: the end of the page is missing.
+    """
+
+    found: list[T]
+    values: array[float]
+    cut_off: bool
+
+    @property
+    def readings(self) -> list[tuple[T, float]]:
+        """Both together; a tuple each is ten times the memory."""
+        return list(zip(self.found, self.values, strict=True))
+
+
+def family(name: str, suffixes: Iterable[str] = (), prefilter: bytes = b"") -> Family:
+    """What finds the lines of ``name`` (in UTF-8) and of ``name`` with each of the suffixes.
+
+    ``prefilter`` is an expression that fits, behind the name, every line that is wanted.
+    """
+    if not _LEGACY.fullmatch(name):
+        # Quoted, perhaps with escapes in more than one spelling: the longest piece that has only one.
+        needle = max(_NOT_PLAIN.split(name), key=len).encode()
+        return Family(needle, re.compile(re.escape(needle) + b".*"), None)
+    tails = b"|".join(re.escape(suffix.encode()) for suffix in suffixes)
+    begin = re.escape(name.encode()) + (b"(?:" + tails + b")?" if tails else b"")
+    follows = rb"[{ \t\r\v\f]" + prefilter
+    # A quote behind it: a name in braces, which may stand behind the labels. Nothing is known of such a line.
+    pattern = re.compile(begin + b'(?:"|' + follows + b").*")
+    usual = re.compile(b"(" + begin + b"(?=" + follows + rb")(?:\{.*\})?)(?: ([^ \t\r\n]+)$|(.*))", re.MULTILINE)
+    return Family(name.encode(), pattern, usual)
+
+
+class Scanner(Generic[T]):
+    """Reads one page in pieces. Memory: the readings, and an incomplete line of at most ``longest_line`` bytes.
+
+    ``resolve`` is given a series as the page spells it and says what it is, or None when it is not wanted; it
+    raises BadPageError when that is no series (``parse_series`` does).
+    """
+
+    def __init__(
+        self,
+        families: Iterable[Family],
+        resolve: Callable[[bytes], T | None],
+        *,
+        openmetrics: bool = False,
+        longest_line: int = LONGEST_LINE,
+    ) -> None:
+        self._families = tuple(families)
+        self._resolve = resolve
+        self._openmetrics = openmetrics
+        self._longest_line = longest_line
+        self._rest = b""
+        self._last_line = b""
+        self._found: list[T] = []
+        self._values = array("d")
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes; BadPageError when the page cannot be read."""
+        data = self._rest + piece
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        if len(self._rest) > self._longest_line:
+            raise BadPageError(f"a line of more than {self._longest_line} bytes")
+        if end:
+            self._scan(data, end)
+            self._last_line = data[max(0, end - len(_EOF) - 3) : end]
+
+    def finish(self, *, whole: bool = False) -> Page[T]:
+        """The page. ``whole``: its length is known to be right, so that a last line without an end is a line.
+
+        Otherwise such a line is not used: the digits of its value may be missing. OpenMetrics ends with ``# EOF``.
+        """
+        last = self._rest
+        if last and whole:
+            self._scan(last, len(last))
+        if self._openmetrics:
+            ending = (last or self._last_line).splitlines()
+            return Page(self._found, self._values, cut_off=not ending or ending[-1] != _EOF)
+        return Page(self._found, self._values, cut_off=bool(last) and not whole)
+
+    def _scan(self, data: bytes, end: int) -> None:
+        for needle, pattern, usual in self._families:
+            first = data.find(needle, 0, end)
+            if first < 0:
+                continue
+            if usual and data.count(needle, first, end) == data.count(b"\n" + needle, 0, end) + (not first):
+                self._read_usual(usual.findall(data, first, end))
+                continue
+            for hit in pattern.finditer(data, first, end):
+                start = hit.start()
+                if usual and (not start or data[start - 1] == _NEWLINE):
+                    self._read(hit[0])
+                else:
+                    self._look_back(data, start, hit.end())
+
+    def _read_usual(self, hits: Iterable[tuple[bytes, bytes, bytes]]) -> None:
+        """Thousands of lines: nothing is called for each that need not be."""
+        resolve, found, values = self._resolve, self._found, self._values
+        for series, value, rest in hits:
+            try:
+                if rest or b"_" in value:
+                    raise BadPageError
+                wanted = resolve(series)
+                if wanted is not None:
+                    values.append(float(value))
+                    found.append(wanted)
+            except ValueError:  # an exemplar, a timestamp, or no line at all
+                self._read(series + (rest or b" " + value))
+
+    def _look_back(self, data: bytes, start: int, end: int) -> None:
+        """A needle within a line: a comment, another name or a value, unless blanks or a brace begin the line."""
+        line = data[data.rfind(b"\n", 0, start) + 1 : end]
+        if not _OTHER.match(line):
+            self._read(line.strip())
+
+    def _read(self, line: bytes) -> None:
+        """Split a line at its last brace; an exemplar, or a brace in a value, may make that the wrong one."""
+        try:
+            series, fields = split_quickly(line)
+            wanted = self._resolve(series)
+        except BadPageError:
+            series, fields = split_strictly(line)
+            wanted = self._resolve(series)
+        if wanted is not None:
+            self._values.append(value_of(fields, line))
+            self._found.append(wanted)

@@ -1,1 +1,0 @@
-"""Doors in: what the app tells us becomes messages for the hall."""

@@ -1,1 +1,0 @@
-"""Sockets, connections, TLS and tokens: what the doors have in common."""

@@ -1,0 +1,1 @@
+"""Listeners and connections, TLS, tokens and threads."""

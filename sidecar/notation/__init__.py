@@ -1,1 +1,0 @@
-"""How people write durations, addresses, shares, kinds and the URLs of Redis."""

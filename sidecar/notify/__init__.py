@@ -1,0 +1,1 @@
+"""Messages to people: episodes, rules, payloads, receivers, the outbox."""

@@ -1,0 +1,212 @@
+"""One command and its end: it is started under the lock, watched, told to end, and killed if it does not.
+
+Signals are not handled but waited for (sigtimedwait): nothing runs in between. Linux only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sidecar.runlock.concurrency import ConcurrencyLimit
+    from sidecar.runlock.lifetimes import Life
+
+_STOPPING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
+_PASSED_ON: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2))
+_LOOK_S: Final = 1.0
+_GROUP_LOOK_S: Final = 0.05
+_PROBE_S: Final = 5.0
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class StoppedError(Exception):
+    """We were told to end by the signal ``number``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number
+
+
+class Signals:
+    """The signals that are for us, kept back from when it is entered until it is left; those ignored stay so."""
+
+    def __init__(self) -> None:
+        kept = {number for number in _STOPPING | _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN}
+        self._kept = frozenset(kept | {signal.SIGCHLD})
+        self.before: set[signal.Signals] = set()
+
+    def __enter__(self) -> Self:
+        # Whoever started us may ignore it, and then there were no exit code to be had.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.before = {signal.Signals(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, self._kept)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the next signal, SIGCHLD too; None when there was none for so long."""
+        told = signal.sigtimedwait(self._kept, max(0.0, seconds))
+        return told.si_signo if told else None
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long; raises StoppedError when told to end meanwhile."""
+        ends_at = time.monotonic() + seconds
+        while (left_s := ends_at - time.monotonic()) > 0:
+            number = self.wait(left_s)
+            if number in _STOPPING:
+                raise StoppedError(number)
+
+
+class Busy:
+    """Whether the command has work that it should finish: a file says so, or the exit code 0 of another command."""
+
+    def __init__(self, file: Path | None = None, command: Sequence[str] = ()) -> None:
+        self._file = file
+        self._command = list(command)
+
+    def __call__(self, within_s: float) -> bool:
+        """Whether one of the two says so; a command that takes longer than ``within_s``, or 5 s, does not."""
+        if self._file is not None and self._file.exists():
+            return True
+        return bool(self._command) and self._says_so(min(within_s, _PROBE_S))
+
+    def _says_so(self, within_s: float) -> bool:
+        try:
+            done = subprocess.run(  # noqa: S603 - the operator's own command line
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=within_s,
+                check=False,
+                preexec_fn=_unblocked,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+
+class End(NamedTuple):
+    """How the command ended: ``code`` as a shell has it, 128+n for signal n; ``cause`` tells who wanted it."""
+
+    cause: Literal["itself", "told", "planned", "lost"]
+    code: int
+    was_killed: bool = False
+
+
+class Supervisor:
+    """Runs one command while ``lock`` is held, and ends it when its ``life`` is over, the lock lost, or we are told."""
+
+    def __init__(
+        self, lock: ConcurrencyLimit, signals: Signals, *, life: Life, busy: Busy, grace_s: float = 10.0
+    ) -> None:
+        self._lock = lock
+        self._signals = signals
+        self._life = life
+        self._busy = busy
+        self._grace_s = grace_s
+
+    def run(self, command: Sequence[str], *, inherit_lock: bool = True) -> End:
+        """Start the command and return once it has ended. Raises OSError when it cannot be started."""
+        began_at = time.monotonic()
+        process = self._started(command, inherit_lock=inherit_lock)
+        while (code := process.poll()) is None:
+            age_s = time.monotonic() - began_at
+            if self._life.is_due(age_s) and self._is_over(age_s):
+                return self._ended(process, "planned")
+            if not self._lock.heartbeat():
+                return self._ended(process, "lost")
+            number = self._signals.wait(self._next_look_s(age_s))
+            if number in _STOPPING:
+                return self._ended(process, "told", number)
+            if number in _PASSED_ON:
+                _tell(process, number)
+        return End("itself", _as_shell(code))
+
+    def _started(self, command: Sequence[str], *, inherit_lock: bool) -> subprocess.Popen[bytes]:
+        # It dies with us, even by SIGKILL, but what it has started does not: so it has the lock from us, and as long
+        # as anything of it runs, no other main does.
+        return subprocess.Popen(  # noqa: S603 - the operator's own command line
+            command,
+            env=os.environ | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id)},
+            pass_fds=[self._lock.fileno()] if inherit_lock else [],
+            process_group=0,
+            preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - we have no threads
+        )
+
+    def _is_over(self, age_s: float) -> bool:
+        left_s = self._life.lifetime_max_s - age_s
+        return self._life.is_over(age_s, busy=left_s > 0 and self._busy(left_s))
+
+    def _next_look_s(self, age_s: float) -> float:
+        ends_s = (self._life.lifetime_s, self._life.lifetime_max_s)
+        return min((_LOOK_S, *(end_s - age_s for end_s in ends_s if end_s > age_s)))
+
+    def _ended(
+        self,
+        process: subprocess.Popen[bytes],
+        cause: Literal["told", "planned", "lost"],
+        number: int = signal.SIGTERM,
+    ) -> End:
+        """Tell the command's whole group, wait for all of it, and kill what is left after the grace."""
+        group = process.pid
+        _tell(process, number)
+        _tell(process, signal.SIGCONT)  # who is stopped would not hear it
+        ends_at = time.monotonic() + self._grace_s
+        while process.poll() is None or _is_alive(group):
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                _tell(process, signal.SIGKILL)
+                return End(cause, _as_shell(process.wait()), was_killed=True)
+            again = self._signals.wait(min(left_s, _GROUP_LOOK_S))
+            if again in _STOPPING | _PASSED_ON:
+                _tell(process, again)
+        return End(cause, _as_shell(process.returncode))
+
+
+def _as_shell(code: int) -> int:
+    return code if code >= 0 else 128 - code
+
+
+def _tell(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of the group still runs: the kernel has no call that leaves those out which have ended."""
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # Behind the name in brackets, which may hold anything: state, parent, group (proc(5)).
+            state, _, its_group = place.read_bytes().rpartition(b")")[2].split()[:3]
+            if int(its_group) == group and state not in b"ZX":
+                return True
+    return False
+
+
+def _unblocked() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+
+
+def _dying_with_parent(signals: Signals) -> Callable[[], None]:
+    """Return what a forked child does before it becomes the command."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent, mask = os.getpid(), signals.before
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGKILL)  # it was gone before we had asked
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return prepare

@@ -1,0 +1,127 @@
+"""What the orders of a person may say: hold, release, cull, revive; an order out, or an error that names the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from sidecar.inputs.reports import BadReportError, Readers, read_object
+from sidecar.runlock import durations
+
+SHORTEST_S: Final = 1.0
+LONGEST_S: Final = 7 * 24 * 3600.0
+REASON_LIMIT: Final = 200
+AUTHOR_LIMIT: Final = 100
+INSTANCE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+NO_REASON: Final = "no reason given"
+SERVICE: Final = "service"
+SCOPES: Final = (SERVICE, "instance")
+NO_BODY: Final = (
+    "body: DELETE takes none, scope and instance go into the query: /hold?scope=instance&instance=ID; "
+    "without a query it releases the service"
+)
+"""Who put the scope into a body would otherwise release the whole service."""
+
+
+class HoldOrder(NamedTuple):
+    """A hold that a person wants; ``instance`` is ``""`` for the service."""
+
+    instance: str
+    author: str
+    reason: str
+    for_s: float
+
+
+def read_hold(body: bytes, own: str) -> HoldOrder:
+    """Read one object; scope ``instance`` without a name is ``own``."""
+    fields = read_object(body, READERS)
+    for name in ("for", "reason", "author"):
+        if READERS[name][0] not in fields:
+            raise BadReportError(f"{name}: is missing")
+    instance = _whom(fields.pop("scope", SERVICE), fields.pop("instance", None), own)
+    return HoldOrder(instance, **fields)
+
+
+class Order(NamedTuple):
+    """What a person says who wants this container culled, or up again."""
+
+    author: str
+    reason: str = NO_REASON
+
+
+def read_order(body: bytes) -> Order:
+    """Read one object; the reason may be left out, the author not."""
+    fields = read_object(body, ORDER_READERS)
+    if "author" not in fields:
+        raise BadReportError("author: is missing")
+    return Order(**fields)
+
+
+class Release(NamedTuple):
+    """Whose hold is over, ``""`` for the service; ``author`` is ``""`` for who does not say."""
+
+    instance: str
+    author: str = ""
+
+
+def read_release(query: Sequence[tuple[str, str]], own: str) -> Release:
+    """Read the pairs of a query string."""
+    fields: dict[str, Any] = {}
+    for name, value in query:
+        if name not in _QUERY or name in fields:
+            raise BadReportError(f"{name[:64]}: takes scope once, and instance once, and author once")
+        try:
+            fields[name] = _QUERY[name](value)
+        except ValueError as error:
+            raise BadReportError(f"{name}: {error}") from None
+    instance = _whom(fields.get("scope", SERVICE), fields.get("instance"), own)
+    return Release(instance, fields.get("author", ""))
+
+
+def _whom(scope: str, instance: str | None, own: str) -> str:
+    if scope != SERVICE:
+        return instance or own
+    if instance is not None:
+        raise BadReportError("instance: goes with scope instance only")
+    return ""
+
+
+def _scope(value: object) -> str:
+    if not isinstance(value, str) or value not in SCOPES:
+        raise ValueError(f"takes one of {', '.join(SCOPES)}")
+    return value
+
+
+def _instance(value: object) -> str:
+    if not isinstance(value, str) or not INSTANCE.fullmatch(value):
+        raise ValueError("takes 1 to 128 of A-Z a-z 0-9 _ . : -")
+    return value
+
+
+def _for(value: object) -> float:
+    seconds = durations.parse(value)
+    if not SHORTEST_S <= seconds <= LONGEST_S:
+        raise ValueError("takes 1s to 168h, which is a week")
+    return seconds
+
+
+def _text(value: object, limit: int) -> str:
+    """What a person wrote, for one line of a terminal or a log: nothing in it may move the cursor."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not text or len(text) > limit or not text.isprintable():
+        raise ValueError(f"takes a line of 1 to {limit} printable characters")
+    return text
+
+
+READERS: Final[Readers] = {
+    "for": ("for_s", _for),
+    "reason": ("reason", lambda value: _text(value, REASON_LIMIT)),
+    "author": ("author", lambda value: _text(value, AUTHOR_LIMIT)),
+    "scope": ("scope", _scope),
+    "instance": ("instance", _instance),
+}
+
+ORDER_READERS: Final[Readers] = {name: READERS[name] for name in Order._fields}
+
+_QUERY: Final = {"scope": _scope, "instance": _instance, "author": READERS["author"][1]}

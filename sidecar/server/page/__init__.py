@@ -1,0 +1,1 @@
+"""The status page: its files, its state and its stream of changes."""

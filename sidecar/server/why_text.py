@@ -1,0 +1,162 @@
+"""What ``/why`` says, as lines for a person: what matters most comes first, for the end may be cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import ceil
+from typing import Any, Final
+
+from sidecar.core.explain import reasons
+
+LINE_LIMIT: Final = 400
+"""Characters of one line: a reason that was read from disk may be of any length."""
+
+LEFT_OUT: Final = "...\n"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal would obey, what would begin another line, or what turns the direction of the rest of one."""
+
+_COUNTED: Final = re.compile(r"\b(\d{1,18}) server errors? in ")
+_DAY_S: Final = 86400
+
+
+def written(value: dict[str, Any], limit: int | None = None) -> str:
+    """The value as text; of more than ``limit`` bytes of UTF-8 the last lines are left out."""
+    lines = [f"{_harmless(line)[:LINE_LIMIT]}\n" for line in _lines(value)]
+    if limit is None:
+        return "".join([*lines, *_capture(value)])
+    return "".join(_fitting(lines, limit))
+
+
+def _fitting(lines: list[str], limit: int) -> Iterator[str]:
+    sizes = [len(line.encode(errors="replace")) for line in lines]
+    left = limit if sum(sizes) <= limit else limit - len(LEFT_OUT)
+    for line, size in zip(lines, sizes, strict=True):
+        left -= size
+        if left < 0:
+            yield LEFT_OUT
+            return
+        yield line.encode(errors="replace").decode()
+
+
+def _lines(value: dict[str, Any]) -> Iterator[str]:
+    yield _first(value)
+    if value["spared"]:
+        yield f"spared: {value['spared']}"
+    yield from _rules(value)
+    yield _window(value["window"])
+    if value["claim"]:
+        yield _claim(value["claim"])
+    if value["budget"]:
+        yield _budget(value["budget"])
+    if value["fleet"]:
+        yield from _fleet(value["fleet"])
+    if value["hold"]:
+        yield _hold(value["hold"])
+    for sentence in value["clears"]:
+        yield f"clears when: {sentence}"
+    yield _about(value)
+    if value["runbook"]:
+        yield f"runbook: {value['runbook']}"
+    yield from _samples(value.get("samples", ()))
+    for decision in value["history"]:
+        times = f" ({decision['times']} times)" if decision["times"] > 1 else ""
+        yield f"{_time(decision['at'])} {decision['what']}: {decision['sentence']}{times}"
+
+
+def _first(value: dict[str, Any]) -> str:
+    """The state and why, with a hint where that counts other errors than the window, which goes on."""
+    counted = _COUNTED.search(value["sentence"])
+    is_older = counted is not None and int(counted[1]) != value["window"]["errors"]
+    return f"{value['state']}: {value['sentence']}{' (when judged)' if is_older else ''}"
+
+
+def _rules(value: dict[str, Any]) -> Iterator[str]:
+    """Those that the first line does not tell already."""
+    rules = value["rules"]
+    if len(rules) == 1 and rules[0]["sentence"] in value["sentence"]:
+        return
+    for rule in rules:
+        yield f"rule {rule['rule']}: {rule['value']:.4g}, limit {rule['limit']:.4g}: {rule['sentence']}"
+
+
+def _claim(claim: dict[str, Any]) -> str:
+    outcome, reason = claim["outcome"], claim["reason"]
+    why = f" ({reason})" if reason != outcome else ""
+    return f"claim {outcome}{why}: {claim['sentence'].removeprefix('token granted, ')}"
+
+
+def _window(window: dict[str, Any]) -> str:
+    kinds = sorted(window["kinds"].items(), key=lambda item: (-item[1], item[0]))
+    by_kind = f" ({', '.join(f'{kind} {count}' for kind, count in kinds)})" if kinds else ""
+    limit = f", limit {window['limit']}" if window["limit"] else ""
+    failed = f"; {window['failed']} of {window['requests']} requests failed" if window["requests"] else ""
+    errors = f"{window['errors']} error{'s' * (window['errors'] != 1)}"
+    return f"window now: {errors} in {window['seconds']} s{by_kind}{limit}{failed}"
+
+
+def _budget(budget: dict[str, Any]) -> str:
+    at = f", at {_time(budget['at'])}" if budget["at"] is not None else ""
+    return f"tokens: {budget['used']} of {budget['capacity']} in use, {budget['left']} left{at}"
+
+
+def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
+    cause = f", most of {fleet['cause']}" if fleet["cause"] else ""
+    away = f"{fleet['down']} down, {fleet['retiring']} retiring"
+    yield f"fleet: {fleet['alive']} alive, {fleet['suspect']} suspect{cause}, {away}{_median(fleet)}"
+    yield f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
+    for trial in fleet["trials"]:
+        yield f"culls for {trial['cause']}: {_trial(trial)}"
+    if fleet["duplicate"]:
+        yield "duplicate: another container runs under this instance name"
+    if fleet["away"]:
+        yield f"Redis servers away: {', '.join(fleet['away'])}"
+
+
+def _median(fleet: dict[str, Any]) -> str:
+    errors, ratio = fleet["median_errors"], fleet["median_ratio"]
+    failed = "" if ratio is None else f", {100 * ratio:.3g} % of the requests failed"
+    return "" if errors is None else f"; median: {errors} error{'s' * (errors != 1)}{failed}"
+
+
+def _trial(trial: dict[str, Any]) -> str:
+    out = f"{trial['out']} of at most {trial['limit']} without an outcome"
+    if trial["paused_s"] <= 0:
+        return out
+    failures = trial["failures"]
+    last = "the last one" if failures == 1 else f"the last {failures}"
+    return f"paused for {reasons.span(ceil(trial['paused_s']))}, {last} did not help; {out}"
+
+
+def _hold(hold: dict[str, Any]) -> str:
+    whom = f"instance {hold['instance']}" if hold["instance"] else "the service"
+    return f"hold: {whom} until {_time(hold['until'])} by {hold['author']}: {hold['reason']}"
+
+
+def _about(value: dict[str, Any]) -> str:
+    sides = ", ".join(f"{side} {'up' if is_up else 'down'}" for side, is_up in value["health"].items())
+    life = f", incarnation {value['incarnation']}" if value["incarnation"] else ""
+    who = f"{value['service']}/{value['instance']}{life}, mode {value['mode']}"
+    weight = f"weight {value['weight']} %{' (soft drain)' if value['soft_drained'] else ''}"
+    return f"{who}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
+
+
+def _samples(samples: Any) -> Iterator[str]:
+    for sample in samples:
+        seen = f"{sample['count']} from {_time(sample['first'])} to {_time(sample['last'])}"
+        yield f"error {sample['fingerprint']} ({sample['kind']}, {sample['level']}): {seen}: {sample['message']}"
+
+
+def _capture(value: dict[str, Any]) -> Iterator[str]:
+    for line in (value.get("capture") or "").splitlines():
+        yield f"| {_harmless(line)}\n"
+
+
+def _time(unix: float) -> str:
+    """The time of day, in UTC."""
+    second = int(unix) % _DAY_S
+    return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+
+
+def _harmless(line: str) -> str:
+    return _CONTROL.sub("?", line)

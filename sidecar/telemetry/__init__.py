@@ -1,0 +1,1 @@
+"""Log and metrics: observers of what happens."""

@@ -1,0 +1,152 @@
+"""What an engineer is told of the fleet: metrics of its last beat, and a line for every change that matters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from sidecar.core.explain import reasons
+from sidecar.core.types import Fleet
+
+
+class Line(NamedTuple):
+    """A line for the log."""
+
+    level: int
+    text: str
+    fields: dict[str, object]
+
+
+def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
+    """Tell what is new since ``before``; at first, what is out of the ordinary."""
+    before = before or Fleet(alive=0, losses=after.losses)
+    yield from _pauses(before, after)
+    if after.duplicate is not before.duplicate:
+        yield _duplicate(is_duplicate=after.duplicate)
+    if after.policies > 1 and after.policies != before.policies:
+        text = "sidecars of this service run with different policies, the strictest of each number holds"
+        yield Line(logging.WARNING, text, {"policies": after.policies})
+    if after.losses > before.losses:
+        fields: dict[str, object] = {"alive": after.alive, "suspect": after.suspect, "down": after.down}
+        yield Line(logging.WARNING, "Redis lost its record of earlier culls", fields)
+    if after.away != before.away:
+        level = logging.WARNING if after.away else logging.INFO
+        text = "Redis servers are away, and their share of the budget" if after.away else "all Redis servers are back"
+        yield Line(level, text, {"away": ", ".join(after.away)} if after.away else {})
+    if after.hold != before.hold:
+        text = f"held: {reasons.hold(after.hold)}" if after.hold else "no hold any more"
+        yield Line(logging.WARNING, text, {"until": after.hold.until} if after.hold else {})
+
+
+def _pauses(before: Fleet, after: Fleet) -> Iterator[Line]:
+    """Every pause that began, and every one that is over. The failures in a row tell two pauses of a cause apart."""
+    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
+    for trial in after.trials:
+        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
+            fields = {"cause": trial.cause, "paused_s": round(trial.paused_s), "failures": trial.failures}
+            yield Line(logging.WARNING, f"culls for {trial.cause} are paused: the last one did not help", fields)
+    for cause in before.paused:
+        if cause not in after.paused:
+            yield Line(logging.INFO, f"the pause of culls for {cause} is over", {"cause": cause})
+
+
+def _duplicate(*, is_duplicate: bool) -> Line:
+    if is_duplicate:
+        text = "two containers run under this instance name: neither may be culled or retired until one is renamed"
+        return Line(logging.WARNING, text, {})
+    return Line(logging.INFO, "no other container runs under this instance name any more", {})
+
+
+class FleetReadings(Collector):
+    """What is read from the last answer to a beat when a scrape comes; nothing while that is unknown or stale."""
+
+    def __init__(self, fleet: Callable[[], Fleet | None]) -> None:
+        self._fleet = fleet
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering reads nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the fleet."""
+        fleet = self._fleet()
+        if fleet is None:
+            return
+        yield _gauge("arbiter_fleet_alive", "Containers of the fleet that serve or start.", fleet.alive)
+        yield _gauge("arbiter_fleet_suspect", "Containers that are suspect.", fleet.suspect)
+        yield _gauge("arbiter_fleet_down", "Containers that were culled and are not replaced yet.", fleet.down)
+        yield _gauge("arbiter_fleet_retiring", "Leases of retirements in use.", fleet.retiring)
+        yield _gauge("arbiter_fleet_policies", "Different policies in the fleet; 1 is as it should be.", fleet.policies)
+        yield _gauge("arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away))
+        yield _gauge(
+            "arbiter_fleet_median_errors",
+            "Median of the containers' errors in the window; not told of a fleet of fewer than three.",
+            fleet.median_errors,
+        )
+        yield from _trials(fleet)
+        cause = GaugeMetricFamily(
+            "arbiter_fleet_same_cause",
+            "1 for the kind of error that most of three or more suspects share.",
+            labels=["kind"],
+        )
+        if fleet.cause:
+            cause.add_metric([fleet.cause], 1.0)
+        yield cause
+        yield _gauge(
+            "arbiter_hold_until_timestamp_seconds",
+            "When the hold on this container ends; 0 without one.",
+            fleet.hold.until if fleet.hold else 0.0,
+        )
+        needed = GaugeMetricFamily(
+            "arbiter_engineer_needed", "1 for what an engineer has to look at.", labels=["reason"]
+        )
+        needed.add_metric(["paused"], float(bool(fleet.paused)))
+        yield needed
+        yield _judged(fleet)
+        losses = CounterMetricFamily("arbiter_memory_losses", "How often Redis lost its record of earlier culls.")
+        losses.add_metric([], fleet.losses)
+        yield losses
+
+
+def _trials(fleet: Fleet) -> Iterator[Metric]:
+    """How culls for each cause are tried. The store bounds the number of causes."""
+    limit = GaugeMetricFamily(
+        "arbiter_trial_limit", "Culls for this cause that may be without an outcome at the same time.", labels=["cause"]
+    )
+    out = GaugeMetricFamily("arbiter_trial_out", "Culls for this cause without an outcome.", labels=["cause"])
+    paused = GaugeMetricFamily(
+        "arbiter_cause_paused_seconds",
+        "Seconds until the next cull for this cause, because the last one did not help; 0: not paused.",
+        labels=["cause"],
+    )
+    for trial in fleet.trials:
+        limit.add_metric([trial.cause], trial.limit)
+        out.add_metric([trial.cause], trial.out)
+        paused.add_metric([trial.cause], trial.paused_s)
+    yield from (limit, out, paused)
+
+
+def _judged(fleet: Fleet) -> Metric:
+    """Culls by outcome and kind. An outcome that there was none of has a line too: or its first would not be seen."""
+    judged = CounterMetricFamily(
+        "arbiter_fleet_culls",
+        "Culls of the whole fleet by what became of them, and the kind of error.",
+        labels=["outcome", "kind"],
+    )
+    for outcome in ("helped", "unhelped", "unclear"):
+        known = [(kind, count) for one, kind, count in fleet.culls_by if one == outcome]
+        rest = getattr(fleet, outcome) - sum(count for _, count in known)
+        for kind, count in known:
+            judged.add_metric([outcome, kind], count)
+        if rest or not known:
+            judged.add_metric([outcome, ""], rest)
+    return judged
+
+
+def _gauge(name: str, text: str, value: float | None) -> Metric:
+    """A gauge; without a sample if nothing is known."""
+    return GaugeMetricFamily(name, text, value=value)

@@ -1,0 +1,104 @@
+"""The limit that learns, row by row, and the leases under it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.cascade.adaptive_limit import AdaptiveLimit, Ending, Lease
+
+MOVES = [
+    # A success proves something only when the limit was in use.
+    ("half in use grows by one", 10, Ending.SUCCESS, 5, 11),
+    ("fully in use grows by one", 10, Ending.SUCCESS, 10, 11),
+    ("less than half in use proves nothing", 10, Ending.SUCCESS, 4, 10),
+    ("an odd limit rounds against growth", 9, Ending.SUCCESS, 4, 9),
+    ("the smallest limit can grow", 1, Ending.SUCCESS, 1, 2),
+    ("and not beyond the highest", 200, Ending.SUCCESS, 200, 200),
+    # A lost call shrinks it, whatever was in use.
+    ("a tenth less", 100, Ending.DROPPED, 1, 90),
+    ("rounded down", 15, Ending.DROPPED, 1, 13),
+    ("at least one less", 2, Ending.DROPPED, 2, 1),
+    ("never below one", 1, Ending.DROPPED, 1, 1),
+    # An error that came back says nothing of the load.
+    ("ignored when in use", 10, Ending.IGNORED, 10, 10),
+    ("ignored when idle", 10, Ending.IGNORED, 1, 10),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "ending", "in_flight", "after"), [row[1:] for row in MOVES], ids=[row[0] for row in MOVES]
+)
+def test_limit_moves(before: int, ending: Ending, in_flight: int, after: int) -> None:
+    limit = AdaptiveLimit(before)
+    limit.learn(ending, in_flight)
+    assert limit.limit == after
+
+
+def taken(limit: AdaptiveLimit) -> Lease:
+    lease = limit.lease()
+    assert lease is not None
+    return lease
+
+
+def test_no_lease_beyond_the_limit_until_one_ends() -> None:
+    limit = AdaptiveLimit(2)
+    first, _second = taken(limit), taken(limit)
+    assert limit.lease() is None
+    first.end(Ending.IGNORED)
+    assert limit.in_flight == 1
+    assert limit.lease() is not None
+
+
+def test_use_is_measured_when_the_call_begins() -> None:
+    limit = AdaptiveLimit(10)
+    leases = [taken(limit) for _ in range(5)]
+    for lease in leases:
+        lease.end(Ending.SUCCESS)
+    assert limit.limit == 11, "only the fifth lease filled half the limit"
+
+
+def test_calls_beyond_a_shrunken_limit_end_in_peace() -> None:
+    limit = AdaptiveLimit(3)
+    leases = [taken(limit) for _ in range(3)]
+    for lease in leases:
+        lease.end(Ending.DROPPED)
+    assert (limit.limit, limit.in_flight) == (1, 0)
+
+
+@pytest.mark.parametrize("again", list(Ending))
+def test_lease_ends_only_once(again: Ending) -> None:
+    limit = AdaptiveLimit(10)
+    lease = taken(limit)
+    lease.end(Ending.DROPPED)
+    with pytest.raises(RuntimeError, match="exactly once"):
+        lease.end(again)
+    assert (limit.limit, limit.in_flight) == (9, 0)
+
+
+@pytest.mark.parametrize(("initial", "highest", "backoff"), [(0, 5, 0.9), (6, 5, 0.9), (1, 5, 1.0), (1, 5, 0.4)])
+def test_limit_that_makes_no_sense_is_refused(initial: int, highest: int, backoff: float) -> None:
+    with pytest.raises(ValueError, match=r"limit begins|back-off"):
+        AdaptiveLimit(initial, highest=highest, backoff=backoff)
+
+
+@given(
+    initial=st.integers(1, 20),
+    backoff=st.sampled_from([0.5, 0.9, 0.99]),
+    steps=st.lists(st.tuples(st.integers(0, 30), st.none() | st.sampled_from(Ending)), max_size=80),
+)
+def test_leases_never_outnumber_the_limit_they_were_given_under(
+    initial: int, backoff: float, steps: list[tuple[int, Ending | None]]
+) -> None:
+    limit, open_leases = AdaptiveLimit(initial, highest=20, backoff=backoff), list[Lease]()
+    for place, ending in steps:
+        if ending is not None and open_leases:
+            open_leases.pop(place % len(open_leases)).end(ending)
+        elif ending is None:
+            room = limit.in_flight < limit.limit
+            lease = limit.lease()
+            assert (lease is not None) == room
+            open_leases += [lease] if lease else []
+        assert limit.in_flight == len(open_leases)
+        assert 1 <= limit.limit <= 20

@@ -1,0 +1,276 @@
+"""The doctor as a process, before real servers with something wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.command import Done, command
+from harness.ports import free_port
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+    from harness.starting import StartRedis, StartSidecar
+
+SECRET = "hunter2"  # not one: the string to look for
+ACL = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
+JOB = Path(__file__).parents[3] / "nomad" / "app.nomad.hcl"
+
+
+def _doctor(one: Sidecar, **environ: str) -> Done:
+    done = command(one, "doctor", **environ)
+    assert SECRET not in done.out + done.err
+    assert done.err == ""
+    assert done.code == int("FAIL" in levels(done).values())
+    return done
+
+
+def levels(done: Done) -> dict[str, str]:
+    """What was looked at, and how bad it is; with several servers the worst."""
+    worst: dict[str, str] = {}
+    for line in done.out.splitlines():
+        level, what = line.split()[:2]
+        worst[what.rstrip(":")] = max(level, worst.get(what.rstrip(":"), level), key=["ok", "warn", "FAIL"].index)
+    return worst
+
+
+def _alone(sidecar: StartSidecar, url: str, redis_timeout: str = "3s") -> Sidecar:
+    """One that does not run: all that the doctor has is its settings."""
+    return sidecar.unstarted(redis_url=url, redis_timeout=redis_timeout, local_listen=f"127.0.0.1:{free_port()}")
+
+
+def _seen(one: Sidecar, count: int) -> bool:
+    return len(one.request("local", "GET", "/fleet").json()["members"]) == count
+
+
+def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--appendonly", "yes", "--maxmemory-policy", "noeviction", password=SECRET)
+    one, _ = (sidecar(name, redis_url=server.url) for name in ("a", "b"))
+    wait_for(lambda: _seen(one, 2), timeout_s=30, what="both are seen")
+    done = _doctor(one)
+    assert done.code == 0
+    assert set(levels(done).values()) == {"ok"}
+    assert done.out.startswith(f"ok   reachable redis://:***@127.0.0.1:{server.port}/0: a PING takes ")
+    assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
+    assert "ok   write: a key of the service could be written, and was taken away again\n" in done.out
+    assert "ok   beat: the bucket heard of a " in done.out
+    assert f"ok   public: {one.settings['public_listen']}: /livez is 200\n" in done.out
+    assert f"ok   agent: {one.settings['agent_listen']}: it says 'up ready 100%'\n" in done.out
+    assert done.out.endswith(f"ok   state: {one.settings['state_dir']} can be written to\n")
+
+
+def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    found = levels(_doctor(_alone(sidecar, server.url)))
+    warned = {what for what, level in found.items() if level == "warn"}
+    assert warned == {"eviction", "persistence", "shared", "sidecar"}
+
+
+def test_server_that_is_out_of_memory_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    redis_server.cli("CONFIG", "SET", "maxmemory", "100kb")
+    done = _doctor(_alone(sidecar, redis_server.url))
+    assert (levels(done)["memory"], levels(done)["write"]) == ("FAIL", "FAIL")
+    assert "FAIL write: nothing can be written, so nobody can be culled: Redis is out of memory" in done.out
+    assert "FAIL memory: full, so that nobody can be culled" in done.out
+
+
+def test_policies_that_differ_are_told_by_their_settings(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one, _ = sidecar("a", redis_url=redis_server.url), sidecar("b", redis_url=redis_server.url, budget="20%")
+    wait_for(lambda: _seen(one, 2), timeout_s=30, what="both are seen")
+    assert (
+        "warn settings: 2 different sets are in force, the strictest of each holds: ARBITER_BUDGET" in _doctor(one).out
+    )
+
+
+def test_snapshots_are_persistence(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--save", "3600 1")
+    done = _doctor(_alone(sidecar, server.url))
+    assert levels(done)["persistence"] == "ok"
+    assert "snapshots: a restart forgets what came after the last one" in done.out
+
+
+def test_hold_is_told(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar(redis_url=redis_server.url)
+    assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "alice").code == 0
+    assert "alice holds the service: migration" in _doctor(one).out
+
+
+@pytest.mark.parametrize(
+    ("breaks", "said"),
+    [("stopped", "Redis cannot be reached"), ("hung", "Redis did not answer in time"), ("wrong password", "refused")],
+)
+def test_server_that_does_not_answer_is_a_failure(
+    sidecar: StartSidecar, redis_server: RedisServer, breaks: str, said: str
+) -> None:
+    url = redis_server.url
+    if breaks == "stopped":
+        redis_server.kill()
+    elif breaks == "hung":
+        redis_server.pause()
+    else:
+        url = url.replace("redis://", f"redis://:{SECRET}@")
+    done = _doctor(_alone(sidecar, url, "500ms" if breaks == "hung" else "3s"))
+    assert levels(done) == {"reachable": "FAIL", "sidecar": "warn", "state": "ok"}
+    assert said in done.out.splitlines()[0]
+
+
+def test_replica_is_a_failure(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    found = levels(_doctor(_alone(sidecar, start_redis(read_only=True).url)))
+    assert (found["role"], found["write"]) == ("FAIL", "FAIL")
+
+
+def test_user_without_info_is_told_what_cannot_be_told(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+@all", "-info", "-config", "-ping")
+    url = redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")
+    done = _doctor(_alone(sidecar, url))
+    found = levels(done)
+    assert (found["reachable"], found["server"], found["scripts"]) == ("ok", "warn", "ok")
+    assert done.code == 0
+
+
+def test_user_that_we_ship_may_run_the_scripts_though_not_tell_the_rest(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    _, name, *rights = ACL.read_text().split()
+    redis_server.cli("ACL", "SETUSER", name, *rights, f">{SECRET}")
+    found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
+    assert (found["reachable"], found["clock"], found["write"], found["scripts"]) == ("ok", "ok", "ok", "ok")
+    assert "FAIL" not in found.values()
+
+
+def test_user_without_scripts_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+ping", "+info", "+time")
+    done = _doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")))
+    assert (levels(done)["role"], levels(done)["scripts"]) == ("ok", "FAIL")
+    assert "lacks a permission" in done.out
+
+
+def test_clock_that_is_far_off_is_warned_of(sidecar: StartSidecar, faketime_redis: RedisServer) -> None:
+    assert levels(_doctor(_alone(sidecar, faketime_redis.url)))["clock"] == "warn"
+
+
+def test_two_urls_of_one_server_are_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    url = redis_server.url
+    found = levels(_doctor(_alone(sidecar, f"{url},{url.replace('127.0.0.1', 'localhost')}")))
+    assert found["independent"] == "FAIL"
+
+
+def test_owner_of_the_keys_is_found_in_a_cluster(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    cluster = Cluster(start_redis)
+    strangers = cluster.strangers_to("{ha:default/app}:grants")
+    for node in strangers:
+        node.cli("CONFIG", "SET", "appendonly", "yes")
+    by_cluster = levels(_doctor(_alone(sidecar, cluster.url_of(*strangers))))
+    assert (by_cluster["role"], by_cluster["persistence"], by_cluster["scripts"]) == ("ok", "warn", "ok")
+    by_node = levels(_doctor(_alone(sidecar, strangers[0].url)))
+    assert (by_node["cluster"], by_node["persistence"], by_node["scripts"]) == ("warn", "ok", "FAIL")
+
+
+def test_two_servers_are_looked_at_one_by_one(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    first, second = start_redis("first"), start_redis("second", "--appendonly", "yes")
+    done = _doctor(_alone(sidecar, f"{first.url},{second.url}"))
+    assert levels(done)["independent"] == "ok"
+    assert f"warn persistence {first.url}" in done.out
+    assert f"ok   persistence {second.url}" in done.out
+
+
+def test_server_that_is_away_is_not_counted_as_a_different_one(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    servers = [start_redis(name) for name in ("first", "second", "third")]
+    servers[1].kill()
+    done = _doctor(_alone(sidecar, ",".join(server.url for server in servers)))
+    assert "warn independent: 2 of 3 answered and are different\n" in done.out
+
+
+def test_bucket_in_memory_is_told_as_such(sidecar: StartSidecar) -> None:
+    done = _doctor(sidecar())
+    assert done.out.startswith(
+        "ok   bucket: in memory: this sidecar has a budget of its own, and knows no fleet\n"
+        "ok   sidecar: it answers at its local door\n"
+    )
+    assert levels(done).keys() == {"bucket", "sidecar", "public", "agent", "state"}
+
+
+def test_sidecar_that_runs_with_other_settings_is_noticed(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar(redis_url=redis_server.url)
+    assert (
+        "runs with other settings: ARBITER_NAMESPACE, ARBITER_SERVICE, ARBITER_MODE"
+        in _doctor(one, ARBITER_NAMESPACE="x", ARBITER_SERVICE="other", ARBITER_MODE="shadow").out
+    )
+
+
+def test_other_bucket_than_the_sidecar_has_is_noticed(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+    server, other = start_redis("redis", password=SECRET), start_redis("other")
+    in_memory, shared = sidecar(), sidecar("b", redis_url=server.url)
+    masked = f"redis://:***@127.0.0.1:{server.port}/0"
+    assert f"FAIL bucket: the sidecar's is in this process, and this command's {masked}: ARBITER_REDIS_URL" in (
+        _doctor(in_memory, ARBITER_REDIS_URL=server.url).out
+    )
+    assert f"FAIL bucket: the sidecar's is {masked}, and this command's in this process: " in (
+        _doctor(shared, ARBITER_REDIS_URL="").out
+    )
+    assert f"warn bucket: the sidecar's is {masked}, and this command's {other.url}: " in (
+        _doctor(shared, ARBITER_REDIS_URL=other.url).out
+    )
+
+
+def test_public_door_is_no_sidecar_with_other_settings(sidecar: StartSidecar) -> None:
+    one = sidecar()
+    address = "{}:{}".format(*one.address("public"))
+    done = _doctor(one, ARBITER_LOCAL_LISTEN=address, ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
+    assert f"warn sidecar: {address} (ARBITER_LOCAL_LISTEN) looks like the public door of a sidecar" in done.out
+
+
+def test_doctor_writes_nothing(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    _doctor(_alone(sidecar, redis_server.url))
+    assert redis_server.cli("KEYS", "*") == []
+
+
+def test_settings_that_cannot_be_used_are_exit_2(sidecar: StartSidecar) -> None:
+    done = command(sidecar.unstarted(), "doctor", "--budget", "0")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("health-arbiter: ARBITER_BUDGET")
+
+
+def test_findings_are_told_as_json(sidecar: StartSidecar) -> None:
+    done = command(sidecar(), "doctor", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["failed"]) == (0, False)
+    assert told["findings"][0] == {
+        "where": "",
+        "level": "ok",
+        "what": "bucket",
+        "sentence": "in memory: this sidecar has a budget of its own, and knows no fleet",
+    }
+
+
+def test_door_that_nobody_answers_at_is_a_failure(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar()
+    at = f"127.0.0.1:{free_port()}"
+    done = _doctor(one, ARBITER_PUBLIC_LISTEN=at, ARBITER_STATSD_SOCKET=str(run_dir / "none.sock"))
+    assert f"FAIL public: nobody answers at {at}: connection refused\n" in done.out
+    assert f"FAIL statsd: nobody answers at {run_dir / 'none.sock'}: no such file or directory\n" in done.out
+
+
+def test_job_file_is_looked_at_too(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar()
+    good = command(one, "doctor", "--job", str(JOB))
+    assert good.code == 0
+    assert "ok   job: group web: a culled app is restarted 30 to 36 s after the grant" in good.out
+    (run_dir / "bad.nomad").write_text(JOB.read_text().replace("/health/nomad", "/health"))
+    bad = command(one, "doctor", "--json", "--job", str(run_dir / "bad.nomad"))
+    assert bad.code == 0
+    assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
+    none = command(one, "doctor", "--job", str(run_dir / "none"))
+    assert none == (2, "", f"health-arbiter: {run_dir / 'none'} cannot be read: no such file or directory\n")
+
+
+def test_task_of_nomad_is_compared_with_its_allocation(sidecar: StartSidecar) -> None:
+    done = _doctor(sidecar(), NOMAD_ALLOC_ID="5cfd2a7c", NOMAD_ALLOC_DIR="/nowhere", NOMAD_PORT_arbiter="1")
+    assert "warn nomad: ARBITER_INSTANCE is a and not the allocation's id 5cfd2a7c" in done.out
+    assert "outside the allocation's directory /nowhere" in done.out

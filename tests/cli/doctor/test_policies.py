@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from sidecar.cli.doctor import policies
+from sidecar.config import settings
+from sidecar.core.fleet.terms import Terms
+
+ONE = Terms(refund_max=0, servers="3f2a")
+OTHER = Terms(
+    strategy="previous",
+    capacity="200p",
+    window_us=90_000_000,
+    min_healthy="3",
+    never_last=False,
+    spacing_us=500_000,
+    trial=False,
+    probation_us=120_000_000,
+    refund_max=-1,
+    after_loss_wait=False,
+    beat_us=1_000_000,
+    servers="77c0",
+)
+
+
+def _told(*terms: Terms) -> str:
+    return policies.differences([one.written() for one in terms])
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("strategy", "ARBITER_BUDGET_STRATEGY is log and previous"),
+        ("capacity", "ARBITER_BUDGET is 10 and 20%"),
+        ("window_us", "ARBITER_BUDGET_WINDOW is 10m and 90s"),
+        ("min_healthy", "ARBITER_MIN_HEALTHY is 50% and 3"),
+        ("never_last", "ARBITER_NEVER_LAST is true and false"),
+        ("spacing_us", "ARBITER_SPACING is 0s and 500ms"),
+        ("trial", "ARBITER_TRIAL is on and off"),
+        ("probation_us", "ARBITER_PROBATION is 60s and 2m"),
+        ("refund_max", "ARBITER_REFUND is on and off"),
+        ("after_loss_wait", "ARBITER_LOST_MEMORY is empty and full"),
+        ("beat_us", "ARBITER_BEAT is 10s and 1s"),
+        ("servers", "ARBITER_REDIS_URL names 2 different lists of servers"),
+    ],
+)
+def test_field_that_differs_is_told_by_its_setting(field: str, said: str) -> None:
+    assert _told(ONE, replace(ONE, **{field: getattr(OTHER, field)})) == said
+
+
+def test_every_field_that_differs_is_told() -> None:
+    assert _told(ONE, OTHER).count("; ") + 1 == len(fields(Terms))
+
+
+def test_bound_of_refunds_is_told_where_there_are_refunds() -> None:
+    assert _told(*(replace(ONE, refund_max=most) for most in (-1, 0, 30))) == (
+        "ARBITER_REFUND is off and on; ARBITER_REFUND_MAX is 0 and 30"
+    )
+
+
+def test_three_values_are_told_once_each() -> None:
+    several = [replace(ONE, capacity=count) for count in ("1", "2", "3")]
+    assert _told(*several, replace(ONE, capacity="1", trial=False)) == (
+        "ARBITER_BUDGET is 1 and 2 and 3; ARBITER_TRIAL is on and off"
+    )
+
+
+def test_settings_are_called_as_they_are() -> None:
+    told = _told(ONE, OTHER, replace(ONE, refund_max=30)).split()
+    assert {word for word in told if word.startswith("ARBITER_")} <= {name for name, _, _ in settings.table()}
+
+
+def test_fields_of_another_version_are_no_obstacle() -> None:
+    older = json.loads(replace(ONE, capacity="5").written())
+    del older["trial"], older["f"]
+    newer = {**json.loads(ONE.written()), "mood": "bad"}
+    assert policies.differences([json.dumps(older), json.dumps(newer)]) == "ARBITER_BUDGET is 5 and 10"
+
+
+def test_policies_that_differ_in_nothing_that_is_known_are_shown_as_they_are() -> None:
+    texts = [ONE.written(), json.dumps({**json.loads(ONE.written()), "mood": "bad"})]
+    assert policies.differences(texts) == "  ".join(texts)
+
+
+@pytest.mark.parametrize("other", ["", "log|10|500p", "null", '{"strategy": "leaky"}', '{"capacity": "half"}'])
+def test_text_that_cannot_be_read_is_shown_as_it_is_beside_what_differs(other: str) -> None:
+    texts = [ONE.written(), other, replace(ONE, capacity="5").written()]
+    assert policies.differences(texts) == f"ARBITER_BUDGET is 10 and 5; {other}"

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.certificates import Authority
+from harness.ports import free_port
+from sidecar.cli.local_api import NoSidecarError, Reply, ask
+from sidecar.config.settings import Settings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class _Door(BaseHTTPRequestHandler):
+    """Says what it was asked; on ``/page`` it is somebody else, ``/fleet`` it does not know."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        answer: Any = {"path": self.path, "body": json.loads(body), "host": self.headers["Host"]}
+        if "Authorization" in self.headers:
+            answer["brought"] = self.headers["Authorization"]
+        if self.path.startswith("/fleet"):
+            answer = {"error": f"path: {self.path!r} is not served here"}
+        content = b"<html>" if self.path == "/page" else b"[]" if self.path == "/list" else json.dumps(answer).encode()
+        self.send_response(202)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class _UnixServer(HTTPServer):
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        self.socket.bind(str(self.server_address))
+
+
+def _serving(server: HTTPServer) -> Iterator[HTTPServer]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    for server in _serving(HTTPServer(("127.0.0.1", 0), _Door)):
+        yield server.server_port
+
+
+@pytest.fixture
+def path(run_dir: Path) -> Iterator[Path]:
+    for _ in _serving(_UnixServer(str(run_dir / "app.sock"), _Door)):  # type: ignore[arg-type]  # typeshed knows TCP
+        yield run_dir / "app.sock"
+
+
+def _settings(**flags: object) -> Settings:
+    return load({name: str(value) for name, value in flags.items()}, {})
+
+
+def test_it_is_asked_over_tcp(port: int) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}")
+    assert ask(settings, "POST", "/x", {"a": "ö"}) == Reply(
+        202, {"path": "/x", "body": {"a": "ö"}, "host": f"127.0.0.1:{port}"}
+    )
+
+
+def test_it_is_asked_over_the_unix_socket_first(path: Path) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path)
+    assert ask(settings, "POST", "/x", 1).value["host"] == "localhost"
+
+
+def test_it_is_asked_over_tcp_when_the_socket_is_dead(port: int, run_dir: Path) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}", socket=run_dir / "none.sock")
+    assert ask(settings, "POST", "/x", 1).status == 202
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> str:
+    (tmp_path / "token").write_text("sesame-0123456789\n")
+    return str(tmp_path / "token")
+
+
+def test_order_brings_the_token_over_tcp(port: int, token: str) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
+    assert ask(settings, "POST", "/x", 1).value["brought"] == "Bearer sesame-0123456789"
+
+
+def test_token_does_not_travel_where_it_is_not_needed(path: Path, token: str) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path, token_file=token)
+    assert "brought" not in ask(settings, "POST", "/x", 1).value
+
+
+def test_token_that_was_lost_is_not_brought(port: int, token: str) -> None:
+    settings = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
+    Path(token).unlink()
+    assert "brought" not in ask(settings, "POST", "/x", 1).value
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
+    authority = Authority(tmp_path_factory.mktemp("authority"), "ours")
+    return [authority.sign(name) for name in ("first", "second")]
+
+
+@pytest.fixture
+def tls_port(pairs: list[tuple[Path, Path]]) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pairs[0])
+    server = HTTPServer(("127.0.0.1", 0), _Door)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    for serving in _serving(server):
+        yield serving.server_port
+
+
+def _over_tls(port: int, pair: tuple[Path, Path], **flags: object) -> Settings:
+    cert, key = pair
+    return _settings(local_listen=f"127.0.0.1:{port}", tls_cert=cert, tls_key=key, tls_doors="local", **flags)
+
+
+def test_door_with_our_certificate_is_asked_over_tls(tls_port: int, pairs: list[tuple[Path, Path]], token: str) -> None:
+    reply = ask(_over_tls(tls_port, pairs[0], token_file=token), "POST", "/x", 1)
+    assert (reply.status, reply.value["brought"]) == (202, "Bearer sesame-0123456789")
+
+
+def test_door_with_another_certificate_is_told_nothing(tls_port: int, pairs: list[tuple[Path, Path]]) -> None:
+    with pytest.raises(NoSidecarError) as error:
+        ask(_over_tls(tls_port, pairs[1]), "POST", "/x", 1)
+    assert f"it shows another certificate than {pairs[1][0]} (ARBITER_TLS_CERT) has" in str(error.value)
+
+
+def test_door_without_tls_is_told_nothing_if_it_should_have_it(port: int, pairs: list[tuple[Path, Path]]) -> None:
+    with pytest.raises(NoSidecarError, match="no sidecar answers at"):
+        ask(_over_tls(port, pairs[0]), "POST", "/x", 1)
+
+
+def test_nobody_at_either_place_is_told_of_both(run_dir: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(NoSidecarError) as error:
+        ask(_settings(local_listen=address, socket=run_dir / "none.sock"), "GET", "/fleet")
+    assert str(error.value) == (
+        f"no sidecar answers at {run_dir / 'none.sock'} (ARBITER_SOCKET): no such file or directory; "
+        f"no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused"
+    )
+
+
+@pytest.mark.parametrize("page", ["/page", "/list"])
+def test_somebody_else_there_is_no_sidecar(port: int, page: str) -> None:
+    address = f"127.0.0.1:{port}"
+    with pytest.raises(NoSidecarError) as error:
+        ask(_settings(local_listen=address), "POST", page, 1)
+    assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN) does not answer as a sidecar does: ")
+
+
+def test_public_door_is_told_from_the_local_one(port: int) -> None:
+    address = f"127.0.0.1:{port}"
+    with pytest.raises(NoSidecarError) as error:
+        ask(_settings(local_listen=address), "POST", "/fleet?x=1", 1)
+    assert str(error.value) == (
+        f"{address} (ARBITER_LOCAL_LISTEN) looks like the public door of a sidecar: /fleet is not served here; "
+        "ARBITER_LOCAL_LISTEN has to name its local door"
+    )
+
+
+def test_one_that_hangs_up_is_no_sidecar() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            server.accept()[0].close()
+
+        hang_up = threading.Thread(target=accept)
+        hang_up.start()
+        with pytest.raises(NoSidecarError, match="does not answer as a sidecar does"):
+            ask(_settings(local_listen=f"127.0.0.1:{server.getsockname()[1]}"), "GET", "/fleet")
+        hang_up.join()

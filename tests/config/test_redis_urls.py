@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.config import redis_urls
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://host",
+        "redis://host:6379/0",
+        "rediss://user:p%2Fw@host:6380/1?ssl_cert_reqs=none",
+        "redis://:pass,word@host",
+        "redis://[::1]:6379",
+        "redis://host/?db=3&password=x",
+        "unix:///run/redis.sock?db=1",
+        "unix://user:pw@/run/redis.sock",
+        "redis+sentinel://host/fleet",
+        "redis+sentinel://user:pass,word@a:26379,b,[::1]:26379/fleet/1?sentinel_password=x",
+        "rediss+sentinel://a/fleet?ssl_check_hostname=false&sentinel_username=u",
+        "redis+cluster://a:7000,b:7001,[::1]",
+        "rediss+cluster://:pw@a,b/0?ssl_ca_certs=/ca.pem",
+        "redis://a,redis://b",
+        "redis://a:1,redis://a:2",
+        "redis://a/0,redis://a/1",
+        "redis://:pass,word@a,rediss://:x@b,unix:///run/redis.sock",
+        "redis+sentinel://a,b/one,redis+sentinel://a,b/two,redis+cluster://a,b",
+        "",
+    ],
+)
+def test_a_redis_url_is_kept_as_it_was_written(url: str) -> None:
+    assert redis_urls.redis_url(f" {url} ") == url
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("host:6379", "not a Redis URL"),
+        ("http://host", "not a Redis URL"),
+        ("redis://", "not a Redis URL"),
+        ("redis:///0", "not a Redis URL"),
+        ("redis://host:hunter2", "not a Redis URL"),
+        ("redis://host:99999", "not a Redis URL"),
+        ("redis://host:0", "not a Redis URL"),
+        ("redis://host/zero", "not a Redis URL"),
+        ("redis://host/0#hunter2", "not a Redis URL"),
+        ("redis://:hunter2#x@host", "not a Redis URL"),
+        ("redis://:hunter2/x@host", "not a Redis URL"),
+        ("redis://:hunter2?x@host", "not a Redis URL"),
+        ("redis://user:1/hunter2@host", "not a Redis URL"),
+        ("redis://user:1?hunter2@host", "not a Redis URL"),
+        ("redis://:hunter2 x@host", "not a Redis URL"),
+        ("redis://:hunter2\n@host", "not a Redis URL"),
+        ("redis://:hunter2@[host", "not a Redis URL"),
+        ("redis://:hunter2@host\u2100", "not a Redis URL"),
+        ("redis://:hunter2@a,b", "several hosts behind one scheme"),
+        ("redis://:hunter2@a:1,b:2/0", "several hosts behind one scheme"),
+        ("redis://:hunter2@a,", "several hosts behind one scheme"),
+        ("redis://a,hunter2://b", "not a Redis URL"),
+        ("redis://a,http://:hunter2@b", "not a Redis URL"),
+        (",redis://:hunter2@a", "not a Redis URL"),
+        ("redis://:hunter2@a,redis://b,redis://", "not a Redis URL"),
+        ("redis://:hunter2@a,redis://A:6379/0", "a server twice"),
+        ("redis://a/1,rediss://:hunter2@a?db=01", "a server twice"),
+        ("unix:///run/a?db=0,unix://:hunter2@/run/a", "a server twice"),
+        ("redis+sentinel://a,b/m,redis+sentinel://:hunter2@b,A:26379/m/0", "a server twice"),
+        ("redis+cluster://a,b,redis+cluster://:hunter2@b,a", "a server twice"),
+        ("redis+sentinel://:hunter2@a,a:26379/m", "a host twice"),
+        ("redis+sentinel://:hunter2@a,b", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2@a/", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2@a/m/zero", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2@a/m/0/1", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2@/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://a,,hunter2/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://a:0,hunter2/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://a:65536,hunter2/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://[hunter2]/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://[:::]:1,hunter2/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2/x@a/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2?x@a/m", "not the URL of a Sentinel"),
+        ("redis+sentinel://:hunter2#x@a/m", "not a Redis URL"),
+        ("redis+sentinel://a/m?timeout=hunter2", "takes only the options db, username, password, sentinel_"),
+        ("redis+cluster://:hunter2@a/1", "not the URL of a Cluster"),
+        ("redis+cluster://:hunter2@a,b:x", "not the URL of a Cluster"),
+        ("redis+cluster://a?sentinel_password=hunter2", "takes only the options username, password and ssl_"),
+        ("unix+cluster://:hunter2@a", "not a Redis URL"),
+        ("redis+guard://:hunter2@a", "not a Redis URL"),
+        ("unix://:hunter2@", "needs a path"),
+        ("unix://run/redis.sock", "needs a path"),
+        ("redis://host?socket_timeout=hunter2", "takes only the options"),
+        ("redis://host?hunter2", "takes only the options"),
+    ],
+)
+def test_a_redis_url_that_redis_py_would_misread_is_refused_without_a_word_of_it(url: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint) as caught:
+        redis_urls.redis_url(url)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("", ""),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://user:hunter2@host", "redis://user:***@host"),
+        ("redis://:hunter2@host", "redis://:***@host"),
+        ("redis://:hunter2@hunter2@host", "redis://:***@host"),
+        ("redis://hunter2@host", "redis://***@host"),
+        ("redis://:hunter2:hunter2@host", "redis://:***@host"),
+        ("redis://host?password=hunter2&db=1", "redis://host?password=***&db=1"),
+        ("redis://host?pass%77ord=hunter2", "redis://host?pass%77ord=***"),
+        ("rediss://host?ssl_password=hunter2", "rediss://host?ssl_password=***"),
+        ("unix://:hunter2@/run/redis.sock?db=1", "unix://:***@/run/redis.sock?db=1"),
+        ("redis+sentinel://u:hunter2@a:1,b/m", "redis+sentinel://u:***@a:1,b/m"),
+        ("redis+sentinel://a/m?sentinel_password=hunter2&db=1", "redis+sentinel://a/m?sentinel_password=***&db=1"),
+        ("rediss+cluster://hunter2@a,b", "rediss+cluster://***@a,b"),
+        ("redis://:hunter2@a, REDIS://:hunter2,hunter2@b", "redis://:***@a,REDIS://:***@b"),
+        ("redis://a?password=hunter2,redis+cluster://:hunter2@b,c", "redis://a?password=***,redis+cluster://:***@b,c"),
+    ],
+)
+def test_a_masked_url_shows_everything_but_the_password(url: str, shown: str) -> None:
+    assert redis_urls.masked(redis_urls.redis_url(url)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        (" ", []),
+        ("redis://a", ["redis://a"]),
+        (" redis://a , rediss://b,\tUNIX:///c", ["redis://a", "rediss://b", "UNIX:///c"]),
+        ("redis+cluster://a,b,redis+sentinel://c,d/m", ["redis+cluster://a,b", "redis+sentinel://c,d/m"]),
+        ("redis://:a,b@c,redis://:redis@d", ["redis://:a,b@c", "redis://:redis@d"]),
+    ],
+)
+def test_only_a_comma_before_a_scheme_separates_servers(text: str, urls: list[str]) -> None:
+    assert redis_urls.redis_urls(text) == urls
+
+
+@given(st.text())
+def test_no_password_survives_the_mask(text: str) -> None:
+    secret = quote("S3CRET" + text, safe="", errors="replace")
+    places = (
+        f"redis://:{secret}@host/0",
+        f"redis://host?password={secret}",
+        f"redis://{secret}@host",
+        f"redis+sentinel://:{secret}@a,b/m?sentinel_password={secret}",
+        f"redis+cluster://:{secret}@a,b,redis://:{secret}@c",
+    )
+    for url in places:
+        assert "S3CRET" not in redis_urls.masked(redis_urls.redis_url(url))
+
+
+@given(st.text(), st.text())
+def test_no_complaint_repeats_any_of_a_url(before: str, after: str) -> None:
+    for scheme in ("", "redis://", "redis+sentinel://", "redis+cluster://"):
+        complaint = ""
+        try:
+            redis_urls.redis_url(f"{scheme}{before}S3CRET{after}")
+        except ValueError as error:
+            complaint = str(error)
+        assert "S3CRET" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("url", "has_one"),
+    [
+        ("redis://h", False),
+        ("redis://name@h", False),
+        ("redis://:p@h", True),
+        ("rediss://name:p@h:1/0", True),
+        ("redis://h?password=p", True),
+        ("redis+sentinel://h/main?sentinel_password=p", False),
+        ("redis+cluster://name:p@h,g", True),
+    ],
+)
+def test_password_of_the_data_node_is_found(url: str, *, has_one: bool) -> None:
+    assert redis_urls.has_password(url) is has_one

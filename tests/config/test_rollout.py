@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from harness.claims import S
+from harness.fleet_stores import START_US, Town
+from harness.unreliable import UnreliableBudget
+from sidecar.app import budget_parts
+from sidecar.config import rollout
+from sidecar.config.settings import Settings, load
+from sidecar.core.types import Claim, Denied, Granted, Hold, Unknown
+from sidecar.store.budget import Budget
+from sidecar.store.held_budget import HeldBudget
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+
+TOP = Path(__file__).parents[2]
+INSTANCES = [f"web-{number}" for number in range(1_000)]
+NOW_S = START_US / S
+AT_ALL_PERCENTS = range(101)
+PATIENT = {"redis_timeout": "5s"}
+GATELESS = {**PATIENT, "min_healthy": "0", "never_last": "false"}
+
+
+def _settings(**flags: object) -> Settings:
+    return load({name: str(value) for name, value in flags.items()}, {})
+
+
+def _at(place: int) -> str:
+    """An instance of the service ``app`` with this place."""
+    return next(name for name in INSTANCES if rollout.place("app", name) == place)
+
+
+# -- who enforces -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("service", "instance", "place"),
+    [("app", "web-0", 72), ("app", "web-1", 3), ("shop.web", "web-1", 81), ("app", "", 69)],
+)
+def test_place_never_changes(service: str, instance: str, place: int) -> None:
+    assert rollout.place(service, instance) == place
+
+
+def test_line_for_the_shell_says_the_same_wherever_it_stands() -> None:
+    shell = shutil.which("bash")
+    assert shell is not None
+    (line,) = (line.strip() for line in (rollout.__doc__ or "").splitlines() if "sha256sum" in line)
+    assert line in (TOP / "deploy" / "access.md").read_text()
+    for instance in INSTANCES[:3]:
+        ran = subprocess.run(
+            [shell, "-c", line],
+            env={"SERVICE": "app", "INSTANCE": instance},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert int(ran.stdout) == rollout.place("app", instance)
+
+
+def test_another_process_finds_the_same_places() -> None:
+    code = "from sidecar.config import rollout; print([rollout.place('app', f'web-{n}') for n in range(100)])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == str([rollout.place("app", name) for name in INSTANCES[:100]])
+
+
+def test_higher_percentage_only_adds_containers() -> None:
+    parts = [{name for name in INSTANCES if rollout.is_enforced("app", name, percent)} for percent in AT_ALL_PERCENTS]
+    assert all(less <= more for less, more in pairwise(parts))
+    assert parts[0] == set()
+    assert parts[100] == set(INSTANCES)
+
+
+@pytest.mark.parametrize("percent", [1, 10, 50, 90])
+def test_about_so_many_enforce(percent: int) -> None:
+    enforced = sum(rollout.is_enforced("app", name, percent) for name in INSTANCES)
+    assert abs(enforced - 10 * percent) < 50
+
+
+def test_services_begin_with_different_containers() -> None:
+    first = {service: {n for n in INSTANCES if rollout.is_enforced(service, n, 10)} for service in ("app", "shop")}
+    assert len(first["app"] & first["shop"]) < 30
+
+
+# -- what that makes of the settings ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "percent", "place", "effective"),
+    [
+        ("enforce", 100, 99, "enforce"),
+        ("enforce", 50, 49, "enforce"),
+        ("enforce", 50, 50, "shadow"),
+        ("enforce", 0, 0, "shadow"),
+        ("shadow", 100, 0, "shadow"),
+    ],
+)
+def test_mode_is_that_of_this_container_and_all_else_stays(mode: str, percent: int, place: int, effective: str) -> None:
+    settings = _settings(mode=mode, enforce_percent=percent, instance=_at(place))
+    found = rollout.effective(settings)
+    assert (found.mode, found.enforce_percent) == (effective, percent)
+    assert rollout.effective(found) == found
+    assert found.model_dump(exclude={"mode"}) == settings.model_dump(exclude={"mode"})
+
+
+def test_settings_of_the_daemon_which_are_no_pydantic_are_taken_as_well() -> None:
+    values = _settings(enforce_percent=50, instance=_at(50)).model_dump()
+    frozen = cast("Settings", namedtuple("Settings", values)(**values))  # noqa: PYI024 - as the command line makes it
+    assert rollout.effective(frozen).mode == "shadow"
+
+
+@pytest.mark.parametrize(("place", "suffix"), [(49, ""), (50, ":shadow")])
+def test_each_part_has_a_bucket_of_its_own(place: int, suffix: str) -> None:
+    settings = _settings(enforce_percent=50, instance=_at(place))
+    assert budget_parts.prefix(settings) == f"{{ha:default/app}}{suffix}"
+
+
+# -- orders reach both parts --------------------------------------------------------------------------------
+
+
+class World:
+    """The two buckets of a service, and a sidecar ``a`` of the one that is its own."""
+
+    def __init__(self) -> None:
+        self.towns = [Town(), Town()]
+        self.own, self.other = (UnreliableBudget(self.budget(index)) for index in range(2))
+        self.held = HeldBudget(self.own, lambda: NOW_S, "a", lambda: self.other)
+
+    def budget(self, index: int) -> Budget:
+        return self.towns[index].sidecar()
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def _is_held(budget: Budget) -> bool:
+    answer = await budget.claim(Claim("b/1", "b", "1"))
+    return isinstance(answer, Denied) and answer.reason == "hold"
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["own", "other"])
+async def test_hold_and_its_end_reach_both_parts(world: World, index: int) -> None:
+    assert await world.held.hold("", "alice", "why", 60) == Hold("alice", "why", NOW_S + 60)
+    assert await _is_held(world.budget(index))
+    assert await world.held.release("") is True
+    assert not await _is_held(world.budget(index))
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["own", "other"])
+async def test_release_tells_of_a_hold_of_either_part(world: World, index: int) -> None:
+    await world.budget(index).hold("", "alice", "why", 60)
+    assert await world.held.release("") is True
+    assert await world.held.release("") is False
+
+
+@pytest.mark.parametrize("cut", ["own", "other"])
+async def test_order_that_one_part_does_not_know_of_is_no_order_that_is_stored(world: World, cut: str) -> None:
+    getattr(world, cut).error = "timeout"
+    assert await world.held.hold("", "alice", "why", 60) == Unknown("timeout")
+    assert world.held.local is not None
+    assert await world.held.release("") == Unknown("timeout")
+
+
+async def test_what_is_no_order_is_the_own_part_s_affair(world: World) -> None:
+    assert isinstance(await world.held.claim(Claim("a/1", "a", "1")), Granted)
+    await world.held.first("word", 1)
+    assert world.other.asked == 0
+
+
+@pytest.mark.parametrize("places", [(49, 50), (50, 49)], ids=["enforcing first", "shadow first"])
+async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisServer, places: tuple[int, int]) -> None:
+    flags = {"redis_url": redis_server.url, "enforce_percent": 50, "lost_memory": "full", **GATELESS}
+    failures: list[Exception] = []
+    here, there = (budget_parts.opened(_settings(**flags, instance=_at(place)), failures.append) for place in places)
+    assert isinstance(await here.hold("", "alice", "why", 60), Hold)
+    refused = await there.claim(Claim("x/1", "x", "1"))
+    assert isinstance(refused, Denied)
+    assert refused.reason == "hold"
+    assert await there.release("") is True
+    assert isinstance(await here.claim(Claim("y/1", "y", "1")), Granted)
+    assert isinstance(await there.claim(Claim("x/1", "x", "1")), Granted)
+    await here.aclose()
+    await there.aclose()
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "keys"),
+    [
+        ({}, ["{ha:default/app}:holds"]),
+        ({"enforce_percent": 0}, ["{ha:default/app}:holds", "{ha:default/app}:shadow:holds"]),
+        ({"mode": "shadow"}, ["{ha:default/app}:holds", "{ha:default/app}:shadow:holds"]),
+    ],
+    ids=["all enforce", "none does", "all are in shadow"],
+)
+async def test_order_goes_to_every_part_that_there_may_be(
+    redis_server: RedisServer, flags: dict[str, object], keys: list[str]
+) -> None:
+    held = budget_parts.opened(_settings(redis_url=redis_server.url, **PATIENT, **flags), lambda _error: None)
+    assert isinstance(await held.hold("", "alice", "why", 60), Hold)
+    await held.aclose()
+    assert sorted(redis_server.cli("KEYS", "*:holds")) == keys

@@ -1,0 +1,256 @@
+"""Selectors as people write them: what they mean, what is refused and where, and that no wanted line is lost."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.config.selectors import UNKNOWN_KIND, BadSelectorError, Matcher, Selector, parse_selector, parse_selectors
+
+
+def _eq(label: str, value: str) -> Matcher:
+    return Matcher(label, "=", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "selector"),
+    [
+        pytest.param("up", Selector("up"), id="a name"),
+        pytest.param(" up { } ", Selector("up"), id="empty braces and blanks"),
+        pytest.param("job:up:rate", Selector("job:up:rate"), id="colons"),
+        pytest.param('up{a="b"}', Selector("up", (_eq("a", "b"),)), id="equal"),
+        pytest.param('up{a!="b",}', Selector("up", (Matcher("a", "!=", "b"),)), id="unequal, comma at the end"),
+        pytest.param(
+            'up{a=~"b|c",d!~"5.."}', Selector("up", (Matcher("a", "=~", "b|c"), Matcher("d", "!~", "5.."))), id="regex"
+        ),
+        pytest.param("up{a='b',c=`d\\.`}", Selector("up", (_eq("a", "b"), _eq("c", "d\\."))), id="other quotes"),
+        pytest.param(
+            r'up{a="\\ \" \n \t \x41 \u00e9 \U0001F600"}',
+            Selector("up", (_eq("a", '\\ " \n \t A \u00e9 \U0001f600'),)),
+            id="escapes",
+        ),
+        pytest.param('up{a="}, {"}', Selector("up", (_eq("a", "}, {"),)), id="signs in a value"),
+        pytest.param('{"my.metric", "a.b"="c"}', Selector("my.metric", (_eq("a.b", "c"),)), id="quoted names"),
+        pytest.param('{a="b","up"}', Selector("up", (_eq("a", "b"),)), id="quoted name behind"),
+        pytest.param('{__name__="up"}', Selector("up"), id="name as a label"),
+        pytest.param("kind=db: up", Selector("up", kind="db"), id="kind"),
+        pytest.param(" kind = my/kind-1.x : up", Selector("up", kind="my/kind-1.x"), id="kind and blanks"),
+        pytest.param(
+            'kind_from=db_system: up{a="b"}',
+            Selector("up", (_eq("a", "b"),), kind_from="db_system"),
+            id="kind from a label",
+        ),
+        pytest.param('kind_from="db.system": up', Selector("up", kind_from="db.system"), id="kind from a quoted label"),
+        pytest.param('kind{a="b"}', Selector("kind", (_eq("a", "b"),)), id="a metric named kind"),
+    ],
+)
+def test_selector_is_read(text: str, selector: Selector) -> None:
+    assert parse_selector(text) == selector
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("", "at the end: expected the name of a metric", id="empty"),
+        pytest.param('{a="b"}', "at character 1: expected the name of a metric", id="no name"),
+        pytest.param('up{"down"}', "at character 1: the metric's name is given twice", id="two names"),
+        pytest.param("5xx", "at character 1: expected the name of a metric", id="digit first"),
+        pytest.param("my.metric", "at character 3: nothing more is expected", id="dots without quotes"),
+        pytest.param("up{", "at the end: expected a label", id="open brace"),
+        pytest.param('up{a="b"', "at the end: expected , or }", id="not closed"),
+        pytest.param('up{a="b" c="d"}', "at character 10: expected , or }", id="no comma"),
+        pytest.param('up{,a="b"}', "at character 4: expected a label", id="comma first"),
+        pytest.param("up{a}", "at character 5: expected one of = != =~ !~", id="no operator"),
+        pytest.param('up{a=="b"}', "at character 6: expected a value in quotes", id="two signs"),
+        pytest.param("up{a=b}", "at character 6: expected a value in quotes", id="no quotes"),
+        pytest.param('up{a="b}', "at character 6: expected a value in quotes", id="quotes not closed"),
+        pytest.param(
+            'up{a=~"5\\d"}', "at character 9: no such escape: \\d (in quotes a backslash is \\\\)", id="one backslash"
+        ),
+        pytest.param(
+            'up{a="\\ud800"}',
+            "at character 7: no such escape: \\ud800 (in quotes a backslash is \\\\)",
+            id="half a character",
+        ),
+        pytest.param(
+            'up{a="\\U99999999"}',
+            "at character 7: no such escape: \\U99999999 (in quotes a backslash is \\\\)",
+            id="no character",
+        ),
+        pytest.param('up{a=~"("}', "at character 7: not a regular expression of Prometheus: ", id="bad regex"),
+        pytest.param(
+            'up{__name__=~"u."}',
+            "at character 4: a metric is looked for by its name: __name__ takes = only",
+            id="name by regex",
+        ),
+        pytest.param("up 5", "at character 4: nothing more is expected", id="something behind"),
+        pytest.param("up, down", "at character 3: nothing more is expected", id="two where one is taken"),
+        pytest.param("kind=: up", "at character 6: a kind takes 1 to 64 of A-Z a-z 0-9 _ . / -", id="empty kind"),
+        pytest.param("kind=db up", "at character 9: expected : behind the kind", id="no colon"),
+        pytest.param("kind_from=: up", "at character 11: kind_from takes the name of a label", id="empty label"),
+    ],
+)
+def test_bad_selector_says_what_and_where(text: str, complaint: str) -> None:
+    with pytest.raises(BadSelectorError, match="^" + re.escape(complaint)):
+        parse_selector(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a(?=b)",
+        "a(?!b)",
+        "(?<=a)b",
+        "(?<!a)b",
+        r"(a)\1",
+        "(?P<x>a)(?P=x)",
+        "(?>a)",
+        "a++",
+        "a{2}+",
+        "[[:alpha:]]",
+        r"a\Z",
+        r"\pL",
+        "(?#x)a",
+        "a**",
+        "(?(1)a)",
+    ],
+)
+def test_regex_that_prometheus_or_python_does_not_know_is_refused(text: str) -> None:
+    with pytest.raises(BadSelectorError, match="not a regular expression of Prometheus"):
+        parse_selector(f"up{{a=~`{text}`}}")
+
+
+@pytest.mark.parametrize(
+    "text", ["a+", "[+*+]+", r"a\++", "(?i)a", "(?:a|b)", "(?P<x>a)", "[]a]", r"\d\w\s\b", "a{2,3}?", "[^[]"]
+)
+def test_regex_that_both_know_is_taken(text: str) -> None:
+    assert parse_selector(f"up{{a=~`{text}`}}").matchers[0].value == text
+
+
+@pytest.mark.parametrize(
+    ("matcher", "value", "fits"),
+    [
+        ('a="b"', "b", True),
+        ('a="b"', "c", False),
+        ('a=""', "", True),
+        ('a!="b"', "c", True),
+        ('a!="b"', "b", False),
+        ('a!=""', "", False),
+        ('a=~"5.."', "503", True),
+        ('a=~"5.."', "5033", False),
+        ('a=~"5.."', "x503", False),
+        ('a=~"a|b"', "b", True),
+        ('a=~"a|bc"', "ac", False),
+        ('a=~".*"', "", True),
+        ('a=~".+"', "", False),
+        ('a=~"a.b"', "a\nb", True),
+        ('a=~"a"', "a\n", False),
+        ('a=~"(?i)get"', "GET", True),
+        ("a=~`\\d`", "\u0664", False),
+        ('a!~"5.."', "503", False),
+        ('a!~"5.."', "200", True),
+        ('a!~"5.."', "", True),
+    ],
+)
+def test_matcher_means_what_prometheus_means(matcher: str, value: str, fits: bool) -> None:  # noqa: FBT001 - a table
+    selector = parse_selector(f"up{{{matcher}}}")
+    assert selector.matches({"a": value}) is fits
+    if not value:
+        assert selector.matches({}) is fits
+
+
+def test_all_matchers_have_to_fit() -> None:
+    selector = parse_selector('up{a="b",c!="d"}')
+    assert [selector.matches(labels) for labels in ({"a": "b"}, {"a": "b", "c": "d"}, {"c": "x"})] == [
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("redis", "redis"),
+        ("my sql\n", "my_sql_"),
+        ("", UNKNOWN_KIND),
+        (None, UNKNOWN_KIND),
+        ("x" * 99, "x" * 64),
+        ("\u00e9", "_"),
+    ],
+)
+def test_kind_from_a_label_is_a_word(value: str | None, kind: str) -> None:
+    labels = {} if value is None else {"db": value}
+    assert parse_selector("kind_from=db: up").kind_of(labels) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", []),
+        ("  ", []),
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        ('a{x="1,2"}, kind=k: b ; c,', ["a", "b", "c"]),
+        ("a\n b\n", ["a", "b"]),
+    ],
+)
+def test_several_selectors_are_read(text: str, names: list[str]) -> None:
+    assert [selector.name for selector in parse_selectors(text)] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a b", "at character 3: expected , or ; or a new line before the next selector"),
+        ("a,,b", "at character 3: expected the name of a metric"),
+        ("a,b{", "at the end: expected a label"),
+    ],
+)
+def test_bad_list_says_what_and_where(text: str, complaint: str) -> None:
+    with pytest.raises(BadSelectorError, match="^" + re.escape(complaint)):
+        parse_selectors(text)
+
+
+@pytest.mark.parametrize(("text", "legacy"), [('up{a="b"}', True), ('{"my.metric"}', False), ('up{"a.b"="c"}', False)])
+def test_selector_knows_whether_it_needs_quotes(text: str, legacy: bool) -> None:  # noqa: FBT001 - a table
+    assert parse_selector(text).legacy is legacy
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(st.sampled_from("up{}a\"'`=!~,;:\\d5.*+?()[]|^$ \nkind_from"), max_size=30))
+def test_no_other_exception_leaves_a_selector(text: str) -> None:
+    with suppress(BadSelectorError):
+        assert all(selector.name for selector in parse_selectors(text))
+
+
+VALUES = st.text(st.sampled_from('ab5"\\\n.|'), max_size=4)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.sampled_from(["a", "b.c", 'd"']),
+    st.sampled_from(["=", "!=", "=~", "!~"]),
+    VALUES | st.text(st.sampled_from('ab5.*+?|()"'), max_size=5),
+    VALUES,
+    st.sampled_from(["", " ", "\t"]),
+)
+def test_prefilter_lets_every_line_through_that_fits(
+    label: str, operator: str, wanted: str, value: str, blank: str
+) -> None:
+    quoted = "".join({"\\": r"\\", '"': r"\"", "\n": r"\n"}.get(sign, sign) for sign in wanted)
+    try:
+        selector = parse_selector(f"{{'up','{label}'{operator}\"{quoted}\"}}")
+    except BadSelectorError:
+        return
+    if selector.matches({label: value}):
+        escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+        name = label.replace('"', r"\"")
+        line = f'up{{x="y",{blank}"{name}"{blank}={blank}"{escaped}"}} 1'
+        assert re.match(b"up" + selector.prefilter(), line.encode())
+    if selector.matches({}):
+        assert re.match(b"up" + selector.prefilter(), b"up 1")

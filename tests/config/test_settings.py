@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import ValidationError
+
+from sidecar.config.settings import Settings, SettingsError, load, origins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+NOMAD = {
+    "NOMAD_JOB_NAME": "shop/dispatch-1",
+    "NOMAD_GROUP_NAME": "web",
+    "NOMAD_NAMESPACE": "prod",
+    "NOMAD_ALLOC_ID": "0a1b2c",
+    "NOMAD_ALLOC_DIR": "/alloc",
+}
+
+
+def _problems(flags: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load(flags or {}, environ or {})
+    return caught.value.problems
+
+
+def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
+    assert load({}, {}).model_dump() == {
+        "config": "",
+        "preset": "",
+        "mode": "enforce",
+        "service": "app",
+        "namespace": "default",
+        "instance": os.uname().nodename,
+        "error_limit": 5,
+        "error_window": 60.0,
+        "kind_limits": "",
+        "ignore_kinds": "",
+        "error_ratio": 0.5,
+        "ratio_min_requests": 20,
+        "consecutive_limit": 0,
+        "heartbeat_timeout": 0.0,
+        "scrape_down_after": 0,
+        "confirm": 1,
+        "min_age": 0.0,
+        "check_interval": 10.0,
+        "check_jitter": 0.1,
+        "check_on_ping": True,
+        "budget": "10",
+        "budget_window": 600.0,
+        "budget_strategy": "log",
+        "budget_key": "errorWatcher",
+        "spacing": 0.0,
+        "min_healthy": "50%",
+        "never_last": True,
+        "trial": "on",
+        "probation": 60.0,
+        "outlier": "on",
+        "refund": "on",
+        "refund_max": 0,
+        "beat": 10.0,
+        "lost_memory": "empty",
+        "settle": 3.0,
+        "drain": 10.0,
+        "drain_least": 3.0,
+        "grace": 0.0,
+        "stop_drain": 5.0,
+        "down_status": 503,
+        "redis_url": "",
+        "redis_password_file": "",
+        "redis_ca": "",
+        "redis_cert": "",
+        "redis_key": "",
+        "redis_timeout": 1.0,
+        "state_dir": "",
+        "local_listen": "127.0.0.1:9180",
+        "socket": "",
+        "statsd_listen": "off",
+        "statsd_socket": "",
+        "statsd_prefix": "",
+        "scrape_url": "",
+        "scrape_errors": "",
+        "scrape_requests": "",
+        "scrape_in_flight": "",
+        "scrape_interval": 10.0,
+        "scrape_timeout": 2.0,
+        "scrape_max_bytes": 67108864,
+        "public_listen": "0.0.0.0:9181",
+        "agent_listen": "0.0.0.0:9182",
+        "weight": "on",
+        "soft_drain": "on",
+        "weight_floor": 10,
+        "agent_maxconn": 0,
+        "log_format": "auto",
+        "log_level": "info",
+        "lifetime": 0.0,
+        "lifetime_jitter": 0.1,
+        "lifetime_max": 0.0,
+        "busy_above": 0.0,
+        "scrape_load": "",
+        "retire_slots": "1",
+        "retire_timeout": 600.0,
+        "replace_time": 60.0,
+        "run_lock": "",
+        "standby": False,
+        "run_lifetime": 0.0,
+        "run_every": 60.0,
+        "standby_for": 0.0,
+        "enforce_percent": 100,
+        "cull_hook": "",
+        "cull_hook_timeout": 5.0,
+        "events_max": 10_000,
+        "page_listen": "off",
+        "token_file": "",
+        "tls_cert": "",
+        "tls_key": "",
+        "tls_doors": "page",
+        "webhook_url": "",
+        "webhook_url_file": "",
+        "webhook_template": "",
+        "slack_url_file": "",
+        "pagerduty_key_file": "",
+        "pagerduty_url": "https://events.pagerduty.com/v2/enqueue",
+        "alertmanager_url": "",
+        "runbook_url": "",
+        "page_url": "",
+        "messages": "on",
+    }
+
+
+def test_values_survive_the_way_through_json_with_their_types() -> None:
+    values = load({"preset": "classdojo"}, {}).model_dump()
+    assert isinstance(values["grace"], float)
+    assert isinstance(values["stop_drain"], float)  # a default: as much a float as what was given
+    back = json.loads(json.dumps(values))
+    assert back == values
+    assert {name: type(value) for name, value in back.items()} == {name: type(value) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lifetime", "168h", 604_800.0),
+        ("lifetime_jitter", "25%", 0.25),
+        ("lifetime_jitter", "0.05", 0.05),
+        ("retire_slots", "5%", "5%"),
+        ("alertmanager_url", "http://a:9093, http://b:9093", "http://a:9093, http://b:9093"),
+    ],
+)
+def test_lifetimes_parts_and_urls_are_read_as_people_write_them(name: str, text: str, value: object) -> None:
+    given = {"lifetime": "6h", "redis_url": "redis://redis", name: text}
+    assert getattr(load(given, {}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("lifetime", "721h", "must be at most 720h"),
+        ("lifetime_jitter", "much%", "must be a part such as 0.1 or 10%"),
+        ("lifetime_jitter", "60%", "must be at most 0.5"),
+        ("retire_slots", "0", "must be at least 1 or above 0%"),
+        ("webhook_url", "ftp://example.org", "must be http:// or https://"),
+        ("enforce_percent", "101", "must be at most 100"),
+    ],
+)
+def test_what_cannot_be_a_lifetime_part_or_url_is_refused(name: str, text: str, complaint: str) -> None:
+    (problem,) = _problems({name: text})
+    assert problem.startswith(f"ARBITER_{name.upper()}: ")
+    assert complaint in problem
+
+
+def test_settings_are_frozen() -> None:
+    settings = load({}, {})
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.budget = "1000"  # type: ignore[misc]  # the point of the test
+
+
+def test_the_process_environment_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARBITER_BUDGET", "7")
+    assert load({}, {}).budget == "10"
+    assert Settings().budget == "10"
+
+
+@pytest.mark.parametrize(
+    ("givers", "value", "origin"),
+    [
+        (("flag", "env", "file", "preset"), 1.0, "flag"),
+        (("env", "file", "preset"), 2.0, "env"),
+        (("file", "preset"), 3.0, "file"),
+        (("preset",), 0.0, "preset"),
+        ((), 10.0, "default"),
+    ],
+)
+def test_the_strongest_giver_wins(tmp_path: Path, givers: tuple[str, ...], value: float, origin: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text('drain = "3s"\n' if "file" in givers else "")
+    flags = {"config": str(file)} | ({"drain": "1s"} if "flag" in givers else {})
+    environ = {"ARBITER_DRAIN": "2s"} if "env" in givers else {}
+    environ |= {"ARBITER_PRESET": "classdojo"} if "preset" in givers else {}
+    assert load(flags, environ).drain == value
+    assert origins(flags, environ)["drain"] == origin
+
+
+def test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\ncheck_on_ping = true\n')
+    settings = load({}, {"ARBITER_CONFIG": str(file)})
+    assert (settings.down_status, settings.settle, settings.error_limit) == (400, 2.0, 6)
+    assert settings.check_on_ping is True
+
+
+def test_a_flag_can_take_back_what_the_environment_gave() -> None:
+    environ = {"ARBITER_PRESET": "classdojo", "ARBITER_REDIS_URL": "redis://host"}
+    settings = load({"preset": "", "redis_url": ""}, environ)
+    assert (settings.preset, settings.redis_url, settings.down_status) == ("", "", 503)
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert load({}, {"ARBITER_BUDGET": "", "ARBITER_MODE": "", "ARBITER_CONFIG": ""}).budget == "10"
+
+
+def test_nomad_says_who_we_are_and_where_to_write() -> None:
+    settings = load({}, NOMAD)
+    assert settings.service == "shop-dispatch-1.web"
+    assert settings.namespace == "prod"
+    assert settings.instance == "0a1b2c"
+    assert settings.state_dir == "/alloc/tmp"
+    assert origins({}, NOMAD)["service"] == "nomad"
+
+
+def test_what_was_given_is_stronger_than_nomad() -> None:
+    settings = load({"service": "cart"}, NOMAD | {"ARBITER_STATE_DIR": "/data"})
+    assert (settings.service, settings.state_dir) == ("cart", "/data")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("budget_strategy", "fixed"),
+        ("budget_key", "errorWatcher"),
+        ("error_limit", 5),
+        ("error_window", 60.0),
+        ("error_ratio", 0.0),
+        ("check_interval", 10.0),
+        ("check_jitter", 0.0),
+        ("check_on_ping", False),
+        ("budget", "10"),
+        ("budget_window", 600.0),
+        ("spacing", 0.0),
+        ("min_healthy", "0"),
+        ("never_last", False),
+        ("trial", "off"),
+        ("outlier", "off"),
+        ("refund", "off"),
+        ("soft_drain", "off"),
+        ("lost_memory", "full"),
+        ("weight", "off"),
+        ("settle", 0.0),
+        ("drain", 0.0),
+        ("grace", 0.0),
+        ("down_status", 400),
+    ],
+)
+def test_classdojo_is_the_article_to_the_letter(name: str, value: object) -> None:
+    flags = {"preset": "classdojo"}
+    assert getattr(load(flags, {}), name) == value
+    assert origins(flags, {})[name] == "preset"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"budget_strategy": "previous"}, "refund", "off"),
+        ({"budget_strategy": "fixed"}, "refund", "off"),
+        ({"weight": "off"}, "soft_drain", "off"),
+        ({"weight": "off", "budget_strategy": "previous"}, "trial", "on"),
+    ],
+)
+def test_what_cannot_be_had_is_off_unless_it_is_asked_for(given: dict[str, str], name: str, value: str) -> None:
+    assert getattr(load(given, {}), name) == value
+
+
+def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
+    (problem,) = _problems({"budget_strategy": "leaky"})
+    assert problem.startswith("ARBITER_BUDGET_STRATEGY: 'leaky' from flag must be")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("mode", "off", "must be 'enforce' or 'shadow'"),
+        ("preset", "etsy", "must be '' or 'classdojo'"),
+        ("service", "", "must be letters, digits"),
+        ("service", "a/b", "must be letters, digits"),
+        ("namespace", "n" * 129, "must be at most 128 characters"),
+        ("instance", " ", "must be letters, digits"),
+        ("error_limit", "0", "must be at least 1"),
+        ("error_limit", "five", "must be a whole number"),
+        ("error_limit", "5.5", "must be a whole number"),
+        ("error_window", "0.5s", "must be whole seconds"),
+        ("error_window", "0", "must be at least 1s"),
+        ("error_window", "61m", "must be at most 60m"),
+        ("error_window", "1.5s", "must be whole seconds"),
+        ("kind_limits", "redis", "has 'redis': write kind:limit with a limit of at least 1"),
+        ("kind_limits", "redis:0", "has 'redis:0': write kind:limit"),
+        ("kind_limits", "redis:1,redis:2", "has two limits for redis"),
+        ("ignore_kinds", "cache,a b", "has 'a b', which is no kind"),
+        ("error_ratio", "1.01", "must be at most 1"),
+        ("error_ratio", "-0.1", "must be at least 0"),
+        ("error_ratio", "nan", "must be at most 1"),
+        ("error_ratio", "50%", "must be a number"),
+        ("ratio_min_requests", "0", "must be at least 1"),
+        ("consecutive_limit", "-1", "must be at least 0"),
+        ("heartbeat_timeout", "soon", "is not a duration"),
+        ("scrape_down_after", "-1", "must be at least 0"),
+        ("confirm", "0", "must be at least 1"),
+        ("confirm", "1001", "must be at most 1000"),
+        ("min_age", "25h", "must be at most 24h"),
+        ("check_interval", "99ms", "must be at least 100ms"),
+        ("check_jitter", "0.6", "must be at most 0.5"),
+        ("check_jitter", "nan", "must be at most 0.5"),
+        ("check_on_ping", "perhaps", "must be true or false"),
+        ("budget", "1001", "must be at least 1 or above 0%, and at most 1000"),
+        ("budget", "0", "must be at least 1 or above 0%, and at most 1000"),
+        ("budget", "0%", "must be at least 1 or above 0%, and at most 1000"),
+        ("budget", "101%", "must be at most 100%"),
+        ("budget", "ten", "must be a whole number, or a percentage such as 5% or 12.5%"),
+        ("budget", "-1", "must be a whole number, or a percentage"),
+        ("budget_window", "25h", "must be at most 24h"),
+        ("budget_strategy", "leaky", "must be 'log', 'previous' or 'fixed'"),
+        ("budget_key", "k" * 65, "must be at most 64 characters"),
+        ("spacing", "-1", "must not be negative"),
+        ("min_healthy", "half", "must be a whole number, or a percentage"),
+        ("min_healthy", "100.5%", "must be at most 100%"),
+        ("never_last", "sometimes", "must be true or false"),
+        ("trial", "0.5", "must be 'on' or 'off'"),
+        ("outlier", "true", "must be 'on' or 'off'"),
+        ("probation", "25h", "must be at most 24h"),
+        ("refund", "yes", "must be 'on' or 'off'"),
+        ("refund_max", "3001", "must be at most 3000"),
+        ("beat", "99ms", "must be at least 100ms"),
+        ("beat", "6m", "must be at most 5m"),
+        ("lost_memory", "half", "must be 'empty' or 'full'"),
+        ("redis_password_file", "/a\0b", "must not have control characters"),
+        ("settle", "-1", "must not be negative"),
+        ("drain", "1 day", "is not a duration"),
+        ("drain_least", "-1s", "must not be negative"),
+        ("grace", "", "is not a duration"),
+        ("stop_drain", "1e3", "is not a duration"),
+        ("down_status", "200", "must be at least 400"),
+        ("redis_timeout", "9ms", "must be at least 10ms"),
+        ("redis_timeout", "11s", "must be at most 10s"),
+        ("state_dir", "/a\0b", "must not have control characters"),
+        ("local_listen", "0.0.0.0:9180", "must be localhost"),
+        ("socket", "run/arbiter.sock", "must be an absolute path"),
+        ("socket", "/" + "ü" * 54, "must be at most 107 bytes"),
+        ("public_listen", "off", "is not an address"),
+        ("agent_listen", "9182", "is not an address"),
+        ("weight", "yes", "must be 'on' or 'off'"),
+        ("soft_drain", "0", "must be 'on' or 'off'"),
+        ("weight_floor", "0", "must be at least 1"),
+        ("weight_floor", "101", "must be at most 100"),
+        ("agent_maxconn", "-1", "must be at least 0"),
+        ("log_format", "xml", "must be 'auto', 'json' or 'console'"),
+        ("log_level", "trace", "must be 'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_setting_and_giver(name: str, value: str, complaint: str) -> None:
+    problem = _problems({name: value})[0]
+    assert problem.startswith(f"ARBITER_{name.upper()}: {value!r} from flag {complaint}")
+
+
+def test_blanks_around_a_value_do_not_count() -> None:
+    settings = load({"service": " cart\n", "budget": " 9 ", "drain": " 2s "}, {})
+    assert (settings.service, settings.budget, settings.drain) == ("cart", "9", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "taken"),
+    [
+        ("kind_limits", " redis:03 , db:mysql:5,", "redis:3,db:mysql:5"),
+        ("ignore_kinds", " cache , search ", "cache,search"),
+        ("error_ratio", "0", 0.0),
+        ("error_ratio", "1", 1.0),
+        ("consecutive_limit", "3", 3),
+        ("heartbeat_timeout", "1m", 60.0),
+        ("min_age", "10m", 600.0),
+        ("budget", "05", "5"),
+        ("min_healthy", " 12.0 % ", "12%"),
+        ("min_healthy", "99.9%", "99.9%"),
+        ("min_healthy", "0", "0"),
+        ("min_healthy", "0 %", "0%"),
+        ("beat", "5m", 300.0),
+    ],
+)
+def test_a_value_is_taken_in_its_normal_form(name: str, given: str, taken: object) -> None:
+    assert getattr(load({name: given}, {}), name) == taken
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("error_limit = true", "ARBITER_ERROR_LIMIT: True from file must be a number"),
+        ("check_jitter = false", "ARBITER_CHECK_JITTER: False from file must be a number"),
+        ("error_limit = 5.5", "ARBITER_ERROR_LIMIT: 5.5 from file must be a whole number"),
+        ("service = 5", "ARBITER_SERVICE: 5 from file must be text"),
+        ("ignore_kinds = ['cache']", "ARBITER_IGNORE_KINDS: ['cache'] from file must be text"),
+        ("kind_limits = 3", "ARBITER_KIND_LIMITS: 3 from file must be text"),
+        ("confirm = true", "ARBITER_CONFIRM: True from file must be a number"),
+        ("budget = true", "ARBITER_BUDGET: True from file must be a whole number, or a percentage"),
+        ("min_healthy = 0.5", "ARBITER_MIN_HEALTHY: 0.5 from file must be a whole number, or a percentage"),
+        ("trial = true", "ARBITER_TRIAL: True from file must be 'on' or 'off'"),
+        ("drain = nan", "ARBITER_DRAIN: nan from file must be finite"),
+        ("preset = ['classdojo']", "ARBITER_PRESET: ['classdojo'] from file must be '' or 'classdojo'"),
+        ("[drain]\nlong = true", "ARBITER_DRAIN: {'long': True} from file is not a duration"),
+    ],
+)
+def test_a_file_may_not_give_another_type(tmp_path: Path, line: str, complaint: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text(line)
+    assert _problems({"config": str(file)})[0].startswith(complaint)
+
+
+@pytest.mark.parametrize(("line", "budget"), [("budget = 7", "7"), ("budget = '7'", "7"), ("budget = '7%'", "7%")])
+def test_a_file_gives_a_share_as_a_number_or_as_text(tmp_path: Path, line: str, budget: str) -> None:
+    file = tmp_path / "arbiter.toml"
+    file.write_text(f"{line}\nredis_url = 'redis://host'")
+    assert load({"config": str(file)}, {}).budget == budget
+
+
+def test_all_bad_values_are_told_at_once() -> None:
+    problems = _problems({"budget": "0"}, {"ARBITER_MODE": "x", "ARBITER_DRIAN": "1s"})
+    assert [line.partition(":")[0] for line in problems] == ["ARBITER_DRIAN", "ARBITER_MODE", "ARBITER_BUDGET"]
+
+
+def test_a_setting_that_does_not_exist_is_refused_without_its_value() -> None:
+    problems = _problems({"redis_ulr": "redis://:hunter2@host"})
+    assert problems == ["ARBITER_REDIS_ULR: the value from flag is for a setting that does not exist"]

@@ -1,0 +1,123 @@
+"""Any story of pings, answers and time, against a model that counts anew on each question."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.hall import POLICY, Stage
+from harness.virtual_time import in_virtual_time
+from sidecar.controller.controller import Pace
+from sidecar.core.life.events import Answered
+from sidecar.core.types import Answer, Denied, Granted, Level, Ping, State, Unknown
+
+GRANTED = Granted(1, 10)
+DENIED = Denied("window", 10, 10, 60.0)
+LIVES = ["boot-1", "boot-2", "boot-3", None]
+PINGS = st.builds(
+    Ping,
+    errors=st.integers(0, 4),
+    level=st.sampled_from([Level.SERVER_ERROR, Level.SERVER_ERROR, Level.CLIENT_ERROR]),
+    kind=st.sampled_from(["redis", "http", "unknown"]),
+    app_start=st.sampled_from(LIVES),
+)
+ANSWERS = st.sampled_from([GRANTED, GRANTED, DENIED, Unknown("timeout"), RuntimeError("broken")])
+TIMES = st.sampled_from([0.25, 0.5, 1.0, 3.0, 9.75, 30.0])
+Action = list[Ping] | float | Answer | Exception
+ACTIONS: st.SearchStrategy[Action] = st.one_of(st.lists(PINGS, min_size=1, max_size=3), TIMES, ANSWERS)
+
+
+@dataclass
+class Naive:
+    """What the window should hold: every error with its second, of the life that goes on."""
+
+    window_s: int
+    life: str | None = None
+    ended: set[str | None] = field(default_factory=set)
+    errors: list[tuple[int, str, int]] = field(default_factory=list)
+    stale: int = 0
+    culled: bool = False
+
+    def receive(self, ping: Ping, now: float) -> None:
+        if ping.app_start in self.ended:
+            self.stale += 1
+            return
+        if ping.app_start not in (None, self.life):
+            self._begin(ping.app_start)
+        if ping.level is Level.SERVER_ERROR and ping.errors:
+            self.errors.append((int(now), ping.kind, ping.errors))
+
+    def _begin(self, life: str | None) -> None:
+        if self.life is not None or self.culled:
+            self.errors = []
+            self.culled = False
+        if self.life is not None:
+            self.ended.add(self.life)
+        self.life = life
+
+    def kinds(self, now: float) -> dict[str, int]:
+        counts = Counter[str]()
+        for second, kind, errors in self.errors:
+            if second > int(now) - self.window_s:
+                counts[kind] += errors
+        return dict(counts)
+
+
+@dataclass
+class Play:
+    """One random story, told to the hall and to the model alike."""
+
+    stage: Stage
+    naive: Naive
+    granted: list[str] = field(default_factory=list)
+
+    async def act(self, action: Action) -> None:
+        stage = self.stage
+        if isinstance(action, float):
+            await stage.passes(action)
+        elif isinstance(action, list):
+            for ping in action:
+                self.naive.receive(ping, stage.loop.time())
+                self.naive.culled |= stage.latch is not None
+            await stage.pings(*action)
+        elif stage.budget.in_the_air:
+            if isinstance(action, Granted):
+                self.granted += stage.budget.in_the_air
+            await stage.answered(action)
+            self.naive.culled = stage.latch is not None
+
+    def check(self) -> None:
+        hall, now = self.stage.hall, self.stage.loop.time()
+        assert hall.evidence().kinds == self.naive.kinds(now)
+        assert hall.evidence().errors == sum(self.naive.kinds(now).values())
+        assert hall.stale_reports == self.naive.stale
+        assert self.stage.budget.most_at_once <= 1
+        assert hall.standing.state is not State.DRAINING or hall.standing.latch is not None
+        assert hall.standing.latch is None or hall.standing.latch.claim_id in self.granted
+
+
+@settings(max_examples=100, deadline=None)
+@given(actions=st.lists(ACTIONS, max_size=40), on_ping=st.booleans(), settle_s=st.sampled_from([0.0, 3.0]))
+def test_any_story_keeps_the_window_exact_and_culls_only_with_a_grant(
+    *, actions: list[Action], on_ping: bool, settle_s: float
+) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        policy = replace(POLICY, settle_s=settle_s)
+        async with Stage(policy, Pace(0.0, on_ping=on_ping), window_s=10) as stage:
+            play = Play(stage, Naive(10))
+            for action in actions:
+                await play.act(action)
+                play.check()
+            down = (State.DRAINING, State.DOWN)
+            for _, record in stage.told:
+                if record.after.state in down and record.before.state not in down:
+                    assert isinstance(record.event, Answered)
+                    assert isinstance(record.event.answer, Granted)
+                    assert record.evidence.errors >= policy.error_limit or record.evidence.fatal
+            assert all(isinstance(error, RuntimeError | TimeoutError) for error in stage.failures)
+
+    story()

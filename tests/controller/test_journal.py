@@ -1,0 +1,404 @@
+"""What survives a killed sidecar, on disks that fail in every way we can make them fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sidecar.controller.journal import Journal, Memory
+from sidecar.core.types import Latch, Lot
+
+TOP = Path(__file__).parents[2]
+BOUND_S = 0.05
+
+UNNAMED = Memory("web/a", None, "-")
+NAMED = Memory("web/a", "boot-1", "boot-1")
+RETIRED = Memory(
+    "web/a",
+    "boot-1",
+    "boot-1",
+    Latch("", 1_700_000_000.25, "retired at age 6h", lease="lease-1"),
+    1_699_990_000.5,
+    Lot("lease-1", 0.25),
+)
+LATCHED = Memory("web/a", "boot-2", "-", Latch("web/a/-", 1_700_000_000.25, "5 server errors in 60 s"))
+
+
+class Kept:
+    """A journal and the failures it told."""
+
+    def __init__(self, directory: Path | None, app: str = "web/a") -> None:
+        self.failures: list[tuple[str, Exception]] = []
+        self.journal = Journal(directory, app, lambda operation, error: self.failures.append((operation, error)))
+
+    @property
+    def told(self) -> list[str]:
+        return [operation for operation, _ in self.failures]
+
+    @property
+    def path(self) -> Path:
+        assert self.journal.path is not None
+        return self.journal.path
+
+    async def load(self) -> Memory | None:
+        return await self.journal.load(10)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+# -- what was saved is loaded -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [UNNAMED, NAMED, LATCHED, RETIRED, replace(NAMED, app_start="später", incarnation="☃")],
+    ids=["unnamed", "named", "latched", "retired", "not ASCII"],
+)
+async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: Path, memory: Memory) -> None:
+    await kept.journal.save(memory)
+    assert await Kept(tmp_path).load() == memory
+    assert kept.failures == []
+
+
+async def test_nothing_is_remembered_where_nothing_was_saved(kept: Kept) -> None:
+    assert await kept.load() is None
+    assert kept.failures == []
+
+
+async def test_without_a_directory_nothing_is_kept_and_nothing_fails() -> None:
+    kept = Kept(None)
+    await kept.journal.save(LATCHED)
+    await kept.journal.settled(10)
+    assert await kept.load() is None
+    assert kept.failures == []
+
+
+async def test_apps_in_one_directory_do_not_meet(tmp_path: Path) -> None:
+    one, other = Kept(tmp_path, "web/a"), Kept(tmp_path, "web/b")
+    await one.journal.save(NAMED)
+    assert await other.load() is None
+    await other.journal.save(replace(LATCHED, app="web/b"))
+    assert await one.load() == NAMED
+
+
+async def test_memory_of_another_app_is_no_memory(tmp_path: Path) -> None:
+    one, other = Kept(tmp_path, "web/a"), Kept(tmp_path, "web_a")
+    assert one.path == other.path
+    await one.journal.save(LATCHED)
+    assert await other.load() is None
+    assert other.failures == []
+
+
+@pytest.mark.parametrize("app", ["../../etc/passwd", "web/a\n", "web/\0", "web/ä"])
+async def test_name_of_the_app_stays_within_the_directory(tmp_path: Path, app: str) -> None:
+    kept = Kept(tmp_path, app)
+    await kept.journal.save(replace(NAMED, app=app))
+    assert kept.path.parent == tmp_path
+    assert await kept.load() == replace(NAMED, app=app)
+
+
+async def test_file_is_for_us_alone_whatever_the_umask(kept: Kept) -> None:
+    umask = os.umask(0)
+    try:
+        await kept.journal.save(LATCHED)
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
+
+
+async def test_writes_end_with_the_last_one(kept: Kept) -> None:
+    memories = [replace(LATCHED, incarnation=f"boot-{number}") for number in range(50)]
+    async with asyncio.TaskGroup() as tasks:
+        for memory in memories:
+            tasks.create_task(kept.journal.save(memory))
+        await asyncio.sleep(0)
+        await kept.journal.settled(10)
+        assert await kept.load() == memories[-1]
+    assert await kept.load() == memories[-1]
+    assert kept.failures == []
+
+
+async def test_settled_waits_for_a_write_that_another_one_holds_up(kept: Kept) -> None:
+    for number in range(20):
+        first, second = (replace(NAMED, incarnation=f"boot-{number}-{half}") for half in "ab")
+        async with asyncio.TaskGroup() as tasks:
+            saving = tasks.create_task(kept.journal.save(first))
+            tasks.create_task(kept.journal.save(second))
+            while not saving.done():  # noqa: ASYNC110 - what comes right after the first write is the point
+                await asyncio.sleep(0)
+            await kept.journal.settled(10)
+            assert await kept.load() == second
+
+
+# -- files that say something else --------------------------------------------------------------------------
+
+
+def written(**changes: Any) -> bytes:
+    return json.dumps({"format": 1, **asdict(LATCHED), **changes}).encode()
+
+
+def latch(**changes: Any) -> bytes:
+    return written(latch={"claim_id": "web/a/-", "at": 1.0, "reason": "many", **changes})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\xff\xfe{}", id="not UTF-8"),
+        pytest.param(b"\0" * 300, id="zeros after a crash"),
+        pytest.param(b"[" * 50_000, id="nested too deeply"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"[]", id="array"),
+        pytest.param(b'"text"', id="text"),
+        pytest.param(b"{}", id="no fields"),
+        pytest.param(b'{"format": 1}', id="format alone"),
+        pytest.param(written(format=2), id="another format"),
+        pytest.param(written(app=7), id="app is a number"),
+        pytest.param(written(incarnation=None), id="no incarnation"),
+        pytest.param(written(app_start=["boot-1"]), id="app_start is a list"),
+        pytest.param(written(born="yesterday"), id="born is a text"),
+        pytest.param(written(born=""), id="born is empty"),
+        pytest.param(written(born=float("inf")), id="born is never"),
+        pytest.param(written(lot=7), id="lot is a number"),
+        pytest.param(written(lot=[7, 0.5]), id="holder is a number"),
+        pytest.param(written(lot=["lease-1", None]), id="part is nothing"),
+        pytest.param(written(lot=["lease-1", 0.5, 1]), id="lot of three"),
+        pytest.param(latch(lease=None), id="lease is nothing"),
+        pytest.param(written(latch="yes"), id="latch is a text"),
+        pytest.param(written(latch={}), id="latch is empty"),
+        pytest.param(latch(by="me"), id="latch with a field too many"),
+        pytest.param(latch(claim_id=1), id="claim_id is a number"),
+        pytest.param(latch(reason=None), id="no reason"),
+        pytest.param(latch(at="now"), id="at is a text"),
+        pytest.param(latch(at=float("nan")), id="at is no number"),
+        pytest.param(latch(at=float("inf")), id="at is never"),
+        pytest.param(latch(at=10**400), id="at is beyond floats"),
+        pytest.param(written(reason="x" * 100_000), id="too long"),
+    ],
+)
+async def test_file_that_makes_no_sense_is_reported_and_forgotten(kept: Kept, content: bytes) -> None:
+    kept.path.write_bytes(content)
+    assert await kept.load() is None
+    assert kept.told == ["read"]
+    await kept.journal.save(NAMED)
+    assert await kept.load() == NAMED
+
+
+async def test_file_of_a_sidecar_that_knew_of_no_age_is_still_read(kept: Kept) -> None:
+    fields = {"format": 1, "app": "web/a", "app_start": "boot-2", "incarnation": "-"}
+    old_latch = {"claim_id": "web/a/-", "at": 1_700_000_000.25, "reason": "5 server errors in 60 s"}
+    kept.path.write_bytes(json.dumps({**fields, "latch": old_latch}).encode())
+    assert await kept.load() == LATCHED
+    assert kept.failures == []
+
+
+async def test_cull_is_written_so_that_a_sidecar_from_before_leases_takes_it(kept: Kept) -> None:
+    await kept.journal.save(LATCHED)
+    assert set(json.loads(kept.path.read_bytes())["latch"]) == {"claim_id", "at", "reason"}
+
+
+async def test_file_cut_off_anywhere_is_reported_and_forgotten(kept: Kept) -> None:
+    await kept.journal.save(LATCHED)
+    whole = kept.path.read_bytes().rstrip()
+    for length in range(len(whole)):
+        kept.path.write_bytes(whole[:length])
+        assert await kept.load() is None
+    assert kept.told == ["read"] * len(whole)
+
+
+# -- disks that fail ----------------------------------------------------------------------------------------
+
+
+async def test_missing_directory_costs_persistence_alone(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "missing")
+    assert await kept.load() is None
+    await kept.journal.save(LATCHED)
+    assert [(operation, type(error)) for operation, error in kept.failures] == [("write", FileNotFoundError)]
+
+
+async def test_directory_that_is_a_file_costs_persistence_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    kept = Kept(tmp_path / "file")
+    assert await kept.load() is None
+    await kept.journal.save(LATCHED)
+    assert kept.told == ["read", "write"]
+
+
+async def test_directory_that_takes_no_files_costs_persistence_alone() -> None:
+    kept = Kept(Path("/proc/self"))  # refuses root too
+    assert await kept.load() is None
+    await kept.journal.save(LATCHED)
+    assert kept.told == ["write"]
+
+
+async def test_name_too_long_for_the_disk_costs_persistence_alone(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "web/" + "a" * 300)
+    assert await kept.load() is None
+    await kept.journal.save(LATCHED)
+    assert kept.told == ["read", "write"]
+
+
+async def test_directory_in_the_place_of_the_file_is_reported(kept: Kept) -> None:
+    kept.path.mkdir()
+    assert await kept.load() is None
+    await kept.journal.save(LATCHED)
+    assert kept.told == ["read", "write"]
+
+
+@pytest.mark.parametrize("device", ["/proc/self/mem", "/dev/zero"], ids=["unreadable", "endless"])
+async def test_device_in_the_place_of_the_file_is_reported(kept: Kept, device: str) -> None:
+    kept.path.symlink_to(device)
+    assert await kept.load() is None
+    assert kept.told == ["read"]
+
+
+async def test_link_laid_out_for_us_is_not_followed(kept: Kept, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("keep")
+    kept.path.with_suffix(".new").symlink_to(precious)
+    await kept.journal.save(LATCHED)
+    assert kept.told == ["write"]
+    assert precious.read_text() == "keep"
+
+
+def run(program: str, directory: Path) -> str:
+    """Standard output of a program in a process of its own, which has to end by itself."""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(directory)],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
+FULL_DISK = """
+import asyncio, resource, sys
+from pathlib import Path
+from sidecar.controller.journal import Journal, Memory
+journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, type(error).__name__))
+asyncio.run(journal.save(Memory("web/a", "old", "old")))
+resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))
+asyncio.run(journal.save(Memory("web/a", "new", "new")))
+"""
+
+
+async def test_disk_that_takes_a_part_and_is_full_leaves_the_earlier_file_whole(kept: Kept, tmp_path: Path) -> None:
+    assert run(FULL_DISK, tmp_path) == "write OSError\n"
+    assert kept.path.with_suffix(".new").stat().st_size == 40
+    assert await kept.load() == Memory("web/a", "old", "old")
+
+
+# -- a disk that hangs: a pipe that nobody has opened at the other end --------------------------------------
+
+
+@contextmanager
+def hanging(path: Path) -> Iterator[None]:
+    """Make whoever opens ``path`` wait until the context ends; what they write then is lost."""
+    os.mkfifo(path)
+    try:
+        yield
+    finally:
+        gone = path.rename(path.with_suffix(".gone"))
+        os.close(os.open(gone, os.O_RDWR | os.O_NONBLOCK))
+
+
+async def test_hanging_disk_does_not_hold_up_the_start(kept: Kept) -> None:
+    with hanging(kept.path):
+        assert await kept.journal.load(BOUND_S) is None
+        assert [(operation, type(error)) for operation, error in kept.failures] == [("read", TimeoutError)]
+
+
+async def test_hanging_disk_holds_up_a_claim_for_its_bound_and_no_longer(kept: Kept) -> None:
+    with hanging(kept.path.with_suffix(".new")):
+        saving = asyncio.create_task(kept.journal.save(LATCHED))
+        await asyncio.sleep(0)
+        await kept.journal.settled(BOUND_S)
+        assert [(operation, type(error)) for operation, error in kept.failures] == [("wait", TimeoutError)]
+        assert not saving.done()
+    await saving
+
+
+async def test_hanging_disk_piles_up_no_writes(kept: Kept) -> None:
+    memories = [replace(LATCHED, incarnation=f"boot-{number}") for number in range(1000)]
+    with hanging(kept.path.with_suffix(".new")):
+        saving = [asyncio.create_task(kept.journal.save(memory)) for memory in memories]
+        await asyncio.sleep(0)
+        assert sum(not task.done() for task in saving) == 2
+    await asyncio.gather(*saving)
+    assert await kept.load() == memories[-1]
+
+
+HANGING_DISK = """
+import asyncio, os, sys
+from pathlib import Path
+from sidecar.controller.journal import Journal, Memory
+journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, type(error).__name__))
+os.mkfifo(journal.path)
+os.mkfifo(journal.path.with_suffix(".new"))
+async def main():
+    await journal.load(0.05)
+    saving = asyncio.create_task(journal.save(Memory("web/a", "new", "new")))
+    await asyncio.sleep(0)
+    await journal.settled(0.05)
+asyncio.run(main())
+"""
+
+
+def test_hanging_disk_does_not_keep_the_process(tmp_path: Path) -> None:
+    assert run(HANGING_DISK, tmp_path) == "read TimeoutError\nwait TimeoutError\n"
+
+
+# -- killed while writing -----------------------------------------------------------------------------------
+
+KILLS = 20
+KILLED_WRITERS = f"""
+import asyncio, os, signal, sys, threading, time
+from pathlib import Path
+from sidecar.core.types import Latch
+from sidecar.controller.journal import Journal, Memory
+memories = [Memory("web/a", "s", "s"), Memory("web/a", "l" * 9000, "l", Latch("web/a/l", 1.5, "r" * 9000))]
+journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, error))
+async def write():
+    for number in range(100_000):
+        await journal.save(memories[number % 2])
+seen = set()
+for kill in range({KILLS}):
+    while threading.active_count() > 1:  # that of the last read is about to end, and must not be in the middle of it
+        time.sleep(0.001)
+    writer = os.fork()
+    if not writer:
+        asyncio.run(write())
+        os._exit(0)
+    ends_at = time.monotonic() + 0.01 + kill * 0.0013
+    while time.monotonic() < ends_at or not seen.issuperset(memories):
+        seen.add(asyncio.run(journal.load(10)))
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    memory = asyncio.run(journal.load(10))
+    assert memory in memories, memory
+seen.discard(None)  # before the first write
+print(sorted(memory.app_start[0] for memory in seen))
+"""
+
+
+def test_reader_finds_one_whole_memory_while_writers_are_killed(tmp_path: Path) -> None:
+    assert run(KILLED_WRITERS, tmp_path) == "['l', 's']\n"

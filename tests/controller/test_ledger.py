@@ -1,0 +1,451 @@
+"""The keeper: nothing lost, nothing twice, in order, bounded, and in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.hall import Stage
+from harness.lives import POLICY, REPLAYED, WHY, answered, asking
+from harness.stores import redis_store
+from harness.virtual_time import VirtualLoop, in_virtual_time, settle
+from harness.waiting import eventually
+from sidecar.cli.report.figures import Cause, report
+from sidecar.controller.ledger import BACKOFF_CAP_S, BATCH, FINISH_S, JITTER, MOST_SENT, MOST_WAITING, PACE_S, Ledger
+from sidecar.controller.ledger import Notes as NotesOfBudget
+from sidecar.core.explain.ledger_log import NOTED_S, SHARED_S
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.life import transitions
+from sidecar.core.life.snapshot import Record
+from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
+from sidecar.store.budget import FleetBudget
+from sidecar.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from sidecar.store.protocol import Store
+
+AWAY = Unknown("connection")
+WALL_S = 1_700_000_000.0
+
+
+class Notes:
+    """A bucket that says what it is told to, and keeps each entry that it took."""
+
+    def __init__(self) -> None:
+        self.says: Unknown | Exception | None = None
+        self.kept: list[Entry] = []
+        self.batches: list[tuple[float, list[Entry]]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        self.batches.append((asyncio.get_running_loop().time(), list(entries)))
+        await self.open.wait()
+        if isinstance(self.says, Exception):
+            raise self.says
+        if self.says is not None:
+            return self.says
+        self.kept += entries
+        return len(entries)
+
+
+class Watched:
+    """A budget, and what it answered."""
+
+    def __init__(self, budget: NotesOfBudget) -> None:
+        self.answers: list[int | Unknown] = []
+        self._budget = budget
+
+    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
+        self.answers.append(await self._budget.note(entries))
+        return self.answers[-1]
+
+
+class Desk:
+    """A keeper, its bucket, and its failures."""
+
+    def __init__(self, notes: NotesOfBudget) -> None:
+        self.failures: list[Exception] = []
+        self.ledger = Ledger(notes, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
+        self.running: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def works(self) -> AsyncIterator[Ledger]:
+        self.running = asyncio.create_task(self.ledger.run())
+        try:
+            yield self.ledger
+        finally:
+            self.running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.running
+
+
+def budget_of(store: Store) -> FleetBudget:
+    """The budget over this one store."""
+    return FleetBudget([("one", store)], Terms(), rng=Random(0), clock=time.monotonic)
+
+
+def entries(count: int, start: int = 0) -> list[Entry]:
+    return [Entry("suspect", WALL_S + number, "a") for number in range(start, start + count)]
+
+
+# -- sending ----------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_entries_are_sent_at_once_and_then_a_batch_a_second() -> None:
+    notes = Notes()
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(2 * BATCH + 1))
+        await asyncio.sleep(10)
+        sent_at = [at for at, _ in notes.batches]
+        assert [len(batch) for _, batch in notes.batches] == [BATCH, BATCH, 1]
+        assert [round(at - sent_at[0], 3) for at in sent_at] == [0.0, PACE_S, 2 * PACE_S]
+        assert notes.kept == entries(2 * BATCH + 1)
+        assert ledger.waiting == 0
+
+
+@in_virtual_time
+async def test_quiet_keeper_asks_for_nothing() -> None:
+    notes = Notes()
+    async with Desk(notes).works():
+        await asyncio.sleep(1000)
+    assert notes.batches == []
+
+
+@in_virtual_time
+async def test_batch_without_a_clear_answer_is_sent_again_as_it_was() -> None:
+    notes = Notes()
+    notes.says = AWAY
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(3))
+        await settle()
+        ledger.add(*entries(3, 3))
+        await asyncio.sleep(1)
+        notes.says = None
+        await asyncio.sleep(BACKOFF_CAP_S)
+    batches = [batch for _, batch in notes.batches]
+    assert batches[0] == batches[1] == entries(3)
+    assert batches[-1] == entries(3, 3)
+    assert notes.kept == entries(6)
+
+
+@in_virtual_time
+async def test_silence_between_tries_grows_up_to_its_limit_and_is_spread() -> None:
+    notes = Notes()
+    notes.says = AWAY
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(1))
+        await asyncio.sleep(600)
+    times = [at for at, _ in notes.batches]
+    pauses = [after - before for before, after in pairwise(times)]
+    limits = [min(BACKOFF_CAP_S, 2.0**number) for number in range(len(pauses))]
+    assert all(limit * (1 - JITTER) <= pause <= limit for pause, limit in zip(pauses, limits, strict=True))
+    assert len({round(pause, 3) for pause in pauses[-5:]}) == 5
+
+
+@in_virtual_time
+async def test_bucket_that_raises_ends_nothing_and_is_told() -> None:
+    notes = Notes()
+    notes.says = RuntimeError("broken")
+    desk = Desk(notes)
+    async with desk.works() as ledger:
+        ledger.add(*entries(1))
+        await asyncio.sleep(1)
+        notes.says = None
+        await asyncio.sleep(10)
+    assert {str(error) for error in desk.failures} == {"broken"}
+    assert notes.kept == entries(1)
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("connection", []),
+        ("timeout", []),
+        ("permission", ["the bucket takes no entries: permission"]),
+        ("response", ["the bucket takes no entries: response"]),
+    ],
+)
+async def test_bucket_that_refuses_entries_is_told_and_one_that_is_away_is_not(error: str, told: list[str]) -> None:
+    notes = Notes()
+    notes.says = Unknown(error)
+    desk = Desk(notes)
+    async with desk.works() as ledger:
+        ledger.add(*entries(1))
+        await asyncio.sleep(0.4)
+    assert [str(failure) for failure in desk.failures] == told
+
+
+# -- room -------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
+    notes = Notes()
+    notes.says = AWAY
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(MOST_WAITING + 7))
+        assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 7)
+        notes.says = None
+        await asyncio.sleep(60)
+        assert notes.kept == entries(MOST_WAITING, 7)
+        assert (ledger.waiting, ledger.dropped) == (0, 7)
+
+
+@in_virtual_time
+async def test_batch_that_is_on_its_way_is_not_what_is_dropped() -> None:
+    notes = Notes()
+    notes.open.clear()
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(MOST_WAITING))
+        await settle()
+        ledger.add(*entries(5, MOST_WAITING))
+        notes.open.set()
+        await asyncio.sleep(60)
+        assert ledger.dropped == 5
+    assert notes.kept == [*entries(BATCH), *entries(MOST_WAITING - BATCH, BATCH + 5)]
+
+
+@in_virtual_time
+async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
+    notes = Notes()
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(MOST_SENT + 50))
+        await asyncio.sleep(60)
+        notes.says = AWAY
+        ledger.add(*entries(2, MOST_SENT + 50))
+        await asyncio.sleep(1)
+        assert ledger.local(0.0) == entries(MOST_SENT + 2, 50)
+        assert ledger.local(WALL_S + MOST_SENT + 49) == entries(3, MOST_SENT + 49)
+
+
+LOST = (Fleet(1), replace(Fleet(1), losses=1))
+
+
+@in_virtual_time
+async def test_what_was_sent_is_sent_anew_when_the_bucket_has_lost_its_memory() -> None:
+    notes = Notes()
+    desk = Desk(notes)
+    old = [Entry("suspect", WALL_S - NOTED_S - 1), Entry("paused", WALL_S - SHARED_S - 1, once="paused redis 1")]
+    new = [Entry("suspect", WALL_S - NOTED_S + 1), Entry("paused", WALL_S - SHARED_S + 1, once="paused redis 1")]
+    async with desk.works() as ledger:
+        ledger.add(*old, *new)
+        await asyncio.sleep(5)
+        notes.batches.clear()
+        for fleet in LOST:
+            ledger.beaten(fleet)
+        await asyncio.sleep(5)
+    (batch,) = [batch for _, batch in notes.batches]
+    assert batch == [*new, Entry("lost_memory", WALL_S, once="lost_memory")]
+
+
+@in_virtual_time
+async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> None:
+    notes = Notes()
+    desk = Desk(notes)
+    ledger = desk.ledger
+    ledger.add(*entries(3))
+    await ledger.finish()
+    ledger.add(*entries(MOST_WAITING - 3, 3))
+    for fleet in LOST:
+        ledger.beaten(fleet)
+    assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 0)
+    assert ledger.local(0.0)[:2] == [entries(3)[1], entries(3)[2]]
+    assert ledger.local(0.0)[-1].what == "lost_memory"
+
+
+# -- the end ----------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_what_is_left_is_sent_at_the_end() -> None:
+    notes = Notes()
+    notes.open.clear()
+    async with Desk(notes).works() as ledger:
+        ledger.add(*entries(BATCH + 2))
+        await settle()
+    notes.open.set()
+    await ledger.finish()
+    assert notes.kept == entries(BATCH + 2)
+    await ledger.finish()
+    assert len(notes.batches) == 3
+
+
+@in_virtual_time
+async def test_bucket_that_is_away_at_the_end_is_tried_once() -> None:
+    notes = Notes()
+    notes.says = AWAY
+    desk = Desk(notes)
+    desk.ledger.add(*entries(2 * BATCH))
+    await desk.ledger.finish()
+    assert len(notes.batches) == 1
+
+
+@in_virtual_time
+async def test_bucket_that_hangs_does_not_hold_up_the_end() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    notes = Notes()
+    notes.open.clear()
+    desk = Desk(notes)
+    desk.ledger.add(*entries(1))
+    began = loop.time()
+    await desk.ledger.finish()
+    assert loop.time() - began == pytest.approx(FINISH_S)
+
+
+# -- what it is told --------------------------------------------------------------------------------------------
+
+
+async def test_steps_and_answers_are_kept_with_the_time_at_which_they_came() -> None:
+    before = asking()
+    event = answered(before, REPLAYED)
+    after, _ = transitions.step(before, event, 4.0, POLICY)
+    desk = Desk(Notes())
+    desk.ledger.notice(Record(event, before, after, Evidence(60)))
+    desk.ledger.beaten(AWAY)
+    desk.ledger.beaten(Fleet(1))
+    assert [(one.what, one.at, one.instance) for one in desk.ledger.local(0.0)] == [
+        (what, WALL_S, "a") for what in ("granted", "culled", "redis_away", "redis_back")
+    ]
+
+
+async def test_scribe_that_fails_is_told_and_stops_nobody() -> None:
+    desk = Desk(Notes())
+    desk.ledger.notice(None)  # type: ignore[arg-type]  # what no step is
+    assert [type(failure) for failure in desk.failures] == [AttributeError]
+    assert desk.ledger.waiting == 0
+
+
+# -- from the hall to the report ----------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_cull_is_told_the_same_by_the_hall_the_ledger_and_the_report() -> None:
+    budget = budget_of(MemoryStore(lambda: round(WALL_S * US_PER_S)))
+    desk = Desk(budget)
+    async with desk.works() as ledger, Stage(observe=ledger.notice) as stage:
+        await stage.errors(5, kind="redis", app_start="one")
+        await stage.passes(3.5)
+        await stage.answered(Granted(1, 10))
+        await stage.passes(11)
+        await stage.errors(1, app_start="two")
+        await stage.passes(2)
+        entries = await budget.entries(0, "", 100)
+    assert not isinstance(entries, Unknown)
+    assert [(one.what, one.kind) for one in entries] == [(what, "redis") for what in ("suspect", "granted", "culled")]
+    told = report(entries, WALL_S - 1, WALL_S + 1, WALL_S + 1)
+    assert told.causes == (Cause("redis", 1),)
+    assert desk.failures == []
+
+
+# -- a real Redis -----------------------------------------------------------------------------------------------
+
+
+async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_is_back(
+    redis_server: RedisServer,
+) -> None:
+    budget = budget_of(redis_store(redis_server.url, timeout_s=5))
+    watched = Watched(budget)
+    desk = Desk(watched)
+    async with desk.works() as ledger:
+        ledger.add(*entries(3))
+        await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="the first are sent")
+        kept = redis_server.cli("XRANGE", "{ha:default/app}:events", "-", "+")
+        redis_server.kill()
+        ledger.add(*entries(150, 3))
+        await eventually(lambda: AWAY in watched.answers, timeout_s=20, what="a try while it is away")
+        redis_server.restart()
+        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="the rest is sent")
+        answer = await budget.entries(0, "", 1000)
+    await budget.aclose()
+    assert len(kept) == 3
+    assert not isinstance(answer, Unknown)
+    assert [entry._replace(id="") for entry in answer] == entries(150, 3)
+    assert (desk.failures, ledger.dropped) == ([], 0)
+
+
+async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server: RedisServer) -> None:
+    budget = budget_of(redis_store(redis_server.url, timeout_s=5))
+    desk = Desk(budget)
+    told: list[Fleet | Unknown] = []
+
+    async def beat() -> bool:
+        told.append(await budget.beat(Beat("a", "1", Presence.WELL)))
+        desk.ledger.beaten(told[-1])
+        return isinstance(told[-1], Fleet)
+
+    async with desk.works() as ledger:
+        assert await beat()
+        ledger.add(*entries(3))
+        await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="they are sent")
+        redis_server.restart()
+        await eventually(beat, timeout_s=20, what="it is heard of again")
+        await eventually(beat, timeout_s=20, what="and has forgotten")
+        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="all is sent")
+        answer = await budget.entries(0, "", 1000)
+    await budget.aclose()
+    assert not isinstance(answer, Unknown)
+    assert [entry._replace(id="") for entry in answer if entry.what == "suspect"] == entries(3)
+    assert {"lost_memory"} <= {entry.what for entry in answer}
+
+
+async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_server: RedisServer) -> None:
+    budget = budget_of(redis_store(redis_server.url, timeout_s=0.3))
+    patient = budget_of(redis_store(redis_server.url, timeout_s=5))
+    watched = Watched(budget)
+    async with Desk(watched).works() as ledger:
+        ledger.add(*entries(1))
+        await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="the first is sent")
+        redis_server.pause()
+        ledger.add(*entries(9, 1))
+        await eventually(lambda: Unknown("timeout") in watched.answers, timeout_s=20, what="a batch without an answer")
+        redis_server.resume()
+        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="it is sent again")
+        answer = await patient.entries(0, "", 1000)
+    await budget.aclose()
+    await patient.aclose()
+    assert not isinstance(answer, Unknown)
+    assert [entry._replace(id="") for entry in answer] == entries(10)
+
+
+@pytest.mark.parametrize(
+    ("found", "detail"),
+    [(None, WHY), ("threads: 4", f"{WHY}\nthreads: 4"), ("x" * 50_000, f"{WHY}\n{'x' * 50_000}"[:DETAIL_LIMIT])],
+    ids=["no hook", "what it printed", "the beginning of much"],
+)
+def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: str) -> None:
+    told: list[Exception] = []
+    ledger = Ledger(Notes(), "a", wall=lambda: WALL_S, rng=Random(0), on_failure=told.append, capture=lambda: found)
+    before = asking()
+    event = answered(before, REPLAYED)
+    after, _ = transitions.step(before, event, 5.0, POLICY)
+    ledger.notice(Record(event, before, after, Evidence(60)))
+    details = {entry.what: entry.detail for entry in ledger.local(0.0)}
+    assert details["culled"] == detail
+    assert told == []
+
+
+def test_wall_clock_that_jumps_says_when_and_not_for_how_long() -> None:
+    walls, told = iter((WALL_S, WALL_S + 7200)), list[Exception]()
+    ledger = Ledger(
+        Notes(), "a", wall=lambda: next(walls), rng=Random(0), on_failure=told.append, clock=iter((5.0, 9.0)).__next__
+    )
+    ledger.beaten(AWAY)
+    ledger.beaten(Fleet(10))
+    assert [(entry.what, entry.at, entry.seconds) for entry in ledger.local(0.0)] == [
+        ("redis_away", WALL_S, None),
+        ("redis_back", WALL_S + 7200, 4.0),
+    ]
+    assert told == []

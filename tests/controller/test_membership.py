@@ -1,0 +1,642 @@
+"""When a sidecar tells the fleet of itself, what it says, and how long it believes what it heard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import groupby, pairwise
+from random import Random
+
+import pytest
+
+from harness.hall import POLICY, WALL_S
+from harness.lives import SICK
+from harness.virtual_time import VirtualLoop, in_virtual_time, settle
+from sidecar.controller.membership import (
+    ABOUT_EVERY,
+    FIRST_AFTER_S,
+    JITTER,
+    STALE_BEATS,
+    SUSPECT_BEATS,
+    Description,
+    Pulse,
+)
+from sidecar.core.fleet.about import unpack
+from sidecar.core.life.container_state import Order, Standing, start
+from sidecar.core.life.events import BeatAnswered, BeatUnanswered, Stopped
+from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.types import About, Beat, Denied, Evidence, Fleet, Latch, Presence, State, Unknown
+
+INTERVAL_S = 10.0
+FLEET = Fleet(3)
+AWAY = Unknown("timeout")
+REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
+UP = replace(start("web/a", 0.0, POLICY, app_start="boot-1"), state=State.UP)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK.verdict)
+LATCHED = replace(SUSPECT, latch=Latch("web/a/boot-1", WALL_S, "many"))
+DRAINING, DOWN = replace(LATCHED, state=State.DRAINING), replace(LATCHED, state=State.DOWN)
+STOPPING = replace(UP, state=State.STOPPING)
+RETIRING = replace(UP, state=State.RETIRING)
+LEASE = Latch("", WALL_S, "retired", lease="lease-1")
+DENIED = Denied("trial", 1, 10, 60.0)
+ORDER = Order("ann", "it leaks", State.UP, None)
+
+
+class Middle:
+    """Chance without any."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+
+class Always(Middle):
+    """Chance that is always this part of what it may be, from -1 to 1."""
+
+    def __init__(self, part: float) -> None:
+        self._part = part
+
+    def uniform(self, low: float, high: float) -> float:
+        return super().uniform(low, high) + self._part * (high - low) / 2
+
+
+class Scene:
+    """A pulse and what it can see: the standing, a bucket that answers as it is told, and who hears the answers."""
+
+    def __init__(self, rng: object = None, interval_s: float = INTERVAL_S) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.loop = loop
+        self.began = loop.time()
+        self.standing = UP
+        self.evidence = REDIS
+        self.answer: Fleet | Unknown | Exception = FLEET
+        self.about = ""
+        self.beats: list[tuple[float, Beat]] = []
+        self.told: list[Fleet | Unknown] = []
+        self.heard: list[BeatAnswered | BeatUnanswered] = []
+        self.failures: list[Exception] = []
+        self.tells = True
+        self.open = asyncio.Event()
+        self.open.set()
+        self.pulse = Pulse(
+            self._snapshot,
+            self,
+            policy=POLICY,
+            interval_s=interval_s,
+            clock=loop.time,
+            rng=rng or Middle(),  # type: ignore[arg-type]  # of chance it needs the one method
+            errors=lambda: self.evidence.errors,
+            put=self.heard.append,
+            told=self._tell,
+            on_failure=self.failures.append,
+            about=lambda _: self.about,
+        )
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self.loop.time(), self.standing, self.evidence, None)
+
+    def _tell(self, answer: Fleet | Unknown) -> None:
+        if not self.tells:
+            raise RuntimeError("who was told failed")
+        self.told.append(answer)
+
+    async def beat(self, beat: Beat) -> Fleet | Unknown:
+        """The bucket."""
+        self.beats.append((self.loop.time() - self.began, beat))
+        await self.open.wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    @property
+    def times(self) -> list[float]:
+        return [at for at, _ in self.beats]
+
+    @property
+    def said(self) -> list[Presence]:
+        return [beat.presence for _, beat in self.beats]
+
+    @property
+    def abouts(self) -> list[str]:
+        return [beat.about for _, beat in self.beats]
+
+    @property
+    def last(self) -> Beat:
+        return self.beats[-1][1]
+
+    async def becomes(self, standing: Standing) -> None:
+        """Take a step, and let everybody hear of it."""
+        before, self.standing = self.standing, standing
+        self.pulse.notice(Record(Stopped(), before, standing, self.evidence))
+        await settle()
+
+    async def counts(self, errors: int) -> None:
+        """Have so many errors in the window, and a second pass."""
+        self.evidence = replace(self.evidence, errors=errors)
+        self.pulse.look()
+        await self.passes(1)
+
+    async def passes(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await settle()
+
+
+@contextlib.asynccontextmanager
+async def beating(rng: object = None, interval_s: float = INTERVAL_S) -> AsyncIterator[Scene]:
+    scene = Scene(rng, interval_s)
+    running = asyncio.create_task(scene.pulse.run())
+    await settle()
+    try:
+        yield scene
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+# -- when ---------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_first_beat_leaves_the_first_polls_alone_whatever_happens_meanwhile() -> None:
+    async with beating() as scene:
+        await scene.becomes(SUSPECT)
+        await scene.passes(FIRST_AFTER_S - 0.01)
+        assert scene.beats == []
+        await scene.passes(0.02)
+        assert scene.said == [Presence.SUSPECT]
+
+
+@in_virtual_time
+async def test_beats_come_an_interval_apart() -> None:
+    async with beating() as scene:
+        await scene.passes(35)
+        assert scene.times == pytest.approx([FIRST_AFTER_S + beat * INTERVAL_S for beat in range(4)])
+
+
+@in_virtual_time
+async def test_beat_that_fails_inside_is_told_and_the_next_comes_all_the_same() -> None:
+    async with beating() as scene:
+        scene.tells = False
+        await scene.passes(FIRST_AFTER_S)
+        scene.tells = True
+        await scene.passes(INTERVAL_S)
+        assert (len(scene.beats), scene.told) == (2, [FLEET])
+        assert list(map(str, scene.failures)) == ["who was told failed"]
+
+
+@in_virtual_time
+async def test_jitter_keeps_every_beat_within_its_bounds_and_no_two_pulses_in_step() -> None:
+    async with beating(Random(1)) as one, beating(Random(2)) as other:
+        await one.passes(40 * INTERVAL_S)
+        gaps = [after - before for scene in (one, other) for before, after in pairwise(scene.times)]
+        assert all(INTERVAL_S * (1 - JITTER) <= gap <= INTERVAL_S * (1 + JITTER) for gap in gaps)
+        assert min(gaps) < INTERVAL_S * (1 - JITTER / 2)
+        assert max(gaps) > INTERVAL_S * (1 + JITTER / 2)
+        assert not set(one.times[1:]) & set(other.times[1:])
+
+
+CHANGES = {
+    "is suspect": (UP, SUSPECT),
+    "is refused": (SUSPECT, replace(SUSPECT, refused=True)),
+    "recovers": (SUSPECT, UP),
+    "is culled": (SUSPECT, DRAINING),
+    "app restarts": (UP, replace(UP, incarnation="boot-2")),
+    "culled app is replaced": (DOWN, replace(UP, state=State.STARTING, incarnation="boot-2")),
+    "starts to serve": (replace(UP, state=State.STARTING), UP),
+    "stops": (UP, STOPPING),
+    "would be culled": (SUSPECT, replace(SUSPECT, would_culls=1, would_down=True)),
+    "would be replaced": (
+        replace(SUSPECT, would_culls=1, would_down=True),
+        replace(UP, would_culls=1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
+@in_virtual_time
+async def test_change_that_concerns_the_fleet_is_told_at_once(before: Standing, after: Standing) -> None:
+    async with beating() as scene:
+        scene.standing = before
+        await scene.passes(1)
+        await scene.becomes(after)
+        assert scene.times == pytest.approx([FIRST_AFTER_S, 1])
+        assert (scene.last.presence, scene.last.incarnation) == (after.presence, after.life)
+        pause_s = INTERVAL_S / SUSPECT_BEATS if after.presence is Presence.SUSPECT else INTERVAL_S
+        await scene.passes(pause_s - 0.01)
+        assert len(scene.beats) == 2
+        await scene.passes(0.02)
+        assert len(scene.beats) == (2 if after is STOPPING else 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (UP, replace(UP, bad_checks=1)),
+        (SUSPECT, replace(SUSPECT, asking=True)),
+        (SUSPECT, replace(SUSPECT, answer=DENIED)),
+        (replace(SUSPECT, order=ORDER), replace(SUSPECT, order=ORDER, refused=True)),
+        (DRAINING, DOWN),
+        (UP, replace(UP, app_start="boot-1 by its page")),
+    ],
+    ids=["counts", "asks", "refused once more", "refused what a person ordered", "drained", "named"],
+)
+@in_virtual_time
+async def test_step_that_the_fleet_does_not_care_for_waits_for_the_next_beat(before: Standing, after: Standing) -> None:
+    async with beating() as scene:
+        scene.standing = before
+        await scene.passes(1)
+        await scene.becomes(after)
+        assert len(scene.beats) == 1
+
+
+@in_virtual_time
+async def test_presence_that_flips_while_a_beat_is_on_its_way_makes_one_more_beat_that_tells_the_last() -> None:
+    async with beating() as scene:
+        scene.open.clear()
+        await scene.passes(1)
+        for number in range(101):
+            await scene.becomes(SUSPECT if number % 2 == 0 else UP)
+        assert scene.said == [Presence.WELL]
+        scene.open.set()
+        await scene.passes(1)
+        assert scene.said == [Presence.WELL, Presence.SUSPECT]
+
+
+@in_virtual_time
+async def test_flapping_costs_no_more_than_one_beat_a_flip_and_ends_with_it() -> None:
+    async with beating() as scene:
+        await scene.passes(1)
+        for number in range(20):
+            await scene.becomes(SUSPECT if number % 2 == 0 else UP)
+        assert len(scene.beats) <= 21
+        assert scene.last.presence is Presence.WELL
+        await scene.passes(INTERVAL_S - 1)
+        assert len(scene.beats) <= 21
+
+
+@pytest.mark.parametrize(("interval_s", "pause_s"), [(10.0, 2.0), (60.0, 12.0), (2.0, 1.0), (0.5, 0.5)])
+@in_virtual_time
+async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: float, pause_s: float) -> None:
+    async with beating(interval_s=interval_s) as scene:
+        scene.standing = SUSPECT
+        await scene.passes(FIRST_AFTER_S + 3 * pause_s + 0.01)
+        assert scene.times == pytest.approx([FIRST_AFTER_S + number * pause_s for number in range(4)])
+        await scene.becomes(UP)
+        await scene.passes(interval_s - 0.01)
+        assert len(scene.beats) == 5
+
+
+@in_virtual_time
+async def test_errors_that_have_become_many_more_or_fewer_are_told_soon() -> None:
+    async with beating() as scene:
+        scene.evidence = Evidence(60)
+        await scene.passes(1)
+        for errors in (1, 4, 5, 9, 10, 14, 15, 21, 30, 40, 45, 23, 22, 18, 17, 0):
+            await scene.counts(errors)
+        told = [beat.errors for _, beat in scene.beats]
+        assert told == [0, 5, 10, 15, 30, 45, 22, 0]
+
+
+@in_virtual_time
+async def test_storm_is_told_a_dozen_times_and_not_every_second() -> None:
+    async with beating() as scene:
+        scene.evidence = Evidence(60)
+        await scene.passes(1)
+        for second in range(1, 61):
+            await scene.counts(10 * second)
+        assert len(scene.beats) <= 16
+
+
+@in_virtual_time
+async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_their_own_time() -> None:
+    async with beating() as scene:
+        scene.answer = AWAY
+        await scene.passes(9)
+        scene.answer = FLEET
+        await scene.passes(21)
+        assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 2, 4, 6, 8, 10, 20)])
+
+
+@in_virtual_time
+async def test_short_beat_without_an_answer_is_not_sent_again_sooner() -> None:
+    async with beating(interval_s=0.5) as scene:
+        scene.answer = AWAY
+        await scene.passes(2)
+        assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 0.5, 1, 1.5)])
+
+
+@pytest.mark.parametrize(("chance", "first_s"), [(-1.0, 1.0), (1.0, 3.0)], ids=["earliest", "latest"])
+@in_virtual_time
+async def test_fleet_does_not_ask_a_store_that_was_away_all_at_once(chance: float, first_s: float) -> None:
+    async with beating(Always(chance)) as scene:
+        scene.answer = AWAY
+        await scene.passes(FIRST_AFTER_S + first_s)
+        assert scene.times == pytest.approx([FIRST_AFTER_S, FIRST_AFTER_S + first_s])
+
+
+@in_virtual_time
+async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away() -> None:
+    async with beating() as scene:
+        await scene.passes(1)
+        for answer in (AWAY, FLEET, FLEET, FLEET):
+            scene.answer = answer
+            await scene.passes(INTERVAL_S)
+        waits = [one.wait_s for one in scene.heard if isinstance(one, BeatAnswered)]
+        assert waits == pytest.approx([0, 1.5 * INTERVAL_S, 0.5 * INTERVAL_S, 0])
+
+
+# -- what ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("standing", "beat"),
+    [
+        (replace(UP, state=State.STARTING), Beat("a", "boot-1", Presence.STARTING, first=True, errors=5)),
+        (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
+        (SUSPECT, Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5)),
+        (
+            replace(SUSPECT, refused=True),
+            Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5, refused=True),
+        ),
+        (replace(SUSPECT, answer=DENIED), Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5)),
+        (DRAINING, Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5)),
+        (DOWN, Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5)),
+        (
+            replace(DOWN, latch=Latch("web/a/-", WALL_S, "many")),
+            Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/-", first=True, errors=5),
+        ),
+        (RETIRING, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
+        (
+            replace(DOWN, latch=LEASE),
+            Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1", errors=5),
+        ),
+        (
+            replace(DRAINING, latch=LEASE),
+            Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1", errors=5),
+        ),
+        (replace(STOPPING, latch=LEASE), Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
+        (replace(SUSPECT, order=ORDER), Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
+        (
+            replace(DOWN, order=ORDER),
+            Beat("a", "boot-1", Presence.DOWN, "manual", "web/a/boot-1", first=True, errors=5),
+        ),
+        (STOPPING, Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
+        (
+            replace(SUSPECT, would_culls=1, would_down=True, refused=True),
+            Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5),
+        ),
+        (
+            replace(SUSPECT, would_culls=2, would_down=True),
+            Beat("a", "boot-1#2", Presence.DOWN, "unknown", "web/a/boot-1#2", first=True, errors=5),
+        ),
+        (replace(UP, would_culls=1), Beat("a", "boot-1#2", Presence.WELL, first=True, errors=5)),
+        (replace(UP, app="shop.web/0a1b-2c"), Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5)),
+    ],
+    ids=[
+        "starting",
+        "up",
+        "suspect",
+        "refused",
+        "refused when it was a suspect before",
+        "draining",
+        "down",
+        "down by a claim of another name",
+        "retiring",
+        "down under a lease",
+        "draining under a lease",
+        "stopping under a lease",
+        "ordered to be culled",
+        "down by an order",
+        "stopping",
+        "would be down",
+        "would be down again",
+        "lives on after it would have been culled",
+        "instance without its service",
+    ],
+)
+@in_virtual_time
+async def test_every_standing_has_its_beat(standing: Standing, beat: Beat) -> None:
+    scene = Scene()
+    scene.standing = standing
+    await scene.pulse.beat()
+    assert scene.last == beat
+
+
+@pytest.mark.parametrize(
+    ("requests", "failed", "ratio"),
+    [(0, 0, None), (19, 19, None), (20, 10, 500_000), (20, 0, 0), (3_000_000, 1, 0), (600, 1, 1_667)],
+)
+@in_virtual_time
+async def test_ratio_is_told_once_there_are_enough_requests(requests: int, failed: int, ratio: int | None) -> None:
+    scene = Scene()
+    scene.evidence = Evidence(60, requests=requests, failed=failed)
+    await scene.pulse.beat()
+    assert scene.last.ratio == ratio
+
+
+@in_virtual_time
+async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be() -> None:
+    async with beating() as scene:
+        await scene.passes(1)
+        await scene.becomes(SUSPECT)
+        scene.evidence = Evidence(60)
+        await scene.becomes(DRAINING)
+        assert (scene.last.presence, scene.last.kind) == (Presence.DOWN, "redis")
+
+
+@in_virtual_time
+async def test_retired_container_complains_of_nothing_whatever_it_suffered_from_before() -> None:
+    async with beating() as scene:
+        await scene.becomes(SUSPECT)
+        await scene.passes(1)
+        await scene.becomes(UP)
+        await scene.becomes(replace(DOWN, latch=LEASE))
+        assert (scene.last.presence, scene.last.kind, scene.last.lease) == (Presence.DOWN, "unknown", "lease-1")
+
+
+@in_virtual_time
+async def test_container_that_is_well_again_complains_of_nothing() -> None:
+    async with beating() as scene:
+        await scene.passes(1)
+        await scene.becomes(SUSPECT)
+        await scene.becomes(UP)
+        assert [beat.kind for _, beat in scene.beats] == ["unknown", "redis", "unknown"]
+
+
+@in_virtual_time
+async def test_beat_says_first_until_one_has_been_answered() -> None:
+    async with beating() as scene:
+        scene.answer = AWAY
+        await scene.passes(15)
+        scene.answer = FLEET
+        await scene.passes(20)
+        unanswered = scene.told.count(AWAY)
+        assert [beat.first for _, beat in scene.beats] == [True] * (unanswered + 1) + [False]
+
+
+# -- goodbye ------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_goodbye_is_said_once() -> None:
+    async with beating() as scene:
+        await scene.passes(1)
+        await scene.becomes(STOPPING)
+        await scene.passes(5 * INTERVAL_S)
+        await scene.pulse.beat()
+        assert scene.said == [Presence.WELL, Presence.GONE]
+
+
+@in_virtual_time
+async def test_goodbye_that_nobody_heard_is_said_again_at_the_end() -> None:
+    async with beating() as scene:
+        await scene.passes(1)
+        scene.answer = AWAY
+        await scene.becomes(STOPPING)
+        scene.answer = FLEET
+        await scene.pulse.beat()
+        await scene.pulse.beat()
+        assert scene.said == [Presence.WELL, Presence.GONE, Presence.GONE]
+
+
+# -- what was heard -----------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_every_answer_is_told_and_the_last_fleet_is_kept() -> None:
+    async with beating() as scene:
+        assert scene.pulse.fleet is None
+        for answer in (AWAY, FLEET, AWAY, Fleet(4)):
+            scene.answer = answer
+            await scene.passes(INTERVAL_S)
+        heard = [answer for answer, _ in groupby(scene.told)]
+        assert heard == [AWAY, FLEET, AWAY, Fleet(4)]
+        assert scene.pulse.fleet == Fleet(4)
+
+
+@in_virtual_time
+async def test_fleet_that_was_not_heard_of_for_three_beats_is_not_known() -> None:
+    scene = Scene()
+    await scene.pulse.beat()
+    scene.answer = AWAY
+    await scene.passes(STALE_BEATS * INTERVAL_S)
+    await scene.pulse.beat()
+    assert scene.pulse.fleet == FLEET
+    await scene.passes(0.01)
+    assert scene.pulse.fleet is None
+    scene.answer = FLEET
+    await scene.pulse.beat()
+    assert scene.pulse.fleet == FLEET
+
+
+@in_virtual_time
+async def test_age_of_the_fleet_counts_from_its_answer() -> None:
+    scene = Scene()
+    scene.open.clear()
+    beating = asyncio.create_task(scene.pulse.beat())
+    await scene.passes(100)
+    scene.open.set()
+    await beating
+    assert scene.pulse.fleet == FLEET
+
+
+@in_virtual_time
+async def test_hall_hears_of_every_beat_and_of_no_fleet_that_is_too_old() -> None:
+    scene = Scene()
+    scene.standing = SUSPECT
+    await scene.pulse.beat()
+    for answer in (AWAY, RuntimeError("broken")):
+        scene.answer = answer
+        with contextlib.suppress(RuntimeError):
+            await scene.pulse.beat()
+    await scene.passes(STALE_BEATS * INTERVAL_S + 1)
+    scene.answer = AWAY
+    await scene.pulse.beat()
+    assert scene.heard == [
+        BeatAnswered(Presence.SUSPECT, "boot-1", FLEET),
+        BeatUnanswered("timeout", FLEET),
+        BeatUnanswered("internal", FLEET),
+        BeatUnanswered("timeout"),
+    ]
+
+
+@in_virtual_time
+async def test_hall_hears_what_the_beat_said_and_not_what_has_become_of_it() -> None:
+    scene = Scene()
+    scene.open.clear()
+    beat = asyncio.create_task(scene.pulse.beat())
+    await settle()
+    scene.standing = SUSPECT
+    scene.open.set()
+    await beat
+    assert scene.heard == [BeatAnswered(Presence.WELL, "boot-1", FLEET)]
+
+
+# -- what it tells about the container ----------------------------------------------------------------------
+
+
+async def _abouts(scene: Scene, *answers: Fleet | Unknown) -> list[str]:
+    """What was told about the container, beat by beat, while the bucket answers so."""
+    for answer in answers:
+        scene.answer = answer
+        await scene.pulse.beat()
+    return scene.abouts
+
+
+@in_virtual_time
+async def test_what_is_known_is_not_told_again_until_it_changes() -> None:
+    scene = Scene()
+    scene.about = "first"
+    await _abouts(scene, FLEET, FLEET)
+    scene.about = "second"
+    assert await _abouts(scene, FLEET, FLEET) == ["first", "", "second", ""]
+
+
+@in_virtual_time
+async def test_what_may_not_be_known_is_told_again() -> None:
+    scene = Scene()
+    scene.about = "first"
+    away = replace(FLEET, away=("redis://h2: timeout",))
+    assert await _abouts(scene, AWAY, FLEET, FLEET) == ["first", "first", ""]
+    assert (await _abouts(scene, AWAY, FLEET, FLEET))[3:] == ["", "first", ""]
+    assert (await _abouts(scene, replace(FLEET, losses=1), replace(FLEET, losses=1)))[6:] == ["", "first"]
+    assert (await _abouts(scene, away, away, away, FLEET, FLEET, FLEET))[8:] == ["", "first", "", "", "first", ""]
+
+
+@in_virtual_time
+async def test_what_is_known_is_told_again_after_many_beats() -> None:
+    scene = Scene()
+    scene.about = "first"
+    told = await _abouts(scene, *[FLEET] * (2 * ABOUT_EVERY + 1))
+    assert [place for place, about in enumerate(told) if about] == [0, ABOUT_EVERY, 2 * ABOUT_EVERY]
+
+
+def test_description_says_what_a_person_asks_for() -> None:
+    describe = Description(lambda: WALL_S, 5, "0.9")
+    standing = replace(SUSPECT, since=90.0, born=40.0)
+    about = unpack(describe(Snapshot(100.0, standing, REDIS, None, weight=80)))
+    assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
+    about = unpack(describe(Snapshot(100.0, replace(DOWN, since=99.0, born=40.0), REDIS, None, weight=80)))
+    assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
+
+
+@pytest.mark.parametrize("drift_s", [0.0, 0.4, -0.4, 0.9], ids=str)
+def test_description_stays_the_same_while_clocks_drift(drift_s: float) -> None:
+    wall = [WALL_S]
+    describe = Description(lambda: wall[0], 5, "0.9")
+    first = describe(Snapshot(100.0, UP, REDIS, None))
+    wall[0] += 3600 + drift_s
+    assert describe(Snapshot(3700.0, UP, REDIS, None)) == first
+
+
+def test_description_follows_a_wall_clock_that_is_put_right() -> None:
+    wall = [0.0]
+    describe = Description(lambda: wall[0], 5, "0.9")
+    describe(Snapshot(100.0, UP, REDIS, None))
+    wall[0] = WALL_S
+    about = unpack(describe(Snapshot(110.0, UP, REDIS, None)))
+    assert about is not None
+    assert (about.since, about.born) == (int(WALL_S - 110 + UP.since), int(WALL_S - 110 + UP.born))

@@ -1,0 +1,219 @@
+"""One human sentence for each verdict and each answer, and the machine's word beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.refusals import refusals
+from sidecar.core.explain import reasons
+from sidecar.core.types import Answer, Denied, Granted, Hold, Judgement, Reason, Unknown, Verdict
+
+FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word", "sentence"),
+    [
+        (Granted(3, 10), "granted", "token granted, 3 of 10 in use"),
+        (Granted(3, 10, replayed=True), "replayed", "token granted (already ours), 3 of 10 in use"),
+        (
+            Denied("window", 10, 10, 211.0),
+            "window",
+            "all 10 tokens of the window are in use, the next comes back in 3m 31s",
+        ),
+        (
+            Denied("paused", 1, 10, 540.0, 40, 30, "redis"),
+            "paused",
+            (
+                "culls for this cause are paused for 9m: the last one has not helped; "
+                "most of the 30 suspects share one cause: redis"
+            ),
+        ),
+        (
+            Denied("paused", 1, 10, 540.0, 40, 30),
+            "paused",
+            "culls for this cause are paused for 9m: the last one has not helped",
+        ),
+        (
+            Denied("trial", 1, 10, 10.0, 40, 30),
+            "trial",
+            "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
+        ),
+        (
+            Denied("causes", 2, 10, 10.0, 40, 30),
+            "causes",
+            "culls for two other causes are being tried, this cause waits for the outcome of one of them",
+        ),
+        (
+            Denied("duplicate", 0, 10, 10.0, 40, 2),
+            "duplicate",
+            "two containers run under this instance name: neither may be culled or retired until one is renamed",
+        ),
+        (
+            Denied("spacing", 1, 10, 60.0, 40, 30, "redis"),
+            "spacing",
+            (
+                "the last cull was too recent, the next one is allowed in 1m; "
+                "most of the 30 suspects share one cause: redis"
+            ),
+        ),
+        (
+            Denied("hold", 0, 10, 59.5, hold=FREEZE),
+            "hold",
+            "ann holds the service: deploy of 4.2, no container is culled for 1m",
+        ),
+        (
+            Denied("hold", 0, 10, 60.0, hold=Hold("ann", "look", 1.0, "web-1")),
+            "hold",
+            "ann holds instance web-1: look, no container is culled for 1m",
+        ),
+        (
+            Denied("floor", 0, 10, 10.0, alive=4),
+            "floor",
+            "too few of the 4 containers would stay in service",
+        ),
+        (Denied("eclipse", 10, 10, 211.0), "eclipse", "eclipse"),
+        (Unknown("timeout"), "timeout", "Redis did not answer in time: without a clear answer there is no token"),
+        (
+            Unknown("contended"),
+            "contended",
+            "other sidecars kept changing the fleet's state at the same time: without a clear answer there is no token",
+        ),
+        (
+            Unknown("quorum"),
+            "quorum",
+            "too few of the Redis servers answered: without a clear answer there is no token",
+        ),
+        (Unknown("eclipse"), "eclipse", "eclipse: without a clear answer there is no token"),
+    ],
+    ids=[
+        "granted",
+        "replayed",
+        "window",
+        "paused",
+        "paused, no cause is shared",
+        "trial",
+        "causes",
+        "duplicate",
+        "spacing with a shared cause",
+        "hold",
+        "hold of one",
+        "floor",
+        "denied for a new reason",
+        "timeout",
+        "contended",
+        "quorum",
+        "unknown for a new reason",
+    ],
+)
+def test_every_answer_has_a_word_and_a_sentence(answer: Answer, word: str, sentence: str) -> None:
+    assert reasons.reason_word(answer) == word
+    assert reasons.answer(answer) == sentence
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Granted(1, 10), "granted"),
+        (Granted(1, 10, replayed=True), "granted"),
+        (Denied("window", 10, 10, 1.0), "denied"),
+        (Unknown("timeout"), "unknown"),
+    ],
+)
+def test_every_answer_is_one_of_three(answer: Answer, outcome: str) -> None:
+    assert reasons.outcome(answer) == outcome
+
+
+@pytest.mark.parametrize("error", sorted(reasons.UNKNOWN))
+def test_every_known_error_says_why_and_that_there_is_no_token(error: str) -> None:
+    sentence = reasons.answer(Unknown(error))
+    assert sentence.startswith(reasons.UNKNOWN[error])
+    assert sentence.endswith("there is no token")
+
+
+@pytest.mark.parametrize("reason", sorted(reasons.DENIED))
+def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
+    sentence = reasons.answer(Denied(reason, 7, 10, 42.0))
+    assert " " in sentence
+    assert "{" not in sentence
+
+
+def test_every_refusal_of_the_fleet_has_a_sentence_and_no_other_has() -> None:
+    assert reasons.DENIED.keys() == set(refusals())
+
+
+@pytest.mark.parametrize("text", ["{", "}", "{0}", "{nobody}"])
+def test_what_people_write_is_never_read_as_a_pattern(text: str) -> None:
+    sentence = reasons.answer(Denied("hold", 0, 10, 60.0, cause=text, hold=Hold(text, text, 1.0, text)))
+    assert sentence.startswith(f"{text} holds instance {text}: {text}, no container")
+    assert sentence.endswith(f"one cause: {text}")
+
+
+@pytest.mark.parametrize("reason", ["{", "}", "{0}", "{nobody}", "{capacity.real}"])
+def test_reason_word_from_elsewhere_is_never_read_as_a_pattern(reason: str) -> None:
+    """The word comes out of a shared database; a step that fails on it would leave its claim outstanding."""
+    assert reasons.answer(Denied(reason, 10, 10, 1.0)) == reason
+
+
+@pytest.mark.parametrize(("retry_after_s", "told"), [(0.000_001, "1s"), (0.4, "1s"), (1.0, "1s"), (211.0, "3m 31s")])
+def test_wait_is_never_told_as_none(retry_after_s: float, told: str) -> None:
+    assert reasons.answer(Denied("window", 10, 10, retry_after_s)).endswith(f"comes back in {told}")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [
+        (None, ""),
+        (Verdict(Judgement.FINE), ""),
+        (Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"),)), "7 errors"),
+        (
+            Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"), Reason("success", 0.2, 0.5, "20 %"))),
+            "7 errors; 20 %",
+        ),
+    ],
+    ids=["not judged yet", "fine", "one reason", "two reasons"],
+)
+def test_verdict_says_all_its_reasons(verdict: Verdict | None, sentence: str) -> None:
+    assert reasons.verdict(verdict) == sentence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.25, "0.2s"),
+        (59.9, "59.9s"),
+        (59.96, "1m"),
+        (60, "1m"),
+        (90, "1m 30s"),
+        (3_599.6, "1h"),
+        (21_720, "6h 2m"),
+        (3_605, "1h"),
+        (86_400, "1d"),
+        (93_784, "1d 2h"),
+        (2_592_000, "30d"),
+    ],
+)
+def test_duration_is_told_in_its_two_largest_units(seconds: float, text: str) -> None:
+    assert reasons.span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Granted(1, 2), "lease granted, 1 of 2 in use"),
+        (Denied("slots", 1, 1, 10.0), "no retirement lease is free, 1 of 1 are in use"),
+        (
+            Denied("culls", 0, 1, 10.0, alive=9, suspect=2),
+            "culls come before retirements: 2 of 9 containers are suspect",
+        ),
+        (Unknown("timeout"), "Redis did not answer in time: without a clear answer there is no lease"),
+    ],
+    ids=["granted", "slots", "culls", "unknown"],
+)
+def test_every_answer_to_the_request_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
+    assert reasons.lease(answer) == sentence
+
+
+def test_retirement_says_how_old_it_was() -> None:
+    assert reasons.retired(21_720, 21_600) == "retired at age 6h 2m, its lifetime is 6h"

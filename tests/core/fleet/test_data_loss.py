@@ -1,0 +1,336 @@
+"""Lost memory: who shows it, how often it counts, and for how long nothing is granted."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+
+from harness.fleet_views import START_US, TERMS, Played, draft_of, fleet_of_size, names, word
+from sidecar.core.fleet import data_loss
+from sidecar.core.fleet.records import Cull, Epoch
+from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.view import Known, Server, View
+from sidecar.core.types import US_PER_S, Denied, Presence
+
+S = US_PER_S
+WINDOW_S = TERMS.window_us // S
+NOW = START_US
+BORN = NOW - 3600 * S
+EPOCH = Epoch(born_us=BORN, grants=5, losses=1, lost_us=BORN, servers="one")
+TEN = names(10)
+
+
+def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offset_us: int = 0) -> Epoch:
+    server = Server(0, epoch.shifted(offset_us), is_ahead=is_ahead, offset_us=offset_us)
+    draft = draft_of(View(NOW, servers=(server,)), known=known)
+    data_loss.notice(draft)
+    return draft.epochs[0].shifted(-offset_us)
+
+
+# -- what shows a loss ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known", "is_lost"),
+    [
+        (Known(), False),
+        (Known(EPOCH, NOW - 10 * S, 10 * S), False),
+        (Known(replace(EPOCH, grants=4)), False),
+        (Known(replace(EPOCH, grants=6)), True),
+        (Known(replace(EPOCH, born_us=BORN - 1)), True),
+        (Known(replace(EPOCH, born_us=BORN + 1)), True),
+        (Known(replace(EPOCH, losses=0, grants=9)), False),
+        (Known(replace(EPOCH, losses=2, grants=9)), True),
+        (Known(EPOCH, NOW - 10 * S, 12 * S), False),
+        (Known(EPOCH, NOW - 10 * S, 12 * S + 200_000), True),
+        (Known(EPOCH, NOW - 10 * S, 8 * S - 1), False),
+        (Known(EPOCH, NOW - 10 * S, 7 * S), True),
+        (Known(EPOCH, NOW + 3600 * S, 1 * S), True),
+        (Known(EPOCH, NOW - 1000 * S, 1011 * S), False),
+        (Known(EPOCH, NOW - 1000 * S, 1013 * S), True),
+    ],
+    ids=[
+        "nothing is known",
+        "all is as it was",
+        "somebody else was granted",
+        "fewer grants: an older copy",
+        "another birth",
+        "a later birth",
+        "recorded since",
+        "a loss that it has forgotten",
+        "two seconds apart",
+        "more",
+        "two seconds and a hundredth the other way",
+        "stepped forward",
+        "stepped back",
+        "a hundredth of a long time",
+        "more of it",
+    ],
+)
+@pytest.mark.parametrize("offset_us", [0, 7 * 3600 * S, -5 * S])
+def test_loss_is_shown_by_what_a_sidecar_knows(known: Known, offset_us: int, *, is_lost: bool) -> None:
+    theirs = known._replace(epoch=known.epoch.shifted(-offset_us), now_us=known.now_us and known.now_us - offset_us)
+    found = noticed(theirs, EPOCH.shifted(-offset_us), offset_us=offset_us)
+    expected = replace(EPOCH, losses=max(EPOCH.losses, known.epoch.losses) + 1, lost_us=NOW, grants=found.grants)
+    assert found.shifted(offset_us) == (expected if is_lost else EPOCH)
+    assert found.grants == (max(EPOCH.grants, known.epoch.grants) if is_lost else EPOCH.grants)
+
+
+def test_server_that_is_new_is_born_and_has_lost_only_what_somebody_knew() -> None:
+    assert noticed(Known(), Epoch()) == Epoch(born_us=NOW, servers="one")
+    assert noticed(Known(EPOCH), Epoch()) == Epoch(NOW, 5, 2, NOW, servers="one")
+
+
+@pytest.mark.parametrize(
+    ("lost_us", "losses"),
+    [(0, 2), (NOW - 601 * S, 2), (NOW - 600 * S, 1), (NOW - 1, 1), (NOW + 3600 * S, 2)],
+    ids=["never before", "long ago", "within the window", "just now", "by the clock that was ahead"],
+)
+@pytest.mark.parametrize("known", [Known(), Known(EPOCH)], ids=["knows nothing", "knows"])
+def test_server_whose_instants_are_ahead_has_stepped_back_once(known: Known, lost_us: int, losses: int) -> None:
+    found = noticed(known, replace(EPOCH, lost_us=lost_us), is_ahead=True)
+    assert found.losses == losses
+    assert found.lost_us == (NOW if losses == 2 else lost_us)
+
+
+# -- how long nothing is granted ------------------------------------------------------------------------------
+
+NEWBORN = Epoch(born_us=NOW - 5 * S, servers="one")
+SILENT = replace(EPOCH, lost_us=0, silent_us=NOW - 14 * S)
+OLD = Epoch(born_us=BORN, servers="one")
+LOST = replace(OLD, losses=1, lost_us=NOW - 100 * S)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "configured", "refusal", "usable"),
+    [
+        ([OLD], 1, None, [0]),
+        ([NEWBORN], 1, Refusal("newborn", 10 * S), []),
+        ([SILENT], 1, Refusal("newborn", 1 * S), []),
+        ([replace(SILENT, silent_us=NOW - 15 * S)], 1, None, [0]),
+        ([LOST], 1, Refusal("lost_memory", 500 * S + 1), []),
+        ([replace(LOST, lost_us=NOW - 600 * S)], 1, Refusal("lost_memory", 1), []),
+        ([replace(LOST, lost_us=NOW - 600 * S - 1)], 1, None, [0]),
+        ([OLD, OLD], 3, None, [0, 1]),
+        ([OLD, LOST, OLD], 3, None, [0, 2]),
+        ([OLD, LOST], 3, Refusal("lost_memory", 500 * S + 1), [0]),
+        ([OLD, LOST, LOST], 3, Refusal("lost_memory", 500 * S + 1), [0]),
+        ([OLD, NEWBORN, LOST], 3, Refusal("newborn", 10 * S), [0]),
+        ([OLD], 3, Refusal("lost_memory", 0), [0]),
+    ],
+)
+def test_majority_has_to_remember_the_window_and_to_have_heard_the_fleet(
+    epochs: list[Epoch], configured: int, refusal: Refusal | None, usable: list[int]
+) -> None:
+    servers = tuple(Server(number, epoch) for number, epoch in enumerate(epochs))
+    draft = draft_of(View(NOW, servers=servers, configured=configured))
+    assert data_loss.refusal(draft) == refusal
+    assert data_loss.usable(draft) == usable
+
+
+def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
+    draft = draft_of(View(NOW, servers=(Server(0, LOST),)), replace(TERMS, after_loss_wait=False))
+    assert data_loss.refusal(draft) is None
+    assert data_loss.usable(draft) == [0]
+
+
+# -- stories: flushed, older, stepped -------------------------------------------------------------------------
+
+
+def refused_for(it: Played, step_s: float = 5, *, reason: str = "lost_memory") -> float:
+    """For how long claims are refused with this word, while the fleet goes on."""
+    start_us = it.own_us
+    while word(answer := it.claim("c09")) == reason:
+        assert isinstance(answer, Denied)
+        assert answer.retry_after_s <= WINDOW_S + 1
+        it.lives_on(step_s, *TEN)
+    return (it.own_us - start_us) / S
+
+
+@pytest.mark.parametrize("witnesses", [1, 2, 10])
+def test_flush_stops_grants_for_a_window_and_counts_once_however_many_notice(witnesses: int) -> None:
+    it = fleet_of_size(10)
+    it.loses()
+    it.all_beat(*TEN[:witnesses])
+    assert it.fleet().losses == 1
+    assert refused_for(it) == pytest.approx(WINDOW_S, abs=5)
+    assert it.fleet().losses == 1
+
+
+def test_newcomer_that_comes_first_after_a_flush_waits_to_hear_the_fleet() -> None:
+    it = fleet_of_size(10)
+    it.loses()
+    it.beat("stranger", first=True)
+    it.passes(14)
+    assert word(it.claim("stranger")) == "newborn"
+    it.all_beat(*TEN)
+    it.passes(1)
+    assert word(it.claim("stranger")) == "lost_memory"
+    assert it.fleet().losses == 1
+
+
+def test_older_copy_is_noticed_by_those_who_know_of_more_grants() -> None:
+    it = fleet_of_size(10)
+    copy = deepcopy(it.kept)
+    it.is_culled("c00")
+    it.kept = copy
+    it.all_beat("c01", *TEN[3:])
+    assert it.fleet().losses == 0  # none of these has heard of a grant
+    it.beat("c00", Presence.DOWN)
+    assert it.fleet().losses == 1
+    assert word(it.claim("c01")) == "lost_memory"
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_claim_id_of_a_container_that_is_down_and_unknown_is_a_loss(*, restarted: bool) -> None:
+    it = fleet_of_size(10)
+    copy = deepcopy(it.kept)
+    it.is_culled("c00")
+    it.kept = copy
+    if restarted:
+        it.sidecars["c00"].epoch = Epoch()
+    for _ in range(3):
+        it.beat("c00", Presence.DOWN)
+        it.lives_on(10, *TEN[1:])
+    assert (it.fleet().losses, it.fleet().down) == (1, 1)
+    assert word(it.claim("c01")) == "lost_memory"
+    assert it.fleet().trials[0][:3] == ("redis", 1, 1)
+
+
+def test_claim_id_that_was_granted_is_no_loss_though_its_row_is_gone() -> None:
+    it = fleet_of_size(10)
+    it.is_culled("c00")
+    it.kept.culls["gone"] = Cull(phase="over", at_us=START_US).written()
+    del it.kept.culls["c00"]
+    it.beat("c00", Presence.DOWN)
+    assert (it.fleet().losses, it.fleet().down) == (0, 1)
+
+
+@pytest.mark.parametrize("key", ["culls", "grants"])
+def test_key_that_is_lost_alone_is_a_loss_and_counts_once(key: str) -> None:
+    it = fleet_of_size(10)
+    it.is_culled("c00")
+    getattr(it.kept, key).clear()
+    for name in ("c01", "c02", "c01"):
+        assert word(it.claim(name, kind="disk")) == "lost_memory"
+    it.all_beat(*TEN[1:])
+    assert it.fleet().losses == 1
+    it.lives_on(WINDOW_S + 1, *TEN[1:])
+    assert (word(it.claim("c01", kind="disk")), it.fleet().losses) == ("granted", 1)
+
+
+def test_lease_of_a_container_that_is_down_and_unknown_is_no_loss() -> None:
+    it = fleet_of_size(10)
+    it.beat("c00", Presence.DOWN, is_lease=True)
+    assert (it.fleet().losses, it.fleet().down) == (0, 1)
+
+
+@pytest.mark.parametrize("step_s", [3600, 3 * 86400, 700, -3600, -3 * 86400, -30])
+def test_clock_that_is_stepped_is_a_loss_that_counts_once(step_s: float) -> None:
+    it = fleet_of_size(10)
+    it.is_culled("c00")
+    it.steps(step_s)
+    it.lives_on(10, *TEN[1:])
+    it.beat("c00", Presence.DOWN)
+    assert it.fleet().losses == 1
+    assert refused_for(it) == pytest.approx(WINDOW_S, abs=20)
+    it.lives_on(100, *TEN[1:])
+    assert it.fleet().losses == 1
+
+
+@pytest.mark.parametrize("first", ["beat", "claim", "stranger"])
+def test_what_began_in_the_future_begins_anew_when_the_clock_steps_back(first: str) -> None:
+    """A hold of two seconds ends in two seconds, and a lease, a pause or a vacancy lasts no longer than it would."""
+    it = fleet_of_size(10)
+    it.is_culled("c00")
+    it.replaced("c00", Presence.SUSPECT)
+    it.retire("c01", timeout_s=60)
+    it.is_culled("c02", "disk")
+    it.hold(for_s=2)
+    it.steps(-3600)
+    if first == "claim":
+        assert word(it.claim("c04")) == "hold"
+    elif first == "beat":
+        it.beat("c04")
+    else:
+        it.sidecars["c04"].epoch = Epoch()
+        it.beat("c04")
+    it.passes(2)
+    assert word(it.claim("c05")) != "hold"
+    assert it.fleet().hold is None
+    assert it.cull("c02").occupied_us <= it.now_us + TERMS.expiry_us
+    (paused,) = [trial for trial in it.fleet().trials if trial.paused_s]
+    assert paused.paused_s <= WINDOW_S
+    it.lives_on(60, *TEN[3:])
+    assert it.fleet().retiring == 0
+    it.lives_on(WINDOW_S + 10, *TEN[3:])
+    assert (it.fleet().down, it.fleet().losses) == (0, 1)
+    assert word(it.claim("c05")) == "granted"
+
+
+def test_wait_is_never_beyond_a_window_though_grants_lie_in_the_future() -> None:
+    it = fleet_of_size(
+        10, replace(TERMS, capacity="1", after_loss_wait=False, spacing_us=30 * S, trial=False, min_healthy="1")
+    )
+    it.is_culled("c00")
+    it.steps(-3 * 86400)
+    it.beat("c02")
+    it.kept.grants = dict.fromkeys(it.kept.grants, it.now_us + 3 * 86400 * S)
+    answer = it.claim("c01")
+    assert isinstance(answer, Denied)
+    assert (answer.reason, answer.retry_after_s) == ("spacing", 30)
+    answer = it.claim("c01", spacing_us=0)
+    it.kept.settings.clear()
+    answer = it.claim("c01", spacing_us=0)
+    assert isinstance(answer, Denied)
+    assert (answer.reason, round(answer.retry_after_s)) == ("window", WINDOW_S)
+
+
+# -- other servers, and silence -------------------------------------------------------------------------------
+
+
+def test_other_list_of_servers_stops_grants_for_a_window_and_is_no_loss() -> None:
+    it = fleet_of_size(10)
+    it.terms = replace(TERMS, servers="two")
+    assert refused_for(it) == pytest.approx(WINDOW_S, abs=5)
+    assert it.fleet().losses == 0
+
+
+def test_while_two_lists_are_in_use_nothing_is_granted() -> None:
+    it = fleet_of_size(10)
+    for _ in range(200):
+        it.passes(5)
+        it.beat("c00")
+        it.beat("c01", servers="two")
+        assert word(it.claim("c00")) == word(it.claim("c01", servers="two")) == "lost_memory"
+    assert it.decisions < 1600  # each beat writes its own list once in a while, and not every time
+
+
+def test_servers_that_are_new_on_the_list_wait_as_long_as_the_old() -> None:
+    """One server had granted ten; the two that are new beside it are a majority, and know nothing of that."""
+    view = View(NOW, servers=(Server(0, OLD), Server(1), Server(2)), configured=3)
+    draft = draft_of(view, replace(TERMS, servers="three"))
+    data_loss.notice(draft)
+    assert [epoch.lost_us for epoch in draft.epochs] == [NOW] * 3
+    assert data_loss.refusal(draft) == Refusal("lost_memory", 600 * S + 1)
+
+
+@pytest.mark.parametrize(("silent", "expected"), [(4, "granted"), (5, "newborn"), (9, "newborn")])
+def test_half_of_the_fleet_falling_silent_at_once_is_waited_for(silent: int, expected: str) -> None:
+    it = fleet_of_size(10, replace(TERMS, min_healthy="0", never_last=False))
+    it.lives_on(31, *TEN[silent:])
+    assert word(it.claim("c09")) == expected
+    it.lives_on(15, "c09")
+    assert word(it.claim("c09")) == "granted"
+
+
+def test_fleet_that_falls_silent_and_returns_is_heard_before_anything_is_granted() -> None:
+    """Redis was away, and everybody suffers for that: one trial, as for any outage."""
+    it = fleet_of_size(10)
+    it.passes(120)
+    it.all_beat(*TEN, presence=Presence.SUSPECT)
+    assert [word(it.claim(name)) for name in TEN] == ["newborn"] * 10
+    it.lives_on(20, *TEN, presence=Presence.SUSPECT)
+    assert [word(it.claim(name)) for name in TEN] == ["granted"] + ["trial"] * 9

@@ -1,0 +1,211 @@
+"""The gates of pace: spacing, the tokens of the window, and those that were given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.fleet_views import START_US, TERMS, draft_of, fleet_of_size, names, word
+from sidecar.core.fleet import grant_window
+from sidecar.core.fleet.grant_window import Bounds
+from sidecar.core.fleet.records import Epoch
+from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.terms import OFF, Terms
+from sidecar.core.fleet.view import Server, View
+from sidecar.core.types import US_PER_S, Presence
+
+S = US_PER_S
+NOW = START_US
+OLD = Epoch(NOW - 10**12, servers="one")
+FOUR = replace(TERMS, capacity="4", window_us=600 * S)
+
+
+def server(number: int, *ages_s: float, refunded: int = 0, epoch: Epoch = OLD) -> Server:
+    """One that granted so many seconds ago; the tokens of the first of them were given back."""
+    grants = {f"{number}-{at}": NOW - round(age_s * S) for at, age_s in enumerate(ages_s)}
+    return Server(number, epoch, grants, frozenset(list(grants)[:refunded]))
+
+
+def view(*servers: Server, configured: int = 0) -> View:
+    return View(NOW, servers=servers, configured=configured or len(servers), alive=20)
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "wait_us"),
+    [([], 0), ([30], 0), ([29.999999], 1), ([0], 30 * S), ([40, 10, 500], 20 * S), ([-3600], 30 * S)],
+    ids=["none", "in time", "a microsecond early", "just now", "the newest counts", "by a clock that was ahead"],
+)
+def test_grants_keep_their_distance_on_all_servers_together(ages_s: list[float], wait_us: int) -> None:
+    terms = replace(TERMS, spacing_us=30 * S)
+    for servers in ([server(0, *ages_s)], [server(0), server(1, *ages_s), server(2)]):
+        expected = Refusal("spacing", wait_us) if wait_us else None
+        assert grant_window.spacing(draft_of(view(*servers), terms)) == expected
+        assert grant_window.spacing(draft_of(view(*servers), TERMS)) is None
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "refunded", "terms", "refusal", "used"),
+    [
+        ([60] * 3, 0, FOUR, None, 3),
+        ([60] * 4, 0, FOUR, Refusal("window", 540 * S + 1), 4),
+        ([600] * 4, 0, FOUR, Refusal("window", 1), 4),
+        ([600.000001] * 4, 0, FOUR, None, 0),
+        ([-7200] * 4, 0, FOUR, Refusal("window", 600 * S + 1), 4),
+        ([60] * 4, 1, FOUR, Refusal("window", 540 * S + 1), 4),
+        ([60] * 4, 1, replace(FOUR, refund_max=0), None, 3),
+        ([60] * 12, 11, replace(FOUR, refund_max=0), Refusal("refund_max", 540 * S + 1), 1),
+        ([60] * 6, 5, replace(FOUR, refund_max=6), Refusal("refund_max", 540 * S + 1), 1),
+        ([60] * 6, 2, replace(FOUR, refund_max=6), Refusal("window", 540 * S + 1), 4),
+        ([60] * 9, 0, replace(FOUR, strategy="fixed"), None, 9),
+        ([], 0, replace(FOUR, capacity="0"), Refusal("window", 600 * S), 0),
+    ],
+    ids=[
+        "one is left",
+        "none is",
+        "a window is closed",
+        "and then over",
+        "a wait is never longer than a window",
+        "given back, and refunds are off",
+        "given back",
+        "thrice the capacity at most",
+        "or what is said",
+        "not given back enough",
+        "the article's counter decides elsewhere",
+        "a budget of none",
+    ],
+)
+def test_tokens_of_the_window(
+    ages_s: list[float], refunded: int, terms: Terms, refusal: Refusal | None, used: int
+) -> None:
+    if terms.strategy == "fixed":
+        ages_s = [0.0 for _ in ages_s]
+    draft = draft_of(view(server(0, *ages_s, refunded=refunded)), terms)
+    assert grant_window.refusal(draft) == refusal
+    assert grant_window.used(draft) == used
+
+
+@pytest.mark.parametrize(
+    ("terms", "bounds"),
+    [
+        (FOUR, Bounds(4, 4)),
+        (replace(FOUR, refund_max=0), Bounds(4, 12)),
+        (replace(FOUR, refund_max=9), Bounds(4, 9)),
+        (replace(FOUR, strategy="previous"), Bounds(7, 0)),
+        (replace(FOUR, strategy="previous", capacity="1"), Bounds(1, 0)),
+        (replace(FOUR, strategy="fixed"), Bounds(0, 0)),
+    ],
+)
+def test_store_keeps_the_bound_that_the_strategy_promises(terms: Terms, bounds: Bounds) -> None:
+    draft = draft_of(view(server(0)), terms)
+    assert grant_window.bounds(draft, draft.view.servers[0]) == bounds
+
+
+def test_shares_of_three_servers_are_the_budget_and_are_taken_in_the_order_of_the_view() -> None:
+    terms = replace(TERMS, servers="", refund_max=0)
+    draft = draft_of(view(server(2), server(0), server(1)), terms)
+    assert [grant_window.bounds(draft, one) for one in draft.view.servers] == [
+        Bounds(3, 10),
+        Bounds(4, 10),
+        Bounds(3, 10),
+    ]
+    rows = [((0, 0, 0), 0), ((3, 0, 0), 1), ((3, 4, 0), 2), ((3, 3, 3), 1)]
+    for (two, zero, one), place in rows:
+        draft = draft_of(view(server(2, *[9] * two), server(0, *[9] * zero), server(1, *[9] * one)), terms)
+        assert (grant_window.refusal(draft), grant_window.first_free(draft)) == (None, place)
+    draft = draft_of(view(server(2, *[9] * 3), server(0, 5, 5, 5, 100), server(1, *[9] * 3)), terms)
+    assert grant_window.refusal(draft) == Refusal("window", 500 * S + 1)
+
+
+def test_server_that_lost_its_memory_gives_no_token() -> None:
+    lost = replace(OLD, lost_us=NOW - S)
+    draft = draft_of(view(server(0, epoch=lost), server(1, *[9] * 3), server(2, 9)))
+    assert grant_window.first_free(draft) == 2
+
+
+@pytest.mark.parametrize(("age_s", "place"), [(0, 1), (600, 1), (600.000001, None)])
+def test_grant_is_known_for_a_window_on_whichever_server_it_was(age_s: float, place: int | None) -> None:
+    assert grant_window.server_of(draft_of(view(server(0, 1, 1), server(1, age_s))), "1-0") == place
+
+
+# -- whatever is asked, and in which order ----------------------------------------------------------------------
+
+
+@given(
+    asked=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0, 1, 7, 50, 99, 100, 101, 200])), max_size=40),
+    strategy=st.sampled_from(["log", "previous"]),
+    is_other_strategy_there=st.booleans(),
+)
+def test_no_order_of_claims_gets_more_than_the_bound(
+    asked: list[tuple[int, int]], strategy: str, *, is_other_strategy_there: bool
+) -> None:
+    """The fleet that is played with refuses by itself to write a grant over the bound: the rules never try."""
+    terms = Terms(
+        strategy, "3", 100 * S, "0", never_last=False, trial=False, beat_us=1000 * S, servers="one", refund_max=5
+    )
+    it = fleet_of_size(10, terms)
+    it.passes(600)
+    it.all_beat(*names(10))
+    if is_other_strategy_there:
+        it.beat("c00", strategy="log")
+    it.passes(600)
+    granted: dict[str, int] = {}
+    for number, seconds in asked:
+        it.passes(seconds)
+        name = f"c{number:02}"
+        if word(it.claim(name)) == "granted":
+            granted[f"{name}/{it.sidecar(name).life}"] = it.now_us
+            it.beat(name, Presence.DOWN)
+            it.replaced(name)
+    times = sorted(granted.values())
+    most = max((sum(first <= at <= first + 100 * S for at in times) for first in times), default=0)
+    assert most <= (5 if strategy == "previous" and not is_other_strategy_there else 3)
+
+
+def test_sidecars_with_different_strategies_share_one_budget() -> None:
+    it = fleet_of_size(20, replace(TERMS, capacity="5", trial=False))
+    strategies = ["log", "previous", "fixed"]
+    for name, strategy in zip(names(20), strategies * 7, strict=False):
+        it.beat(name, strategy=strategy)
+    answers = [word(it.claim(name, strategy=s)) for name, s in zip(names(20), strategies * 7, strict=False)]
+    assert answers == ["granted"] * 5 + ["window"] * 15
+
+
+def test_setting_that_nobody_beats_for_any_more_is_in_force_no_longer() -> None:
+    it = fleet_of_size(20, replace(TERMS, trial=False))
+    assert it.beat("c19", capacity="1").policies == 2
+    assert [word(it.claim(name)) for name in names(3)] == ["granted", "window", "window"]
+    it.lives_on(31, *names(19)[1:])
+    assert it.beat("c03").policies == 1
+    assert word(it.claim("c01")) == "granted"
+
+
+# -- given back ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("refund_max", "most", "last_word"), [(OFF, 2, "window"), (5, 5, "refund_max"), (0, 6, "refund_max")]
+)
+def test_token_of_a_cull_that_helped_comes_back_up_to_a_limit(refund_max: int, most: int, last_word: str) -> None:
+    it = fleet_of_size(10, replace(TERMS, capacity="2", refund_max=refund_max, window_us=3600 * S))
+    answers = []
+    for name in names(8):
+        answers.append(word(it.claim(name)))
+        if answers[-1] == "granted":
+            it.beat(name, Presence.DOWN)
+            it.replaced(name)
+            it.lives_on(70, *names(10))
+    assert answers == ["granted"] * most + [last_word] * (8 - most)
+
+
+def test_tokens_that_were_given_back_count_again_as_soon_as_one_setting_has_no_refunds() -> None:
+    it = fleet_of_size(10, replace(TERMS, capacity="2", refund_max=0))
+    for name in names(2):
+        it.is_culled(name)
+        it.replaced(name)
+        it.lives_on(70, *names(10))
+    assert len(it.kept.refunded) == 2
+    it.beat("c09", refund_max=OFF)
+    assert word(it.claim("c05")) == "window"

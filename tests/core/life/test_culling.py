@@ -1,0 +1,184 @@
+"""Stories of orders: what a person may ask for, what that still depends on, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.lives import (
+    APP,
+    DENIED,
+    DOWN,
+    DRAINING,
+    FINE,
+    GRANTED,
+    LATCH,
+    ORDERED,
+    POLICY,
+    REVIVED,
+    SICK,
+    STARTING,
+    STOPPING,
+    SUSPECT,
+    UNKNOWN,
+    UP,
+    WHY,
+    answered,
+    asking,
+    asks,
+    begun,
+    step_and_beat,
+)
+from sidecar.core.explain.reasons import ORDERED as PUBLIC
+from sidecar.core.life.container_state import Order, Standing, resume
+from sidecar.core.life.events import Ask, BeatUnanswered, CullOrdered, Forget, Remember, Restarted, ReturnToken, Stopped
+from sidecar.core.life.transitions import step
+from sidecar.core.types import Answer, Latch, Policy, Presence, State
+
+WARM_UP = replace(POLICY, grace_s=30.0)
+YOUNG = replace(POLICY, min_age_s=600.0, confirm=3)
+SHADOW = replace(POLICY, enforce=False)
+
+
+def up(policy: Policy = POLICY) -> Standing:
+    return step(begun(policy), FINE, 0.0, policy)[0]
+
+
+def settling() -> Standing:
+    return step_and_beat(up(), SICK, 5.0, POLICY)[0]
+
+
+@pytest.mark.parametrize(
+    ("standing", "policy"),
+    [(begun(WARM_UP), WARM_UP), (up(), POLICY), (settling(), POLICY), (up(YOUNG), YOUNG)],
+    ids=["starting", "up", "settling", "too young to be suspected"],
+)
+def test_order_claims_at_once(standing: Standing, policy: Policy) -> None:
+    ordered, effects = step(standing, ORDERED, 6.0, policy)
+    assert (ordered.state, ordered.asking) == (SUSPECT, True)
+    assert effects == (Remember(), Ask(f"{APP}/one"))
+    assert ordered.order == Order("ann", "it leaks", standing.state, standing.due)
+
+
+@pytest.mark.parametrize("look", [FINE, SICK], ids=["fine", "sick"])
+def test_evidence_does_not_cancel_an_order(look: object) -> None:
+    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
+    ordered, _ = step(ordered, look, 7.0, POLICY)  # type: ignore[arg-type]  # a look
+    culled, effects = step(ordered, answered(ordered, GRANTED), 8.0, POLICY)
+    assert (culled.state, effects, culled.due) == (DRAINING, (Remember(),), 18.0)
+    assert culled.order == ordered.order
+    said = PUBLIC if look is FINE else f"{PUBLIC}; {WHY}"
+    assert culled.latch == Latch(f"{APP}/one", 1_000.0, said)
+
+
+def test_what_a_person_wrote_is_not_in_the_latch_that_the_public_door_shows() -> None:
+    ordered, _ = step(up(), CullOrdered("ann", "password is 1234"), 6.0, POLICY)
+    culled, _ = step(ordered, answered(ordered, GRANTED), 8.0, POLICY)
+    assert culled.latch is not None
+    assert "1234" not in culled.latch.reason
+    assert "ann" not in culled.latch.reason
+
+
+@pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
+@pytest.mark.parametrize(("standing", "policy"), [(begun(WARM_UP), WARM_UP), (up(), POLICY)], ids=["starting", "up"])
+def test_refused_order_leads_back_and_is_not_tried_again(standing: Standing, policy: Policy, answer: Answer) -> None:
+    ordered, _ = step(standing, ORDERED, 6.0, policy)
+    back, effects = step(ordered, answered(ordered, answer), 7.0, policy)
+    assert (back.state, back.due, back.order, back.answer) == (standing.state, standing.due, None, answer)
+    assert (back.unknowns, effects) == (0, (ReturnToken(f"{APP}/one"),) if answer is UNKNOWN else ())
+    for now in (8.0, 20.0, 40.0, 100.0):
+        back, effects = step(back, FINE, now, policy)
+        assert asks(effects) == []
+    assert back.state is UP
+
+
+@pytest.mark.parametrize(("answer", "due"), [(DENIED, 17.0), (UNKNOWN, 8.0)], ids=["denied", "unknown"])
+def test_refused_order_leaves_one_who_suffers_as_it_was(answer: Answer, due: float) -> None:
+    ordered, _ = step(settling(), ORDERED, 6.0, POLICY)
+    back, _ = step(ordered, answered(ordered, answer), 7.0, POLICY)
+    assert (back.state, back.order, back.due) == (SUSPECT, None, due)
+    assert step(back, FINE, 7.5, POLICY)[0].state is UP
+    assert asks(step(back, SICK, due, POLICY)[1]) == [f"{APP}/one"]
+
+
+def test_claim_that_is_on_its_way_will_do() -> None:
+    ordered, effects = step(asking(), ORDERED, 6.0, POLICY)
+    assert (ordered.state, ordered.asking, effects) == (SUSPECT, True, ())
+    ordered, _ = step(ordered, FINE, 6.5, POLICY)
+    assert step(ordered, answered(ordered, GRANTED), 7.0, POLICY)[0].state is DRAINING
+
+
+def test_second_order_is_the_first_one() -> None:
+    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
+    assert step(ordered, CullOrdered("bob", "me too"), 6.5, POLICY) == (ordered, ())
+
+
+@pytest.mark.parametrize("state", [DRAINING, DOWN, STOPPING])
+def test_order_means_nothing_to_who_is_out_already(state: State) -> None:
+    standing = replace(resume(begun(), LATCH, 0.0, 99.0, POLICY), state=state)
+    assert step(standing, ORDERED, 6.0, POLICY) == (standing, ())
+
+
+def test_shadow_only_says_that_it_would_be_culled() -> None:
+    ordered, _ = step(up(SHADOW), ORDERED, 6.0, SHADOW)
+    would, effects = step(ordered, answered(ordered, GRANTED), 7.0, SHADOW)
+    assert (would.state, would.would_culls, would.would_down, would.order) == (SUSPECT, 1, True, None)
+    assert (would.haproxy_up, effects, would.presence) == (True, (), Presence.DOWN)
+    assert step(would, ORDERED, 7.5, SHADOW) == (would, ())
+    assert step(would, FINE, 8.0, SHADOW)[0].state is UP
+
+
+def test_order_is_for_one_life_only() -> None:
+    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
+    fresh, _ = step(ordered, Restarted("two"), 7.0, POLICY)
+    assert (fresh.state, fresh.order) == (STARTING, None)
+    assert step(fresh, answered(ordered, GRANTED), 8.0, POLICY) == (fresh, (ReturnToken(f"{APP}/one"),))
+
+
+def test_sidecar_that_stops_carries_out_no_order() -> None:
+    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
+    stopping, _ = step(ordered, Stopped(), 7.0, POLICY)
+    assert step(stopping, answered(ordered, GRANTED), 8.0, POLICY) == (stopping, (ReturnToken(f"{APP}/one"),))
+
+
+def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_not_to_wait() -> None:
+    sick, _ = step(up(), SICK, 5.0, POLICY)
+    ordered, effects = step(sick, ORDERED, 6.0, POLICY)
+    assert asks(effects) == [f"{APP}/one"]
+    ordered, _ = step(ordered, BeatUnanswered("timeout"), 6.5, POLICY)
+    assert step(ordered, answered(ordered, GRANTED), 7.0, POLICY)[0].state is DRAINING
+    back, _ = step(ordered, answered(ordered, DENIED), 7.0, POLICY)
+    assert (back.state, back.due) == (SUSPECT, None)
+
+
+# -- revival --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drained_for_s", [0.0, 99.0], ids=["draining", "down"])
+def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: float) -> None:
+    old = replace(resume(begun(), LATCH, 0.0, drained_for_s, POLICY), answer=GRANTED, bad_checks=3)
+    revived, effects = step(old, REVIVED, 20.0, POLICY)
+    assert effects == (Forget(heart=False), Remember())
+    assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)
+    assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
+    assert revived.claim_id == f"{APP}/revived-1"
+    assert (revived.haproxy_up, revived.nomad_up) == (True, True)
+
+
+def test_revived_container_that_is_sick_still_is_culled_with_a_token_of_its_own() -> None:
+    revived, _ = step(resume(begun(), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
+    revived, _ = step_and_beat(revived, SICK, 30.0, POLICY)
+    revived, effects = step(revived, SICK, 33.0, POLICY)
+    assert effects == (Remember(), Ask(f"{APP}/revived-1"))
+
+
+@pytest.mark.parametrize("standing", [begun(WARM_UP), up(), asking()], ids=["starting", "up", "suspect"])
+def test_revival_means_nothing_to_who_is_up(standing: Standing) -> None:
+    assert step(standing, REVIVED, 6.0, POLICY) == (standing, ())
+
+
+def test_name_that_the_app_tells_first_after_its_revival_is_the_word_of_its_claims() -> None:
+    revived, _ = step(resume(begun(app_start=None), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
+    named, _ = step(revived, Restarted("two"), 21.0, POLICY)
+    assert (named.state, named.claim_id) == (UP, f"{APP}/two")

@@ -1,0 +1,416 @@
+"""Evidence in, verdict out: a table, and what must hold for every number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.life.detectors import DETECTORS, complaint, judge
+from sidecar.core.life.outlier import Baseline
+from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
+
+FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
+
+
+def holding(kinds: dict[str, int], window_s: int = 60, levels: dict[str, int] | None = None) -> Evidence:
+    age_s = 0 if kinds else None
+    return Evidence(window_s, sum(kinds.values()), kinds, levels or {}, age_s, age_s)
+
+
+@pytest.mark.parametrize(
+    ("errors", "limit", "judgement"),
+    [
+        (0, 1, FINE),
+        (0, 5, FINE),
+        (1, 1, EXCESSIVE),
+        (1, 2, FINE),
+        (4, 5, FINE),
+        (5, 5, EXCESSIVE),
+        (6, 5, EXCESSIVE),
+        (1_000_000, 5, EXCESSIVE),
+        (999_999, 1_000_000, FINE),
+    ],
+)
+def test_errors_are_excessive_from_the_limit_on(errors: int, limit: int, judgement: Judgement) -> None:
+    verdict = judge(holding({"redis": errors} if errors else {}), Policy(error_limit=limit))
+    assert verdict.judgement is judgement
+    assert bool(verdict.reasons) is (judgement is EXCESSIVE)
+
+
+def test_default_limit_is_the_seed_articles_five() -> None:
+    assert judge(holding({"unknown": 4}), Policy()).judgement is FINE
+    assert judge(holding({"unknown": 5}), Policy()).judgement is EXCESSIVE
+
+
+def test_other_levels_do_not_count() -> None:
+    loud = {"client_error": 1_000, "investigation": 1_000, "recovered": 1_000}
+    assert judge(holding({"redis": 4}, levels=loud), Policy(error_limit=5)).judgement is FINE
+
+
+def test_empty_window_is_fine() -> None:
+    assert judge(holding({}), Policy()).judgement is FINE
+
+
+# -- every rule, alone ----------------------------------------------------------------------------------------
+
+OFF = Policy(error_limit=0, error_ratio=0.0)
+"""No rule speaks of anything but a fatal error."""
+
+
+def requests(failed: int, of: int, kept_ok: int = 0) -> Evidence:
+    return Evidence(60, requests=of, failed=failed, kept_ok=kept_ok)
+
+
+RATIO = replace(OFF, error_ratio=0.5, ratio_min_requests=20)
+SILENT = replace(OFF, heartbeat_timeout_s=15.0)
+LIMITED = replace(OFF, kind_limits=(("redis", 3), ("mysql", 5)))
+
+Told = tuple[str, float, float] | None
+"""Rule, number and limit of the one reason; None: the rule is silent."""
+
+
+@pytest.mark.parametrize(
+    ("evidence", "policy", "told"),
+    [
+        pytest.param(holding({"redis": 9_999}), OFF, None, id="errors: no limit"),
+        pytest.param(holding({"redis": 4}), replace(OFF, error_limit=5), None, id="errors: below"),
+        pytest.param(holding({"redis": 5}), replace(OFF, error_limit=5), ("errors", 5, 5), id="errors: at the limit"),
+        pytest.param(holding({"redis": 2}), LIMITED, None, id="kind: below"),
+        pytest.param(holding({"redis": 3}), LIMITED, ("kind", 3, 3), id="kind: at the limit"),
+        pytest.param(holding({"redis": 2, "mysql": 4}), LIMITED, None, id="kind: together they are more"),
+        pytest.param(holding({"disk": 100}), LIMITED, None, id="kind: another"),
+        pytest.param(holding({"mysql": 9, "redis": 3}), LIMITED, ("kind", 3, 3), id="kind: first of the setting"),
+        pytest.param(holding({"mysql": 9, "redis": 2}), LIMITED, ("kind", 9, 5), id="kind: second of the setting"),
+        pytest.param(holding({}), replace(OFF, kind_limits=(("redis", 0),)), None, id="kind: a limit of none"),
+        pytest.param(Evidence(60, fatal=1), OFF, ("fatal", 1, 1), id="fatal: one is enough"),
+        pytest.param(Evidence(60, fatal=7), OFF, ("fatal", 7, 1), id="fatal: several"),
+        pytest.param(requests(19, of=19), RATIO, None, id="ratio: too few to tell"),
+        pytest.param(requests(10, of=20), RATIO, ("ratio", 0.5, 0.5), id="ratio: at the limit"),
+        pytest.param(requests(9, of=20), RATIO, None, id="ratio: below"),
+        pytest.param(requests(20, of=20), RATIO, ("ratio", 1.0, 0.5), id="ratio: all"),
+        pytest.param(requests(20, of=20, kept_ok=20), RATIO, ("ratio", 0.5, 0.5), id="ratio: what went well before"),
+        pytest.param(requests(20, of=20, kept_ok=21), RATIO, None, id="ratio: what went well before weighs"),
+        pytest.param(requests(19, of=19, kept_ok=1), RATIO, None, id="ratio: but is no request of the window"),
+        pytest.param(requests(99, of=99), OFF, None, id="ratio: off"),
+        pytest.param(requests(0, of=0), replace(RATIO, ratio_min_requests=0), None, id="ratio: of nothing"),
+        pytest.param(requests(0, of=99), replace(RATIO, error_ratio=0.001), None, id="ratio: none failed"),
+        pytest.param(Evidence(60, consecutive=99), OFF, None, id="consecutive: off"),
+        pytest.param(Evidence(60, consecutive=2), replace(OFF, consecutive_limit=3), None, id="consecutive: below"),
+        pytest.param(
+            Evidence(60, consecutive=3),
+            replace(OFF, consecutive_limit=3),
+            ("consecutive", 3, 3),
+            id="consecutive: at the limit",
+        ),
+        pytest.param(Evidence(60, heartbeat_age_s=9_999.0), OFF, None, id="heartbeat: off"),
+        pytest.param(Evidence(60), SILENT, None, id="heartbeat: never heard"),
+        pytest.param(Evidence(60, heartbeat_age_s=14.999), SILENT, None, id="heartbeat: in time"),
+        pytest.param(Evidence(60, heartbeat_age_s=15.0), SILENT, ("heartbeat", 15, 15), id="heartbeat: missed"),
+        pytest.param(Evidence(60, missed_scrapes=99), OFF, None, id="scrape: off"),
+        pytest.param(Evidence(60, missed_scrapes=2), replace(OFF, scrape_down_after=3), None, id="scrape: below"),
+        pytest.param(
+            Evidence(60, missed_scrapes=3),
+            replace(OFF, scrape_down_after=3),
+            ("scrape", 3, 3),
+            id="scrape: at the limit",
+        ),
+    ],
+)
+def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, policy: Policy, told: Told) -> None:
+    verdict = judge(evidence, policy)
+    assert [(reason.rule, reason.value, reason.limit) for reason in verdict.reasons] == ([told] if told else [])
+    assert verdict.judgement is (EXCESSIVE if told else FINE)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "policy", "sentence"),
+    [
+        (holding({"redis": 3}), LIMITED, "3 server errors of kind redis in 60 s, its limit is 3"),
+        (
+            holding({"redis": 1}),
+            replace(OFF, kind_limits=(("redis", 1),)),
+            "1 server error of kind redis in 60 s, its limit is 1",
+        ),
+        (Evidence(60, fatal=1), OFF, "the app reported a fatal error, one is enough"),
+        (requests(15, of=20), RATIO, "15 of 20 requests failed in 60 s, that is 75 %, the limit is 50 %"),
+        (
+            requests(20, of=20, kept_ok=10),
+            RATIO,
+            "20 of 20 requests failed in 60 s, 10 went well before, that is 66.7 %, the limit is 50 %",
+        ),
+        (
+            requests(3, of=1_000),
+            replace(RATIO, error_ratio=0.0025),
+            "3 of 1000 requests failed in 60 s, that is 0.3 %, the limit is 0.25 %",
+        ),
+        (
+            Evidence(60, consecutive=4),
+            replace(OFF, consecutive_limit=3),
+            "4 requests failed in a row, the limit is 3",
+        ),
+        (Evidence(60, heartbeat_age_s=16.25), SILENT, "no heartbeat for 16.2 s, the limit is 15 s"),
+        (
+            Evidence(60, heartbeat_age_s=0.7),
+            replace(OFF, heartbeat_timeout_s=0.5),
+            "no heartbeat for 0.7 s, the limit is 0.5 s",
+        ),
+        (
+            Evidence(60, missed_scrapes=4),
+            replace(OFF, scrape_down_after=3),
+            "the app did not answer 4 scrapes in a row, the limit is 3",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rule_says_its_number_and_limit_to_a_person(evidence: Evidence, policy: Policy, sentence: str) -> None:
+    (reason,) = judge(evidence, policy).reasons
+    assert reason.sentence == sentence
+
+
+def test_every_rule_that_speaks_is_told_and_the_clearest_first() -> None:
+    everything = Evidence(
+        60, 5, {"redis": 5}, fatal=1, requests=20, failed=20, consecutive=20, heartbeat_age_s=99.0, missed_scrapes=9
+    )
+    policy = Policy(kind_limits=(("redis", 5),), consecutive_limit=1, heartbeat_timeout_s=1.0, scrape_down_after=1)
+    reasons = judge(everything, policy).reasons
+    rules = [reason.rule for reason in reasons]
+    assert rules == ["fatal", "errors", "kind", "ratio", "consecutive", "heartbeat", "scrape"]
+    assert all(reason.value >= reason.limit for reason in reasons)
+
+
+# -- what must hold for every number --------------------------------------------------------------------------
+
+kinds_of_errors = st.dictionaries(st.sampled_from(["redis", "http", "unknown", "other"]), st.integers(1, 20))
+limits = st.integers(1, 50).map(lambda limit: Policy(error_limit=limit))
+
+
+def is_excessive(kinds: dict[str, int], policy: Policy) -> bool:
+    return judge(holding(kinds), policy).judgement is EXCESSIVE
+
+
+@given(kinds_of_errors, st.sampled_from(["redis", "new"]), limits)
+def test_one_more_error_never_makes_the_verdict_better(kinds: dict[str, int], kind: str, policy: Policy) -> None:
+    more = {**kinds, kind: kinds.get(kind, 0) + 1}
+    assert is_excessive(more, policy) >= is_excessive(kinds, policy)
+
+
+@given(kinds_of_errors, st.data(), limits)
+def test_forgetting_never_makes_the_verdict_worse(kinds: dict[str, int], data: st.DataObject, policy: Policy) -> None:
+    left = {kind: data.draw(st.integers(0, count)) for kind, count in kinds.items()}
+    assert is_excessive(left, policy) <= is_excessive(kinds, policy)
+
+
+@given(kinds_of_errors, limits)
+def test_raising_the_limit_never_makes_the_verdict_worse(kinds: dict[str, int], policy: Policy) -> None:
+    laxer = replace(policy, error_limit=policy.error_limit + 1)
+    assert is_excessive(kinds, laxer) <= is_excessive(kinds, policy)
+
+
+@given(kinds_of_errors, limits)
+def test_excessive_comes_with_reasons_and_fine_without(kinds: dict[str, int], policy: Policy) -> None:
+    verdict = judge(holding(kinds), policy)
+    assert bool(verdict.reasons) is (verdict.judgement is EXCESSIVE)
+    assert len(verdict.reasons) <= len(DETECTORS)
+
+
+# -- the sentence ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kinds", "window_s", "limit", "sentence"),
+    [
+        ({"redis": 7}, 60, 5, "7 server errors in 60 s (7 of them redis), the limit is 5"),
+        ({"http": 2, "redis": 4}, 60, 5, "6 server errors in 60 s (4 of them redis), the limit is 5"),
+        ({"redis": 4, "http": 2}, 60, 5, "6 server errors in 60 s (4 of them redis), the limit is 5"),
+        ({"unknown": 5, "redis": 1}, 30, 6, "6 server errors in 30 s, the limit is 6"),
+        ({"unknown": 5}, 60, 5, "5 server errors in 60 s, the limit is 5"),
+    ],
+    ids=["one kind", "top kind last", "top kind first", "top kind unknown", "only unknown"],
+)
+def test_sentence_names_number_limit_and_top_kind(
+    kinds: dict[str, int], window_s: int, limit: int, sentence: str
+) -> None:
+    (reason,) = judge(holding(kinds, window_s), Policy(error_limit=limit)).reasons
+    assert reason.sentence == sentence
+    assert (reason.rule, reason.value, reason.limit) == ("errors", sum(kinds.values()), limit)
+
+
+def test_sentence_does_not_depend_on_the_order_in_which_kinds_arrived() -> None:
+    """Two kinds with the same count: otherwise the reason flips while nothing has changed."""
+    (one,) = judge(holding({"redis": 3, "http": 3}), Policy()).reasons
+    (two,) = judge(holding({"http": 3, "redis": 3}), Policy()).reasons
+    assert one.sentence == two.sentence
+
+
+# -- more than chance -----------------------------------------------------------------------------------------
+
+THREE = Baseline(3, 3.0)
+HAVE_3 = "containers of this fleet have about 3 when they are well"
+HAVE_1 = "containers of this fleet have about 1 when they are well"
+SPARED = "in 60 s reach the limit of"
+KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "policy", "baseline", "sentence"),
+    [
+        (
+            {"redis": 17},
+            Policy(),
+            THREE,
+            f"17 server errors in 60 s (17 of them redis), the limit is 17: {HAVE_3}",
+        ),
+        (
+            {"unknown": 20},
+            Policy(),
+            Baseline(0, 0.0, own=1.25),
+            "20 server errors in 60 s, the limit is 11: this container has about 1.2 when it is well",
+        ),
+        (
+            {"unknown": 6},
+            Policy(),
+            Baseline(7, 7.0),
+            "6 server errors in 60 s, the limit is 5: at least half of this fleet has 7 or more",
+        ),
+        ({"unknown": 6}, Policy(), Baseline(0, 0.01), "6 server errors in 60 s, the limit is 5"),
+        ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
+        (
+            {"redis": 12},
+            KINDS,
+            Baseline(1, 1.0),
+            f"12 server errors of kind redis in 60 s, its limit is 11: {HAVE_1}",
+        ),
+    ],
+    ids=["outlier", "of its own past", "nobody stands out", "far below the limit", "off", "kind"],
+)
+def test_sentence_says_which_limit_spoke_and_why(
+    kinds: dict[str, int], policy: Policy, baseline: Baseline, sentence: str
+) -> None:
+    (reason, *_) = judge(holding(kinds), policy, baseline).reasons
+    assert reason.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("kinds", "policy", "spared"),
+    [
+        ({"redis": 4}, Policy(), ""),
+        (
+            {"redis": 16},
+            Policy(),
+            f"16 server errors {SPARED} 5, but up to 16 would be chance: {HAVE_3}",
+        ),
+        (
+            {"redis": 2},
+            KINDS,
+            f"2 server errors of kind redis {SPARED} 2, but up to 16 would be chance: {HAVE_3}",
+        ),
+        ({"redis": 0}, Policy(error_limit=0), ""),
+    ],
+    ids=["below the limit", "over it", "kind", "no limit"],
+)
+def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
+    baseline = Baseline(3, 3.0) if policy is not KINDS else Baseline(1, 3.0)
+    assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
+
+
+def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
+    everything = Evidence(60, fatal=1, requests=20, failed=20, consecutive=20, heartbeat_age_s=99.0, missed_scrapes=9)
+    policy = Policy(consecutive_limit=1, heartbeat_timeout_s=1.0, scrape_down_after=1)
+    reasons = judge(everything, policy, Baseline(4, 1_000.0, 1_000.0, 1.0, 1.0)).reasons
+    assert [reason.rule for reason in reasons] == ["fatal", "ratio", "consecutive", "heartbeat", "scrape"]
+
+
+# -- the complaint --------------------------------------------------------------------------------------------
+
+STRICKEN = Verdict(EXCESSIVE, (Reason("heartbeat", 61, 60, "silent"), Reason("scrapes", 3, 3, "missed")))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kinds", "word"),
+    [
+        (STRICKEN, {"redis": 4, "http": 1}, "redis"),
+        (None, {"redis": 1, "http": 4}, "http"),
+        (STRICKEN, {"redis": 3, "http": 3}, "redis"),
+        (STRICKEN, {"http": 3, "redis": 3}, "redis"),
+        (STRICKEN, {}, "heartbeat"),
+        (Verdict(FINE), {}, "unknown"),
+        (None, {}, "unknown"),
+    ],
+    ids=["most errors", "not judged yet", "tie", "tie the other way round", "no errors", "fine", "nothing at all"],
+)
+def test_complaint_is_the_kind_of_most_errors_or_the_rule_that_spoke(
+    verdict: Verdict | None, kinds: dict[str, int], word: str
+) -> None:
+    assert complaint(verdict, holding(kinds)) == word
+
+
+# -- every number that a rule judges by -----------------------------------------------------------------------
+
+whole = st.integers(0, 30)
+evidences = st.builds(
+    Evidence,
+    st.just(60),
+    errors=whole,
+    kinds=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole),
+    fatal=whole,
+    requests=st.integers(30, 60),
+    failed=whole,
+    consecutive=whole,
+    kept_ok=whole,
+    heartbeat_age_s=st.none() | st.floats(0, 100),
+    missed_scrapes=whole,
+)
+policies = st.builds(
+    Policy,
+    error_limit=whole,
+    kind_limits=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole).map(lambda limits: tuple(limits.items())),
+    error_ratio=st.floats(0, 1),
+    ratio_min_requests=st.integers(0, 70),
+    consecutive_limit=whole,
+    heartbeat_timeout_s=st.floats(0, 50),
+    scrape_down_after=whole,
+)
+
+
+baselines = st.builds(
+    Baseline,
+    st.none() | whole,
+    st.floats(0, 30),
+    st.floats(0, 30),
+    st.none() | st.floats(0, 1),
+    st.floats(0, 1),
+)
+
+
+@given(evidences, policies, baselines)
+def test_reason_never_comes_without_a_limit_that_was_met(
+    evidence: Evidence, policy: Policy, baseline: Baseline
+) -> None:
+    verdict = judge(evidence, policy, baseline)
+    assert not (verdict.reasons and verdict.spared)
+    for reason in verdict.reasons:
+        assert reason.value >= reason.limit > 0
+        assert reason.sentence
+
+
+@given(evidences, policies, baselines, st.sampled_from(["errors", "fatal", "consecutive", "missed_scrapes"]))
+def test_no_number_that_grows_makes_the_verdict_better(
+    evidence: Evidence, policy: Policy, baseline: Baseline, name: str
+) -> None:
+    before = {reason.rule for reason in judge(evidence, policy, baseline).reasons}
+    worse = replace(evidence, **{name: getattr(evidence, name) + 1})
+    assert before <= {reason.rule for reason in judge(worse, policy, baseline).reasons}
+
+
+@given(evidences, policies, baselines)
+def test_comparing_never_makes_a_verdict_worse(evidence: Evidence, policy: Policy, baseline: Baseline) -> None:
+    rules = {reason.rule for reason in judge(evidence, policy, baseline).reasons}
+    assert rules <= {reason.rule for reason in judge(evidence, policy).reasons}
+
+
+@given(evidences)
+def test_without_any_limit_only_fatal_speaks(evidence: Evidence) -> None:
+    assert [reason.rule for reason in judge(evidence, OFF).reasons] == (["fatal"] if evidence.fatal else [])

@@ -1,0 +1,325 @@
+"""What the witness makes of each report, and what neither time nor one more error may do to the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sidecar.core.life.detectors import judge
+from sidecar.core.life.measurements import Witness
+from sidecar.core.life.window import OTHER
+from sidecar.core.types import (
+    Evidence,
+    Gone,
+    Heartbeat,
+    Judgement,
+    Level,
+    Load,
+    Missed,
+    Ping,
+    Policy,
+    Report,
+    Results,
+    Sample,
+)
+
+Told = tuple[float, Report]
+"""Seconds that pass, and then what is reported."""
+
+
+def witness_of(story: Iterable[Told], *, window_s: int = 60, limits: tuple[str, ...] = ()) -> tuple[Witness, float]:
+    """A witness who has heard the story, and the second at its end."""
+    witness, now = Witness(window_s, 0, known_kinds=limits, ignored_kinds=["cache"]), 0.0
+    for seconds, report in story:
+        now += seconds
+        witness.turn(int(now))
+        witness.take(report, now)
+    return witness, now
+
+
+def evidence_of(*reports: Report) -> Evidence:
+    witness, now = witness_of((0.0, report) for report in reports)
+    return witness.evidence(now)
+
+
+NOTHING = Evidence(60)
+
+
+def just_now(evidence: Evidence) -> Evidence:
+    """The evidence with errors of the current second."""
+    return replace(evidence, oldest_age_s=0, newest_age_s=0)
+
+
+@pytest.mark.parametrize(
+    ("reports", "evidence"),
+    [
+        pytest.param([], NOTHING, id="nothing"),
+        pytest.param([Gone()], NOTHING, id="the end of a life counts nothing"),
+        pytest.param([Ping()], just_now(Evidence(60, 1, {"unknown": 1})), id="ping"),
+        pytest.param([Ping(0, app_start="b")], NOTHING, id="announcement"),
+        pytest.param([Ping(3, kind="redis")] * 2, just_now(Evidence(60, 6, {"redis": 6})), id="several of a kind"),
+        pytest.param([Ping(2, Level.RECOVERED)], Evidence(60, levels={"recovered": 2}), id="another level"),
+        pytest.param([Ping(2, fatal=True)], just_now(Evidence(60, 2, {"unknown": 2}, fatal=2)), id="fatal"),
+        pytest.param([Ping(0, fatal=True)], NOTHING, id="none that are fatal"),
+        pytest.param(
+            [Ping(1, Level.INVESTIGATION, fatal=True)],
+            Evidence(60, levels={"investigation": 1}),
+            id="level is stronger",
+        ),
+        pytest.param([Ping(4, kind="cache")], Evidence(60, levels={"ignored": 4}), id="ignored kind is shown"),
+        pytest.param(
+            [Ping(4, kind="cache", fatal=True)], Evidence(60, levels={"ignored": 4}), id="ignored kind is never fatal"
+        ),
+        pytest.param([Results(3, 2)], Evidence(60, requests=5, failed=2), id="results"),
+        pytest.param([Results()], NOTHING, id="results of nothing"),
+        pytest.param([Results(0, 2)] * 2, Evidence(60, requests=4, failed=4, consecutive=4), id="failures in a row"),
+        pytest.param([Heartbeat()], Evidence(60, heartbeat_age_s=0.0), id="heartbeat"),
+        pytest.param(
+            [Missed("status"), Missed("status"), Missed("timeout")],
+            Evidence(60, missed_scrapes=3, missed_cause="timeout"),
+            id="missed scrapes",
+        ),
+        pytest.param([Missed("timeout"), Sample({})], NOTHING, id="a good scrape ends the missed ones"),
+        pytest.param(
+            [Sample({"redis": 2, "cache": 3}, requests=10)],
+            just_now(Evidence(60, 2, {"redis": 2}, {"ignored": 3}, requests=10, failed=2)),
+            id="sample: ignored kinds are no failed requests",
+        ),
+        pytest.param(
+            [Sample({"redis": 9}, requests=4)],
+            just_now(Evidence(60, 9, {"redis": 9}, requests=4, failed=4, consecutive=4)),
+            id="sample: no more requests failed than there were",
+        ),
+        pytest.param(
+            [Sample({"redis": 9})], just_now(Evidence(60, 9, {"redis": 9})), id="sample: errors without requests"
+        ),
+        pytest.param([Sample({"redis": 0}, unknown=7)], NOTHING, id="sample: what is unknown counts nothing"),
+    ],
+)
+def test_report_becomes_evidence(reports: list[Report], evidence: Evidence) -> None:
+    assert evidence_of(*reports) == evidence
+
+
+def test_age_of_the_heartbeat_is_that_of_the_last_one() -> None:
+    witness, _ = witness_of([(0, Heartbeat()), (4.5, Heartbeat())])
+    assert witness.evidence(7.0).heartbeat_age_s == 2.5
+
+
+@pytest.mark.parametrize(
+    ("story", "in_flight", "idle_at"),
+    [
+        pytest.param([], None, None, id="never told"),
+        pytest.param([(1, Sample({})), (1, Results(5, 0))], None, None, id="reports without it"),
+        pytest.param([(1, Sample({}, in_flight=7.0)), (1, Missed("timeout"))], 7.0, None, id="some"),
+        pytest.param([(1, Sample({}, in_flight=0.5))], 0.5, None, id="less than one is some"),
+        pytest.param([(1, Sample({}, in_flight=-1.0))], -1.0, None, id="a broken gauge is not idle"),
+        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Sample({}))], 0.0, 1.0, id="a page without it says nothing"),
+        pytest.param([(1, Results(0, 0, 3)), (1, Results(in_flight=0))], 0, 2.0, id="told by the app"),
+        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Results(1, 0, 2))], 2, None, id="the newest word counts"),
+    ],
+)
+def test_in_flight_is_what_was_last_said_of_it(
+    story: list[Told], in_flight: float | None, idle_at: float | None
+) -> None:
+    witness, _ = witness_of(story)
+    assert (witness.in_flight, witness.idle_at) == (in_flight, idle_at)
+    witness.clear()
+    assert (witness.in_flight, witness.idle_at) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("story", "load"),
+    [
+        pytest.param([], None, id="never told"),
+        pytest.param([(1, Results(load=0.7))], Load(0.7, 10.0), id="told by the app"),
+        pytest.param([(1, Sample({}, load=0.7)), (1, Sample({}))], Load(0.7, 11.0), id="scraped, and not again"),
+        pytest.param([(1, Results(in_flight=3))], Load(3, 10.0), id="requests in flight stand for it"),
+        pytest.param(
+            [(1, Results(load=0.7)), (1, Results(in_flight=3))], Load(0.7, 11.0), id="unless it was ever told"
+        ),
+        pytest.param([(1, Results(load=0.7, in_flight=3)), (1, Results(load=0.0))], Load(0.0, 10.0), id="idle again"),
+    ],
+)
+def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load: Load | None) -> None:
+    witness, now = witness_of(story)
+    assert witness.load(now + 10.0) == load
+    witness.clear()
+    assert witness.load(now + 10.0) is None
+
+
+# -- the success rate -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("story", "rate"),
+    [
+        pytest.param([], None, id="nothing"),
+        pytest.param([(1, Ping(500))], None, id="errors alone are no share of anything"),
+        pytest.param([(1, Sample({"redis": 9}))], None, id="nor are those of a page without requests"),
+        pytest.param([(1, Results()), (1, Results(in_flight=3))], None, id="results of no request"),
+        pytest.param([(1, Results(30, 10))], 0.75, id="results"),
+        pytest.param([(1, Sample({"redis": 10, "cache": 50}, requests=40))], 0.75, id="sample, without ignored kinds"),
+        pytest.param([(1, Sample({"redis": 50}, requests=40))], 0.0, id="sample with more errors than requests"),
+        pytest.param([(1, Results(30, 10)), (60, Heartbeat())], 0.75, id="remembered while nobody calls"),
+        pytest.param([(1, Results(30, 10)), (300, Heartbeat())], 0.75, id="for five minutes"),
+        pytest.param([(1, Results(30, 10)), (300.5, Heartbeat())], None, id="and no longer: the reports have stopped"),
+    ],
+)
+def test_success_rate_is_of_requests(story: list[Told], rate: float | None) -> None:
+    witness, now = witness_of(story)
+    assert witness.success_rate(now) == rate
+
+
+def test_success_rate_is_of_a_life_and_outlives_the_grace() -> None:
+    witness, now = witness_of([(1, Results(30, 10))])
+    witness.clear(heart=False)
+    assert witness.success_rate(now) == 0.75
+    witness.clear()
+    assert witness.success_rate(now) is None
+    witness.take(Results(10, 0), now)
+    assert witness.success_rate(now) == 1.0
+
+
+EVERYTHING: list[Told] = [
+    (1.0, Ping(2, fatal=True)),
+    (1.0, Ping(2, Level.RECOVERED)),
+    (1.0, Results(0, 3)),
+    (1.0, Heartbeat()),
+    (1.0, Missed("status")),
+]
+
+
+def test_cleared_witness_has_nothing_to_say_and_still_knows_what_was_counted_ever() -> None:
+    witness, now = witness_of(EVERYTHING)
+    witness.clear()
+    assert witness.evidence(now) == NOTHING
+    assert (witness.errors.ever(), witness.others.ever()) == ({"unknown": 2}, {"recovered": 2})
+    assert witness.outcomes.ever() == {"failed": 3}
+
+
+def test_only_the_heart_may_outlive_a_clearing() -> None:
+    witness, now = witness_of(EVERYTHING)
+    witness.clear(heart=False)
+    assert witness.evidence(now) == replace(NOTHING, heartbeat_age_s=1.0)
+
+
+def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
+    flood = [(0.0, Ping(kind=f"made-up-{number}")) for number in range(100)]
+    witness, now = witness_of([*flood, (0.0, Ping(3, kind="redis"))], limits=("redis", "mysql"))
+    evidence = witness.evidence(now)
+    assert evidence.kinds["redis"] == 3
+    assert evidence.kinds[OTHER] == 100 - 30
+    assert judge(evidence, Policy(error_limit=0, kind_limits=(("mysql", 1), ("redis", 3)))).reasons[0].value == 3
+
+
+def test_more_kinds_with_a_limit_than_the_cap_are_told_apart_too() -> None:
+    limited = tuple(f"limited-{number}" for number in range(40))
+    witness, now = witness_of([(0.0, Ping(kind=kind)) for kind in (*limited, "new")], limits=limited)
+    assert witness.evidence(now).kinds == dict.fromkeys((*limited, OTHER), 1)
+
+
+# -- two properties -------------------------------------------------------------------------------------------
+
+KINDS = ["redis", "mysql", "cache", "unknown"]
+WINDOW_S = 10
+few = st.integers(0, 4)
+reports = st.one_of(
+    st.builds(Ping, few, st.sampled_from(Level), st.sampled_from(KINDS), fatal=st.booleans()),
+    st.builds(Results, few, few),
+    st.builds(Heartbeat),
+    st.builds(Sample, st.dictionaries(st.sampled_from(KINDS), few), few),
+    st.builds(Missed, st.just("timeout")),
+)
+pauses = st.sampled_from([0.0, 0.25, 1.0, 5.0, WINDOW_S - 1, WINDOW_S, 3 * WINDOW_S])
+stories = st.lists(st.tuples(pauses, reports), max_size=12)
+"""Short and rich in edges: a rule is met or missed by one."""
+
+policies = st.builds(
+    Policy,
+    error_limit=st.sampled_from([0, 1, 5]),
+    kind_limits=st.sampled_from([(), (("redis", 3), ("mysql", 2))]),
+    error_ratio=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    ratio_min_requests=st.sampled_from([1, 4, 10]),
+    consecutive_limit=st.sampled_from([0, 1, 4]),
+)
+strict_policies = st.builds(
+    replace, policies, heartbeat_timeout_s=st.sampled_from([0.0, 5.0]), scrape_down_after=st.sampled_from([0, 2])
+)
+
+OLD_SUCCESSES = [(0.0, Results(4, 0)), (5.0, Results(0, 2))]
+RATIO_ALONE = Policy(error_limit=0, error_ratio=0.5, ratio_min_requests=1)
+KEPT_SUCCESSES = [(0.0, Results(2, 0)), (5.0, Results(0, 2))]
+STALE_FAILURES = [(0.0, Results(0, 3)), (5.0, Results(0, 1))]
+RATIO_OF_FOUR = replace(RATIO_ALONE, ratio_min_requests=4)
+
+
+def is_excessive(witness: Witness, now: float, policy: Policy) -> bool:
+    witness.turn(int(now))
+    return judge(witness.evidence(now), policy).judgement is Judgement.EXCESSIVE
+
+
+@settings(max_examples=400, deadline=None)
+@given(story=stories, policy=policies, waits=st.lists(pauses, min_size=1, max_size=4))
+@example(story=OLD_SUCCESSES, policy=RATIO_ALONE, waits=[6.0])  # forgotten by the clock, they leave a ratio of 1
+def test_time_alone_never_makes_the_verdict_worse(story: list[Told], policy: Policy, waits: list[float]) -> None:
+    witness, now = witness_of(story, window_s=WINDOW_S, limits=("redis", "mysql"))
+    was = is_excessive(witness, now, policy)
+    for seconds in waits:
+        now += seconds
+        still = is_excessive(witness, now, policy)
+        assert still <= was
+        was = still
+
+
+errors = st.sampled_from([Ping(), Ping(fatal=True), Ping(kind="redis"), Ping(kind="new"), Results(0, 1), Missed("dns")])
+
+
+@settings(max_examples=400, deadline=None)
+@given(story=stories, policy=strict_policies, error=errors, data=st.data(), wait=pauses)
+@example(story=KEPT_SUCCESSES, policy=RATIO_OF_FOUR, error=Results(0, 1), data=None, wait=6.0)
+@example(story=STALE_FAILURES, policy=RATIO_OF_FOUR, error=Results(0, 1), data=None, wait=6.0)
+def test_one_more_error_never_makes_the_verdict_better(
+    story: list[Told], policy: Policy, error: Report, data: st.DataObject | None, wait: float
+) -> None:
+    """Wherever in the story it comes, and however long ago that is; last of all in the example."""
+    place = data.draw(st.integers(0, len(story))) if data else len(story)
+    after = wait if place == len(story) else 0.0
+    more = [*story[:place], (after, error), *story[place:]]
+    limits = ("redis", "mysql")
+    (fewer_of, _), (more_of, _) = (witness_of(told, window_s=WINDOW_S, limits=limits) for told in (story, more))
+    now = sum(seconds for seconds, _ in story) + wait
+    assert is_excessive(more_of, now, policy) >= is_excessive(fewer_of, now, policy)
+
+
+@settings(max_examples=200, deadline=None)
+@given(story=stories, policy=strict_policies, failed=st.integers(1, 4), requests=st.integers(0, 4))
+def test_a_worse_sample_is_never_judged_better(story: list[Told], policy: Policy, failed: int, requests: int) -> None:
+    well, badly = (
+        witness_of([*story, (1.0, Sample({"redis": errors}, requests))], window_s=WINDOW_S)
+        for errors in (failed - 1, failed)
+    )
+    assert is_excessive(*badly, policy) >= is_excessive(*well, policy)
+
+
+@pytest.mark.parametrize(
+    ("report", "policy"),
+    [
+        pytest.param(Heartbeat(), Policy(heartbeat_timeout_s=5.0), id="heartbeat"),
+        pytest.param(Missed("timeout"), Policy(scrape_down_after=1), id="scrape"),
+    ],
+)
+def test_silence_is_not_forgotten(report: Report, policy: Policy) -> None:
+    witness, _ = witness_of([(0.0, report)])
+    assert is_excessive(witness, 5.0, policy)
+    assert is_excessive(witness, 5_000.0, policy)
+
+
+@settings(max_examples=200, deadline=None)
+@given(story=stories, policy=policies)
+def test_after_a_window_of_silence_only_silence_is_held_against_it(story: list[Told], policy: Policy) -> None:
+    witness, now = witness_of(story, window_s=WINDOW_S)
+    assert not is_excessive(witness, now + WINDOW_S + 1, policy)

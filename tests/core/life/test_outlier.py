@@ -1,0 +1,234 @@
+"""What chance explains: the quantile against exact numbers, and what an app's errors are compared with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal, getcontext, localcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.life.outlier import (
+    CHANCE,
+    KEPT_MIN,
+    NO_BASELINE,
+    Baseline,
+    FleetUsual,
+    OwnUsual,
+    Usual,
+    bar,
+    quantile,
+)
+from sidecar.core.types import Evidence, Fleet, Policy
+
+# -- the quantile ---------------------------------------------------------------------------------------------
+
+TABLE = {
+    0.0: 1,
+    5e-324: 1,
+    9.9e-8: 1,
+    1.1e-7: 2,
+    0.001: 3,
+    0.01: 4,
+    0.1: 5,
+    0.25: 7,
+    0.5: 8,
+    1.0: 11,
+    1.2: 11,
+    2.0: 14,
+    3.0: 17,
+    5.0: 21,
+    10.0: 31,
+    50.0: 92,
+    100.0: 157,
+    1_000.0: 1_170,
+    10_000.0: 10_525,
+    100_000.0: 101_650,
+    1_000_000.0: 1_005_205,
+}
+"""Summed term by term with 60 digits."""
+
+
+@pytest.mark.parametrize(("mean", "least"), TABLE.items(), ids=str)
+def test_quantile_is_the_least_number_that_chance_does_not_give(mean: float, least: int) -> None:
+    assert quantile(mean) == least
+
+
+def exactly(mean: float) -> int:
+    with localcontext(getcontext()) as context:
+        context.prec = 50
+        term, below, k = (-Decimal(mean)).exp(), Decimal(0), 0
+        while 1 - below >= Decimal(repr(CHANCE)):
+            below, k = below + term, k + 1
+            term = term * Decimal(mean) / k
+        return k
+
+
+@given(st.floats(-9, 2.7).map(lambda power: 10.0**power))
+def test_quantile_is_that_of_the_sum(mean: float) -> None:
+    assert quantile(mean) == exactly(mean)
+
+
+@given(st.floats(0, 1e12), st.floats(0, 1e12))
+def test_quantile_never_falls_and_is_always_above_the_mean(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert low < quantile(low) <= quantile(high)
+
+
+# -- what the fleet usually has ---------------------------------------------------------------------------------
+
+LIMIT = 5
+
+
+def fleet(errors: int | None, ratio: float | None = None) -> Fleet:
+    return Fleet(10, median_errors=errors, median_ratio=ratio)
+
+
+def after(*beats: tuple[float, Fleet]) -> FleetUsual:
+    usual = FleetUsual()
+    for at, told in beats:
+        usual = usual.heard(told, at, LIMIT)
+    return usual
+
+
+def test_first_median_is_taken_as_it_is_and_later_ones_by_the_time_that_has_passed() -> None:
+    assert after((100, fleet(4, 0.01))) == FleetUsual(4, 0.01, 4, 0.01, 100)
+    usual = after((100, fleet(4, 0.01)), (700, fleet(0, 0.0)))
+    assert (usual.errors, usual.ratio) == (0, 0.0)
+    assert usual.smooth_errors == pytest.approx(4 / 2.718281828)
+    assert usual.smooth_ratio == pytest.approx(0.01 / 2.718281828)
+
+
+@pytest.mark.parametrize("every_s", [1.0, 10.0, 60.0])
+def test_smoothing_does_not_depend_on_how_often_one_beats(every_s: float) -> None:
+    beats = [(0.0, fleet(4)), *((every_s * count, fleet(1)) for count in range(1, int(600 / every_s) + 1))]
+    assert after(*beats).smooth_errors == pytest.approx(1 + 3 / 2.718281828)
+
+
+def test_median_over_the_limit_is_compared_and_never_becomes_usual() -> None:
+    usual = after((0, fleet(1)), *((count * 10, fleet(300)) for count in range(1, 360)))
+    assert (usual.errors, usual.smooth_errors) == (300, 1)
+    usual = usual.heard(fleet(0), 3_600, LIMIT)
+    assert 0.98 < (usual.smooth_errors or 0) <= 1
+
+
+def test_fleet_of_fewer_than_three_has_no_median_and_leaves_none_behind() -> None:
+    assert after((0, fleet(4)), (10, fleet(None))) == FleetUsual()
+
+
+def test_clock_that_steps_back_teaches_nothing() -> None:
+    assert after((100, fleet(4)), (50, fleet(0))).smooth_errors == 4
+
+
+# -- what the app itself usually has ----------------------------------------------------------------------------
+
+
+def holding(errors: int, requests: int = 0, failed: int = 0) -> Evidence:
+    return Evidence(60, errors, {"redis": errors}, requests=requests, failed=failed)
+
+
+def sampled(errors: int, seconds: float, usual: OwnUsual | None = None, begin: float = 0.0) -> OwnUsual:
+    usual = usual or OwnUsual()
+    for check in range(int(seconds / 10)):
+        usual.sample(holding(errors, 600), begin + 10 * check)
+    return usual
+
+
+def test_own_usual_is_the_mean_of_the_past_hour() -> None:
+    assert OwnUsual().rates(0.0) == (0.0, 0.0)
+    usual = sampled(4, 1_800)
+    assert usual.rates(1_800) == pytest.approx((4.0, 4 / 600))
+    sampled(0, 1_800, usual, 1_800)
+    assert usual.rates(3_599) == pytest.approx((2.0, 2 / 600))
+    assert usual.rates(5_399)[0] == pytest.approx(0.0, abs=0.1)
+    assert usual.rates(7_300) == (0.0, 0.0)
+
+
+def test_own_usual_is_bounded_forgets_with_the_life_and_survives_a_handover() -> None:
+    usual = sampled(3, 86_400)
+    frozen = json.loads(json.dumps(usual.freeze(86_400)))
+    assert len(frozen) == KEPT_MIN
+    other = OwnUsual()
+    other.thaw(frozen, 86_400 + 6_000)
+    assert other.rates(86_400 + 6_000) == usual.rates(86_400)
+    usual.clear()
+    assert usual.rates(86_400) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("frozen", [[[0, 1, -1, 0]], [[0, 1, "many", 0]], [[0, 1]], [["now", 1, 1, 1]], [7]], ids=str)
+def test_own_usual_that_cannot_be_is_refused(frozen: list[list[int]]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        OwnUsual().thaw(frozen, 100.0)
+
+
+# -- what errors are compared with ------------------------------------------------------------------------------
+
+USUAL = FleetUsual(1, 0.002, 2.0, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "evidence", "usual"),
+    [
+        (NO_BASELINE, holding(9), Usual(0.0, is_own=False)),
+        (Baseline.of(USUAL, (0.0, 0.0)), holding(9), Usual(2.0, is_own=False)),
+        (Baseline.of(replace(USUAL, errors=3), (0.0, 0.0)), holding(9), Usual(3, is_own=False)),
+        (Baseline.of(USUAL, (2.5, 0.0)), holding(9), Usual(2.5, is_own=True)),
+        (Baseline.of(FleetUsual(), (2.5, 0.01)), holding(9, 100, 9), Usual(2.5, is_own=True)),
+        (Baseline.of(USUAL, (2.5, 0.001)), holding(9, 6_000, 9), Usual(12.0, is_own=False)),
+        (Baseline.of(replace(USUAL, smooth_ratio=0.003), (9.0, 0.0)), holding(9, 100, 9), Usual(0.3, is_own=False)),
+        (Baseline.of(USUAL, (9.0, 0.01)), holding(9, 6_000, 9), Usual(60.0, is_own=True)),
+        (Baseline.of(USUAL, (0.0, 0.0)), holding(9, 6_000, 0), Usual(2.0, is_own=False)),
+    ],
+    ids=[
+        "nothing known",
+        "smoothed median",
+        "median now",
+        "own past",
+        "own past of one without a fleet",
+        "its part of the requests",
+        "of few requests few",
+        "its own ratio",
+        "requests that the errors were not counted among",
+    ],
+)
+def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evidence: Evidence, usual: Usual) -> None:
+    found = baseline.usual(evidence)
+    assert found.errors == pytest.approx(usual.errors)
+    assert found.is_own is usual.is_own
+
+
+@pytest.mark.parametrize(
+    ("policy", "baseline", "limit", "least"),
+    [
+        (Policy(), NO_BASELINE, 5, 5),
+        (Policy(), Baseline(0, 0.2), 5, 6),
+        (Policy(), Baseline(3, 3.0), 5, 17),
+        (Policy(), Baseline(3, 3.0), 50, 50),
+        (Policy(), Baseline(4, 4.0), 5, 19),
+        (Policy(), Baseline(5, 5.0, own=9.0), 5, 5),
+        (Policy(), Baseline(16, 16.0, smoothed=3.0), 5, 42),
+        (Policy(), Baseline(17, 17.0, smoothed=3.0), 5, 5),
+        (Policy(), Baseline(5, 5.0), 2, 2),
+        (Policy(), Baseline(3, 3.0), 2, 17),
+        (Policy(error_limit=0), Baseline(3, 3.0), 2, 2),
+        (Policy(outlier=False), Baseline(3, 3.0), 5, 5),
+    ],
+    ids=[
+        "nothing known",
+        "a little is usual",
+        "three are usual",
+        "a limit far above",
+        "just below the limit",
+        "nobody stands out",
+        "chance explains the median",
+        "and now it does not",
+        "nobody stands out by a kind",
+        "a kind with a low limit",
+        "the limit of a kind alone",
+        "off",
+    ],
+)
+def test_limit_is_what_chance_does_not_explain(policy: Policy, baseline: Baseline, limit: int, least: int) -> None:
+    assert bar(limit, holding(9), policy, baseline).limit == least

@@ -1,0 +1,374 @@
+"""Stories of planned ends: when the lease is asked for, what it leads to, and when it is given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.lives import (
+    AGING,
+    APP,
+    BUSY,
+    DENIED,
+    DOWN,
+    DRAINING,
+    FINE,
+    GRANTED,
+    LATCH,
+    LEASE,
+    REPLAYED,
+    RETIRING,
+    REVIVED,
+    SICK,
+    SICK_PING,
+    STARTING,
+    STOPPING,
+    SUSPECT,
+    UNKNOWN,
+    UP,
+    answered,
+    asks,
+    begun,
+    heard,
+    lease_wishes,
+    leased,
+    retired,
+    retiring,
+)
+from sidecar.core.life.container_state import Standing, resume
+from sidecar.core.life.events import (
+    Ask,
+    AskLease,
+    CullOrdered,
+    Effect,
+    Event,
+    Forget,
+    Remember,
+    Resign,
+    Restarted,
+    Stopped,
+)
+from sidecar.core.life.transitions import step
+from sidecar.core.types import NO_LOT, Answer, Denied, Latch, Lot, Policy, Presence, State
+
+ASK, RESIGN = AskLease("lease-1"), Resign("lease-1")
+PATIENT = replace(AGING, lifetime_max_s=200.0)
+SHADOW = replace(AGING, enforce=False)
+
+Row = tuple[float, Event | Answer, State, list[AskLease | Resign]]
+"""Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
+
+
+def check_story(rows: list[Row], policy: Policy = AGING, standing: Standing | None = None) -> Standing:
+    """Every row leads where it says; where all of them lead to."""
+    standing = standing or begun(policy)
+    for now, happened, state, wishes in rows:
+        event = leased(happened) if isinstance(happened, Answer) else happened
+        standing, effects = step(standing, event, now, policy)
+        assert (standing.state, lease_wishes(effects)) == (state, wishes), f"at {now} s"
+        assert not asks(effects) or state is SUSPECT
+    return standing
+
+
+DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING, [ASK])]
+"""Retiring from second 100 on."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        (AGING, [(105, GRANTED, DRAINING, []), (114, FINE, DRAINING, []), (115, FINE, DOWN, [])]),
+        (AGING, [(105, REPLAYED, DRAINING, []), (115, SICK, DOWN, [])]),
+        (AGING, [(105, GRANTED, DRAINING, []), (109, replace(FINE, idle_at=109), DOWN, [])]),
+        (replace(AGING, drain_s=0.0), [(105, GRANTED, DOWN, [])]),
+        (AGING, [(101, FINE, RETIRING, []), (104, FINE, RETIRING, []), (105, GRANTED, DRAINING, [])]),
+        (AGING, [(105, DENIED, RETIRING, []), (114.9, FINE, RETIRING, []), (115, FINE, RETIRING, [ASK])]),
+        (AGING, [(105, Denied("slots", 1, 1, 4.0), RETIRING, []), (109, FINE, RETIRING, [ASK])]),
+        (AGING, [(105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK]), (107, GRANTED, DRAINING, [])]),
+        (
+            AGING,
+            [
+                (105, UNKNOWN, RETIRING, []),
+                (106, FINE, RETIRING, [ASK]),
+                (106, UNKNOWN, RETIRING, []),
+                (107.9, FINE, RETIRING, []),
+                (108, FINE, RETIRING, [ASK]),
+                (108, DENIED, RETIRING, []),
+                (118, FINE, RETIRING, [ASK]),
+                (118, UNKNOWN, RETIRING, []),
+                (119, FINE, RETIRING, [ASK]),
+            ],
+        ),
+    ],
+    ids=[
+        "drains and goes down",
+        "granted again after a lost answer",
+        "idle ends the drain",
+        "without a drain down at once",
+        "asks once while the request is on its way",
+        "denied asks again at the next check",
+        "or sooner if that may help",
+        "unknown asks again after a second",
+        "unknown backs off, a clear answer ends that",
+    ],
+)
+def test_due_container_goes_under_a_lease_and_never_without(policy: Policy, rows: list[Row]) -> None:
+    check_story([*DUE, *rows], policy)
+
+
+@pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
+def test_who_has_no_lease_is_well_and_in_balance(answer: Answer) -> None:
+    standing = check_story([*DUE, (105, answer, RETIRING, [])])
+    assert (standing.presence, standing.haproxy_up, standing.nomad_up) == (Presence.WELL, True, True)
+    assert (standing.lease_answer, standing.answer, standing.latch) == (answer, None, None)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_next_request_for_a_lease_is_spread(jitter: float) -> None:
+    standing, _ = step(retiring(), leased(DENIED, jitter=jitter), 100.0, AGING)
+    assert standing.due == 110.0 + 2.5 * jitter
+
+
+def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() -> None:
+    standing, effects = step(retiring(), leased(GRANTED), 21_720.0, replace(AGING, lifetime_s=21_600.0))
+    assert standing.latch == Latch("", 1_000.0, "retired at age 6h 2m, its lifetime is 6h", lease="lease-1")
+    assert effects == (Remember(),)
+    assert (standing.asked, standing.would_culls) == (False, 0)
+
+
+# -- busy containers live longer ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        (PATIENT, [(100, BUSY, UP, []), (150, BUSY, UP, []), (150.1, FINE, RETIRING, [ASK])]),
+        (PATIENT, [(100, BUSY, UP, []), (199.9, BUSY, UP, []), (200, BUSY, RETIRING, [ASK])]),
+        (AGING, [(0, FINE, UP, []), (100, BUSY, RETIRING, [ASK])]),
+        (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [RESIGN]), (107, FINE, RETIRING, [ASK])]),
+        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, GRANTED, UP, [RESIGN]), (110, FINE, RETIRING, [ASK])]),
+        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, UNKNOWN, UP, [RESIGN])]),
+        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, DENIED, UP, [])]),
+        (
+            PATIENT,
+            [*DUE, (101, BUSY, UP, []), (102, FINE, UP, []), (103, DENIED, UP, []), (104, FINE, RETIRING, [ASK])],
+        ),
+        (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (200, BUSY, RETIRING, [ASK])]),
+    ],
+    ids=[
+        "goes as soon as it is idle",
+        "or when it must",
+        "without a maximum nobody waits",
+        "busy again gives up what it may have",
+        "a lease that comes too late is given back",
+        "and so is one that may have come",
+        "one that did not come is not",
+        "one request at a time",
+        "busy too late",
+    ],
+)
+def test_busy_container_is_left_alone_until_its_maximum(policy: Policy, rows: list[Row]) -> None:
+    check_story(rows, policy)
+
+
+# -- culls come first -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [
+            (105, DENIED, RETIRING, []),
+            (106, SICK, SUSPECT, [RESIGN]),
+            (108, FINE, UP, []),
+            (109, FINE, RETIRING, [ASK]),
+        ],
+        [(105, DENIED, RETIRING, []), (106, SICK_PING, SUSPECT, [RESIGN])],
+        [(101, SICK, SUSPECT, []), (102, GRANTED, SUSPECT, [RESIGN])],
+        [(101, SICK, SUSPECT, []), (102, UNKNOWN, SUSPECT, [RESIGN])],
+        [(101, SICK, SUSPECT, []), (102, DENIED, SUSPECT, [])],
+        [(101, SICK, SUSPECT, []), (102, FINE, UP, []), (103, FINE, UP, []), (103, GRANTED, UP, [RESIGN])],
+    ],
+    ids=[
+        "sick while it waits for its turn",
+        "a ping is enough",
+        "granted too late",
+        "perhaps granted",
+        "denied",
+        "well again before the answer comes",
+    ],
+)
+def test_sick_container_is_no_longer_retired(rows: list[Row]) -> None:
+    check_story([*DUE, *rows])
+
+
+def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> None:
+    standing = check_story([*DUE, (101, SICK, SUSPECT, [])])
+    standing, _ = step(standing, heard(standing), 101.0, AGING)
+    standing, effects = step(standing, SICK, 104.0, AGING)
+    assert (effects, standing.due, standing.asking) == ((), 104.25, False)
+    standing, effects = step(standing, leased(GRANTED), 104.1, AGING)
+    assert effects == (RESIGN,)
+    standing, effects = step(standing, SICK, 104.25, AGING)
+    assert effects == (Remember(), Ask(f"{APP}/one"))
+    standing, _ = step(standing, answered(standing, GRANTED), 105.0, AGING)
+    assert (standing.state, standing.lease, standing.lease_ends) == (DRAINING, "", None)
+
+
+def test_culled_container_stays_down_as_ever_however_old_it_is() -> None:
+    down = resume(begun(AGING), LATCH, 0.0, 99.0, AGING)
+    assert step(down, FINE, 1e9, AGING) == (replace(down, verdict=FINE.verdict), ())
+
+
+def test_back_off_of_leases_is_none_of_claims() -> None:
+    standing = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
+    standing = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RESIGN])], standing=standing)
+    assert standing.unknowns == 0
+
+
+# -- nobody came to replace it --------------------------------------------------------------------------------
+
+GONE: list[Row] = [*DUE, (105, GRANTED, DRAINING, []), (115, FINE, DOWN, [])]
+
+
+def test_retired_container_that_nobody_replaces_is_up_again_and_tries_again_a_quarter_later() -> None:
+    standing = check_story([*GONE, (164.9, FINE, DOWN, []), (165, SICK, UP, [RESIGN])])
+    assert (standing.latch, standing.verdict, standing.lease_ends, standing.due) == (None, None, None, None)
+    assert standing.incarnation == "one"
+    check_story([(189.9, FINE, UP, []), (190, FINE, RETIRING, [ASK])], standing=standing)
+
+
+def test_whoever_comes_back_begins_with_an_empty_window_and_is_remembered_so() -> None:
+    standing = check_story(GONE)
+    _, effects = step(standing, FINE, 165.0, AGING)
+    assert effects == (Forget(heart=False), RESIGN, Remember())
+
+
+def test_lease_counts_from_when_it_was_asked_for() -> None:
+    standing, _ = step(retiring(), leased(GRANTED, took_s=2.5), 102.5, AGING)
+    assert (standing.due, standing.lease_ends) == (112.5, 160.0)
+
+
+def test_lease_that_was_granted_before_without_being_heard_of_lasts_as_long_as_the_bucket_says() -> None:
+    again = replace(GRANTED, replayed=True, left_s=25.0)
+    standing, _ = step(retiring(), leased(again, took_s=1.0), 102.0, AGING)
+    assert (standing.state, standing.lease_ends) == (DRAINING, 126.0)
+    assert standing.latch is not None
+    after = resume(begun(AGING), standing.latch, 500.0, 14.0, AGING)
+    assert (after.state, after.lease_ends) == (DOWN, 510.0)
+
+
+def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
+    standing, effects = step(retiring(), leased(replace(GRANTED, left_s=10.5), took_s=0.5), 100.5, AGING)
+    assert (standing.state, standing.latch, effects) == (RETIRING, None, (RESIGN,))
+    assert standing.due == 100.5 + AGING.check_interval_s
+
+
+@pytest.mark.parametrize(
+    ("gone_s", "state", "due", "ends"),
+    [
+        (0, DRAINING, 510, 560),
+        (4, DRAINING, 506, 556),
+        (10, DOWN, 550, 550),
+        (59, DOWN, 501, 501),
+        (60, DOWN, 500, 500),
+        (10**9, DOWN, 500 - 10**9 + 60, 500 - 10**9 + 60),
+        (-30, DRAINING, 510, 560),
+    ],
+    ids=["at once", "in its drain", "down", "down for a second", "its time is over", "long over", "clock went back"],
+)
+def test_restarted_sidecar_goes_on_with_what_is_left(gone_s: float, state: State, due: float, ends: float) -> None:
+    standing = resume(begun(AGING), LEASE, 500.0, gone_s, AGING)
+    assert (standing.state, standing.due, standing.lease_ends, standing.lease) == (state, due, ends, "lease-1")
+    standing, _ = step(standing, FINE, max(due, 500.0), AGING)
+    assert standing.state is (DOWN if state is DRAINING else UP)
+
+
+@pytest.mark.parametrize("state", [RETIRING, DRAINING, DOWN])
+def test_replacement_in_place_starts_clean(state: State) -> None:
+    standing = replace(retired(), state=state)
+    fresh, effects = step(standing, Restarted("two", lot=Lot("lease-2", 0.7)), 120.0, AGING)
+    assert (fresh.state, fresh.latch, fresh.lease_ends, fresh.born) == (STARTING, None, None, 120.0)
+    assert (fresh.lot, fresh.leasing, fresh.respite_until) == (Lot("lease-2", 0.7), False, float("-inf"))
+    assert effects == (Forget(), Remember())
+
+
+def test_lease_that_comes_for_an_ended_life_is_given_back() -> None:
+    fresh, _ = step(retiring(), Restarted("two", lot=Lot("lease-2")), 101.0, AGING)
+    after, effects = step(fresh, leased(GRANTED), 102.0, AGING)
+    assert (after, effects) == (fresh, (RESIGN,))
+
+
+def test_naming_a_life_leaves_its_retirement_as_it_was() -> None:
+    standing, _ = step(begun(AGING, app_start=None), FINE, 0.0, AGING)
+    standing, _ = step(standing, FINE, 100.0, AGING)
+    named, _ = step(standing, Restarted("one", lot=Lot("lease-2")), 101.0, AGING)
+    assert (named.state, named.leasing, named.lot, named.born) == (RETIRING, True, Lot("lease-1"), 0.0)
+
+
+def test_life_that_chance_gave_no_word_is_not_retired() -> None:
+    check_story([(0, FINE, UP, []), (1_000, FINE, UP, [])], standing=replace(begun(AGING), lot=NO_LOT))
+
+
+# -- stopping, shadow, revival --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(101, Stopped(), STOPPING, []), (102, GRANTED, STOPPING, [RESIGN])],
+        [(105, DENIED, RETIRING, []), (106, Stopped(), STOPPING, [RESIGN])],
+        [(105, GRANTED, DRAINING, []), (106, Stopped(), STOPPING, []), (500, FINE, STOPPING, [])],
+    ],
+    ids=["granted while we stop", "perhaps granted before", "a lease in use is kept"],
+)
+def test_sidecar_that_stops_gives_back_what_it_does_not_use(rows: list[Row]) -> None:
+    check_story([*DUE, *rows])
+
+
+def test_shadow_asks_for_nothing_and_says_once_what_it_would_do() -> None:
+    standing = check_story([(0, FINE, UP, []), (99, FINE, UP, [])], SHADOW)
+    assert not standing.would_retire
+    standing = check_story([(100, FINE, UP, []), (200, FINE, UP, [])], SHADOW, standing)
+    assert standing.would_retire
+    assert check_story([(201, SICK, SUSPECT, []), (205, FINE, UP, [])], SHADOW, standing).would_retire
+
+
+@pytest.mark.parametrize("state", [DRAINING, DOWN])
+def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_while(state: State) -> None:
+    standing, effects = step(replace(retired(), state=state), REVIVED, 120.0, AGING)
+    assert effects == (Forget(heart=False), RESIGN, Remember())
+    assert (standing.state, standing.latch, standing.life) == (UP, None, "revived-1")
+    assert standing.lot == Lot("lease-2")
+    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [AskLease("lease-2")])], standing=standing)
+
+
+def test_order_comes_before_a_retirement_and_leads_back_to_it_if_refused() -> None:
+    standing = check_story([*DUE, (105, DENIED, RETIRING, [])])
+    standing, effects = step(standing, CullOrdered("ann", "it leaks"), 106.0, AGING)
+    assert effects == (RESIGN, Remember(), Ask(f"{APP}/one"))
+    assert standing.presence is Presence.WELL
+    standing, effects = step(standing, answered(standing, DENIED), 107.0, AGING)
+    assert (standing.state, standing.due, effects) == (RETIRING, 107.0, ())
+    check_story([(107, FINE, RETIRING, [ASK])], standing=standing)
+
+
+@pytest.mark.parametrize("policy", [AGING, replace(AGING, lifetime_s=0.0)], ids=["with a lifetime", "without"])
+def test_stray_answers_change_nothing(policy: Policy) -> None:
+    effects: tuple[Effect, ...]
+    for standing in (begun(policy), retired(), resume(begun(policy), LATCH, 0.0, 99.0, policy)):
+        after, effects = step(standing, leased(GRANTED, "foreign"), 1.0, policy)
+        assert (after, effects) == (standing, (Resign("foreign"),))
+    after, effects = step(retired(), leased(GRANTED), 101.0, policy)
+    assert (after, effects) == (retired(), ())
+
+
+def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None:
+    """Another life would have replaced this one for the fleet, which gives the slot of the lease to the next."""
+    standing = begun(AGING, None)
+    standing = check_story(DUE, standing=standing)
+    named, effects = step(standing, Restarted("boot-1"), 101.0, AGING)
+    assert (named.app_start, named.life, effects) == ("boot-1", standing.life, (Remember(),))
+    gone, _ = step(named, leased(GRANTED), 102.0, AGING)
+    assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", standing.life)

@@ -1,0 +1,199 @@
+"""What is remembered of a node's calls, for how long, and what weight that gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.cascade.weighted_shuffle import weighted_shuffle
+from sidecar.core.life.success_rate import BUCKET_S, BUCKETS, Floor, SuccessHistory
+
+Ended = tuple[float, str]
+"""(seconds, how the calls ended at that moment: ``+`` well, ``-`` badly)."""
+
+YEAR_S = 365 * 86_400.0
+LITERAL = Floor.of_gist(3)
+
+
+def history_of(ended: Sequence[Ended], floor: Floor | None = None) -> SuccessHistory:
+    history = SuccessHistory(0.0, floor or Floor())
+    for at_s, calls in ended:
+        for call in calls:
+            history.record(at_s, succeeded=call == "+")
+    return history
+
+
+# -- the table ----------------------------------------------------------------------------------------------
+
+RATES = [
+    # Nothing known: the best is assumed.
+    ("a node nobody has called", 0, [], 1),
+    ("a node nobody has called for a year", YEAR_S, [], 1),
+    # Within one bucket only the counts matter.
+    ("one success", 0, [(0, "+")], 1),
+    ("one failure", 0, [(0, "-")], 0),
+    ("three of four", 4.9, [(0, "+-"), (4.9, "++")], Fraction(3, 4)),
+    # A newer bucket counts three times the one before.
+    ("a failure after a success", 5, [(0, "+"), (5, "-")], Fraction(1, 4)),
+    ("a success after a failure", 5, [(0, "-"), (5, "+")], Fraction(3, 4)),
+    ("two buckets between make it nine to one", 10, [(0, "-"), (10, "+")], Fraction(9, 10)),
+    ("from one end of the ring to the other", 25, [(0, "-"), (25, "+")], Fraction(243, 244)),
+    ("many old ones outweigh one new one", 5, [(0, "++++++"), (5, "-")], Fraction(6, 9)),
+    # Time alone moves no rate as long as the ring holds something.
+    ("a mixture of one age", 29.9, [(0, "+-")], Fraction(1, 2)),
+    ("two ages, both in the ring", 29.9, [(0, "-"), (5, "+")], Fraction(3, 4)),
+    ("the older has left the ring", 30, [(0, "-"), (5, "+")], 1),
+    # The ring is empty: the sticky bucket is the last one with data that left it.
+    ("remembered from the sticky bucket", 30, [(0, "+-")], Fraction(1, 2)),
+    ("remembered a year later", YEAR_S, [(0, "+-")], Fraction(1, 2)),
+    ("the newer of two buckets sticks", 300, [(0, "+"), (5, "-")], 0),
+    ("an empty bucket does not overwrite it", 300, [(0, "+-"), (60, "+++-")], Fraction(3, 4)),
+    ("what is in the ring goes before what sticks", 60, [(0, "-"), (60, "+")], 1),
+    # A clock that steps back stands still: the call counts in the newest bucket.
+    ("a success from the past", 100, [(100, "-"), (40, "+")], Fraction(1, 2)),
+    ("asked about the past", 3, [(100, "+-")], Fraction(1, 2)),
+]
+
+
+@pytest.mark.parametrize(("now_s", "ended", "rate"), [row[1:] for row in RATES], ids=[row[0] for row in RATES])
+def test_rate(now_s: float, ended: list[Ended], rate: Fraction) -> None:
+    assert history_of(ended).rate(now_s) == float(rate)
+
+
+WEIGHTS = [
+    ("nothing known", 0, "", 1.0, 1.0),
+    ("half of the calls failed", 0, "+-", 0.125, 0.125),
+    ("nothing but failures in the ring: the floor is out of play", 29.9, "-", 0.0, 0.0),
+    ("nothing but failures, and the ring is empty", 30, "-", 0.01, (0.0001 / 3) ** 3),
+    ("few successes, and the ring is empty", 30, "+" + "-" * 9, 0.01, 0.001),
+    ("many successes, and the ring is empty", 30, "+-", 0.125, 0.125),
+]
+
+
+@pytest.mark.parametrize(
+    ("now_s", "calls", "weight", "literal"), [row[1:] for row in WEIGHTS], ids=[row[0] for row in WEIGHTS]
+)
+def test_weight_is_the_rate_cubed_with_a_floor(now_s: float, calls: str, weight: float, literal: float) -> None:
+    assert history_of([(0, calls)]).weight(now_s) == pytest.approx(weight)
+    assert history_of([(0, calls)], LITERAL).weight(now_s) == pytest.approx(literal)
+
+
+def test_floor_of_the_gist_shows_in_the_rate_of_the_sticky_bucket_alone() -> None:
+    history = history_of([(0, "-")], LITERAL)
+    assert history.rate(29.9) == 0
+    assert history.rate(30) == pytest.approx(0.0001 / 3)
+
+
+@pytest.mark.parametrize(("rate", "weight"), [(-0.1, 0), (0, 1.1), (float("nan"), 0)])
+def test_floor_outside_of_zero_to_one_is_refused(rate: float, weight: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Floor(rate, weight)
+
+
+# -- for a judge who must neither be late nor be moved by chance ----------------------------------------------
+
+TEN, NINE = "+" * 10, "+" * 9
+STEADY = [
+    ("nothing known", 0, [], 1),
+    ("many calls of one age", 4, [(0, "+-" * 5)], Fraction(1, 2)),
+    ("few calls are mixed with the best that may be", 0, [(0, "-")], Fraction(9, 10)),
+    ("half as many as are enough, half of it", 0, [(0, "-" * 5)], Fraction(1, 2)),
+    ("few calls are mixed with what is remembered", 60, [(0, "-" * 10), (60, "+" * 5)], Fraction(1, 2)),
+    ("remembered alone", 60, [(0, "+-")], Fraction(1, 2)),
+    ("failing for two buckets is failing", 29, [(0, TEN * 9), (20, "-" * 5), (25, "-" * 5)], 0),
+    ("failing for less is failing in part", 29, [(0, TEN * 9), (20, TEN), (25, "-" * 10)], Fraction(1, 4)),
+    ("too few in them say nothing against the ring", 25, [(15, "-" + NINE), (25, NINE)], Fraction(90, 91)),
+    ("well for two buckets is not yet well", 10, [(0, "-" * 9), (5, TEN), (10, TEN)], Fraction(120, 129)),
+]
+
+
+@pytest.mark.parametrize(("now_s", "ended", "rate"), [row[1:] for row in STEADY], ids=[row[0] for row in STEADY])
+def test_steady_rate(now_s: float, ended: list[Ended], rate: Fraction) -> None:
+    assert history_of(ended).steady_rate(now_s) == pytest.approx(float(rate))
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.1, 1.25, 2.5, 4.9])
+def test_node_that_fails_half_of_its_calls_is_known_for_it_within_ten_seconds(phase_s: float) -> None:
+    history = SuccessHistory(0.0)
+    for tenth in range(600):
+        history.count(tenth / 10, 2, 0)
+    began_s = 60 + phase_s
+    for tenth in range(100):
+        history.count(began_s + tenth / 10, 1, 1)
+    assert history.steady_rate(began_s + 10) == pytest.approx(0.5, abs=0.02)
+
+
+def test_counts_at_once_are_calls_one_by_one() -> None:
+    at_once = SuccessHistory(0.0)
+    at_once.count(3.0, 3, 2)
+    at_once.count(8.0, 0, 0)
+    at_once.count(8.0, 1, 0)
+    one_by_one = history_of([(3.0, "++-+-"), (8.0, "+")])
+    assert at_once.rate(8.0) == one_by_one.rate(8.0)
+    assert at_once.steady_rate(8.0) == one_by_one.steady_rate(8.0)
+
+
+def test_cleared_history_knows_nothing() -> None:
+    history = history_of([(0, "-"), (31, "-")])
+    history.clear()
+    assert (history.rate(31), history.steady_rate(31), history.weight(31)) == (1, 1, 1)
+
+
+# -- how long until somebody looks again --------------------------------------------------------------------
+
+FLOORS = [
+    ("default", Floor(), 201.0),
+    ("the gist's number as a weight", Floor(weight=0.0001 / 3), 60_001.0),
+    ("the gist by the letter", LITERAL, 5.4e13),
+]
+
+
+@pytest.mark.parametrize(("floor", "calls"), [row[1:] for row in FLOORS], ids=[row[0] for row in FLOORS])
+def test_expected_calls_until_a_recovered_node_comes_first_once(floor: Floor, calls: float) -> None:
+    weight = history_of([(0, "-")], floor).weight(30)
+    assert (2 + weight) / weight == pytest.approx(calls, rel=1e-3)
+
+
+@pytest.mark.parametrize(("floor", "least", "most"), [(Floor(), 60, 140), (LITERAL, 0, 0)], ids=["default", "literal"])
+def test_first_places_of_a_recovered_node_in_twenty_thousand_calls(floor: Floor, least: int, most: int) -> None:
+    rng = Random(4)
+    weights = {"well": 1.0, "well too": 1.0, "recovered": history_of([(0, "-")], floor).weight(30)}
+    firsts = [weighted_shuffle(weights, rng)[0] for _ in range(20_000)]
+    assert least <= firsts.count("recovered") <= most
+
+
+# -- against a list of all calls ----------------------------------------------------------------------------
+
+moments = st.one_of(st.integers(0, 12).map(lambda half: half * 2.5), st.floats(-40, 40), st.just(YEAR_S))
+calls = st.lists(st.tuples(moments, st.text("+-", max_size=4)), max_size=25)
+
+
+def naive_rate(ended: Sequence[tuple[int, bool]], period: int) -> Fraction:
+    """The rule by its words, from every call that ever ended and the number of its five seconds."""
+    ring = [(BUCKETS - (period - at), well) for at, well in ended if period - at < BUCKETS]
+    if ring:
+        return Fraction(sum(3**place for place, well in ring if well), sum(3**place for place, _ in ring))
+    last = [well for at, well in ended if at == max(at for at, _ in ended)]
+    return Fraction(sum(last), len(last)) if last else Fraction(1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=calls)
+def test_history_agrees_with_a_list_of_all_calls(steps: list[Ended]) -> None:
+    history, now_s, period = SuccessHistory(0.0), 0.0, 0
+    ended: list[tuple[int, bool]] = []
+    for step_s, results in steps:
+        now_s += step_s
+        period = max(period, int(now_s // BUCKET_S))
+        for result in results:
+            history.record(now_s, succeeded=result == "+")
+            ended.append((period, result == "+"))
+        assert history.rate(now_s) == float(naive_rate(ended, period))
+        assert 0 <= history.rate(now_s) <= 1
+        assert 0 <= history.steady_rate(now_s) <= 1
+        assert 0 <= history.weight(now_s) <= 1

@@ -1,0 +1,587 @@
+"""Every pair of state and event, what a step wishes for, and who bears which name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from random import Random
+from typing import cast
+
+import pytest
+
+from harness.lives import (
+    AGING,
+    APP,
+    BUSY,
+    DENIED,
+    DOWN,
+    DRAINING,
+    EVENTS,
+    FINE,
+    GRANTED,
+    LATCH,
+    LEASE,
+    LEGAL,
+    ORDERED,
+    POLICY,
+    REPLAYED,
+    RETIRING,
+    REVIVED,
+    SICK,
+    STARTING,
+    STOPPING,
+    SUSPECT,
+    UNKNOWN,
+    UP,
+    WHY,
+    answered,
+    asking,
+    asks,
+    begun,
+    leased,
+    step_and_beat,
+)
+from sidecar.core.life.container_state import Order, Standing, resume, start
+from sidecar.core.life.delays import unknown_delay
+from sidecar.core.life.events import (
+    Answered,
+    Ask,
+    BeatAnswered,
+    BeatUnanswered,
+    CullOrdered,
+    Event,
+    Forget,
+    Judged,
+    Leased,
+    Remember,
+    Restarted,
+    ReturnToken,
+    Revived,
+    Stopped,
+)
+from sidecar.core.life.transitions import TRANSITIONS, step
+from sidecar.core.types import Answer, Denied, Fleet, Hold, Judgement, Latch, Policy, Presence, Reason, State, Verdict
+
+EXCESSIVE = Judgement.EXCESSIVE
+
+# -- every pair -----------------------------------------------------------------------------------------------
+
+
+def test_every_pair_of_state_and_event_stands_in_the_table() -> None:
+    assert set(TRANSITIONS) == set(product(State, EVENTS)) == set(LEGAL)
+
+
+def standings(state: State) -> list[Standing]:
+    """One of every kind that could be found in this state, and some that should not be."""
+    backs = (STARTING, UP, SUSPECT, RETIRING) if state is SUSPECT else ()
+    kinds = product(
+        [None, "one"],
+        [None, 5.0],
+        [(False, False), (True, False), (False, True)],
+        [False, True],
+        [None, LATCH, LEASE],
+        [None, FINE.verdict, SICK.verdict],
+        [None, *(Order("ann", "it leaks", back, 5.0) for back in backs)],
+    )
+    return [
+        replace(
+            begun(AGING, app_start=name),
+            state=state,
+            due=due,
+            asking=asking,
+            leasing=leasing,
+            is_heard=is_heard,
+            latch=latch,
+            lease_ends=50.0 if latch is LEASE else None,
+            verdict=verdict,
+            order=order,
+        )
+        for name, due, (asking, leasing), is_heard, latch, verdict, order in kinds
+    ]
+
+
+def variants(event: type, standing: Standing) -> list[Event]:
+    answers = [answered(standing, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
+    events: dict[type, list[Event]] = {
+        Judged: [FINE, SICK, BUSY, replace(FINE, idle_at=5.0)],
+        Leased: [leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")],
+        CullOrdered: [ORDERED],
+        Revived: [REVIVED],
+        Answered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
+        BeatAnswered: [
+            BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (standing.life, "x")
+        ],
+        BeatUnanswered: [BeatUnanswered("timeout")],
+        Restarted: [Restarted("two"), Restarted(None, "after-1")],
+        Stopped: [Stopped()],
+    }
+    return events[event]
+
+
+@pytest.mark.parametrize(("state", "event"), list(LEGAL), ids=lambda it: getattr(it, "__name__", it))
+def test_pair_leads_to_a_legal_state(state: State, event: type) -> None:
+    reached = {
+        step(standing, variant, now, policy)[0].state
+        for standing in standings(state)
+        for variant in variants(event, standing)
+        for now in (0.0, 5.0, 100.0)
+        for policy in (POLICY, AGING, replace(AGING, enforce=False), replace(AGING, settle_s=0.0, drain_s=0.0))
+    }
+    assert reached
+    assert reached <= LEGAL[state, event]
+
+
+@pytest.mark.parametrize("state", [STARTING, UP, RETIRING, DRAINING, DOWN, STOPPING])
+def test_answer_outside_of_suspect_only_gives_back_what_it_may_have_granted(state: State) -> None:
+    for standing in standings(state):
+        in_use = standing.latch.claim_id if standing.latch else ""
+        for event in cast("list[Answered]", variants(Answered, standing)):
+            is_in_vain = not isinstance(event.answer, Denied) and event.claim_id != in_use
+            effects = (ReturnToken(event.claim_id),) if is_in_vain else ()
+            assert step(standing, event, 5.0, POLICY) == (standing, effects)
+
+
+@pytest.mark.parametrize(
+    ("state", "latch", "doors"),
+    [
+        (STARTING, None, (True, True)),
+        (UP, None, (True, True)),
+        (SUSPECT, None, (True, True)),
+        (RETIRING, None, (True, True)),
+        (DRAINING, LATCH, (False, True)),
+        (DOWN, LATCH, (False, False)),
+        (DRAINING, LEASE, (False, True)),
+        (DOWN, LEASE, (False, False)),
+        (STOPPING, None, (False, True)),
+    ],
+)
+def test_each_state_has_an_answer_for_haproxy_and_nomad(
+    state: State, latch: Latch | None, doors: tuple[bool, bool]
+) -> None:
+    standing = replace(begun(), state=state, latch=latch)
+    assert (standing.haproxy_up, standing.nomad_up) == doors
+
+
+WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "presence", "life"),
+    [
+        (STARTING, {}, Presence.STARTING, "one"),
+        (UP, {}, Presence.WELL, "one"),
+        (SUSPECT, {}, Presence.SUSPECT, "one"),
+        (RETIRING, {}, Presence.WELL, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", STARTING, None)}, Presence.STARTING, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", UP, None)}, Presence.WELL, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", RETIRING, None)}, Presence.WELL, "one"),
+        (SUSPECT, {"order": Order("ann", "it leaks", SUSPECT, None)}, Presence.SUSPECT, "one"),
+        (DRAINING, {}, Presence.DOWN, "one"),
+        (DOWN, {}, Presence.DOWN, "one"),
+        (STOPPING, {}, Presence.GONE, "one"),
+        (SUSPECT, WOULD_BE_DOWN, Presence.DOWN, "one#2"),
+        (STOPPING, WOULD_BE_DOWN, Presence.GONE, "one#2"),
+        (SUSPECT, {"would_culls": 2}, Presence.SUSPECT, "one#3"),
+        (SUSPECT, {"would_culls": 1}, Presence.SUSPECT, "one#2"),
+        (SUSPECT, {"would_culls": 1, "would_down": True}, Presence.DOWN, "one"),
+    ],
+)
+def test_each_standing_is_somebody_to_the_fleet(
+    state: State, changes: dict[str, object], presence: Presence, life: str
+) -> None:
+    standing = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
+    assert (standing.presence, standing.life) == (presence, life)
+    assert (standing.instance, standing.claim_id) == ("alloc", f"{APP}/{life}")
+
+
+# -- wishes and names -----------------------------------------------------------------------------------------
+
+
+def test_cull_is_latched_with_its_claim_and_reason_and_remembered() -> None:
+    standing, effects = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
+    assert standing.latch == Latch(f"{APP}/one", 1_000.0, WHY)
+    assert effects == (Remember(),)
+
+
+WARM_UP = replace(POLICY, grace_s=30.0)
+
+
+@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
+def test_another_incarnation_starts_clean(state: State) -> None:
+    old = replace(asking(), state=state, latch=LATCH, answer=GRANTED, unknowns=3, would_culls=2, would_down=True)
+    fresh = start(APP, 50.0, WARM_UP, app_start="two")
+    assert fresh.due == 80.0
+    returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
+    assert step(old, Restarted("two"), 50.0, WARM_UP) == (fresh, (Forget(), *returned, Remember()))
+
+
+def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
+    old = asking()
+    fresh, _ = step(old, Restarted("two"), 10.0, POLICY)
+    fresh, _ = step_and_beat(fresh, SICK, 11.0, POLICY)
+    fresh, effects = step(fresh, SICK, 14.0, POLICY)
+    assert asks(effects) == [f"{APP}/two"]
+    assert step(fresh, answered(old, GRANTED), 15.0, POLICY) == (fresh, (ReturnToken(old.claim_id),))
+
+
+@pytest.mark.parametrize(
+    ("standing", "incarnation"),
+    [
+        (begun(app_start=None), "two"),
+        (asking(app_start=None), "-"),
+        (step(asking(app_start=None), answered(asking(app_start=None), DENIED), 4.0, POLICY)[0], "-"),
+    ],
+    ids=["has not asked yet", "claim on its way", "was denied"],
+)
+def test_first_name_belongs_to_the_life_that_is_watched(standing: Standing, incarnation: str) -> None:
+    named, effects = step(standing, Restarted("two"), 5.0, POLICY)
+    assert named == replace(standing, app_start="two", incarnation=incarnation)
+    assert named.claim_id == f"{APP}/{incarnation}"
+    assert effects == (Remember(),)
+
+
+@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
+@pytest.mark.parametrize("app_start", ["one", None], ids=["named", "nameless"])
+def test_app_that_has_gone_ends_its_life_before_the_next_is_named(state: State, app_start: str | None) -> None:
+    old = replace(asking(app_start=app_start), state=state, latch=LATCH, answer=GRANTED, bad_checks=3, would_culls=2)
+    fresh, effects = step(old, Restarted(None, "after-1"), 50.0, WARM_UP)
+    assert fresh == replace(start(APP, 50.0, WARM_UP), incarnation="after-1")
+    assert (fresh.latch, fresh.claim_id, fresh.born) == (None, f"{APP}/after-1", 50.0)
+    returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
+    assert effects == (Forget(), *returned, Remember())
+
+
+def nameless(policy: Policy = POLICY) -> Standing:
+    """The life that follows on one that has gone, culled and without a name."""
+    down = resume(begun(policy), LATCH, 0.0, 99.0, policy)
+    return step(down, Restarted(None, "after-1"), 60.0, policy)[0]
+
+
+def test_life_without_a_name_claims_under_a_word_of_its_own() -> None:
+    suspect, _ = step_and_beat(nameless(), SICK, 61.0, POLICY)
+    suspect, effects = step(suspect, SICK, 64.0, POLICY)
+    assert effects == (Remember(), Ask(f"{APP}/after-1"))
+    suspect, _ = step(suspect, Restarted("two"), 64.5, POLICY)
+    assert (suspect.app_start, suspect.claim_id, suspect.asking) == ("two", f"{APP}/after-1", True)
+    culled, _ = step(suspect, answered(suspect, GRANTED), 65.0, POLICY)
+    assert culled.latch == Latch(f"{APP}/after-1", 1_000.0, WHY)
+
+
+def test_name_that_comes_before_the_first_claim_is_the_word_of_the_claim() -> None:
+    named, effects = step(nameless(), Restarted("two"), 61.0, POLICY)
+    assert (named.claim_id, named.born, effects) == (f"{APP}/two", 60.0, (Remember(),))
+
+
+def test_word_of_a_nameless_life_survives_a_kill() -> None:
+    suspect, _ = step_and_beat(nameless(), SICK, 61.0, POLICY)
+    killed, _ = step(suspect, SICK, 64.0, POLICY)
+    back = start(APP, 70.0, POLICY, app_start=killed.app_start, asked_under=killed.incarnation)
+    assert step(back, Restarted("two"), 71.0, POLICY)[0].claim_id == f"{APP}/after-1"
+
+
+def test_late_grant_to_the_life_that_has_gone_says_nothing_about_the_next() -> None:
+    old = asking(app_start=None)
+    fresh, _ = step(old, Restarted(None, "after-1"), 10.0, POLICY)
+    fresh, _ = step_and_beat(fresh, SICK, 11.0, POLICY)
+    fresh, _ = step(fresh, SICK, 14.0, POLICY)
+    assert fresh.asking
+    assert step(fresh, answered(old, GRANTED), 15.0, POLICY) == (fresh, (ReturnToken(old.claim_id),))
+
+
+# -- back-off -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unknowns", "delay_s"), [(0, 1), (1, 2), (2, 4), (3, 8), (4, 16), (5, 30), (6, 30), (50, 30), (10_000, 30)]
+)
+def test_back_off_of_unknown_doubles_up_to_half_a_minute(unknowns: int, delay_s: float) -> None:
+    assert unknown_delay(unknowns) == delay_s
+
+
+@pytest.mark.parametrize(("answer", "delay_s"), [(UNKNOWN, 1.0), (DENIED, 10.0)], ids=["unknown", "denied"])
+@pytest.mark.parametrize(("jitter", "factor"), [(0.0, 1.0), (0.5, 1.125), (1.0, 1.25)])
+def test_jitter_delays_the_next_claim_by_at_most_a_quarter(
+    answer: Answer, delay_s: float, jitter: float, factor: float
+) -> None:
+    standing, _ = step(asking(), answered(asking(), answer, jitter), 100.0, POLICY)
+    assert standing.due == pytest.approx(100.0 + delay_s * factor)
+
+
+@pytest.mark.parametrize(
+    ("retry_after_s", "delay_s"),
+    [(0.0, 1.0), (0.25, 1.0), (1.0, 1.0), (4.0, 4.0), (9.99, 9.99), (10.0, 10.0), (3600.0, 10.0), (-5.0, 1.0)],
+)
+@pytest.mark.parametrize(("jitter", "factor"), [(0.0, 1.0), (1.0, 1.25)])
+def test_refused_container_asks_again_when_it_is_of_use_but_neither_at_once_nor_after_the_next_check(
+    retry_after_s: float, delay_s: float, jitter: float, factor: float
+) -> None:
+    refused = Denied("spacing", 1, 10, retry_after_s)
+    standing, _ = step(asking(), answered(asking(), refused, jitter), 100.0, POLICY)
+    assert standing.due == pytest.approx(100.0 + delay_s * factor)
+
+
+def sick(*numbers: tuple[float, float], jitter: float = 0.0) -> Judged:
+    """Excessive by these rules, each with its number and the limit it met."""
+    reasons = tuple(Reason("rule", value, limit, WHY) for value, limit in numbers)
+    return Judged(Verdict(EXCESSIVE, reasons), jitter=jitter)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "part"),
+    [
+        ([(5, 5)], 1.0),
+        ([(10, 5)], 0.5),
+        ([(50, 5)], 0.1),
+        ([(0.75, 0.5)], 2 / 3),
+        ([(6, 5), (12, 3), (4, 4)], 0.25),
+        ([(7, 0)], 1.0),
+        ([(3, 5)], 1.0),
+        ([], 1.0),
+    ],
+    ids=["at the limit", "twice", "ten times", "a ratio", "worst of three", "no limit", "below", "no reason"],
+)
+def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(
+    numbers: list[tuple[float, float]], part: float
+) -> None:
+    """Settling and retrying alike."""
+    look = sick(*numbers, jitter=1.0)
+    suspect, _ = step_and_beat(begun(), look, 0.0, POLICY)
+    assert suspect.due == pytest.approx(3.0 * (1 + 0.25 * part))
+    standing = replace(asking(), verdict=look.verdict)
+    refused, _ = step(standing, answered(standing, DENIED, jitter=1.0), 100.0, POLICY)
+    assert refused.due == pytest.approx(100.0 + 10.0 * (1 + 0.25 * part))
+
+
+def test_sickest_of_a_fleet_mostly_asks_first_and_nobody_later_than_a_quarter() -> None:
+    rng = Random(4)
+    firsts = 0
+    for _ in range(200):
+        looks = [sick((errors, 5), jitter=rng.random()) for errors in (500, 10, 5, 5)]
+        dues = [step_and_beat(begun(), look, 0.0, POLICY)[0].due for look in looks]
+        assert all(due is not None and 3.0 <= due <= 3.75 for due in dues)
+        firsts += min(dues) == dues[0]  # type: ignore[type-var]  # none is None
+    assert firsts > 180
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1.0])
+def test_settle_of_nothing_is_not_spread(jitter: float) -> None:
+    _, effects = step_and_beat(begun(), sick((5, 5), jitter=jitter), 0.0, replace(POLICY, settle_s=0.0))
+    assert asks(effects)
+
+
+def test_looks_while_it_settles_do_not_put_the_claim_off() -> None:
+    standing, _ = step_and_beat(begun(), sick((5, 5), jitter=1.0), 0.0, POLICY)
+    for now in (1.0, 2.0, 3.0, 3.5):
+        standing, effects = step(standing, sick((5, 5), jitter=1.0), now, POLICY)
+        assert not effects
+    assert asks(step(standing, sick((5, 5)), 3.75, POLICY)[1])
+
+
+@pytest.mark.parametrize("answer", [DENIED, GRANTED], ids=["denied", "granted too late"])
+def test_clear_answer_ends_the_back_off(answer: Answer) -> None:
+    standing = replace(asking(), unknowns=4, verdict=FINE.verdict)
+    assert step(standing, answered(standing, answer), 9.0, POLICY)[0].unknowns == 0
+
+
+# -- beats ----------------------------------------------------------------------------------------------------
+
+
+def suspected(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
+    """Sick at 0 s, and the fleet has not heard of it yet."""
+    return step(begun(policy, app_start), SICK, 0.0, policy)[0]
+
+
+def beat(presence: Presence = Presence.SUSPECT, life: str = "one") -> BeatAnswered:
+    return BeatAnswered(presence, life, Fleet(3))
+
+
+UNANSWERED = BeatUnanswered("timeout")
+AT_ONCE = replace(POLICY, settle_s=0.0)
+Happened = tuple[float, Event, float | None]
+"""Second, what happens, and when the claim is due after it; None: not at all."""
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        [(5, SICK, None), (600, SICK, None), (601, beat(), 604), (603, SICK, 604)],
+        [(1, beat(Presence.WELL), None), (2, beat(Presence.DOWN), None), (3, beat(), 6)],
+        [(1, beat(life="zero"), None), (2, beat(life="one#2"), None), (3, beat(), 6)],
+        [(1, beat(), 4), (2, beat(), 4), (3, beat(), 4)],
+        [(1, beat(), 4), (2, UNANSWERED, None), (9, SICK, None), (10, UNANSWERED, None), (20, beat(), 23)],
+        [(1, beat(), 4), (2, FINE, None), (3, SICK, None), (30, SICK, None), (31, beat(), 34)],
+    ],
+    ids=[
+        "however long it takes",
+        "a beat that said something else",
+        "a beat of another life",
+        "the first of several",
+        "after beats without an answer all begins anew",
+        "and after a recovery",
+    ],
+)
+def test_suspect_settles_from_the_first_answered_beat_that_said_so(happened: list[Happened]) -> None:
+    standing = suspected()
+    for now, event, due in happened:
+        standing, effects = step(standing, event, now, POLICY)
+        assert (standing.due, effects) == (due, ()), f"at {now} s"
+    assert standing.due is not None
+    assert asks(step(standing, SICK, standing.due, POLICY)[1]) == [f"{APP}/one"]
+
+
+def test_without_settle_the_answered_beat_is_followed_by_the_claim_at_once() -> None:
+    standing = suspected(AT_ONCE)
+    assert step(standing, SICK, 1.0, AT_ONCE) == (standing, ())
+    assert step(standing, beat(), 1.0, AT_ONCE)[1] == (Remember(), Ask(f"{APP}/one"))
+
+
+@pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
+def test_refused_suspect_that_is_not_heard_any_more_waits_for_the_next_answered_beat(answer: Answer) -> None:
+    standing, _ = step(asking(), UNANSWERED, 3.5, POLICY)
+    assert (standing.asking, standing.due) == (True, None)
+    standing, _ = step(standing, answered(standing, answer), 4.0, POLICY)
+    assert (standing.asking, standing.due) == (False, None)
+    standing, effects = step(standing, SICK, 60.0, POLICY)
+    assert effects == ()
+    assert step(standing, beat(), 61.0, POLICY)[0].due == 64.0
+
+
+def test_name_that_comes_while_it_settles_has_to_be_heard_first() -> None:
+    standing, _ = step(suspected(app_start=None), beat(life="-"), 1.0, POLICY)
+    standing, _ = step(standing, Restarted("two"), 2.0, POLICY)
+    assert (standing.due, standing.life) == (None, "two")
+    assert step(standing, beat(life="-"), 2.5, POLICY)[0].due is None
+    assert step(standing, beat(life="two"), 2.5, POLICY)[0].due == 5.5
+
+
+def test_container_that_would_be_down_claims_nothing_whatever_the_fleet_hears() -> None:
+    shadow = replace(POLICY, enforce=False)
+    standing, _ = step(asking(shadow), answered(asking(shadow), GRANTED), 4.0, shadow)
+    for event in (beat(), UNANSWERED, beat(), SICK):
+        standing, effects = step(standing, event, 60.0, shadow)
+        assert (standing.would_down, standing.due, effects) == (True, None, ())
+
+
+def test_suspect_is_refused_from_the_first_denial_until_it_recovers() -> None:
+    standing, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)
+    standing, _ = step(standing, SICK, 14.0, POLICY)
+    assert standing.asking
+    standing, _ = step(standing, answered(standing, UNKNOWN), 15.0, POLICY)
+    assert standing.refused
+    assert not step(standing, FINE, 15.5, POLICY)[0].refused
+
+
+# -- tokens that are not used ---------------------------------------------------------------------------------
+
+RETURNED = (ReturnToken(f"{APP}/one"),)
+HELD = replace(DENIED, reason="hold", hold=Hold("ann", "deploy", 1_000.0))
+
+
+@pytest.mark.parametrize(
+    ("answers", "effects"),
+    [
+        ([GRANTED], RETURNED),
+        ([REPLAYED], RETURNED),
+        ([DENIED], ()),
+        ([UNKNOWN], RETURNED),
+        ([UNKNOWN, DENIED], ()),
+        ([DENIED, UNKNOWN], RETURNED),
+        ([UNKNOWN, HELD], RETURNED),
+        ([HELD], ()),
+    ],
+    ids=lambda value: ", then ".join(getattr(one, "reason", type(one).__name__) for one in value) or "nothing",
+)
+def test_container_that_recovers_gives_back_what_it_was_or_may_have_been_granted(
+    answers: list[Answer], effects: tuple[ReturnToken, ...]
+) -> None:
+    """It recovers while the last claim is on its way."""
+    standing, now = asking(), 3.0
+    for place, answer in enumerate(answers, start=1):
+        if place == len(answers):
+            standing, _ = step(standing, FINE, now, POLICY)
+        standing, given_back = step(standing, answered(standing, answer), now, POLICY)
+        now += 60.0
+        standing, more = step(standing, SICK if place < len(answers) else FINE, now, POLICY)
+        given_back += tuple(effect for effect in more if isinstance(effect, ReturnToken))
+    assert (standing.state, given_back) == (UP, effects)
+
+
+@pytest.mark.parametrize("event", [Restarted("two"), Restarted(None, "after-1"), Stopped()], ids=str)
+def test_suspect_that_is_no_more_gives_back_what_it_may_have_been_granted(event: Event) -> None:
+    unclear, _ = step(asking(), answered(asking(), UNKNOWN), 4.0, POLICY)
+    assert ReturnToken(f"{APP}/one") in step(unclear, event, 5.0, POLICY)[1]
+    denied, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)
+    assert ReturnToken(f"{APP}/one") not in step(denied, event, 5.0, POLICY)[1]
+
+
+# -- coming back ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("drain_s", "drained_for_s", "state", "due"),
+    [
+        (10, 0, DRAINING, 110),
+        (10, 4, DRAINING, 106),
+        (10, 9.5, DRAINING, 100.5),
+        (10, 10, DOWN, None),
+        (10, 11, DOWN, None),
+        (10, 10**9, DOWN, None),
+        (0, 0, DOWN, None),
+        (0, 5, DOWN, None),
+    ],
+)
+def test_latched_sidecar_comes_back_in_the_rest_of_its_drain(
+    drain_s: float, drained_for_s: float, state: State, due: float | None
+) -> None:
+    policy = replace(POLICY, drain_s=drain_s)
+    standing = resume(begun(policy), LATCH, 100.0, drained_for_s, policy)
+    assert (standing.state, standing.due, standing.latch) == (state, due, LATCH)
+    assert step(standing, FINE, 110.0, policy)[0].state is DOWN
+
+
+# -- edges ----------------------------------------------------------------------------------------------------
+
+
+def test_errors_of_the_grace_do_not_count_when_it_is_over() -> None:
+    """The window reaches back into the warm-up: unless it is emptied, its errors cull the app at the grace's end."""
+    standing, effects = step(begun(WARM_UP), SICK, 30.0, WARM_UP)
+    assert (standing.state, standing.verdict, effects) == (UP, None, (Forget(heart=False),))
+
+
+def test_stopping_in_the_drain_does_not_cut_the_drain_short_for_nomad() -> None:
+    draining, _ = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
+    stopping, _ = step(draining, Stopped(), 10.0, POLICY)
+    assert not stopping.haproxy_up
+    assert stopping.nomad_up
+
+
+def test_stopping_when_down_stays_down_for_nomad() -> None:
+    down = resume(begun(), LATCH, 0.0, 99.0, POLICY)
+    stopping, _ = step(down, Stopped(), 10.0, POLICY)
+    assert not stopping.nomad_up
+
+
+def test_answer_that_is_none_of_the_three_is_not_a_token() -> None:
+    standing = asking()
+    after, _ = step(standing, answered(standing, cast("Answer", None)), 9.0, POLICY)
+    assert after.haproxy_up
+    assert after.latch is None
+
+
+def test_first_claim_of_a_life_is_written_down_before_it_is_made() -> None:
+    suspect, _ = step_and_beat(begun(), SICK, 0.0, POLICY)
+    suspect, effects = step(suspect, SICK, 3.0, POLICY)
+    assert effects == (Remember(), Ask(f"{APP}/one"))
+    suspect, _ = step(suspect, answered(suspect, DENIED), 4.0, POLICY)
+    _, effects = step(suspect, SICK, 14.0, POLICY)
+    assert effects == (Ask(f"{APP}/one"),)
+
+
+def test_claim_made_without_a_name_is_still_the_claim_of_that_life_after_a_kill() -> None:
+    """Asked as "-", killed before the reply, back again, and only now the app names itself: still one token."""
+    suspect, _ = step_and_beat(begun(app_start=None), SICK, 0.0, POLICY)
+    killed, effects = step(suspect, SICK, 3.0, POLICY)
+    assert asks(effects) == [f"{APP}/-"]
+    assert Remember() in effects
+    back = start(APP, 5.0, POLICY, app_start=killed.app_start, asked_under=killed.incarnation)
+    assert step(back, Restarted("one"), 6.0, POLICY)[0].claim_id == killed.claim_id

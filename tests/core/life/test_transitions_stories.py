@@ -1,0 +1,328 @@
+"""Stories: at this second this happens and leads there, with or without a claim."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.lives import (
+    DENIED,
+    DOWN,
+    DRAINING,
+    FINE,
+    FINE_PING,
+    GRANTED,
+    POLICY,
+    REPLAYED,
+    SICK,
+    SICK_PING,
+    STARTING,
+    STOPPING,
+    SUSPECT,
+    UNKNOWN,
+    UP,
+    answered,
+    asking,
+    asks,
+    begun,
+    step_and_beat,
+)
+from sidecar.core.life.container_state import Standing
+from sidecar.core.life.events import Ask, Event, Judged, Restarted, Stopped
+from sidecar.core.life.transitions import step
+from sidecar.core.types import Answer, Policy, State
+
+Row = tuple[float, Event | Answer, State | type[Ask]]
+"""Second, what happens, and the state it leads to; ``Ask``: suspect, and a claim goes out."""
+
+
+def check_story(rows: list[Row], policy: Policy) -> Standing:
+    """Every row leads where it says; where all of them lead to. The fleet hears of every suspect at once."""
+    standing = begun(policy)
+    for now, happened, expected in rows:
+        event = answered(standing, happened) if isinstance(happened, Answer) else happened
+        standing, effects = step_and_beat(standing, event, now, policy)
+        state = SUSPECT if expected is Ask else expected
+        assert (standing.state, bool(asks(effects))) == (state, expected is Ask), f"at {now} s"
+    return standing
+
+
+def idle(at: float) -> Judged:
+    """A look at an app that said at this second that nothing was in flight."""
+    return replace(SICK_PING, idle_at=at)
+
+
+SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, Ask)]
+"""Up, sick at 5 s, asked at 8 s."""
+
+WARM_UP = replace(POLICY, grace_s=30.0)
+IMPATIENT = replace(POLICY, settle_s=0.0)
+SHADOW = replace(POLICY, enforce=False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        (POLICY, [(0, FINE, UP)]),
+        (POLICY, [(0, SICK, SUSPECT)]),
+        (WARM_UP, [(0, SICK, STARTING), (29.999, SICK, STARTING), (30, FINE, UP)]),
+        (WARM_UP, [(1_000, FINE, UP), (1_001, SICK, SUSPECT)]),
+    ],
+    ids=["without grace the first look counts", "sick at once", "nothing counts in the grace", "first look comes late"],
+)
+def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows: list[Row]) -> None:
+    check_story(rows, policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        (POLICY, SETTLED),
+        (POLICY, [(5, SICK, SUSPECT), (6, SICK, SUSPECT), (7.999, SICK, SUSPECT)]),
+        (POLICY, [(5, SICK, SUSPECT), (8, FINE, UP)]),
+        (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (9, SICK, SUSPECT)]),
+        (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (10, SICK, Ask)]),
+        (POLICY, [*SETTLED, (9, SICK, SUSPECT), (100, SICK, SUSPECT)]),
+        (IMPATIENT, [(5, SICK, Ask)]),
+        (IMPATIENT, [(0, FINE, UP), (5, SICK, Ask)]),
+    ],
+    ids=[
+        "asks when settled",
+        "more of the same does not hurry it",
+        "recovers while settling",
+        "settles anew after a recovery",
+        "and asks when that is over",
+        "asks once while the claim is on its way",
+        "without settling asks at the first look",
+        "without settling asks at the crossing",
+    ],
+)
+def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None:
+    check_story(rows, policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        (POLICY, [(9, GRANTED, DRAINING), (18.999, SICK, DRAINING), (19, SICK, DOWN)]),
+        (POLICY, [(9, REPLAYED, DRAINING), (19, SICK, DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (10, FINE, DRAINING), (19, FINE, DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (500, FINE, DOWN), (9_999, FINE, DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (10, DENIED, DRAINING), (10, UNKNOWN, DRAINING)]),
+        (replace(POLICY, drain_s=0.0), [(9, GRANTED, DOWN), (10, FINE, DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (11.999, idle(11.999), DRAINING), (12, idle(12), DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)]),
+        (replace(POLICY, drain_s=2.0), [(9, GRANTED, DRAINING), (10, idle(10), DRAINING), (11, idle(11), DOWN)]),
+        (POLICY, [(9, GRANTED, DRAINING), (10, Restarted("two"), STARTING), (11, FINE, UP)]),
+        (POLICY, [(9, GRANTED, DRAINING), (19, SICK, DOWN), (60, Restarted("two"), STARTING)]),
+        (POLICY, [(9, GRANTED, DRAINING), (10, Stopped(), STOPPING), (99, FINE, STOPPING)]),
+    ],
+    ids=[
+        "down after the drain",
+        "a replay drains as well",
+        "recovering in the drain changes nothing",
+        "down until somebody acts",
+        "late replies change nothing",
+        "without a drain down at once",
+        "idle ends the drain once every balancer has let go",
+        "idle before that may have been between two requests",
+        "a drain shorter than that has its own end",
+        "replaced in the drain",
+        "replaced when down",
+        "stopped in the drain",
+    ],
+)
+def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row]) -> None:
+    check_story([*SETTLED, *rows], policy)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, Ask)],
+        [(9, DENIED, SUSPECT), (19, SICK, Ask), (20, DENIED, SUSPECT), (30, SICK, Ask)],
+        [(9, DENIED, SUSPECT), (10, FINE, UP)],
+        [(9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, Ask)],
+        [(9, UNKNOWN, SUSPECT), (10, SICK, Ask), (11, UNKNOWN, SUSPECT), (13, SICK, Ask)],
+        [(9, UNKNOWN, SUSPECT), (9.5, FINE, UP)],
+        [
+            (9, UNKNOWN, SUSPECT),
+            (9, FINE, UP),
+            (9, SICK, SUSPECT),
+            (12, SICK, Ask),
+            (13, UNKNOWN, SUSPECT),
+            (14, SICK, Ask),
+        ],
+        [(9, UNKNOWN, SUSPECT), (10, SICK, Ask), (11, GRANTED, DRAINING)],
+        [(9, DENIED, SUSPECT), (19, SICK, Ask), (20, GRANTED, DRAINING)],
+    ],
+    ids=[
+        "denied asks again at the next check",
+        "denied again",
+        "recovered after a denial",
+        "unknown asks again after a second",
+        "unknown again after two",
+        "recovered after an unknown",
+        "a recovery ends the back-off",
+        "granted after an unknown",
+        "granted after a denial",
+    ],
+)
+def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> None:
+    check_story([*SETTLED, *rows], POLICY)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(9, GRANTED, UP)],
+        [(9, SICK, SUSPECT), (9, GRANTED, DRAINING)],
+        [(9, DENIED, SUSPECT), (10, FINE, UP)],
+        [(9, UNKNOWN, SUSPECT), (9.5, FINE, UP)],
+        [(9, GRANTED, UP), (50, SICK, SUSPECT), (53, SICK, Ask), (54, REPLAYED, DRAINING)],
+    ],
+    ids=["granted too late", "well and sick again in flight", "denied", "unknown", "the late token is used later"],
+)
+def test_recovery_while_the_claim_was_in_flight(rows: list[Row]) -> None:
+    check_story([*SETTLED, (8.5, FINE, SUSPECT), *rows], POLICY)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(9, GRANTED, SUSPECT), (100, SICK, SUSPECT)],
+        [(9, GRANTED, SUSPECT), (70, FINE, UP), (80, SICK, SUSPECT), (83, SICK, Ask)],
+        [(9, DENIED, SUSPECT), (19, SICK, Ask)],
+    ],
+    ids=["granted is only said", "and said again for the next time", "denied asks again"],
+)
+def test_shadow_asks_and_never_acts(rows: list[Row]) -> None:
+    standing = check_story([*SETTLED, *rows], SHADOW)
+    assert standing.haproxy_up
+    assert standing.nomad_up
+    assert standing.latch is None
+
+
+def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> None:
+    standing = asking(SHADOW)
+    first = standing.claim_id
+    standing, _ = step(standing, answered(standing, GRANTED), 4.0, SHADOW)
+    assert (standing.would_culls, standing.would_down) == (1, True)
+    assert standing.claim_id == first
+    standing, _ = step(standing, FINE, 5.0, SHADOW)
+    assert (standing.would_culls, standing.would_down) == (1, False)
+    standing, _ = step_and_beat(standing, SICK, 6.0, SHADOW)
+    standing, effects = step(standing, SICK, 9.0, SHADOW)
+    assert asks(effects) == [standing.claim_id]
+    assert standing.claim_id != first
+
+
+# -- confirmed by several checks ------------------------------------------------------------------------------
+
+CONFIRMED = replace(POLICY, confirm=3)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, Ask)],
+        [(0, SICK, UP), (10, SICK, UP), (11, SICK_PING, UP), (12, SICK_PING, UP), (20, SICK, SUSPECT)],
+        [(0, FINE, UP), (1, SICK_PING, UP), (2, SICK_PING, UP), (3, SICK_PING, UP), (4, SICK_PING, UP)],
+        [(0, SICK, UP), (10, SICK, UP), (20, FINE, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT)],
+        [(0, SICK, UP), (10, SICK, UP), (15, FINE_PING, UP), (20, SICK, UP), (30, SICK, UP), (40, SICK, SUSPECT)],
+        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, SICK_PING, SUSPECT), (23, SICK_PING, Ask)],
+        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, FINE, UP), (30, SICK, UP), (40, SICK, UP)],
+        [(0, SICK, UP), (10, SICK, UP), (15, Restarted("two"), STARTING), (15, SICK, UP), (25, SICK, UP)],
+        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, Ask), (24, DENIED, SUSPECT), (34, SICK, Ask)],
+        [
+            *[(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, Ask), (23, FINE, SUSPECT)],
+            *[(24, GRANTED, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT), (53, SICK, Ask)],
+        ],
+    ],
+    ids=[
+        "three checks in a row",
+        "pings between checks do not confirm",
+        "nor do pings alone",
+        "a good check begins the count anew",
+        "a good look between checks too",
+        "once confirmed a ping may settle it",
+        "a recovery begins the count anew",
+        "another life begins the count anew",
+        "a denied one need not be confirmed again",
+        "a token that came too late begins the count anew",
+    ],
+)
+def test_bad_window_is_confirmed_by_checks_in_a_row(rows: list[Row]) -> None:
+    check_story(rows, CONFIRMED)
+
+
+def test_checks_of_the_grace_confirm_nothing() -> None:
+    grace: list[Row] = [(0, SICK, STARTING), (10, SICK, STARTING), (20, SICK, STARTING), (30, SICK, UP)]
+    check_story([*grace, (40, SICK, UP), (50, SICK, UP), (60, SICK, SUSPECT)], replace(CONFIRMED, grace_s=30.0))
+
+
+# -- old enough to be culled ----------------------------------------------------------------------------------
+
+YOUNG = replace(POLICY, min_age_s=60.0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rows"),
+    [
+        (YOUNG, [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, SUSPECT), (59.999, SICK, SUSPECT), (60, SICK, Ask)]),
+        (YOUNG, [(5, SICK, SUSPECT), (40, FINE, UP), (59, SICK, SUSPECT), (61, SICK, SUSPECT), (62, SICK, Ask)]),
+        (YOUNG, [(70, FINE, UP), (75, SICK, SUSPECT), (78, SICK, Ask)]),
+        (YOUNG, [(70, Restarted("two"), STARTING), (75, SICK, SUSPECT), (129, SICK, SUSPECT), (130, SICK, Ask)]),
+        (
+            replace(YOUNG, grace_s=30.0),
+            [(0, SICK, STARTING), (30, FINE, UP), (31, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, Ask)],
+        ),
+        (replace(YOUNG, settle_s=0.0), [(5, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, Ask)]),
+    ],
+    ids=[
+        "judged at once and asks when old enough",
+        "settles all the same",
+        "old enough long ago",
+        "age is that of the incarnation",
+        "grace is a part of the age",
+        "without settling",
+    ],
+)
+def test_young_app_is_judged_and_not_claimed_for(policy: Policy, rows: list[Row]) -> None:
+    check_story(rows, policy)
+
+
+def test_naming_a_life_does_not_make_it_younger() -> None:
+    standing, _ = step(begun(YOUNG, app_start=None), FINE, 0.0, YOUNG)
+    standing, _ = step(standing, Restarted("one"), 50.0, YOUNG)
+    standing, _ = step_and_beat(standing, SICK, 55.0, YOUNG)
+    assert standing.due == 60.0
+
+
+# -- gone without a name for the next life --------------------------------------------------------------------
+
+GONE = Restarted(None, "after-1")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(5, GONE, STARTING), (5, FINE, UP)],
+        [*SETTLED, (9, GONE, STARTING), (9, SICK, SUSPECT), (12, SICK, Ask), (13, GRANTED, DRAINING)],
+        [*SETTLED, (9, GRANTED, DRAINING), (10, GONE, STARTING), (10, FINE, UP)],
+        [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (60, FINE, UP)],
+        [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (61, Restarted("two"), STARTING)],
+        [*SETTLED, (9, Stopped(), STOPPING), (10, GONE, STOPPING)],
+    ],
+    ids=[
+        "gone while up",
+        "gone with a claim on its way",
+        "gone in the drain",
+        "gone when down",
+        "and the next one named",
+        "gone while we stop",
+    ],
+)
+def test_app_that_has_gone_is_followed_by_one_that_starts_clean(rows: list[Row]) -> None:
+    check_story(rows, POLICY)

@@ -1,0 +1,177 @@
+"""What weight follows from a success rate, how fast it gets there, and what leaves it alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.core.life.weight import FULL, Weight, soft_drain
+from sidecar.core.types import Fleet, Policy, Presence
+
+
+def settled(rate: float | None, weight: Weight | None = None) -> int:
+    """Where the weight is after a minute at this rate."""
+    weight = weight or Weight()
+    for _ in range(60):
+        weight = weight.step(rate, 1.0)
+    return weight.percent
+
+
+@pytest.mark.parametrize(
+    ("rate", "percent"),
+    [
+        pytest.param(None, 100, id="nothing known"),
+        pytest.param(1.0, 100, id="all go well"),
+        pytest.param(0.97, 100, id="a few fail: within the band"),
+        pytest.param(0.9, 73, id="one in ten fails"),
+        pytest.param(0.75, 42, id="one in four fails"),
+        pytest.param(0.5, 12, id="half fail"),
+        pytest.param(0.3, 10, id="the floor"),
+        pytest.param(0.0, 10, id="all fail"),
+    ],
+)
+def test_weight_is_the_rate_cubed(rate: float | None, percent: int) -> None:
+    assert settled(rate) == percent
+
+
+@pytest.mark.parametrize(("floor", "percent"), [(1, 1), (10, 10), (50, 50), (100, 100)])
+def test_least_weight_is_the_floor_and_one_of_a_hundred_turns_weighing_off(floor: int, percent: int) -> None:
+    assert settled(0.0, Weight(floor=floor)) == percent
+
+
+def steps(percent: int, rate: float, elapsed_s: float = 1.0, count: int = 4) -> list[int]:
+    weight, percents = Weight(percent), []
+    for _ in range(count):
+        weight = weight.step(rate, elapsed_s)
+        percents.append(weight.percent)
+    return percents
+
+
+@pytest.mark.parametrize(
+    ("percent", "rate", "elapsed_s", "percents"),
+    [
+        pytest.param(100, 0.5, 1.0, [80, 60, 40, 20], id="it falls fast"),
+        pytest.param(100, 0.0, 3.0, [40, 10, 10, 10], id="by the time that has passed"),
+        pytest.param(10, 1.0, 1.0, [15, 20, 25, 30], id="it rises slowly"),
+        pytest.param(10, 1.0, 60.0, [100, 100, 100, 100], id="to the top"),
+        pytest.param(98, 1.0, 1.0, [100, 100, 100, 100], id="and all of the way"),
+        pytest.param(12, 0.1, 1.0, [10, 10, 10, 10], id="as to the floor"),
+        pytest.param(100, 0.5, 0.0, [100, 100, 100, 100], id="no time, no change"),
+        pytest.param(73, 0.88, 1.0, [73, 73, 73, 73], id="a target nearby changes nothing"),
+        pytest.param(73, 0.94, 1.0, [78, 83, 83, 83], id="one further away is reached"),
+        pytest.param(12, 0.51, 1.0, [12, 12, 12, 12], id="near the floor the band is narrow"),
+        pytest.param(12, 0.53, 1.0, [15, 15, 15, 15], id="but not so narrow"),
+    ],
+)
+def test_way_to_the_target(percent: int, rate: float, elapsed_s: float, percents: list[int]) -> None:
+    assert steps(percent, rate, elapsed_s) == percents
+
+
+def test_fresh_weight_keeps_its_floor() -> None:
+    assert Weight(10, floor=7).fresh() == Weight(FULL, floor=7)
+
+
+rates = st.one_of(st.none(), st.floats(0, 1))
+walks = st.lists(st.tuples(rates, st.floats(0, 400)), max_size=40)
+
+
+@settings(deadline=None)
+@given(floor=st.integers(1, 100), walk=walks)
+def test_any_weight_is_a_whole_percent_between_its_ends_and_never_jumps(
+    floor: int, walk: list[tuple[float | None, float]]
+) -> None:
+    weight = Weight(floor=floor)
+    for rate, elapsed_s in walk:
+        before, weight = weight, weight.step(rate, elapsed_s)
+        assert type(weight.percent) is int
+        assert floor <= weight.percent <= FULL
+        assert before.percent - 20 * elapsed_s <= weight.percent <= before.percent + 5 * elapsed_s
+
+
+@settings(deadline=None)
+@given(percent=st.integers(10, 100), rate=st.floats(0, 1), noise=st.lists(st.floats(-0.005, 0.005), max_size=60))
+def test_noise_round_a_rate_moves_it_one_way_at_most(percent: int, rate: float, noise: list[float]) -> None:
+    """It may follow the first of them up or down; it does not go to and fro."""
+    weight = Weight(percent)
+    percents = [weight.percent]
+    for change in noise:
+        weight = weight.step(min(1.0, max(0.0, rate + change)), 1.0)
+        percents.append(weight.percent)
+    moves = [later - earlier for earlier, later in pairwise(percents) if later != earlier]
+    ways = [move > 0 for move in moves]
+    assert sum(later != earlier for earlier, later in pairwise(ways)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("floor", "percent", "expected"), [(10, 73, 73), (10, 5, 10), (50, 20, 50), (10, 100, 100)], ids=str
+)
+def test_weight_goes_on_where_another_stood_but_never_below_its_own_floor(
+    floor: int, percent: int, expected: int
+) -> None:
+    assert Weight(floor=floor).thaw(percent, moving=True) == Weight(expected, floor, moving=True)
+
+
+@pytest.mark.parametrize("percent", [0, -1, 101], ids=str)
+def test_weight_that_cannot_be_is_refused(percent: int) -> None:
+    with pytest.raises(ValueError, match="is not a weight"):
+        Weight().thaw(percent, moving=False)
+
+
+# -- soft drain -----------------------------------------------------------------------------------------------
+
+SUSPECT = Presence.SUSPECT
+ON, OFF, SHADOW = Policy(), Policy(soft_drain=False), Policy(enforce=False)
+
+
+@pytest.mark.parametrize(
+    ("presence", "rate", "told", "policy", "percent"),
+    [
+        pytest.param(SUSPECT, None, (Fleet(10, 1), True), ON, 0, id="one of ten"),
+        pytest.param(SUSPECT, None, (Fleet(10, 2), True), ON, 0, id="two of ten, the others have room for just these"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4), True), ON, 50, id="four of ten"),
+        pytest.param(SUSPECT, None, (Fleet(10, 5), True), ON, 60, id="half"),
+        pytest.param(SUSPECT, None, (Fleet(10, 9), True), ON, 78, id="nearly all"),
+        pytest.param(SUSPECT, None, (Fleet(10, 10), True), ON, 100, id="all"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=4), True), ON, 50, id="median below the limit"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=5), True), ON, 100, id="median at the limit"),
+        pytest.param(SUSPECT, None, (Fleet(10, 3), False), ON, 50, id="fourth that is not counted yet"),
+        pytest.param(SUSPECT, None, (Fleet(10, 0), True), ON, 0, id="counts itself at least"),
+        pytest.param(
+            SUSPECT, None, (Fleet(9, 4, down=1), True), ON, 75, id="one is down, whose load is carried already"
+        ),
+        pytest.param(SUSPECT, None, (Fleet(3, 1), True), ON, 40, id="one of three"),
+        pytest.param(SUSPECT, None, (Fleet(2, 1), True), ON, 100, id="one of two"),
+        pytest.param(SUSPECT, None, (Fleet(1, 1), True), ON, 100, id="alone"),
+        pytest.param(SUSPECT, None, (Fleet(3, 1, down=8), True), ON, 100, id="the others are down"),
+        pytest.param(SUSPECT, None, (None, True), ON, 100, id="fleet not known"),
+        pytest.param(SUSPECT, 0.5, (Fleet(10, 1), True), ON, 100, id="requests are known"),
+        pytest.param(SUSPECT, None, (Fleet(10, 1), True), OFF, 100, id="off"),
+        pytest.param(SUSPECT, None, (Fleet(10, 1), True), SHADOW, 100, id="shadow"),
+        *(
+            pytest.param(presence, None, (Fleet(10, 1), True), ON, 100, id=presence)
+            for presence in Presence
+            if presence is not SUSPECT
+        ),
+    ],
+)
+def test_suspect_keeps_as_little_weight_as_the_others_can_make_up_for(
+    presence: Presence, rate: float | None, told: tuple[Fleet | None, bool], policy: Policy, percent: int
+) -> None:
+    """``told``: the fleet, and whether that has heard of this suspect."""
+    fleet, is_heard = told
+    assert soft_drain(presence, rate, fleet, policy, is_heard=is_heard) == percent
+
+
+def test_lowered_weight_is_set_at_once_not_below_the_floor_and_rises_as_any_other() -> None:
+    weight = Weight(floor=7).lowered(0)
+    assert weight == Weight(7, floor=7)
+    percents = []
+    for _ in range(3):
+        weight = weight.step(None, 1.0)
+        percents.append(weight.percent)
+    assert percents == [12, 17, 22]
+    assert Weight(floor=FULL).lowered(0) == Weight(floor=FULL)
+    assert Weight(floor=7).lowered(60).percent == 60

@@ -1,0 +1,286 @@
+"""The ring of one-second buckets against a list of timestamps."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sidecar.core.life.window import OTHER, RollingCounts
+
+YEAR_S = 365 * 86_400
+
+Record = tuple[str, int]
+Operation = Record | int | None
+"""A record of (key, count), a turn by that many seconds, or None: clear."""
+
+
+@dataclass
+class Naive:
+    """What the window claims to be: every event with its second, counted anew on each question."""
+
+    seconds: int
+    now_s: int
+    max_keys: int
+    names: set[str] = field(default_factory=set)
+    all: Counter[str] = field(default_factory=Counter)
+    events: list[tuple[int, str, int]] = field(default_factory=list)
+
+    def record(self, key: str, count: int) -> None:
+        if key not in self.names and len(self.names) >= self.max_keys:
+            key = OTHER
+        self.names.add(key)
+        self.all[key] += count
+        self.events.append((self.now_s, key, count))
+
+    def turn(self, now_s: int) -> None:
+        self.now_s = max(self.now_s, now_s)
+        self.events = [event for event in self.events if event[0] > self.now_s - self.seconds]
+
+    def clear(self) -> None:
+        self.events = []
+
+    def by_key(self) -> dict[str, int]:
+        counts = Counter[str]()
+        for _, key, count in self.events:
+            counts[key] += count
+        return dict(counts)
+
+    def ages(self) -> list[int]:
+        return sorted(self.now_s - second for second, _, _ in self.events)
+
+
+def turns(seconds: int) -> st.SearchStrategy[int]:
+    edges = st.sampled_from([0, 1, seconds - 1, seconds, seconds + 1, -1, -seconds, -YEAR_S, YEAR_S])
+    return edges | st.integers(0, 3) | st.integers(-2 * seconds, 2 * seconds)
+
+
+def operations(seconds: int) -> st.SearchStrategy[list[Operation]]:
+    record = st.tuples(st.sampled_from(["redis", "http", "disk", "unknown", OTHER]), st.integers(1, 5))
+    return st.lists(st.one_of(record, record, turns(seconds), turns(seconds), st.none()), max_size=40)
+
+
+def apply(operation: Operation, window: RollingCounts | Naive, clock_s: int) -> int:
+    match operation:
+        case None:
+            window.clear()
+        case int():
+            clock_s += operation
+            window.turn(clock_s)
+        case key, count:
+            window.record(key, count)
+    return clock_s
+
+
+@settings(max_examples=250, deadline=None)
+@given(data=st.data(), seconds=st.sampled_from([1, 2, 3, 60]), max_keys=st.integers(0, 6), start=st.integers(-5, 10**9))
+def test_window_agrees_with_a_list_of_timestamps(data: st.DataObject, seconds: int, max_keys: int, start: int) -> None:
+    window, naive = RollingCounts(seconds, start, max_keys), Naive(seconds, start, max_keys)
+    clock_s, ever = start, 0
+    for operation in data.draw(operations(seconds)):
+        apply(operation, window, clock_s)
+        clock_s = apply(operation, naive, clock_s)
+        ages = naive.ages()
+        assert window.by_key() == naive.by_key()
+        assert window.total == sum(window.by_key().values())
+        assert (window.newest_age_s(), window.oldest_age_s()) == ((ages[0], ages[-1]) if ages else (None, None))
+        assert window.ever() == naive.all
+        assert sum(window.ever().values()) >= ever
+        ever = sum(window.ever().values())
+
+
+@pytest.mark.parametrize(
+    ("turned_to", "total", "age_s"),
+    [
+        (100, 3, 0),
+        (101, 3, 1),
+        (159, 3, 59),
+        (160, 0, None),
+        (161, 0, None),
+        (100 + YEAR_S, 0, None),
+        (99, 3, 0),
+        (100 - YEAR_S, 3, 0),
+    ],
+)
+def test_event_counts_for_exactly_sixty_turns_of_the_second_hand(turned_to: int, total: int, age_s: int | None) -> None:
+    window = RollingCounts(60, 100)
+    window.record("redis", 3)
+    window.turn(turned_to)
+    assert (window.total, window.oldest_age_s(), window.newest_age_s()) == (total, age_s, age_s)
+
+
+def test_turning_second_by_second_or_at_once_is_the_same() -> None:
+    stepped, leapt = RollingCounts(60, 0), RollingCounts(60, 0)
+    for window in (stepped, leapt):
+        window.record("redis", 2)
+        window.turn(30)
+        window.record("http", 1)
+    for second in range(31, 75):
+        stepped.turn(second)
+    leapt.turn(74)
+    assert stepped.by_key() == leapt.by_key() == {"http": 1}
+    assert stepped.oldest_age_s() == leapt.oldest_age_s() == 44
+
+
+def test_clock_that_steps_back_forgets_nothing_early_and_nothing_late() -> None:
+    window = RollingCounts(60, 100)
+    window.record("redis")
+    window.turn(40)
+    window.turn(130)
+    assert window.total == 1
+    window.turn(160)
+    assert window.total == 0
+
+
+def entries(window: RollingCounts) -> int:
+    buckets = [bucket for bucket in window._ring if bucket]
+    return sum(map(len, [*buckets, window.current, window._closed, window._ever.counts]))
+
+
+@pytest.mark.parametrize("rate", [1, 1_000], ids=["one a second", "a thousand a second"])
+def test_memory_does_not_depend_on_rate_or_time(rate: int) -> None:
+    window = RollingCounts(10, 0)
+    for second in range(1, 200):
+        window.turn(second)
+        for _ in range(rate):
+            window.record("redis")
+    assert window.total == 10 * rate
+    assert entries(window) == 12
+
+
+def test_flood_of_made_up_kinds_ends_in_other() -> None:
+    window = RollingCounts(10, 0, max_keys=32)
+    window.record("redis", 7)
+    for made_up in range(20_000):
+        window.record(f"kind-{made_up}")
+        window.turn(made_up // 500)
+    assert entries(window) <= (10 + 2) * (32 + 1)
+    assert len(window.ever()) == 33
+    assert window.ever()["redis"] == 7
+    assert window.ever()[OTHER] == 20_000 - 31
+    assert sum(window.ever().values()) == 20_007
+
+
+def test_churn_does_not_grow_the_dicts_themselves() -> None:
+    window = RollingCounts(3, 0, max_keys=32)
+    sizes = set()
+    for second in range(1, 5_000):
+        window.turn(second)
+        window.record(f"kind-{second % 32}")
+        if second > 100:
+            sizes.add(sys.getsizeof(window._closed) + sys.getsizeof(window._ever.counts))
+    assert max(sizes) <= 4_096
+
+
+def test_cleared_window_is_empty_and_goes_on_counting() -> None:
+    window = RollingCounts(60, 0)
+    window.record("redis", 5)
+    window.turn(10)
+    window.record("redis", 4)
+    window.clear()
+    assert (window.total, window.by_key(), window.oldest_age_s()) == (0, {}, None)
+    window.record("http")
+    window.turn(69)
+    assert window.by_key() == {"http": 1}
+    window.turn(70)
+    assert window.total == 0
+    assert window.ever() == {"redis": 9, "http": 1}
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_window_without_a_second_is_refused(seconds: int) -> None:
+    with pytest.raises(ValueError, match="at least one second"):
+        RollingCounts(seconds, 0)
+
+
+# -- records of nothing ---------------------------------------------------------------------------------------
+
+
+def test_record_of_nothing_beside_errors_does_not_break_the_ring() -> None:
+    window = RollingCounts(60, 0)
+    window.record("redis", 5)
+    window.turn(5)
+    window.record("redis", 0)
+    window.turn(65)
+    assert window.total == 0
+
+
+def test_record_of_nothing_is_not_the_newest_error() -> None:
+    window = RollingCounts(60, 0)
+    window.record("redis", 5)
+    window.turn(5)
+    window.record("redis", 0)
+    assert window.newest_age_s() == 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "leaving"),
+    [(10, (0, 0)), (9, (2, 50)), (8, (2, 50)), (7, (7, 57)), (3, (7, 57)), (2, (9, 60)), (1, (9, 60))],
+)
+def test_so_many_leave_in_so_many_seconds_until_the_window_is_below_a_limit(
+    limit: int, leaving: tuple[int, int]
+) -> None:
+    counts = RollingCounts(60, 100)
+    for second, errors in ((100, 2), (107, 5), (110, 2)):
+        counts.turn(second)
+        counts.record("a", errors)
+    assert counts.leaving(limit) == leaving
+    counts.turn(110 + leaving[1])
+    assert counts.total < limit
+
+
+# -- carried on by another ------------------------------------------------------------------------------------
+
+
+def _told(window: RollingCounts, now: float, *, later_s: float = 0.0, seconds: int = 60) -> RollingCounts:
+    """Another window that was told what this one holds, on a clock that is ahead by ``later_s``."""
+    other = RollingCounts(seconds, int(now + later_s))
+    other.thaw(window.freeze(now), now + later_s)
+    return other
+
+
+@pytest.mark.parametrize("later_s", [0, 0.4, -0.4, 1_000, 86_400.25], ids=str)
+def test_what_was_told_expires_when_it_would_have(later_s: float) -> None:
+    window = RollingCounts(60, 0)
+    for second, count in ((0, 1), (10, 2), (59, 4)):
+        window.turn(second)
+        window.record("redis", count)
+    other = _told(window, 59.7, later_s=later_s)
+    assert other.by_key() == window.by_key() == {"redis": 7}
+    assert (other.oldest_age_s(), other.newest_age_s()) == (59, 0)
+    for second, left in ((60, 6), (69, 6), (70, 4), (118, 4), (119, 0)):
+        other.turn(round(second + later_s))
+        assert other.total == left
+    assert other.ever() == {"redis": 7}
+
+
+def test_what_was_told_replaces_what_was_here_and_keeps_to_the_cap() -> None:
+    window = RollingCounts(60, 0, max_keys=4)
+    for kind in range(10):
+        window.record(f"kind-{kind}")
+    other = RollingCounts(60, 0, max_keys=2, known=["redis"])
+    other.record("redis", 9)
+    other.thaw(window.freeze(0.0), 0.0)
+    assert other.total == 10
+    assert len(other.by_key()) <= 3
+    assert sum(other.ever().values()) == 10 + 9
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"age_s": 0, "buckets": [], "ever": {"redis": -1}},
+        {"age_s": 0, "buckets": [[0, {"redis": 1.5}]], "ever": {}},
+        {"age_s": 0, "buckets": [["now", {}]], "ever": {}},
+        {"age_s": 0, "buckets": 7, "ever": {}},
+    ],
+    ids=["nothing", "below zero", "a part", "no age", "no buckets"],
+)
+def test_what_no_window_says_is_refused(told: dict[str, object]) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        RollingCounts(60, 0).thaw(told, 0.0)

@@ -1,0 +1,340 @@
+"""The scanner beside prometheus-client's parsers, which read the whole page: they must find the same."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from sidecar.inputs.exposition import Page, Scanner, family
+from sidecar.inputs.series import BadPageError, Series, number, parse_series
+
+Found = set[tuple[str, frozenset[tuple[str, str]], str]]
+"""Name, labels and value; the value as text, so that NaN is like NaN."""
+
+
+def _scan(data: bytes, names: Iterable[str], *, openmetrics: bool = False, step: int = 0, **how: Any) -> Page[Series]:
+    names = set(names)
+
+    def resolve(text: bytes) -> Series | None:
+        series = parse_series(text)
+        return series if series.name in names else None
+
+    scanner = Scanner([family(name) for name in sorted(names)], resolve, openmetrics=openmetrics, **how)
+    for begin in range(0, len(data), step or len(data) or 1):
+        scanner.feed(data[begin : begin + (step or len(data))])
+    return scanner.finish(whole=True)
+
+
+def _found(page: Page[Series]) -> Found:
+    return {_reading(name, labels, value) for (name, labels), value in page.readings}
+
+
+def _expected(text: str, read: Callable[[str], Iterable[Any]]) -> Found:
+    return {_reading(*sample[:3]) for metric in read(text) for sample in metric.samples}
+
+
+def _reading(name: str, labels: dict[str, str], value: float) -> tuple[str, frozenset[tuple[str, str]], str]:
+    return name, frozenset(labels.items()), repr(float(value))
+
+
+# -- lines ----------------------------------------------------------------------------------------------------
+
+LINES = [
+    pytest.param("up 1", Series("up", {}), 1, id="no labels"),
+    pytest.param("up{} 1", Series("up", {}), 1, id="empty braces"),
+    pytest.param('up{a="b"} 1', Series("up", {"a": "b"}), 1, id="label"),
+    pytest.param('up{a="b",c="d",} 1', Series("up", {"a": "b", "c": "d"}), 1, id="comma at the end"),
+    pytest.param('up{a=""} 1', Series("up", {"a": ""}), 1, id="empty value"),
+    pytest.param('up { a = "b" , c = "d" } 1', Series("up", {"a": "b", "c": "d"}), 1, id="blanks"),
+    pytest.param('\t up\t{a="b"}\t 1\t', Series("up", {"a": "b"}), 1, id="tabs"),
+    pytest.param('up{a="b"} 1 1732096800123', Series("up", {"a": "b"}), 1, id="timestamp"),
+    pytest.param('up{a="b"}   1   -17', Series("up", {"a": "b"}), 1, id="several blanks"),
+    pytest.param('up{a="b"} 1\r', Series("up", {"a": "b"}), 1, id="carriage return"),
+    pytest.param(r'up{a="\\ \" \n \x"} 1', Series("up", {"a": '\\ " \n \\x'}), 1, id="escapes"),
+    pytest.param('up{a="} 5"} 1', Series("up", {"a": "} 5"}), 1, id="brace in a value"),
+    pytest.param('up{a="{b=\\"c\\"} 5 # {"} 1', Series("up", {"a": '{b="c"} 5 # {'}), 1, id="a line in a value"),
+    pytest.param('up{a="x",b="up{} 3"} 1', Series("up", {"a": "x", "b": "up{} 3"}), 1, id="its name in a value"),
+    pytest.param('{"up"} 1', Series("up", {}), 1, id="quoted name"),
+    pytest.param('{"up",a="b"} 1', Series("up", {"a": "b"}), 1, id="quoted name and label"),
+    pytest.param('{"up","a.b"="c"} 1', Series("up", {"a.b": "c"}), 1, id="quoted label"),
+    pytest.param('{a="b","up"} 1', Series("up", {"a": "b"}), 1, id="quoted name behind"),
+    pytest.param('up{a="\u00e9\u23f1"} 1', Series("up", {"a": "\u00e9\u23f1"}), 1, id="UTF-8"),
+    pytest.param("up +Inf", Series("up", {}), math.inf, id="infinite"),
+    pytest.param("up -Inf", Series("up", {}), -math.inf, id="minus infinite"),
+    pytest.param("up 1.5e+03", Series("up", {}), 1500, id="exponent"),
+    pytest.param("up -0.25", Series("up", {}), -0.25, id="negative"),
+    pytest.param("up .5", Series("up", {}), 0.5, id="no digit before the point"),
+]
+
+
+@pytest.mark.parametrize(("line", "series", "value"), LINES)
+def test_line_is_read_as_prometheus_client_reads_it(line: str, series: Series, value: float) -> None:
+    assert _scan(line.encode() + b"\n", {"up"}).readings == [(series, value)]
+    assert _expected(line + "\n", read_text) == {_reading(*series, value)}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        pytest.param('up_total{a="b"} 7 # {trace_id="x"} 0.5', 7, id="exemplar"),
+        pytest.param('up_total{a="b"} 7 # {trace_id="x"} 0.5 1.25', 7, id="exemplar with a timestamp"),
+        pytest.param('up_total{a="b"} 7 1732096800.25 # {} 3', 7, id="both timestamps"),
+        pytest.param('up_total{a="} 3 # {"} 7 # {a="} 4"} 1', 7, id="exemplar and braces in values"),
+        pytest.param("up_total 7 # {} 1", 7, id="exemplar without labels"),
+    ],
+)
+def test_exemplar_is_passed_over(line: str, value: float) -> None:
+    page = f"# TYPE up counter\n{line}\n# EOF\n"
+    found = _scan(page.encode(), {"up_total"}, openmetrics=True)
+    assert [reading[1] for reading in found.readings] == [value]
+    assert _found(found) == _expected(page, read_openmetrics)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# up 1",
+        "#up 1",
+        "  # HELP up up{} 1",
+        "upper 1",
+        "not_up 1",
+        'other{a="up"} 1',
+        "",
+        "   ",
+        "UP 1",
+        "up:up 1",
+        "up",
+    ],
+)
+def test_other_lines_are_passed_over(line: str) -> None:
+    assert _scan(f"up 1\n{line}\nup 2\n".encode(), {"up"}).readings == [(Series("up", {}), 1), (Series("up", {}), 2)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"up ",
+        b"up x",
+        b"up 1 x",
+        b"up 1 2 3",
+        b"up 1_0",
+        b'up{a="b" 1',
+        b'up{a="b}" 1',
+        b"up{a=b} 1",
+        b"up{a} 1",
+        b'up{a="b" c="d"} 1',
+        b'up{a="b",a="c"} 1',
+        b'up{,a="b"} 1',
+        b'up{"up"} 1',
+        b'{"up","up"} 1',
+        b'{a="up"} 1',
+        b'up{a="b"}',
+        b'up{a="\xff"} 1',
+        b"up 0x1",
+        b"up 0xp",
+    ],
+)
+def test_wanted_line_that_is_none_is_refused(line: bytes) -> None:
+    with pytest.raises(BadPageError, match="cannot read"):
+        _scan(b"up 1\n" + line + b"\nup 2\n", {"up"})
+
+
+@pytest.mark.parametrize("text", ["0x1p-2", "0X1.8P1", "Infinity", "nan", "NAN", "1E5", "+1"])
+def test_number_takes_what_go_takes(text: str) -> None:
+    go = {"0x1p-2": 0.25, "0X1.8P1": 3.0, "1E5": 1e5, "+1": 1.0, "Infinity": math.inf}.get(text, math.nan)
+    assert repr(number(text.encode())) == repr(go)
+
+
+# -- the end of a page ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "openmetrics", "whole", "values", "cut_off"),
+    [
+        pytest.param(b"up 12\nup 34", False, True, [12, 34], False, id="length known: the last line is a line"),
+        pytest.param(b"up 12\nup 34", False, False, [12], True, id="length unknown: it may be cut off"),
+        pytest.param(b"up 12\n", False, False, [12], False, id="ends with a line's end"),
+        pytest.param(b"", False, False, [], False, id="empty text"),
+        pytest.param(b"up 12\n# EOF\n", True, False, [12], False, id="EOF"),
+        pytest.param(b"up 12\n# EOF", True, False, [12], False, id="EOF without a line's end"),
+        pytest.param(b"up 12\r\n# EOF\r\n", True, False, [12], False, id="EOF and carriage returns"),
+        pytest.param(b"up 12\n", True, True, [12], True, id="no EOF"),
+        pytest.param(b"up 12\nx# EOF\n", True, True, [12], True, id="not quite EOF"),
+        pytest.param(b"up 12\n# EO", True, True, [12], True, id="half an EOF"),
+        pytest.param(b"", True, True, [], True, id="empty OpenMetrics"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_end_of_a_page(
+    *,
+    data: bytes,
+    openmetrics: bool,
+    whole: bool,
+    values: list[float],
+    cut_off: bool,
+    step: int,
+) -> None:
+    scanner = Scanner([family("up")], parse_series, openmetrics=openmetrics)
+    for begin in range(0, len(data), step):
+        scanner.feed(data[begin : begin + step])
+    page = scanner.finish(whole=whole)
+    assert ([value for _, value in page.readings], page.cut_off) == (values, cut_off)
+
+
+def test_line_without_end_is_refused() -> None:
+    scanner = Scanner([family("up")], parse_series, longest_line=1000)
+    scanner.feed(b"x" * 1000)
+    with pytest.raises(BadPageError, match="a line of more than 1000 bytes"):
+        scanner.feed(b"x")
+
+
+def test_memory_is_that_of_a_line() -> None:
+    scanner = Scanner([family("up")], parse_series)
+    line = b'other_seconds_bucket{le="0.5",handler="/api/up"} 17\n' * 300
+    scanner.feed(line)
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            scanner.feed(line)
+        assert tracemalloc.get_traced_memory()[1] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_prefilter_and_suffixes_leave_only_what_is_wanted() -> None:
+    lines = b"\n".join(
+        b'req%s{code="%d"} 1' % (suffix, code)
+        for suffix in (b"", b"_total", b"_created", b"_sum")
+        for code in (200, 503, 35)
+    )
+    scanner = Scanner([family("req", ("_total", "_created"), b'(?=.*code="5)')], parse_series)
+    scanner.feed(lines + b"\n")
+    names = [series.name for series, _ in scanner.finish().readings]
+    assert names == ["req", "req_total", "req_created"]
+
+
+# -- agreement ------------------------------------------------------------------------------------------------
+
+NAMES = ("up", "up_total", "group_up", "up:up", "u", "process_start_time_seconds")
+QUOTED = ("my.metric", "\u00e9", "up", 'a"b', "a\\b", "x y", '"')
+BLANK = st.sampled_from(["", "", "", " ", "\t", "  "])
+GAP = st.sampled_from([" ", " ", " ", "  ", "\t"])
+TEXTS = st.text(st.sampled_from('ab5"\\\n{}#=, \u00e9'), max_size=8) | st.sampled_from(["up", "up{", "500", " # {"])
+VALUES = (
+    st.integers(-5, 10**12).map(str)
+    | st.floats().map(repr)
+    | st.sampled_from(["+Inf", "-Inf", "NaN", "1e3", "0", "1.50"])
+)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+@st.composite
+def label_pairs(draw: st.DrawFn) -> list[str]:
+    names = draw(st.lists(st.sampled_from(["a", "b", "code", "le", "a.b", "up"]), unique=True, max_size=3))
+    pairs = []
+    for name in names:
+        quote = '"' if "." in name or draw(st.booleans()) else ""
+        pairs.append(f'{quote}{name}{quote}{draw(BLANK)}={draw(BLANK)}"{_escaped(draw(TEXTS))}"')
+    return pairs
+
+
+@st.composite
+def text_lines(draw: st.DrawFn) -> str:
+    comment = st.sampled_from(["# HELP up up is up", "# TYPE up gauge", "# up 1", "", "#", "# TYPE up_total counter"])
+    if draw(st.integers(0, 4)) == 0:
+        return draw(comment)
+    pairs = draw(label_pairs())
+    if draw(st.booleans()):
+        name = draw(st.sampled_from(NAMES))
+    else:
+        name = ""
+        pairs.insert(draw(st.integers(0, len(pairs))), f'"{_escaped(draw(st.sampled_from(QUOTED)))}"')
+    inside = f"{draw(BLANK)},{draw(BLANK)}".join(pairs)
+    braces = f"{draw(BLANK)}{{{draw(BLANK)}{inside}{draw(BLANK)}}}"
+    if not pairs and draw(st.booleans()):
+        braces = ""
+    stamp = draw(st.sampled_from(["", "", f"{draw(GAP)}1732096800123"]))
+    end = draw(BLANK) + draw(st.sampled_from(["", "\r"]))
+    return f"{draw(BLANK)}{name}{braces}{draw(GAP)}{draw(VALUES)}{stamp}{end}"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(text_lines(), max_size=12), st.booleans(), st.integers(1, 40))
+def test_text_page_is_read_as_prometheus_client_reads_it(lines: list[str], ended: bool, step: int) -> None:  # noqa: FBT001 - drawn
+    text = "\n".join(lines) + "\n" * ended
+    try:
+        expected = _expected(text, read_text)
+    except ValueError:  # a page that it refuses; we may have looked at less of it
+        with suppress(BadPageError):
+            _scan(text.encode(), {*NAMES, *QUOTED}, step=step)
+        return
+    assert _found(_scan(text.encode(), {*NAMES, *QUOTED}, step=step)) == expected
+
+
+@st.composite
+def openmetrics_pages(draw: st.DrawFn) -> str:
+    lines = []
+    for name in draw(st.lists(st.sampled_from(["up", "group_up", "u", "my.metric"]), unique=True, max_size=4)):
+        quoted = f'"{name}"' if "." in name else name
+        lines.append(f"# TYPE {quoted} counter")
+        codes = draw(st.lists(TEXTS, unique=True, min_size=1, max_size=4))
+        for code in codes:
+            value = draw(st.integers(0, 10**9).map(str) | st.floats(0, 1e9).map(repr))
+            labels = f'code="{_escaped(code)}"'
+            full = f'{{"{name}_total",{labels}}}' if "." in name else f"{name}_total{{{labels}}}"
+            exemplar = draw(st.sampled_from(["", ' # {trace_id="a} 1"} 0.5', " # {} 0.5 1732096800.5"]))
+            stamp = draw(st.sampled_from(["", " 1732096800.5"])) if len(codes) == 1 else ""
+            lines.append(f"{full} {value}{stamp}{exemplar}")
+            lines.append(full.replace("_total", "_created") + " 1732096800.25" + stamp)
+    return "\n".join([*lines, "# EOF"]) + draw(st.sampled_from(["", "\n"]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(openmetrics_pages(), st.integers(1, 40))
+def test_openmetrics_page_is_read_as_prometheus_client_reads_it(text: str, step: int) -> None:
+    names = {f"{name}_{suffix}" for name in ("up", "group_up", "u", "my.metric") for suffix in ("total", "created")}
+    page = _scan(text.encode(), names, openmetrics=True, step=step)
+    assert not page.cut_off
+    with suppress(ValueError):  # it forbids a few more things, such as two kinds of time in one metric
+        assert _found(page) == _expected(text, read_openmetrics)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(text_lines(), min_size=1, max_size=6).map(lambda lines: "\n".join(lines).encode()),
+    st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=3)), max_size=5),
+    st.integers(1, 40),
+    st.booleans(),
+)
+def test_no_other_exception_leaves_a_garbled_page(
+    data: bytes,
+    wounds: list[tuple[int, bytes]],
+    step: int,
+    openmetrics: bool,  # noqa: FBT001 - drawn
+) -> None:
+    for place, garbage in wounds:
+        data = data[:place] + garbage + data[place + 1 :]
+    with suppress(BadPageError):
+        page = _scan(data, {*NAMES, *QUOTED}, openmetrics=openmetrics, step=step)
+        assert all(isinstance(value, float) for _, value in page.readings)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_no_other_exception_leaves_a_series(data: bytes) -> None:
+    with suppress(BadPageError):
+        name, labels = parse_series(data)
+        assert isinstance(name, str)
+        assert all(isinstance(text, str) for pair in labels.items() for text in pair)

@@ -1,0 +1,422 @@
+"""The local door on a real socket: what the app gets for what it sends, and who may not send at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.listening import Told, Wire, chunked, get, listening, post
+from sidecar.core.explain import reasons
+from sidecar.core.life import transitions
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.types import (
+    Answer,
+    Denied,
+    Evidence,
+    Granted,
+    Heartbeat,
+    Judgement,
+    Latch,
+    Level,
+    Load,
+    Ping,
+    Policy,
+    Reason,
+    Report,
+    Results,
+    State,
+    Unknown,
+    Verdict,
+)
+from sidecar.inputs import report_api
+from sidecar.net.connections import BODY_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from sidecar.core.life.transitions import Standing
+    from sidecar.net.listener import Listener
+
+FULL_BODY = (
+    b'{"count":2,"level":"recovered","kind":"redis","message":"m","fingerprint":"f","fatal":true,"app_start":"b"}'
+)
+FULL_PING = Ping(2, Level.RECOVERED, "redis", "m", "f", fatal=True, app_start="b")
+REASON = Reason("errors", 5, 5, "5 server errors in 60 s, the limit is 5")
+EVIDENCE = Evidence(60, 5, {"redis": 3, "unknown": 2}, {"recovered": 1}, oldest_age_s=12, newest_age_s=0)
+UP = transitions.start("app/a", 100.0, Policy())
+
+
+class Hall:
+    """What the door is handed: an inbox that may be full, and a state."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[Report, ...]] = []
+        self.gone = 0
+        self.full = False
+        self.state = State.UP
+        self.snapshot = Snapshot(105.5, UP, EVIDENCE, 100.0)
+
+    def offer(self, reports: Sequence[Report]) -> bool:
+        if not self.full:
+            self.taken.append(tuple(reports))
+        return not self.full
+
+    def go(self) -> None:
+        self.gone += 1
+
+
+@pytest.fixture
+def hall() -> Hall:
+    return Hall()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def _routes(hall: Hall) -> Any:
+    return report_api.routes(
+        hall.offer, gone=hall.go, state=lambda: hall.state, snapshot=lambda: hall.snapshot, mode="enforce"
+    )
+
+
+@pytest.fixture
+async def door(hall: Hall, told: Told) -> AsyncIterator[Listener]:
+    async with listening(_routes(hall), told, guard=report_api.refuse_browsers) as listener:
+        yield listener
+    assert told.failures == []
+
+
+@pytest.fixture
+async def wire(door: Listener) -> AsyncIterator[Wire]:
+    async with await Wire.to(door) as wire:
+        yield wire
+
+
+errors = partial(post, "/errors")
+
+
+@pytest.mark.parametrize(
+    ("request_", "reports"),
+    [
+        pytest.param(errors(), (Ping(),), id="nothing"),
+        pytest.param(get("/errors", method="POST"), (Ping(),), id="nothing, and no length"),
+        pytest.param(b"POST /errors HTTP/1.0\r\n\r\n", (Ping(),), id="HTTP/1.0"),
+        pytest.param(chunked("/errors"), (Ping(),), id="nothing, in chunks"),
+        pytest.param(errors(b"{}"), (Ping(),), id="empty object"),
+        pytest.param(errors(FULL_BODY), (FULL_PING,), id="every field"),
+        pytest.param(chunked("/errors", FULL_BODY[:9], FULL_BODY[9:]), (FULL_PING,), id="in chunks"),
+        pytest.param(errors(b'[{"count":2},{"kind":"redis"}]'), (Ping(2), Ping(kind="redis")), id="array"),
+        pytest.param(errors(b"{}", "Content-Type: text/plain"), (Ping(),), id="any content type"),
+        pytest.param(errors(b"{}", "Content-Encoding: identity"), (Ping(),), id="encoding that is none"),
+        pytest.param(errors(b" " * (BODY_LIMIT - 2) + b"{}"), (Ping(),), id="largest body"),
+        pytest.param(post("/results", b'{"ok":3,"failed":2}'), (Results(3, 2),), id="results"),
+        pytest.param(chunked("/results", b'{"ok"', b":3}"), (Results(3),), id="results in chunks"),
+        pytest.param(post("/results", b'{"load":0.7}'), (Results(load=0.7),), id="load"),
+        pytest.param(post("/heartbeat"), (Heartbeat(),), id="heartbeat"),
+        pytest.param(get("/heartbeat", method="POST"), (Heartbeat(),), id="heartbeat, and no length"),
+        pytest.param(post("/heartbeat", b"nonsense"), (Heartbeat(),), id="heartbeat, whatever it says"),
+    ],
+)
+async def test_report_is_handed_in_and_answered_with_the_state(
+    wire: Wire, hall: Hall, told: Told, request_: bytes, reports: tuple[Report, ...]
+) -> None:
+    answer = await wire.ask(request_)
+    assert (answer.status, answer.body) == (202, b'{"state":"up"}\n')
+    assert answer.headers["content-type"] == "application/json"
+    assert hall.taken == [reports]
+    assert told == Told()
+
+
+@pytest.mark.parametrize("state", State)
+async def test_reply_tells_the_state_that_holds(wire: Wire, hall: Hall, state: State) -> None:
+    hall.state = state
+    assert (await wire.ask(errors())).json() == {"state": state.value}
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "word", "error"),
+    [
+        pytest.param(errors(b"{"), 400, "body", "body: not JSON", id="not JSON"),
+        pytest.param(errors(b"\xff"), 400, "body", "body: not JSON (the text is not UTF-8)", id="not UTF-8"),
+        pytest.param(errors(b"[]"), 400, "body", "body: takes an object or", id="empty array"),
+        pytest.param(errors(b'{"count":-1}'), 400, "body", "count: takes a whole number", id="field"),
+        pytest.param(errors(b'[{},{"kind":"a b"}]'), 400, "body", "[1].kind: takes 1 to 64", id="field in the array"),
+        pytest.param(errors(b'{"\\ud800\\n\\u0000":1}'), 400, "body", "\ud800\n\0: no such field", id="odd name"),
+        pytest.param(errors(b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger than 65536 bytes", id="large"),
+        pytest.param(
+            chunked("/errors", *[b" " * 9999] * 7, b"{}"), 413, "too_large", "body: larger", id="large, in chunks"
+        ),
+        pytest.param(errors(b"\x1f\x8b", "Content-Encoding: gzip"), 415, "encoding", "Content-Encoding: ", id="gzip"),
+        pytest.param(post("/results"), 400, "body", "body: not JSON", id="no results"),
+        pytest.param(post("/results", b"{}"), 400, "body", "body: takes an object with ok and failed", id="empty"),
+        pytest.param(post("/results", b'{"ok":-1}'), 400, "body", "ok: takes a whole number", id="field of results"),
+        pytest.param(post("/results", b'{"load":-1}'), 400, "body", "load: takes a number of 0 or more", id="load"),
+        pytest.param(post("/results", b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger", id="large results"),
+        pytest.param(get("/results"), 405, "method", "method: /results takes POST", id="GET of results"),
+        pytest.param(get("/heartbeat"), 405, "method", "method: /heartbeat takes POST", id="GET of the heartbeat"),
+        pytest.param(get("/errors"), 405, "method", "method: /errors takes POST", id="GET of errors"),
+        pytest.param(post("/verdict"), 405, "method", "method: /verdict takes GET, HEAD", id="POST of the verdict"),
+        pytest.param(get("/health"), 404, "path", "path: '/health' is not served here", id="health is elsewhere"),
+        pytest.param(post("/errors/"), 404, "path", "path: '/errors/' is not served here", id="slash behind"),
+    ],
+)
+async def test_bad_report_is_refused_by_name_counted_as_such_and_not_handed_in(
+    wire: Wire, hall: Hall, told: Told, *, request_: bytes, status: int, word: str, error: str
+) -> None:
+    answer = await wire.ask(request_)
+    assert answer.status == status
+    assert answer.error.startswith(error)
+    assert told.refusals == [("door", word)]
+    assert hall.taken == []
+
+
+async def test_connection_is_kept_over_a_bad_report(wire: Wire, hall: Hall) -> None:
+    assert (await wire.ask(errors(b"nonsense"))).status == 400
+    assert (await wire.ask(errors())).status == 202
+    assert hall.taken == [(Ping(),)]
+
+
+@pytest.mark.parametrize(
+    "request_", [errors(), post("/results", b'{"ok":1}'), post("/heartbeat")], ids=["errors", "results", "heartbeat"]
+)
+async def test_report_that_finds_the_inbox_full_is_a_503(wire: Wire, hall: Hall, told: Told, request_: bytes) -> None:
+    hall.full = True
+    answer = await wire.ask(request_)
+    assert (answer.status, answer.error) == (503, "too many reports are waiting, this one was not counted")
+    assert told.refusals == [("door", "full")]
+
+
+# -- browsers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "word"),
+    [
+        pytest.param(["Origin: http://evil.example"], "cross_origin", id="another origin"),
+        pytest.param(["Origin: null"], "cross_origin", id="hidden origin"),
+        pytest.param(["Origin: http://localhost"], "cross_origin", id="another port of this machine"),
+        pytest.param(["oRiGiN: a"], "cross_origin", id="origin in odd letters"),
+        pytest.param(["Sec-Fetch-Site: cross-site"], "cross_origin", id="cross-site"),
+        pytest.param(["Sec-Fetch-Site: same-site"], "cross_origin", id="same-site"),
+        pytest.param(["Host: evil.example"], "host", id="rebound name"),
+        pytest.param(["Host: evil.example:9180"], "host", id="rebound name with a port"),
+        pytest.param(["Host: localhost.evil.example"], "host", id="name that begins like ours"),
+        pytest.param(["Host: 127.0.0.1.nip.io:9180"], "host", id="name that begins like our address"),
+        pytest.param(["Host: evil.example:localhost"], "host", id="our name as the port"),
+        pytest.param(["Host: localhost:evil.example"], "host", id="our name before another"),
+        pytest.param(["Host: evil.example@localhost"], "host", id="our name behind another"),
+        pytest.param(["Host: 2130706433"], "host", id="our address as one number"),
+        pytest.param(["Host: 10.0.0.1"], "host", id="another machine's address"),
+        pytest.param(["Host: 0.0.0.0:9180"], "host", id="address of all"),
+        pytest.param(["Host: [::2]"], "host", id="another v6 address"),
+    ],
+)
+@pytest.mark.parametrize(
+    "request_",
+    [
+        partial(errors, b""),
+        partial(post, "/results", b'{"ok":1}'),
+        partial(post, "/heartbeat", b""),
+        partial(get, "/verdict"),
+    ],
+    ids=["errors", "results", "heartbeat", "verdict"],
+)
+async def test_web_page_is_kept_out(
+    wire: Wire, hall: Hall, told: Told, *, request_: Callable[..., bytes], headers: list[str], word: str
+) -> None:
+    answer = await wire.ask(request_(*headers))
+    assert (answer.status, told.words) == (403, [word])
+    assert hall.taken == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["Host: localhost"],
+        ["Host: localhost:9180"],
+        ["Host: LocalHost:9180"],
+        ["Host: 127.0.0.1"],
+        ["Host: 127.0.0.1:9180"],
+        ["Host: 127.0.0.2:9180"],
+        ["Host: [::1]"],
+        ["Host: [::1]:9180"],
+        ["Host:"],
+        ["Sec-Fetch-Site: none"],
+    ],
+    ids=lambda headers: headers[0],
+)
+async def test_app_on_this_machine_is_let_in(wire: Wire, hall: Hall, headers: list[str]) -> None:
+    assert (await wire.ask(errors(b"", *headers))).status == 202
+    assert len(hall.taken) == 1
+
+
+async def test_preflight_gets_no_permission(wire: Wire, hall: Hall) -> None:
+    asked = [
+        "Origin: http://evil.example",
+        "Access-Control-Request-Method: POST",
+        "Access-Control-Request-Private-Network: true",
+    ]
+    for headers in (asked, asked[1:]):
+        answer = await wire.ask(get("/errors", *headers, method="OPTIONS"))
+        assert answer.status in (403, 405)
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+    assert hall.taken == []
+
+
+async def test_answers_give_no_permission_either(wire: Wire) -> None:
+    for request in (errors(), get("/verdict")):
+        assert not [name for name in (await wire.ask(request)).headers if name.startswith("access-control-")]
+
+
+async def test_unix_socket_takes_any_host_and_no_web_page(hall: Hall, told: Told, run_dir: Path) -> None:
+    path = str(run_dir / "app.sock")
+    async with (
+        listening(_routes(hall), told, path, guard=report_api.refuse_browsers) as door,
+        await Wire.to(door) as wire,
+    ):
+        for host in ("Host: arbiter", "Host: evil.example:80", "Host: localhost", "Host:"):
+            assert (await wire.ask(errors(b"", host))).status == 202
+        assert (await wire.ask(errors(b"", "Host: arbiter", "Origin: http://evil.example"))).status == 403
+    assert len(hall.taken) == 4
+
+
+# -- the verdict --------------------------------------------------------------------------------------------
+
+SICK = Verdict(Judgement.EXCESSIVE, (REASON,))
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK)
+DOWN = replace(
+    UP,
+    state=State.DOWN,
+    verdict=SICK,
+    latch=Latch("app/a/-", 1.0, REASON.sentence),
+    answer=Granted(3, 10),
+    app_start="b2",
+)
+BASE = {
+    "mode": "enforce",
+    "state": "starting",
+    "for_s": 5.5,
+    "verdict": None,
+    "reasons": [],
+    "evidence": {
+        "window_s": 60,
+        "errors": 5,
+        "kinds": {"redis": 3, "unknown": 2},
+        "levels": {"recovered": 1},
+        "oldest_age_s": 12,
+        "newest_age_s": 0,
+        "fatal": 0,
+        "requests": 0,
+        "failed": 0,
+        "consecutive": 0,
+        "kept_ok": 0,
+        "heartbeat_age_s": None,
+        "missed_scrapes": 0,
+        "missed_cause": None,
+    },
+    "claim": None,
+    "latched": False,
+    "would_be_down": False,
+    "weight": 100,
+    "success_rate": None,
+    "app_start": None,
+    "age_s": 5.5,
+    "retire_in_s": None,
+    "load": None,
+}
+JUDGED = {
+    "verdict": "excessive",
+    "reasons": [{"rule": "errors", "value": 5, "limit": 5, "sentence": REASON.sentence}],
+}
+
+
+def _claim(answer: Answer, **more: object) -> dict[str, object]:
+    sentence = reasons.answer(answer)
+    nothing = {"outstanding": False, "used": None, "capacity": None, "retry_after_s": None}
+    return {**nothing, "sentence": sentence, **more}
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        pytest.param(UP, {}, id="begun"),
+        pytest.param(SUSPECT, {"state": "suspect", **JUDGED}, id="judged"),
+        pytest.param(
+            replace(SUSPECT, asking=True), {"state": "suspect", **JUDGED, "claim": {"outstanding": True}}, id="asking"
+        ),
+        pytest.param(
+            replace(SUSPECT, answer=Denied("window", 10, 10, 211.5)),
+            {
+                "state": "suspect",
+                **JUDGED,
+                "claim": _claim(
+                    Denied("window", 10, 10, 211.5),
+                    outcome="denied",
+                    reason="window",
+                    used=10,
+                    capacity=10,
+                    retry_after_s=211.5,
+                ),
+            },
+            id="denied",
+        ),
+        pytest.param(
+            replace(SUSPECT, answer=Unknown("timeout"), asking=True),
+            {
+                "state": "suspect",
+                **JUDGED,
+                "claim": _claim(Unknown("timeout"), outcome="unknown", reason="timeout", outstanding=True),
+            },
+            id="unknown, and asking again",
+        ),
+        pytest.param(
+            DOWN,
+            {
+                "state": "down",
+                **JUDGED,
+                "latched": True,
+                "weight": 0,
+                "app_start": "b2",
+                "claim": _claim(Granted(3, 10), outcome="granted", reason="granted", used=3, capacity=10),
+            },
+            id="culled",
+        ),
+        pytest.param(replace(UP, would_down=True), {"would_be_down": True}, id="would be culled"),
+    ],
+)
+async def test_verdict_tells_how_the_app_stands(
+    wire: Wire, hall: Hall, standing: Standing, said: dict[str, object]
+) -> None:
+    hall.snapshot = Snapshot(105.5, standing, EVIDENCE, 100.0)
+    answer = await wire.ask(get("/verdict"))
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json() == BASE | said
+    assert answer.body.endswith(b"}\n")
+
+
+async def test_verdict_tells_the_weight_and_the_rate_that_it_comes_from(wire: Wire, hall: Hall) -> None:
+    hall.snapshot = replace(hall.snapshot, weight=13, success_rate=0.50123)
+    told = (await wire.ask(get("/verdict"))).json()
+    assert (told["weight"], told["success_rate"]) == (13, 0.5012)
+
+
+async def test_verdict_tells_of_a_planned_end(wire: Wire, hall: Hall) -> None:
+    old = replace(UP, state=State.RETIRING, born=-894.5)
+    hall.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, retire_at=100.0, load=Load(0.7, 3.0))
+    told = (await wire.ask(get("/verdict"))).json()
+    assert (told["state"], told["age_s"], told["retire_in_s"], told["load"]) == ("retiring", 1000.0, -5.5, 0.7)
+
+
+async def test_head_of_the_verdict_has_its_length_and_no_body(wire: Wire) -> None:
+    whole = await wire.ask(get("/verdict"))
+    head = await wire.ask(get("/verdict", method="HEAD"))
+    assert (head.status, head.headers["content-length"]) == (200, str(len(whole.body)))
+    assert json.loads(whole.body)["state"] == "starting"
+    assert (await wire.ask(errors())).status == 202

@@ -1,0 +1,492 @@
+"""A scraper beside small servers of our own: what a page becomes, and the one word for each way to have none."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import random
+import ssl
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from harness.binaries import require
+from harness.ports import eventually, free_port
+from harness.virtual_time import START_S, in_virtual_time
+from sidecar.config.selectors import parse_selectors
+from sidecar.core.types import Missed, Report, Sample
+from sidecar.inputs.page_body import SLICE_BYTES
+from sidecar.inputs.scrape import CAUSES, Scraper, Target, parse_target
+from sidecar.inputs.wanted_series import Wanted
+
+T0 = 1_700_000_000.0
+START = T0 - 100
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+ERRORS = 'http_requests_total{code=~"5.."}'
+
+
+@dataclass
+class Page:
+    """A page that counts on, and what was asked of it."""
+
+    errors: int = 0
+    requests: int = 0
+    asked: list[web.Request] = field(default_factory=list)
+
+    def text(self) -> str:
+        return (
+            "# TYPE http_requests_total counter\n"
+            f'http_requests_total{{code="200"}} {self.requests - self.errors}\n'
+            f'http_requests_total{{code="503"}} {self.errors}\n'
+            "# TYPE busy gauge\nbusy 3\n"
+            f"process_start_time_seconds {START}\n"
+        )
+
+    def rise(self, errors: int, requests: int) -> None:
+        self.errors += errors
+        self.requests += requests
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        return web.Response(text=self.text())
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def _serving(
+    handler: Handler, *, path: str | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """The URL at which the handler answers."""
+    runner = web.ServerRunner(web.Server(cast("Any", handler)), shutdown_timeout=1)
+    await runner.setup()
+    port = free_port()
+    site = web.UnixSite(runner, path) if path else web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls)
+    await site.start()
+    try:
+        yield f"unix://{path}" if path else f"http{'s' if tls else ''}://localhost:{port}/metrics"
+    finally:
+        await runner.cleanup()
+
+
+@dataclass
+class Told:
+    """What the scraper handed in, and the exceptions of which it told."""
+
+    reports: list[Report] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+
+    def offer(self, reports: Sequence[Report]) -> bool:
+        self.reports += reports
+        return True
+
+
+def _scraper(url: str, told: Told, errors: str = ERRORS, **how: Any) -> Scraper:
+    wanted = Wanted(parse_selectors(errors), parse_selectors("http_requests_total"), parse_selectors("busy"))
+    options: dict[str, Any] = {"interval_s": 0.02, "timeout_s": 5.0, "rng": random.Random(1)} | how
+    return Scraper(parse_target(url), wanted, offer=told.offer, on_failure=told.failures.append, **options)
+
+
+async def _scrape(handler: Handler, **how: Any) -> Sample | Missed:
+    """The second of two scrapes."""
+    told = Told()
+    async with _serving(handler) as url:
+        scraper = _scraper(url, told, **how)
+        try:
+            await scraper.scrape()
+            return await scraper.scrape()
+        finally:
+            await scraper.close()
+            assert not told.failures
+
+
+def _answering(body: bytes, **headers: str) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    return answer
+
+
+# -- where the page is ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("http://localhost:8080/metrics", Target("http://localhost:8080/metrics")),
+        (" https://user:secret@[::1]/m?x=1 ", Target("https://user:secret@[::1]/m?x=1")),
+        ("unix:///run/app.sock", Target("http://localhost/metrics", "/run/app.sock")),
+        ("unix:///run/app.sock:/prom/x?y=1", Target("http://localhost/prom/x?y=1", "/run/app.sock")),
+        ("UNIX:///run/app.sock:/", Target("http://localhost/", "/run/app.sock")),
+    ],
+)
+def test_target_is_read(url: str, target: Target) -> None:
+    assert parse_target(url) == target
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:8080",
+        "ftp://x/",
+        "http://",
+        "http://:80/",
+        "http://x:port/",
+        "http://x:0/",
+        "unix://app.sock",
+        "/run/app.sock",
+        "http://secret@[/",
+    ],
+)
+def test_bad_target_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^takes http://, https:// or unix:///path/of\.sock:/metrics$"):
+        parse_target(url)
+
+
+# -- good pages -----------------------------------------------------------------------------------------------
+
+
+async def test_second_page_becomes_a_sample() -> None:
+    page, told = Page(7, 100), Told()
+    async with _serving(page) as url:
+        scraper = _scraper(url, told)
+        first = await scraper.scrape()
+        page.rise(errors=2, requests=30)
+        second = await scraper.scrape()
+        await scraper.close()
+    assert first == Sample({}, 0, 3.0, repr(START))
+    assert second == Sample({"unknown": 2}, 30, 3.0, repr(START))
+
+
+async def test_page_on_a_unix_socket(run_dir: Path) -> None:
+    page, told = Page(), Told()
+    async with _serving(page, path=str(run_dir / "app.sock")) as url:
+        scraper = _scraper(url, told)
+        sample = await scraper.scrape()
+        await scraper.close()
+    assert isinstance(sample, Sample)
+    assert page.asked[0].path == "/metrics"
+
+
+async def test_run_scrapes_on_one_connection_until_cancelled() -> None:
+    page, told = Page(), Told()
+    async with _serving(page) as url:
+        running = asyncio.create_task(_scraper(url, told).run())
+        await eventually(lambda: len(told.reports) >= 5, timeout_s=5, what="five scrapes")
+        peers = {request.transport.get_extra_info("peername") for request in page.asked if request.transport}
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert len(peers) == 1
+    assert all(isinstance(report, Sample) for report in told.reports)
+
+
+@in_virtual_time
+async def test_first_scrape_is_at_once_and_intervals_are_jittered() -> None:
+    loop, times = asyncio.get_running_loop(), []
+
+    def offer(_reports: Sequence[Report]) -> bool:
+        times.append(loop.time() - START_S)
+        return True
+
+    rng, same = random.Random(7), random.Random(7)
+    scraper = _scraper("unix:///nobody/is/here.sock", Told(), interval_s=10.0, rng=rng)
+    scraper._offer = offer
+    running = asyncio.create_task(scraper.run())
+    await asyncio.sleep(100)
+    running.cancel()
+    await asyncio.wait([running])
+    steps = [later - sooner for sooner, later in pairwise(times)]
+    assert times[0] == 0
+    assert len(steps) >= 8
+    assert steps == pytest.approx([10 * (1 + 0.1 * same.uniform(-1, 1)) for _ in steps])
+
+
+async def test_scraper_goes_on_after_a_failure() -> None:
+    answers = iter([500, 200, 500])
+
+    async def flaky(_request: web.Request) -> web.Response:
+        return web.Response(status=next(answers, 200), text=Page().text())
+
+    told = Told()
+    async with _serving(flaky) as url:
+        running = asyncio.create_task(_scraper(url, told).run())
+        await eventually(lambda: len(told.reports) >= 4, timeout_s=5, what="four scrapes")
+        running.cancel()
+        await asyncio.wait([running])
+    assert [isinstance(report, Missed) for report in told.reports[:4]] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("errors", "escaping"), [(ERRORS, False), ('{"http.errors"}', True)], ids=["plain names", "quoted names"]
+)
+async def test_formats_are_negotiated(*, errors: str, escaping: bool) -> None:
+    page, told = Page(), Told()
+    async with _serving(page) as url:
+        scraper = _scraper(url, told, errors)
+        await scraper.scrape()
+        await scraper.close()
+    accept = page.asked[0].headers["Accept"]
+    assert accept.startswith("application/openmetrics-text;version=1.0.0")
+    assert "text/plain;version=0.0.4" in accept
+    assert ("escaping=allow-utf-8" in accept) is escaping
+    assert page.asked[0].headers["Accept-Encoding"] == "gzip"
+
+
+def _om(values: tuple[int, int]) -> Handler:
+    rising = iter(values)
+
+    async def answer(_request: web.Request) -> web.Response:
+        text = f'# TYPE http_requests counter\nhttp_requests_total{{code="500"}} {next(rising)} # {{id="7"}} 1\n# EOF\n'
+        return web.Response(body=text.encode(), headers={"Content-Type": OPENMETRICS})
+
+    return answer
+
+
+@pytest.mark.parametrize("name", ["http_requests_total", "http_requests"])
+async def test_counter_of_openmetrics_is_found_with_and_without_total(name: str) -> None:
+    assert await _scrape(_om((5, 8)), errors=name) == Sample({"unknown": 3}, 3)
+
+
+def _streaming(pieces: Sequence[bytes], **headers: str) -> Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={name.replace("_", "-"): value for name, value in headers.items()})
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        return response
+
+    return answer
+
+
+LONG = b'other_bucket{le="0.5",path="/x"} 17\n' * 5000 + Page(3, 10).text().encode()
+MEMBERS = gzip.compress(LONG[:70_000]) + gzip.compress(LONG[70_000:])
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        pytest.param(_answering(LONG, Content_Type="text/plain"), id="plain"),
+        pytest.param(_answering(gzip.compress(LONG), Content_Type="text/plain", Content_Encoding="gzip"), id="gzip"),
+        pytest.param(_answering(MEMBERS, Content_Type="text/plain", Content_Encoding="gzip"), id="gzip in two members"),
+        pytest.param(_streaming([LONG[:50], LONG[50:]], Content_Type="text/plain"), id="chunked"),
+        pytest.param(
+            _streaming(
+                [bytes([byte]) for byte in gzip.compress(LONG)], Content_Type="text/plain", Content_Encoding="x-gzip"
+            ),
+            id="gzip byte by byte",
+        ),
+        pytest.param(
+            _answering(LONG.rstrip(), Content_Type="text/plain; version=0.0.4"), id="no line's end at the end"
+        ),
+    ],
+)
+async def test_page_is_read_however_it_is_sent(handler: Handler) -> None:
+    assert await _scrape(handler) == Sample({}, 0, 3.0, repr(START))
+
+
+async def test_loop_has_its_turn_while_a_large_page_is_read() -> None:
+    lines = (f'http_requests_total{{code="{code}",path="/{n}"}} 1' for n in range(4000) for code in (200, 500))
+    body, stalls = "\n".join(lines).encode() + b"\n", []
+
+    async def watch() -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            stalls.append(time.thread_time() - before)
+
+    told = Told()
+    async with _serving(_answering(body, Content_Type="text/plain")) as url:
+        scraper = _scraper(url, told)
+        await scraper.scrape()
+        watching = asyncio.create_task(watch())
+        sample = await scraper.scrape()
+        watching.cancel()
+        await scraper.close()
+    assert sample == Sample({}, 0)
+    assert len(stalls) > len(body) / SLICE_BYTES / 10
+
+
+# -- no page --------------------------------------------------------------------------------------------------
+
+
+async def _reset(request: web.Request) -> web.StreamResponse:
+    assert request.transport
+    request.transport.abort()
+    return web.Response()
+
+
+async def _never(request: web.Request) -> web.StreamResponse:
+    response = await _streaming([b"up 1\n"], Content_Type="text/plain")(request)
+    transport = request.transport
+    assert transport
+    await eventually(transport.is_closing, timeout_s=5, what="the client gives up")
+    return response
+
+
+async def _half(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain", "Content-Length": "1000"})
+    await response.prepare(request)
+    await response.write(b"http_requests_total 5\n")
+    assert request.transport
+    request.transport.close()
+    return response
+
+
+async def _redirect(_request: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/elsewhere")
+
+
+def _status(status: int) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=status, text=Page().text())
+
+    return answer
+
+
+BOMB = gzip.compress(b"\n" * 20_000_000)
+TEXT = {"Content_Type": "text/plain"}
+MISSES = [
+    pytest.param(_status(503), "status", id="503"),
+    pytest.param(_status(204), "status", id="204"),
+    pytest.param(_redirect, "redirect", id="redirect"),
+    pytest.param(_reset, "connection", id="reset"),
+    pytest.param(_half, "cut_off", id="shorter than its length"),
+    pytest.param(_answering(b"<html>", Content_Type="text/html"), "content_type", id="HTML"),
+    pytest.param(_answering(b"{}", Content_Type="application/json"), "content_type", id="JSON"),
+    pytest.param(_answering(b"http_requests_total x\n", **TEXT), "format", id="no number"),
+    pytest.param(_answering(b"x" * 100_000, **TEXT), "format", id="a line without end"),
+    pytest.param(_answering(b"up 1\n", Content_Type=OPENMETRICS), "cut_off", id="OpenMetrics without EOF"),
+    pytest.param(_answering(b"up 1\n" * 300_000, **TEXT), "too_large", id="too large"),
+    pytest.param(_answering(BOMB, **TEXT, Content_Encoding="gzip"), "too_large", id="too large when inflated"),
+    pytest.param(
+        _answering(gzip.compress(b"") * 60_000, **TEXT, Content_Encoding="gzip"), "too_large", id="too large as sent"
+    ),
+    pytest.param(_answering(b"up 1\n", **TEXT, Content_Encoding="gzip"), "encoding", id="not gzip"),
+    pytest.param(_answering(zlib.compress(b"up 1\n"), **TEXT, Content_Encoding="deflate"), "encoding", id="deflate"),
+    pytest.param(_answering(gzip.compress(LONG)[:-4], **TEXT, Content_Encoding="gzip"), "cut_off", id="gzip cut off"),
+]
+
+
+@pytest.mark.parametrize(("handler", "cause"), MISSES)
+async def test_failed_scrape_is_one_word(handler: Handler, cause: str) -> None:
+    assert await _scrape(handler, max_bytes=1_000_000) == Missed(cause)
+    assert cause in CAUSES
+
+
+async def test_page_that_takes_too_long_is_a_timeout() -> None:
+    assert await _scrape(_never, timeout_s=0.05) == Missed("timeout")
+
+
+async def test_nobody_there_is_no_connection(run_dir: Path) -> None:
+    for url in (f"http://127.0.0.1:{free_port()}/metrics", f"unix://{run_dir}/none.sock", "http://127.0.0.1:1/"):
+        scraper = _scraper(url, Told())
+        assert await scraper.scrape() == Missed("connection")
+        await scraper.close()
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
+async def test_answer_that_is_not_http_is_a_protocol_error(answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Told())
+    assert await scraper.scrape() == Missed("protocol")
+    await scraper.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_text_that_ends_with_its_connection_is_used_up_to_its_last_whole_line() -> None:
+    values = iter([b"10\nhttp_requests_total 55", b"12\nhttp_requests_total 5", b"13\n"])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b'HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhttp_requests_total{code="500"} ' + next(values)
+        )
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Told())
+    assert [await scraper.scrape() for _ in range(3)] == [
+        Sample({}),
+        Sample({"unknown": 2}, 2),
+        Sample({"unknown": 1}, 1),
+    ]
+    await scraper.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_failure_that_nobody_has_foreseen_is_told_and_missed() -> None:
+    def broken() -> float:
+        raise RuntimeError("no clock")
+
+    told = Told()
+    scraper = _scraper("https://localhost:1/", told, tls=broken)
+    assert await scraper.scrape() == Missed("internal")
+    assert [str(error) for error in told.failures] == ["no clock"]
+
+
+# -- https and credentials ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and its own certificate for localhost, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    command = [require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, "-keyout", str(path), "-out", f"{path}.crt"], check=True, capture_output=True, timeout=20)
+    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
+    return path
+
+
+async def test_https_is_scraped_by_who_trusts_the_certificate(certificate: Path) -> None:
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(certificate)
+    told = Told()
+    async with _serving(Page(), tls=served) as url:
+        trusting = _scraper(url, told, tls=lambda: ssl.create_default_context(cafile=str(certificate)))
+        strict = _scraper(url, told)
+        answers = [await trusting.scrape(), await strict.scrape()]
+        await trusting.close()
+        await strict.close()
+    assert answers == [Sample({}, 0, 3.0, repr(START)), Missed("tls")]
+    assert not told.failures
+
+
+async def test_credentials_are_sent_and_never_told(caplog: pytest.LogCaptureFixture) -> None:
+    page, told = Page(), Told()
+    async with _serving(page) as url:
+        scraper = _scraper(url.replace("://", "://me:hush@"), told)
+        await scraper.scrape()
+        await scraper.close()
+    gone = _scraper(f"http://me:hush@127.0.0.1:{free_port()}/", told)
+    missed = await gone.scrape()
+    await gone.close()
+    assert page.asked[0].headers["Authorization"].startswith("Basic ")
+    assert "hush" not in caplog.text + repr(missed) + repr(told)
+
+
+def test_client_is_imported_only_by_who_scrapes() -> None:
+    code = "import sys, sidecar.inputs.scrape; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -1,0 +1,328 @@
+"""Every line that may come: the good ones to the report, other people's metrics to nothing, garbage to a count."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.core.types import Heartbeat, Level, Ping, Report, Results
+from sidecar.inputs import statsd
+from sidecar.inputs.reports import MOST_ERRORS
+from sidecar.inputs.statsd import KNOWN_LIMIT, KNOWN_LINE_LIMIT, LINE_LIMIT, PacketReader, read_packet
+
+LONG_RATE = b"0.3333333333333333"
+
+READABLE: dict[str, tuple[bytes, list[Report]]] = {
+    "one error": (b"errors:1|c", [Ping()]),
+    "several errors": (b"errors:3|c", [Ping(3)]),
+    "tags": (b"errors:3|c|@0.5|#level:server_error,kind:redis", [Ping(6, kind="redis")]),
+    "tags before the rate": (b"errors:3|c|#kind:redis|@0.5", [Ping(6, kind="redis")]),
+    "every tag": (
+        b"errors:1|c|#level:recovered,kind:db.read,fingerprint:a1b2,app_start:17,fatal:true",
+        [Ping(1, Level.RECOVERED, "db.read", None, "a1b2", fatal=True, app_start="17")],
+    ),
+    "not fatal": (b"errors:1|c|#fatal:false", [Ping()]),
+    "kind with a colon": (b"errors:1|c|#kind:http:503", [Ping(kind="http:503")]),
+    "tags of the app's own": (b"errors:1|c|#env:prod,canary,kind,version:1,level", [Ping()]),
+    "no tags": (b"errors:1|c|#", [Ping()]),
+    "life announced without an error": (b"errors:0|c|#app_start:17", [Ping(0, app_start="17")]),
+    "no errors": (b"errors:0|c", []),
+    "no requests": (b"requests:0|c", []),
+    "no heartbeat": (b"heartbeat:0|c", []),
+    "requests": (b"requests:10|c", [Results(ok=10)]),
+    "failed requests": (b"failed:2|c", [Results(failed=2)]),
+    "both are one result": (b"failed:2|c\nrequests:10|c", [Results(10, 2)]),
+    "requests with tags": (b"requests:10|c|#kind:not checked here", [Results(ok=10)]),
+    "heartbeat": (b"heartbeat:1|c", [Heartbeat()]),
+    "requests in flight": (b"in_flight:7|g", [Results(in_flight=7)]),
+    "none in flight": (b"in_flight:0|g", [Results(in_flight=0)]),
+    "in flight as a float, with tags and a rate": (b"in_flight:7.0|g|@0.5|#env:prod", [Results(in_flight=7)]),
+    "the largest gauge of several": (b"in_flight:0|g\nin_flight:3:5:2|g\nin_flight:0|g", [Results(in_flight=5)]),
+    "a gauge is part of the one result": (b"in_flight:2|g\nrequests:10|c\nfailed:1|c", [Results(10, 1, 2)]),
+    "load": (b"load:0.7|g", [Results(load=0.7)]),
+    "no load": (b"load:0|g", [Results(load=0.0)]),
+    "load as clients write what is small": (b"load:1e-05|g|#env:prod", [Results(load=1e-05)]),
+    "the largest load of several": (b"load:0.2|g\nload:0.9:0.1|g\nload:0.3|g", [Results(load=0.9)]),
+    "load is part of the one result": (b"load:0.5|g\nin_flight:2|g\nfailed:1|c", [Results(0, 1, 2, 0.5)]),
+    "several heartbeats are one": (b"heartbeat:3|c\nheartbeat:1|c", [Heartbeat()]),
+    "sampled requests": (b"requests:1|c|@0.1", [Results(ok=10)]),
+    "packed values": (b"errors:1:2:3|c", [Ping(6)]),
+    "packed and sampled": (b"errors:1:2|c|@0.5", [Ping(6)]),
+    "whole float": (b"errors:1.0|c", [Ping()]),
+    "leading zeros": (b"errors:007|c", [Ping(7)]),
+    "the most": (b"errors:%d|c" % MOST_ERRORS, [Ping(MOST_ERRORS)]),
+    "container": (b"errors:1|c|#kind:db|c:ci-83c0a99c0a54c0c187f461c7980e9b57f3f6a8b0", [Ping(kind="db")]),
+    "time": (b"errors:1|c|T1656581400", [Ping()]),
+    "external data": (b"errors:1|c|e:it-false,cn-app,pu-810fe89d", [Ping()]),
+    "cardinality": (b"errors:1|c|card:low", [Ping()]),
+    "all extensions": (b"errors:2|c|@0.5|#kind:db|c:ci-83|e:it-false|T1656581400|card:low", [Ping(4, kind="db")]),
+    "final newline": (b"errors:1|c\n", [Ping()]),
+    "windows newline": (b"errors:1|c\r\nheartbeat:1|c\r\n", [Ping(), Heartbeat()]),
+    "final blank": (b"errors:1|c ", [Ping()]),
+    "empty lines": (b"\n\n\r\nerrors:1|c\n\n", [Ping()]),
+    "empty packet": (b"", []),
+    "equal lines are one report": (b"errors:1|c\nerrors:1|c\nerrors:2|c", [Ping(4)]),
+    "kinds are told apart": (
+        b"errors:1|c|#kind:a\nerrors:1|c|#kind:b\nerrors:1|c|#kind:a",
+        [Ping(2, kind="a"), Ping(1, kind="b")],
+    ),
+}
+
+RATES: dict[str, tuple[bytes, int]] = {
+    "all": (b"errors:3|c|@1", 3),
+    "all, with decimals": (b"errors:3|c|@1.000", 3),
+    "half": (b"errors:3|c|@0.5", 6),
+    "half, short": (b"errors:3|c|@.5", 6),
+    "a third, as clients write it": (b"errors:1|c|@" + LONG_RATE, 3),
+    "seven hundredths": (b"errors:7|c|@0.07", 100),
+    "down to the nearest": (b"errors:1|c|@0.7", 1),
+    "up to the nearest": (b"errors:1|c|@0.6", 2),
+    "half way is up": (b"errors:1|c|@0.4", 3),
+    "the sum is scaled, not each": (b"errors:1:1:1|c|@0.7", 4),
+    "few": (b"errors:1|c|@0.000001", MOST_ERRORS),
+}
+
+FOREIGN = {
+    "gauge": b"memory:320|g",
+    "gauge that moves": b"memory:-3|g",
+    "timer": b"render:320|ms|@0.1",
+    "histogram": b"size:1.5:2:3|h",
+    "distribution": b"size:1e-7|d|#a:b",
+    "set": b"users:anna@example.org|s",
+    "set of odd text": b"users:a|b:c|s",
+    "meter": b"requests.rate:1|m",
+    "other counter": b"page.views:1|c",
+    "other counter, of nonsense": b"page.views:lots|c",
+    "gauge of our name": b"errors:5|g",
+    "counter of the name of a gauge": b"in_flight:1|c",
+    "counter of the name of the load": b"load:1|c",
+    "timer of our name": b"requests:5|ms",
+    "event": b"_e{5,4}:title|text|#kind:a",
+    "event with odd text": b"_e{5,9}:title|a\\nb:1|c|x",
+    "service check": b"_sc|redis.can_connect|2|#a:b|m:no route",
+    "other prefix": b"other.errors:1|c",
+    "name in capitals": b"ERRORS:1|c",
+    "name that only begins alike": b"errors.total:1|c",
+    "telegraf": b"page,kind=a:1|c",
+    "blanks": b"  ",
+}
+
+UNREADABLE = {
+    "text": b"hello",
+    "name only": b"errors",
+    "no value": b"errors:|c",
+    "no type": b"errors:1",
+    "empty type": b"errors:1|",
+    "unknown type": b"errors:1|x",
+    "type that only begins alike": b"errors:1|cc",
+    "no name": b":1|c",
+    "negative": b"errors:-1|c",
+    "signed": b"errors:+1|c",
+    "half an error": b"errors:1.5|c",
+    "point only": b"errors:1.|c",
+    "exponent": b"errors:1e3|c",
+    "not a number": b"errors:nan|c",
+    "infinite": b"errors:inf|c",
+    "hexadecimal": b"errors:0x10|c",
+    "underscore": b"errors:1_0|c",
+    "other digits": "errors:\u0661|c".encode(),
+    "superscript": "errors:\u00b2|c".encode(),
+    "blank in the number": b"errors: 1|c",
+    "too many": b"errors:%d|c" % (MOST_ERRORS + 1),
+    "far too many": b"errors:" + b"9" * 5000 + b"|c",
+    "too many when packed": b"errors:%d:1|c" % MOST_ERRORS,
+    "too many when scaled": b"errors:%d|c|@0.5" % MOST_ERRORS,
+    "gauge that moves up": b"in_flight:+1|g",
+    "gauge that moves down": b"in_flight:-1|g",
+    "half a request in flight": b"in_flight:0.5|g",
+    "load that moves": b"load:+0.1|g",
+    "load below none": b"load:-1|g",
+    "load of no number": b"load:nan|g",
+    "load of no end": b"load:inf|g",
+    "load beyond floats": b"load:1e999|g",
+    "one of several loads is none": b"load:0.5:x|g",
+    "load of no value": b"load:|g",
+    "too many in flight": b"in_flight:%d|g" % (MOST_ERRORS + 1),
+    "gauge of no value": b"in_flight:|g",
+    "gauge of no type": b"in_flight:1|x",
+    "a packed value missing": b"errors:1::2|c",
+    "a packed value bad": b"requests:1:x|c",
+    "rate of nothing": b"errors:1|c|@0",
+    "rate above all": b"errors:1|c|@1.1",
+    "rate empty": b"errors:1|c|@",
+    "rate a point": b"errors:1|c|@.",
+    "rate negative": b"errors:1|c|@-0.5",
+    "rate with an exponent": b"errors:1|c|@1e-05",
+    "rate not a number": b"heartbeat:1|c|@nan",
+    "rate far too long": b"errors:1|c|@0." + b"3" * 100,
+    "two rates": b"errors:1|c|@0.5|@0.5",
+    "two sets of tags": b"errors:1|c|#kind:a|#kind:b",
+    "rate without its sign": b"errors:1|c|0.5",
+    "nothing after the last bar": b"errors:1|c|",
+    "unknown level": b"errors:1|c|#level:warning",
+    "kind with a blank": b"errors:1|c|#kind:no route",
+    "kind too long": b"errors:1|c|#kind:" + b"k" * 65,
+    "kind empty": b"errors:1|c|#kind:",
+    "kind in other letters": "errors:1|c|#kind:caf\u00e9".encode(),
+    "kind not text": b"errors:1|c|#kind:\xff",
+    "fingerprint with a blank": b"errors:1|c|#fingerprint:a b",
+    "fatal neither true nor false": b"errors:1|c|#fatal:1",
+    "kind twice": b"errors:1|c|#kind:a,kind:b",
+    "longer than a line may be": b"errors" + b":1" * (LINE_LIMIT // 2) + b"|c",
+    "bytes": bytes(range(128, 256)),
+    "zeros": b"\x00" * 20,
+}
+
+
+@pytest.mark.parametrize(("packet", "reports"), READABLE.values(), ids=READABLE)
+def test_packet_says_what_it_says(packet: bytes, reports: list[Report]) -> None:
+    assert read_packet(packet) == (reports, 0)
+
+
+@pytest.mark.parametrize(("line", "errors"), RATES.values(), ids=RATES)
+def test_sampled_count_is_scaled_to_the_nearest_whole_number(line: bytes, errors: int) -> None:
+    assert read_packet(line) == ([Ping(errors)], 0)
+
+
+@pytest.mark.parametrize("line", FOREIGN.values(), ids=FOREIGN)
+def test_what_is_not_ours_is_neither_an_error_nor_a_mistake(line: bytes) -> None:
+    assert read_packet(line) == ([], 0)
+
+
+@pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
+def test_unreadable_line_is_dropped_and_counted(line: bytes) -> None:
+    assert read_packet(line) == ([], 1)
+
+
+@pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
+def test_unreadable_line_harms_no_other(line: bytes) -> None:
+    assert read_packet(b"errors:1|c\n" + line + b"\nerrors:1|c") == ([Ping(2)], 1)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "line", "reports"),
+    [
+        ("myapp", b"myapp.errors:1|c", [Ping()]),
+        ("myapp", b"errors:1|c", [Ping()]),
+        ("myapp", b"myapp.requests:2|c", [Results(ok=2)]),
+        ("myapp", b"myapp.in_flight:2|g", [Results(in_flight=2)]),
+        ("myapp", b"myapperrors:1|c", []),
+        ("myapp", b"other.errors:1|c", []),
+        ("myapp.", b"myapp.errors:1|c", [Ping()]),
+        ("myapp_", b"myapp_errors:1|c", [Ping()]),
+        ("team.myapp", b"team.myapp.heartbeat:1|c", [Heartbeat()]),
+        ("", b"myapp.errors:1|c", []),
+    ],
+    ids=["behind it", "plain", "requests", "gauge", "no dot", "other", "own dot", "own sign", "two words", "none set"],
+)
+def test_prefix_of_the_client_may_stand_before_the_name(prefix: str, line: bytes, reports: list[Report]) -> None:
+    assert read_packet(line, prefix) == (reports, 0)
+
+
+# -- many packets -------------------------------------------------------------------------------------------
+
+
+def test_packets_are_summed_with_how_often_they_came() -> None:
+    batch = PacketReader().read({b"errors:1|c": 50, b"errors:2|c\nrequests:3|c\n": 4, b"garbage": 7, b"": 3})
+    assert batch.reports == [Ping(58), Results(ok=12)]
+    assert (batch.lines, batch.unreadable) == (50 + 8 + 7, 7)
+
+
+def test_gauge_is_not_multiplied_by_how_often_it_came() -> None:
+    batch = PacketReader().read({b"in_flight:3|g": 50, b"in_flight:0|g\nrequests:1|c": 4})
+    assert batch.reports == [Results(4, 0, 3)]
+
+
+def test_line_says_the_same_when_it_comes_again() -> None:
+    reader = PacketReader()
+    packets = {line: 1 for line, _ in READABLE.values()}
+    assert reader.read(packets) == reader.read(packets)
+
+
+def test_remembered_lines_are_bounded() -> None:
+    reader = PacketReader()
+    for number in range(3 * KNOWN_LIMIT):
+        reader.read({b"errors:1|c|#kind:k%d" % number: 1})
+        assert len(reader._known) <= KNOWN_LIMIT
+    assert reader.read({b"errors:1|c|#kind:k0": 1}).reports == [Ping(kind="k0")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"errors" + b":1" * KNOWN_LINE_LIMIT + b"|c", b"page.views:1|c", b"garbage"],
+    ids=["long", "foreign", "unreadable"],
+)
+def test_lines_that_do_not_pay_are_not_remembered(line: bytes) -> None:
+    reader = PacketReader()
+    reader.read({line: 1})
+    assert not reader._known
+
+
+# -- whatever comes -----------------------------------------------------------------------------------------
+
+PIECES = [
+    *(b"errors requests failed heartbeat in_flight page : | c g ms @ # , . 0 1 17 1000000".split(b" ")),
+    *(b"kind:", b"level:", b"fatal:", b"a"),
+    *(b"\n", b"\r", b" ", b"-", b"e", b"\xff", b"|c", b"|@0.", b"|#", b"_e{", b"_sc|", b"server_error", b"app_start:"),
+]
+LINES = [line for line, _ in READABLE.values()] + [*FOREIGN.values(), *UNREADABLE.values()]
+ANY_BYTES = st.binary(max_size=300)
+NEARLY = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
+CUT = st.tuples(st.sampled_from(LINES), st.integers(0, 60), ANY_BYTES).map(lambda cut: cut[0][: cut[1]] + cut[2])
+
+
+def _counts(report: Report) -> list[int]:
+    if isinstance(report, Ping):
+        return [report.errors]
+    return [report.ok, report.failed, report.in_flight or 0] if isinstance(report, Results) else []
+
+
+@given(st.one_of(ANY_BYTES, NEARLY, CUT, st.lists(st.sampled_from(LINES)).map(b"\n".join)))
+def test_any_bytes_are_read_or_counted(packet: bytes) -> None:
+    reports, unreadable = read_packet(packet)
+    lines = packet.count(b"\n") + 1
+    assert 0 <= unreadable <= lines
+    assert len(reports) <= lines
+    for report in reports:
+        assert all(0 <= count <= MOST_ERRORS * lines for count in _counts(report))
+        assert isinstance(report, Ping | Results | Heartbeat)
+        if isinstance(report, Ping):
+            assert len(report.kind) <= 64
+            assert report.level in Level
+
+
+@given(st.one_of(ANY_BYTES, NEARLY, CUT), st.one_of(ANY_BYTES, NEARLY, CUT))
+def test_one_reader_reads_a_packet_as_a_fresh_one_does(before: bytes, packet: bytes) -> None:
+    reader = PacketReader()
+    reader.read({before: 1})
+    batch = reader.read({packet: 1})
+    assert (batch.reports, batch.unreadable) == read_packet(packet)
+
+
+@st.composite
+def counters(draw: st.DrawFn) -> tuple[bytes, int]:
+    """A line of errors as a client writes it, and how many errors a plain model makes of it."""
+    values = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=5))
+    hundredths = draw(st.one_of(st.none(), st.integers(1, 100)))
+    kind = draw(st.sampled_from([b"", b"|#kind:db", b"|#env:prod,kind:redis"]))
+    rate = b"" if hundredths is None else b"|@%d.%02d" % divmod(hundredths, 100)
+    exact = Fraction(sum(values)) * 100 / (hundredths or 100)
+    return b"errors:" + b":".join(b"%d" % value for value in values) + b"|c" + rate + kind, int(exact + Fraction(1, 2))
+
+
+@given(st.lists(counters(), max_size=30), st.integers(1, 70))
+def test_sum_of_errors_is_that_of_a_plain_model(sent: list[tuple[bytes, int]], times: int) -> None:
+    packet = b"\n".join(line for line, _ in sent)
+    batch = PacketReader().read({packet: times})
+    assert batch.unreadable == 0
+    assert batch.lines == len(sent) * times
+    assert sum(sum(_counts(report)) for report in batch.reports) == times * sum(errors for _, errors in sent)
+
+
+def test_every_name_has_a_unit() -> None:
+    said = {name: read_packet(name + b":1|c")[0] for name in statsd.UNITS}
+    said |= {name: read_packet(name + b":0|g")[0] for name in statsd.GAUGES}
+    assert said == {name: [unit] for name, unit in {**statsd.UNITS, **statsd.GAUGES}.items()}

@@ -1,0 +1,126 @@
+"""From selectors to series: what each line of a page is used for, and what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+
+from sidecar.config.selectors import parse_selectors
+from sidecar.inputs.exposition import Scanner
+from sidecar.inputs.increments import Reading, Role, Use
+from sidecar.inputs.wanted_series import CROWDED_PAGES, Wanted
+
+ERRORS = 'kind=web: http_requests_total{code=~"5.."}, kind_from=db: db_errors_total, {"my.errors"}'
+
+
+LOAD = parse_selectors('both, cpu{core="0"}')
+
+
+def _wanted(**how: int) -> Wanted:
+    return Wanted(
+        parse_selectors(ERRORS), parse_selectors("http_requests_total"), parse_selectors("busy, both"), LOAD, **how
+    )
+
+
+def _read(wanted: Wanted, text: str, *, openmetrics: bool = False) -> list[Reading]:
+    wanted.begin(openmetrics=openmetrics)
+    scanner = Scanner(wanted.families, wanted.use, openmetrics=openmetrics)
+    scanner.feed(text.encode())
+    return scanner.finish(whole=True).readings
+
+
+def _uses(text: str, *, openmetrics: bool = False) -> list[tuple[Role, str | None, bool]]:
+    return [(use.role, use.kind, use.requests) for use, _ in _read(_wanted(), text, openmetrics=openmetrics)]
+
+
+@pytest.mark.parametrize(
+    ("line", "uses"),
+    [
+        ('http_requests_total{code="503"} 1', [(Role.COUNTER, "web", True)]),
+        ('http_requests_total{code="200"} 1', [(Role.COUNTER, None, True)]),
+        ("http_requests_total 1", [(Role.COUNTER, None, True)]),
+        ('http_requests_created{code="503"} 1', [(Role.CREATED, None, False)]),
+        ('http_requests{code="503"} 1', []),
+        ('http_requests_sum{code="503"} 1', []),
+        ('db_errors_total{db="redis"} 1', [(Role.COUNTER, "redis", False)]),
+        ("db_errors_total 1", [(Role.COUNTER, "unknown", False)]),
+        ('{"my.errors",code="1"} 1', [(Role.COUNTER, "unknown", False)]),
+        ('{"my.errors.more",code="1"} 1', []),
+        ("busy 4", [(Role.LEVEL, None, False)]),
+        ('cpu{core="0"} 0.5', [(Role.LOAD, None, False)]),
+        ('cpu{core="1"} 0.5', []),
+        ("both 4", [(Role.BOTH, None, False)]),
+        ("busy_total 4", []),
+        ("process_start_time_seconds 17", [(Role.START, None, False)]),
+        ("other 1", []),
+    ],
+)
+def test_line_has_its_use(line: str, uses: list[tuple[Role, str | None, bool]]) -> None:
+    assert _uses(line) == uses
+
+
+@pytest.mark.parametrize(
+    ("line", "uses"),
+    [
+        ('{"my.errors_total"} 1', [(Role.COUNTER, "unknown", False)]),
+        ('http_requests{code="503"} 1', [(Role.COUNTER, "web", True)]),
+        ('http_requests_created{code="503"} 1', [(Role.CREATED, None, False)]),
+        ("busy_total 4", []),
+    ],
+)
+def test_openmetrics_may_add_total_and_leave_it_out(line: str, uses: list[tuple[Role, str | None, bool]]) -> None:
+    assert _uses(line, openmetrics=True) == uses
+
+
+def test_creation_and_spelling_belong_to_one_counter() -> None:
+    text = (
+        'http_requests_total{code="503",a="b"} 1\n'
+        'http_requests_total{a="b", code = "503"} 1\n'
+        '{"http_requests_total","a"="b",code="503"} 1\n'
+        'http_requests_created{code="503",a="b"} 1\n'
+    )
+    keys = {use.key for use, _ in _read(_wanted(), text)}
+    assert len(keys) == 1
+    other = _read(_wanted(), 'http_requests_total{code="503",a="c"} 1\n')
+    assert other[0][0].key not in keys
+
+
+def test_first_selector_gives_the_kind() -> None:
+    twice = Wanted(parse_selectors("kind=a: x_total, kind=b: x_total"))
+    assert [use.kind for use, _ in _read(twice, "x_total 1")] == ["a"]
+
+
+def test_selector_without_a_condition_lets_every_line_through() -> None:
+    both = Wanted(parse_selectors('x_total{code="5"}'), parse_selectors("x_total"))
+    assert len(_read(both, 'x_total{code="4"} 1\nx_total{code="5"} 1\nx_total 1\n')) == 3
+
+
+def test_series_for_which_there_is_no_room_are_counted_and_the_others_stay() -> None:
+    small = _wanted(most_series=2)
+    text = "".join(f'http_requests_total{{code="50{number}"}} 1\n' for number in range(5))
+    first = [use.key for use, _ in _read(small, text + "process_start_time_seconds 1\n") if use.role is Role.COUNTER]
+    assert (len(first), small.overflow) == (2, 3)
+    again = [use for use, _ in _read(small, text + "process_start_time_seconds 1\n")]
+    assert [use.key for use in again if use.role is Role.COUNTER] == first
+    assert Use(0, Role.START) in again
+
+
+def test_series_that_have_gone_make_room_in_the_end() -> None:
+    small = _wanted(most_series=2)
+    _read(small, 'http_requests_total{code="500"} 1\nhttp_requests_total{code="501"} 1\n')
+    pages = [_read(small, 'http_requests_total{code="502"} 1\n') for _ in range(CROWDED_PAGES + 1)]
+    assert not any(pages[:-1])
+    assert pages[-1]
+    assert not small.overflow
+
+
+def test_unwanted_series_take_no_room_of_wanted_ones() -> None:
+    small = Wanted(parse_selectors('x_total{code!="200"}'), most_series=3)
+    text = "".join(f'x_total{{code="200",n="{number}"}} 1\n' for number in range(50))
+    assert len(_read(small, text + 'x_total{code="500"} 1\n')) == 1
+    assert not small.overflow
+    assert len(small._uses) == 4
+
+
+@pytest.mark.parametrize(("errors", "utf8"), [("x", False), ('{"x.y"}', True)])
+def test_quoted_names_are_known_of(*, errors: str, utf8: bool) -> None:
+    assert Wanted(parse_selectors(errors)).utf8 is utf8

@@ -1,0 +1,228 @@
+"""What comes to a door as bytes of any kind: it never fails, never holds much, and reads as aiohttp does.
+
+20,000 inputs, or a million with ``ATTACK_LONG=1``. Each is made from its number alone: a failure names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpProcessingError, HttpRequestParser
+
+from sidecar.net.connection import READ_BYTES, Connection
+from sidecar.net.heads import END, HEAD_LIMIT, BadHeadError, Head, Heads, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEED = 20261122
+READY = {"/health", "/health/nomad", "/livez"}
+INPUTS = 1_000_000 if os.environ.get("ATTACK_LONG") else 20_000
+A_LOOP = 2_000
+
+LINES = [b"GET /health HTTP/1.1", b"HEAD /health/nomad HTTP/1.1", b"GET /livez HTTP/1.0", b"POST /health HTTP/1.1"]
+LINES += [b"POST /errors HTTP/1.1", b"GET /metrics?a=b HTTP/1.1", b"OPTIONS * HTTP/1.0", b"CONNECT a:80 HTTP/1.1"]
+HEADERS = [b"Host:", b"Connection: close", b"Connection: keep-alive"]
+HEADERS += [b"Connection: Upgrade", b"Upgrade: websocket", b"Upgrade: h2c", b"Content-Length: 0", b"Content-Length: 5"]
+HEADERS += [b"Content-Length: 99999", b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"User-Agent: Nomad/1.8"]
+HEADERS += [b"X: \xff", b"X : y", b" folded", b"X: \x00", b"X: a\nY: b", b"Content-Length: 1_0", b"Accept: */*"]
+BODIES = [
+    b"",
+    b"",
+    b"hello",
+    b"5\r\nhello\r\n0\r\n\r\n",
+    b"1\r\nx\r\n" * 200,
+    b"0\r\nA: b\r\n\r\n",
+    b"zz\r\n",
+    b"x" * 3_000,
+]
+ALPHABET = b"\r\n\r\n :;\x00\x7f\xff0aGET /"
+
+
+def _stream(chance: random.Random) -> bytes:
+    """Up to three requests, of which headers or a few bytes may be wrong."""
+    parts = []
+    for _ in range(chance.randint(1, 3)):
+        headers = chance.sample(HEADERS, k=chance.choice((0, 0, 0, 1, 4)))
+        if b"Host: a" not in headers:
+            headers.append(b"Host: a")
+        body = chance.choice(BODIES)
+        if chance.random() < 0.5:
+            headers += [b"Content-Length: %d" % len(body)] if body else []
+        parts.append(b"\r\n".join([chance.choice(LINES), *headers, b"", b""]) + body)
+    data = bytearray(b"".join(parts))
+    for _ in range(chance.choice((0, 0, 0, 1, 3))):
+        at = chance.randrange(len(data))
+        data[at : at + chance.randint(0, 2)] = chance.choices(ALPHABET, k=chance.randint(0, 2))
+    return bytes(data)
+
+
+def _pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
+    while data:
+        size = chance.choice((1, 7, 50, READ_BYTES))
+        yield data[:size]
+        data = data[size:]
+
+
+def _messages(data: bytes) -> list[Any]:
+    """What aiohttp reads; nothing if it refuses it."""
+    loop = asyncio.get_running_loop()
+    parser = HttpRequestParser(BaseProtocol(loop), loop, 65_536, max_headers=32, auto_decompress=False)
+    try:
+        return list(parser.feed_data(data)[0])
+    except HttpProcessingError:
+        return []
+
+
+class _Backend:
+    """In aiohttp's place: takes a request, and answers when it is whole."""
+
+    def __init__(self, crowd: _Crowd) -> None:
+        self._crowd = crowd
+        self.is_waiting = True
+
+    def data_received(self, data: bytes) -> None:
+        if not self._crowd.is_under_way:
+            self._crowd.is_under_way = True
+            self._crowd.asked.append(b"")
+        self._crowd.asked[-1] += data
+
+    def close(self) -> None:
+        pass
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        pass
+
+
+class _Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_reading_ = True
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        assert not self.is_closed
+        self.written += data
+
+    def pause_reading(self) -> None:
+        self.is_reading_ = False
+
+    def resume_reading(self) -> None:
+        self.is_reading_ = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class _Crowd:
+    """A door whose every answer is ``ready``, or comes from ``_Backend``."""
+
+    def __init__(self, transport: _Transport) -> None:
+        self.heads = Heads()
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.connection = Connection(self)  # type: ignore[arg-type]  # its door is a stub
+        self.asked: list[bytes] = []
+        self.is_under_way = False
+        self.answered: list[Head] = []
+        self.words: list[str] = []
+        self.waiting: list[Connection] = []
+        self.connection.connection_made(transport)
+
+    def ready(self, head: Head) -> bytes | None:
+        if not head.target.startswith(("/health", "/livez")):
+            return None
+        self.answered.append(head)
+        return b"answer"
+
+    def backend(self, _connection: Connection) -> Any:
+        return _Backend(self)
+
+    def later(self, connection: Connection) -> None:
+        self.waiting.append(connection)
+
+    def refused(self, word: str) -> None:
+        self.words.append(word)
+
+    def cut(self, connection: Connection, word: str) -> None:
+        self.words.append(word)
+        connection.abort()
+
+    def came(self, connection: Connection) -> None:
+        pass
+
+    heard = gone = came
+
+    def stuck(self, connection: Connection, *, is_stuck: bool) -> None:
+        pass
+
+
+def _fed(data: bytes, chance: random.Random) -> _Crowd:
+    """A door to which this came. aiohttp's answers come between two pieces."""
+    transport = _Transport()
+    crowd = _Crowd(transport)
+    connection = crowd.connection
+    for piece in _pieces(data, chance):
+        if transport.is_closed:
+            break
+        connection.data_received(piece)
+        for _ in range(10):
+            if connection.is_asked and not connection.has_body_to_come:
+                crowd.is_under_way = False
+                connection.answered()
+            waiting, crowd.waiting = crowd.waiting, []
+            for each in waiting:
+                each.advance()
+        assert len(connection._rest) <= HEAD_LIMIT + READ_BYTES
+    return crowd
+
+
+async def test_no_input_makes_a_door_fail_or_hand_on_more_than_one_request_at_a_time() -> None:
+    handed = answered = 0
+    for number in range(INPUTS):
+        chance = random.Random(SEED + number)
+        data = _stream(chance)
+        crowd = _fed(data, chance)
+        for asked in crowd.asked:
+            assert len(_messages(asked)) <= 1, (number, asked)
+        handed += len(crowd.asked)
+        answered += len(crowd.answered)
+        if not number % A_LOOP:
+            await asyncio.sleep(0)
+    assert min(handed, answered) > INPUTS / 10, "the inputs are too bad to tell anything"
+
+
+async def test_what_is_answered_without_aiohttp_is_what_aiohttp_would_have_answered() -> None:
+    plain = 0
+    for number in range(INPUTS):
+        raw = _stream(random.Random(SEED - number)).partition(END)[0] + END
+        try:
+            head = parse(raw)
+        except BadHeadError:
+            continue
+        if not head.is_plain or head.method not in {"GET", "HEAD"} or head.target not in READY:
+            continue
+        plain += 1
+        ((message, _),) = _messages(raw) or pytest.fail(f"{number}: aiohttp refuses {raw!r}")
+        assert (message.method, message.path) == (head.method, head.target), number
+        assert message.version == (1, head.minor), number
+        assert message.should_close is not head.keeps, number
+        assert not message.upgrade, number
+        assert message.headers.get("User-Agent", "") == head.user_agent, number
+    assert plain > INPUTS / 20, "the inputs are too bad to tell anything"

@@ -1,0 +1,216 @@
+"""What is sent: each payload against the receiver's documented rules, also with hostile words in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import receiver
+from sidecar.core.explain import runbooks
+from sidecar.notify import payloads
+from sidecar.notify.episodes import Occasion
+from sidecar.notify.message import Context, Message
+from sidecar.notify.rules import LEVELS, Severity
+
+CONTEXT = Context("shop.web", "prod", "a1", "enforce", "https://wiki/runbooks.md", "https://page")
+PLAIN = Occasion(
+    "paused", "paused", Severity.WARNING, "Culls for redis are paused.", 0.0, {"alive": 10, "cause": "redis"}
+)
+HOSTILE = '<!channel> & "quotes" \\ {"a": 1} \n$sentence ${word} ' + "x" * 5000
+
+
+def message(occasion: Occasion = PLAIN, context: Context = CONTEXT) -> Message:
+    return Message(occasion, context, 1_700_000_000.0, 1_700_000_060.5)
+
+
+def over(occasion: Occasion = PLAIN) -> Occasion:
+    return replace(occasion, is_over=True)
+
+
+def every_word() -> list[Occasion]:
+    return [
+        replace(PLAIN, topic=topic, word=word, severity=severity)
+        for topic, levels in LEVELS.items()
+        for word, severity in levels
+    ]
+
+
+BAD = [
+    replace(PLAIN, sentence=HOSTILE, facts={f"f{number}": HOSTILE for number in range(20)}),
+    replace(PLAIN, sentence="&" * 5000, instance="<b>&" * 60),
+]
+CASES = [message(one) for one in [*every_word(), *BAD]]
+CASES += [message(over(one)) for one in [PLAIN, *BAD]]
+CASES += [message(one, Context("s" * 128, "n" * 128, "i" * 128, "shadow")) for one in [PLAIN, over(), *BAD]]
+
+
+@pytest.mark.parametrize("sent", CASES, ids=range(len(CASES)))
+def test_payloads_are_as_documented(sent: Message) -> None:
+    assert receiver.check_webhook(payloads.webhook(sent)) == []
+    assert receiver.check_slack(payloads.slack(sent)) == []
+    assert receiver.check_pagerduty(payloads.pagerduty(sent, receiver.ROUTING_KEY)) == []
+    assert receiver.check_alertmanager(payloads.alertmanager(sent, 240)) == []
+
+
+def test_webhook_has_everything() -> None:
+    assert payloads.webhook(message()) == {
+        "status": "firing",
+        "severity": "warning",
+        "topic": "paused",
+        "word": "paused",
+        "sentence": "Culls for redis are paused.",
+        "service": "shop.web",
+        "namespace": "prod",
+        "instance": "",
+        "sender": "a1",
+        "mode": "enforce",
+        "began": "2023-11-14T22:13:20.000Z",
+        "at": "2023-11-14T22:14:20.500Z",
+        "key": "health-arbiter/prod/shop.web/paused",
+        "runbook": "https://wiki/runbooks.md#paused",
+        "page": "https://page",
+        "facts": {"alive": 10, "cause": "redis"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("occasion", "began"),
+    [
+        (PLAIN, "2023-11-14T22:13:20.000Z"),
+        (over(), ""),
+        (replace(PLAIN, word="paused_shared", level=2), ""),
+        (replace(PLAIN, topic="redis", word="redis_unknown", is_over=True), "2023-11-14T22:13:20.000Z"),
+    ],
+    ids=["first", "over", "louder", "over, of one sidecar"],
+)
+def test_beginning_is_told_where_no_other_sidecar_may_have_told_another(occasion: Occasion, began: str) -> None:
+    sent = payloads.webhook(message(occasion))
+    assert sent["began"] == began
+    assert receiver.check_webhook(sent) == []
+
+
+def test_pagerduty_is_told_of_the_message_where_the_beginning_is_not_known() -> None:
+    louder = payloads.pagerduty(message(replace(PLAIN, level=2)), receiver.ROUTING_KEY)
+    assert louder["payload"]["timestamp"] == "2023-11-14T22:14:20.500Z"
+
+
+# -- template ------------------------------------------------------------------------------------------------------
+
+
+def test_template_stays_json_whatever_people_write() -> None:
+    template = '{"text": "$severity: $sentence", "more": {"of": "${service}", "facts": "$facts", "cost": "$$5"}}'
+    assert payloads.template_problem(template) == ""
+    filled = json.loads(payloads.templated(template, message(BAD[0])))
+    assert filled["text"] == f"warning: {HOSTILE}"
+    assert filled["more"]["of"] == "shop.web"
+    assert filled["more"]["cost"] == "$5"
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ('{"text": "$sentense"}', "knows no field 'sentense'"),
+        ('{"text": $sentence}', "within quotes"),
+        ('{"text": "$sentence"', "no JSON"),
+        ('{"text": "$ 5"}', "no JSON"),
+        ("", "no JSON"),
+    ],
+    ids=["unknown field", "outside quotes", "cut off", "bare dollar", "empty"],
+)
+def test_template_of_no_use_is_told_at_the_start(template: str, says: str) -> None:
+    assert says in payloads.template_problem(template)
+
+
+# -- Slack ---------------------------------------------------------------------------------------------------------
+
+
+def test_slack_calls_nobody_by_what_an_author_wrote() -> None:
+    sent = json.dumps(payloads.slack(message(replace(PLAIN, sentence="<!channel> held by <@U1>"))))
+    assert "<!" not in sent
+    assert "<@" not in sent
+    assert "&lt;!channel&gt;" in sent
+
+
+def test_slack_never_halves_an_entity() -> None:
+    text = payloads.slack(message(replace(PLAIN, sentence="x" * 2996 + "&&&&")))["blocks"][1]["text"]["text"]
+    assert len(text) <= 3000
+    assert text.endswith("x…")
+
+
+def test_slack_links_to_runbook_and_page() -> None:
+    foot = payloads.slack(message())["blocks"][-1]["elements"][0]["text"]
+    assert "<https://wiki/runbooks.md#paused|runbook>" in foot
+    assert "<https://page|status page>" in foot
+
+
+def test_slack_says_that_it_is_over() -> None:
+    sent = payloads.slack(message(over()))
+    assert sent["text"].startswith("Recovered: shop.web")
+
+
+# -- PagerDuty -----------------------------------------------------------------------------------------------------
+
+
+def test_pagerduty_ends_what_it_began_whoever_sends() -> None:
+    began = payloads.pagerduty(message(), receiver.ROUTING_KEY)
+    ended = payloads.pagerduty(message(over(), CONTEXT._replace(instance="b2")), receiver.ROUTING_KEY)
+    assert (began["event_action"], ended["event_action"]) == ("trigger", "resolve")
+    assert began["dedup_key"] == ended["dedup_key"]
+    assert ended.keys() == {"routing_key", "dedup_key", "event_action"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        message(context=CONTEXT._replace(service="other")),
+        message(context=CONTEXT._replace(namespace="other")),
+        message(context=CONTEXT._replace(mode="shadow")),
+        message(replace(PLAIN, topic="redis", word="redis_unknown")),
+        message(replace(PLAIN, instance="a")),
+    ],
+    ids=["service", "namespace", "shadow", "topic", "instance"],
+)
+def test_other_things_have_other_keys(other: Message) -> None:
+    assert other.key != message().key
+
+
+def test_shadow_mode_says_so() -> None:
+    shadow = message(context=CONTEXT._replace(mode="shadow"))
+    assert shadow.sentence == "Shadow mode: Culls for redis are paused."
+
+
+def test_every_word_has_a_runbook_and_a_name_as_an_alert() -> None:
+    words = {word for levels in LEVELS.values() for word, _ in levels}
+    assert words <= runbooks.ANCHORS.keys()
+    assert words == payloads.ALERTS.keys()
+
+
+def test_alerts_are_named_as_those_of_prometheus_are() -> None:
+    rules = (Path(__file__).parents[2] / "deploy/prometheus/alerts.yml").read_text()
+    ours = set(payloads.ALERTS.values()) - {"ArbiterHeld", "ArbiterTest"}
+    assert ours <= set(re.findall(r"alert: (\w+)", rules))
+
+
+# -- Alertmanager --------------------------------------------------------------------------------------------------
+
+
+def test_alertmanager_hears_no_end_of_a_louder_level() -> None:
+    # One of the fleet repeats what it saw before the others saw that most suspects share the cause.
+    assert [one["labels"]["alertname"] for one in payloads.alertmanager(message(PLAIN), 240)] == ["ArbiterCullsPaused"]
+
+
+def test_alertmanager_hears_the_end_of_the_quieter_levels() -> None:
+    closed = replace(PLAIN, word="paused_shared", severity=Severity.CRITICAL)
+    alerts = payloads.alertmanager(message(closed), 240)
+    ends = {alert["labels"]["severity"]: alert["endsAt"] for alert in alerts}
+    assert ends == {"warning": "2023-11-14T22:14:20.500Z", "critical": "2023-11-14T22:18:20.500Z"}
+    assert {alert["labels"]["alertname"] for alert in alerts} == {"ArbiterCullsPaused", "ArbiterCullsPausedForMost"}
+
+
+def test_alertmanager_hears_the_end_of_all_levels_when_it_is_over() -> None:
+    ends = {alert["endsAt"] for alert in payloads.alertmanager(message(over()), 240)}
+    assert ends == {"2023-11-14T22:14:20.500Z"}

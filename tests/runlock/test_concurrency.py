@@ -1,0 +1,203 @@
+"""The limit and its standby over files: who gets what, how often is tried and how long is waited."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.runlock import ConcurrencyLimit, LockError, WithStandby
+
+
+class Nap:
+    """A sleep that lasts no time, and lets something happen at the n-th."""
+
+    def __init__(self, at: int = 0, happens: Callable[[], None] = lambda: None) -> None:
+        self.naps: list[float] = []
+        self._at = at
+        self._happens = happens
+
+    def __call__(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        if len(self.naps) == self._at:
+            self._happens()
+
+
+def pair(directory: Path, nap: Nap, retries: int | None = 10, interval_s: float = 0.5) -> WithStandby:
+    return WithStandby(
+        ConcurrencyLimit(directory),
+        ConcurrencyLimit(directory, name="standby"),
+        retries=retries,
+        interval_s=interval_s,
+        sleep=nap,
+    )
+
+
+# -- the limit ------------------------------------------------------------------------------------------------------
+
+
+def test_ids_count_from_one_up_to_the_limit_and_then_there_is_none(tmp_path: Path) -> None:
+    limits = [ConcurrencyLimit(tmp_path, max_procs=3) for _ in range(4)]
+    assert [limit.acquire() for limit in limits] == [1, 2, 3, None]
+    limits[1].release()
+    assert limits[3].acquire() == 2
+    for limit in limits:
+        limit.release()
+
+
+def test_acquiring_what_is_held_gives_the_same_id(tmp_path: Path) -> None:
+    with (limit := ConcurrencyLimit(tmp_path, max_procs=2)) as first:
+        assert (first, limit.acquire(), limit.lock_id) == (1, 1, 1)
+
+
+def test_the_block_ends_the_lock_also_by_an_exception(tmp_path: Path) -> None:
+    limit = ConcurrencyLimit(tmp_path)
+    with pytest.raises(KeyError), limit:
+        raise KeyError
+    assert (limit.is_held, limit.lock_id) == (False, None)
+
+
+def test_a_block_without_a_lock_gives_none_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path) as first, (late := ConcurrencyLimit(tmp_path)) as second:
+        assert (first, second, late.is_held) == (1, None, False)
+    assert not late.heartbeat()
+
+
+def test_names_are_different_locks(tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="a") as first, ConcurrencyLimit(tmp_path, name="b") as second:
+        assert (first, second) == (1, 1)
+
+
+def test_a_heartbeat_keeps_a_lock_in_a_file_and_it_lasts_for_ever_without(tmp_path: Path) -> None:
+    with (limit := ConcurrencyLimit(tmp_path)):
+        assert limit.heartbeat()
+        assert limit.beat_within_s == float("inf")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"path": "/tmp", "redis": "redis://x"}, {"path": "/tmp", "max_procs": 0}, {"path": "/tmp", "name": "../x"}],
+    ids=["nowhere", "in two places", "nobody", "a path as a name"],
+)
+def test_a_limit_that_cannot_be_is_refused(arguments: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"lock|slot"):
+        ConcurrencyLimit(**arguments)  # type: ignore[arg-type]  # the rows are wrong on purpose
+
+
+@pytest.mark.parametrize("retries", [0, 1, 5])
+def test_waiting_tries_at_once_and_then_after_each_of_the_waits(tmp_path: Path, retries: int) -> None:
+    nap = Nap()
+    with ConcurrencyLimit(tmp_path):
+        assert ConcurrencyLimit(tmp_path).wait(retries=retries, interval_s=2, sleep=nap) is None
+    assert nap.naps == [2] * retries
+
+
+# -- the standby ----------------------------------------------------------------------------------------------------
+
+
+def test_who_gets_main_never_is_standby(tmp_path: Path) -> None:
+    nap = Nap()
+    with pair(tmp_path, nap) as lock_id:
+        assert (lock_id, nap.naps) == (1, [])
+        assert ConcurrencyLimit(tmp_path, name="standby").acquire() == 1
+
+
+@pytest.mark.parametrize("retries", [0, 1, 10])
+def test_so_many_retries_are_so_many_waits_and_then_both_are_free(tmp_path: Path, retries: int) -> None:
+    nap = Nap()
+    with ConcurrencyLimit(tmp_path):
+        assert pair(tmp_path, nap, retries=retries).acquire() is None
+        with ConcurrencyLimit(tmp_path, name="standby") as standby:
+            assert (nap.naps, standby) == ([0.5] * retries, 1)
+
+
+@pytest.mark.parametrize("at", [1, 3, 10])
+def test_a_standby_takes_over_after_the_wait_in_which_main_came_free(tmp_path: Path, at: int) -> None:
+    main = ConcurrencyLimit(tmp_path)
+    main.acquire()
+    nap = Nap(at, main.release)
+    with pair(tmp_path, nap) as lock_id, ConcurrencyLimit(tmp_path, name="standby") as next_standby:
+        assert (lock_id, len(nap.naps), next_standby) == (1, at, 1)
+
+
+def test_without_a_number_of_retries_a_standby_waits_on(tmp_path: Path) -> None:
+    main = ConcurrencyLimit(tmp_path)
+    main.acquire()
+    with pair(tmp_path, Nap(1000, main.release), retries=None) as lock_id:
+        assert lock_id == 1
+
+
+def test_a_third_leaves_without_a_wait(tmp_path: Path) -> None:
+    nap = Nap()
+    with ConcurrencyLimit(tmp_path), ConcurrencyLimit(tmp_path, name="standby"):
+        assert pair(tmp_path, nap).acquire() is None
+    assert nap.naps == []
+
+
+def test_while_a_standby_waits_its_lock_is_held(tmp_path: Path) -> None:
+    seen: list[int | None] = []
+    with ConcurrencyLimit(tmp_path):
+        pair(tmp_path, Nap(1, lambda: seen.append(ConcurrencyLimit(tmp_path, name="standby").acquire()))).acquire()
+    assert seen == [None]
+
+
+def test_what_a_sleep_raises_ends_the_wait_with_nothing_held(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with ConcurrencyLimit(tmp_path), pytest.raises(KeyboardInterrupt):
+        pair(tmp_path, Nap(2, stop)).acquire()
+    with ConcurrencyLimit(tmp_path, name="standby") as standby:
+        assert standby == 1
+
+
+def test_a_standby_whose_lock_was_taken_from_it_leaves(tmp_path: Path) -> None:
+    nap = Nap(3, (tmp_path / "standby.1.lock").unlink)
+    with ConcurrencyLimit(tmp_path):
+        assert pair(tmp_path, nap).acquire() is None
+    assert len(nap.naps) == 3
+
+
+def test_a_main_that_cannot_be_asked_ends_the_standby(tmp_path: Path) -> None:
+    main = ConcurrencyLimit(tmp_path)
+    main.acquire()
+
+    def spoil() -> None:
+        (tmp_path / "main.1.lock").unlink()
+        (tmp_path / "main.1.lock").mkdir()
+
+    with pytest.raises(LockError, match=r"main\.1\.lock"):
+        pair(tmp_path, Nap(1, spoil)).acquire()
+    with ConcurrencyLimit(tmp_path, name="standby") as standby:
+        assert standby == 1
+    main.release()
+
+
+def test_a_standby_has_its_name_while_it_waits_and_then_the_old_one(tmp_path: Path) -> None:
+    comm, seen = Path("/proc/self/comm"), []
+    before = comm.read_text()
+    limits = ConcurrencyLimit(tmp_path), ConcurrencyLimit(tmp_path, name="standby")
+    nap = Nap(1, lambda: seen.append(comm.read_text()))
+    with ConcurrencyLimit(tmp_path):
+        WithStandby(*limits, retries=1, process_name="waiting", sleep=nap).acquire()
+    assert (seen, comm.read_text()) == (["waiting\n"], before)
+
+
+@pytest.mark.parametrize(
+    ("retries", "interval_s", "said"), [(-1, 1, "negative"), (None, 0, "burn"), (3, -1, "burn")], ids=str
+)
+def test_waits_that_cannot_be_are_refused(tmp_path: Path, retries: int | None, interval_s: float, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        pair(tmp_path, Nap(), retries=retries, interval_s=interval_s)
+    with pytest.raises(ValueError, match=said):
+        ConcurrencyLimit(tmp_path).wait(retries=retries, interval_s=interval_s)
+
+
+def test_locks_in_files_load_neither_redis_nor_anything_else_of_weight() -> None:
+    heavy = ("redis", "asyncio", "pydantic", "aiohttp", "subprocess", "ctypes", "sidecar.runlock.leases")
+    program = f"import sys, sidecar.runlock; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "[]"

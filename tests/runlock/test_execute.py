@@ -1,0 +1,350 @@
+"""``health-arbiter exec`` as it is started: who runs, how it ends, what it says and which code it leaves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.waiting import wait_for
+from sidecar.cli.main import main
+from sidecar.runlock import ConcurrencyLimit
+
+ROOT = Path(__file__).parents[2]
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts ``exec`` with options as one text and a shell command; all of it is ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(options: str, command: str) -> subprocess.Popen[str]:
+        words = ["exec", "--run-lock", str(tmp_path), "--grace", "5s", *shlex.split(options), "--"]
+        process: subprocess.Popen[str] = subprocess.Popen(
+            [sys.executable, "-m", "sidecar", *words, "/bin/sh", "-c", command],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=10)
+
+
+def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, str, str]:
+    out, error = process.communicate(timeout=timeout_s)
+    return process.returncode, out, error
+
+
+def is_there(path: Path) -> None:
+    wait_for(path.exists, timeout_s=30, what=f"{path.name} was made")
+
+
+def runs(directory: Path, pid_file: str = "pid") -> int:
+    """The process of a command that begins with ``echo $$ > pid``."""
+    wait_for(
+        lambda: (directory / pid_file).exists() and (directory / pid_file).read_text(), timeout_s=30, what="it runs"
+    )
+    return int((directory / pid_file).read_text())
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+LIFETIME_S = 3
+"""So long that a shell has set its traps by then, whatever else the machine does."""
+HOLD = "echo $$ > pid; while true; do sleep 0.05; done"
+
+# -- lock or leave --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)],
+    ids=["well", "its own code", "killed", "crashed"],
+)
+def test_the_commands_end_is_ours(start: Start, command: str, code: int) -> None:
+    assert ended(start("", command)) == (code, "", "")
+
+
+def test_the_command_finds_its_slot(start: Start, tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec", max_procs=3):
+        assert ended(start("--max-procs 3", "echo $HEALTH_ARBITER_SLOT"))[1] == "2\n"
+
+
+def test_who_gets_no_lock_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        assert ended(start("", "echo ran")) == (0, "", "")
+
+
+def test_a_third_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"), ConcurrencyLimit(tmp_path, name="exec-standby"):
+        assert ended(start("--standby", "echo ran")) == (0, "", "")
+
+
+def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start, tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        standby = start("--standby --interval 20ms", "echo ran")
+        comm = Path(f"/proc/{standby.pid}/comm")
+        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=30, what="it waits as standby")
+        assert standby.poll() is None
+    assert ended(standby) == (0, "ran\n", "")
+
+
+def test_a_standby_leaves_after_its_time(start: Start, tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        began_at = time.monotonic()
+        done = ended(start("--standby --standby-for 400ms --interval 50ms --every 100ms", "echo ran"))
+        assert done == (0, "", "")
+        assert time.monotonic() - began_at >= 0.4
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_standby_that_is_told_to_end_does_and_says_by_what(start: Start, tmp_path: Path, number: int) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        standby = start("--standby", "echo ran")
+        comm = Path(f"/proc/{standby.pid}/comm")
+        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=30, what="it waits as standby")
+        standby.send_signal(number)
+        assert ended(standby) == (128 + number, "", "")
+    with ConcurrencyLimit(tmp_path, name="exec-standby") as free:
+        assert free == 1
+
+
+# -- planned ends ---------------------------------------------------------------------------------------------------
+
+
+def test_a_command_is_ended_politely_at_its_lifetime(start: Start) -> None:
+    began_at = time.monotonic()
+    polite = "trap 'echo told; exit 3' TERM; while true; do sleep 0.05; done"
+    assert ended(start(f"--every 100ms --lifetime {LIFETIME_S}s", polite))[:2] == (0, "told\n")
+    assert time.monotonic() - began_at >= LIFETIME_S
+
+
+def test_who_does_not_end_is_killed_after_the_grace(start: Start) -> None:
+    deaf = "trap '' TERM; while true; do sleep 0.05; done"
+    code, _, error = ended(start(f"--every 100ms --lifetime {LIFETIME_S}s --grace 300ms", deaf))
+    assert (code, error) == (
+        0,
+        "health-arbiter exec: the command was still there 300ms after SIGTERM, and was killed\n",
+    )
+
+
+def test_children_of_the_command_get_the_grace_too(start: Start, tmp_path: Path) -> None:
+    slow = "(trap 'sleep 0.4; touch finished; exit' TERM; touch up; while true; do sleep 0.05; done) & wait"
+    process = start(f"--every 100ms --lifetime {LIFETIME_S}s", slow)
+    is_there(tmp_path / "up")
+    assert ended(process)[0] == 0
+    assert (tmp_path / "finished").exists()
+
+
+@pytest.mark.parametrize("busy", ["--busy-file busy", "--busy-command 'test -e busy'"], ids=["a file", "an exit code"])
+def test_a_busy_command_lives_on_until_it_is_not(start: Start, tmp_path: Path, busy: str) -> None:
+    (tmp_path / "busy").touch()
+    process = start(f"--every 100ms --lifetime 300ms --lifetime-max 20s {busy}", HOLD)
+    pid = runs(tmp_path)
+    time.sleep(0.8)  # the point is that nothing happens
+    assert is_alive(pid)
+    (tmp_path / "busy").unlink()
+    assert ended(process)[0] == 0
+
+
+def test_a_busy_command_ends_at_its_longest_life(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "busy").touch()
+    began_at = time.monotonic()
+    assert ended(start("--every 100ms --lifetime 200ms --lifetime-max 900ms --busy-file busy", HOLD))[0] == 0
+    assert time.monotonic() - began_at >= 0.9
+
+
+@pytest.mark.parametrize("probe", ["/nonexistent", "sleep 60"], ids=["cannot be started", "hangs"])
+def test_a_probe_that_does_not_answer_is_not_busy(start: Start, probe: str) -> None:
+    options = f"--every 100ms --lifetime 200ms --lifetime-max 800ms --busy-command '{probe}'"
+    assert ended(start(options, HOLD))[0] == 0
+
+
+# -- signals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, "TERM"), (signal.SIGINT, "INT"), (signal.SIGHUP, "HUP")])
+def test_a_signal_to_end_is_passed_on_and_the_commands_code_is_ours(
+    start: Start, tmp_path: Path, number: int, word: str
+) -> None:
+    process = start("", f"trap 'exit 5' {word}; {HOLD}")
+    runs(tmp_path)
+    process.send_signal(number)
+    assert ended(process)[0] == 5
+
+
+def test_a_command_that_dies_of_the_signal_gives_128_and_its_number(start: Start, tmp_path: Path) -> None:
+    process = start("", HOLD)
+    runs(tmp_path)
+    process.terminate()
+    assert ended(process)[0] == 128 + signal.SIGTERM
+
+
+def test_a_stopped_command_hears_that_it_is_to_end(start: Start, tmp_path: Path) -> None:
+    process = start("--grace 60s", f"trap 'exit 5' TERM; {HOLD}")
+    os.killpg(runs(tmp_path), signal.SIGSTOP)
+    process.terminate()
+    assert ended(process)[0] == 5
+
+
+def test_other_signals_are_passed_on_and_end_nothing(start: Start, tmp_path: Path) -> None:
+    process = start("", f"trap 'touch told' USR1; {HOLD}")
+    runs(tmp_path)
+    process.send_signal(signal.SIGUSR1)
+    is_there(tmp_path / "told")
+    assert process.poll() is None
+
+
+def test_the_command_begins_with_the_signals_as_we_found_them(start: Start) -> None:
+    _, out, _ = ended(start("", "grep -E 'SigBlk|SigIgn' /proc/self/status"))
+    assert out == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
+
+
+# -- sudden ends ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_dies_with_us_by_sigkill(start: Start, tmp_path: Path) -> None:
+    process = start("", HOLD)
+    pid = runs(tmp_path)
+    process.kill()
+    wait_for(lambda: not is_alive(pid), timeout_s=20, what="the command is gone")
+    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=30, what="the lock is free")
+
+
+def _survivor(start: Start, directory: Path, options: str) -> int:
+    """The PID of what the command has started, which outlives a SIGKILL of ours."""
+    process = start(options, "(exec sleep 60 > /dev/null 2>&1) & echo $! > pid; wait")
+    pid = runs(directory)
+    process.kill()
+    process.wait(10)
+    return pid
+
+
+def test_what_of_the_command_outlives_us_keeps_the_lock(start: Start, tmp_path: Path) -> None:
+    pid = _survivor(start, tmp_path, "")
+    try:
+        assert ended(start("", "echo ran")) == (0, "", "")
+        assert is_alive(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=30, what="the lock is free without it")
+
+
+def test_what_outlives_us_keeps_nothing_if_it_is_not_to_inherit(start: Start, tmp_path: Path) -> None:
+    pid = _survivor(start, tmp_path, "--no-inherit-lock")
+    try:
+        assert ended(start("", "echo ran")) == (0, "ran\n", "")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_lock_whose_file_is_removed_ends_the_command(start: Start, tmp_path: Path) -> None:
+    process = start("", HOLD)
+    pid = runs(tmp_path)
+    (tmp_path / "exec.1.lock").unlink()
+    code, _, error = ended(process)
+    assert (code, is_alive(pid)) == (75, False)
+    assert "the lock was lost" in error
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_cannot_be_started_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--run-lock", str(tmp_path), "--", "/nonexistent"]) == 69
+    assert "/nonexistent: cannot be started: No such file" in capfd.readouterr().err
+    with ConcurrencyLimit(tmp_path, name="exec") as free:
+        assert free == 1
+
+
+def test_a_place_that_carries_no_lock_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--run-lock", str(tmp_path / "no"), "--", "true"]) == 73
+    assert "the directory of the locks cannot be used" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--lifetime 60s", "S > L > C does not hold: a main lives L = 60s"),
+        ("--lifetime 5m --standby --standby-for 5m", r"S = 5m, and a main lives up to L = 310s"),
+        (
+            "--lifetime 2m --max-procs 4",
+            r"S/k > L/k > C does not hold: of k = 4 mains one ends every L/k = 2m / 4 = 30s",
+        ),
+        ("--interval 0", "--interval must be more than 0"),
+        ("--every 0", "--every must be more than 0"),
+        ("--standby-for 5m", "--standby-for is for a --standby"),
+        ("--lifetime-max 5m --busy-file x", "--lifetime-max needs a --lifetime"),
+        ("--lifetime 5m --lifetime-max 6m", "--lifetime-max needs --busy-file or --busy-command"),
+        ("--lifetime 5m --busy-file x", "need a --lifetime-max"),
+        ("--lifetime 5m --lifetime-max 5m --busy-file x", "--lifetime-max must be more"),
+        ("--max-procs 0", "at least one slot"),
+        ("--name a/b", "name of a lock"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, said: str
+) -> None:
+    assert main(["exec", "--run-lock", str(tmp_path), *options.split(), "--", "true"]) == 2
+    assert said in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--run-lock", "d"], "give the command behind --"),
+        (["--run-lock", "d", "--"], "give the command behind --"),
+        (["--run-lock", "d", "sleep", "1"], "give the command behind --"),
+        (["--", "true"], "--run-lock"),
+        (["--run-lock", "d", "--lifetime", "soon", "--", "true"], "'soon' is not a duration"),
+        (["--run-lock", "d", "--lifetim", "5m", "--", "true"], "--lifetim"),
+    ],
+    ids=["no command", "nothing behind", "a command without --", "no directory", "no duration", "an unknown option"],
+)
+def test_what_cannot_be_read_is_refused(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["exec", *words])
+    assert stopped.value.code == 2
+    assert said in capfd.readouterr().err
+
+
+def test_help_shows_the_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["exec", "--help"])
+    assert stopped.value.code == 0
+    assert "Exit codes:" in capfd.readouterr().out
+
+
+def test_it_loads_neither_the_daemon_nor_what_only_the_settings_need(tmp_path: Path) -> None:
+    heavy = ("pydantic", "aiohttp", "asyncio", "redis", "rich", "click", "sidecar.config.settings")
+    program = (
+        "import sys; from sidecar.cli.main import main\n"
+        f"main(['exec', '--run-lock', {str(tmp_path)!r}, '--', 'true'])\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,361 @@
+"""What the kernel makes of a lock in a file, with real processes; and the places that cannot carry one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from harness.waiting import wait_for
+from sidecar.runlock.flock import FlockSlots, LockError, file_system
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from sidecar.runlock.flock import FlockSlots
+slots = FlockSlots(Path(sys.argv[1]), "main")
+print(slots.acquire(), flush=True)
+"""
+_WAIT = "sys.stdin.read()\n"
+
+
+def slots(directory: Path, count: int = 1, name: str = "main") -> FlockSlots:
+    return FlockSlots(directory, name, count)
+
+
+def is_free(directory: Path) -> bool:
+    taken = slots(directory)
+    slot = taken.acquire()
+    taken.release()
+    return slot is not None
+
+
+@contextmanager
+def holder(directory: Path, then: str = _WAIT) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock, and ends when its input does."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD + then, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+# -- facts ----------------------------------------------------------------------------------------------------------
+
+
+def test_sigkill_frees_the_lock(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        assert not is_free(tmp_path)
+        process.kill()
+        process.wait(10)
+        assert is_free(tmp_path)
+
+
+def test_a_paused_holder_holds(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        process.send_signal(signal.SIGSTOP)
+        assert not is_free(tmp_path)
+
+
+def test_a_forked_child_keeps_the_lock_when_its_parent_is_killed(tmp_path: Path) -> None:
+    forks = "import os\nif (child := os.fork()): print(child, flush=True)\n" + _WAIT
+    with holder(tmp_path, forks) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.kill()
+        process.wait(10)
+        assert not is_free(tmp_path)
+        os.kill(child, signal.SIGKILL)
+        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free without the child")
+
+
+def test_a_parent_that_releases_leaves_the_lock_to_its_child(tmp_path: Path) -> None:
+    forks = "import os\nif (child := os.fork()): slots.release(); print(child, slots.is_held, flush=True)\n" + _WAIT
+    with holder(tmp_path, forks) as process:
+        assert process.stdout is not None
+        child, is_held = process.stdout.readline().split()
+        assert (is_held, is_free(tmp_path)) == ("False", False)
+        os.kill(int(child), signal.SIGKILL)
+        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free without the child")
+
+
+def test_a_child_that_releases_leaves_the_lock_to_its_parent(tmp_path: Path) -> None:
+    forks = "import os\nif not (child := os.fork()): slots.release(); os._exit(0)\n"
+    waits = "os.waitpid(child, 0)\nprint(flush=True)\n"
+    with holder(tmp_path, forks + waits + _WAIT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert not is_free(tmp_path)
+
+
+def test_a_program_that_is_executed_does_not_get_the_lock(tmp_path: Path) -> None:
+    execs = "import os\nos.execv('/bin/cat', ['cat'])\n"
+    with holder(tmp_path, execs) as process:
+        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free after exec")
+        assert process.poll() is None
+
+
+def test_a_started_program_does_not_get_the_lock(tmp_path: Path) -> None:
+    mine = slots(tmp_path)
+    mine.acquire()
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, close_fds=False) as child:
+        mine.release()
+        # Between its fork and its exec it has a copy.
+        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free after exec")
+        assert child.poll() is None
+        child.kill()
+
+
+def test_a_program_that_is_handed_the_descriptor_holds_the_lock(tmp_path: Path) -> None:
+    mine = slots(tmp_path)
+    mine.acquire()
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=[mine.fileno()]) as child:
+        mine.release()
+        assert not is_free(tmp_path)
+        child.kill()
+        child.wait(10)
+        assert is_free(tmp_path)
+
+
+def test_full_disk_keeps_nobody_from_the_lock(tmp_path: Path) -> None:
+    """Nothing can be written any more; only people miss the PID."""
+    full = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    child = subprocess.run(
+        [sys.executable, "-c", full + _HOLD, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (child.returncode, child.stdout) == (0, "1\n"), child.stderr
+    assert slots(tmp_path).path(1).read_text() == ""
+
+
+def test_two_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+    first, second = slots(tmp_path), slots(tmp_path)
+    assert (first.acquire(), second.acquire()) == (1, None)
+    second.release()
+    assert first.is_held
+    assert not is_free(tmp_path)
+    first.release()
+
+
+def test_of_many_threads_as_many_get_a_slot_as_there_are(tmp_path: Path) -> None:
+    crowd = [slots(tmp_path, 3) for _ in range(16)]
+    got: list[int | None] = []
+    threads = [threading.Thread(target=lambda one=one: got.append(one.acquire())) for one in crowd]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(slot for slot in got if slot) == [1, 2, 3]
+    for one in crowd:
+        one.release()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
+def test_slots_are_free_in_any_order_and_the_first_free_is_taken(tmp_path: Path, order: tuple[int, ...]) -> None:
+    held = [slots(tmp_path, 3) for _ in range(3)]
+    assert [one.acquire() for one in held] == [1, 2, 3]
+    for index in order:
+        held[index].release()
+        late = slots(tmp_path, 3)
+        assert late.acquire() == min(order[: order.index(index) + 1]) + 1
+        late.release()
+
+
+def test_the_files_stay_and_say_who_held_last(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n"
+    assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n"
+    mine = slots(tmp_path)
+    mine.acquire()
+    assert mine.path(1).read_text() == f"{os.getpid()}\n"
+    mine.release()
+    assert mine.path(1).exists()
+
+
+def test_a_refused_attempt_leaves_the_holders_number_alone(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        assert slots(tmp_path).acquire() is None
+        assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n"
+
+
+def test_only_the_owner_may_open_the_file(tmp_path: Path) -> None:
+    mine = slots(tmp_path)
+    mine.acquire()
+    assert mine.path(1).stat().st_mode & 0o777 == 0o600
+    mine.release()
+
+
+def _opened_in(directory: Path) -> list[str]:
+    """What this process has open there; elsewhere others open and close what they like."""
+    opened = []
+    for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers
+        with suppress(OSError):  # it has been closed meanwhile
+            opened.append(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - a text, whatever it leads to
+    return [place for place in opened if place.startswith(str(directory.resolve()))]
+
+
+def test_no_attempt_leaves_a_descriptor_behind(tmp_path: Path) -> None:
+    with holder(tmp_path):
+        refused = [slots(tmp_path) for _ in range(20)]
+        assert [one.acquire() for one in refused] == [None] * 20
+        assert _opened_in(tmp_path) == []
+    assert refused[0].acquire() == 1
+    assert len(_opened_in(tmp_path)) == 1
+    refused[0].release()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_lock_whose_file_is_gone_is_lost_at_the_next_heartbeat(tmp_path: Path, *, replaced: bool) -> None:
+    mine = slots(tmp_path)
+    mine.acquire()
+    assert mine.heartbeat()
+    mine.path(1).unlink()
+    if replaced:
+        mine.path(1).touch()
+    assert (mine.heartbeat(), mine.is_held, mine.slot) == (False, False, None)
+    assert mine.acquire() == 1
+    mine.release()
+
+
+def test_without_a_lock_there_is_no_descriptor_and_releasing_is_nothing(tmp_path: Path) -> None:
+    mine = slots(tmp_path)
+    mine.release()
+    with pytest.raises(ValueError, match="no slot"):
+        mine.fileno()
+
+
+# -- places that carry no lock --------------------------------------------------------------------------------------
+
+
+def _missing(directory: Path) -> Path:
+    return directory / "nowhere"
+
+
+def _file(directory: Path) -> Path:
+    (directory / "file").touch()
+    return directory / "file"
+
+
+def _loop(directory: Path) -> Path:
+    (directory / "loop").symlink_to("loop")
+    return directory / "loop"
+
+
+def _link_as_lock(directory: Path) -> Path:
+    (directory / "main.1.lock").symlink_to(directory / "elsewhere")
+    return directory
+
+
+def _directory_as_lock(directory: Path) -> Path:
+    (directory / "main.1.lock").mkdir()
+    return directory
+
+
+def _pipe_as_lock(directory: Path) -> Path:
+    os.mkfifo(directory / "main.1.lock")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (_missing, "No such file"),
+        (_file, "not a directory"),
+        (_loop, "symbolic links|links lead nowhere"),
+        (_link_as_lock, "cannot be opened"),
+        (_directory_as_lock, "cannot be opened"),
+        (_pipe_as_lock, "not a plain file"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_place_that_carries_no_lock_is_named_with_the_reason(tmp_path: Path, prepare, said: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - a row's function
+    with pytest.raises(LockError, match=said) as raised:
+        slots(prepare(tmp_path)).acquire()
+    assert str(tmp_path) in str(raised.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(LockError, match="Permission denied"):
+        slots(tmp_path).acquire()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "a\n", "a" * 101], ids=repr)
+def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="name of a lock"):
+        FlockSlots(tmp_path, name, 1)
+
+
+def _table(directory: Path, *rows: tuple[str, str]) -> Path:
+    """Mounts as proc(5) writes them: mount point and type."""
+    lines = [f"{n} 1 0:{n} / {point} rw,relatime shared:{n} - {kind} some rw" for n, (point, kind) in enumerate(rows)]
+    table = directory / "mountinfo"
+    table.write_text("\n".join([*lines, ""]))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("rows", "place", "kind"),
+    [
+        ([("/", "ext4")], "/srv/locks", "ext4"),
+        ([("/", "ext4"), ("/srv", "nfs4")], "/srv/locks", "nfs4"),
+        ([("/", "ext4"), ("/srv", "nfs4")], "/srv", "nfs4"),
+        ([("/", "ext4"), ("/srv", "nfs4")], "/srv2/locks", "ext4"),
+        ([("/srv", "nfs4"), ("/", "ext4"), ("/srv/locks", "tmpfs")], "/srv/locks/a", "tmpfs"),
+        ([("/", "ext4"), ("/srv", "tmpfs"), ("/srv", "nfs")], "/srv/locks", "nfs"),
+        ([("/", "ext4"), (r"/srv\040of\040ours", "nfs")], "/srv of ours/locks", "nfs"),
+        ([], "/srv", ""),
+    ],
+    ids=["root", "below", "the mount itself", "a name that begins alike", "nested", "on top", "blanks", "no table"],
+)
+def test_the_innermost_and_last_mount_is_where_a_directory_is(
+    tmp_path: Path, rows: list[tuple[str, str]], place: str, kind: str
+) -> None:
+    assert file_system(Path(place), _table(tmp_path, *rows)) == kind
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"])
+def test_a_network_file_system_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    mounts = _table(tmp_path, ("/", "ext4"), (str(tmp_path.resolve()), kind))
+    with pytest.raises(LockError, match=f"is on {kind}"):
+        FlockSlots(tmp_path, "main", 1, mounts=mounts).acquire()
+    assert list(tmp_path.glob("*.lock")) == []
+
+
+def test_a_link_into_a_network_file_system_is_seen_through(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "near").symlink_to(tmp_path / "far")
+    mounts = _table(tmp_path, ("/", "ext4"), (str((tmp_path / "far").resolve()), "nfs"))
+    with pytest.raises(LockError, match="local directory"):
+        FlockSlots(tmp_path / "near", "main", 1, mounts=mounts).acquire()
+
+
+def test_where_no_table_is_the_kernel_is_trusted(tmp_path: Path) -> None:
+    mine = FlockSlots(tmp_path, "main", 1, mounts=tmp_path / "nothing")
+    assert mine.acquire() == 1
+    mine.release()
+
+
+def test_this_machine_tells_where_its_proc_is() -> None:
+    assert file_system(Path("/proc/self")) == "proc"

@@ -1,0 +1,491 @@
+"""Leases in real Redis servers: who holds, until when, and that there are never two, whatever happens to the server."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from harness.redis_server import RedisServer
+from harness.sentinels import MASTER, Watched
+from harness.starting import Children, StartRedis
+from harness.waiting import wait_for
+from sidecar.runlock import ConcurrencyLimit, LockError, WithStandby
+
+TTL_S = 3.0
+OURS_S = 0.4 * TTL_S
+LONG_S: Final = 60.0
+"""Of a lease whose end does not matter: a busy machine may take a second for what takes a millisecond."""
+PATIENCE_S: Final = 10.0
+"""For an answer of a server that is there: how soon it comes is not what a test is about."""
+KEY = "health-arbiter:lock:{main}"
+
+
+@pytest.fixture
+def server(start_redis: StartRedis) -> RedisServer:
+    server = start_redis()
+    started(server)
+    return server
+
+
+def started(server: RedisServer, name: str = "main") -> None:
+    """Let the lock be known there: a server that has just started gives nothing away before half a ttl is over."""
+    limit = ConcurrencyLimit(redis=server.url, name=name, ttl_s=0.5, timeout_s=PATIENCE_S)
+    acquired(limit)
+    limit.release()
+
+
+@contextmanager
+def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[ConcurrencyLimit]]:
+    given = {"ttl_s": TTL_S, "timeout_s": PATIENCE_S} | options
+    made = [ConcurrencyLimit(redis=server.url, **given) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for limit in made:
+            limit.release()
+
+
+def acquired(limit: ConcurrencyLimit, within_s: float = 20.0) -> None:
+    """Wait for it, polled as a standby does; what Redis cannot tell counts as no."""
+
+    def has() -> bool:
+        try:
+            return limit.acquire() is not None
+        except LockError:
+            return False
+
+    wait_for(has, timeout_s=within_s, what="the lock is acquired")
+
+
+class Clock:
+    """One that stands still until a test moves it: no lease of ours ends because a machine was busy."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+# -- as any limit ---------------------------------------------------------------------------------------------------
+
+
+def test_ids_count_from_one_and_a_released_one_is_free_at_once(server: RedisServer) -> None:
+    with limits(server, 4, max_procs=3, ttl_s=LONG_S) as (first, second, third, fourth):
+        assert [limit.acquire() for limit in (first, second, third, fourth)] == [1, 2, 3, None]
+        second.release()
+        assert (second.is_held, second.lock_id, fourth.acquire(), fourth.lock_id) == (False, None, 2, 2)
+
+
+def test_acquiring_what_is_held_gives_the_same_id(server: RedisServer) -> None:
+    with limits(server, 1, max_procs=2, ttl_s=LONG_S) as (limit,):
+        assert (limit.acquire(), limit.acquire()) == (1, 1)
+
+
+def test_a_release_gives_back_only_what_is_ones_own(server: RedisServer) -> None:
+    with limits(server, 2, clock=Clock()) as (first, second):
+        first.acquire()
+        wait_for(second.acquire, timeout_s=20, what="the second has it after expiry")
+        first.release()
+        assert second.heartbeat()
+
+
+def test_heartbeats_keep_a_lock_over_many_ttls(start_redis: StartRedis) -> None:
+    server, clock = start_redis(faketime=True), Clock()
+    server.advance(100)  # as old as it takes
+    with limits(server, 2, clock=clock) as (holder, other):
+        assert holder.acquire() == 1
+        for _ in range(10):
+            server.advance(0.9 * OURS_S)
+            clock.now_s += 0.9 * OURS_S
+            assert holder.heartbeat()
+            assert other.acquire() is None
+
+
+def test_a_standby_in_redis_takes_over_what_is_released(server: RedisServer) -> None:
+    with (
+        limits(server, 2, ttl_s=LONG_S) as (first, second),
+        limits(server, 1, name="standby", ttl_s=LONG_S) as (standby,),
+    ):
+        first.acquire()
+        started(server, "standby")
+        naps: list[float] = []
+
+        def nap(seconds: float) -> None:
+            naps.append(seconds)
+            if len(naps) == 3:
+                first.release()
+
+        assert WithStandby(second, standby, interval_s=0.1, sleep=nap).acquire() == 1
+        assert (len(naps), standby.is_held) == (3, False)
+
+
+def test_a_standby_whose_lease_would_end_while_it_waits_is_refused(server: RedisServer) -> None:
+    with limits(server, 2) as (main, standby), pytest.raises(ValueError, match="lease ends before"):
+        WithStandby(main, standby, interval_s=OURS_S)
+
+
+def test_a_lock_that_nobody_holds_does_not_stay_for_ever(server: RedisServer) -> None:
+    with limits(server, 1, ttl_s=LONG_S) as (limit,):
+        limit.acquire()
+        assert server.cli("PTTL", KEY) == -1
+        limit.release()
+        assert 0 < server.cli("PTTL", KEY) <= 86_400_000
+
+
+def test_a_client_of_the_app_is_used_and_left_open(server: RedisServer) -> None:
+    with redis.Redis.from_url(server.url, socket_timeout=PATIENCE_S, retry=Retry(NoBackoff(), 0)) as client:
+        limit = ConcurrencyLimit(redis=client, ttl_s=LONG_S)
+        with limit as lock_id:
+            assert (lock_id, limit.heartbeat()) == (1, True)
+        assert client.ping()
+
+
+def test_a_lease_has_no_descriptor(server: RedisServer) -> None:
+    with limits(server, 1) as (limit,), pytest.raises(ValueError, match="descriptor"):
+        limit.fileno()
+
+
+def _page_user() -> list[str]:
+    """The words of the page's ACL SETUSER."""
+    (line,) = re.findall(r"ACL SETUSER .*", (Path(__file__).parents[2] / "deploy" / "standby.md").read_text())
+    return str(line).split()
+
+
+def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> None:
+    server.cli(*_page_user())
+    url = server.url.replace("redis://", "redis://locks:SECRET@")
+    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
+    with limit as lock_id:
+        assert (lock_id, limit.heartbeat()) == (1, True)
+    with limits(server, 1, ttl_s=LONG_S) as (other,):
+        assert other.acquire() == 1
+
+
+@pytest.mark.parametrize("word", ["evalsha", "time", "info", "hgetall", "hset"])
+def test_who_lacks_a_right_is_told_so(server: RedisServer, word: str) -> None:
+    server.cli(*_page_user(), f"-{word}")
+    url = server.url.replace("redis://", "redis://locks:SECRET@")
+    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
+    with pytest.raises(LockError, match=r"permission|can't run"):
+        limit.acquire()
+    limit.release()
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://secret@x", "is not a Redis URL"),
+        ("redis://:secret@a,redis://:secret@b", "give one URL"),
+        ("redis+cluster://:secret@a", "client of your own"),
+        ("rediss+sentinel://:secret@a/fleet", "client of your own"),
+    ],
+    ids=["scheme", "several", "cluster", "sentinels with tls"],
+)
+def test_a_url_that_cannot_be_is_refused_without_being_repeated(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        ConcurrencyLimit(redis=url)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_client_that_may_wait_for_ever_is_refused() -> None:
+    with redis.Redis(socket_timeout=None) as client, pytest.raises(ValueError, match="socket_timeout"):
+        ConcurrencyLimit(redis=client)
+
+
+def test_an_asynchronous_client_is_refused() -> None:
+    with pytest.raises(ValueError, match="synchronous"):
+        ConcurrencyLimit(redis=redis.asyncio.Redis(socket_timeout=1))
+
+
+@pytest.mark.parametrize(
+    "options", [{"ttl_s": 0.01}, {"ttl_s": 1e6}, {"max_procs": 0}, {"name": ""}, {"name": "a b"}], ids=str
+)
+def test_a_lease_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"ttl_s|slot|name"):
+        ConcurrencyLimit(redis="redis://127.0.0.1", **options)
+
+
+def test_without_a_server_whether_it_is_free_cannot_be_told(server: RedisServer) -> None:
+    with limits(server, 1) as (limit,):
+        server.kill()
+        with pytest.raises(LockError, match="ConnectionError"):
+            limit.acquire()
+        assert not limit.is_held
+
+
+# -- expiry ---------------------------------------------------------------------------------------------------------
+
+_HOLD = """
+import sys, time
+from sidecar.runlock import ConcurrencyLimit
+limit = ConcurrencyLimit(redis=sys.argv[1], ttl_s=float(sys.argv[2]), timeout_s=10)
+sent_at = time.monotonic()
+print(limit.acquire(), flush=True)
+while limit.is_held:
+    print(sent_at, flush=True)
+    time.sleep(0.05)
+    sent_at = time.monotonic()
+    limit.heartbeat()
+"""
+
+
+def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: RedisServer) -> None:
+    command = [sys.executable, "-c", _HOLD, server.url, str(TTL_S)]
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process,
+        limits(server, 1) as (other,),
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        heartbeats = [process.stdout.readline()]
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        heartbeats += process.stdout.readlines()
+        acquired(other)
+        assert time.monotonic() - float(heartbeats[-1]) >= TTL_S  # on the clock that all processes share
+
+
+def test_who_looks_but_now_and_then_takes_over_at_the_second_look(server: RedisServer) -> None:
+    with limits(server, 2, clock=Clock()) as (gone, other):
+        gone.acquire()
+        time.sleep(1.1 * TTL_S)
+        assert other.acquire() is None
+        time.sleep(0.55 * TTL_S)
+        assert other.acquire() == 1
+
+
+def test_without_a_heartbeat_the_holder_gives_up_first_by_its_own_clock(server: RedisServer) -> None:
+    clock = Clock()
+    with limits(server, 1, clock=clock) as (limit,):
+        limit.acquire()
+        clock.now_s += OURS_S - 0.01
+        assert limit.is_held
+        clock.now_s += 0.02
+        assert (limit.is_held, limit.lock_id) == (False, None)
+
+
+def test_what_was_lost_is_not_held_again_by_a_late_heartbeat(server: RedisServer) -> None:
+    clock = Clock()
+    with limits(server, 1, clock=clock) as (limit,):
+        limit.acquire()
+        clock.now_s += OURS_S
+        assert not limit.heartbeat()
+        clock.now_s -= OURS_S
+        assert not limit.is_held
+        assert not limit.heartbeat()
+
+
+def test_an_answer_that_comes_after_the_end_does_not_count(server: RedisServer) -> None:
+    class Slow(Clock):
+        """Each look at it takes a third of what a lease lasts."""
+
+        def __call__(self) -> float:
+            self.now_s += OURS_S / 3
+            return self.now_s
+
+    clock = Clock()
+    with limits(server, 1, clock=clock) as (limit,):
+        limit.acquire()
+        limit._slots._clock = Slow()  # type: ignore[attr-defined]
+        assert [limit.heartbeat() for _ in range(2)] == [False, False]
+        assert not limit.is_held
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # the threads of pytest's workers
+def test_a_forked_child_does_not_hold_the_lease_of_its_parent(server: RedisServer) -> None:
+    with limits(server, 1, ttl_s=LONG_S) as (limit,):
+        limit.acquire()
+        child = os.fork()
+        if not child:
+            os._exit(limit.is_held or limit.heartbeat())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert limit.is_held
+
+
+# -- what happens to servers ----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_goes_away_loses_the_lock_for_good(server: RedisServer) -> None:
+    with limits(server, 1) as (limit,):
+        limit.acquire()
+        server.kill()
+        assert (limit.heartbeat(), limit.is_held) == (False, False)
+        server.start()
+        assert (limit.heartbeat(), limit.is_held) == (False, False)
+
+
+def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwards(start_redis: StartRedis) -> None:
+    server = start_redis(faketime=True)
+    server.advance(100)
+    with limits(server, 2, ttl_s=LONG_S, timeout_s=2) as (holder, other):
+        assert holder.acquire() == 1
+        server.pause()
+        began_at = time.monotonic()
+        assert (holder.heartbeat(), holder.is_held) == (False, False)
+        assert time.monotonic() - began_at < holder.beat_within_s
+        with pytest.raises(LockError, match="TimeoutError"):
+            other.acquire()
+        server.resume()
+        assert other.acquire() is None
+        server.advance(LONG_S / 2)
+        assert other.acquire() is None
+        server.advance(LONG_S / 2)
+        assert (other.acquire(), holder.is_held) == (1, False)
+
+
+def test_a_holder_that_asks_nobody_has_given_up_before_a_paused_server_gives_it_away(server: RedisServer) -> None:
+    with limits(server, 2) as (holder, other):
+        acquired(holder)
+        server.pause()
+        time.sleep(0.2)
+        server.resume()
+        acquired(other)
+        assert not holder.is_held
+
+
+@pytest.mark.parametrize("step_s", [-1e8, -3600, -1, 0.3, 1, 3600, 86_400 * 400], ids="{:g} s".format)
+def test_a_step_of_the_servers_clock_makes_no_second_holder(start_redis: StartRedis, step_s: float) -> None:
+    server = start_redis(faketime=True)
+    server.advance(100)  # as old as it takes
+    with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
+        holder.acquire()
+        server.advance(1)
+        assert holder.heartbeat()
+        server.advance(step_s)
+        assert [other.acquire() for _ in range(5)] == [None] * 5
+        assert holder.heartbeat()
+        server.advance(9.9)
+        assert other.acquire() is None
+
+
+@pytest.mark.parametrize("step_s", [-1e8, 0, 1e8], ids="{:g} s".format)
+def test_after_a_step_a_lease_still_ends(start_redis: StartRedis, step_s: float) -> None:
+    server = start_redis(faketime=True)
+    server.advance(100)
+    with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
+        holder.acquire()
+        server.advance(step_s)
+        looks = 0
+        while other.acquire() is None:
+            server.advance(1)
+            looks += 1
+            assert looks <= 11
+        assert looks >= 5
+
+
+def test_a_restarted_server_forgets_and_gives_nothing_away_before_the_holder_has_given_up(server: RedisServer) -> None:
+    with limits(server, 2) as (holder, other):
+        acquired(holder)
+        server.restart()
+        acquired(other)
+        assert not holder.is_held
+        assert not holder.heartbeat()
+
+
+def test_a_server_that_restarts_with_its_memory_keeps_the_holder(start_redis: StartRedis) -> None:
+    server = start_redis("durable", "--appendonly", "yes", "--appendfsync", "always")
+    started(server)
+    with limits(server, 2, ttl_s=LONG_S) as (holder, other):
+        holder.acquire()
+        server.restart()
+        assert holder.heartbeat()
+        assert other.acquire() is None
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["replicated", "lost on the way"])
+def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Children, *, is_known: bool) -> None:
+    watched = Watched(start_redis, children)
+    started(watched.master)
+    wait_for(lambda: watched.replica.cli("EXISTS", KEY), timeout_s=20, what="the replica knows the lock")
+    first, second = (ConcurrencyLimit(redis=watched.url, ttl_s=5, timeout_s=1.5) for _ in range(2))
+    if not is_known:
+        watched.replica.pause()
+    acquired(first)
+    wait_for(lambda: not is_known or watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=20, what="replicated")
+    watched.master.kill()
+    watched.replica.resume()
+    acquired(second, within_s=40)
+    assert not first.is_held
+    first.release()
+    second.release()
+
+
+def test_a_holder_that_the_new_master_remembers_goes_on(start_redis: StartRedis, children: Children) -> None:
+    watched = Watched(start_redis, children)
+    started(watched.master)
+    holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=LONG_S, timeout_s=PATIENCE_S) for _ in range(2))
+    assert holder.acquire() == 1
+    wait_for(lambda: watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=20, what="the replica knows the holder")
+    watched.master.kill()
+    sentinel, port = watched.sentinels[0], watched.replica.port
+    wait_for(lambda: int(sentinel.cli("SENTINEL", "MASTER", MASTER)["port"]) == port, timeout_s=20, what="a failover")
+    assert holder.heartbeat()
+    assert other.acquire() is None
+    holder.release()
+
+
+def test_full_memory_loses_the_lock_rather_than_keep_it_unwritten(server: RedisServer) -> None:
+    with limits(server, 1) as (limit,):
+        limit.acquire()
+        server.cli("CONFIG", "SET", "maxmemory", "1")
+        assert (limit.heartbeat(), limit.is_held) == (False, False)
+        with pytest.raises(LockError, match="OutOfMemoryError"):
+            limit.acquire()
+
+
+def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
+    """Released, forgotten or overslept: who says that it holds does so within one lease of its own."""
+    program = (
+        "import sys, time, random\n"
+        "from sidecar.runlock import ConcurrencyLimit, LockError\n"
+        "_, url, me = sys.argv\n"
+        "chance, began, lease, told = random.Random(int(me)), time.monotonic(), 0, set()\n"
+        "def made(): return ConcurrencyLimit(redis=url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
+        "def acquired():\n"
+        "    try: return limit.acquire()\n"
+        "    except LockError: return None\n"  # it came too late to be used
+        "limit = made()\n"
+        "def goes_on(age): return age < 4 or len(told) < 5 and age < 20\n"  # a busy machine takes longer
+        "while goes_on(time.monotonic() - began):\n"
+        "    if (slot := acquired()):\n"
+        "        lease += 1\n"
+        "        while limit.heartbeat() and chance.random() < 0.9:\n"
+        "            now = time.monotonic()\n"
+        "            if limit.is_held: told.add(lease); print(slot, me, lease, now, flush=True)\n"
+        "            time.sleep(chance.choice((0.01, 0.05, 0.05, 0.3)))\n"
+        "        if chance.random() < 0.5: limit.release()\n"
+        "        else: limit = made()\n"
+        "    time.sleep(0.02)\n"
+    )
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    commands = [[sys.executable, "-c", program, server.url, str(number)] for number in range(4)]
+    crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) for command in commands]
+    seen: dict[tuple[str, str, str], list[float]] = {}
+    for one in crowd:
+        for line in one.communicate(timeout=60)[0].splitlines():
+            slot, who, lease, at = line.split()
+            seen.setdefault((slot, who, lease), []).append(float(at))
+    assert all(one.returncode == 0 for one in crowd)
+    for slot in "12":
+        spans = sorted((min(times), max(times)) for (its_slot, *_), times in seen.items() if its_slot == slot)
+        assert len(spans) > 2
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))

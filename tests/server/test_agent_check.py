@@ -1,0 +1,224 @@
+"""The agent's line for each state, and the agent among pollers of all kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.waiting import eventually
+from sidecar.core.life import transitions
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.types import Denied, Evidence, Granted, Latch, Policy, State
+from sidecar.server.agent_check import line, open_agent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sidecar.core.life.transitions import Standing
+
+UP_LINE = "up ready 100%\n"
+SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
+LATCH = Latch("app/a/-", 1.0, SENTENCE)
+STARTING = transitions.start("app/a", 100.0, Policy())
+UP = replace(STARTING, state=State.UP)
+SUSPECT = replace(UP, state=State.SUSPECT)
+DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
+DOWN = replace(DRAINING, state=State.DOWN)
+STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
+    transitions.step(standing, transitions.Stopped(), 105.0, Policy())[0] for standing in (UP, DRAINING, DOWN)
+)
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        pytest.param(STARTING, "up ready 100%\n", id="starting"),
+        pytest.param(UP, "up ready 100%\n", id="up"),
+        pytest.param(SUSPECT, "up ready 100%\n", id="suspect"),
+        pytest.param(replace(SUSPECT, answer=Denied("window", 10, 10, 60.0)), "up ready 100%\n", id="denied"),
+        pytest.param(replace(SUSPECT, would_culls=1, would_down=True), "up ready 100%\n", id="would be culled"),
+        pytest.param(DRAINING, f"drain 0% #{SENTENCE}\n", id="draining"),
+        pytest.param(DOWN, f"fail #culled: {SENTENCE}\n", id="down"),
+        pytest.param(STOPPING, "drain 0% #the sidecar is stopping\n", id="stopping"),
+        pytest.param(STOPPING_DRAINING, f"drain 0% #{SENTENCE}\n", id="stopping while draining"),
+        pytest.param(STOPPING_DOWN, f"drain 0% #{SENTENCE}\n", id="stopping while down"),
+    ],
+)
+def test_line_of_each_state(standing: Standing, said: str) -> None:
+    assert line(standing) == said
+
+
+@pytest.mark.parametrize(
+    ("weight", "maxconn", "said"),
+    [
+        pytest.param(100, 0, "up ready 100%\n", id="well"),
+        pytest.param(73, 0, "up ready 73%\n", id="not so well"),
+        pytest.param(10, 0, "up ready 10%\n", id="at the floor"),
+        pytest.param(1, 0, "up ready 1%\n", id="at the least floor"),
+        pytest.param(100, 200, "up ready 100% maxconn:200\n", id="all connections"),
+        pytest.param(13, 200, "up ready 13% maxconn:26\n", id="fewer connections"),
+        pytest.param(13, 30, "up ready 13% maxconn:4\n", id="rounded up"),
+        pytest.param(1, 1, "up ready 1% maxconn:1\n", id="never none, which would be all"),
+        pytest.param(100, 100_000, "up ready 100% maxconn:100000\n", id="most"),
+    ],
+)
+@pytest.mark.parametrize("standing", [STARTING, UP, SUSPECT], ids=["starting", "up", "suspect"])
+def test_line_in_balance_has_the_weight_and_the_connections(
+    standing: Standing, weight: int, maxconn: int, said: str
+) -> None:
+    assert line(standing, weight, maxconn) == said
+
+
+@pytest.mark.parametrize("standing", [DRAINING, DOWN, STOPPING, STOPPING_DRAINING, STOPPING_DOWN])
+def test_line_out_of_balance_is_the_same_at_any_weight(standing: Standing) -> None:
+    assert line(standing, 73, 200) == line(standing)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        pytest.param("a\nup ready 100%\n", "fail #culled: a?up ready 100%?\n", id="newlines"),
+        pytest.param("a\r\nb\0c\td\x7fe", "fail #culled: a??b?c?d?e\n", id="control characters"),
+        pytest.param("f\u00fcnf \u23f1 \ud800 \u2028", "fail #culled: f?nf ? ? ?\n", id="not ASCII"),
+        pytest.param("x" * 1_000, "fail #culled: " + "x" * 112 + "\n", id="very long"),
+        pytest.param("", "fail #culled: \n", id="empty"),
+    ],
+)
+def test_reason_read_from_disk_is_made_harmless(reason: str, said: str) -> None:
+    assert line(replace(DOWN, latch=replace(LATCH, reason=reason))) == said
+
+
+@settings(deadline=None)
+@given(st.sampled_from([DRAINING, DOWN, STOPPING_DOWN]), st.text() | st.text(min_size=200))
+def test_any_reason_is_one_short_line_of_ascii(standing: Standing, reason: str) -> None:
+    said = line(replace(standing, latch=replace(LATCH, reason=reason)))
+    assert said.isascii()
+    assert len(said) < 128
+    assert said[:-1].isprintable()
+    assert said.endswith("\n")
+    assert said.startswith(("drain 0% #", "fail #"))
+
+
+class Hall:
+    """What the agent is handed, and what it told. ``failure`` is what reading the standing raises."""
+
+    def __init__(self) -> None:
+        self.current = UP
+        self.weight = 100
+        self.maxconn = 0
+        self.failure: Exception | None = None
+        self.polls: list[tuple[str, str, int]] = []
+        self.failures: list[Exception] = []
+        self.unhandled: list[dict[str, Any]] = []
+
+    def snapshot(self) -> Snapshot:
+        if self.failure is not None:
+            raise self.failure
+        return Snapshot(105.0, self.current, Evidence(60), 100.0, self.weight)
+
+    @asynccontextmanager
+    async def agent(self) -> AsyncIterator[tuple[str, int]]:
+        """The address of an open agent; nothing may be left to asyncio to tell."""
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unhandled.append(context))
+        server = await open_agent(
+            "127.0.0.1",
+            0,
+            self.snapshot,
+            maxconn=self.maxconn,
+            on_poll=lambda *poll: self.polls.append(poll),
+            on_failure=self.failures.append,
+        )
+        with closing(server):
+            yield server.sockets[0].getsockname()
+        assert self.unhandled == []
+
+
+@pytest.fixture
+def hall() -> Hall:
+    return Hall()
+
+
+async def _poll(address: tuple[str, int]) -> bytes:
+    """Everything that the agent says, to the end of the connection."""
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            return await reader.read()
+        finally:
+            writer.close()
+
+
+async def test_each_poll_gets_the_line_of_its_moment_and_the_end(hall: Hall) -> None:
+    async with hall.agent() as address:
+        assert await _poll(address) == UP_LINE.encode()
+        hall.weight = 73
+        assert await _poll(address) == b"up ready 73%\n"
+        hall.current = DRAINING
+        assert await _poll(address) == f"drain 0% #{SENTENCE}\n".encode()
+        hall.current = DOWN
+        assert await _poll(address) == f"fail #culled: {SENTENCE}\n".encode()
+    assert hall.polls == [("haproxy", "agent", status) for status in (200, 200, 503, 503)]
+
+
+async def test_a_thousand_pollers_at_once_get_one_line_each(hall: Hall) -> None:
+    async with hall.agent() as address:
+        said = await asyncio.gather(*(_poll(address) for _ in range(1_000)))
+    assert set(said) == {UP_LINE.encode()}
+    assert len(hall.polls) == 1_000
+
+
+async def test_poller_that_sends_something_gets_its_line_all_the_same(hall: Hall) -> None:
+    async with hall.agent() as address:
+        with socket.create_connection(address) as poller:  # into the backlog: the agent sees it with what it has sent
+            poller.sendall(b"agent-send of HAProxy\n")
+            # Not to the end of the connection: what nobody has read makes that a reset.
+            assert await asyncio.to_thread(poller.recv, 100) == UP_LINE.encode()
+
+
+async def test_pollers_that_hang_up_or_reset_do_no_harm(hall: Hall) -> None:
+    async with hall.agent() as address:
+        for n in range(100):
+            with socket.socket() as poller:
+                poller.settimeout(0)
+                await asyncio.get_running_loop().sock_connect(poller, address)
+                if n % 2:
+                    poller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await eventually(lambda: len(hall.polls) == 100, timeout_s=5, what="all of them were seen")
+        assert await _poll(address) == UP_LINE.encode()
+    assert hall.failures == []
+
+
+async def test_failure_of_ours_is_told_and_the_app_is_up(hall: Hall) -> None:
+    hall.failure, hall.maxconn = RuntimeError("broken"), 200
+    async with hall.agent() as address:
+        assert await _poll(address) == b"up ready 100% maxconn:200\n"
+        hall.failure = None
+        hall.current = DOWN
+        assert (await _poll(address)).startswith(b"fail #")
+    assert [str(error) for error in hall.failures] == ["broken"]
+
+
+async def test_port_in_use_is_refused(hall: Hall) -> None:
+    async with hall.agent() as (host, port):
+        with pytest.raises(OSError, match="in use"):
+            await open_agent(host, port, hall.snapshot, maxconn=0, on_poll=print, on_failure=print)
+
+
+async def test_socket_that_another_process_bound_is_as_good_as_our_own(hall: Hall) -> None:
+    inherited = socket.create_server(("127.0.0.1", 0))
+    address = inherited.getsockname()
+    with socket.create_connection(address) as early:
+        server = await open_agent(
+            "nobody.invalid", 1, hall.snapshot, maxconn=0, on_poll=print, on_failure=print, opened=inherited
+        )
+        with closing(server):
+            assert await _poll(address) == UP_LINE.encode()
+            assert await asyncio.to_thread(early.recv, 100) == UP_LINE.encode(), "who waited in the backlog is answered"

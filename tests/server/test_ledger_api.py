@@ -1,0 +1,148 @@
+"""``GET /events`` on a real socket: pages of the ledger, what is told without it, and what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.listening import Told, Wire, get, listening
+from sidecar.core.types import Entry, Unknown
+from sidecar.server.ledger_api import Asked, Events
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+NOW_S = 1_700_000_000.0
+IDENTITY = {"service": "web", "instance": "a", "mode": "enforce"}
+CULLED = Entry("culled", NOW_S - 10, "a", "redis", "errors", "ann", 2.5, "5 errors", "shared word", "1-0")
+SHOWN = {
+    "id": "1-0",
+    "at": NOW_S - 10,
+    "what": "culled",
+    "instance": "a",
+    "kind": "redis",
+    "reason": "errors",
+    "author": "ann",
+    "seconds": 2.5,
+    "detail": "5 errors",
+}
+
+
+class Desk:
+    """A ledger that says what it is told to, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.says: Sequence[Entry] | Unknown = [CULLED]
+        self.hangs = False
+        self.local: list[Entry] = [CULLED._replace(id="")]
+        self.asked: list[tuple[float, str, int]] = []
+        self.since: list[float] = []
+
+    async def stored(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        self.asked.append((since, after, most))
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self.says
+
+    def kept(self, since: float) -> list[Entry]:
+        self.since.append(since)
+        return self.local
+
+    def events(self) -> Events:
+        return Events(self.stored, self.kept, identity=IDENTITY, wall=lambda: NOW_S, limit_s=0.1)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+async def wire(desk: Desk) -> AsyncIterator[Wire]:
+    told = Told()
+    async with listening(desk.events().routes(), told) as listener, await Wire.to(listener) as wire:
+        yield wire
+    assert told.failures == []
+
+
+async def test_entries_are_shown_as_the_ledger_has_them(wire: Wire, desk: Desk) -> None:
+    answer = await wire.ask(get("/events"))
+    assert (answer.status, answer.json()) == (200, {**IDENTITY, "events": [SHOWN], "stored": True})
+    assert desk.asked == [(NOW_S - 3600, "", 500)]
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ("since=60", (NOW_S - 60, "", 500)),
+        ("since=7d&most=7", (NOW_S - 7 * 86400, "", 7)),
+        ("after=17-3&since=0", (NOW_S, "17-3", 500)),
+        ("after=17-3,-,9-1", (NOW_S - 3600, "17-3,-,9-1", 500)),
+        ("after=&most=1", (NOW_S - 3600, "", 1)),
+    ],
+)
+async def test_query_says_since_when_behind_what_and_how_many(
+    wire: Wire, desk: Desk, query: str, asked: tuple[float, str, int]
+) -> None:
+    assert (await wire.ask(get(f"/events?{query}"))).status == 200
+    assert desk.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("since=soon", "since"),
+        ("since=-1", "since"),
+        ("since=401d", "since"),
+        ("since=1&since=2", "since"),
+        ("after=x", "after"),
+        ("after=" + "1" * 401, "after"),
+        ("after=%00", "after"),
+        ("most=0", "most"),
+        ("most=501", "most"),
+        ("most=%D9%A3", "most"),
+        ("most=ten", "most"),
+        ("limit=5", "limit"),
+    ],
+)
+async def test_query_that_cannot_be_read_is_refused_by_the_name_of_its_field(
+    wire: Wire, desk: Desk, query: str, name: str
+) -> None:
+    answer = await wire.ask(get(f"/events?{query}"))
+    assert answer.status == 400
+    assert answer.error.startswith(f"{name}: ")
+    assert desk.asked == []
+
+
+async def test_without_an_answer_it_is_what_this_sidecar_knows(wire: Wire, desk: Desk) -> None:
+    desk.says = Unknown("connection")
+    answer = (await wire.ask(get("/events?since=60"))).json()
+    told = {"stored": False, "error": "connection", "sentence": "Redis cannot be reached"}
+    assert answer == {**IDENTITY, "events": [{**SHOWN, "id": ""}], **told}
+    assert desk.since == [NOW_S - 60]
+
+
+async def test_ledger_that_hangs_is_waited_for_no_longer_than_the_limit(wire: Wire, desk: Desk) -> None:
+    desk.hangs = True
+    answer = (await wire.ask(get("/events"))).json()
+    assert (answer["stored"], answer["error"]) == (False, "timeout")
+
+
+async def test_of_what_it_knows_itself_the_newest_are_shown(wire: Wire, desk: Desk) -> None:
+    desk.says = Unknown("connection")
+    desk.local = [CULLED._replace(at=float(number)) for number in range(5)]
+    answer: dict[str, Any] = (await wire.ask(get("/events?most=2"))).json()
+    assert [event["at"] for event in answer["events"]] == [3.0, 4.0]
+
+
+async def test_text_of_any_kind_is_json(wire: Wire, desk: Desk) -> None:
+    hostile = '</script>\x1b[2J\ud800"'
+    desk.says = [CULLED._replace(kind=hostile)]
+    assert (await wire.ask(get("/events"))).json()["events"][0]["kind"] == hostile
+
+
+def test_nothing_said_is_the_last_hour() -> None:
+    assert Asked() == (3600.0, "", 500)

@@ -1,0 +1,489 @@
+"""Why, as JSON and as text: from memory, whole at the local door, without the app's free text at the public one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from sidecar.core.explain.history import Decision, History
+from sidecar.core.explain.samples import ErrorSample, Kept
+from sidecar.core.life import transitions
+from sidecar.core.life.container_state import Order
+from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.types import (
+    Answer,
+    CauseTrial,
+    Denied,
+    Evidence,
+    Fleet,
+    Granted,
+    Hold,
+    Judgement,
+    Latch,
+    Level,
+    Policy,
+    Reason,
+    State,
+    Unknown,
+    Verdict,
+)
+from sidecar.net.listener import Refusal
+from sidecar.server import health
+from sidecar.server.why import Identity, Sources, Why
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from sidecar.net.connections import Handler
+
+FREE = "free text"
+NOW, UNIX = 1_000.0, 50_400.0
+BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 9, 5, "9 server errors in 60 s"),))
+HOLD = Hold("anna", "a deploy", UNIX + 300)
+TRIED = CauseTrial("mysql", 2, 1)
+PAUSED = CauseTrial("redis", 1, 0, 539.5, 1)
+FLEET = Fleet(
+    20,
+    3,
+    1,
+    "redis",
+    (TRIED, PAUSED),
+    hold=HOLD,
+    away=(f"{FREE}:6379: timeout",),
+    culls_by=(("helped", "redis", 1),),
+    median_errors=1,
+    median_ratio=0.0025,
+)
+UP = replace(
+    transitions.start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}"), state=State.UP, incarnation=f"life-{FREE}"
+)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_heard=True)
+HELD = replace(SUSPECT, answer=Denied("hold", 3, 10, 300.0, hold=HOLD))
+DOWN = replace(
+    SUSPECT,
+    state=State.DOWN,
+    answer=Granted(3, 10),
+    latch=Latch("app/a/life", 1.0, "9 server errors in 60 s"),
+    order=Order(FREE, FREE, State.UP, None),
+)
+EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {}, 48, 20, requests=40, failed=9)
+SAMPLE = ErrorSample("f1", "redis", Level.SERVER_ERROR, 7, NOW - 40, NOW - 2, f"{FREE}: password=hunter2")
+OLD = SAMPLE._replace(fingerprint="f0")
+
+
+class Memory:
+    """What the sidecar knows, as the door is handed it."""
+
+    def __init__(
+        self, standing: transitions.Standing = UP, fleet: Fleet | None = FLEET, kept: Kept | None = None
+    ) -> None:
+        self.standing = standing
+        self.fleet = fleet
+        self.heard_s = 2.0
+        self.weight = 100
+        self.local_hold: Hold | None = None
+        self.history = History(lambda: UNIX)
+        self.why = Why(
+            Identity("app", "a", "enforce", 5, "https://runbooks.example.org/arbiter"),
+            Sources(
+                self.snapshot,
+                fleet=lambda: self.fleet,
+                heard_s=lambda: self.heard_s,
+                local_hold=lambda: self.local_hold,
+                leaving=lambda _limit: (5, 12),
+                samples=lambda: (SAMPLE,),
+                kept=lambda: kept,
+                wall=lambda: UNIX,
+            ),
+            self.history,
+        )
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(NOW, self.standing, EVIDENCE, NOW, self.weight, is_soft_drained=self.weight < 100)
+
+    def decided(self, count: int) -> None:
+        """Fill the history with different decisions, one a minute."""
+        for number in range(count):
+            self.history._note(Decision(UNIX - 60 * (count - number), f"what-{number}", "", "sentence " * 6))
+
+
+def _ask(handler: Handler, query: str = "", headers: Mapping[str, str] | None = None) -> web.Response:
+    """The answer of a handler that is run by hand: one that awaited anything would not come to its end."""
+    answering = handler(make_mocked_request("GET", f"/why{query}", headers=headers))
+    assert asyncio.iscoroutine(answering)
+    with pytest.raises(StopIteration) as ended:
+        answering.send(None)
+    response: web.Response = ended.value.value
+    return response
+
+
+def _body_of(response: web.Response) -> str:
+    assert isinstance(response.body, bytes)
+    return response.body.decode()
+
+
+def _json(response: web.Response) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(_body_of(response))
+    return value
+
+
+FIELDS = {
+    *(
+        "service",
+        "instance",
+        "incarnation",
+        "mode",
+        "state",
+        "since",
+        "at",
+        "health",
+        "weight",
+        "soft_drained",
+        "sentence",
+        "spared",
+    ),
+    *("rules", "window", "claim", "budget", "fleet", "hold", "clears", "history", "runbook"),
+}
+
+
+def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
+    value = _json(_ask(Memory(HELD).why.get_public))
+    assert value.keys() == FIELDS
+    assert (value["state"], value["since"], value["weight"]) == ("suspect", UNIX - 12, 100)
+    assert value["health"] == {"haproxy": True, "nomad": True}
+    assert value["sentence"] == "9 server errors in 60 s"
+    assert value["rules"] == [{"rule": "errors", "value": 9, "limit": 5, "sentence": "9 server errors in 60 s"}]
+    assert value["window"] == {
+        "seconds": 60,
+        "errors": 9,
+        "limit": 5,
+        "kinds": {"mysql": 2, "redis": 7},
+        "requests": 40,
+        "failed": 9,
+    }
+    assert value["claim"]["sentence"] == "anna holds the service: a deploy, no container is culled for 5m"
+    assert (value["budget"]["used"], value["budget"]["left"]) == (3, 7)
+    assert (value["fleet"]["alive"], value["fleet"]["suspect"], value["fleet"]["paused"]) == (20, 3, ["redis"])
+    assert value["fleet"]["trials"][0] == {"cause": "mysql", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0}
+    assert value["fleet"]["away"] == ["timeout"]
+    held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
+    assert value["hold"] == value["fleet"]["hold"] == held
+    assert value["clears"][1] == "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"
+    assert value["runbook"] == "https://runbooks.example.org/arbiter#hold"
+
+
+@pytest.mark.parametrize(
+    "standing", [UP, SUSPECT, HELD, DOWN, replace(SUSPECT, order=DOWN.order)], ids=lambda standing: standing.state
+)
+@pytest.mark.parametrize("query", ["", "?format=text"])
+def test_public_door_tells_no_free_text(standing: transitions.Standing, query: str) -> None:
+    memory = Memory(standing, kept=Kept("app/a/life", UNIX, (SAMPLE,), FREE))
+    assert FREE not in _body_of(_ask(memory.why.get_public, query))
+    assert FREE not in memory.why.text(3_072)
+
+
+def test_local_door_tells_the_life_and_samples_redacted() -> None:
+    value = _json(_ask(Memory(HELD).why.get_local))
+    assert value.keys() == {*FIELDS, "samples", "capture", "last_cull"}
+    assert value["incarnation"] == f"life-{FREE}"
+    assert value["samples"] == [
+        {
+            "fingerprint": "f1",
+            "kind": "redis",
+            "level": "server_error",
+            "count": 7,
+            "first": UNIX - 40,
+            "last": UNIX - 2,
+            "message": f"{FREE}: password=***",
+        }
+    ]
+
+
+def test_culled_container_shows_the_evidence_of_its_cull() -> None:
+    value = Memory(DOWN, kept=Kept("app/a/life", UNIX - 9, (OLD,), "stack")).why.local()
+    assert [sample["fingerprint"] for sample in value["samples"]] == ["f0"]
+    assert (value["capture"], value["last_cull"]) == ("stack", None)
+
+
+def test_next_life_shows_its_own_samples_and_the_last_cull_beside() -> None:
+    value = Memory(UP, kept=Kept("app/a/life", UNIX - 9, (OLD,), "stack")).why.local()
+    assert [sample["fingerprint"] for sample in value["samples"]] == ["f1"]
+    assert (value["capture"], value["last_cull"]["at"]) == ("stack", UNIX - 9)
+    assert [sample["fingerprint"] for sample in value["last_cull"]["samples"]] == ["f0"]
+
+
+def test_what_is_not_known_is_null() -> None:
+    value = Memory(UP, fleet=None).why.value()
+    assert [value[name] for name in ("claim", "budget", "fleet", "hold")] == [None] * 4
+    assert value["sentence"] == "in service: 9 server errors in 60 s, the limit is 5"
+
+
+def test_hold_that_only_this_sidecar_knows_is_told() -> None:
+    memory = Memory(UP, fleet=None)
+    memory.local_hold = HOLD
+    assert memory.why.local()["hold"] == memory.why.value()["hold"]
+    assert memory.why.value()["hold"]["reason"] == "a deploy"
+
+
+def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
+    memory = Memory(SUSPECT)
+    denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
+    memory.history.notice(Record(transitions.Judged(BAD), SUSPECT, denied, EVIDENCE))
+    memory.history.answered_at = UNIX - 10
+    memory.standing = denied
+    value = memory.why.value()
+    assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10)
+    assert value["clears"][1] == "the next token comes back in 3m 10s"
+
+
+COUNTED = replace(FLEET, used=4, capacity=10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "answered_at", "fleet", "told"),
+    [
+        (None, None, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("window", 10, 10, 9.0), UNIX - 3600, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("window", 10, 10, 9.0), UNIX - 1, COUNTED, (10, 10, 0, UNIX - 1)),
+        (Unknown("timeout"), UNIX - 1, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("hold", 0, 0, 9.0, hold=HOLD), UNIX - 1, COUNTED, (4, 10, 6, UNIX - 2)),
+        (Denied("window", 10, 10, 9.0), UNIX - 3600, FLEET, (10, 10, 0, UNIX - 3600)),
+        (Granted(12, 10), UNIX - 1, None, (12, 10, 0, UNIX - 1)),
+    ],
+    ids=["no claim", "old claim", "new claim", "no answer", "hold known here", "bucket that tells none", "no fleet"],
+)
+def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
+    answer: Answer | None, answered_at: float | None, fleet: Fleet | None, told: tuple[float, ...]
+) -> None:
+    memory = Memory(replace(SUSPECT, answer=answer), fleet=fleet)
+    memory.history.answered_at = answered_at
+    budget = memory.why.value()["budget"]
+    assert tuple(budget[name] for name in ("used", "capacity", "left", "at")) == told
+    assert f"tokens: {told[0]} of {told[1]} in use, {told[2]} left, at " in memory.why.text(3_072)
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "content_type"),
+    [
+        ("", {}, "application/json"),
+        ("", {"Accept": "*/*"}, "application/json"),
+        ("", {"Accept": "application/json, text/plain, */*"}, "application/json"),
+        ("", {"Accept": "text/plain"}, "text/plain"),
+        ("?format=text", {"Accept": "application/json"}, "text/plain"),
+        ("?format=json", {"Accept": "text/plain"}, "application/json"),
+    ],
+)
+def test_client_chooses_between_json_and_text(query: str, headers: dict[str, str], content_type: str) -> None:
+    for door in (Memory().why.get_public, Memory().why.get_local):
+        assert _ask(door, query, headers).content_type == content_type
+
+
+async def test_format_that_is_none_is_refused() -> None:
+    with pytest.raises(Refusal, match="format: takes json or text"):
+        await Memory().why.get_public(make_mocked_request("GET", "/why?format=xml"))
+
+
+def test_text_begins_with_what_matters_most() -> None:
+    memory = Memory(DOWN)
+    memory.decided(2)
+    assert memory.why.text(3_072).splitlines() == [
+        "down: 9 server errors in 60 s",
+        "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
+        "claim granted: 3 of 10 in use",
+        "tokens: 3 of 10 in use, 7 left",
+        "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; median: 1 error, 0.25 % of the requests failed",
+        "culls: 0 helped, 0 did not help, 0 unclear",
+        "culls for mysql: 1 of at most 2 without an outcome",
+        "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",
+        "Redis servers away: timeout",
+        "hold: the service until 14:05:00Z by anna: a deploy",
+        "clears when: the container is replaced, or health-arbiter revive",
+        "app/a, mode enforce; since 13:59:48Z, now 14:00:00Z; haproxy down, nomad down, weight 0 %",
+        "runbook: https://runbooks.example.org/arbiter",
+        f"13:59:00Z what-1: {'sentence ' * 6}",
+        f"13:58:00Z what-0: {'sentence ' * 6}",
+    ]
+
+
+def test_text_tells_what_was_judged_from_what_is_counted_now() -> None:
+    latch = Latch("app/a/life", 1.0, "24 server errors in 3 s, the limit is 5")
+    lines = Memory(replace(DOWN, verdict=None, latch=latch)).why.text(3_072).splitlines()
+    assert lines[0] == "down: 24 server errors in 3 s, the limit is 5 (when judged)"
+    assert lines[1].startswith("window now: 9 errors in 60 s")
+
+
+@pytest.mark.parametrize(
+    ("sentences", "told"),
+    [
+        (("9 server errors in 60 s",), []),
+        (("no heartbeat for 9.0 s",), ["rule rule-0: 9, limit 5: no heartbeat for 9.0 s"]),
+        (
+            ("9 server errors in 60 s", "a fatal error"),
+            ["rule rule-0: 9, limit 5: 9 server errors in 60 s", "rule rule-1: 9, limit 5: a fatal error"],
+        ),
+    ],
+    ids=["told already", "another since", "several"],
+)
+def test_text_tells_rules_that_its_first_line_does_not(sentences: tuple[str, ...], told: list[str]) -> None:
+    reasons = tuple(Reason(f"rule-{number}", 9, 5, sentence) for number, sentence in enumerate(sentences))
+    lines = Memory(replace(DOWN, verdict=Verdict(Judgement.EXCESSIVE, reasons))).why.text(3_072).splitlines()
+    assert [line for line in lines if line.startswith("rule ")] == told
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (Granted(3, 10), "claim granted: 3 of 10 in use"),
+        (Granted(3, 10, replayed=True), "claim granted (replayed): token granted (already ours), 3 of 10 in use"),
+        (Denied("last", 3, 10, 9.0), "claim denied (last): this is the last container in service"),
+    ],
+    ids=["granted", "replayed", "denied"],
+)
+def test_text_says_of_a_claim_nothing_twice(answer: Granted | Denied, line: str) -> None:
+    assert line in Memory(replace(SUSPECT, answer=answer)).why.text(3_072).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"trials": (PAUSED._replace(failures=3),)}, "culls for redis: paused for 9m, the last 3 did not help; "),
+        ({"duplicate": True}, "duplicate: another container runs under this instance name"),
+        ({"median_errors": 4, "median_ratio": None}, "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; "),
+    ],
+    ids=["paused again", "duplicate", "median of errors alone"],
+)
+def test_text_tells_what_is_out_of_the_ordinary_in_the_fleet(changes: dict[str, Any], line: str) -> None:
+    text = Memory(SUSPECT, fleet=replace(FLEET, **changes)).why.text(3_072)
+    assert any(one.startswith(line) for one in text.splitlines())
+
+
+def test_errors_that_are_spared_are_told_with_why() -> None:
+    sentence = "6 errors in 60 s are over the limit of 5, and no more than chance gives at the fleet's usual rate"
+    memory = Memory(replace(UP, verdict=Verdict(Judgement.FINE, spared=sentence)))
+    assert memory.why.value()["spared"] == sentence
+    assert memory.why.text(3_072).splitlines()[1] == f"spared: {sentence}"
+
+
+def test_soft_drain_is_told_beside_the_weight() -> None:
+    memory = Memory(SUSPECT)
+    memory.weight = 10
+    assert (memory.why.value()["weight"], memory.why.value()["soft_drained"]) == (10, True)
+    assert ", weight 10 % (soft drain)" in memory.why.text(3_072)
+
+
+def test_paused_cause_is_told_with_how_an_engineer_ends_the_pause() -> None:
+    paused = replace(SUSPECT, answer=Denied("paused", 3, 10, 600.0, 20, 18))
+    for door in ("value", "local"):
+        clears = getattr(Memory(paused).why, door)()["clears"]
+        assert clears[1] == "the pause ends in 10m; or an engineer finds what is wrong, then health-arbiter release"
+
+
+@pytest.mark.parametrize(
+    "reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000, "a\r\n\x1b[2J"]
+)
+def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) -> None:
+    verdict = Verdict(Judgement.EXCESSIVE, tuple(Reason(rule, 9, 5, reason) for rule in ("errors", "kind")))
+    memory = Memory(replace(DOWN, verdict=verdict, latch=Latch("c", 1.0, reason)))
+    memory.decided(50)
+    text = memory.why.text(health.BODY_LIMIT)
+    assert 1_500 < len(text.encode()) <= health.BODY_LIMIT
+    assert text.endswith("...\n")
+    assert all(line.isprintable() for line in text.splitlines())
+    if len(reason) < 100:
+        assert "clears when: the container is replaced" in text
+
+
+def test_local_text_has_samples_and_the_capture_and_nothing_that_a_terminal_obeys() -> None:
+    kept = Kept("app/a/life", UNIX, (SAMPLE._replace(message="a\x1b[2J\nb\u202ec"),), "line one\nline \x1b two\n")
+    lines = _body_of(_ask(Memory(DOWN, kept=kept).why.get_local, "?format=text")).splitlines()
+    assert "error f1 (redis, server_error): 7 from 13:59:20Z to 13:59:58Z: a?[2J?b?c" in lines
+    assert lines[-2:] == ["| line one", "| line ? two"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "anchor"),
+    [
+        ({"state": State.SUSPECT, "answer": Denied("paused", 3, 10, 60.0)}, "#paused"),
+        ({"state": State.SUSPECT, "answer": Denied("causes", 3, 10, 60.0)}, "#trial"),
+        ({"state": State.SUSPECT, "answer": Unknown("quorum")}, "#redis"),
+        ({"state": State.RETIRING, "lease_answer": Denied("slots", 1, 1, 60.0)}, "#retirement"),
+        ({"state": State.RETIRING, "lease_answer": Unknown("auth")}, "#access"),
+        ({"state": State.RETIRING, "answer": Denied("paused", 3, 10, 60.0)}, ""),
+        ({"state": State.UP, "answer": Denied("paused", 3, 10, 60.0)}, ""),
+    ],
+    ids=[
+        "claim",
+        "claim of another cause",
+        "claim unknown",
+        "lease",
+        "lease unknown",
+        "former claim",
+        "claim of no use any more",
+    ],
+)
+def test_runbook_is_that_of_what_stands_in_the_way(changes: dict[str, Any], anchor: str) -> None:
+    for door in ("value", "local"):
+        told = getattr(Memory(replace(SUSPECT, **changes)).why, door)()
+        assert told["runbook"] == f"https://runbooks.example.org/arbiter{anchor}"
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_with_every_answer_is_told(state: State) -> None:
+    for answer in (None, Granted(1, 10), HELD.answer, Denied("hold", 0, 0, 1.0, hold=HOLD), Unknown("timeout")):
+        for latch in (None, DOWN.latch, Latch("", 1.0, "retired", lease="word")):
+            for shadow in (False, True):
+                memory = Memory(replace(SUSPECT, state=state, answer=answer, latch=latch, would_down=shadow))
+                assert json.dumps(memory.why.local())
+                assert memory.why.text(3_072).startswith(f"{state}: ")
+
+
+# -- in the body of a "down" ----------------------------------------------------------------------------------
+
+
+def _body(memory: Memory, failures: list[Exception]) -> web.Response:
+    answers = health.Health(
+        memory.snapshot,
+        down_status=503,
+        stale_after_s=38.0,
+        on_poll=lambda *_: None,
+        on_failure=failures.append,
+        explained=memory.why.text,
+    )
+    routes = health.routes(answers, metrics=lambda: (b"", ""), get_why=memory.why.get_public)
+    assert routes["/why"]["GET"] == memory.why.get_public
+    return _ask(routes["/health"]["GET"])
+
+
+def test_body_of_a_down_is_the_text() -> None:
+    memory, failures = Memory(DOWN), list[Exception]()
+    response = _body(memory, failures)
+    assert (response.status, response.text) == (503, memory.why.text(3_072))
+    assert failures == []
+
+
+def test_text_is_written_once_a_second_and_anew_for_another_standing() -> None:
+    memory = Memory(DOWN)
+    text = memory.why.text(3_072)
+    memory.decided(3)
+    assert memory.why.text(3_072) is text
+    memory.standing = replace(DOWN, since=NOW)
+    assert "what-2" in memory.why.text(3_072)
+
+
+def test_up_stays_one_word() -> None:
+    assert _body(Memory(UP), []).text == "up\n"
+
+
+def test_failure_to_explain_leaves_a_culled_container_down() -> None:
+    memory, failures = Memory(DOWN), list[Exception]()
+    del memory.why._history  # whatever breaks in there
+    response = _body(memory, failures)
+    assert (response.status, response.text) == (503, "down: 9 server errors in 60 s\ntoken granted, 3 of 10 in use\n")
+    assert len(failures) == 1

@@ -1,0 +1,269 @@
+"""One ledger over all stores: each entry once and in order; on a real Redis its limits, and what else lies there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from redis.exceptions import InvalidResponse
+
+from harness.stores import FRESH, HEARD, PREFIX, S, claim, impatient, warm, word_of
+from sidecar.core.explain.ledger_log import NOTED_S, SHARED_S
+from sidecar.core.types import DETAIL_LIMIT, Entry
+from sidecar.store import ledger_rows
+from sidecar.store.memory import MOST_EVENTS, MemoryStore
+from sidecar.store.protocol import Store
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from harness.starting import StartRedis
+    from store.conftest import Clock, OpenStore, Proxy
+
+AT: Final = 1_699_999_990.5
+STREAM: Final = f"{PREFIX}:events"
+CULLED: Final = Entry("culled", AT, "a", "redis", "errors", "ann", 3.25, "5 errors")
+BARE: Final = Entry("helped", AT + 1)
+MANY: Final = [Entry("suspect", AT + number, "a", str(number)) for number in range(5)]
+
+
+async def read(store: Store, since: float = 0.0, after: str = "", most: int = 1000) -> list[Entry]:
+    """The entries as they were handed in, without their ids."""
+    return [entry._replace(id="") for entry in await store.entries(since, after, most)]
+
+
+# -- all stores  ------------------------------------------------------------------------------------------------
+
+
+async def test_entries_come_back_as_they_were_noted_and_in_their_order(store: Store) -> None:
+    assert await read(store) == []
+    assert await store.note([CULLED, BARE]) == 2
+    assert await store.note(MANY) == 5
+    assert await read(store) == [CULLED, BARE, *MANY]
+
+
+async def test_nothing_to_note_is_noted(store: Store) -> None:
+    assert await store.note([]) == 0
+    assert await read(store) == []
+
+
+async def test_entry_that_is_sent_again_is_there_once(store: Store) -> None:
+    assert await store.note([CULLED, BARE]) == 2
+    assert await store.note([CULLED, BARE, *MANY]) == 5
+    assert await read(store) == [CULLED, BARE, *MANY]
+
+
+async def test_word_that_the_fleet_shares_is_written_by_the_first(store: Store) -> None:
+    seen = [Entry("paused", AT + number, reason="on", once="paused redis") for number in range(3)]
+    assert [await store.note([one]) for one in seen] == [1, 0, 0]
+    assert await read(store) == [seen[0]._replace(once="")]
+
+
+async def test_pages_follow_one_another_without_gap_and_end_empty(store: Store) -> None:
+    await store.note(MANY)
+    pages, after = [], ""
+    for _ in range(4):
+        page = await store.entries(0.0, after, 2)
+        pages.append([entry._replace(id="") for entry in page])
+        after = page[-1].id if page else after
+    assert pages == [MANY[:2], MANY[2:4], MANY[4:], []]
+    late = Entry("recovered", AT, "b")
+    await store.note([late])
+    assert await read(store, after=after) == [late]
+
+
+@pytest.mark.parametrize("after", ["nonsense", "1-", "-", "1-0 + COUNT 1", "1-0,2-0,3-0,4-0", "\ud800"])
+async def test_id_that_is_none_is_the_beginning(store: Store, after: str) -> None:
+    await store.note([CULLED])
+    assert await read(store, after=after) == [CULLED]
+
+
+async def test_text_of_any_kind_comes_back(store: Store) -> None:
+    hostile = Entry("denied", AT, "<b>\n\x1b[2J", "\ud800\x00", "a|b", "größer 🚀", 0.0, "x" * 500)
+    await store.note([hostile])
+    assert await read(store) == [hostile]
+
+
+async def test_evidence_of_a_cull_comes_back_whole(store: Store) -> None:
+    culled = CULLED._replace(detail="\n".join(["5 errors", "ä" * 9_000, "x" * DETAIL_LIMIT])[:DETAIL_LIMIT])
+    await store.note([culled])
+    assert await read(store) == [culled]
+
+
+# -- time -------------------------------------------------------------------------------------------------------
+
+
+async def test_only_what_arrived_since_is_read(store: Store, clock: Clock) -> None:
+    await store.note([CULLED])
+    clock.passes(10)
+    await store.note([BARE])
+    assert await read(store, since=clock.now_us / S - 5) == [BARE]
+    assert await read(store, since=clock.now_us / S - 10) == [CULLED, BARE]
+    assert await read(store, since=clock.now_us / S + 1) == []
+    assert await read(store, since=-5.0) == [CULLED, BARE]
+
+
+async def test_entry_without_a_time_happened_when_it_arrived(store: Store, clock: Clock) -> None:
+    await store.note([Entry("helped")])
+    assert await read(store) == [Entry("helped", clock.now_us / S)]
+
+
+@pytest.mark.parametrize(("once", "kept_s"), [("", NOTED_S), ("paused redis", SHARED_S)], ids=["digest", "shared word"])
+async def test_words_are_remembered_for_their_time(store: Store, clock: Clock, once: str, kept_s: int) -> None:
+    entry = Entry("paused", AT, reason="on", once=once)
+    counts = [await store.note([entry])]
+    for step in (kept_s - 1, 2):
+        clock.passes(step)
+        counts.append(await store.note([entry]))
+    assert counts == [1, 0, 1]
+
+
+# -- memory alone -----------------------------------------------------------------------------------------------
+
+
+async def test_memory_keeps_the_newest_and_no_more_words_than_entries() -> None:
+    store = MemoryStore(lambda: 1_700_000_000 * S)
+    entries = [Entry("suspect", AT + number) for number in range(MOST_EVENTS + 10)]
+    assert await store.note(entries) == len(entries)
+    assert await read(store, most=len(entries)) == entries[10:]
+    assert len(store._events._noted) == MOST_EVENTS
+
+
+# -- Redis alone ------------------------------------------------------------------------------------------------
+
+
+async def test_stream_and_words_are_capped_and_end_with_the_service(
+    redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(redis_server.url, events_max=100)
+    for start in range(0, 1000, 100):
+        await store.note([Entry("suspect", AT + start + number) for number in range(100)])
+    assert 100 <= redis_server.cli("XLEN", STREAM) <= 200  # it is cut by whole nodes of the stream
+    assert redis_server.cli("ZCARD", f"{PREFIX}:noted") == 100
+    assert (await read(store))[-1].at == AT + 999
+    for key in ("events", "noted"):
+        assert 34 * 86400 < redis_server.cli("TTL", f"{PREFIX}:{key}") <= 35 * 86400
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["what", "no such thing"],
+        ["hello", "world"],
+        ["what", "culled", "at", "nan"],
+        ["what", "culled", "at", "-1"],
+        ["what", "culled", "at", "1e300"],
+        ["what", "culled", "at", "9" * 40],
+        ["what", "culled", "seconds", "soon"],
+        ["what", "culled", "seconds", "inf"],
+        ["what", b"\xff\xfe"],
+        ["what", "culled", "kind", b"\xff"],
+        ["what", ""],
+    ],
+    ids=str,
+)
+async def test_garbage_in_the_stream_is_passed_over(
+    redis_server: RedisServer, open_store: OpenStore, fields: list[Any]
+) -> None:
+    store = open_store(redis_server.url)
+    await store.note([CULLED])
+    for _ in range(7):
+        redis_server.cli("XADD", STREAM, "*", *fields)
+    await store.note([BARE])
+    assert await read(store) == [CULLED, BARE]
+    first = await store.entries(0, "", 1)
+    assert await read(store, after=first[0].id, most=2) == [BARE]
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.binary(max_size=8) | st.sampled_from([b"1-0", b"9999999999999999-0", b"what"]),
+        lambda inner: st.lists(inner, max_size=4),
+    )
+)
+@example([[b"9999999999999999-0", [b"what", b"culled"]]])
+@example([[b"1-0", None]])
+@example([[b"1-0", [b"what", b"culled", b"what"]]])
+def test_whatever_comes_back_is_read_or_refused_in_one_way(reply: object) -> None:
+    try:
+        page = ledger_rows.page(reply)
+    except InvalidResponse:
+        return
+    assert all(entry is None or 0 <= entry.at <= 1e11 for _, entry in page)
+
+
+async def test_field_that_a_later_version_adds_hides_nothing(redis_server: RedisServer, open_store: OpenStore) -> None:
+    redis_server.cli("XADD", STREAM, "5000-0", "what", "paused", "reason", "on", "mood", "bad")
+    assert await read(open_store(redis_server.url)) == [Entry("paused", 5.0, reason="on")]
+
+
+async def test_key_of_another_type_is_an_answer_in_words(redis_server: RedisServer, open_store: OpenStore) -> None:
+    redis_server.cli("SET", STREAM, "x")
+    store = open_store(redis_server.url)
+    assert await word_of(store.note([CULLED])) == "response"
+    assert await word_of(store.entries(0, "", 10)) == "response"
+
+
+async def test_server_that_is_away_is_unknown(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
+    redis_server.kill()
+    assert await word_of(store.note([CULLED])) == "connection"
+    assert await word_of(store.entries(0, "", 10)) == "connection"
+    assert await word_of(store.first("word", 60)) == "connection"
+
+
+@pytest.mark.parametrize(
+    ("options", "word"), [({"maxmemory": 1}, "oom"), ({"read_only": True}, "readonly")], ids=["full", "replica"]
+)
+async def test_server_that_takes_nothing_says_so_and_nothing_is_half_written(
+    start_redis: StartRedis, open_store: OpenStore, options: dict[str, Any], word: str
+) -> None:
+    server = start_redis(**options)
+    store = open_store(server.url)
+    assert await word_of(store.note([CULLED])) == word
+    assert server.cli("EXISTS", STREAM, f"{PREFIX}:noted") == 0
+
+
+async def test_entry_whose_reply_was_lost_is_there_once(
+    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
+) -> None:
+    store = open_store(await proxy.open(redis_server.port))
+    assert await store.note([BARE]) == 1
+    proxy.holding = True
+    with impatient(store):
+        assert await word_of(store.note([CULLED])) == "timeout"
+    proxy.release()
+    assert await store.note([CULLED]) == 0
+    assert await read(store) == [BARE, CULLED]
+
+
+async def test_first_word_whose_reply_was_lost_is_still_ours(
+    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
+) -> None:
+    store = open_store(await proxy.open(redis_server.port))
+    assert await warm(store) == HEARD
+    assert await store.first("warm", 60) is True
+    proxy.holding = True
+    with impatient(store):
+        assert await word_of(store.first("word", 60)) == "timeout"
+    proxy.release()
+    assert await open_store(redis_server.url).first("word", 60) is False
+    assert await store.first("word", 60) is True
+    assert await store.first("word", 60) is False
+
+
+async def test_words_without_a_clear_answer_are_bounded(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
+    redis_server.kill()
+    for number in range(150):
+        assert await word_of(store.first(str(number), 60)) == "connection"
+    assert len(store._unclear) == 100
+
+
+async def test_claims_go_on_beside_the_ledger(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
+    assert await warm(store) == HEARD
+    answers = await asyncio.gather(*(store.note([entry]) for entry in MANY), claim(store, "a"))
+    assert answers == [1] * 5 + [FRESH]

@@ -1,0 +1,539 @@
+"""What the log says, how often, and that nobody who reads it slowly can hold us up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.hall import POLICY, Stage
+from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.fleet.terms import Share
+from sidecar.core.life import transitions
+from sidecar.core.life.lifetime import Plan
+from sidecar.core.life.snapshot import Record
+from sidecar.core.life.transitions import Answered, CullOrdered, Revived
+from sidecar.core.types import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, Ping, Unknown
+from sidecar.telemetry.log import QUEUE_LIMIT, Log, as_console, as_json, logger, logging_to
+
+TOP = Path(__file__).parents[2]
+NO_SETTLE = replace(POLICY, settle_s=0.0)
+GRANTED = Granted(1, 10)
+DENIED = Denied("window", 10, 10, 60.0)
+FORGED = "x\n00:00:00 ERROR   forged\r\x1b[2J\u2028{}"
+
+
+class Output:
+    """Where a log goes to, and what could not."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.drops = 0
+
+    def dropped(self) -> None:
+        self.drops += 1
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+    @property
+    def messages(self) -> list[str]:
+        return [line["message"] for line in self.lines]
+
+    @contextmanager
+    def taking(self, *, style: str = "json", level: str = "info", descriptor: int | None = None) -> Iterator[None]:
+        """Have the log of this process until the context ends, and give it back."""
+        root = logging.getLogger()
+        before = root.handlers[:], root.level, logging.raiseExceptions
+        common: dict[str, object] = {"service": "web", "instance": "a"}
+        with open(self.path if descriptor is None else descriptor, "w") as stream:  # noqa: PTH123 - or a descriptor
+            try:
+                with logging_to(stream, style=style, level=level, common=common, on_drop=self.dropped):
+                    yield
+            finally:
+                root.handlers[:], root.level, logging.raiseExceptions = before
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Output:
+    monkeypatch.setattr("sidecar.telemetry.log.FLUSH_S", 30.0)  # the disk of a busy machine may take a while
+    # What asyncio has to complain of is collected now and then, and is of other tests.
+    monkeypatch.setattr(logging.getLogger("asyncio"), "propagate", False)
+    return Output(tmp_path / "log")
+
+
+class HandClock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def answered(answer: Answer) -> Record:
+    standing = transitions.start("web/a", 0.0, POLICY)
+    return Record(Answered("web/a/-", answer, 0.0), standing, standing, Evidence(60, 0, {}, {}, None, None), 0.01)
+
+
+def raised(text: str) -> ValueError:
+    """Return an error that has been somewhere, and so has a trace."""
+    with pytest.raises(ValueError, match=re.escape(text)) as caught:
+        raise ValueError(text)
+    return caught.value
+
+
+# -- one line a state change --------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_each_state_change_is_one_line_with_its_reason(output: Output) -> None:
+    with output.taking():
+        async with Stage(observe=Log().observe) as stage:
+            await stage.errors(5, kind="redis", app_start="boot-1")
+            await stage.passes(4.5)
+            await stage.answered(GRANTED)
+            await stage.passes(15)
+    up, suspect, draining, down = output.lines
+    assert [up["state"], suspect["state"], down["state"]] == ["up", "suspect", "down"]
+    assert [up["level"], suspect["level"], down["level"]] == ["info", "warning", "warning"]
+    reason = "5 server errors in 60 s (5 of them redis), the limit is 5"
+    assert suspect["reason"] == down["reason"] == reason
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", draining.pop("time"))
+    assert draining == {
+        "level": "warning",
+        "message": "draining",
+        "service": "web",
+        "instance": "a",
+        "state": "draining",
+        "was": "suspect",
+        "errors": 5,
+        "kinds": {"redis": 5},
+        "reason": reason,
+        "claim": "granted",
+        "answer": "token granted, 1 of 10 in use",
+        "claim_id": "web/a/boot-1",
+        "claim_ms": 1500.0,
+    }
+
+
+@in_virtual_time
+async def test_quiet_hall_says_nothing_after_its_first_line(output: Output) -> None:
+    with output.taking():
+        async with Stage(observe=Log().observe) as stage:
+            for _ in range(100):
+                await stage.pings(Ping(0))
+                await stage.passes(1)
+    assert output.messages == ["up"]
+
+
+@in_virtual_time
+async def test_would_be_cull_is_a_line_of_its_own(output: Output) -> None:
+    with output.taking():
+        async with Stage(replace(NO_SETTLE, enforce=False), observe=Log().observe) as stage:
+            await stage.errors(5)
+            await stage.answered(GRANTED)
+    line = output.lines[-1]
+    assert line["message"] == "would be culled (shadow mode)"
+    assert (line["state"], line["claim"]) == ("suspect", "granted")
+    assert line["reason"] == "5 server errors in 60 s, the limit is 5"
+
+
+@in_virtual_time
+async def test_restart_is_told_and_a_first_name_is_not(output: Output) -> None:
+    with output.taking():
+        async with Stage(replace(NO_SETTLE, grace_s=100.0), observe=Log().observe) as stage:
+            await stage.errors(1, app_start="boot-1")
+            assert stage.hall.standing.app_start == "boot-1"
+            await stage.errors(1, app_start="boot-2")
+    (line,) = output.lines
+    assert (line["message"], line["app_start"]) == ("app restarted", "boot-2")
+
+
+@in_virtual_time
+async def test_restart_that_changes_the_state_is_one_line_that_names_the_new_life(output: Output) -> None:
+    with output.taking():
+        async with Stage(NO_SETTLE, observe=Log().observe) as stage:
+            await stage.errors(5)
+            await stage.answered(GRANTED)
+            await stage.pings(Ping(0, app_start="boot-2"))
+    assert output.messages == ["up", "suspect", "draining", "starting", "up"]
+    assert output.lines[-2]["app_start"] == "boot-2"
+
+
+# -- what repeats is sampled --------------------------------------------------------------------------------
+
+SAMPLED: list[tuple[str, Callable[[Log], None], dict[str, object]]] = [
+    (
+        "denied",
+        lambda log: log.observe(answered(DENIED)),
+        {"claim": "denied", "reason": "window", "claim_id": "web/a/-", "level": "warning"},
+    ),
+    (
+        "time-out",
+        lambda log: log.observe(answered(Unknown("timeout"))),
+        {"claim": "unknown", "reason": "timeout", "claim_id": "web/a/-", "level": "warning"},
+    ),
+    (
+        "wrong password",
+        lambda log: log.observe(answered(Unknown("auth"))),
+        {"claim": "unknown", "reason": "auth", "claim_id": "web/a/-", "level": "warning"},
+    ),
+    (
+        "unreachable",
+        lambda log: log.unreachable(Unknown("connection")),
+        {"reason": "connection", "level": "warning"},
+    ),
+    (
+        "failure",
+        lambda log: log.failed("journal write", OSError("disk full")),
+        {"where": "journal write", "error": "OSError", "detail": "disk full", "level": "error"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("say", "fields"), [(say, fields) for _, say, fields in SAMPLED], ids=[name for name, _, _ in SAMPLED]
+)
+def test_what_repeats_is_said_once_a_minute_with_how_often_it_was_not(
+    output: Output, say: Callable[[Log], None], fields: dict[str, object]
+) -> None:
+    clock = HandClock()
+    log = Log(clock)
+    with output.taking():
+        for _ in range(121):
+            say(log)
+            clock.now_s += 1
+    assert [line["swallowed"] for line in output.lines] == [0, 59, 59]
+    assert fields.items() <= output.lines[0].items()
+
+
+def test_kinds_are_sampled_apart(output: Output) -> None:
+    log = Log(HandClock())
+    with output.taking():
+        for _ in range(3):
+            for _, say, _ in SAMPLED:
+                say(log)
+            log.failed("journal read", OSError())
+            log.failed("journal write", ValueError())
+    assert len(output.lines) == len(SAMPLED) + 2
+
+
+def test_failed_step_is_told_with_its_trace_and_a_failed_door_without(output: Output) -> None:
+    log = Log()
+    with output.taking():
+        for where in ("step", "door"):
+            log.failed(where, raised("no such number"))
+    step, door = output.lines
+    assert (step["error"], step["detail"]) == (door["error"], door["detail"]) == ("ValueError", "no such number")
+    assert "Traceback" in step["trace"]
+    assert "in raised" in step["trace"]
+    assert "trace" not in door
+
+
+# -- how it is written --------------------------------------------------------------------------------------
+
+
+def test_json_line_cannot_be_forged_by_a_value(output: Output) -> None:
+    with output.taking():
+        logger.warning("%s", FORGED, extra={"fields": {"detail": FORGED}})
+    assert len(output.text.splitlines()) == 1
+    assert (output.lines[0]["message"], output.lines[0]["detail"]) == (FORGED, FORGED)
+
+
+def test_console_line_cannot_be_forged_by_a_value(output: Output) -> None:
+    with output.taking(style="console"):
+        logger.warning("%s", FORGED, extra={"fields": {"detail": FORGED}})
+    (line,) = output.text.splitlines()
+    plain = r"x\n00:00:00 ERROR   forged\r\x1b[2J\u2028{}"
+    assert line.split(" ", 1)[1] == f"WARNING {plain}  detail={plain}"
+
+
+def test_console_trace_is_indented_so_that_its_text_forges_no_line(output: Output) -> None:
+    with output.taking(style="console"):
+        Log().failed("step", raised(FORGED))
+    head, *trace = output.text.splitlines()
+    assert " ERROR   step failed  where=step  error=ValueError" in head
+    assert len(trace) > 3
+    assert all(line.startswith("    ") for line in trace)
+    assert "\x1b" not in output.text
+
+
+@given(st.text(), st.text())
+def test_any_text_is_one_line_in_either_style(message: str, value: str) -> None:
+    record = logging.LogRecord("x", logging.INFO, "", 0, message, None, None)
+    fields: dict[str, object] = {"detail": value}
+    assert len(as_console(record, fields).splitlines()) == 1
+    assert len(as_json(record, fields).splitlines()) == 1
+    assert json.loads(as_json(record, fields))["detail"] == value
+
+
+def test_console_says_what_there_is_to_say(output: Output) -> None:
+    with output.taking(style="console"):
+        fields = {"state": "up", "errors": 0, "reason": "", "kinds": {}, "answer": None}
+        logger.info("up", extra={"fields": fields})
+    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO    up  state=up  errors=0\n", output.text)
+
+
+@pytest.mark.parametrize(("terminal", "begins"), [(False, r"\{"), (True, r"\d\d:\d\d:\d\d ")], ids=["file", "terminal"])
+def test_auto_is_for_people_on_a_terminal_alone(output: Output, *, terminal: bool, begins: str) -> None:
+    master, slave = os.openpty() if terminal else os.pipe()
+    with output.taking(style="auto", descriptor=slave):
+        logger.info("hello")
+        assert re.match(begins, os.read(master, 1000).decode())
+    os.close(master)
+
+
+@pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)], ids=str)
+def test_level_silences_what_is_below(output: Output, level: str, heard: int) -> None:
+    with output.taking(level=level):
+        logger.debug("one")
+        logger.info("two")
+        logger.warning("three")
+    assert len(output.lines) == heard
+
+
+def test_libraries_are_heard_too(output: Output) -> None:
+    with output.taking():
+        logging.getLogger("aiohttp.server").error("bad %s", "request")
+    (line,) = output.lines
+    assert (line["message"], line["level"], line["service"]) == ("bad request", "error", "web")
+
+
+def test_line_that_cannot_be_rendered_is_counted_and_the_next_one_written(output: Output) -> None:
+    with output.taking():
+        logger.info("%d", "no number")
+        logger.info("next")
+    assert output.messages == ["next"]
+    assert output.drops == 1
+
+
+# -- readers who are slow or gone ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocking", [True, False], ids=["blocking", "not blocking"])
+def test_slow_reader_gets_all_that_fitted_whole(output: Output, *, blocking: bool) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, blocking)
+    told = 200
+    with output.taking(descriptor=writing):
+        for number in range(told):  # more than a pipe holds
+            logger.info("line %d", number, extra={"fields": {"filling": "x" * 5000}})
+        with open(reading, encoding="ascii") as reader:  # noqa: PTH123 - a descriptor
+            lines = [json.loads(next(reader))["message"] for _ in range(told)]
+    assert lines == [f"line {number}" for number in range(told)]
+    assert output.drops == 0
+
+
+def test_last_lines_are_written_before_the_context_ends(output: Output) -> None:
+    with output.taking():
+        for number in range(QUEUE_LIMIT // 2):
+            logger.info("line %d", number)
+    assert output.messages == [f"line {number}" for number in range(QUEUE_LIMIT // 2)]
+
+
+def test_reader_who_is_gone_is_no_failure_of_ours(output: Output) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with output.taking(descriptor=writing):
+        for _ in range(3):
+            logger.info("nobody hears this")
+    assert output.drops == 3
+
+
+STALLED = f"""
+import asyncio, logging, sys, time
+from sidecar.telemetry.log import logger, logging_to
+drops = []
+async def main():
+    longest = 0.0
+    for number in range({QUEUE_LIMIT + 2000}):
+        began = time.monotonic()
+        logger.warning("line", extra={{"fields": {{"filling": "x" * 100}}}})
+        longest = max(longest, time.monotonic() - began)
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    return longest
+with logging_to(sys.stderr, style="json", level="info", common={{}}, on_drop=lambda: drops.append(1)):
+    longest = asyncio.run(main())
+print(longest < 5, len(drops))  # who waited for the reader would wait for ever
+"""
+
+
+def test_reader_who_stalls_holds_up_neither_the_loop_nor_the_exit() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", STALLED], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.wait(60) == 0
+        assert child.stdout is not None
+        assert child.stderr is not None
+        unblocked, drops = child.stdout.read().split()
+        heard = child.stderr.read().count("\n")
+    finally:
+        child.kill()
+        child.communicate()
+    assert unblocked == "True"
+    assert int(drops) > 0
+    # What is neither read nor dropped waits in the queue, but for the line that is being written.
+    assert 0 <= QUEUE_LIMIT + 2000 - int(drops) - heard <= QUEUE_LIMIT + 1
+
+
+def test_lines_of_several_threads_are_not_mixed(output: Output) -> None:
+    def talk(number: int) -> None:
+        for _ in range(100):
+            logger.info("thread", extra={"fields": {"filling": str(number) * 500}})
+
+    with output.taking():
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(output.lines) + output.drops == 400
+    assert all(len(set(line["filling"])) == 1 for line in output.lines)
+
+
+# -- the fleet ----------------------------------------------------------------------------------------------
+
+
+def test_change_in_the_fleet_is_told_once_with_its_numbers(output: Output) -> None:
+    log = Log()
+    calm = Fleet(10)
+    loud = Fleet(10, 6, 1, "redis", (CauseTrial("redis", 1, 0, 540.0, 1),))
+    with output.taking():
+        for fleet in (calm, calm, loud, loud, replace(loud, alive=9), calm):
+            log.fleet(fleet)
+    paused, over = output.lines
+    assert (paused["level"], paused["message"], over["level"], over["message"]) == (
+        "warning",
+        "culls for redis are paused: the last one did not help",
+        "info",
+        "the pause of culls for redis is over",
+    )
+    assert (paused["cause"], paused["paused_s"], paused["failures"]) == ("redis", 540, 1)
+
+
+def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) -> None:
+    log = Log()
+    with output.taking():
+        log.fleet(Fleet(10, losses=1))
+        log.unreachable(Unknown("timeout"))
+        log.fleet(Fleet(10, losses=2))
+    assert [line["message"] for line in output.lines if line["level"] == "warning"][1:] == [
+        "Redis lost its record of earlier culls"
+    ]
+
+
+def test_what_a_person_wrote_in_a_hold_cannot_forge_a_line(output: Output) -> None:
+    for style in ("json", "console"):
+        with output.taking(style=style):
+            Log().fleet(Fleet(10, hold=Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)))
+        assert len(output.text.splitlines()) == 1
+        assert "\x1b" not in output.text
+
+
+def test_bucket_that_is_back_is_told_once(output: Output) -> None:
+    log = Log()
+    with output.taking():
+        log.reachable()
+        log.unreachable(Unknown("connection"))
+        log.reachable()
+        log.reachable()
+    assert [line["message"].partition(":")[0] for line in output.lines] == [
+        "bucket unreachable",
+        "bucket reachable again",
+    ]
+
+
+# -- planned ends, and orders of a person ---------------------------------------------------------------------
+
+AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+SLOTS = Denied("slots", 1, 1, 10.0)
+
+
+@in_virtual_time
+async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) -> None:
+    with output.taking():
+        async with Stage(AGING, observe=Log().observe) as stage:
+            await stage.errors(2)
+            await stage.passes(101)
+            await stage.answered(SLOTS)
+            await stage.passes(11)
+            await stage.answered(Granted(1, 1))
+            await stage.passes(71)
+    said = [(line["level"], line["message"]) for line in output.lines]
+    assert said == [
+        ("info", "up"),
+        ("info", "retiring"),
+        ("info", "no lease: no retirement lease is free, 1 of 1 are in use"),
+        ("warning", "draining"),
+        ("warning", "down"),
+        ("warning", "retired and not replaced in time, up again"),
+    ]
+    draining = output.lines[3]
+    assert draining["reason"].startswith("retired at age 1m 52s")
+    assert (draining["lease"], draining["answer"]) == ("granted", "lease granted, 1 of 1 in use")
+
+
+@in_virtual_time
+async def test_lease_that_nobody_answers_for_is_a_warning_and_sampled(output: Output) -> None:
+    with output.taking():
+        async with Stage(AGING, observe=Log(HandClock()).observe) as stage:
+            await stage.passes(101)
+            for _ in range(3):
+                await stage.answered(Unknown("timeout"))
+                await stage.passes(6)
+    warnings = [line["message"] for line in output.lines if line["level"] == "warning"]
+    assert warnings == ["no lease: Redis did not answer in time: without a clear answer there is no lease"]
+
+
+@in_virtual_time
+async def test_shadow_says_once_that_it_would_retire(output: Output) -> None:
+    with output.taking():
+        async with Stage(replace(AGING, enforce=False), observe=Log().observe) as stage:
+            await stage.passes(300)
+    assert output.messages == ["up", "would be retired (shadow mode)"]
+
+
+@in_virtual_time
+async def test_orders_are_told_with_who_gave_them_and_why(output: Output) -> None:
+    with output.taking():
+        async with Stage(replace(POLICY, drain_s=0.0), observe=Log().observe) as stage:
+            stage.hall.inbox.put(CullOrdered("ann", "it leaks"))
+            await settle()
+            await stage.answered(GRANTED)
+            stage.hall.inbox.put(Revived("bob", "it was me"))
+            await settle()
+    ordered, revived = output.lines[1], output.lines[-1]
+    assert [line["message"] for line in output.lines] == ["up", "cull ordered", "suspect", "down", "revived"]
+    assert (ordered["author"], ordered["order"]) == ("ann", "it leaks")
+    assert (revived["level"], revived["author"], revived["order"]) == ("warning", "bob", "it was me")
+
+
+def test_fleet_that_cannot_be_retired_in_time_is_told_when_that_changes(output: Output) -> None:
+    log = Log(plan=Plan(600.0, Share(1), 60.0))
+    with output.taking():
+        for fleet in (Fleet(9), Fleet(10), Fleet(11), Fleet(8, down=2), Fleet(9), Fleet(10)):
+            log.fleet(fleet)
+    assert [(line["level"], line["message"][:28]) for line in output.lines] == [
+        ("warning", "retirements cannot keep up: "),
+        ("info", "retirements can keep up agai"),
+        ("warning", "retirements cannot keep up: "),
+    ]

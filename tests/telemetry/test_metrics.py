@@ -1,0 +1,472 @@
+"""The metrics after scripted stories of the hall, and the page as Prometheus reads it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from harness.binaries import require
+from harness.hall import POLICY, Stage
+from harness.virtual_time import in_virtual_time
+from sidecar.core.life import transitions
+from sidecar.core.types import Answer, CauseTrial, Denied, Fleet, Granted, Latch, Level, Ping, Results, State, Unknown
+from sidecar.telemetry.fleet_telemetry import FleetReadings
+from sidecar.telemetry.metrics import Metrics, Readings
+
+GRANTED = Granted(3, 10)
+DENIED = Denied("window", 10, 10, 60.0)
+NO_SETTLE = replace(POLICY, settle_s=0.0)
+SHADOW = replace(NO_SETTLE, enforce=False)
+UNIX_S = 1_700_000_000.0
+
+NAMES = {
+    "arbiter_build_info": "gauge",
+    "arbiter_state": "gauge",
+    "arbiter_state_since_timestamp_seconds": "gauge",
+    "arbiter_state_changes_total": "counter",
+    "arbiter_window_seconds": "gauge",
+    "arbiter_window_errors": "gauge",
+    "arbiter_error_limit": "gauge",
+    "arbiter_errors_total": "counter",
+    "arbiter_stale_reports_total": "counter",
+    "arbiter_checks_total": "counter",
+    "arbiter_weight": "gauge",
+    "arbiter_success_rate": "gauge",
+    "arbiter_scrapes_total": "counter",
+    "arbiter_scrape_unknown_total": "counter",
+    "arbiter_not_honoured": "gauge",
+    "arbiter_age_seconds": "gauge",
+    "arbiter_lifetime_due_timestamp_seconds": "gauge",
+    "arbiter_load": "gauge",
+    "arbiter_retirements_total": "counter",
+    "arbiter_last_check_timestamp_seconds": "gauge",
+    "arbiter_loop_lag_seconds": "gauge",
+    "arbiter_claims_total": "counter",
+    "arbiter_claim_duration_seconds": "histogram",
+    "arbiter_culls_total": "counter",
+    "arbiter_would_culls_total": "counter",
+    "arbiter_app_restarts_total": "counter",
+    "arbiter_budget_used_tokens": "gauge",
+    "arbiter_budget_capacity_tokens": "gauge",
+    "arbiter_budget_reachable": "gauge",
+    "arbiter_fleet_alive": "gauge",
+    "arbiter_fleet_suspect": "gauge",
+    "arbiter_fleet_median_errors": "gauge",
+    "arbiter_trial_limit": "gauge",
+    "arbiter_trial_out": "gauge",
+    "arbiter_cause_paused_seconds": "gauge",
+    "arbiter_fleet_down": "gauge",
+    "arbiter_fleet_retiring": "gauge",
+    "arbiter_fleet_policies": "gauge",
+    "arbiter_redis_servers_away": "gauge",
+    "arbiter_fleet_same_cause": "gauge",
+    "arbiter_fleet_culls_total": "counter",
+    "arbiter_hold_until_timestamp_seconds": "gauge",
+    "arbiter_engineer_needed": "gauge",
+    "arbiter_memory_losses_total": "counter",
+    "arbiter_tls_certificate_expiry_timestamp_seconds": "gauge",
+    "arbiter_polls_total": "counter",
+    "arbiter_refusals_total": "counter",
+    "arbiter_failures_total": "counter",
+}
+
+CROWD = Fleet(10, 6, cause="redis", trials=(CauseTrial("redis", 1, 1),), median_errors=4)
+
+
+class Board:
+    """Metrics whose samples one can ask for."""
+
+    def __init__(self, mode: str = "enforce") -> None:
+        self.metrics = Metrics(mode, error_limit=5, capacity=10)
+
+    def watch(self, stage: Stage) -> None:
+        hall = stage.hall
+        readings = Readings(
+            hall.snapshot,
+            counted=lambda: (hall.witness.errors.ever(), hall.witness.others.ever()),
+            stale=lambda: hall.stale_reports,
+            lag_s=lambda: hall.lag_s,
+            unix_of=lambda at: at + UNIX_S,
+            honour_s=300.0,
+        )
+        self.metrics.registry.register(readings)
+        self.metrics.registry.register(FleetReadings(lambda: CROWD))
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+    def series(self, name: str) -> dict[tuple[str, ...], float]:
+        """Values of all samples of this name, by their label values."""
+        return {
+            tuple(sample.labels.values()): sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == name
+        }
+
+    def page(self) -> str:
+        return self.metrics.page()[0].decode()
+
+
+@in_virtual_time
+async def full_story(board: Board) -> None:
+    """Let happen what gives every metric a sample."""
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.errors(4, kind="redis", app_start="boot-1")
+        await stage.pings(Ping(2, Level.CLIENT_ERROR), Ping(1, kind="http"))
+        await stage.answered(Unknown("timeout"))
+        await stage.passes(2)
+        await stage.answered(DENIED)
+        await stage.passes(15)
+        await stage.answered(GRANTED)
+        await stage.pings(Ping(1, app_start="boot-2"), Ping(1, app_start="boot-1"))
+        await stage.reports(Results(3, 1, load=0.7))
+        await stage.passes(1)
+        board.metrics.polled("nomad", "/health", 200)
+        board.metrics.refused("local", "size")
+        board.metrics.failed("door")
+
+
+# -- the page -----------------------------------------------------------------------------------------------
+
+
+def test_page_has_every_documented_metric_in_its_type_and_no_other() -> None:
+    board = Board()
+    full_story(board)
+    families = text_string_to_metric_families(board.page())
+    found = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for family in families
+        if family.samples and family.name.startswith("arbiter_") and not family.name.endswith("_created")
+    }
+    assert found == NAMES
+
+
+def test_promtool_has_nothing_to_say_about_a_full_page() -> None:
+    promtool = require("promtool")
+    board = Board()
+    full_story(board)
+    checked = subprocess.run(
+        [promtool, "check", "metrics"], input=board.page(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_page_is_text_format_0_0_4() -> None:
+    assert Board().metrics.page()[1] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_process_itself_is_measured() -> None:
+    assert (Board().value("process_resident_memory_bytes") or 0) > 1_000_000
+
+
+def test_build_and_limits_are_told_from_the_beginning() -> None:
+    board = Board("shadow")
+    assert board.value("arbiter_error_limit") == 5
+    assert board.value("arbiter_budget_capacity_tokens") == 10
+    ((_, _, mode),) = board.series("arbiter_build_info")
+    assert mode == "shadow"
+
+
+@pytest.mark.parametrize("where", ["step", "journal", "budget", "door", "log"])
+def test_failures_are_zero_before_the_first_one(where: str) -> None:
+    board = Board()
+    assert board.value("arbiter_failures_total", where=where) == 0
+    board.metrics.failed(where)
+    assert board.value("arbiter_failures_total", where=where) == 1
+
+
+# -- culls and claims ---------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_cull_and_would_be_cull_are_counted_apart() -> None:
+    enforced, shadow = Board(), Board("shadow")
+    for board, policy in ((enforced, NO_SETTLE), (shadow, SHADOW)):
+        async with Stage(policy, observe=board.metrics.observe) as stage:
+            await stage.errors(5)
+            await stage.answered(GRANTED)
+            await stage.passes(30)
+    counted = [
+        (board.value("arbiter_culls_total"), board.value("arbiter_would_culls_total")) for board in (enforced, shadow)
+    ]
+    assert counted == [(1, 0), (0, 1)]
+
+
+@in_virtual_time
+async def test_second_life_that_is_culled_is_a_second_cull() -> None:
+    board = Board()
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        for life in ("boot-1", "boot-2"):
+            await stage.errors(5, app_start=life)
+            await stage.passes(10.25)
+            await stage.answered(GRANTED)
+            await stage.passes(10.25)
+        assert stage.state() is State.DOWN
+    assert board.value("arbiter_culls_total") == 2
+    assert board.value("arbiter_app_restarts_total") == 1
+
+
+@in_virtual_time
+async def test_latch_that_was_found_on_disk_is_no_new_cull() -> None:
+    board = Board()
+    fresh = transitions.start("web/a", 1000.0, NO_SETTLE)
+    standing = transitions.resume(fresh, Latch("web/a/-", UNIX_S, "many"), 1000.0, 3.0, NO_SETTLE)
+    async with Stage(NO_SETTLE, standing=standing, observe=board.metrics.observe) as stage:
+        await stage.passes(30)
+        assert stage.state() is State.DOWN
+    assert board.value("arbiter_culls_total") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reason"),
+    [
+        (GRANTED, "granted", "granted"),
+        (Granted(3, 10, replayed=True), "granted", "replayed"),
+        (DENIED, "denied", "window"),
+        (Unknown("timeout"), "unknown", "timeout"),
+        (RuntimeError("broken"), "unknown", "internal"),
+    ],
+    ids=["granted", "replayed", "denied", "unknown", "failed"],
+)
+@in_virtual_time
+async def test_claims_are_counted_by_outcome_and_reason(answer: Answer | Exception, outcome: str, reason: str) -> None:
+    board = Board()
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        await stage.errors(5)
+        await stage.passes(0.25)
+        await stage.answered(answer)
+    assert board.series("arbiter_claims_total") == {(outcome, reason): 1}
+    assert board.value("arbiter_claim_duration_seconds_count") == 1
+    assert board.value("arbiter_claim_duration_seconds_sum") == pytest.approx(0.25)
+    assert board.value("arbiter_budget_reachable") == (outcome != "unknown")
+
+
+@in_virtual_time
+async def test_tokens_in_use_are_those_of_the_last_clear_answer() -> None:
+    board = Board()
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        await stage.errors(5)
+        await stage.answered(Denied("window", 7, 10, 60.0))
+        await stage.passes(12)
+        await stage.answered(Unknown("timeout"))
+    assert board.value("arbiter_budget_used_tokens") == 7
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (Granted(2, 4), (2, 4, 1)),
+        (Denied("window", 30, 30, 60.0), (30, 30, 1)),
+        (Denied("hold", 1, 20, 60.0), (1, 20, 1)),
+        (Denied("hold", 0, 0, 60.0), (0, 10, None)),
+        (Unknown("timeout"), (0, 10, 0)),
+    ],
+    ids=["share of one server", "larger fleet", "held in the bucket", "held here without asking", "unknown"],
+)
+@in_virtual_time
+async def test_capacity_is_that_of_the_last_bucket_that_answered(
+    answer: Answer, shown: tuple[float, float, float | None]
+) -> None:
+    board = Board()
+    board.metrics.reachable.set(7)
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        await stage.errors(5)
+        await stage.answered(answer)
+    used, capacity, reachable = shown
+    assert board.value("arbiter_budget_used_tokens") == used
+    assert board.value("arbiter_budget_capacity_tokens") == capacity
+    assert board.value("arbiter_budget_reachable") == (7 if reachable is None else reachable)
+
+
+@in_virtual_time
+async def test_first_name_of_the_app_is_no_restart() -> None:
+    board = Board()
+    async with Stage(observe=board.metrics.observe) as stage:
+        await stage.errors(1, app_start="boot-1")
+        assert board.value("arbiter_app_restarts_total") == 0
+        await stage.errors(1, app_start="boot-2")
+        await stage.errors(1, app_start="boot-1")
+    assert board.value("arbiter_app_restarts_total") == 1
+
+
+# -- the hall, read at the scrape ---------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_story_as_the_metrics_tell_it() -> None:
+    board = Board()
+    async with Stage(observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        began_s = stage.loop.time() + UNIX_S
+        await stage.pings(Ping(2, Level.CLIENT_ERROR))
+        await stage.passes(20.5)
+        assert board.value("arbiter_last_check_timestamp_seconds") == pytest.approx(began_s + 20)
+        assert board.value("arbiter_state_since_timestamp_seconds") == pytest.approx(began_s)
+        await stage.errors(3, kind="redis")
+        await stage.errors(2, kind="http", app_start="boot-1")
+        await stage.passes(3.25)
+        await stage.answered(GRANTED)
+
+        checks = board.series("arbiter_checks_total")
+        assert (set(checks), checks["fine",]) == ({("fine",), ("excessive",)}, 3)
+        assert board.series("arbiter_window_errors") == {("redis",): 3, ("http",): 2}
+        assert board.series("arbiter_errors_total") == {
+            ("server_error", "redis"): 3,
+            ("server_error", "http"): 2,
+            ("client_error", ""): 2,
+        }
+        assert board.value("arbiter_window_seconds") == 60
+        assert board.series("arbiter_state_changes_total") == {("up",): 1, ("suspect",): 1, ("draining",): 1}
+        await stage.errors(1, app_start="boot-2")
+        await stage.errors(1, app_start="boot-1")
+        assert board.value("arbiter_stale_reports_total") == 1
+        assert board.series("arbiter_window_errors") == {("unknown",): 1}
+        assert board.value("arbiter_errors_total", level="server_error", kind="redis") == 3
+
+
+@in_virtual_time
+async def test_exactly_one_state_holds() -> None:
+    board = Board()
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        for step in (stage.errors(5), stage.answered(GRANTED), stage.passes(11)):
+            await step
+            states = board.series("arbiter_state")
+            assert states == {(state,): float(state is stage.state()) for state in State}
+
+
+@in_virtual_time
+async def test_page_can_be_read_before_the_first_check() -> None:
+    board = Board()
+    stage = Stage(observe=board.metrics.observe)
+    board.watch(stage)
+    assert board.value("arbiter_last_check_timestamp_seconds") is None
+    assert board.value("arbiter_state", state="starting") == 1
+    await stage.end()
+
+
+@in_virtual_time
+async def test_lag_of_the_loop_is_told() -> None:
+    board = Board()
+    async with Stage(observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        stage.loop.stall(7)
+        await stage.passes(0)
+        assert board.value("arbiter_loop_lag_seconds") == pytest.approx(7, abs=1)
+
+
+# -- labels -------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_flood_of_kinds_does_not_grow_the_page() -> None:
+    board = Board()
+    async with Stage(observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        sizes = []
+        for batch in range(3):
+            pings = [Ping(1, level, f"kind-{batch}-{number}") for number in range(1000) for level in Level]
+            await stage.pings(*pings)
+            await stage.passes(1)
+            sizes.append((len(board.series("arbiter_window_errors")), len(board.series("arbiter_errors_total"))))
+        assert sizes == [(33, 36)] * 3
+        assert sum(board.series("arbiter_window_errors").values()) == 3000
+
+
+def test_polls_are_counted_by_who_asked_what_and_was_told_what() -> None:
+    board = Board()
+    for poller, path, status in [("nomad", "/health/nomad", 200), ("haproxy", "agent", 503), ("haproxy", "agent", 503)]:
+        board.metrics.polled(poller, path, status)
+    assert board.series("arbiter_polls_total") == {
+        ("nomad", "/health/nomad", "200"): 1,
+        ("haproxy", "agent", "503"): 2,
+    }
+
+
+def test_refusals_are_counted_by_listener_and_reason() -> None:
+    board = Board()
+    board.metrics.refused("local", "size")
+    board.metrics.refused("local", "size")
+    assert board.series("arbiter_refusals_total") == {("local", "size"): 2}
+
+
+@in_virtual_time
+async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
+    board = Board()
+    async with Stage(replace(POLICY, error_ratio=0.0)) as stage:
+        board.watch(stage)
+        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (100, None)
+        await stage.reports(Results(30, 10))
+        await stage.passes(5)
+        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (42, 0.75)
+        await stage.errors(5)
+        await stage.passes(4)
+        await stage.answered(GRANTED)
+        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)
+
+
+# -- planned ends ---------------------------------------------------------------------------------------------
+
+AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+NEVER = Counter({"granted": 0, "denied": 0, "unknown": 0, "not_honoured": 0, "would": 0})
+
+
+def retirements(board: Board) -> Counter[str]:
+    return Counter({outcome: int(count) for (outcome,), count in board.series("arbiter_retirements_total").items()})
+
+
+@in_virtual_time
+async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> None:
+    board = Board()
+    async with Stage(AGING, observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.passes(101)
+        assert board.value("arbiter_state", state="retiring") == 1.0
+        assert board.value("arbiter_age_seconds") == 101.0
+        assert board.value("arbiter_lifetime_due_timestamp_seconds") == UNIX_S + stage.hall.standing.born + 100
+        for answer in (Denied("slots", 1, 1, 10.0), Unknown("timeout"), Granted(1, 1)):
+            await stage.answered(answer)
+            await stage.passes(11)
+        assert retirements(board) == Counter({**NEVER, "granted": 1, "denied": 1, "unknown": 1})
+        await stage.passes(60)
+        assert retirements(board)["not_honoured"] == 1
+        assert board.value("arbiter_state_changes_total", state="up") == 2.0
+        assert (board.value("arbiter_culls_total"), board.series("arbiter_claims_total")) == (0.0, {})
+
+
+@in_virtual_time
+async def test_cull_is_no_retirement() -> None:
+    board = Board()
+    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.errors(5)
+        await stage.answered(GRANTED)
+        assert (board.value("arbiter_culls_total"), retirements(board)) == (1.0, NEVER)
+        assert board.value("arbiter_lifetime_due_timestamp_seconds") == 0.0
+
+
+@in_virtual_time
+async def test_shadow_counts_once_what_it_would_retire() -> None:
+    board = Board("shadow")
+    async with Stage(replace(AGING, enforce=False), observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.passes(300)
+        assert retirements(board) == Counter({**NEVER, "would": 1})
+
+
+@in_virtual_time
+async def test_lease_that_came_too_late_is_none_that_was_used() -> None:
+    board = Board()
+    async with Stage(replace(AGING, lifetime_max_s=200.0), observe=board.metrics.observe) as stage:
+        board.watch(stage)
+        await stage.passes(101)
+        await stage.reports(Results(load=0.9))
+        await stage.answered(Granted(1, 1))
+        assert retirements(board) == NEVER
+        assert board.value("arbiter_load") == 0.9

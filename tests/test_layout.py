@@ -1,0 +1,300 @@
+"""The layout: which folder may import which. The tree is read, not run, so a late import counts like any other."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import pytest
+
+SIDECAR: Final = Path(__file__).parents[1] / "sidecar"
+
+LAYERS: Final = (
+    *("cli", "app", "takeover", "controller", "server", "inputs", "actions", "notify", "store", "telemetry"),
+    *("config", "runlock", "cascade", "core", "net", "client"),
+)
+"""The folders of ``sidecar``, from the top: each may import those after it, and none before it."""
+
+CORE_LAYERS: Final = ("life", "fleet", "explain")
+"""The same inside ``core``; its loose modules are for all three."""
+
+Imports = Mapping[str, frozenset[str]]
+"""Module -> the dotted names it imports; ``from a import b`` counts as ``a.b``."""
+
+Rule = Callable[[Imports], list[str]]
+"""Imports -> one sentence for each violation."""
+
+CLOCKS: Final = frozenset({"datetime", "sched", "time", "zoneinfo"})
+CHANCE: Final = frozenset({"random", "secrets", "uuid"})
+SOCKETS: Final = frozenset({"http", "select", "selectors", "socket", "socketserver", "ssl", "urllib"})
+TASKS: Final = frozenset({"asyncio", "concurrent", "contextvars", "multiprocessing", "queue", "threading"})
+MACHINE: Final = frozenset(
+    {"ctypes", "io", "mmap", "os", "pathlib", "shutil", "signal", "subprocess", "sys", "tempfile"}
+)
+REST: Final = frozenset({"importlib", "locale", "logging", "sqlite3", "warnings"})
+IMPURE: Final = CLOCKS | CHANCE | SOCKETS | TASKS | MACHINE | REST
+"""What the core must not import of the standard library."""
+
+ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "pydantic": ("sidecar.config",),
+        "pydantic_settings": ("sidecar.config",),
+        "click": ("sidecar.cli",),
+        "rich": ("sidecar.cli",),
+        "redis": ("sidecar.store", "sidecar.runlock.leases"),
+        "prometheus_client": ("sidecar.telemetry", "sidecar.server", "sidecar.app"),
+        "aiohttp.web": ("sidecar.client",),
+    }
+)
+NO_NAME: Final = frozenset({"utils", "util", "helpers", "helper", "base", "manager", "common", "misc"})
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def _imported(source: str, package: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = _origin(node, package)
+            yield from (origin if alias.name == "*" else f"{origin}.{alias.name}" for alias in node.names)
+
+
+def _origin(node: ast.ImportFrom, package: str) -> str:
+    above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def _module(path: Path) -> str:
+    parts = ("sidecar", *path.relative_to(SIDECAR).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _read_imports() -> Imports:
+    imports = {}
+    for path in sorted(SIDECAR.rglob("*.py")):
+        module = _module(path)
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        imports[module] = frozenset(_imported(path.read_text(), package))
+    return imports
+
+
+def _within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _pairs(imports: Imports, *packages: str) -> Iterator[tuple[str, str]]:
+    for module, names in imports.items():
+        if _within(module, *packages):
+            yield from ((module, name) for name in sorted(names))
+
+
+def _layer(name: str, depth: int, layers: tuple[str, ...]) -> int | None:
+    """Which of the layers a dotted name belongs to; None if it belongs to none."""
+    parts = name.split(".")
+    return layers.index(parts[depth]) if len(parts) > depth and parts[depth] in layers else None
+
+
+# -- rules --------------------------------------------------------------------------------------------------
+
+
+def imports_go_downwards(imports: Imports) -> list[str]:
+    return [
+        f"{module} imports {name}: its folder stands above"
+        for prefix, depth, layers in (("sidecar", 1, LAYERS), ("sidecar.core", 2, CORE_LAYERS))
+        for module, name in _pairs(imports, prefix)
+        if _within(name, prefix)
+        and (own := _layer(module, depth, layers)) is not None
+        and (other := _layer(name, depth, layers)) is not None
+        and other < own
+    ]
+
+
+def core_is_pure(imports: Imports) -> list[str]:
+    pure = sys.stdlib_module_names - IMPURE
+    return [
+        f"{module} imports {name}: the core knows no clock, no I/O and no libraries"
+        for module, name in _pairs(imports, "sidecar.core")
+        if not _within(name, "sidecar.core") and name.partition(".")[0] not in pure
+    ]
+
+
+def core_and_store_are_not_instrumented(imports: Imports) -> list[str]:
+    return [
+        f"{module} imports {name}: observers see a frozen record, the engine does not know them"
+        for module, name in _pairs(imports, "sidecar.core", "sidecar.store", "sidecar.controller")
+        if _within(name, "prometheus_client", "logging", "sidecar.telemetry")
+    ]
+
+
+def libraries_stay_in_their_folders(imports: Imports) -> list[str]:
+    return [
+        f"{module} imports {name}: {library} is for {', '.join(folders)}"
+        for library, folders in ONLY_IN.items()
+        for module, name in _pairs(imports, "sidecar")
+        if _within(name, library) and not _within(module, *folders)
+    ]
+
+
+def distributions_stand_alone(imports: Imports) -> list[str]:
+    """The client is installed by apps that have nothing else of ours."""
+    return [
+        f"{module} imports {name}: the client stands alone"
+        for module, name in _pairs(imports, "sidecar.client")
+        if _within(name, "sidecar") and not _within(name, "sidecar.client")
+    ]
+
+
+def modules_are_named_for_what_they_hold(imports: Imports) -> list[str]:
+    return [f"{module}: say what it holds" for module in imports if NO_NAME.intersection(module.split("."))]
+
+
+def no_module_is_loose(imports: Imports) -> list[str]:
+    known = {"sidecar", "sidecar.__main__", *(f"sidecar.{layer}" for layer in LAYERS)}
+    return [f"{module}: in no folder" for module in imports if module.count(".") < 2 and module not in known]
+
+
+def no_two_modules_share_a_name(imports: Imports) -> list[str]:
+    found = defaultdict(list)
+    for module in imports:
+        found[module.rpartition(".")[2]].append(module)
+    return [f"{name}: {', '.join(modules)}" for name, modules in found.items() if len(modules) > 1]
+
+
+def imports_form_no_circle(imports: Imports) -> list[str]:
+    graph = {
+        module: {known for name in names for known in (name, name.rpartition(".")[0]) if known in imports} - {module}
+        for module, names in imports.items()
+    }
+    # A package is no part of its own modules' circles: it is there before they are.
+    inner = {
+        module: {other for other in others if not module.startswith(f"{other}.")} for module, others in graph.items()
+    }
+    try:
+        TopologicalSorter(inner).prepare()
+    except CycleError as error:
+        return [f"{error.args[1][0]}: {' -> '.join(error.args[1])}"]
+    return []
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    imports_go_downwards,
+    core_is_pure,
+    core_and_store_are_not_instrumented,
+    libraries_stay_in_their_folders,
+    distributions_stand_alone,
+    modules_are_named_for_what_they_hold,
+    no_module_is_loose,
+    no_two_modules_share_a_name,
+    imports_form_no_circle,
+)
+
+
+# -- the tree -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tree() -> Imports:
+    return _read_imports()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_tree_keeps_the_rule(rule: Rule, tree: Imports) -> None:
+    assert rule(tree) == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    found = defaultdict(list)
+    for path in sorted(SIDECAR.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(_module(path))
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+
+
+def test_whole_tree_is_read(tree: Imports) -> None:
+    assert {f"sidecar.{layer}" for layer in LAYERS} <= set(tree)
+    assert "sidecar.core.types.Policy" in tree["sidecar.core.life.transitions"]
+
+
+# -- the rules bite -----------------------------------------------------------------------------------------
+
+VIOLATIONS = [
+    (imports_go_downwards, "sidecar.server.health", "sidecar.controller.controller"),
+    (imports_go_downwards, "sidecar.inputs.scrape", "sidecar.app"),
+    (imports_go_downwards, "sidecar.core.explain.reasons", "sidecar.core.life.transitions"),
+    (core_is_pure, "sidecar.core.life.window", "time"),
+    (core_is_pure, "sidecar.core.fleet.tokens", "asyncio.Lock"),
+    (core_is_pure, "sidecar.core.types", "pydantic.BaseModel"),
+    (core_is_pure, "sidecar.core", "sidecar.__version__"),
+    (core_and_store_are_not_instrumented, "sidecar.store.redis", "logging"),
+    (core_and_store_are_not_instrumented, "sidecar.core.fleet.decide", "prometheus_client.Counter"),
+    (core_and_store_are_not_instrumented, "sidecar.controller.controller", "sidecar.telemetry.metrics"),
+    (libraries_stay_in_their_folders, "sidecar.controller.controller", "pydantic.Field"),
+    (libraries_stay_in_their_folders, "sidecar.app.daemon", "redis.asyncio"),
+    (libraries_stay_in_their_folders, "sidecar.server.health", "aiohttp.web"),
+    (distributions_stand_alone, "sidecar.client.lines", "sidecar.core.types"),
+    (modules_are_named_for_what_they_hold, "sidecar.store.common.keys", "json"),
+    (no_module_is_loose, "sidecar.loop", "json"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "module", "name"), VIOLATIONS, ids=[f"{module}->{name}" for _, module, name in VIOLATIONS]
+)
+def test_rule_bites(rule: Rule, module: str, name: str) -> None:
+    violations = rule({module: frozenset({name})})
+    assert len(violations) == 1
+    assert module in violations[0]
+
+
+def test_two_modules_of_one_name_are_found() -> None:
+    assert no_two_modules_share_a_name({"sidecar.a.ledger": frozenset(), "sidecar.b.ledger": frozenset()}) == [
+        "ledger: sidecar.a.ledger, sidecar.b.ledger"
+    ]
+
+
+def test_circle_is_found() -> None:
+    circle = {"sidecar.a.x": frozenset({"sidecar.b.y.Name"}), "sidecar.b.y": frozenset({"sidecar.a.x"})}
+    assert len(imports_form_no_circle(circle)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("sidecar.core.life.window", "sidecar.core.types.Evidence"),
+        ("sidecar.core.life.window", "dataclasses.replace"),
+        ("sidecar.core.life.culling", "sidecar.core.explain.reasons"),
+        ("sidecar.server.health", "sidecar.net.web.Response"),
+        ("sidecar.net.web", "aiohttp.web_response.Response"),
+        ("sidecar.telemetry.metrics", "prometheus_client.Counter"),
+        ("sidecar.store.redis", "redis.asyncio.Redis"),
+        ("sidecar.config.settings", "pydantic_settings.BaseSettings"),
+        ("sidecar.cli.redistribution", "redistribution"),
+    ],
+)
+def test_rules_leave_the_innocent_alone(module: str, name: str) -> None:
+    imports = {module: frozenset({name})}
+    assert [sentence for rule in RULES for sentence in rule(imports)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import a.b, c as d", {"a.b", "c"}),
+        ("from a.b import c as d, e", {"a.b.c", "a.b.e"}),
+        ("from a import *", {"a"}),
+        ("from . import near", {"sidecar.core.near"}),
+        ("from .near import name", {"sidecar.core.near.name"}),
+        ("def late():\n    import time", {"time"}),
+    ],
+)
+def test_import_is_read(source: str, names: set[str]) -> None:
+    assert {*_imported(source, "sidecar.core")} == names
