@@ -11,7 +11,7 @@ from sidecar.app import notify_parts
 from sidecar.config import settings
 from sidecar.core.explain.reasons import DENIED
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.life.transitions import Standing
+from sidecar.core.life.transitions import Container
 from sidecar.core.types import Evidence, Fleet, Latch, State
 from sidecar.server.agent_check import line
 from sidecar.takeover.main_process import count_ready
@@ -40,7 +40,7 @@ def _rows(section: str) -> list[list[str]]:
 
 def _metrics() -> list[list[str]]:
     metrics = Metrics("enforce", 5, 10)
-    snapshot = Snapshot(1.0, Standing(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
+    snapshot = Snapshot(1.0, Container(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
     readings = Readings(
         lambda: snapshot,
         counted=lambda: ({}, {}),
@@ -97,16 +97,16 @@ def test_readme_leads_to_the_tables(page: str) -> None:
 def test_table_of_states_is_that_of_the_code(state: State) -> None:
     row = next(row for row in _table("States, and what each door answers") if row[0] == f"`{state}`")
     latch = Latch("id", 0.0, "reason") if state in (State.DRAINING, State.DOWN) else None
-    standing = Standing(state, 0.0, "app/a", latch=latch)
-    assert row[2] == ("200" if standing.haproxy_up else "503")
-    assert re.match(r"\d+", row[3])[0] == ("200" if standing.nomad_up else "503")  # type: ignore[index]
-    said = line(standing).partition("#")[0].strip()
+    container = Container(state, 0.0, "app/a", latch=latch)
+    assert row[2] == ("200" if container.haproxy_up else "503")
+    assert re.match(r"\d+", row[3])[0] == ("200" if container.nomad_up else "503")  # type: ignore[index]
+    said = line(container).partition("#")[0].strip()
     assert row[4].strip("`").partition("#")[0].strip() == said
 
 
 def test_a_latched_sidecar_that_stops_stays_down_for_nomad() -> None:
     """The table says "200, unless culled"."""
-    assert not Standing(State.STOPPING, 0.0, "app/a", nomad_told=True).nomad_up
+    assert not Container(State.STOPPING, 0.0, "app/a", nomad_told=True).nomad_up
 
 
 def test_the_readme_is_about_as_long_as_one_reads() -> None:

@@ -18,9 +18,9 @@ from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.config.settings import Settings
-    from sidecar.controller.controller import Hall
+    from sidecar.controller.controller import Controller
     from sidecar.controller.ledger import Ledger
-    from sidecar.controller.membership import Pulse
+    from sidecar.controller.membership import Membership
     from sidecar.net import web
     from sidecar.server.callers import Admits
     from sidecar.store.held_budget import HeldBudget
@@ -34,13 +34,20 @@ class Desk:
     """Answers people, each from the room that knows."""
 
     def __init__(
-        self, settings: Settings, hall: Hall, told: Observers, held: HeldBudget, pulse: Pulse, *, ledger: Ledger
+        self,
+        settings: Settings,
+        controller: Controller,
+        told: Observers,
+        held: HeldBudget,
+        membership: Membership,
+        *,
+        ledger: Ledger,
     ) -> None:
         self._settings = settings
-        self._hall = hall
+        self._controller = controller
         self._observers = told
         self._held = held
-        self._pulse = pulse
+        self._membership = membership
         self._ledger = ledger
 
     def routes(self) -> Routes:
@@ -62,12 +69,12 @@ class Desk:
         from sidecar.server.admin import Admin  # noqa: PLC0415 - as the head says
 
         identity = {
-            **self._identity("namespace", "budget", "budget_window", "beat"),
+            **self._identity("namespace", "budget", "budget_window", "beat_interval"),
             "bucket": redis_urls.shown(self._settings.redis_url),
         }
         return Admin(
             self._held,
-            fleet=lambda: self._pulse.fleet,
+            fleet=lambda: self._membership.fleet,
             identity=identity,
             own=self._own,
             limit_s=self._limit_s,
@@ -79,13 +86,13 @@ class Desk:
 
     def _own(self) -> dict[str, object]:
         """What only this sidecar knows of its container; ``since`` and ``born`` in Unix seconds."""
-        seen = self._hall.snapshot()
+        seen = self._controller.snapshot()
         unix = time.time() - seen.now
         return {
-            "state": seen.standing.state,
-            "since": round(seen.standing.since + unix, 3),
-            "born": round(seen.standing.born + unix, 3),
-            "incarnation": seen.standing.life,
+            "state": seen.container.state,
+            "since": round(seen.container.since + unix, 3),
+            "born": round(seen.container.born + unix, 3),
+            "incarnation": seen.container.life,
             "weight": seen.share,
             "errors": seen.evidence.errors,
             "limit": self._settings.error_limit,
@@ -96,7 +103,7 @@ class Desk:
         from sidecar.server.overrides import Overrides  # noqa: PLC0415 - as the head says
 
         overrides = Overrides(
-            self._hall.inbox.put,
+            self._controller.inbox.put,
             instance=self._settings.instance,
             limit_s=self._limit_s,
             told=logger.warning,

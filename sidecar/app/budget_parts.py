@@ -54,8 +54,8 @@ def terms(settings: Settings) -> Terms:
         trial=settings.trial == "on",
         probation_us=_us(settings.probation),
         refund_max=settings.refund_max if settings.refund == "on" else OFF,
-        after_loss_wait=settings.lost_memory == "empty" and is_shared,
-        beat_us=_us(settings.beat),
+        after_loss_wait=settings.after_data_loss == "wait" and is_shared,
+        beat_us=_us(settings.beat_interval),
         servers=_digest(settings),
     )
 

@@ -94,20 +94,20 @@ async def serve(
     asyncio.get_running_loop().set_exception_handler(told.unhandled)
     held = budget_parts.opened(settings, partial(told.failed, "budget"))
     journal = parts.make_journal(settings, told)
-    hall = await parts.make_hall(settings, held, told, journal, succession)
-    reign = parts.make_reign(settings, succession, hall, told)
+    controller = await parts.make_controller(settings, held, told, journal, succession)
+    reign = parts.make_reign(settings, succession, controller, told)
     offer, inherited = (
-        (reign.offer, succession.sockets) if reign and succession else (hall.inbox.offer, listeners.NOTHING)
+        (reign.offer, succession.sockets) if reign and succession else (controller.inbox.offer, listeners.NOTHING)
     )
-    pulse = parts.make_pulse(settings, hall, held, told)
-    told.also(pulse.notice)
-    metrics.registry.register(parts.make_readings(hall, honour_s(settings.drain)))
-    metrics.registry.register(FleetReadings(lambda: pulse.fleet))
-    ledger = parts.make_ledger(settings, held, told, hall)
+    membership = parts.make_membership(settings, controller, held, told)
+    told.also(membership.notice)
+    metrics.registry.register(parts.make_readings(controller, honour_s(settings.drain)))
+    metrics.registry.register(FleetReadings(lambda: membership.fleet))
+    ledger = parts.make_ledger(settings, held, told, controller)
     async with listeners.opened(
-        settings, hall, told, held, pulse, offer=offer, inherited=inherited, ledger=ledger
+        settings, controller, told, held, membership, offer=offer, inherited=inherited, ledger=ledger
     ) as opened:
-        works = [hall.run(), pulse.run(), ledger.run(), *_works_of(opened)]
+        works = [controller.run(), membership.run(), ledger.run(), *_works_of(opened)]
         if (scraper := input_parts.scraper(settings, offer, told)) is not None:
             works.append(scraper.run())
         if (teller := notify_parts.messenger(settings, held, told)) is not None:
@@ -115,7 +115,7 @@ async def serve(
             told.also_beaten(teller.beaten)
             works.append(teller.run())
         if reign is not None:
-            parts.remember(reign, hall, opened, ledger, teller)
+            parts.remember(reign, controller, opened, ledger, teller)
             works.append(reign.begin(opened, journal))
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in works]
@@ -123,14 +123,14 @@ async def serve(
             has_heir = reign is not None and await _inherited(reign, stop, opened, journal)
             if not has_heir:
                 await stop.wait()
-                hall.inbox.put(Stopped())
+                controller.inbox.put(Stopped())
                 await asyncio.sleep(settings.stop_drain)
             for task in running:
                 task.cancel()
     if reign is not None:
         reign.close()
     if not has_heir:
-        await pulse.beat()  # goodbye, unless it was said already
+        await membership.beat()  # goodbye, unless it was said already
     await ledger.finish()
     await held.aclose()
     logger.info("stopped")

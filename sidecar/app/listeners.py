@@ -16,11 +16,11 @@ from sidecar.app.input_parts import Offer
 from sidecar.app.page_parts import CONNECTIONS, Showing, guard_local
 from sidecar.app.why_parts import Explaining
 from sidecar.config import addresses, redis_urls
-from sidecar.controller.controller import Hall
+from sidecar.controller.controller import Controller
 from sidecar.controller.error_histogram import Minutes
 from sidecar.controller.ledger import Ledger
-from sidecar.controller.membership import Pulse
-from sidecar.core.types import Gone
+from sidecar.controller.membership import Membership
+from sidecar.core.types import AppExited
 from sidecar.inputs import report_api
 from sidecar.net import descriptors
 from sidecar.net.descriptors import share
@@ -107,10 +107,10 @@ class Doors:
 @asynccontextmanager
 async def opened(
     settings: Settings,
-    hall: Hall,
+    controller: Controller,
     told: Observers,
     held: HeldBudget,
-    pulse: Pulse,
+    membership: Membership,
     *,
     offer: Offer,
     ledger: Ledger,
@@ -120,19 +120,21 @@ async def opened(
 
     ``offer`` takes what is reported. What is ``inherited`` under the name of its setting is not opened again.
     """
-    explaining = Explaining(settings, hall, told, held, pulse)
-    desk = Desk(settings, hall, told, held, pulse, ledger=ledger).routes()
-    showing = Showing(settings, hall, told, held=held, pulse=pulse, ledger=ledger, explaining=explaining, desk=desk)
+    explaining = Explaining(settings, controller, told, held, membership)
+    desk = Desk(settings, controller, told, held, membership, ledger=ledger).routes()
+    showing = Showing(
+        settings, controller, told, held=held, membership=membership, ledger=ledger, explaining=explaining, desk=desk
+    )
     admin = {**desk, **explaining.local_routes, **showing.local_routes}
     tls = _tls(settings, told)
     limit = descriptors.allowed(ALL_CONNECTIONS + descriptors.RESERVED)
-    local = _local(settings, hall, told, offer, admin, tls=tls and tls.at("local"), limit=limit)
-    public = _public(settings, hall, told, explaining, tls=tls and tls.at("public"), limit=limit)
+    local = _local(settings, controller, told, offer, admin, tls=tls and tls.at("local"), limit=limit)
+    public = _public(settings, controller, told, explaining, tls=tls and tls.at("public"), limit=limit)
     page = showing.listener(tls and tls.at("page"), share(CONNECTIONS, ALL_CONNECTIONS, limit))
     doors = Doors(local, public, showing.minutes, explaining.history, page, tls=tls)
     try:
         await _listen(settings, doors, inherited)
-        doors.agents += await _agents(settings, hall, told, inherited, tls=tls and tls.at("agent"))
+        doors.agents += await _agents(settings, controller, told, inherited, tls=tls and tls.at("agent"))
         async with input_parts.datagrams(settings, offer, told, inherited) as doors.datagrams:
             _announce(settings, doors)
             yield doors
@@ -162,13 +164,20 @@ async def _listen(settings: Settings, doors: Doors, inherited: Inherited) -> Non
 
 
 def _local(
-    settings: Settings, hall: Hall, told: Observers, offer: Offer, admin: Routes, *, tls: TlsDoors | None, limit: int
+    settings: Settings,
+    controller: Controller,
+    told: Observers,
+    offer: Offer,
+    admin: Routes,
+    *,
+    tls: TlsDoors | None,
+    limit: int,
 ) -> Listener:
     routes = report_api.routes(
         offer,
-        gone=lambda: hall.inbox.put((Gone(),)),
-        state=lambda: hall.standing.state,
-        snapshot=hall.snapshot,
+        gone=lambda: controller.inbox.put((AppExited(),)),
+        state=lambda: controller.container.state,
+        snapshot=controller.snapshot,
         mode=settings.mode,
     )
     return Listener(
@@ -183,11 +192,17 @@ def _local(
 
 
 def _public(
-    settings: Settings, hall: Hall, told: Observers, explaining: Explaining, *, tls: TlsDoors | None, limit: int
+    settings: Settings,
+    controller: Controller,
+    told: Observers,
+    explaining: Explaining,
+    *,
+    tls: TlsDoors | None,
+    limit: int,
 ) -> Listener:
     answers = health.Health(
-        hall.snapshot,
-        glance=lambda: (hall.standing, hall.weight.percent),
+        controller.snapshot,
+        glance=lambda: (controller.container, controller.weight.percent),
         down_status=settings.down_status,
         stale_after_s=3 * settings.check_interval * (1 + settings.check_jitter) + 5,
         on_poll=told.metrics.polled,
@@ -208,14 +223,14 @@ def _public(
 
 
 async def _agents(
-    settings: Settings, hall: Hall, told: Observers, inherited: Inherited, *, tls: TlsDoors | None
+    settings: Settings, controller: Controller, told: Observers, inherited: Inherited, *, tls: TlsDoors | None
 ) -> list[AgentDoor]:
     if settings.agent_listen == addresses.OFF:
         return []
     open_one = partial(
         open_agent,
         *addresses.split(settings.agent_listen),
-        hall.snapshot,
+        controller.snapshot,
         maxconn=settings.agent_maxconn,
         on_poll=told.metrics.polled,
         on_failure=partial(told.failed, "door"),

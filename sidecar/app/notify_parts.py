@@ -51,7 +51,7 @@ def messenger(settings: Settings, held: Bucket, told: Observers) -> Messenger | 
     made = Messenger(
         Occasions(
             settings.instance,
-            quiet_s=max(QUIET_S, BEATS * settings.beat),
+            quiet_s=max(QUIET_S, BEATS * settings.beat_interval),
             honour_s=honour_s(settings.drain),
         ),
         [Outbox(one, clock=time.monotonic, rng=rng, told=tally.told) for one in receivers(settings)],

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.app.admin_parts import late
 from sidecar.config import addresses
-from sidecar.controller.controller import Hall
+from sidecar.controller.controller import Controller
 from sidecar.controller.error_histogram import Minutes
-from sidecar.controller.membership import Pulse
+from sidecar.controller.membership import Membership
 from sidecar.inputs import report_api
 from sidecar.net.listener import Listener, Routes
 from sidecar.telemetry.observers import Observers
@@ -42,20 +42,20 @@ class Showing:
     def __init__(
         self,
         settings: Settings,
-        hall: Hall,
+        controller: Controller,
         told: Observers,
         *,
         held: HeldBudget,
-        pulse: Pulse,
+        membership: Membership,
         ledger: Ledger,
         explaining: Explaining,
         desk: Routes,
     ) -> None:
-        self.minutes = Minutes(lambda: sum(hall.witness.errors.ever().values()), time.monotonic)
+        self.minutes = Minutes(lambda: sum(controller.measurements.errors.ever().values()), time.monotonic)
         self._settings = settings
         self._told = told
         self._held = held
-        self._pulse = pulse
+        self._membership = membership
         self._ledger = ledger
         self._explaining = explaining
         self._desk = desk
@@ -93,7 +93,7 @@ class Showing:
 
         return pages(
             self._settings,
-            Sources(self._explaining, self._held, self._pulse, self.minutes, self._ledger.local),
+            Sources(self._explaining, self._held, self._membership, self.minutes, self._ledger.local),
             self._desk["/hold"],
             partial(self._told.failed, "page"),
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sidecar.app.why_parts import Explaining
     from sidecar.config.settings import Settings
     from sidecar.controller.error_histogram import Minutes
-    from sidecar.controller.membership import Pulse
+    from sidecar.controller.membership import Membership
     from sidecar.net.connections import Handler
     from sidecar.store.held_budget import HeldBudget
 
@@ -50,7 +50,7 @@ class Sources(NamedTuple):
 
     explaining: Explaining
     held: HeldBudget
-    pulse: Pulse
+    membership: Membership
     minutes: Minutes
     local_events: LocalEvents
 
@@ -99,7 +99,7 @@ class Status:
                 "fleet": self._fleet(roll.fleet, roll.members, roll.departed),
                 "holds": self._holds(holds),
             }
-        fleet = None if roll.error == ALONE else self._from.pulse.fleet
+        fleet = None if roll.error == ALONE else self._from.membership.fleet
         known = [hold for hold in (fleet.hold if fleet else None, self._held.local) if hold is not None]
         return {
             "bucket": unclear.told(roll),

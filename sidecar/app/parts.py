@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 from sidecar import __version__
 from sidecar.app import rotation_plan, why_parts
 from sidecar.config import kinds
-from sidecar.controller.controller import Hall, Pace
+from sidecar.controller.controller import Controller, Pace
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
-from sidecar.controller.membership import Description, Pulse
-from sidecar.core.life.container_state import Standing, resume, start
+from sidecar.controller.membership import Description, Membership
+from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.delays import honour_s
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.weight import FULL, Weight
-from sidecar.core.types import Lot, Policy
+from sidecar.core.types import Policy, RandomIdentity
 from sidecar.store.held_budget import HeldBudget
 from sidecar.telemetry.ledger_metrics import LedgerReadings
 from sidecar.telemetry.metrics import Readings
@@ -57,11 +57,11 @@ def policy(settings: Settings) -> Policy:
         settle_s=settings.settle,
         soft_drain=settings.soft_drain == "on",
         drain_s=settings.drain,
-        drain_least_s=settings.drain_least,
+        drain_min_s=settings.drain_min,
         lifetime_s=settings.lifetime,
         lifetime_jitter=settings.lifetime_jitter,
         lifetime_max_s=settings.lifetime_max,
-        busy_above=settings.busy_above,
+        busy_load=settings.busy_load,
         retire_slots=str(rotation_plan.slots(settings)),
         retire_timeout_s=settings.retire_timeout,
         enforce=settings.mode == "enforce",
@@ -78,20 +78,20 @@ def _app(settings: Settings) -> str:
     return f"{settings.service}/{settings.instance}"
 
 
-async def make_hall(
+async def make_controller(
     settings: Settings, held: HeldBudget, told: Observers, journal: Journal, succession: Succession | None
-) -> Hall:
-    """The hall, where the last sidecar of this app, or the main before us, left off."""
+) -> Controller:
+    """The controller, where the last sidecar of this app, or the main before us, left off."""
     rules = policy(settings)
-    standing = await _standing(
+    container = await _container(
         _app(settings), journal, rules, DISK_TAKEN_OVER_S if succession and succession.state else DISK_S
     )
-    state_transfer = _carried(settings, succession, standing, rules, told)
-    hall = Hall(
-        state_transfer.standing if state_transfer else standing,
+    state_transfer = _carried(settings, succession, container, rules, told)
+    controller = Controller(
+        state_transfer.container if state_transfer else container,
         policy=rules,
-        pace=Pace(settings.check_jitter, settings.check_on_ping),
-        witness=state_transfer.witness if state_transfer else _witness(settings, rules),
+        pace=Pace(settings.check_jitter, settings.check_on_report),
+        measurements=state_transfer.measurements if state_transfer else _measurements(settings, rules),
         weight=state_transfer.weight if state_transfer else _weight(settings),
         budget=held,
         journal=journal,
@@ -103,12 +103,12 @@ async def make_hall(
         inquest=why_parts.inquest(settings, told),
     )
     if state_transfer is not None:
-        state_transfer.give(hall)
-    return hall
+        state_transfer.give(controller)
+    return controller
 
 
 def _carried(
-    settings: Settings, succession: Succession | None, disk: Standing, rules: Policy, told: Observers
+    settings: Settings, succession: Succession | None, disk: Container, rules: Policy, told: Observers
 ) -> Carried | None:
     """What the main before us told of its state, if it can be used, and what the disk knows better."""
     if succession is None or succession.state is None:
@@ -116,9 +116,11 @@ def _carried(
     from sidecar.takeover import state_transfer  # noqa: PLC0415 - most sidecars have no run lock
 
     state, told_at = succession.state
-    witness, weight = _witness(settings, rules), _weight(settings)
+    measurements, weight = _measurements(settings, rules), _weight(settings)
     try:
-        found = state_transfer.thaw(state, told_at, app=_app(settings), policy=rules, witness=witness, weight=weight)
+        found = state_transfer.thaw(
+            state, told_at, app=_app(settings), policy=rules, measurements=measurements, weight=weight
+        )
     except state_transfer.RefusedError as error:
         told.failed("handover", error)
         return None
@@ -126,48 +128,50 @@ def _carried(
     return state_transfer.merged(disk, found)
 
 
-def make_reign(settings: Settings, succession: Succession | None, hall: Hall, told: Observers) -> Reign | None:
+def make_reign(
+    settings: Settings, succession: Succession | None, controller: Controller, told: Observers
+) -> Reign | None:
     """What a run lock adds; None without one."""
     if succession is None:
         return None
     from sidecar.takeover.main_process import Reign  # noqa: PLC0415 - most sidecars have no run lock
 
-    reign = Reign(settings, succession, hall, policy(settings), told)
+    reign = Reign(settings, succession, controller, policy(settings), told)
     told.also(reign.notice)
     return reign
 
 
-def remember(reign: Reign, hall: Hall, opened: Doors, ledger: Ledger, teller: Messenger | None) -> None:
+def remember(reign: Reign, controller: Controller, opened: Doors, ledger: Ledger, teller: Messenger | None) -> None:
     """Let a main go on with the past of the one before, and tell its own, once the parts that keep it are there."""
     from sidecar.takeover.past import Past  # noqa: PLC0415 - most sidecars have no run lock
 
-    reign.remember(Past(hall, opened.history, opened.minutes, ledger, teller))
+    reign.remember(Past(controller, opened.history, opened.minutes, ledger, teller))
 
 
 def _weight(settings: Settings) -> Weight:
     return Weight(floor=settings.weight_floor if settings.weight == "on" else FULL)
 
 
-def make_pulse(settings: Settings, hall: Hall, held: HeldBudget, told: Observers) -> Pulse:
+def make_membership(settings: Settings, controller: Controller, held: HeldBudget, told: Observers) -> Membership:
     """Who tells the fleet how the container is."""
-    pulse = Pulse(
-        hall.snapshot,
+    membership = Membership(
+        controller.snapshot,
         held,
         policy=policy(settings),
-        interval_s=settings.beat,
+        interval_s=settings.beat_interval,
         clock=time.monotonic,
         rng=random.Random(),  # noqa: S311 - as in make_hall
-        errors=lambda: hall.witness.errors.total,
-        put=hall.inbox.put,
+        errors=lambda: controller.measurements.errors.total,
+        put=controller.inbox.put,
         told=told.beaten,
         on_failure=partial(told.failed, "beat"),
         about=Description(time.time, settings.error_limit, __version__),
     )
-    hall.each_second = pulse.look
-    return pulse
+    controller.each_second = membership.look
+    return membership
 
 
-def make_ledger(settings: Settings, held: HeldBudget, told: Observers, hall: Hall) -> Ledger:
+def make_ledger(settings: Settings, held: HeldBudget, told: Observers, controller: Controller) -> Ledger:
     """Who keeps what happens, and hears of it."""
     ledger = Ledger(
         held,
@@ -176,7 +180,7 @@ def make_ledger(settings: Settings, held: HeldBudget, told: Observers, hall: Hal
         rng=random.Random(),  # noqa: S311 - as in make_hall
         on_failure=partial(told.failed, "ledger"),
         honour_s=honour_s(settings.drain),
-        capture=hall.inquest.evidence,
+        capture=controller.inquest.evidence,
     )
     told.also(ledger.notice)
     told.also_beaten(ledger.beaten)
@@ -184,8 +188,8 @@ def make_ledger(settings: Settings, held: HeldBudget, told: Observers, hall: Hal
     return ledger
 
 
-def _witness(settings: Settings, rules: Policy) -> Witness:
-    return Witness(
+def _measurements(settings: Settings, rules: Policy) -> Measurements:
+    return Measurements(
         round(settings.error_window),
         int(time.monotonic()),
         known_kinds=[kind for kind, _ in rules.kind_limits],
@@ -193,34 +197,34 @@ def _witness(settings: Settings, rules: Policy) -> Witness:
     )
 
 
-async def _standing(app: str, journal: Journal, rules: Policy, disk_s: float) -> Standing:
+async def _container(app: str, journal: Journal, rules: Policy, disk_s: float) -> Container:
     """Begin where the last sidecar of this app was killed, or anew."""
     memory = await journal.load(disk_s)
     now = time.monotonic()
-    lot = Lot(f"lease-{os.urandom(8).hex()}", random.random())  # noqa: S311 - it spreads the ends, it guards nothing
+    identity = RandomIdentity(f"lease-{os.urandom(8).hex()}", random.random())  # noqa: S311 - it spreads the ends, it guards nothing
     if memory is None:
-        return start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}", lot=lot)
-    standing = start(
+        return start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}", identity=identity)
+    container = start(
         app,
         now,
         rules,
         app_start=memory.app_start,
         asked_under=memory.incarnation,
         born=None if memory.born is None else now - (time.time() - memory.born),
-        lot=memory.lot if memory.lot.holder else lot,
+        identity=memory.identity if memory.identity.holder else identity,
     )
     if memory.latch is None or not rules.enforce:
-        return standing
-    return resume(standing, memory.latch, now, time.time() - memory.latch.at, rules)
+        return container
+    return resume(container, memory.latch, now, time.time() - memory.latch.at, rules)
 
 
-def make_readings(hall: Hall, honoured_s: float) -> Readings:
-    """What the page of metrics reads of the hall. ``honoured_s``: see ``core.delays.honour_s``."""
+def make_readings(controller: Controller, honoured_s: float) -> Readings:
+    """What the page of metrics reads of the controller. ``honoured_s``: see ``core.delays.honour_s``."""
     return Readings(
-        hall.snapshot,
-        counted=lambda: (hall.witness.errors.ever(), hall.witness.others.ever()),
-        stale=lambda: hall.stale_reports,
-        lag_s=lambda: hall.lag_s,
+        controller.snapshot,
+        counted=lambda: (controller.measurements.errors.ever(), controller.measurements.others.ever()),
+        stale=lambda: controller.stale_reports,
+        lag_s=lambda: controller.lag_s,
         unix_of=lambda at: time.time() - (time.monotonic() - at),
         honour_s=honoured_s,
     )

@@ -7,9 +7,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sidecar.controller.controller import Hall
+from sidecar.controller.controller import Controller
 from sidecar.controller.evidence_capture import Hook, Inquest
-from sidecar.controller.membership import Pulse
+from sidecar.controller.membership import Membership
 from sidecar.core.explain.history import History
 from sidecar.net.listener import Routes
 from sidecar.telemetry.observers import Observers
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 class Explaining:
     """Says why: at both doors, and in the body of every "down". The history begins with it."""
 
-    def __init__(self, settings: Settings, hall: Hall, told: Observers, held: HeldBudget, pulse: Pulse) -> None:
+    def __init__(
+        self, settings: Settings, controller: Controller, told: Observers, held: HeldBudget, membership: Membership
+    ) -> None:
         self.history = History(time.time)
         self._settings = settings
-        self._hall = hall
+        self._controller = controller
         self._held = held
-        self._pulse = pulse
+        self._membership = membership
         told.also(self.history.notice)
 
     @property
@@ -57,17 +59,17 @@ class Explaining:
     def _why(self) -> Why:
         from sidecar.server.why import Identity, Sources, Why  # noqa: PLC0415 - a quarter of a MiB for the few who ask
 
-        own, hall = self._settings, self._hall
+        own, controller = self._settings, self._controller
         return Why(
             Identity(own.service, own.instance, own.mode, own.error_limit, own.runbook_url),
             Sources(
-                hall.snapshot,
-                fleet=lambda: self._pulse.fleet,
-                heard_s=lambda: self._pulse.heard_s,
+                controller.snapshot,
+                fleet=lambda: self._membership.fleet,
+                heard_s=lambda: self._membership.heard_s,
                 local_hold=lambda: self._held.local,
-                leaving=hall.witness.errors.leaving,
-                samples=hall.inquest.samples.newest,
-                kept=lambda: hall.inquest.kept,
+                leaving=controller.measurements.errors.leaving,
+                samples=controller.inquest.samples.newest,
+                kept=lambda: controller.inquest.kept,
                 wall=time.time,
             ),
             self.history,

@@ -85,7 +85,7 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
 
 def rows(seen: dict[str, Any], now: float, most_gone: int | None = MOST_GONE) -> list[Row]:
     """Every container that is known, what needs a look first; at the end of that at most so many who are gone."""
-    limit_s = SILENT_BEATS * seen.get("beat", float("inf"))
+    limit_s = SILENT_BEATS * seen.get("beat_interval", float("inf"))
     made = [(_row(member, seen, now, limit_s), member["age_s"]) for member in seen["members"]]
     gone = seen.get("departed", ())[:most_gone]
     made += [(Row(one["instance"], GONE, heard=f"silent for {span(one['age_s'])}"), -one["age_s"]) for one in gone]

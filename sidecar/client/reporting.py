@@ -45,7 +45,7 @@ def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: fl
     """Tell the sidecar of requests that went well and requests that failed; added up over a tenth of a second.
 
     ``in_flight``: how many are under way now, in the whole app and not in this process alone, for a drain ends early
-    once there are none. ``load``: how busy that is now, in any unit, for ``ARBITER_BUSY_ABOVE``; it counts for a
+    once there are none. ``load``: how busy that is now, in any unit, for ``ARBITER_BUSY_LOAD``; it counts for a
     minute, instead of ``in_flight``. Neither is sent later when it cannot be sent now.
     """
     try:

@@ -37,7 +37,7 @@ class Lifetimes(BaseModel):
     lifetime_max: LongSeconds = Field(
         0, description="Age up to which an app lives on while it is busy; 0: no longer than others."
     )
-    busy_above: Fraction = Field(
+    busy_load: Fraction = Field(
         0, ge=0, description="Load above which an app is busy, by `scrape_load` or by what the app reports."
     )
     scrape_load: Selectors = Field("", description="What on the page tells the load; without it, requests in flight.")

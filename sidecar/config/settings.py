@@ -121,7 +121,7 @@ class Settings(Telling, Lifetimes, BaseSettings):
     check_jitter: Fraction = Field(
         0.1, ge=0, le=0.5, description="Part of the interval by which a check comes earlier or later, from 0 to 0.5."
     )
-    check_on_ping: bool = Field(default=True, description="Judge at once when a ping crosses the limit.")
+    check_on_report: bool = Field(default=True, description="Judge at once when a ping crosses the limit.")
     budget: Budget = Field(
         "10",
         description="Maximum number of culls per window for the whole service: a count, or a part of its containers "
@@ -166,20 +166,22 @@ class Settings(Telling, Lifetimes, BaseSettings):
     refund_max: Count = Field(
         0, ge=0, le=3000, description="Maximum number of culls per window with `refund`; 0: three times the budget."
     )
-    beat: Seconds = Field(
+    beat_interval: Seconds = Field(
         10,
         ge=0.1,
         le=300,
         description="Time between two beats, by which the fleet hears of this container: 100ms to 5m.",
     )
-    lost_memory: Literal["empty", "full"] = Field(
-        "empty", description="Tokens for one window after the bucket lost its memory: `empty` is none, `full` is all."
+    after_data_loss: Literal["wait", "continue"] = Field(
+        "wait",
+        description="What happens after Redis lost its data: `wait` allows no culls for one window, `continue` allows "
+        "the whole budget at once.",
     )
     settle: Seconds = Field(
         3, description="Time between too many errors and the claim, after which they are judged again; 0: none."
     )
     drain: Seconds = Field(10, description="Time from telling HAProxy until Nomad is told; 0: none.")
-    drain_least: Seconds = Field(3, description="Minimum time of a drain, even when no request is in flight any more.")
+    drain_min: Seconds = Field(3, description="Minimum time of a drain, even when no request is in flight any more.")
     grace: Seconds = Field(0, description="Time after the app's start in which it is not judged; 0: none.")
     stop_drain: Seconds = Field(5, description="Time for which health is down before the sidecar stops; 0: none.")
     down_status: Count = Field(503, ge=400, le=599, description="HTTP status of health when down.")

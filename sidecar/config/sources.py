@@ -29,6 +29,11 @@ _FORMER = {
     "useless_after": ("trial", _REPLACED),
     "earn": ("refund", _CALLED),
     "earn_max": ("refund_max", _CALLED),
+    "lost_memory": ("after_data_loss", _CALLED + "; `empty` is `wait` now, and `full` is `continue`"),
+    "beat": ("beat_interval", _CALLED),
+    "busy_above": ("busy_load", _CALLED),
+    "drain_least": ("drain_min", _CALLED),
+    "check_on_ping": ("check_on_report", _CALLED),
 }
 
 # The article's numbers and nothing that it does not know of.
@@ -39,7 +44,7 @@ PRESETS: dict[str, dict[str, str]] = {
         "error_ratio": "0",
         "check_interval": "10s",
         "check_jitter": "0",
-        "check_on_ping": "false",
+        "check_on_report": "false",
         "budget": "10",
         "budget_window": "10m",
         "budget_strategy": "fixed",
@@ -51,7 +56,7 @@ PRESETS: dict[str, dict[str, str]] = {
         "outlier": "off",
         "refund": "off",
         "soft_drain": "off",
-        "lost_memory": "full",
+        "after_data_loss": "continue",
         "weight": "off",
         "settle": "0s",
         "drain": "0s",

@@ -1,4 +1,4 @@
-"""The hall: the only writer of state.
+"""The controller: the only writer of state.
 
 Messages come in through one inbox (pings from the doors, answers to claims and to beats, the order to stop) and time
 through ``run``; each is turned into events for the arbiter, whose wishes are carried out here. Nothing in it waits for
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from sidecar.controller.effects import Bucket, Petitions
+from sidecar.controller.effects import Bucket, EffectRunner
 from sidecar.controller.evidence_capture import Inquest
 from sidecar.controller.inbox import Inbox, Message
 from sidecar.controller.incarnation_ids import Names, Place, name_of
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.explain import reasons
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import Standing, is_drained
+from sidecar.core.life.container import Container, is_drained
 from sidecar.core.life.detectors import complaint, judge
 from sidecar.core.life.events import (
     Answered,
@@ -28,10 +28,10 @@ from sidecar.core.life.events import (
     AskLease,
     BeatAnswered,
     BeatUnanswered,
+    ClearWindow,
     CullOrdered,
     Effect,
     Event,
-    Forget,
     Judged,
     Leased,
     Remember,
@@ -42,23 +42,23 @@ from sidecar.core.life.events import (
     Stopped,
 )
 from sidecar.core.life.lifetime import due_at
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.outlier import NO_BASELINE, Baseline, FleetUsual
 from sidecar.core.life.retiring import life
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.life.weight import FULL, Weight, soft_drain
 from sidecar.core.types import (
     MANUAL,
+    AppExited,
     Claim,
     Evidence,
     Fleet,
-    Gone,
     Judgement,
     Lease,
-    Lot,
     Ping,
     Policy,
     Presence,
+    RandomIdentity,
     Report,
     State,
     Verdict,
@@ -69,7 +69,7 @@ _WELL: Final = (State.UP, State.RETIRING)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When the hall looks: at every check, and at once after a ping if ``on_ping``.
+    """When the controller looks: at every check, and at once after a ping if ``on_ping``.
 
     A check comes by up to ``jitter`` of its interval earlier or later; without jitter nothing else is spread either.
     """
@@ -78,7 +78,7 @@ class Pace:
     on_ping: bool = True
 
 
-class Hall:
+class Controller:
     """Holds standing and witness of one app, and lets the arbiter move the one by the evidence of the other.
 
     ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``weight`` is where the app begins. ``observe`` is called
@@ -89,11 +89,11 @@ class Hall:
 
     def __init__(
         self,
-        standing: Standing,
+        container: Container,
         *,
         policy: Policy,
         pace: Pace,
-        witness: Witness,
+        measurements: Measurements,
         weight: Weight,
         budget: Bucket,
         journal: Journal,
@@ -104,7 +104,7 @@ class Hall:
         on_failure: Callable[[Exception], None],
         inquest: Inquest | None = None,
     ) -> None:
-        self.standing = standing
+        self.container = container
         self.weight = weight
         self.success_rate: float | None = None
         self.checked_at: float | None = None
@@ -115,8 +115,8 @@ class Hall:
         self.beat_error = ""
         self.is_soft_drained = False
         self.each_second: Callable[[], None] = lambda: None
-        self.witness = witness
-        self.names = Names(standing.app_start)
+        self.measurements = measurements
+        self.names = Names(container.app_start)
         self.weighed_s = 0
         self.inquest = inquest or Inquest(clock, wall, on_failure)
         self.inbox = Inbox()
@@ -127,7 +127,7 @@ class Hall:
         self._rng = rng
         self._observe = observe
         self._on_failure = on_failure
-        self._petitions = Petitions(
+        self._effects = EffectRunner(
             budget, journal, self.inbox.put, clock=clock, wall=wall, jitter=self._jitter, on_failure=on_failure
         )
         self._next_check = 0.0
@@ -140,16 +140,16 @@ class Hall:
     def snapshot(self) -> Snapshot:
         """The state of affairs now; costs some microseconds and waits for nothing."""
         now = self._clock()
-        evidence = self.witness.evidence(now)
+        evidence = self.measurements.evidence(now)
         return Snapshot(
             now,
-            self.standing,
+            self.container,
             evidence,
             self.checked_at,
             self.weight.percent,
             self.success_rate,
-            due_at(life(self.standing), self._policy),
-            self.witness.load(now),
+            due_at(life(self.container), self._policy),
+            self.measurements.load(now),
             self.is_soft_drained,
             self.baseline,
             self.beat_error,
@@ -157,7 +157,7 @@ class Hall:
 
     def evidence(self) -> Evidence:
         """What the window holds."""
-        return self.witness.evidence(self._clock())
+        return self.measurements.evidence(self._clock())
 
     @property
     def capture(self) -> str | None:
@@ -168,7 +168,7 @@ class Hall:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        async with self._petitions.open():
+        async with self._effects.open():
             if self._policy.lifetime_s > 0:
                 self._carry_out(Remember(), self._clock())  # or who is killed often would be for ever young
             while True:
@@ -187,7 +187,7 @@ class Hall:
             self._guarded(self._handle, message, now)
         if now >= self._next_check:
             self._guarded(self._check, now)
-        elif self._has_news and self._pace.on_ping and self.standing.state in _WELL:
+        elif self._has_news and self._pace.on_ping and self.container.state in _WELL:
             self._guarded(self._glance, now)
         elif (now >= self._due(now) or self._is_drained()) and not self._guarded(self._judge, now):
             self._not_before = now + 1.0
@@ -198,16 +198,16 @@ class Hall:
 
     def _due(self, now: float) -> float:
         """When the arbiter wants to be stepped; after a failed step not again at once, which would spin."""
-        due = self.standing.due
+        due = self.container.due
         return now + 1.0 if due is None else max(due, self._not_before)
 
     def _is_drained(self) -> bool:
-        return self._has_news and is_drained(self.standing, self.witness.idle_at, self._policy)
+        return self._has_news and is_drained(self.container, self.measurements.idle_at, self._policy)
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> bool:
         try:
             work(*arguments)
-        except Exception as error:  # noqa: BLE001 - one bad step must not end the house
+        except Exception as error:  # noqa: BLE001 - one bad step must not end the sidecar
             self._on_failure(error)
             return False
         return True
@@ -215,9 +215,9 @@ class Hall:
     def _turn(self, now: float) -> None:
         """Once a second turn the ring and weigh the app; in between there is nothing to do."""
         now_s = int(now)
-        self.witness.turn(now_s)
+        self.measurements.turn(now_s)
         if now_s > self.weighed_s:
-            self.success_rate = self.witness.success_rate(now)
+            self.success_rate = self.measurements.success_rate(now)
             self._drain_softly()
             if not self.is_soft_drained:
                 self.weight = self.weight.step(self.success_rate, now_s - self.weighed_s)
@@ -226,8 +226,8 @@ class Hall:
 
     def _drain_softly(self) -> None:
         """Set the weight of a suspect at once, to what the others can make up for."""
-        was, presence = self.is_soft_drained, self.standing.presence
-        percent = soft_drain(presence, self.success_rate, self.fleet, self._policy, is_heard=self.standing.is_heard)
+        was, presence = self.is_soft_drained, self.container.presence
+        percent = soft_drain(presence, self.success_rate, self.fleet, self._policy, is_heard=self.container.is_heard)
         self.is_soft_drained = percent < FULL
         if self.is_soft_drained:
             self.weight = self.weight.lowered(percent)
@@ -243,10 +243,10 @@ class Hall:
         self.checked_at = now
 
     def _judge(self, now: float, *, is_check: bool = False) -> None:
-        evidence = self.witness.evidence(now)
+        evidence = self.measurements.evidence(now)
         verdict = judge(evidence, self._policy, self._compared_with())
-        if is_check and self.standing.state in _WELL and verdict.judgement is Judgement.FINE and not verdict.spared:
-            self.witness.usual.sample(evidence, now)
+        if is_check and self.container.state in _WELL and verdict.judgement is Judgement.FINE and not verdict.spared:
+            self.measurements.usual.sample(evidence, now)
             self._compare(now)
         self._step(self._judged(verdict, now, is_check=is_check), now)
 
@@ -258,14 +258,14 @@ class Hall:
 
     def _compare(self, now: float) -> None:
         """Take the baseline anew from what is known of the fleet and of this app."""
-        self.baseline = Baseline.of(self._fleet_usual, self.witness.usual.rates(now))
+        self.baseline = Baseline.of(self._fleet_usual, self.measurements.usual.rates(now))
 
     def _judged(self, verdict: Verdict, now: float, *, is_check: bool = False) -> Judged:
-        return Judged(verdict, is_check, self._jitter(), self.witness.idle_at, self.witness.load(now))
+        return Judged(verdict, is_check, self._jitter(), self.measurements.idle_at, self.measurements.load(now))
 
     def _glance(self, now: float) -> None:
         """Judge what has just been reported. Under a flood this is done once a turn: only what speaks is a step."""
-        verdict = judge(self.witness.evidence(now), self._policy, self._compared_with())
+        verdict = judge(self.measurements.evidence(now), self._policy, self._compared_with())
         if verdict.judgement is not Judgement.FINE:
             self._step(self._judged(verdict, now), now)
 
@@ -276,15 +276,15 @@ class Hall:
 
     def _handle(self, message: Message, now: float) -> None:
         if isinstance(message, (Answered, Leased)):
-            if self.standing.asking or self.standing.leasing:
+            if self.container.asking or self.container.leasing:
                 self._guarded(self._judge, now)  # the window may have emptied while the answer was on its way
-            self._step(message, now, claim_s=self._petitions.took_s(now))
+            self._step(message, now, claim_s=self._effects.took_s(now))
         elif isinstance(message, (BeatAnswered, BeatUnanswered)):
             self._hear(message, now)
         elif isinstance(message, (CullOrdered, Stopped)):
             self._step(message, now)
         elif isinstance(message, Revived):
-            self._step(replace(message, incarnation=self._word("revived"), lot=self._lot()), now)
+            self._step(replace(message, incarnation=self._word("revived"), identity=self._identity()), now)
         else:
             self._receive(message, now)
 
@@ -296,32 +296,32 @@ class Hall:
             self._fleet_usual = self._fleet_usual.heard(message.fleet, now, self._policy.error_limit)
             self._compare(now)
             message = replace(message, jitter=self._jitter())
-        if self.standing.state is State.SUSPECT:
+        if self.container.state is State.SUSPECT:
             self._guarded(self._judge, now)
         self._step(message, now)
 
     def _receive(self, reports: Sequence[Report], now: float) -> None:
         for report in reports:
-            if isinstance(report, Gone):
+            if isinstance(report, AppExited):
                 self._bury(now)
             elif (name := name_of(report)) and not self._is_alive(name, now):
                 self.stale_reports += 1
             else:
-                self.witness.take(report, now)
+                self.measurements.take(report, now)
                 if isinstance(report, Ping):
                     self.inquest.samples.take(report, now)
         self._has_news = True
 
     def _bury(self, now: float) -> None:
         """The app has ended. Who comes next is another incarnation, though we do not know its name yet."""
-        self._step(Restarted(None, self._word("after"), self._lot()), now)
+        self._step(Restarted(None, self._word("after"), self._identity()), now)
         self.names.begin(None)
 
     def _is_alive(self, name: str, now: float) -> bool:
         """Whether a report of this incarnation counts; the first one of a new incarnation begins its life."""
         place = self.names.place(name)
         if place is Place.NEW:
-            self._step(Restarted(name, lot=self._lot()), now)
+            self._step(Restarted(name, identity=self._identity()), now)
             self.names.begin(name)
         return place is not Place.ENDED
 
@@ -329,59 +329,61 @@ class Hall:
         """A word for a life that has no name, or not one of its own."""
         return f"{what}-{self._rng.getrandbits(64):016x}"
 
-    def _lot(self) -> Lot:
-        return Lot(self._word("lease"), self._rng.random())
+    def _identity(self) -> RandomIdentity:
+        return RandomIdentity(self._word("lease"), self._rng.random())
 
     # -- steps and wishes -------------------------------------------------------------------------------------
 
     def _step(self, event: Event, now: float, claim_s: float | None = None) -> None:
-        before = self.standing
-        self.standing, effects = transitions.step(before, event, now, self._policy)
+        before = self.container
+        self.container, effects = transitions.step(before, event, now, self._policy)
         for effect in effects:
             self._guarded(self._carry_out, effect, now)
         self._drain_softly()
-        self._guarded(self._observe, Record(event, before, self.standing, self.witness.evidence(now), claim_s))
+        self._guarded(self._observe, Record(event, before, self.container, self.measurements.evidence(now), claim_s))
 
     def _carry_out(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Ask):
-            self._petitions.claim(self._claim(effect.claim_id, now), now, self._hold_inquest)
+            self._effects.claim(self._claim(effect.claim_id, now), now, self._hold_inquest)
         elif isinstance(effect, AskLease):
-            self._petitions.lease(self._lease(effect.holder), now)
+            self._effects.lease(self._lease(effect.holder), now)
         elif isinstance(effect, Resign):
-            self._petitions.resign(self.standing.instance, effect.holder)
+            self._effects.resign(self.container.instance, effect.holder)
         elif isinstance(effect, ReturnToken):
-            self._petitions.return_token(self.standing.instance, effect.claim_id)
+            self._effects.return_token(self.container.instance, effect.claim_id)
         elif isinstance(effect, Remember):
-            self._petitions.remember(self.memory())
-        elif isinstance(effect, Forget):
+            self._effects.remember(self.memory())
+        elif isinstance(effect, ClearWindow):
             self._forget(effect, now)
 
-    def _forget(self, effect: Forget, now: float) -> None:
-        self.witness.clear(heart=effect.heart)
+    def _forget(self, effect: ClearWindow, now: float) -> None:
+        self.measurements.clear(heart=effect.heart)
         if effect.heart:
             self.inquest.samples.clear()
             self.weight, self.success_rate = self.weight.fresh(), None
             self._compare(now)
-        self._petitions.withdraw()
+        self._effects.withdraw()
 
     def memory(self) -> Memory:
         """What must survive us."""
-        standing = self.standing
-        born = self._wall() - (self._clock() - standing.born)
-        return Memory(standing.app, standing.app_start, standing.incarnation, standing.latch, born, standing.lot)
+        container = self.container
+        born = self._wall() - (self._clock() - container.born)
+        return Memory(
+            container.app, container.app_start, container.incarnation, container.latch, born, container.identity
+        )
 
     def _claim(self, claim_id: str, now: float) -> Claim:
-        standing = self.standing
-        kind = MANUAL if standing.order else complaint(standing.verdict, self.witness.evidence(now))
-        return Claim(claim_id, standing.instance, standing.life, kind)
+        container = self.container
+        kind = MANUAL if container.order else complaint(container.verdict, self.measurements.evidence(now))
+        return Claim(claim_id, container.instance, container.life, kind)
 
     def _lease(self, holder: str) -> Lease:
-        standing, policy = self.standing, self._policy
-        return Lease(holder, standing.instance, standing.life, policy.retire_slots, policy.retire_timeout_s)
+        container, policy = self.container, self._policy
+        return Lease(holder, container.instance, container.life, policy.retire_slots, policy.retire_timeout_s)
 
     async def _hold_inquest(self, claim: Claim) -> float:
         """The seconds it took: none in shadow mode, nor for one that is out of balance already."""
-        standing = self.standing
-        if not self._policy.enforce or standing.latch is not None:
+        container = self.container
+        if not self._policy.enforce or container.latch is not None:
             return 0.0
-        return await self.inquest.hold(claim, reasons.verdict(standing.verdict) or reasons.ORDERED)
+        return await self.inquest.hold(claim, reasons.verdict(container.verdict) or reasons.ORDERED)

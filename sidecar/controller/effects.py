@@ -1,4 +1,4 @@
-"""What the hall has others do without waiting for it: it asks the bucket, and has the journal keep what must survive.
+"""What the controller asks of others without waiting: claims and leases of the budget, and what the journal keeps.
 
 Each is a task, each answer of the bucket a message, and every failure an unclear answer.
 """
@@ -28,7 +28,7 @@ MOST_RETURNS: Final = 30
 
 
 class Bucket(Protocol):
-    """What the hall needs of a budget: an answer as a value, and never an exception for a failure."""
+    """What the controller needs of a budget: an answer as a value, and never an exception for a failure."""
 
     async def claim(self, claim: Claim) -> Answer:
         """Ask for a token."""
@@ -40,7 +40,7 @@ class Bucket(Protocol):
         """Give a lease, or the token of a claim, back; whether it was held."""
 
 
-class Petitions:
+class EffectRunner:
     """Asks ``bucket``, once what the journal has to keep of the asking is kept, and hands the answer to ``put``.
 
     ``wall`` gives Unix seconds, ``clock`` seconds by which an answer is timed, ``jitter`` a number from 0 to 1. What
@@ -114,13 +114,13 @@ class Petitions:
 
     def _start(self, work: Callable[..., Awaitable[None]], *arguments: object) -> asyncio.Task[None]:
         if self._tasks is None:
-            raise RuntimeError("the hall is not running")
+            raise RuntimeError("the controller is not running")
         return self._tasks.create_task(self._contained(work, *arguments))
 
     async def _contained(self, work: Callable[..., Awaitable[None]], *arguments: object) -> None:
         try:
             await work(*arguments)
-        except Exception as error:  # noqa: BLE001 - one bad task must not end the house, as the group would
+        except Exception as error:  # noqa: BLE001 - one bad task must not end the sidecar, as the group would
             self._on_failure(error)
 
     async def _ask(self, claim: Claim, granted: Callable[[Claim], Awaitable[float]]) -> None:

@@ -1,4 +1,4 @@
-"""The one way into the hall: what doors, claims, beats and signals hand in, until the hall takes all of it."""
+"""The inbox of the controller: reports, replies to claims and beats, orders and signals wait here until it takes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Inbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the hall has taken all that came."""
+        """Whether the controller has taken all that came."""
         return not self._messages
 
     def offer(self, reports: Sequence[Report]) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.core.types import NO_LOT, Latch, Lot
+from sidecar.core.types import NO_IDENTITY, Latch, RandomIdentity
 from sidecar.net.threads import in_thread
 
 FORMAT: Final = 1
@@ -26,7 +26,7 @@ SIZE_LIMIT: Final = 65_536
 class Memory:
     """What is known of one incarnation: whose it is, its name, the word it claims under, its latch if it has one.
 
-    ``born`` in Unix seconds, None if nobody wrote it down; ``lot`` is what chance gave it.
+    ``born`` in Unix seconds, None if nobody wrote it down; ``identity`` is what chance gave it.
     """
 
     app: str
@@ -34,7 +34,7 @@ class Memory:
     incarnation: str
     latch: Latch | None = None
     born: float | None = None
-    lot: Lot = NO_LOT
+    identity: RandomIdentity = NO_IDENTITY
 
 
 class Journal:
@@ -55,7 +55,7 @@ class Journal:
         try:
             async with asyncio.timeout(timeout_s):
                 memory = await in_thread(_read, self.path)
-        except Exception as error:  # noqa: BLE001 - whatever stands there, it may not keep the house from starting
+        except Exception as error:  # noqa: BLE001 - whatever stands there, it may not keep the sidecar from starting
             self._on_failure("read", error)
             return None
         return memory if memory and memory.app == self._app else None
@@ -71,7 +71,7 @@ class Journal:
             newest, self._newest = self._newest, None
             try:
                 await in_thread(_replace, self.path, _encode(newest))
-            except Exception as error:  # noqa: BLE001 - no failure to write may reach the hall
+            except Exception as error:  # noqa: BLE001 - no failure to write may reach the controller
                 self._on_failure("write", error)
 
     async def settled(self, timeout_s: float) -> None:
@@ -107,11 +107,11 @@ def _decode(content: bytes) -> Memory:
         fields["app_start"],
         fields["incarnation"],
         born=fields.get("born"),  # what a sidecar wrote that knew of no age is still good for the rest
-        lot=Lot(*fields.get("lot", NO_LOT)),
+        identity=RandomIdentity(*fields.get("lot", NO_IDENTITY)),
     )
-    _take_texts(memory.app, memory.incarnation, memory.lot.holder)
+    _take_texts(memory.app, memory.incarnation, memory.identity.holder)
     _take_texts(*_told(memory.app_start))
-    _take_numbers(memory.lot.part, *_told(memory.born))
+    _take_numbers(memory.identity.part, *_told(memory.born))
     return replace(memory, latch=_latch(fields["latch"])) if fields["latch"] is not None else memory
 
 

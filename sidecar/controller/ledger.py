@@ -104,7 +104,7 @@ class Ledger:
     def beaten(self, answer: Fleet | Unknown) -> None:
         """Keep what an answer to a beat is worth."""
         kept = self._keep(self._scribe.beaten, answer)
-        if any(entry.what == "lost_memory" for entry in kept):
+        if any(entry.what == "data_loss" for entry in kept):
             self._restore()
 
     def add(self, *entries: Entry) -> None:

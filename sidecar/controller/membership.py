@@ -1,7 +1,7 @@
 """The sign of life: tells the fleet how the container is, every beat and at once when that changes.
 
-It reads the hall and writes to the budget; what it hears back is the last that is known of the fleet, and a message to
-the hall. A beat keeps the way to the bucket open too, so that a claim costs one round trip.
+It reads the controller and writes to the budget; what it hears back is the last that is known of the fleet, and a
+message to the controller. A beat keeps the way to the bucket open too, so that a claim costs one round trip.
 
 A suspect beats more often, for its claim waits until the fleet has been heard. A container that has many more errors
 than it told tells that soon, for the others compare theirs with the median.
@@ -18,7 +18,7 @@ from random import Random
 from typing import Final, Protocol
 
 from sidecar.core.fleet import about as members
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.life.snapshot import Record, Snapshot
@@ -55,7 +55,7 @@ STEP_S: Final = 1.0
 
 
 class Beats(Protocol):
-    """What the pulse needs of a budget."""
+    """What the membership needs of a budget."""
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Tell the fleet how the container is, and hear how the fleet is."""
@@ -75,12 +75,12 @@ class Description:
 
     def __call__(self, seen: Snapshot) -> str:
         """The line; it stays the same while nothing happens, whatever the clocks do meanwhile."""
-        standing = seen.standing
+        container = seen.container
         unix = self._wall() - seen.now
-        self._since = _steady(self._since, standing.since + unix)
-        self._born = _steady(self._born, standing.born + unix)
+        self._since = _steady(self._since, container.since + unix)
+        self._born = _steady(self._born, container.born + unix)
         numbers = (seen.share, seen.evidence.errors, self._limit)
-        about = About(standing.state, int(self._since), standing.life, *numbers, self._version, int(self._born))
+        about = About(container.state, int(self._since), container.life, *numbers, self._version, int(self._born))
         return members.pack(about)
 
 
@@ -89,11 +89,11 @@ def _steady(before: float, now: float) -> float:
     return now if abs(now - before) >= STEP_S else before
 
 
-class Pulse:
+class Membership:
     """Beats every ``interval_s`` seconds, by ``JITTER`` of it earlier or later.
 
-    ``told`` hears every answer, and ``put`` brings it to the hall. ``clock`` gives the seconds by which ``fleet`` grows
-    stale. ``errors`` is the number in the window now. ``about`` is what else there is to tell, at most a line: told
+    ``told`` hears every answer, and ``put`` brings it to the controller. ``clock`` gives the seconds by which
+    ``fleet`` grows stale. ``errors`` is the number in the window now. ``about`` is what else there is to tell, at most a line: told
     when it is news, and when it may have been forgotten.
     """
 
@@ -150,7 +150,7 @@ class Pulse:
             self._changed.set()
 
     def look(self) -> None:
-        """Beat if the errors are many more, or many fewer, than was told last; the hall has this done once a second."""
+        """Beat if the errors are many more, or many fewer, than was told last; called once a second."""
         limit = self._policy.error_limit
         if not limit or self._last is None:
             return
@@ -164,7 +164,7 @@ class Pulse:
             self._changed.clear()
             try:
                 await self.beat()
-            except Exception as error:  # noqa: BLE001 - one bad beat must not end the house
+            except Exception as error:  # noqa: BLE001 - one bad beat must not end the sidecar
                 self._on_failure(error)
             await self._wait(self._pause_s())
 
@@ -230,17 +230,17 @@ class Pulse:
 
     def _beat(self) -> Beat:
         seen = self._snapshot()
-        standing = seen.standing
-        presence = standing.presence
-        if standing.order is not None:
+        container = seen.container
+        presence = container.presence
+        if container.order is not None:
             self._kind = MANUAL
         elif presence is Presence.SUSPECT:
-            self._kind = complaint(standing.verdict, seen.evidence)
-        lease = standing.lease if presence is Presence.DOWN else ""
-        claim_id = standing.latch.claim_id if standing.latch else standing.claim_id
+            self._kind = complaint(container.verdict, seen.evidence)
+        lease = container.lease if presence is Presence.DOWN else ""
+        claim_id = container.latch.claim_id if container.latch else container.claim_id
         return Beat(
-            standing.instance,
-            standing.life,
+            container.instance,
+            container.life,
             presence,
             self._kind if presence in (Presence.SUSPECT, Presence.DOWN) and not lease else "unknown",
             claim_id if presence is Presence.DOWN else "",
@@ -249,7 +249,7 @@ class Pulse:
             about=self._news(seen),
             errors=seen.evidence.errors,
             ratio=_ratio(seen.evidence, self._policy),
-            refused=_is_refused(standing),
+            refused=_is_refused(container),
         )
 
 
@@ -260,9 +260,9 @@ def _ratio(evidence: Evidence, policy: Policy) -> int | None:
     return round(MILLION * evidence.failed / evidence.requests)
 
 
-def _is_refused(standing: Standing) -> bool:
-    return standing.refused and standing.presence is Presence.SUSPECT
+def _is_refused(container: Container) -> bool:
+    return container.refused and container.presence is Presence.SUSPECT
 
 
-def _shown(standing: Standing) -> tuple[Presence, str, bool]:
-    return standing.presence, standing.life, _is_refused(standing)
+def _shown(container: Container) -> tuple[Presence, str, bool]:
+    return container.presence, container.life, _is_refused(container)

@@ -1,7 +1,7 @@
-"""The words of the house: frozen values that every room shares, and no behaviour.
+"""The words of the sidecar: frozen values that every room shares, and no behaviour.
 
 Seconds are floats named ``*_s``; microseconds are ints named ``*_us``. Instants of this process (``at``,
-``since``, ``due``) are on the monotonic clock that the hall hands out; instants that leave the process
+``since``, ``due``) are on the monotonic clock that the controller hands out; instants that leave the process
 (``Latch.at``) are Unix time.
 """
 
@@ -96,7 +96,7 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class AppExited:
     """The connection that the app held open for as long as it lives has closed."""
 
 
@@ -107,7 +107,7 @@ class Load(NamedTuple):
     age_s: float
 
 
-Report = Ping | Results | Heartbeat | Sample | Missed | Gone
+Report = Ping | Results | Heartbeat | Sample | Missed | AppExited
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,14 +407,14 @@ class Latch:
     spent_s: float = 0.0
 
 
-class Lot(NamedTuple):
+class RandomIdentity(NamedTuple):
     """What chance gives a life, once: the word that holds its lease, and from 0 to 1 where in its jitter it ends."""
 
     holder: str = ""
     part: float = 0.5
 
 
-NO_LOT: Final = Lot()
+NO_IDENTITY: Final = RandomIdentity()
 """Of a life to which chance gives nothing."""
 
 
@@ -448,7 +448,7 @@ class Policy:
     """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table.
 
     ``outlier``: errors also have to be more than chance explains. ``soft_drain``: the weight of a suspect is lowered.
-    ``drain_least_s``: how long after its beginning a drain may end early; HAProxy asks every 2 s, and needs to connect.
+    ``drain_min_s``: how long after its beginning a drain may end early; HAProxy asks every 2 s, and needs to connect.
     ``retire_slots`` as ``Lease.slots``.
     """
 
@@ -467,11 +467,11 @@ class Policy:
     settle_s: float = 3.0
     soft_drain: bool = True
     drain_s: float = 10.0
-    drain_least_s: float = 3.0
+    drain_min_s: float = 3.0
     lifetime_s: float = 0.0
     lifetime_jitter: float = 0.1
     lifetime_max_s: float = 0.0
-    busy_above: float = 0.0
+    busy_load: float = 0.0
     retire_slots: str = "1"
     retire_timeout_s: float = 600.0
     enforce: bool = True

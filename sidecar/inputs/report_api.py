@@ -39,7 +39,8 @@ def routes(
 ) -> Routes:
     """Routes of the local door.
 
-    ``offer`` takes reports to the hall, or says that it has too many already. ``gone`` is called when the app has gone.
+    ``offer`` takes reports to the controller, or says that it has too many already. ``gone`` is called when
+    the app has exited.
     """
     life = _Life(gone)
 
@@ -126,32 +127,32 @@ def _is_tcp(request: web.BaseRequest) -> bool:
 
 def verdict(snapshot: Snapshot) -> dict[str, Any]:
     """How the app stands, as JSON values. Durations are seconds."""
-    standing, evidence = snapshot.standing, snapshot.evidence
-    judged = standing.verdict
+    container, evidence = snapshot.container, snapshot.evidence
+    judged = container.verdict
     return {
-        "state": standing.state,
-        "for_s": round(snapshot.now - standing.since, 3),
+        "state": container.state,
+        "for_s": round(snapshot.now - container.since, 3),
         "verdict": judged.judgement if judged else None,
         "reasons": [asdict(reason) for reason in judged.reasons] if judged else [],
         "evidence": asdict(evidence),
         "claim": _claim(snapshot),
-        "latched": standing.latch is not None,
-        "would_be_down": standing.would_down,
+        "latched": container.latch is not None,
+        "would_be_down": container.would_down,
         "weight": snapshot.share,
         "success_rate": None if snapshot.success_rate is None else round(snapshot.success_rate, 4),
-        "app_start": standing.app_start,
-        "age_s": round(snapshot.now - standing.born, 3),
+        "app_start": container.app_start,
+        "age_s": round(snapshot.now - container.born, 3),
         "retire_in_s": None if snapshot.retire_at is None else round(snapshot.retire_at - snapshot.now, 3),
         "load": snapshot.load.value if snapshot.load else None,
     }
 
 
 def _claim(snapshot: Snapshot) -> dict[str, Any] | None:
-    standing, answer = snapshot.standing, snapshot.standing.answer
+    container, answer = snapshot.container, snapshot.container.answer
     if answer is None:
-        return {"outstanding": True} if standing.asking else None
+        return {"outstanding": True} if container.asking else None
     return {
-        "outstanding": standing.asking,
+        "outstanding": container.asking,
         "outcome": reasons.outcome(answer),
         "reason": reasons.reason_word(answer),
         "sentence": reasons.answer(answer),

@@ -198,7 +198,7 @@ class Messenger:
         while True:
             try:
                 await work()
-            except Exception as error:  # noqa: BLE001 - messages must not end the house
+            except Exception as error:  # noqa: BLE001 - messages must not end the sidecar
                 self._on_failure(error)
             await asyncio.sleep(LOOK_S)
 

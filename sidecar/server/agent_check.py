@@ -20,7 +20,7 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.weight import FULL
 from sidecar.core.types import State
@@ -33,16 +33,16 @@ LINE_LIMIT: Final = 128
 ACCEPTED_AT_ONCE: Final = 8
 
 
-def line(standing: Standing, weight: int = FULL, maxconn: int = 0) -> str:
+def line(container: Container, weight: int = FULL, maxconn: int = 0) -> str:
     """The line for this standing: ASCII, under 128 characters, newline included.
 
     ``weight`` in percent; ``maxconn``: how many connections HAProxy may hold at full weight, not told if 0.
     """
-    if standing.haproxy_up:
+    if container.haproxy_up:
         return _up(weight, maxconn)
-    drains = standing.nomad_up or standing.state is State.STOPPING
-    whom = "" if standing.lease else "culled: "
-    said = f"drain 0% #{why(standing)}" if drains else f"fail #{whom}{why(standing)}"
+    drains = container.nomad_up or container.state is State.STOPPING
+    whom = "" if container.lease else "culled: "
+    said = f"drain 0% #{why(container)}" if drains else f"fail #{whom}{why(container)}"
     return harmless(said)[: LINE_LIMIT - 2] + "\n"
 
 
@@ -102,8 +102,8 @@ async def open_agent(
     def tell() -> str:
         try:
             seen = snapshot()
-            told = line(seen.standing, seen.weight, maxconn)
-            on_poll("haproxy", "agent", 200 if seen.standing.haproxy_up else 503)
+            told = line(seen.container, seen.weight, maxconn)
+            on_poll("haproxy", "agent", 200 if seen.container.haproxy_up else 503)
         except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
             on_failure(error)
             return _up(FULL, maxconn)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from aiohttp import hdrs
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
 from sidecar.net import web
@@ -61,7 +61,7 @@ STALE: Final = Said(503, _TEXT, b"the last check is too old\n")
 READY: Final = Said(200, _TEXT, b"ready\n")
 NOT_READY: Final = Said(503, _TEXT, b"not ready\n")
 
-Glance = Callable[[], tuple[Standing, int]]
+Glance = Callable[[], tuple[Container, int]]
 """Standing and weight: what an answer depends on, at no cost."""
 
 
@@ -88,7 +88,7 @@ class Health:
         say = _explainer(explained, on_failure)
         look = glance or partial(_glance, snapshot)
 
-        def polled(path: str, is_up: Callable[[Standing], bool]) -> Callable[[str], Said]:
+        def polled(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], Said]:
             saying = _Saying(is_up, look, say, down_status, clock)
 
             def answer(user_agent: str) -> Said:
@@ -103,9 +103,9 @@ class Health:
             return answer
 
         self.polls = {
-            "/health": polled("/health", lambda standing: standing.haproxy_up),
-            "/health/haproxy": polled("/health/haproxy", lambda standing: standing.haproxy_up),
-            "/health/nomad": polled("/health/nomad", lambda standing: standing.nomad_up),
+            "/health": polled("/health", lambda container: container.haproxy_up),
+            "/health/haproxy": polled("/health/haproxy", lambda container: container.haproxy_up),
+            "/health/nomad": polled("/health/nomad", lambda container: container.nomad_up),
         }
         self.probes = {
             "/livez": partial(_livez, snapshot, stale_after_s),
@@ -155,9 +155,9 @@ class _Saying:
 
     def __init__(
         self,
-        is_up: Callable[[Standing], bool],
+        is_up: Callable[[Container], bool],
         glance: Glance,
-        say: Callable[[Standing], bytes],
+        say: Callable[[Container], bytes],
         down_status: int,
         clock: Callable[[], float],
     ) -> None:
@@ -166,7 +166,7 @@ class _Saying:
         self._say = say
         self._down_status = down_status
         self._clock = clock
-        self._of: tuple[Standing, int] | None = None
+        self._of: tuple[Container, int] | None = None
         self._until = inf
         self._said = OUR_FAILURE
 
@@ -179,40 +179,40 @@ class _Saying:
             self._of = of
         return self._said
 
-    def _made(self, standing: Standing, weight: int) -> Said:
-        if self._is_up(standing):
+    def _made(self, container: Container, weight: int) -> Said:
+        if self._is_up(container):
             self._until = inf
-            return Said(200, _headers(standing, weight), b"up\n")
+            return Said(200, _headers(container, weight), b"up\n")
         self._until = self._clock() + TEXT_S
-        return Said(self._down_status, _headers(standing, weight), self._say(standing))
+        return Said(self._down_status, _headers(container, weight), self._say(container))
 
 
-def _glance(snapshot: Callable[[], Snapshot]) -> tuple[Standing, int]:
+def _glance(snapshot: Callable[[], Snapshot]) -> tuple[Container, int]:
     seen = snapshot()
-    return seen.standing, seen.weight
+    return seen.container, seen.weight
 
 
 def _explainer(
     explained: Callable[[int], str] | None, on_failure: Callable[[Exception], None]
-) -> Callable[[Standing], bytes]:
+) -> Callable[[Container], bytes]:
     """What says why in the body of a "down": all that is known, and if that fails what every standing tells."""
 
-    def say(standing: Standing) -> bytes:
+    def say(container: Container) -> bytes:
         try:
-            told = explained(BODY_LIMIT) if explained else explain(standing)
+            told = explained(BODY_LIMIT) if explained else explain(container)
         except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
             on_failure(error)
-            told = explain(standing)
+            told = explain(container)
         return told.encode(errors="replace")
 
     return say
 
 
-def _headers(standing: Standing, weight: int) -> dict[str, str]:
-    share = weight if standing.haproxy_up else 0
-    headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: standing.state.value}
-    if not standing.haproxy_up:
-        headers[REASON] = harmless(why(standing))[:REASON_LIMIT]
+def _headers(container: Container, weight: int) -> dict[str, str]:
+    share = weight if container.haproxy_up else 0
+    headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: container.state.value}
+    if not container.haproxy_up:
+        headers[REASON] = harmless(why(container))[:REASON_LIMIT]
     elif share < DEGRADED_BELOW:
         headers[DEGRADED] = "true"
     return headers
@@ -225,7 +225,7 @@ def _livez(snapshot: Callable[[], Snapshot], stale_after_s: float, _user_agent: 
 
 def _readyz(snapshot: Callable[[], Snapshot], _user_agent: str) -> Said:
     seen = snapshot()
-    return NOT_READY if seen.checked_at is None or seen.standing.state is State.STOPPING else READY
+    return NOT_READY if seen.checked_at is None or seen.container.state is State.STOPPING else READY
 
 
 @lru_cache(maxsize=64)
@@ -238,20 +238,20 @@ def poller(user_agent: str, path: str) -> str:
     return "haproxy" if not named and path == "/health/haproxy" else "other"
 
 
-def explain(standing: Standing) -> str:
+def explain(container: Container) -> str:
     """The least that the body of a "down" says: state, evidence at the cull, what the budget said. At most 3 KiB."""
-    lines = [f"{standing.state}: {why(standing)}"]
-    if standing.latch and standing.answer:
-        lines.append(reasons.answer(standing.answer))
+    lines = [f"{container.state}: {why(container)}"]
+    if container.latch and container.answer:
+        lines.append(reasons.answer(container.answer))
     text = "\n".join(lines).encode(errors="replace")[: BODY_LIMIT - 1]
     return text.decode(errors="ignore") + "\n"
 
 
-def why(standing: Standing) -> str:
+def why(container: Container) -> str:
     """Why the container is out of balance, in one sentence."""
-    if standing.latch is not None:
-        return standing.latch.reason
-    if standing.state is State.STOPPING:
+    if container.latch is not None:
+        return container.latch.reason
+    if container.state is State.STOPPING:
         return "the sidecar is stopping"
     return ""
 

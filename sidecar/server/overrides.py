@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import CullOrdered, Event, Revived
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Denied, Granted, State, Unknown
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class Overrides:
-    """Takes orders for ``instance`` and hands them to ``put``; ``notice`` has to hear of every step of the hall.
+    """Takes orders for ``instance`` and hands them to ``put``; ``notice`` has to hear of every step of the controller.
 
     ``told`` takes a sentence for the log on every order. ``admits``: who may give one over TCP, None for all.
     """
@@ -137,7 +137,7 @@ class _Waiting:
 
 
 def _is_of(event: Event, order: Ordered) -> bool:
-    """Whether it is this order: the hall adds to a revival what the next life is to be called."""
+    """Whether it is this order: the controller adds to a revival what the next life is to be called."""
     if isinstance(event, CullOrdered):
         return event is order
     if isinstance(event, Revived) and isinstance(order, Revived):
@@ -145,14 +145,16 @@ def _is_of(event: Event, order: Ordered) -> bool:
     return False
 
 
-def not_taken(standing: Standing) -> Outcome:
+def not_taken(container: Container) -> Outcome:
     """Why an order to cull changes nothing."""
-    if standing.state is State.STOPPING:
+    if container.state is State.STOPPING:
         return _STOPPING
-    if standing.state in OUT_OF_BALANCE:
-        return Outcome("already", f"it is {standing.state} already: {standing.latch.reason if standing.latch else ''}")
-    if standing.order is not None:
-        return Outcome("already", f"{standing.order.author} ordered it already, and there is no answer yet")
+    if container.state in OUT_OF_BALANCE:
+        return Outcome(
+            "already", f"it is {container.state} already: {container.latch.reason if container.latch else ''}"
+        )
+    if container.order is not None:
+        return Outcome("already", f"{container.order.author} ordered it already, and there is no answer yet")
     return Outcome("already", "in shadow mode it would be down already")
 
 
@@ -172,8 +174,8 @@ def cull_outcome(record: Record) -> Outcome | None:
     return _refused(after)
 
 
-def _refused(standing: Standing) -> Outcome:
-    answer = standing.answer
+def _refused(container: Container) -> Outcome:
+    answer = container.answer
     if isinstance(answer, Denied):
         sentence, word = reasons.answer(answer), reasons.reason_word(answer)
         return Outcome("denied", sentence, HTTPStatus.CONFLICT, word, round(answer.retry_after_s, 3))

@@ -18,7 +18,7 @@ from sidecar.core.explain.remedies import Outlook, clears
 from sidecar.core.explain.runbooks import ANCHORS
 from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample, Kept
 from sidecar.core.fleet import about
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
 from sidecar.net import web
@@ -79,7 +79,7 @@ class Why:
 
         It is written once a second: polls may come in thousands.
         """
-        of = (self._from.wall() // 1, self._from.snapshot().standing, limit)
+        of = (self._from.wall() // 1, self._from.snapshot().container, limit)
         if self._written[0] != of:
             self._written = (of, written(self.value(), limit))
         return self._written[1]
@@ -98,7 +98,7 @@ class Why:
         value = self._value(seen, self._from.fleet())
         kept = self._from.kept()
         offset = self._from.wall() - seen.now
-        was_culled = kept is not None and _claim_id(seen.standing) == kept.claim_id
+        was_culled = kept is not None and _claim_id(seen.container) == kept.claim_id
         samples = kept.samples if kept and was_culled else self._from.samples()
         return {
             **value,
@@ -109,47 +109,47 @@ class Why:
 
     def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
-        standing, unix, own = seen.standing, self._from.wall(), self._identity
+        container, unix, own = seen.container, self._from.wall(), self._identity
         answered_at = self._history.answered_at
         age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
         outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, held)
         return {
             "service": own.service,
             "instance": own.instance,
-            "incarnation": standing.life,
+            "incarnation": container.life,
             "mode": own.mode,
-            "state": standing.state,
-            "since": round(unix - (seen.now - standing.since), 3),
+            "state": container.state,
+            "since": round(unix - (seen.now - container.since), 3),
             "at": round(unix, 3),
-            "health": {"haproxy": standing.haproxy_up, "nomad": standing.nomad_up},
+            "health": {"haproxy": container.haproxy_up, "nomad": container.nomad_up},
             "weight": seen.share,
             "soft_drained": seen.is_soft_drained,
             "sentence": _sentence(seen, own.error_limit),
-            "spared": standing.verdict.spared if standing.verdict else "",
-            "rules": [asdict(reason) for reason in standing.verdict.reasons] if standing.verdict else [],
+            "spared": container.verdict.spared if container.verdict else "",
+            "rules": [asdict(reason) for reason in container.verdict.reasons] if container.verdict else [],
             "window": _window(seen, own.error_limit),
-            "claim": _claim(standing, age_s, answered_at),
-            "budget": _budget(standing, answered_at, fleet, unix - self._from.heard_s()),
+            "claim": _claim(container, age_s, answered_at),
+            "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),
             "fleet": _fleet(fleet, held) if fleet else None,
             "hold": _shown_hold(held),
             "clears": list(clears(seen, outlook)),
             "history": [_decision(*each) for each in self._history.newest()],
-            "runbook": _runbook(own.runbook_url, standing),
+            "runbook": _runbook(own.runbook_url, container),
         }
 
 
 def _sentence(seen: Snapshot, error_limit: int) -> str:
-    standing, evidence = seen.standing, seen.evidence
-    if not standing.haproxy_up:
-        return why(standing)
-    if standing.state is State.STARTING:
+    container, evidence = seen.container, seen.evidence
+    if not container.haproxy_up:
+        return why(container)
+    if container.state is State.STARTING:
         return "it is not judged until its grace is over"
-    judged = reasons.verdict(standing.verdict)
-    if standing.would_down:
+    judged = reasons.verdict(container.verdict)
+    if container.would_down:
         return f"it would be down but for shadow mode: {judged}"
-    if standing.order is not None:
+    if container.order is not None:
         return f"{reasons.ORDERED}, the claim is on its way"
-    if standing.state is State.RETIRING:
+    if container.state is State.RETIRING:
         return "it is old enough to be retired and waits for a lease"
     limit = f", the limit is {error_limit}" if error_limit else ""
     return judged or f"in service: {evidence.errors} server errors in {evidence.window_s} s{limit}"
@@ -167,8 +167,8 @@ def _window(seen: Snapshot, error_limit: int) -> dict[str, Any]:
     }
 
 
-def _claim(standing: Standing, age_s: float, answered_at: float | None) -> dict[str, Any] | None:
-    answer = standing.answer
+def _claim(container: Container, age_s: float, answered_at: float | None) -> dict[str, Any] | None:
+    answer = container.answer
     if answer is None:
         return None
     left_s = max(0.0, answer.retry_after_s - age_s) if isinstance(answer, Denied) else None
@@ -182,13 +182,13 @@ def _claim(standing: Standing, age_s: float, answered_at: float | None) -> dict[
 
 
 def _budget(
-    standing: Standing, answered_at: float | None, fleet: Fleet | None, heard_at: float
+    container: Container, answered_at: float | None, fleet: Fleet | None, heard_at: float
 ) -> dict[str, Any] | None:
     """Tokens as the last clear answer had them, to a claim or to a beat.
 
     A hold that is known here refuses without asking for any.
     """
-    answer = standing.answer
+    answer = container.answer
     told: Granted | Denied | Fleet | None = None if isinstance(answer, Unknown) else answer
     at = answered_at
     if fleet is not None and fleet.capacity and (not told or not told.capacity or (at or 0.0) < heard_at):
@@ -229,13 +229,13 @@ def _kept(kept: Kept, offset: float) -> dict[str, Any]:
     return {"at": round(kept.at, 3), "samples": [_sample(each, offset) for each in kept.samples]}
 
 
-def _claim_id(standing: Standing) -> str:
-    return standing.latch.claim_id if standing.latch else ""
+def _claim_id(container: Container) -> str:
+    return container.latch.claim_id if container.latch else ""
 
 
-def _runbook(url: str, standing: Standing) -> str:
+def _runbook(url: str, container: Container) -> str:
     """Where a person reads on: of what stands in the way of a cull or a retirement, else the beginning."""
-    answer = {State.SUSPECT: standing.answer, State.RETIRING: standing.lease_answer}.get(standing.state)
+    answer = {State.SUSPECT: container.answer, State.RETIRING: container.lease_answer}.get(container.state)
     word = reasons.reason_word(answer) if answer is not None else ""
     anchor = ANCHORS.get(word, "")
     return f"{url}#{anchor}" if url and anchor else url

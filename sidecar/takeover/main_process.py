@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sidecar.app.listeners import Doors
     from sidecar.config.settings import Settings
-    from sidecar.controller.controller import Hall
+    from sidecar.controller.controller import Controller
     from sidecar.controller.journal import Journal
     from sidecar.core.life.snapshot import Record
     from sidecar.core.types import Policy, Report
@@ -34,7 +34,7 @@ CALM_S: Final = 1.0
 """How often the state is told when nothing more than counts have changed, and the past at most."""
 
 SOON_S: Final = 0.002
-"""How soon errors are told: the hall has taken them in then, and the few that come together are told at once."""
+"""How soon errors are told: the controller has taken them in then, and the few that come together are told at once."""
 
 CALM_SHARE: Final = 100
 SOON_SHARE: Final = 10
@@ -57,12 +57,14 @@ def count_ready(registry: CollectorRegistry, is_ready: Callable[[], bool]) -> No
 class Reign:
     """What is different for a sidecar that has a run lock, from its first answer to its last."""
 
-    def __init__(self, settings: Settings, succession: Succession, hall: Hall, policy: Policy, told: Observers) -> None:
+    def __init__(
+        self, settings: Settings, succession: Succession, controller: Controller, policy: Policy, told: Observers
+    ) -> None:
         self._succession = succession
         self._lifetime_s = settings.run_lifetime
         self._addresses = shared(settings)
         self._app = app(settings)
-        self._hall = hall
+        self._controller = controller
         self._policy = policy
         self._told = told
         self._over = deque(succession.over, maxlen=MOST_OVER)
@@ -86,8 +88,8 @@ class Reign:
     # -- telling ----------------------------------------------------------------------------------------------
 
     def offer(self, reports: Sequence[Report]) -> bool:
-        """Hand reports to the hall, and soon tell the standby what they changed."""
-        taken = self._hall.inbox.offer(reports)
+        """Hand reports to the controller, and soon tell the standby what they changed."""
+        taken = self._controller.inbox.offer(reports)
         if taken and self._offer is not None and self._offer.is_heard:
             if any(map(_is_error, reports)):
                 self._tell_in(SOON_SHARE * self._took_s)
@@ -127,7 +129,7 @@ class Reign:
         took_s = time.thread_time() - begun
         self._took_s, self._last_took_s = min(took_s, self._last_took_s), took_s
         self._told_at = asyncio.get_running_loop().time()
-        if not self._hall.inbox.is_empty:  # it came after our time was due, and is not counted yet
+        if not self._controller.inbox.is_empty:  # it came after our time was due, and is not counted yet
             self._tell_in(SOON_SHARE * self._took_s)
         self._tell_past_in(max(CALM_S, CALM_SHARE * self._past_took_s))
 
@@ -164,7 +166,7 @@ class Reign:
 
     def _state(self) -> dict[str, Any] | None:
         try:
-            return state_transfer.freeze(self._hall, time.monotonic(), self._policy, self._over)
+            return state_transfer.freeze(self._controller, time.monotonic(), self._policy, self._over)
         except Exception as error:  # noqa: BLE001 - a standby that knows less is no reason to answer worse
             self._told.failed("handover", error)
             return None
@@ -188,15 +190,15 @@ class Reign:
         for name, connection in self._succession.connections:
             await doors.adopt(name, connection)
         if self._succession.is_second:
-            fields = {"connections": len(self._succession.connections), "state": self._hall.standing.state}
+            fields = {"connections": len(self._succession.connections), "state": self._controller.container.state}
             logger.info("took over", extra={"fields": fields})
         try:
             self._open(doors)
         except OSError as error:
             self._told.failed("handover", error)
-        standing = self._hall.standing
-        if self._succession.is_second and (standing.latch or standing.asked or self._over):
-            await journal.save(self._hall.memory())  # who was main before may not have come to that
+        container = self._controller.container
+        if self._succession.is_second and (container.latch or container.asked or self._over):
+            await journal.save(self._controller.memory())  # who was main before may not have come to that
         await self._keep(doors)
 
     async def _keep(self, doors: Doors) -> None:
@@ -290,5 +292,5 @@ def _is_error(report: Report) -> bool:
     return bool(report.errors) if isinstance(report, (Ping, Sample)) else False
 
 
-def _shown(standing: Any) -> tuple[object, ...]:
-    return standing.state, standing.latch, standing.life, standing.app_start
+def _shown(container: Any) -> tuple[object, ...]:
+    return container.state, container.latch, container.life, container.app_start

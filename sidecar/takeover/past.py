@@ -19,7 +19,7 @@ from sidecar.core.types import DETAIL_LIMIT, Entry, Level
 from sidecar.takeover.state_transfer import RefusedError
 
 if TYPE_CHECKING:
-    from sidecar.controller.controller import Hall
+    from sidecar.controller.controller import Controller
     from sidecar.controller.error_histogram import Minutes
     from sidecar.controller.ledger import Ledger
     from sidecar.core.explain.history import History
@@ -62,12 +62,17 @@ class _Read(NamedTuple):
 
 
 class Past:
-    """The past of the container that ``hall`` watches, in the parts that keep it."""
+    """The past of the container that ``controller`` watches, in the parts that keep it."""
 
     def __init__(
-        self, hall: Hall, history: History, minutes: Minutes, ledger: Ledger, messenger: Messenger | None = None
+        self,
+        controller: Controller,
+        history: History,
+        minutes: Minutes,
+        ledger: Ledger,
+        messenger: Messenger | None = None,
     ) -> None:
-        self._hall = hall
+        self._controller = controller
         self._history = history
         self._minutes = minutes
         self._ledger = ledger
@@ -75,18 +80,18 @@ class Past:
 
     def mark(self) -> tuple[object, ...]:
         """Another value whenever there may be something else to tell, but for the passing of time."""
-        inquest = self._hall.inquest
+        inquest = self._controller.inquest
         noted = self._history.changes, inquest.samples.changes, inquest.kept, self._minutes.ever()
-        return self._hall.standing.life, noted, self._unsent(), self._own()
+        return self._controller.container.life, noted, self._unsent(), self._own()
 
     def freeze(self, now: float, wall: float) -> dict[str, Any]:
-        """All of it at ``now`` on the clock of the hall and Unix second ``wall``, in values that JSON knows."""
-        answered_at, inquest = self._history.answered_at, self._hall.inquest
+        """All of it at ``now`` on the clock of the controller and Unix second ``wall``, in values that JSON knows."""
+        answered_at, inquest = self._history.answered_at, self._controller.inquest
         return {
             "format": FORMAT,
             "decisions": [_decision(each, wall) for each in reversed(self._history.newest())],
             "answered_age_s": None if answered_at is None else wall - answered_at,
-            "life": self._hall.standing.life,
+            "life": self._controller.container.life,
             "samples": [_keyed(key, sample, now) for key, sample in inquest.samples.keyed()],
             "kept": None if inquest.kept is None else _kept(inquest.kept, now, wall),
             "minutes": self._minutes.counts(),
@@ -99,8 +104,8 @@ class Past:
     def thaw(self, told: bytes, now: float, wall: float) -> None:
         """Go on with what ``freeze`` gave to a message that was heard at ``now`` and ``wall`` on our own clocks.
 
-        Samples are of one life, and are left where the hall is in another. ``RefusedError`` when it cannot be used;
-        then nothing here has changed.
+        Samples are of one life, and are left where the controller is in another. ``RefusedError`` when it cannot
+        be used; then nothing here has changed.
         """
         try:
             read = _read(json.loads(told)["past"], now, wall)
@@ -108,9 +113,9 @@ class Past:
             raise
         except Exception as error:
             raise RefusedError(f"the past that was carried is broken: {type(error).__name__}: {error}") from error
-        inquest = self._hall.inquest
+        inquest = self._controller.inquest
         self._history.restore(read.decisions, read.answered_at)
-        if read.life == self._hall.standing.life:
+        if read.life == self._controller.container.life:
             inquest.samples.restore(read.samples)
         inquest.kept = read.kept
         self._minutes.restore(read.minutes, read.ever, read.began)

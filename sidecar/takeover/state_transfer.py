@@ -11,25 +11,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.core.life.container_state import Order, Standing
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.container import Container, Order
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.weight import Weight
-from sidecar.core.types import Denied, Granted, Hold, Judgement, Latch, Lot, Policy, Reason, State, Unknown, Verdict
+from sidecar.core.types import (
+    Denied,
+    Granted,
+    Hold,
+    Judgement,
+    Latch,
+    Policy,
+    RandomIdentity,
+    Reason,
+    State,
+    Unknown,
+    Verdict,
+)
 
 if TYPE_CHECKING:
-    from sidecar.controller.controller import Hall
+    from sidecar.controller.controller import Controller
 
 FORMAT: Final = 1
 
 INSTANTS: Final[Mapping[type, tuple[str, ...]]] = {
-    Standing: ("since", "born", "due", "lease_ends", "respite_until"),
+    Container: ("since", "born", "due", "lease_ends", "respite_until"),
     Order: ("due",),
 }
 """What is on the clock of the process; all else is a number wherever it is read."""
 
 _ENUMS: Final = {"state": State, "back": State, "judgement": Judgement}
 _KINDS: Final[Mapping[str, type]] = {
-    kind.__name__: kind for kind in (Standing, Order, Verdict, Reason, Granted, Denied, Unknown, Hold, Latch, Lot)
+    kind.__name__: kind
+    for kind in (Container, Order, Verdict, Reason, Granted, Denied, Unknown, Hold, Latch, RandomIdentity)
 }
 _HOME: Final = frozenset({State.STARTING, State.UP, State.SUSPECT, State.RETIRING, State.DRAINING, State.DOWN})
 
@@ -45,19 +58,19 @@ class Carried:
     ``over``: latches that no longer hold, whatever the disk says, each by the word for it (``word_of``).
     """
 
-    standing: Standing
-    witness: Witness
+    container: Container
+    measurements: Measurements
     weight: Weight
     weighed_s: int
     names: dict[str, str]
     ended: list[str]
     over: list[str]
 
-    def give(self, hall: Hall) -> None:
-        """Let a hall that was made with what was carried know the rest of it."""
-        hall.names.alive = self.names or hall.names.alive
-        hall.names.ended.extend(self.ended)
-        hall.weighed_s = self.weighed_s
+    def give(self, controller: Controller) -> None:
+        """Let a controller that was made with what was carried know the rest of it."""
+        controller.names.alive = self.names or controller.names.alive
+        controller.names.ended.extend(self.ended)
+        controller.weighed_s = self.weighed_s
 
 
 def word_of(latch: Latch) -> str:
@@ -65,32 +78,32 @@ def word_of(latch: Latch) -> str:
     return latch.claim_id or latch.lease
 
 
-def freeze(hall: Hall, now: float, policy: Policy, over: Sequence[str] = ()) -> dict[str, Any] | None:
-    """All that the hall knows at ``now``; None when it is no state to go on in. ``over`` as in ``Carried``."""
-    if hall.standing.state not in _HOME:
+def freeze(controller: Controller, now: float, policy: Policy, over: Sequence[str] = ()) -> dict[str, Any] | None:
+    """All that the controller knows at ``now``; None when it is no state to go on in. ``over`` as in ``Carried``."""
+    if controller.container.state not in _HOME:
         return None
     return {
         "format": FORMAT,
         "enforce": policy.enforce,
-        "standing": _frozen(hall.standing, now),
-        "witness": hall.witness.freeze(now),
-        "weight": {"percent": hall.weight.percent, "moving": hall.weight.moving},
-        "weighed_age_s": now - hall.weighed_s,
-        "names": dict(hall.names.alive),
-        "ended": list(hall.names.ended),
+        "container": _frozen(controller.container, now),
+        "measurements": controller.measurements.freeze(now),
+        "weight": {"percent": controller.weight.percent, "moving": controller.weight.moving},
+        "weighed_age_s": now - controller.weighed_s,
+        "names": dict(controller.names.alive),
+        "ended": list(controller.names.ended),
         "over": list(over),
     }
 
 
 def thaw(
-    frozen: Mapping[str, Any], now: float, *, app: str, policy: Policy, witness: Witness, weight: Weight
+    frozen: Mapping[str, Any], now: float, *, app: str, policy: Policy, measurements: Measurements, weight: Weight
 ) -> Carried:
     """What ``freeze`` gave when it was ``now`` on the clock of the reader; ``RefusedError`` when it cannot be used.
 
-    ``witness`` and ``weight`` are fresh ones by the reader's own settings; a refused witness is good for nothing.
+    ``measurements`` and ``weight`` are fresh ones by the reader's own settings; a refused witness is good for nothing.
     """
     try:
-        return _thawed(frozen, now, app=app, policy=policy, witness=witness, weight=weight)
+        return _thawed(frozen, now, app=app, policy=policy, measurements=measurements, weight=weight)
     except RefusedError:
         raise
     except Exception as error:
@@ -98,46 +111,46 @@ def thaw(
 
 
 def _thawed(
-    frozen: Mapping[str, Any], now: float, *, app: str, policy: Policy, witness: Witness, weight: Weight
+    frozen: Mapping[str, Any], now: float, *, app: str, policy: Policy, measurements: Measurements, weight: Weight
 ) -> Carried:
     if frozen["format"] != FORMAT:
         raise RefusedError(f"what was carried has format {frozen['format']!r}, not {FORMAT}")
-    standing = _standing(frozen["standing"], now)
-    if standing.app != app:
-        raise RefusedError(f"what was carried is of {standing.app}, not of {app}")
+    container = _container(frozen["container"], now)
+    if container.app != app:
+        raise RefusedError(f"what was carried is of {container.app}, not of {app}")
     if frozen["enforce"] != policy.enforce:
         raise RefusedError("what was carried is of another mode")
-    witness.thaw(frozen["witness"], now)
+    measurements.thaw(frozen["measurements"], now)
     if weight.floor < weight.percent:
         weight = weight.thaw(**frozen["weight"])
     names = {str(source): str(name) for source, name in frozen["names"].items()}
     weighed_s = round(now - frozen["weighed_age_s"])
     ended, over = ([*map(str, frozen[name])] for name in ("ended", "over"))
-    return Carried(standing, witness, weight, weighed_s, names, ended, over)
+    return Carried(container, measurements, weight, weighed_s, names, ended, over)
 
 
-def _standing(frozen: Mapping[str, Any], now: float) -> Standing:
+def _container(frozen: Mapping[str, Any], now: float) -> Container:
     """The standing, with what was asked asked again: the answers went to a process that is gone."""
-    standing = _warm(frozen, now)
-    if not isinstance(standing, Standing) or standing.state not in _HOME:
+    container = _warm(frozen, now)
+    if not isinstance(container, Container) or container.state not in _HOME:
         raise RefusedError("what was carried is no standing to go on with")
-    _take_texts(standing.app, standing.incarnation, standing.app_start or "")
-    if not (standing.asking or standing.leasing):
-        return standing
-    return replace(standing, asking=False, leasing=False, due=now)
+    _take_texts(container.app, container.incarnation, container.app_start or "")
+    if not (container.asking or container.leasing):
+        return container
+    return replace(container, asking=False, leasing=False, due=now)
 
 
-def merged(disk: Standing, carried: Carried) -> Carried:
+def merged(disk: Container, carried: Carried) -> Carried:
     """Where to go on: as carried, but a latch on disk wins over none and over another, unless it is known to be over.
 
     The main tells before it writes: killed in between, it leaves the latch of a life that has ended.
     """
-    told = carried.standing.latch
+    told = carried.container.latch
     if disk.latch is None or word_of(disk.latch) in carried.over:
         return carried
     if told is not None and word_of(told) == word_of(disk.latch):
         return carried
-    return replace(carried, standing=disk, names={})
+    return replace(carried, container=disk, names={})
 
 
 def _frozen(value: Any, now: float) -> Any:

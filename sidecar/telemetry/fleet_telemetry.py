@@ -107,7 +107,7 @@ class FleetReadings(Collector):
         needed.add_metric(["paused"], float(bool(fleet.paused)))
         yield needed
         yield _judged(fleet)
-        losses = CounterMetricFamily("arbiter_memory_losses", "How often Redis lost its record of earlier culls.")
+        losses = CounterMetricFamily("arbiter_data_losses", "How often Redis lost its record of earlier culls.")
         losses.add_metric([], fleet.losses)
         yield losses
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Answered, CullOrdered, Leased, Revived
 from sidecar.core.life.lifetime import Plan
 from sidecar.core.life.snapshot import Record
@@ -37,7 +37,7 @@ logger: Final = logging.getLogger("sidecar")
 
 
 class Log:
-    """Observer of the hall's records, and the place where failures are told.
+    """Observer of the controller's records, and the place where failures are told.
 
     ``plan``: how the fleet is to be renewed, which may be impossible.
     """
@@ -109,7 +109,7 @@ class Log:
         self.sampled(f"scrape {cause}", logging.WARNING, "scrape failed", {"cause": cause})
 
     def failed(self, where: str, error: Exception) -> None:
-        """Tell a failure of ours that the house survived, at most once a minute for each place and type."""
+        """Tell a failure of ours that the sidecar survived, at most once a minute for each place and type."""
         fields = {"where": where, "error": type(error).__name__, "detail": str(error)[:500]}
         trace = error if where == "step" else None
         self.sampled(f"{where} {type(error).__name__}", logging.ERROR, f"{where} failed", fields, trace)
@@ -160,9 +160,9 @@ def _change(record: Record) -> dict[str, object]:
     return fields
 
 
-def _reason(standing: Standing) -> str:
-    latched = standing.latch.reason if standing.latch else ""
-    return latched if standing.lease else reasons.verdict(standing.verdict) or latched
+def _reason(container: Container) -> str:
+    latched = container.latch.reason if container.latch else ""
+    return latched if container.lease else reasons.verdict(container.verdict) or latched
 
 
 class _Formatter(logging.Formatter):

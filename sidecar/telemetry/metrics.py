@@ -1,4 +1,4 @@
-"""The Prometheus metrics: an observer of the hall's records, and a reader of its counts at scrape time.
+"""The Prometheus metrics: an observer of the controller's records, and a reader of its counts at scrape time.
 
 Labels come from bounded sets only: kinds are capped by the window, everything else is an enumeration.
 """
@@ -138,7 +138,7 @@ class Metrics:
         self._refusals.labels(listener, reason).inc()
 
     def failed(self, where: str) -> None:
-        """Count a failure of ours that the house survived."""
+        """Count a failure of ours that the sidecar survived."""
         self._failures.labels(where).inc()
 
     def page(self) -> tuple[bytes, str]:
@@ -147,7 +147,7 @@ class Metrics:
 
 
 class Readings(Collector):
-    """What is read from the hall when a scrape comes, and costs nothing before."""
+    """What is read from the controller when a scrape comes, and costs nothing before."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Readings(Collector):
         unix_of: Callable[[float], float],
         honour_s: float,
     ) -> None:
-        """``counted`` gives all errors ever by kind, and all others by level; ``unix_of`` turns the hall's clock.
+        """``counted`` gives all errors ever by kind, and all others by level; ``unix_of`` turns the controller's clock.
 
         ``honour_s``: how long a container may be down before nobody seems to replace it.
         """
@@ -171,22 +171,22 @@ class Readings(Collector):
         self._honour_s = honour_s
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering does not read a hall that has not begun."""
+        """Nothing, so that registering does not read a controller that has not begun."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Read the hall."""
+        """Read the controller."""
         seen = self._snapshot()
         yield _states(seen)
         yield _gauge(
-            "arbiter_state_since_timestamp_seconds", "When the state was entered.", self._unix_of(seen.standing.since)
+            "arbiter_state_since_timestamp_seconds", "When the state was entered.", self._unix_of(seen.container.since)
         )
         yield _gauge(
             "arbiter_not_honoured",
             "1 for a container that has been down so long that nobody seems to replace it.",
-            float(seen.standing.state is State.DOWN and seen.now - seen.standing.since > self._honour_s),
+            float(seen.container.state is State.DOWN and seen.now - seen.container.since > self._honour_s),
         )
-        yield _gauge("arbiter_age_seconds", "Age of the app's incarnation.", seen.now - seen.standing.born)
+        yield _gauge("arbiter_age_seconds", "Age of the app's incarnation.", seen.now - seen.container.born)
         yield _gauge(
             "arbiter_lifetime_due_timestamp_seconds",
             "When the app is to be retired, unless it is busy then; 0: never.",
@@ -246,7 +246,7 @@ class DatagramReadings(Collector):
 def _states(seen: Snapshot) -> Metric:
     family = GaugeMetricFamily("arbiter_state", "1 for the state that holds, 0 for the others.", labels=["state"])
     for state in State:
-        family.add_metric([state], float(state is seen.standing.state))
+        family.add_metric([state], float(state is seen.container.state))
     return family
 
 

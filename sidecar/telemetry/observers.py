@@ -36,7 +36,7 @@ class Observers:
             observe(record)
 
     def failed(self, where: str, error: Exception) -> None:
-        """Tell a failure that the house survived."""
+        """Tell a failure that the sidecar survived."""
         self.metrics.failed(where)
         self.log.failed(where, error)
 

@@ -74,8 +74,8 @@ def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
         ({"refund": "on"}, "refund_max", 0),
         ({"refund_max": "25"}, "refund_max", 25),
         ({"budget_strategy": "previous"}, "refund_max", -1),
-        ({"lost_memory": "full"} | REDIS, "after_loss_wait", False),
-        ({"beat": "100ms"}, "beat_us", 100_000),
+        ({"after_data_loss": "continue"} | REDIS, "after_loss_wait", False),
+        ({"beat_interval": "100ms"}, "beat_us", 100_000),
     ],
 )
 def test_every_setting_of_the_budget_is_a_term(flags: dict[str, str], field: str, value: object) -> None:
@@ -83,7 +83,7 @@ def test_every_setting_of_the_budget_is_a_term(flags: dict[str, str], field: str
 
 
 def test_no_term_is_left_out() -> None:
-    article = {"preset": "classdojo", "beat": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
+    article = {"preset": "classdojo", "beat_interval": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
     found = budget_parts.terms(settings(**article, **REDIS))
     untouched = {field.name for field in fields(Terms) if getattr(found, field.name) == getattr(Terms(), field.name)}
     assert untouched == {"spacing_us", "refund_max"}
@@ -293,7 +293,7 @@ def test_nothing_of_redis_is_imported_before_the_bucket_is_asked(url: str) -> No
 # -- with real servers --------------------------------------------------------------------------------------
 
 PATIENT = {"redis_timeout": "3s"}
-GATELESS = {**PATIENT, "lost_memory": "full", "trial": "off", "min_healthy": "0", "never_last": "false"}
+GATELESS = {**PATIENT, "after_data_loss": "continue", "trial": "off", "min_healthy": "0", "never_last": "false"}
 WELL = Beat("one", "boot", Presence.WELL, first=True)
 
 

@@ -34,9 +34,11 @@ class Office:
         explaining: Any = SimpleNamespace(
             local=lambda: {"at": 1.0, "state": "up"}, history=SimpleNamespace(newest=lambda: self.history)
         )
-        pulse: Any = SimpleNamespace(fleet=None)
-        self.pulse = pulse
-        sources = Sources(explaining, self.held, pulse, Minutes(lambda: 3, time.monotonic), lambda _since: self.local)
+        membership: Any = SimpleNamespace(fleet=None)
+        self.membership = membership
+        sources = Sources(
+            explaining, self.held, membership, Minutes(lambda: 3, time.monotonic), lambda _since: self.local
+        )
         self.status = Status(settings.load({"instance": "a", **flags}, {}), sources)
 
     async def shown(self, fleet: Fleet, *members: Member, **changes: Any) -> dict[str, Any]:
@@ -118,7 +120,7 @@ async def test_ages_alone_are_not_news(office: Office, monkeypatch: pytest.Monke
 
 
 async def test_bucket_that_is_away_leaves_what_was_last_heard(office: Office) -> None:
-    office.pulse.fleet = Fleet(alive=3)
+    office.membership.fleet = Fleet(alive=3)
     office.local = [Entry("redis_away", 5.0, "a")]
     office.budget.error = "connection"
     await office.held.hold("", "anna", "look", 60)

@@ -166,7 +166,7 @@ def test_own_state_is_told_where_it_says_more_than_its_presence(state: str, show
 
 @pytest.mark.parametrize(("age_s", "state"), [(30, "well"), (30.1, SILENT)])
 def test_one_that_was_not_heard_of_for_three_beats_is_silent(age_s: float, state: str) -> None:
-    (row,) = rows(_seen(Fleet(alive=1), members=[_member("b", "well", age_s=age_s)], beat=10.0), NOW)
+    (row,) = rows(_seen(Fleet(alive=1), members=[_member("b", "well", age_s=age_s)], beat_interval=10.0), NOW)
     assert row.state == state
 
 
@@ -181,7 +181,7 @@ def test_what_needs_a_look_comes_first_and_the_longest_of_a_kind_before_others()
         _member("suspect", "suspect", "redis"),
         _member("silent", "well", age_s=40),
     ]
-    seen = _seen(Fleet(alive=3, down=2), members=members, beat=10.0)
+    seen = _seen(Fleet(alive=3, down=2), members=members, beat_interval=10.0)
     told = rows({**seen, "departed": GONE_ONES}, NOW)
     assert [row.instance for row in told] == ["silent", "suspect", "down-old", "down-new", "new", "old", "well"]
     assert told[4:6] == [Row("new", GONE, heard="silent for 3s"), Row("old", GONE, heard="silent for 1m10s")]
@@ -235,7 +235,7 @@ def test_name_of_two_lives_is_marked_and_comes_first() -> None:
 
 def test_one_that_is_silent_is_so_whatever_it_told() -> None:
     member = {**_member("b", "well", age_s=31), "about": OWN}
-    (row,) = rows(_seen(Fleet(alive=1), members=[member], beat=10.0), NOW)
+    (row,) = rows(_seen(Fleet(alive=1), members=[member], beat_interval=10.0), NOW)
     assert (row.state, row.heard, row.errors) == (SILENT, "31s ago", "2/5")
 
 

@@ -95,9 +95,9 @@ def _stubbed(load: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("command", [(), ("run",)], ids=["no command", "run"])
 def test_run_serves_the_settings_that_the_child_read(command: tuple[str, ...]) -> None:
-    done = _run("-c", SERVE, *command, "--budget", "9", "--check-on-ping=false", ARBITER_DRAIN="2s")
+    done = _run("-c", SERVE, *command, "--budget", "9", "--check-on-report=false", ARBITER_DRAIN="2s")
     assert done.stderr == ""
-    expected = load({"budget": "9", "check_on_ping": "false"}, {"ARBITER_DRAIN": "2s"})
+    expected = load({"budget": "9", "check_on_report": "false"}, {"ARBITER_DRAIN": "2s"})
     assert json.loads(done.stdout)["settings"] == expected.model_dump()
     assert done.returncode == 7  # what serve returned, having found the settings frozen
 

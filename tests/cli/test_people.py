@@ -183,7 +183,9 @@ def test_hostile_name_in_the_bucket_is_printed_harmless(pair: list[Sidecar], red
 
 def test_json_of_the_fleet_has_all_that_is_known(pair: list[Sidecar]) -> None:
     seen = _json(command(pair[0], "fleet", "--json"))
-    assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat", "bucket"} <= set(seen)
+    assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat_interval", "bucket"} <= set(
+        seen
+    )
     assert {"fleet", "used", "grants", "members", "departed", "holds", "local_hold", "policies", "own"} <= set(seen)
     assert set(seen["own"]) == {"state", "since", "born", "incarnation", "weight", "errors", "limit", "version"}
     assert [set(one["about"]) for one in seen["members"]] == [set(seen["own"])] * 2

@@ -289,7 +289,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"heartbeat_timeout": "10s"}, id="a silence of one interval"),
         pytest.param({"heartbeat_timeout": "0"}, id="no heartbeat at all"),
         pytest.param({"kind_limits": "redis:5", "ignore_kinds": "red,redis:5"}, id="kinds that only look alike"),
-        pytest.param({"drain_least": "11s", "drain": "10s"}, id="drain that never ends early"),
+        pytest.param({"drain_min": "11s", "drain": "10s"}, id="drain that never ends early"),
         pytest.param({"settle": "5s", "drain": "594s"}, id="gone a second before the token is back"),
         pytest.param({"budget": "20", "budget_window": "20s"}, id="one token a second"),
         pytest.param({"budget_strategy": "fixed", "budget_window": "30m"}, id="fixed half hour"),

@@ -180,7 +180,7 @@ async def test_what_is_no_order_is_the_own_part_s_affair(world: World) -> None:
 
 @pytest.mark.parametrize("places", [(49, 50), (50, 49)], ids=["enforcing first", "shadow first"])
 async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisServer, places: tuple[int, int]) -> None:
-    flags = {"redis_url": redis_server.url, "enforce_percent": 50, "lost_memory": "full", **GATELESS}
+    flags = {"redis_url": redis_server.url, "enforce_percent": 50, "after_data_loss": "continue", **GATELESS}
     failures: list[Exception] = []
     here, there = (budget_parts.opened(_settings(**flags, instance=_at(place)), failures.append) for place in places)
     assert isinstance(await here.hold("", "alice", "why", 60), Hold)

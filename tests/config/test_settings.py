@@ -50,7 +50,7 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "min_age": 0.0,
         "check_interval": 10.0,
         "check_jitter": 0.1,
-        "check_on_ping": True,
+        "check_on_report": True,
         "budget": "10",
         "budget_window": 600.0,
         "budget_strategy": "log",
@@ -63,11 +63,11 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "outlier": "on",
         "refund": "on",
         "refund_max": 0,
-        "beat": 10.0,
-        "lost_memory": "empty",
+        "beat_interval": 10.0,
+        "after_data_loss": "wait",
         "settle": 3.0,
         "drain": 10.0,
-        "drain_least": 3.0,
+        "drain_min": 3.0,
         "grace": 0.0,
         "stop_drain": 5.0,
         "down_status": 503,
@@ -101,7 +101,7 @@ def test_defaults_are_the_articles_numbers_and_the_designs_doors() -> None:
         "lifetime": 0.0,
         "lifetime_jitter": 0.1,
         "lifetime_max": 0.0,
-        "busy_above": 0.0,
+        "busy_load": 0.0,
         "scrape_load": "",
         "retire_slots": "1",
         "retire_timeout": 600.0,
@@ -208,10 +208,10 @@ def test_the_strongest_giver_wins(tmp_path: Path, givers: tuple[str, ...], value
 
 def test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "arbiter.toml"
-    file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\ncheck_on_ping = true\n')
+    file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\ncheck_on_report = true\n')
     settings = load({}, {"ARBITER_CONFIG": str(file)})
     assert (settings.down_status, settings.settle, settings.error_limit) == (400, 2.0, 6)
-    assert settings.check_on_ping is True
+    assert settings.check_on_report is True
 
 
 def test_a_flag_can_take_back_what_the_environment_gave() -> None:
@@ -248,7 +248,7 @@ def test_what_was_given_is_stronger_than_nomad() -> None:
         ("error_ratio", 0.0),
         ("check_interval", 10.0),
         ("check_jitter", 0.0),
-        ("check_on_ping", False),
+        ("check_on_report", False),
         ("budget", "10"),
         ("budget_window", 600.0),
         ("spacing", 0.0),
@@ -258,7 +258,7 @@ def test_what_was_given_is_stronger_than_nomad() -> None:
         ("outlier", "off"),
         ("refund", "off"),
         ("soft_drain", "off"),
-        ("lost_memory", "full"),
+        ("after_data_loss", "continue"),
         ("weight", "off"),
         ("settle", 0.0),
         ("drain", 0.0),
@@ -324,7 +324,7 @@ def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
         ("check_interval", "99ms", "must be at least 100ms"),
         ("check_jitter", "0.6", "must be at most 0.5"),
         ("check_jitter", "nan", "must be at most 0.5"),
-        ("check_on_ping", "perhaps", "must be true or false"),
+        ("check_on_report", "perhaps", "must be true or false"),
         ("budget", "1001", "must be at least 1 or above 0%, and at most 1000"),
         ("budget", "0", "must be at least 1 or above 0%, and at most 1000"),
         ("budget", "0%", "must be at least 1 or above 0%, and at most 1000"),
@@ -343,13 +343,13 @@ def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
         ("probation", "25h", "must be at most 24h"),
         ("refund", "yes", "must be 'on' or 'off'"),
         ("refund_max", "3001", "must be at most 3000"),
-        ("beat", "99ms", "must be at least 100ms"),
-        ("beat", "6m", "must be at most 5m"),
-        ("lost_memory", "half", "must be 'empty' or 'full'"),
+        ("beat_interval", "99ms", "must be at least 100ms"),
+        ("beat_interval", "6m", "must be at most 5m"),
+        ("after_data_loss", "half", "must be 'wait' or 'continue'"),
         ("redis_password_file", "/a\0b", "must not have control characters"),
         ("settle", "-1", "must not be negative"),
         ("drain", "1 day", "is not a duration"),
-        ("drain_least", "-1s", "must not be negative"),
+        ("drain_min", "-1s", "must not be negative"),
         ("grace", "", "is not a duration"),
         ("stop_drain", "1e3", "is not a duration"),
         ("down_status", "200", "must be at least 400"),
@@ -395,7 +395,7 @@ def test_blanks_around_a_value_do_not_count() -> None:
         ("min_healthy", "99.9%", "99.9%"),
         ("min_healthy", "0", "0"),
         ("min_healthy", "0 %", "0%"),
-        ("beat", "5m", 300.0),
+        ("beat_interval", "5m", 300.0),
     ],
 )
 def test_a_value_is_taken_in_its_normal_form(name: str, given: str, taken: object) -> None:

@@ -33,8 +33,23 @@ FORMER = {
     "useless_after": "replaced by {}, which limits culls for one cause until their outcome is known",
     "earn": "this setting is called {} since 0.2",
     "earn_max": "this setting is called {} since 0.2",
+    "lost_memory": "this setting is called {} since 0.2; `empty` is `wait` now, and `full` is `continue`",
+    "beat": "this setting is called {} since 0.2",
+    "busy_above": "this setting is called {} since 0.2",
+    "drain_least": "this setting is called {} since 0.2",
+    "check_on_ping": "this setting is called {} since 0.2",
 }
-NOW = {"brake": "trial", "useless_after": "trial", "earn": "refund", "earn_max": "refund_max"}
+NOW = {
+    "brake": "trial",
+    "useless_after": "trial",
+    "earn": "refund",
+    "earn_max": "refund_max",
+    "lost_memory": "after_data_loss",
+    "beat": "beat_interval",
+    "busy_above": "busy_load",
+    "drain_least": "drain_min",
+    "check_on_ping": "check_on_report",
+}
 
 
 @pytest.mark.parametrize("name", FORMER)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from harness.hall import CHECKS_ONLY, EXACT, LOT, POLICY, WALL_S, Stage
+from harness.controller import CHECKS_ONLY, EXACT, IDENTITY, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.controller import Pace
 from sidecar.controller.inbox import INBOX_LIMIT, Inbox
@@ -88,7 +88,7 @@ async def test_grant_drains_and_then_goes_down() -> None:
         assert stage.states == [State.UP, State.SUSPECT, State.DRAINING, State.DOWN]
         reason = "5 server errors in 60 s (5 of them redis), the limit is 5"
         latch = Latch("web/a/boot-1", WALL_S, reason)
-        assert stage.notes.saved[0] == Memory("web/a", "boot-1", "boot-1", None, WALL_S, LOT)
+        assert stage.notes.saved[0] == Memory("web/a", "boot-1", "boot-1", None, WALL_S, IDENTITY)
         assert stage.notes.last == Memory("web/a", "boot-1", "boot-1", latch)
 
 
@@ -109,7 +109,7 @@ async def test_without_a_token_it_stays_up_and_asks_again_with_the_same_id(answe
         await stage.errors(5, app_start="boot-1")
         for _ in range(4):
             await stage.answered(answer)
-            assert stage.hall.standing.haproxy_up
+            assert stage.controller.container.haproxy_up
             await stage.passes(15)
         assert stage.budget.asked == ["web/a/boot-1"] * 5
         assert stage.budget.most_at_once == 1
@@ -130,8 +130,8 @@ async def test_a_budget_that_never_answers_is_not_waited_for_for_ever() -> None:
         await stage.errors(5)
         await stage.passes(40)
         assert stage.budget.asked == ["web/a/-"] * 2
-        assert stage.hall.standing.answer == Unknown("internal")
-        assert stage.hall.standing.haproxy_up
+        assert stage.controller.container.answer == Unknown("internal")
+        assert stage.controller.container.haproxy_up
 
 
 @pytest.mark.parametrize("stalled", [False, True], ids=["answer late", "we stalled"])
@@ -158,8 +158,8 @@ async def test_other_levels_are_kept_and_do_not_count(level: Level) -> None:
         await stage.pings(Ping(100, level))
         await stage.passes(20)
         assert stage.state() is State.UP
-        assert stage.hall.evidence().levels == {level: 100}
-        assert stage.hall.evidence().errors == 0
+        assert stage.controller.evidence().levels == {level: 100}
+        assert stage.controller.evidence().errors == 0
 
 
 @in_virtual_time
@@ -167,9 +167,9 @@ async def test_announcements_without_errors_leave_no_trace_in_the_window() -> No
     async with Stage(window_s=3) as stage:
         for _ in range(8):
             await stage.pings(Ping(0, app_start="boot-1"), Ping(0, Level.CLIENT_ERROR))
-            assert stage.hall.evidence().kinds == {}
+            assert stage.controller.evidence().kinds == {}
             await stage.passes(1)
-        assert stage.hall.evidence().newest_age_s is None
+        assert stage.controller.evidence().newest_age_s is None
         assert stage.failures == []
 
 
@@ -180,20 +180,20 @@ async def test_stall_of_minutes_turns_the_window_before_anything_is_judged() -> 
         stage.loop.stall(300)
         await stage.errors(4)
         assert stage.state() is State.UP
-        assert stage.hall.evidence().errors == 4
-        assert stage.hall.lag_s == pytest.approx(300, abs=1)
+        assert stage.controller.evidence().errors == 4
+        assert stage.controller.lag_s == pytest.approx(300, abs=1)
 
 
 @in_virtual_time
 async def test_lag_is_how_late_the_last_tick_was() -> None:
     async with Stage() as stage:
         await stage.passes(5)
-        assert stage.hall.lag_s == pytest.approx(0, abs=1e-6)
+        assert stage.controller.lag_s == pytest.approx(0, abs=1e-6)
         stage.loop.stall(2.5)
         await settle()
-        assert stage.hall.lag_s == pytest.approx(2.5, abs=1)
+        assert stage.controller.lag_s == pytest.approx(2.5, abs=1)
         await stage.passes(2)
-        assert stage.hall.lag_s == pytest.approx(0, abs=1e-6)
+        assert stage.controller.lag_s == pytest.approx(0, abs=1e-6)
 
 
 # -- when it looks ------------------------------------------------------------------------------------------
@@ -290,11 +290,11 @@ async def test_idle_hall_wakes_once_a_second() -> None:
 async def test_stop_is_told_to_the_balancer_and_not_to_nomad() -> None:
     async with Stage() as stage:
         await stage.errors(5)
-        stage.hall.inbox.put(Stopped())
+        stage.controller.inbox.put(Stopped())
         await settle()
         assert stage.state() is State.STOPPING
-        assert not stage.hall.standing.haproxy_up
-        assert stage.hall.standing.nomad_up
+        assert not stage.controller.container.haproxy_up
+        assert stage.controller.container.nomad_up
         await stage.errors(50)
         await stage.passes(30)
         assert stage.state() is State.STOPPING

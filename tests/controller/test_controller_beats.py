@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.hall import EXACT, POLICY, WALL_S, Stage
+from harness.controller import EXACT, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, FIRST_AFTER_S, RETURN_BEATS, Pulse
+from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, FIRST_AFTER_S, RETURN_BEATS, Membership
 from sidecar.core.life.events import Answered
-from sidecar.core.types import Beat, Claim, Denied, Fleet, Gone, Granted, Ping, Policy, Presence, State, Unknown
+from sidecar.core.types import AppExited, Beat, Claim, Denied, Fleet, Granted, Ping, Policy, Presence, State, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ class Fleetwide:
 @contextlib.asynccontextmanager
 async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator[tuple[Stage, Fleetwide]]:
     """A hall with a pulse of its own, as a sidecar has them."""
-    noticed: list[Pulse] = []
+    noticed: list[Membership] = []
 
     def observe(record: Record) -> None:
         stage.told.append((stage.loop.time(), record))
@@ -50,22 +50,22 @@ async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator
 
     stage, store = Stage(policy, EXACT, window_s=window_s, observe=observe), Fleetwide()
     stage.fleet = None
-    hall = stage.hall
-    pulse = Pulse(
-        hall.snapshot,
+    controller = stage.controller
+    membership = Membership(
+        controller.snapshot,
         store,
         policy=policy,
         interval_s=INTERVAL_S,
         clock=stage.loop.time,
         rng=Random(0),
-        errors=lambda: hall.witness.errors.total,
-        put=hall.inbox.put,
+        errors=lambda: controller.measurements.errors.total,
+        put=controller.inbox.put,
         told=lambda _: None,
         on_failure=stage.failures.append,
     )
-    noticed.append(pulse)
-    hall.each_second = pulse.look
-    running = stage.loop.create_task(pulse.run())
+    noticed.append(membership)
+    controller.each_second = membership.look
+    running = stage.loop.create_task(membership.run())
     async with stage:
         yield stage, store
     running.cancel()
@@ -106,7 +106,7 @@ async def test_while_the_store_is_away_nothing_is_claimed_and_after_that_the_fle
         store.answer = AWAY
         await stage.errors(5)
         await stage.passes(away_s)
-        assert (stage.budget.asked, stage.hall.snapshot().beat_error) == ([], "timeout")
+        assert (stage.budget.asked, stage.controller.snapshot().beat_error) == ([], "timeout")
         store.answer = Fleet(10, 10)
         came_back = stage.loop.time()
         while not stage.budget.asked:
@@ -154,9 +154,9 @@ async def test_recovered_container_gives_its_token_back(answer: Granted | Unknow
         assert (stage.state(), stage.budget.resigned) == (State.UP, RETURNED)
 
 
-@pytest.mark.parametrize("end", [Ping(0, app_start="boot-2"), Gone()], ids=["another name", "gone"])
+@pytest.mark.parametrize("end", [Ping(0, app_start="boot-2"), AppExited()], ids=["another name", "gone"])
 @in_virtual_time
-async def test_claim_of_a_life_that_ends_is_given_back(end: Ping | Gone) -> None:
+async def test_claim_of_a_life_that_ends_is_given_back(end: Ping | AppExited) -> None:
     async with Stage(AT_ONCE) as stage:
         await stage.errors(5, app_start="boot-1")
         await stage.reports(end)
@@ -166,7 +166,7 @@ async def test_claim_of_a_life_that_ends_is_given_back(end: Ping | Gone) -> None
 @in_virtual_time
 async def test_grant_that_comes_late_is_given_back() -> None:
     async with Stage(AT_ONCE) as stage:
-        stage.hall.inbox.put(Answered("web/a/boot-0", GRANTED, WALL_S))
+        stage.controller.inbox.put(Answered("web/a/boot-0", GRANTED, WALL_S))
         await settle()
         assert stage.budget.resigned == [("a", "web/a/boot-0")]
 
@@ -205,7 +205,7 @@ async def test_claim_whose_token_cannot_be_given_back_is_not_answered() -> None:
         await recovers_while_asking(stage)
         await stage.answered(GRANTED)
         await stage.errors(5, app_start="boot-1")
-        assert (stage.hall.standing.answer, len(stage.budget.asked)) == (AWAY, 1)
+        assert (stage.controller.container.answer, len(stage.budget.asked)) == (AWAY, 1)
         await stage.passes(2)
         assert (stage.budget.resigned, len(stage.budget.asked)) == (RETURNED, 2)
 
@@ -218,7 +218,7 @@ async def test_token_that_a_hold_took_back_while_the_evidence_was_kept_is_given_
             await asyncio.sleep(1)
             return ""
 
-        stage.hall.inquest._hook = looks
+        stage.controller.inquest._hook = looks
         await stage.errors(5, app_start="boot-1")
         await stage.answered(GRANTED)
         await stage.passes(1)

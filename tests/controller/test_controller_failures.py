@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.hall import POLICY, Notes, Stage
+from harness.controller import POLICY, Notes, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.types import Granted, Ping, State, Unknown
 
@@ -28,9 +28,9 @@ async def test_bad_observer_is_reported_and_changes_nothing() -> None:
         raise BadError
 
     async with Stage(observe=observe) as stage:
-        assert stage.hall.checked_at is not None
+        assert stage.controller.checked_at is not None
         await stage.errors(5, app_start="boot-1")
-        assert stage.hall.evidence().errors == 5
+        assert stage.controller.evidence().errors == 5
         await stage.passes(3.25)
         await stage.answered(GRANTED)
         await stage.passes(10.25)
@@ -44,7 +44,7 @@ async def test_failing_budget_is_an_unclear_answer() -> None:
     async with Stage(NO_SETTLE) as stage:
         await stage.errors(5)
         await stage.answered(BadError())
-        assert stage.hall.standing.answer == Unknown("internal")
+        assert stage.controller.container.answer == Unknown("internal")
         assert [type(error) for error in stage.failures] == [BadError]
         await stage.passes(2)
         await stage.answered(GRANTED)
@@ -65,8 +65,8 @@ class BrokenNotes(Notes):
 async def test_broken_journal_makes_the_claim_an_unclear_answer() -> None:
     async with Stage(NO_SETTLE, journal=BrokenNotes()) as stage:
         await stage.errors(5, app_start="boot-1")
-        assert stage.hall.standing.answer == Unknown("internal")
-        assert not stage.hall.standing.asking
+        assert stage.controller.container.answer == Unknown("internal")
+        assert not stage.controller.container.asking
         assert {type(error) for error in stage.failures} == {BadError}
 
 
@@ -82,7 +82,7 @@ async def test_hanging_disk_holds_up_a_claim_for_a_second_and_nothing_else() -> 
     async with Stage(NO_SETTLE, journal=HangingNotes()) as stage:
         await stage.errors(5)
         await stage.errors(5)
-        assert stage.hall.evidence().errors == 10
+        assert stage.controller.evidence().errors == 10
         assert stage.budget.asked == []
         await stage.passes(1)
         assert stage.budget.asked == ["web/a/-"]
@@ -91,8 +91,8 @@ async def test_hanging_disk_holds_up_a_claim_for_a_second_and_nothing_else() -> 
 @in_virtual_time
 async def test_message_that_cannot_be_handled_does_not_take_the_next_ones_with_it() -> None:
     async with Stage() as stage:
-        stage.hall.inbox.put([Ping(1, kind=[])])  # type: ignore[arg-type] # what no door lets through
-        stage.hall.inbox.put([Ping(5)])
+        stage.controller.inbox.put([Ping(1, kind=[])])  # type: ignore[arg-type] # what no door lets through
+        stage.controller.inbox.put([Ping(5)])
         await settle()
         assert [type(error) for error in stage.failures] == [TypeError]
         assert stage.state() is State.SUSPECT

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.hall import POLICY, Stage
+from harness.controller import POLICY, Stage
 from harness.virtual_time import in_virtual_time
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.types import Fleet, Heartbeat, Missed, Ping, Policy, Report, Results, Sample, State
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -34,8 +34,8 @@ async def test_any_rule_is_judged_at_once(policy: Policy, reports: list[Report],
         assert stage.budget.asked == []
         await stage.reports(reports[-1])
         assert stage.budget.asked == ["web/a/-"]
-        assert stage.hall.standing.verdict is not None
-        assert [reason.rule for reason in stage.hall.standing.verdict.reasons] == [rule]
+        assert stage.controller.container.verdict is not None
+        assert [reason.rule for reason in stage.controller.container.verdict.reasons] == [rule]
 
 
 @in_virtual_time
@@ -69,23 +69,23 @@ async def test_heart_that_falls_silent_in_the_grace_is_silent_when_that_is_over(
 async def test_good_scrape_forgives_the_missed_ones() -> None:
     async with Stage(replace(NO_SETTLE, scrape_down_after=3)) as stage:
         await stage.reports(Missed("timeout"), Missed("status"), Sample({}), Missed("connection"), Missed("timeout"))
-        assert stage.hall.evidence().missed_scrapes == 2
+        assert stage.controller.evidence().missed_scrapes == 2
         assert stage.budget.asked == []
 
 
 @in_virtual_time
 async def test_ignored_kinds_are_shown_and_never_count() -> None:
-    async with Stage(NO_SETTLE, witness=Witness(60, 1000, ignored_kinds=["cache"])) as stage:
+    async with Stage(NO_SETTLE, measurements=Measurements(60, 1000, ignored_kinds=["cache"])) as stage:
         await stage.reports(Ping(50, kind="cache", fatal=True), Sample({"cache": 50}, requests=50))
         await stage.passes(20)
         assert (stage.state(), stage.budget.asked) == (State.UP, [])
-        assert stage.hall.evidence().levels == {"ignored": 100}
+        assert stage.controller.evidence().levels == {"ignored": 100}
 
 
 @in_virtual_time
 async def test_limit_of_a_kind_holds_however_many_kinds_came_before() -> None:
     policy = replace(NO_SETTLE, error_limit=1_000, kind_limits=(("redis", 3),))
-    async with Stage(policy, witness=Witness(60, 1000, known_kinds=["redis"])) as stage:
+    async with Stage(policy, measurements=Measurements(60, 1000, known_kinds=["redis"])) as stage:
         await stage.reports(*(Ping(kind=f"made-up-{number}") for number in range(100)))
         await stage.errors(2, kind="redis")
         assert stage.budget.asked == []
@@ -100,7 +100,7 @@ async def test_confirming_takes_checks_and_no_number_of_pings() -> None:
         for _ in range(50):
             await stage.errors(5)
         await stage.passes(15)  # two checks
-        assert (stage.state(), stage.hall.standing.bad_checks) == (State.UP, 2)
+        assert (stage.state(), stage.controller.container.bad_checks) == (State.UP, 2)
         await stage.errors(5)
         assert stage.budget.asked == []
         await stage.passes(10)
@@ -128,11 +128,13 @@ async def test_errors_that_the_whole_fleet_has_are_no_reason_and_said_so() -> No
         await stage.errors(16)
         await stage.passes(10)
         assert stage.state() is State.UP
-        assert stage.hall.standing.verdict is not None
-        assert stage.hall.standing.verdict.spared.startswith("16 server errors in 60 s reach the limit of 5, but")
+        assert stage.controller.container.verdict is not None
+        assert stage.controller.container.verdict.spared.startswith(
+            "16 server errors in 60 s reach the limit of 5, but"
+        )
         await stage.errors(1)
         assert stage.state() is State.SUSPECT
-        assert stage.hall.snapshot().baseline.median == 3
+        assert stage.controller.snapshot().baseline.median == 3
 
 
 @in_virtual_time

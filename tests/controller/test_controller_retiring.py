@@ -7,24 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from harness.hall import EXACT, POLICY, WALL_S, Stage
+from harness.controller import EXACT, POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
-from sidecar.core.life.container_state import start
+from sidecar.core.life.container import start
 from sidecar.core.life.events import CullOrdered, Leased, Revived
-from sidecar.core.types import Denied, Granted, Latch, Lease, Lot, Ping, Policy, Results, State, Unknown
+from sidecar.core.types import Denied, Granted, Latch, Lease, Ping, Policy, RandomIdentity, Results, State, Unknown
 
 GRANTED = Granted(1, 1)
 DENIED = Denied("slots", 1, 1, 10.0)
 AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_slots="100p", retire_timeout_s=60.0)
-PATIENT = replace(AGING, lifetime_max_s=200.0, busy_above=0.5)
+PATIENT = replace(AGING, lifetime_max_s=200.0, busy_load=0.5)
 HOLDER = "lease-of-a"
 ORDERED = CullOrdered("ann", "it leaks")
 
 
 def aging_stage(policy: Policy = AGING) -> Stage:
     now = asyncio.get_running_loop().time()
-    return Stage(policy, EXACT, standing=start("web/a", now, policy, app_start="boot-1", lot=Lot(HOLDER)))
+    return Stage(
+        policy, EXACT, container=start("web/a", now, policy, app_start="boot-1", identity=RandomIdentity(HOLDER))
+    )
 
 
 @in_virtual_time
@@ -55,7 +57,7 @@ async def test_who_is_denied_asks_again_under_the_same_word() -> None:
             assert stage.state() is State.RETIRING
             await stage.passes(11)
         assert [lease.holder for lease in stage.budget.leases] == [HOLDER] * 4
-        assert stage.hall.standing.lease_answer == Unknown("internal")
+        assert stage.controller.container.lease_answer == Unknown("internal")
 
 
 @in_virtual_time
@@ -68,7 +70,7 @@ async def test_retired_container_that_nobody_replaces_is_up_again() -> None:
         await stage.passes(60.5)
         assert stage.state() is State.UP
         assert stage.budget.resigned == [("a", HOLDER)]
-        assert stage.hall.evidence().errors == 0
+        assert stage.controller.evidence().errors == 0
         assert stage.notes.last == Memory("web/a", "boot-1", "boot-1")
         await stage.passes(20)
         assert stage.state() is State.UP
@@ -175,26 +177,26 @@ async def test_lease_of_the_old_life_is_given_back_by_the_next() -> None:
         await stage.pings(Ping(0, app_start="boot-2"))
         await stage.answered(GRANTED)
         assert stage.budget.resigned == [("a", HOLDER)]
-        assert stage.hall.standing.lot.holder not in ("", HOLDER)
+        assert stage.controller.container.identity.holder not in ("", HOLDER)
         assert stage.state() is not State.DRAINING
 
 
 @in_virtual_time
 async def test_every_life_has_a_word_and_a_part_of_the_jitter_of_its_own() -> None:
     async with aging_stage() as stage:
-        lots = [stage.hall.standing.lot]
+        identities = [stage.controller.container.identity]
         for number in range(2, 6):
             await stage.pings(Ping(0, app_start=f"boot-{number}"))
-            lots.append(stage.hall.standing.lot)
-        assert len({lot.holder for lot in lots}) == len({lot.part for lot in lots}) == 5
-        assert all(0 <= lot.part <= 1 for lot in lots)
+            identities.append(stage.controller.container.identity)
+        assert len({identity.holder for identity in identities}) == len({identity.part for identity in identities}) == 5
+        assert all(0 <= identity.part <= 1 for identity in identities)
 
 
 @in_virtual_time
 async def test_age_and_word_are_written_down_at_once_where_they_count() -> None:
     async with aging_stage() as stage:
         (memory,) = stage.notes.saved
-        assert (memory.born, memory.lot) == (WALL_S, Lot(HOLDER))
+        assert (memory.born, memory.identity) == (WALL_S, RandomIdentity(HOLDER))
     async with Stage() as stage:
         assert stage.notes.saved == []
 
@@ -202,16 +204,16 @@ async def test_age_and_word_are_written_down_at_once_where_they_count() -> None:
 @in_virtual_time
 async def test_snapshot_tells_when_the_end_is_due_and_how_busy_the_app_is() -> None:
     async with aging_stage(PATIENT) as stage:
-        born = stage.hall.standing.born
+        born = stage.controller.container.born
         await stage.reports(Results(in_flight=3))
         await stage.passes(5)
-        seen = stage.hall.snapshot()
+        seen = stage.controller.snapshot()
         assert seen.retire_at == born + 100
         assert seen.load is not None
         assert seen.load.value == 3
         assert seen.load.age_s == pytest.approx(5)
     async with Stage() as stage:
-        assert stage.hall.snapshot().retire_at is None
+        assert stage.controller.snapshot().retire_at is None
 
 
 @in_virtual_time
@@ -219,7 +221,7 @@ async def test_shadow_asks_for_nothing() -> None:
     async with aging_stage(replace(AGING, enforce=False)) as stage:
         await stage.passes(300)
         assert (stage.state(), stage.budget.leases) == (State.UP, [])
-        assert stage.hall.standing.would_retire
+        assert stage.controller.container.would_retire
 
 
 # -- orders of a person ---------------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ async def test_shadow_asks_for_nothing() -> None:
 async def test_ordered_cull_is_claimed_as_such_and_carried_out() -> None:
     async with Stage() as stage:
         await stage.errors(1, kind="redis", app_start="boot-1")
-        stage.hall.inbox.put(ORDERED)
+        stage.controller.inbox.put(ORDERED)
         await settle()
         (claim,) = stage.budget.claims
         assert (claim.claim_id, claim.kind) == ("web/a/boot-1", "manual")
@@ -246,13 +248,13 @@ async def test_ordered_cull_is_claimed_as_such_and_carried_out() -> None:
 @in_virtual_time
 async def test_refused_order_leaves_the_container_up_and_its_answer_to_be_read() -> None:
     async with Stage() as stage:
-        stage.hall.inbox.put(ORDERED)
+        stage.controller.inbox.put(ORDERED)
         await settle()
         await stage.answered(Denied("hold", 0, 10, 5.0))
         assert stage.state() is not State.SUSPECT
         await stage.passes(60)
         assert (stage.state(), len(stage.budget.claims)) == (State.UP, 1)
-        assert stage.hall.standing.answer == Denied("hold", 0, 10, 5.0)
+        assert stage.controller.container.answer == Denied("hold", 0, 10, 5.0)
 
 
 @in_virtual_time
@@ -262,15 +264,15 @@ async def test_revived_container_is_another_life_of_the_app_that_still_reports()
         await stage.answered(Granted(1, 10))
         assert stage.state() is State.DOWN
         await stage.errors(9, app_start="boot-1")
-        stage.hall.inbox.put(Revived("ann", "it was me"))
+        stage.controller.inbox.put(Revived("ann", "it was me"))
         await settle()
-        word = stage.hall.standing.life
+        word = stage.controller.container.life
         assert word.startswith("revived-")
-        assert (stage.state(), stage.hall.evidence().errors) == (State.UP, 0)
+        assert (stage.state(), stage.controller.evidence().errors) == (State.UP, 0)
         assert stage.notes.last == Memory("web/a", "boot-1", word)
         await stage.errors(5, app_start="boot-1")
         assert stage.budget.in_the_air == [f"web/a/{word}"]
-        assert stage.hall.stale_reports == 0
+        assert stage.controller.stale_reports == 0
 
 
 @in_virtual_time
@@ -280,16 +282,16 @@ async def test_two_revivals_are_two_lives() -> None:
         for _ in range(2):
             await stage.errors(5)
             await stage.answered(Granted(1, 10))
-            stage.hall.inbox.put(Revived("ann", "it was me"))
+            stage.controller.inbox.put(Revived("ann", "it was me"))
             await settle()
-            words.append(stage.hall.standing.life)
+            words.append(stage.controller.container.life)
         assert len(set(words)) == 2
 
 
 @in_virtual_time
 async def test_stray_answer_changes_nothing_and_gives_back_what_it_grants() -> None:
     async with Stage() as stage:
-        stage.hall.inbox.put(Leased("somebody", GRANTED, WALL_S))
+        stage.controller.inbox.put(Leased("somebody", GRANTED, WALL_S))
         await settle()
         assert stage.budget.resigned == [("a", "somebody")]
         assert stage.latch is None

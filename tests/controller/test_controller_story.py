@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.hall import POLICY, Stage
+from harness.controller import POLICY, Stage
 from harness.virtual_time import in_virtual_time
 from sidecar.controller.controller import Pace
 from sidecar.core.life.events import Answered
@@ -90,13 +90,13 @@ class Play:
             self.naive.culled = stage.latch is not None
 
     def check(self) -> None:
-        hall, now = self.stage.hall, self.stage.loop.time()
-        assert hall.evidence().kinds == self.naive.kinds(now)
-        assert hall.evidence().errors == sum(self.naive.kinds(now).values())
-        assert hall.stale_reports == self.naive.stale
+        controller, now = self.stage.controller, self.stage.loop.time()
+        assert controller.evidence().kinds == self.naive.kinds(now)
+        assert controller.evidence().errors == sum(self.naive.kinds(now).values())
+        assert controller.stale_reports == self.naive.stale
         assert self.stage.budget.most_at_once <= 1
-        assert hall.standing.state is not State.DRAINING or hall.standing.latch is not None
-        assert hall.standing.latch is None or hall.standing.latch.claim_id in self.granted
+        assert controller.container.state is not State.DRAINING or controller.container.latch is not None
+        assert controller.container.latch is None or controller.container.latch.claim_id in self.granted
 
 
 @settings(max_examples=100, deadline=None)

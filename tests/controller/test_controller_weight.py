@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.hall import POLICY, Stage
+from harness.controller import POLICY, Stage
 from harness.virtual_time import in_virtual_time
 from sidecar.core.life.events import Judged
 from sidecar.core.life.weight import FULL, Weight
-from sidecar.core.types import Fleet, Gone, Granted, Missed, Ping, Policy, Report, Results, Sample, State
+from sidecar.core.types import AppExited, Fleet, Granted, Missed, Ping, Policy, Report, Results, Sample, State
 
 NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)
 """Nobody is culled: this is about weights."""
@@ -25,7 +25,7 @@ async def serves(stage: Stage, results: Report, seconds: int) -> list[int]:
     for _ in range(seconds):
         await stage.reports(results)
         await stage.passes(1)
-        weights.append(stage.hall.snapshot().weight)
+        weights.append(stage.controller.snapshot().weight)
     return weights
 
 
@@ -41,7 +41,7 @@ async def test_app_that_begins_to_fail_half_of_its_requests_has_an_eighth_within
         weights = await serves(stage, HALF, 10)
         assert weights == sorted(weights, reverse=True)
         assert 10 <= weights[-1] <= 15
-        assert (stage.hall.snapshot().success_rate or 0) == pytest.approx(0.5, abs=0.03)
+        assert (stage.controller.snapshot().success_rate or 0) == pytest.approx(0.5, abs=0.03)
 
 
 @in_virtual_time
@@ -79,7 +79,7 @@ async def test_errors_without_requests_leave_the_weight_alone(report: Report) ->
 async def test_weighing_that_is_off_leaves_every_weight_alone() -> None:
     async with Stage(NEVER, weight=Weight(floor=FULL)) as stage:
         assert await serves(stage, NONE, 30) == [100] * 30
-        assert stage.hall.snapshot().success_rate == 0.0
+        assert stage.controller.snapshot().success_rate == 0.0
 
 
 @in_virtual_time
@@ -88,9 +88,9 @@ async def test_weight_is_stepped_once_a_second_however_many_reports_come() -> No
         await serves(stage, WELL, 5)
         for _ in range(50):
             await stage.reports(NONE)
-        assert stage.hall.snapshot().weight == 100
+        assert stage.controller.snapshot().weight == 100
         await stage.passes(1)
-        assert stage.hall.snapshot().weight == 80
+        assert stage.controller.snapshot().weight == 80
 
 
 @in_virtual_time
@@ -98,22 +98,22 @@ async def test_silence_keeps_the_weight_for_minutes_and_then_speaks_for_the_app(
     async with Stage(NEVER) as stage:
         await serves(stage, NONE, 12)
         await stage.passes(280)
-        assert stage.hall.snapshot().weight == 10
+        assert stage.controller.snapshot().weight == 10
         await stage.passes(60)
-        assert (stage.hall.snapshot().weight, stage.hall.snapshot().success_rate) == (100, None)
+        assert (stage.controller.snapshot().weight, stage.controller.snapshot().success_rate) == (100, None)
 
 
 # -- over the lives of the app ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [Ping(0, app_start="boot-2"), Gone()], ids=["another name", "gone"])
+@pytest.mark.parametrize("end", [Ping(0, app_start="boot-2"), AppExited()], ids=["another name", "gone"])
 @in_virtual_time
 async def test_new_life_begins_with_all_of_its_weight(end: Report) -> None:
     async with Stage(NEVER) as stage:
         await stage.reports(Ping(0, app_start="boot-1"))
         await serves(stage, NONE, 12)
         await stage.reports(end)
-        assert (stage.hall.snapshot().weight, stage.hall.snapshot().success_rate) == (100, None)
+        assert (stage.controller.snapshot().weight, stage.controller.snapshot().success_rate) == (100, None)
         assert await serves(stage, WELL, 5) == [100] * 5
 
 
@@ -132,9 +132,9 @@ async def test_grace_shields_from_the_cull_and_not_from_the_weight() -> None:
 async def test_whoever_is_out_of_balance_is_told_of_with_no_weight() -> None:
     async with Stage(NO_SETTLE) as stage:
         await stage.errors(5)
-        assert stage.hall.snapshot().share == 100
+        assert stage.controller.snapshot().share == 100
         await stage.answered(Granted(1, 10))
-        assert (stage.hall.snapshot().share, stage.hall.snapshot().weight) == (0, 100)
+        assert (stage.controller.snapshot().share, stage.controller.snapshot().weight) == (0, 100)
 
 
 # -- the end of a drain -------------------------------------------------------------------------------------
@@ -217,13 +217,13 @@ async def test_suspect_that_reports_only_errors_has_the_floor_at_once_and_rises_
     async with Stage(window_s=10) as stage:
         await stage.hears(TEN)
         await stage.errors(5)
-        seen = stage.hall.snapshot()
+        seen = stage.controller.snapshot()
         assert (stage.state(), seen.share, seen.is_soft_drained) == (State.SUSPECT, 10, True)
         await stage.passes(5)
-        assert stage.hall.snapshot().share == 10
+        assert stage.controller.snapshot().share == 10
         await stage.passes(7)
         await stage.answered(Granted(1, 10))
-        seen = stage.hall.snapshot()
+        seen = stage.controller.snapshot()
         assert (stage.state(), seen.share, seen.is_soft_drained) == (State.UP, 10, False)
         assert await serves(stage, Ping(0), 4) == [15, 20, 25, 30]
         assert stage.budget.resigned == [("a", "web/a/-")]
@@ -237,7 +237,7 @@ async def test_weight_follows_at_once_how_many_suffer() -> None:
         weights = []
         for suspect in (4, 5, 10, 4):
             await stage.hears(Fleet(10, suspect))
-            weights.append(stage.hall.snapshot().weight)
+            weights.append(stage.controller.snapshot().weight)
         assert weights == [50, 60, 100, 50]
 
 
@@ -246,9 +246,9 @@ async def test_weight_comes_back_when_the_fleet_is_not_known_any_more() -> None:
     async with Stage(window_s=600) as stage:
         await stage.hears(TEN)
         await stage.errors(5)
-        assert stage.hall.snapshot().weight == 10
+        assert stage.controller.snapshot().weight == 10
         await stage.misses()
-        assert stage.hall.snapshot().weight == 100
+        assert stage.controller.snapshot().weight == 100
 
 
 @pytest.mark.parametrize("report", [Ping(5), Results(0, 20)], ids=["alone", "with requests"])
@@ -260,7 +260,7 @@ async def test_suspect_that_may_not_be_drained_softly_keeps_its_weight(report: R
         await stage.reports(Results(20, 0) if isinstance(report, Results) else Ping(0))
         await stage.passes(1)
         await stage.reports(report)
-        assert (stage.state(), stage.hall.snapshot().weight) == (State.SUSPECT, 100)
+        assert (stage.state(), stage.controller.snapshot().weight) == (State.SUSPECT, 100)
 
 
 @in_virtual_time
@@ -269,5 +269,5 @@ async def test_new_life_of_a_drained_container_has_all_of_its_weight() -> None:
         await stage.hears(TEN)
         await stage.errors(5, app_start="boot-1")
         await stage.errors(1, app_start="boot-2")
-        seen = stage.hall.snapshot()
+        seen = stage.controller.snapshot()
         assert (seen.weight, seen.is_soft_drained) == (100, False)

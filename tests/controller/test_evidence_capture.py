@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.hall import POLICY, WALL_S, Stage
+from harness.controller import POLICY, WALL_S, Stage
 from harness.virtual_time import in_virtual_time
 from sidecar.controller.evidence_capture import Inquest
 from sidecar.core.types import Claim, Denied, Granted, Level, Ping, Policy, State, Unknown
@@ -46,7 +46,7 @@ class Looker:
 
 def _stage(look: Looker, policy: Policy = NO_SETTLE) -> Stage:
     stage = Stage(policy)
-    stage.hall.inquest = Inquest(stage.loop.time, lambda: WALL_S, stage.failures.append, look)
+    stage.controller.inquest = Inquest(stage.loop.time, lambda: WALL_S, stage.failures.append, look)
     return stage
 
 
@@ -56,11 +56,11 @@ async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
     async with _stage(look) as stage:
         await stage.pings(SICK)
         await stage.answered(GRANTED)
-        assert (stage.state(), stage.hall.capture) == (State.SUSPECT, None)
+        assert (stage.state(), stage.controller.capture) == (State.SUSPECT, None)
         await stage.passes(2.0)
         assert stage.state() is State.SUSPECT  # asked once more: it took its time
         await stage.answered(REPLAYED)
-        assert (stage.state(), stage.hall.capture) == (State.DRAINING, "what it saw")
+        assert (stage.state(), stage.controller.capture) == (State.DRAINING, "what it saw")
         ((claim, reason),) = look.told
         assert claim == Claim("web/a/life-1", "a", "life-1", "redis")
         assert reason.startswith("5 server errors in 60 s")
@@ -108,7 +108,7 @@ async def test_hook_that_fails_is_told_and_does_not_keep_the_container_up() -> N
     async with _stage(Looker(failure=failure)) as stage:
         await stage.pings(SICK)
         await stage.answered(GRANTED)
-        assert (stage.state(), stage.hall.capture, stage.failures) == (State.DRAINING, None, [failure])
+        assert (stage.state(), stage.controller.capture, stage.failures) == (State.DRAINING, None, [failure])
 
 
 @pytest.mark.parametrize("answer", [Denied("window", 10, 10, 60.0), Unknown("timeout")], ids=["denied", "unknown"])
@@ -120,7 +120,7 @@ def test_without_a_token_nothing_is_run(answer: Denied | Unknown) -> None:
         async with _stage(look) as stage:
             await stage.pings(SICK)
             await stage.answered(answer)
-            assert stage.hall.inquest.kept is None
+            assert stage.controller.inquest.kept is None
 
     story()
     assert look.told == []
@@ -132,8 +132,8 @@ async def test_in_shadow_mode_nothing_is_run() -> None:
     async with _stage(look, replace(NO_SETTLE, enforce=False)) as stage:
         await stage.pings(SICK)
         await stage.answered(GRANTED)
-        assert stage.hall.standing.would_culls == 1
-        assert stage.hall.inquest.kept is None
+        assert stage.controller.container.would_culls == 1
+        assert stage.controller.inquest.kept is None
     assert look.told == []
 
 
@@ -168,10 +168,10 @@ async def test_samples_end_with_the_life_and_those_of_the_cull_are_kept() -> Non
         await stage.pings(SICK)
         await stage.answered(GRANTED)
         await stage.pings(Ping(message="while it drains"))
-        assert len(stage.hall.inquest.samples.newest()) == 2
+        assert len(stage.controller.inquest.samples.newest()) == 2
         await stage.pings(Ping(0, app_start="life-2"))
-        assert stage.hall.inquest.samples.newest() == ()
-        kept = stage.hall.inquest.kept
+        assert stage.controller.inquest.samples.newest() == ()
+        kept = stage.controller.inquest.kept
         assert kept is not None
         assert (kept.claim_id, kept.at, kept.capture) == ("web/a/life-1", WALL_S, "what it saw")
         assert [sample.message for sample in kept.samples] == ["no route to 10.0.0.1"]
@@ -183,7 +183,7 @@ async def test_end_of_a_grace_leaves_the_samples() -> None:
         await stage.pings(Ping(message="while it starts"))
         await stage.passes(20.0)
         assert stage.state() is State.UP
-        assert len(stage.hall.inquest.samples.newest()) == 1
+        assert len(stage.controller.inquest.samples.newest()) == 1
 
 
 @in_virtual_time
@@ -191,7 +191,7 @@ async def test_report_of_an_ended_life_is_no_sample() -> None:
     async with Stage() as stage:
         await stage.pings(Ping(0, app_start="life-1"), Ping(0, app_start="life-2"))
         await stage.pings(Ping(message="late", app_start="life-1"))
-        assert stage.hall.inquest.samples.newest() == ()
+        assert stage.controller.inquest.samples.newest() == ()
 
 
 @in_virtual_time
@@ -200,10 +200,10 @@ async def test_capture_is_there_when_observers_hear_of_the_cull() -> None:
 
     def observe(record: Record) -> None:
         if record.culled:
-            seen.append(stage.hall.capture)
+            seen.append(stage.controller.capture)
 
     stage = Stage(NO_SETTLE, observe=observe)
-    stage.hall.inquest = Inquest(stage.loop.time, lambda: WALL_S, stage.failures.append, Looker())
+    stage.controller.inquest = Inquest(stage.loop.time, lambda: WALL_S, stage.failures.append, Looker())
     async with stage:
         await stage.pings(SICK)
         await stage.answered(GRANTED)
@@ -213,15 +213,15 @@ async def test_capture_is_there_when_observers_hear_of_the_cull() -> None:
 @in_virtual_time
 async def test_evidence_of_a_cull_is_what_the_app_said_last_and_what_the_hook_saw() -> None:
     async with _stage(Looker(takes_s=0.01)) as stage:
-        assert stage.hall.inquest.evidence() is None
+        assert stage.controller.inquest.evidence() is None
         before = Ping(4, Level.CLIENT_ERROR, "mysql", fingerprint="Login:42", app_start="life-1")
         await stage.pings(before)
         await stage.passes(30.0)
         await stage.pings(before._replace(errors=5, message="login of bob@example.org failed"), SICK)
         await stage.answered(GRANTED)
         await stage.passes(0.02)
-        stage.hall.inquest._wall = lambda: WALL_S + 30.5  # half a second after the last of them
-        told = (stage.hall.inquest.evidence() or "").splitlines()
+        stage.controller.inquest._wall = lambda: WALL_S + 30.5  # half a second after the last of them
+        told = (stage.controller.inquest.evidence() or "").splitlines()
         assert re.fullmatch(
             r"5 x redis \([0-9a-f]{8}, 2023-11-14T22:13:50Z to 2023-11-14T22:13:50Z\): no route to 10.0.0.1", told[0]
         )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sidecar.controller.journal import Journal, Memory
-from sidecar.core.types import Latch, Lot
+from sidecar.core.types import Latch, RandomIdentity
 
 TOP = Path(__file__).parents[2]
 BOUND_S = 0.05
@@ -30,7 +30,7 @@ RETIRED = Memory(
     "boot-1",
     Latch("", 1_700_000_000.25, "retired at age 6h", lease="lease-1"),
     1_699_990_000.5,
-    Lot("lease-1", 0.25),
+    RandomIdentity("lease-1", 0.25),
 )
 LATCHED = Memory("web/a", "boot-2", "-", Latch("web/a/-", 1_700_000_000.25, "5 server errors in 60 s"))
 
@@ -174,10 +174,10 @@ def latch(**changes: Any) -> bytes:
         pytest.param(written(born="yesterday"), id="born is a text"),
         pytest.param(written(born=""), id="born is empty"),
         pytest.param(written(born=float("inf")), id="born is never"),
-        pytest.param(written(lot=7), id="lot is a number"),
-        pytest.param(written(lot=[7, 0.5]), id="holder is a number"),
-        pytest.param(written(lot=["lease-1", None]), id="part is nothing"),
-        pytest.param(written(lot=["lease-1", 0.5, 1]), id="lot of three"),
+        pytest.param(written(identity=7), id="lot is a number"),
+        pytest.param(written(identity=[7, 0.5]), id="holder is a number"),
+        pytest.param(written(identity=["lease-1", None]), id="part is nothing"),
+        pytest.param(written(identity=["lease-1", 0.5, 1]), id="lot of three"),
         pytest.param(latch(lease=None), id="lease is nothing"),
         pytest.param(written(latch="yes"), id="latch is a text"),
         pytest.param(written(latch={}), id="latch is empty"),

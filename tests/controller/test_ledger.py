@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.hall import Stage
+from harness.controller import Stage
 from harness.lives import POLICY, REPLAYED, WHY, answered, asking
 from harness.stores import redis_store
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
@@ -247,7 +247,7 @@ async def test_what_was_sent_is_sent_anew_when_the_bucket_has_lost_its_memory() 
             ledger.beaten(fleet)
         await asyncio.sleep(5)
     (batch,) = [batch for _, batch in notes.batches]
-    assert batch == [*new, Entry("lost_memory", WALL_S, once="lost_memory")]
+    assert batch == [*new, Entry("data_loss", WALL_S, once="data_loss")]
 
 
 @in_virtual_time
@@ -262,7 +262,7 @@ async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> Non
         ledger.beaten(fleet)
     assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 0)
     assert ledger.local(0.0)[:2] == [entries(3)[1], entries(3)[2]]
-    assert ledger.local(0.0)[-1].what == "lost_memory"
+    assert ledger.local(0.0)[-1].what == "data_loss"
 
 
 # -- the end ----------------------------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server:
     await budget.aclose()
     assert not isinstance(answer, Unknown)
     assert [entry._replace(id="") for entry in answer if entry.what == "suspect"] == entries(3)
-    assert {"lost_memory"} <= {entry.what for entry in answer}
+    assert {"data_loss"} <= {entry.what for entry in answer}
 
 
 async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_server: RedisServer) -> None:

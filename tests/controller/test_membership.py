@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from harness.hall import POLICY, WALL_S
+from harness.controller import POLICY, WALL_S
 from harness.lives import SICK
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.controller.membership import (
@@ -21,10 +21,10 @@ from sidecar.controller.membership import (
     STALE_BEATS,
     SUSPECT_BEATS,
     Description,
-    Pulse,
+    Membership,
 )
 from sidecar.core.fleet.about import unpack
-from sidecar.core.life.container_state import Order, Standing, start
+from sidecar.core.life.container import Container, Order, start
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered, Stopped
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import About, Beat, Denied, Evidence, Fleet, Latch, Presence, State, Unknown
@@ -69,7 +69,7 @@ class Scene:
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
         self.began = loop.time()
-        self.standing = UP
+        self.container = UP
         self.evidence = REDIS
         self.answer: Fleet | Unknown | Exception = FLEET
         self.about = ""
@@ -80,7 +80,7 @@ class Scene:
         self.tells = True
         self.open = asyncio.Event()
         self.open.set()
-        self.pulse = Pulse(
+        self.membership = Membership(
             self._snapshot,
             self,
             policy=POLICY,
@@ -95,7 +95,7 @@ class Scene:
         )
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.loop.time(), self.standing, self.evidence, None)
+        return Snapshot(self.loop.time(), self.container, self.evidence, None)
 
     def _tell(self, answer: Fleet | Unknown) -> None:
         if not self.tells:
@@ -126,16 +126,16 @@ class Scene:
     def last(self) -> Beat:
         return self.beats[-1][1]
 
-    async def becomes(self, standing: Standing) -> None:
+    async def becomes(self, container: Container) -> None:
         """Take a step, and let everybody hear of it."""
-        before, self.standing = self.standing, standing
-        self.pulse.notice(Record(Stopped(), before, standing, self.evidence))
+        before, self.container = self.container, container
+        self.membership.notice(Record(Stopped(), before, container, self.evidence))
         await settle()
 
     async def counts(self, errors: int) -> None:
         """Have so many errors in the window, and a second pass."""
         self.evidence = replace(self.evidence, errors=errors)
-        self.pulse.look()
+        self.membership.look()
         await self.passes(1)
 
     async def passes(self, seconds: float) -> None:
@@ -146,7 +146,7 @@ class Scene:
 @contextlib.asynccontextmanager
 async def beating(rng: object = None, interval_s: float = INTERVAL_S) -> AsyncIterator[Scene]:
     scene = Scene(rng, interval_s)
-    running = asyncio.create_task(scene.pulse.run())
+    running = asyncio.create_task(scene.membership.run())
     await settle()
     try:
         yield scene
@@ -217,9 +217,9 @@ CHANGES = {
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
 @in_virtual_time
-async def test_change_that_concerns_the_fleet_is_told_at_once(before: Standing, after: Standing) -> None:
+async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container, after: Container) -> None:
     async with beating() as scene:
-        scene.standing = before
+        scene.container = before
         await scene.passes(1)
         await scene.becomes(after)
         assert scene.times == pytest.approx([FIRST_AFTER_S, 1])
@@ -244,9 +244,11 @@ async def test_change_that_concerns_the_fleet_is_told_at_once(before: Standing, 
     ids=["counts", "asks", "refused once more", "refused what a person ordered", "drained", "named"],
 )
 @in_virtual_time
-async def test_step_that_the_fleet_does_not_care_for_waits_for_the_next_beat(before: Standing, after: Standing) -> None:
+async def test_step_that_the_fleet_does_not_care_for_waits_for_the_next_beat(
+    before: Container, after: Container
+) -> None:
     async with beating() as scene:
-        scene.standing = before
+        scene.container = before
         await scene.passes(1)
         await scene.becomes(after)
         assert len(scene.beats) == 1
@@ -281,7 +283,7 @@ async def test_flapping_costs_no_more_than_one_beat_a_flip_and_ends_with_it() ->
 @in_virtual_time
 async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: float, pause_s: float) -> None:
     async with beating(interval_s=interval_s) as scene:
-        scene.standing = SUSPECT
+        scene.container = SUSPECT
         await scene.passes(FIRST_AFTER_S + 3 * pause_s + 0.01)
         assert scene.times == pytest.approx([FIRST_AFTER_S + number * pause_s for number in range(4)])
         await scene.becomes(UP)
@@ -352,7 +354,7 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
 
 
 @pytest.mark.parametrize(
-    ("standing", "beat"),
+    ("container", "beat"),
     [
         (replace(UP, state=State.STARTING), Beat("a", "boot-1", Presence.STARTING, first=True, errors=5)),
         (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
@@ -418,10 +420,10 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
     ],
 )
 @in_virtual_time
-async def test_every_standing_has_its_beat(standing: Standing, beat: Beat) -> None:
+async def test_every_standing_has_its_beat(container: Container, beat: Beat) -> None:
     scene = Scene()
-    scene.standing = standing
-    await scene.pulse.beat()
+    scene.container = container
+    await scene.membership.beat()
     assert scene.last == beat
 
 
@@ -433,7 +435,7 @@ async def test_every_standing_has_its_beat(standing: Standing, beat: Beat) -> No
 async def test_ratio_is_told_once_there_are_enough_requests(requests: int, failed: int, ratio: int | None) -> None:
     scene = Scene()
     scene.evidence = Evidence(60, requests=requests, failed=failed)
-    await scene.pulse.beat()
+    await scene.membership.beat()
     assert scene.last.ratio == ratio
 
 
@@ -486,7 +488,7 @@ async def test_goodbye_is_said_once() -> None:
         await scene.passes(1)
         await scene.becomes(STOPPING)
         await scene.passes(5 * INTERVAL_S)
-        await scene.pulse.beat()
+        await scene.membership.beat()
         assert scene.said == [Presence.WELL, Presence.GONE]
 
 
@@ -497,8 +499,8 @@ async def test_goodbye_that_nobody_heard_is_said_again_at_the_end() -> None:
         scene.answer = AWAY
         await scene.becomes(STOPPING)
         scene.answer = FLEET
-        await scene.pulse.beat()
-        await scene.pulse.beat()
+        await scene.membership.beat()
+        await scene.membership.beat()
         assert scene.said == [Presence.WELL, Presence.GONE, Presence.GONE]
 
 
@@ -508,53 +510,53 @@ async def test_goodbye_that_nobody_heard_is_said_again_at_the_end() -> None:
 @in_virtual_time
 async def test_every_answer_is_told_and_the_last_fleet_is_kept() -> None:
     async with beating() as scene:
-        assert scene.pulse.fleet is None
+        assert scene.membership.fleet is None
         for answer in (AWAY, FLEET, AWAY, Fleet(4)):
             scene.answer = answer
             await scene.passes(INTERVAL_S)
         heard = [answer for answer, _ in groupby(scene.told)]
         assert heard == [AWAY, FLEET, AWAY, Fleet(4)]
-        assert scene.pulse.fleet == Fleet(4)
+        assert scene.membership.fleet == Fleet(4)
 
 
 @in_virtual_time
 async def test_fleet_that_was_not_heard_of_for_three_beats_is_not_known() -> None:
     scene = Scene()
-    await scene.pulse.beat()
+    await scene.membership.beat()
     scene.answer = AWAY
     await scene.passes(STALE_BEATS * INTERVAL_S)
-    await scene.pulse.beat()
-    assert scene.pulse.fleet == FLEET
+    await scene.membership.beat()
+    assert scene.membership.fleet == FLEET
     await scene.passes(0.01)
-    assert scene.pulse.fleet is None
+    assert scene.membership.fleet is None
     scene.answer = FLEET
-    await scene.pulse.beat()
-    assert scene.pulse.fleet == FLEET
+    await scene.membership.beat()
+    assert scene.membership.fleet == FLEET
 
 
 @in_virtual_time
 async def test_age_of_the_fleet_counts_from_its_answer() -> None:
     scene = Scene()
     scene.open.clear()
-    beating = asyncio.create_task(scene.pulse.beat())
+    beating = asyncio.create_task(scene.membership.beat())
     await scene.passes(100)
     scene.open.set()
     await beating
-    assert scene.pulse.fleet == FLEET
+    assert scene.membership.fleet == FLEET
 
 
 @in_virtual_time
 async def test_hall_hears_of_every_beat_and_of_no_fleet_that_is_too_old() -> None:
     scene = Scene()
-    scene.standing = SUSPECT
-    await scene.pulse.beat()
+    scene.container = SUSPECT
+    await scene.membership.beat()
     for answer in (AWAY, RuntimeError("broken")):
         scene.answer = answer
         with contextlib.suppress(RuntimeError):
-            await scene.pulse.beat()
+            await scene.membership.beat()
     await scene.passes(STALE_BEATS * INTERVAL_S + 1)
     scene.answer = AWAY
-    await scene.pulse.beat()
+    await scene.membership.beat()
     assert scene.heard == [
         BeatAnswered(Presence.SUSPECT, "boot-1", FLEET),
         BeatUnanswered("timeout", FLEET),
@@ -567,9 +569,9 @@ async def test_hall_hears_of_every_beat_and_of_no_fleet_that_is_too_old() -> Non
 async def test_hall_hears_what_the_beat_said_and_not_what_has_become_of_it() -> None:
     scene = Scene()
     scene.open.clear()
-    beat = asyncio.create_task(scene.pulse.beat())
+    beat = asyncio.create_task(scene.membership.beat())
     await settle()
-    scene.standing = SUSPECT
+    scene.container = SUSPECT
     scene.open.set()
     await beat
     assert scene.heard == [BeatAnswered(Presence.WELL, "boot-1", FLEET)]
@@ -582,7 +584,7 @@ async def _abouts(scene: Scene, *answers: Fleet | Unknown) -> list[str]:
     """What was told about the container, beat by beat, while the bucket answers so."""
     for answer in answers:
         scene.answer = answer
-        await scene.pulse.beat()
+        await scene.membership.beat()
     return scene.abouts
 
 
@@ -616,8 +618,8 @@ async def test_what_is_known_is_told_again_after_many_beats() -> None:
 
 def test_description_says_what_a_person_asks_for() -> None:
     describe = Description(lambda: WALL_S, 5, "0.9")
-    standing = replace(SUSPECT, since=90.0, born=40.0)
-    about = unpack(describe(Snapshot(100.0, standing, REDIS, None, weight=80)))
+    container = replace(SUSPECT, since=90.0, born=40.0)
+    about = unpack(describe(Snapshot(100.0, container, REDIS, None, weight=80)))
     assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
     about = unpack(describe(Snapshot(100.0, replace(DOWN, since=99.0, born=40.0), REDIS, None, weight=80)))
     assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)

@@ -158,7 +158,7 @@ def prometheus() -> Iterator[Prometheus]:
                 redis_url=url,
                 service=SERVICE,
                 lifetime="1d",
-                beat="1s",
+                beat_interval="1s",
                 check_interval="2s",
                 settle="100ms",
                 drain="500ms",

@@ -65,7 +65,7 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterRedisUnreachableForSome", "ratio >= 0.5 < 1", "ratio < 1"),
     ("ArbiterRedisUnreachableForSome", "for: 5m", "for: 2m"),
     ("ArbiterRedisServersAway", "for: 5m", "for: 2m"),
-    ("ArbiterMemoryLost", "(increase(arbiter_memory_losses_total[10m]))", "(arbiter_memory_losses_total)"),
+    ("ArbiterMemoryLost", "(increase(arbiter_data_losses_total[10m]))", "(arbiter_data_losses_total)"),
     ("ArbiterPoliciesDiffer", "for: 15m", "for: 5m"),
     ("ArbiterSidecarAbsent", "for: 2m", "for: 30s"),
     ("ArbiterSidecarAbsent", '{job="health-arbiter"}', ""),

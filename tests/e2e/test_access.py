@@ -47,7 +47,13 @@ WRONG: Final = {"Authorization": "Bearer sesame-7d1f0c52-public"}
 APP: Final = {"/errors", "/results", "/heartbeat", "/life"}
 """What the app itself sends: it changes what is counted, and is no order."""
 
-FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "500ms", "redis_timeout": "300ms", "beat": "500ms"}
+FAST: Final = {
+    "settle": "0s",
+    "drain": "0s",
+    "check_interval": "500ms",
+    "redis_timeout": "300ms",
+    "beat_interval": "500ms",
+}
 HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 
@@ -85,7 +91,7 @@ def _tables() -> dict[str, Routes]:
         told = Observers(Metrics("enforce", 5, 10), Log())
         held = budget_parts.opened(settings, partial(told.failed, "budget"))
         errors = SimpleNamespace(ever=dict)
-        nobody = cast("Any", SimpleNamespace(snapshot=None, inbox=None, witness=SimpleNamespace(errors=errors)))
+        nobody = cast("Any", SimpleNamespace(snapshot=None, inbox=None, measurements=SimpleNamespace(errors=errors)))
         opened = listeners.opened(settings, nobody, told, held, nobody, offer=nobody, ledger=nobody)
         async with opened as open_doors:
             return {listener.name: listener._routes for listener in open_doors.listeners}

@@ -30,8 +30,8 @@ LOG_SLACK_S: Final = 1.0
 """A cull stands in the log this much after its grant, at the most."""
 GRANTS: Final = "{ha:default/app}:grants"
 REAL: dict[str, Setting] = {
-    "lost_memory": "empty",
-    "beat": "500ms",
+    "after_data_loss": "wait",
+    "beat_interval": "500ms",
     "settle": "0s",
     "drain": "0s",
     "check_interval": "1s",
@@ -94,7 +94,7 @@ def test_nobody_claims_during_a_failover_and_then_claims_are_granted_or_replayed
     crew.suffer(second)
     await_granted(crew, watched.replica, BUDGET)
     await_budget_spent(crew, last)
-    await_metrics(late, {"arbiter_memory_losses_total": 0, "arbiter_fleet_alive": 2})
+    await_metrics(late, {"arbiter_data_losses_total": 0, "arbiter_fleet_alive": 2})
 
 
 def test_failover_that_loses_the_last_grants_gives_no_more_than_the_budget(
@@ -114,15 +114,15 @@ def test_failover_that_loses_the_last_grants_gives_no_more_than_the_budget(
         sentinel, new_port = watched.sentinels[0], watched.replica.port
         wait_for(lambda: sentinel.master_port() == new_port, timeout_s=20, what="the replica takes over")
         sick = [one for one in crew.members[:8] if one not in spent]
-        told = await_denied(sick[0], "lost_memory")
+        told = await_denied(sick[0], "data_loss")
         assert 0 < told["retry_after_s"] <= window_s
         for one in crew.members:
-            await_metrics(one, {"arbiter_memory_losses_total": 1})
+            await_metrics(one, {"arbiter_data_losses_total": 1})
         assert time.monotonic() - granted_at < window_s, "this machine is too busy for a window of this length"
         assert crew.down() == spent
         wait_for(lambda: len(crew.down()) == 8, timeout_s=3 * window_s, what="after the window the others may go")
     assert most_within(grants(pool), window_s - LOG_SLACK_S) <= BUDGET
-    assert crew.members[-1].metrics()["arbiter_memory_losses_total"] == 1
+    assert crew.members[-1].metrics()["arbiter_data_losses_total"] == 1
 
 
 def grants(pool: Pool) -> list[Cull]:
@@ -156,4 +156,4 @@ def test_claims_while_the_slot_moves_are_granted_once_it_has(sidecar: StartSidec
     await_granted(crew, new, BUDGET)
     assert owner.cli("CLUSTER", "COUNTKEYSINSLOT", cluster.slot_of(GRANTS)) == 0
     await_budget_spent(crew, late)
-    await_metrics(late, {"arbiter_memory_losses_total": 0})
+    await_metrics(late, {"arbiter_data_losses_total": 0})

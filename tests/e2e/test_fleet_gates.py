@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
 
 REAL: dict[str, Setting] = {
     **GATES,
-    "beat": "500ms",
+    "beat_interval": "500ms",
     "settle": "300ms",
     "drain": "0s",
     "check_interval": "1s",
@@ -108,9 +108,9 @@ def test_goodbye_is_heard_at_once_and_silence_after_three_beats(
     start_crew: Callable[..., Crew], sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     beat_s = 1.0
-    crew = start_crew(1, beat=f"{beat_s}s")
+    crew = start_crew(1, beat_interval=f"{beat_s}s")
     told, untold = (
-        sidecar(name, **{**REAL, "beat": f"{beat_s}s", "stop_drain": "30s", "redis_url": redis_server.url})
+        sidecar(name, **{**REAL, "beat_interval": f"{beat_s}s", "stop_drain": "30s", "redis_url": redis_server.url})
         for name in ("told", "untold")
     )
     await_metrics(crew.members[0], {"arbiter_fleet_alive": 3})

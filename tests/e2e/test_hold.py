@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartSidecar
 
-FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "1s"}
+FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "1s"}
 HOLD = ("hold", "--for", "1h", "--reason", "migration of the database", "--author", "alice")
 SAID = "alice holds the service: migration of the database, no container is culled for"
 

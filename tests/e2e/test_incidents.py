@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.timeout(400 if IS_LONG else 120)]
 BEAT_S: Final = 0.5
 REAL: dict[str, Setting] = {
     **GATES,
-    "beat": f"{BEAT_S}s",
+    "beat_interval": f"{BEAT_S}s",
     "settle": "300ms",
     "drain": "0s",
     "check_interval": "1s",
@@ -169,7 +169,12 @@ FASTER: Final = 10
 def test_of_a_fleet_that_falls_ill_slowly_one_is_culled_at_the_most(pool: Pool, redis_server: RedisServer) -> None:
     """Side by side, with ten times the rates of the table over windows of a tenth."""
     rows = SLOW + LONG_SLOW * IS_LONG
-    tenth: dict[str, Setting] = {"beat": "1s", "error_window": "6s", "probation": "6s", "redis_timeout": "900ms"}
+    tenth: dict[str, Setting] = {
+        "beat_interval": "1s",
+        "error_window": "6s",
+        "probation": "6s",
+        "redis_timeout": "900ms",
+    }
     names = [f"fleet-{at}-" for at in range(len(rows))]
     fleets = pool.fleets(
         *(

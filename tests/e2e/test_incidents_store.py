@@ -31,14 +31,14 @@ pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
 BEAT_S: Final = 0.5
 BUDGET: Final = 2
 QUICK: dict[str, Setting] = {
-    "beat": f"{BEAT_S}s",
+    "beat_interval": f"{BEAT_S}s",
     "settle": "300ms",
     "drain": "0s",
     "check_interval": "1s",
     "redis_timeout": "300ms",
     "budget_window": "60s",
 }
-BOUND: dict[str, Setting] = {**NO_GATES, **QUICK, "lost_memory": "empty", "budget": str(BUDGET)}
+BOUND: dict[str, Setting] = {**NO_GATES, **QUICK, "after_data_loss": "wait", "budget": str(BUDGET)}
 """The bound alone: everybody who is sick is culled, up to the budget."""
 ALL: dict[str, Setting] = {**GATES, **QUICK, "budget": "10", "probation": "2s"}
 
@@ -109,7 +109,7 @@ def test_no_key_that_is_lost_alone_gives_a_token_too_many(pool: Pool, redis_serv
             redis_server.cli("DEL", key(name, service))
         pass_beats(8)
     assert {name: len(crew.down()) for name, crew in crews.items()} == dict.fromkeys(KEYS, BUDGET)
-    losses = {name: crew.members[0].metrics()["arbiter_memory_losses_total"] for name, crew in crews.items()}
+    losses = {name: crew.members[0].metrics()["arbiter_data_losses_total"] for name, crew in crews.items()}
     noticed = {name for name, count in losses.items() if count == 1}
     # A container that is down may bring its row back before the loss of the culls is seen.
     assert {"state", "grants"} <= noticed <= {"state", "grants", "culls"}
@@ -137,7 +137,7 @@ def test_stepped_clock_neither_gives_tokens_nor_stops_the_time(pool: Pool, start
 
     server.run_clock(3600)
     with crew.suffering(*left[:2]):
-        await_denied(left[0], "lost_memory")
+        await_denied(left[0], "data_loss")
         crew.await_down(*crew.members[:4], timeout_s=4 * window_s)
     times = sorted(cull_times(pool))
     assert times[2] - times[1] >= window_s, "never more than the budget in a window of real time"
@@ -150,7 +150,7 @@ def test_stepped_clock_neither_gives_tokens_nor_stops_the_time(pool: Pool, start
         stepped_at = time.monotonic()
         await_metrics(left[3], {"arbiter_hold_until_timestamp_seconds": 0})
         assert time.monotonic() - stepped_at < window_s
-        told = await_denied(left[2], "lost_memory")
+        told = await_denied(left[2], "data_loss")
         assert 0 < told["retry_after_s"] <= window_s + 1
         crew.await_down(*crew.members[:5], timeout_s=4 * window_s)
     times = sorted(cull_times(pool))
@@ -220,7 +220,7 @@ def test_other_list_of_servers_grants_nothing_for_a_window(
     crew = ready(new.again(crew.members, redis_url=",".join(server.url for server in servers)), down=BUDGET)
     crew.suffer(*crew.members)
     for one in crew.members:
-        await_denied(one, "lost_memory")
+        await_denied(one, "data_loss")
     pass_beats(4)
     assert crew.down() == []
 

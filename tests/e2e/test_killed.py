@@ -131,7 +131,7 @@ def test_container_replaced_under_its_old_name_is_another_life_though_nobody_nam
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     """Without a state directory the new sidecar knows nothing of the old one, nor is the old token its own."""
-    settings = {"settle": "0s", "drain": "0s", "beat": "300ms", "state_dir": "", "redis_url": redis_server.url}
+    settings = {"settle": "0s", "drain": "0s", "beat_interval": "300ms", "state_dir": "", "redis_url": redis_server.url}
     one = sidecar("one", **FAST, **settings)
     for expected in (1, 2):
         _await_redis(one)

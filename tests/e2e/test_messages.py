@@ -40,12 +40,12 @@ pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
 
 QUICK: dict[str, Setting] = {
     **GATES,
-    "beat": "300ms",
+    "beat_interval": "300ms",
     "settle": "0s",
     "drain": "0s",
     "check_interval": "1s",
     "redis_timeout": "900ms",
-    "lost_memory": "full",
+    "after_data_loss": "continue",
 }
 SECRET = "s3cret"
 

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartSidecar
 
-FAST: Final = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "500ms", "beat": "500ms"}
+FAST: Final = {
+    "settle": "0s",
+    "drain": "1s",
+    "check_interval": "1s",
+    "redis_timeout": "500ms",
+    "beat_interval": "500ms",
+}
 CROWD: Final = 500
 ATTEMPTS: Final = 20
 SHOWN: Final = "!document.getElementById('board').hidden && document.querySelectorAll('#members div').length > 0"
@@ -50,7 +56,7 @@ def one(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
 @pytest.fixture
 def patient(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
     """One by whose terms others stay members though they are heard of once."""
-    return sidecar(redis_url=redis_server.url, **{**FAST, "beat": "300s"})
+    return sidecar(redis_url=redis_server.url, **{**FAST, "beat_interval": "300s"})
 
 
 def _url(one: Sidecar, listener: str = "local") -> str:
@@ -397,7 +403,7 @@ def test_evidence_of_a_cull_is_opened_by_hand_and_stays_so_when_more_happens(
 
 @pytest.fixture
 def crowded(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
-    one = sidecar("c000", redis_url=redis_server.url, **{**FAST, "beat": "300s"})
+    one = sidecar("c000", redis_url=redis_server.url, **{**FAST, "beat_interval": "300s"})
     down = [
         *(_heard(f"c{number:03}", Presence.SUSPECT) for number in range(100, 103)),
         *(_culled(f"c{number:03}") for number in range(200, 207)),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Setting, Sidecar
     from harness.starting import StartSidecar
 
-FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "1s"}
+FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "1s"}
 PLACES: Final = {f"web-{number}": rollout.place("app", f"web-{number}") for number in range(100)}
 EARLY: Final = next(name for name, place in PLACES.items() if place < 50)
 LATE: Final = next(name for name, place in PLACES.items() if place >= 50)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartRedis, StartSidecar
 
-FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "500ms", "beat": "1s"}
+FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "500ms", "beat_interval": "1s"}
 
 
 def _fill(server: RedisServer) -> None:

@@ -32,10 +32,10 @@ AGING: dict[str, Setting] = {
     "lifetime_jitter": "0",
     "retire_slots": "1",
     "drain": "500ms",
-    "drain_least": "0s",
+    "drain_min": "0s",
     "check_interval": "250ms",
     "redis_timeout": "240ms",
-    "beat": "1s",
+    "beat_interval": "1s",
     **GATES,
 }
 GRANTS = "{ha:default/app}:grants"
@@ -112,7 +112,7 @@ def _spells_away(fleet: list[Sidecar]) -> list[tuple[float, float]]:
 
 def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     _hold(redis_server)
-    fleet = sidecar.fleet(3, **AGING, lifetime_max="60s", busy_above="0.5", redis_url=redis_server.url)
+    fleet = sidecar.fleet(3, **AGING, lifetime_max="60s", busy_load="0.5", redis_url=redis_server.url)
     busy, *idle = fleet
     for one in fleet:
         one.post_error(count=0, app_start="life-1")
@@ -217,7 +217,7 @@ def test_scraped_load_keeps_a_busy_container_beyond_its_lifetime(
             "scrape_interval": "250ms",
             "scrape_timeout": "240ms",
         }
-        demand: dict[str, Setting] = {"lifetime": "6s", "lifetime_max": "10m", "busy_above": "2"}
+        demand: dict[str, Setting] = {"lifetime": "6s", "lifetime_max": "10m", "busy_load": "2"}
         one = sidecar("one", **{**AGING, **demand, **scraping}, redis_url=redis_server.url)
         wait_for(lambda: one.metrics().get("arbiter_load") == 3, timeout_s=20, what="its load is known")
         wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 7, timeout_s=20, what="it is due")

@@ -39,7 +39,7 @@ REAL: dict[str, Setting] = {
     "trial": "off",  # or a cull for the one cause would be all, for everybody suffers and goes on to
     "outlier": "off",
     "refund": "off",  # what is judged is the bound
-    "beat": "500ms",
+    "beat_interval": "500ms",
     "settle": "0s",
     "drain": "0s",
     "check_interval": "1s",

@@ -278,7 +278,7 @@ def test_directory_of_the_lock_is_private_and_keeps_the_latch(sidecar: StartSide
 def test_fleet_hears_no_goodbye_of_a_main_that_hands_over(
     sidecar: StartSidecar, run_dir: Path, redis_server: RedisServer
 ) -> None:
-    one = Succession(sidecar.unstarted, run_dir, beat="30s", redis_url=redis_server.url).start()
+    one = Succession(sidecar.unstarted, run_dir, beat_interval="30s", redis_url=redis_server.url).start()
     wait_for(lambda: one.main.metrics().get("arbiter_fleet_alive") == 1, timeout_s=20, what="it is in the fleet")
     one.end_main(signal.SIGTERM)
     assert redis_server.cli("ZSCORE", "{ha:default/app}:alive", "a") is not None

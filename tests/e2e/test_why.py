@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.starting import StartSidecar
 
-FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "900ms", "beat": "500ms"}
+FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "500ms"}
 MESSAGE = "connect to redis://:hunter2@10.0.0.1:6379 failed after %d ms, token=s3cr3t"
 TEXT = {"Accept": "text/plain"}
 HOOK_S = 3

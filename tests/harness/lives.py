@@ -11,6 +11,7 @@ from sidecar.core.life.transitions import (
     AskLease,
     BeatAnswered,
     BeatUnanswered,
+    Container,
     CullOrdered,
     Effect,
     Event,
@@ -19,14 +20,13 @@ from sidecar.core.life.transitions import (
     Resign,
     Restarted,
     Revived,
-    Standing,
     Step,
     Stopped,
     start,
     step,
 )
 from sidecar.core.types import (
-    NO_LOT,
+    NO_IDENTITY,
     Answer,
     Denied,
     Fleet,
@@ -34,8 +34,8 @@ from sidecar.core.types import (
     Judgement,
     Latch,
     Load,
-    Lot,
     Policy,
+    RandomIdentity,
     Reason,
     State,
     Unknown,
@@ -55,52 +55,52 @@ GRANTED, REPLAYED = Granted(1, 10), Granted(1, 10, replayed=True)
 DENIED, UNKNOWN = Denied("window", 10, 10, 200.0), Unknown("timeout")
 LATCH = Latch(f"{APP}/one", 1_000.0, WHY)
 ORDERED = CullOrdered("ann", "it leaks")
-REVIVED = Revived("ann", "it was me", "revived-1", Lot("lease-2"))
+REVIVED = Revived("ann", "it was me", "revived-1", RandomIdentity("lease-2"))
 
 AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
 """Retired at 100 s, and back 60 s later if nobody cares."""
 
-LOT = Lot("lease-1")
+IDENTITY = RandomIdentity("lease-1")
 LEASE = Latch("", 1_000.0, "retired", lease="lease-1")
 BUSY = replace(FINE, load=Load(1.0, 0.0))
 
 
-def begun(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
-    return start(APP, 0.0, policy, app_start=app_start, lot=LOT if policy.lifetime_s else NO_LOT)
+def begun(policy: Policy = POLICY, app_start: str | None = "one") -> Container:
+    return start(APP, 0.0, policy, app_start=app_start, identity=IDENTITY if policy.lifetime_s else NO_IDENTITY)
 
 
-def asking(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
+def asking(policy: Policy = POLICY, app_start: str | None = "one") -> Container:
     """Standing with a claim on its way, at the second when it settled."""
-    standing, _ = step_and_beat(begun(policy, app_start), SICK, 0.0, policy)
-    standing, _ = step(standing, SICK, policy.settle_s, policy)
-    assert standing.asking
-    return standing
+    container, _ = step_and_beat(begun(policy, app_start), SICK, 0.0, policy)
+    container, _ = step(container, SICK, policy.settle_s, policy)
+    assert container.asking
+    return container
 
 
-def heard(standing: Standing, jitter: float = 0.0) -> BeatAnswered:
+def heard(container: Container, jitter: float = 0.0) -> BeatAnswered:
     """The fleet's answer to a beat of this standing."""
-    return BeatAnswered(standing.presence, standing.life, Fleet(3), jitter)
+    return BeatAnswered(container.presence, container.life, Fleet(3), jitter)
 
 
-def step_and_beat(standing: Standing, event: Event, now: float, policy: Policy) -> Step:
+def step_and_beat(container: Container, event: Event, now: float, policy: Policy) -> Step:
     """One step, and if it leaves a suspect behind the fleet hears of that at once; with the looker's jitter."""
-    standing, effects = step(standing, event, now, policy)
-    if standing.state is not SUSPECT:
-        return standing, effects
+    container, effects = step(container, event, now, policy)
+    if container.state is not SUSPECT:
+        return container, effects
     jitter = event.jitter if isinstance(event, Judged) else 0.0
-    standing, more = step(standing, heard(standing, jitter), now, policy)
-    return standing, (*effects, *more)
+    container, more = step(container, heard(container, jitter), now, policy)
+    return container, (*effects, *more)
 
 
-def retiring(policy: Policy = AGING) -> Standing:
+def retiring(policy: Policy = AGING) -> Container:
     """Standing that has asked for its lease, at the second when it was due."""
-    standing, _ = step(begun(policy), FINE, 0.0, policy)
-    standing, effects = step(standing, FINE, 100.0, policy)
-    assert (standing.state, effects) == (RETIRING, (AskLease("lease-1"),))
-    return standing
+    container, _ = step(begun(policy), FINE, 0.0, policy)
+    container, effects = step(container, FINE, 100.0, policy)
+    assert (container.state, effects) == (RETIRING, (AskLease("lease-1"),))
+    return container
 
 
-def retired(policy: Policy = AGING) -> Standing:
+def retired(policy: Policy = AGING) -> Container:
     """Standing that has its lease from the second when it was due."""
     return step(retiring(policy), leased(GRANTED), 100.0, policy)[0]
 
@@ -109,8 +109,8 @@ def leased(answer: Answer, holder: str = "lease-1", jitter: float = 0.0, took_s:
     return Leased(holder, answer, 1_000.0, jitter, took_s)
 
 
-def answered(standing: Standing, answer: Answer, jitter: float = 0.0) -> Answered:
-    return Answered(standing.claim_id, answer, 1_000.0, jitter)
+def answered(container: Container, answer: Answer, jitter: float = 0.0) -> Answered:
+    return Answered(container.claim_id, answer, 1_000.0, jitter)
 
 
 def asks(effects: tuple[Effect, ...]) -> list[str]:

@@ -29,7 +29,7 @@ NO_GATES: dict[str, Setting] = {
     "outlier": "off",
     "soft_drain": "off",
     "refund": "off",
-    "lost_memory": "full",
+    "after_data_loss": "continue",
 }
 """What lets a test of anything else cull a container at once, whoever else is there."""
 GATES: dict[str, Setting] = {
@@ -39,7 +39,7 @@ GATES: dict[str, Setting] = {
     "outlier": "on",
     "soft_drain": "on",
     "refund": "on",
-    "lost_memory": "empty",
+    "after_data_loss": "wait",
 }
 """The defaults, for tests of the fleet."""
 

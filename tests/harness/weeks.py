@@ -35,7 +35,7 @@ def busy_week() -> list[Entry]:
         Entry("release", UNTIL_S - 3 * DAY_S + 1800),
         Entry("hold", day_ago, "web-2", "", "looking at it", "bob", 600.0),
         Entry("not_honoured", UNTIL_S - 4 * DAY_S, "web-3", seconds=300.0),
-        Entry("lost_memory", UNTIL_S - 5 * DAY_S),
+        Entry("data_loss", UNTIL_S - 5 * DAY_S),
         Entry("redis_away", UNTIL_S - 5 * DAY_S, "web-1", reason="timeout"),
         Entry("redis_back", UNTIL_S - 5 * DAY_S + 125, "web-1", seconds=125.0),
         Entry("revived", day_ago + 500, "web-2", "", "false alarm", "ann", 40.0),

@@ -48,7 +48,7 @@ Who was kept waiting by the machine catches up with no more than a millisecond, 
 """
 
 
-class Hall:
+class Controller:
     """What the door is handed: takes reports unless it is full, and what could not be read."""
 
     def __init__(self) -> None:
@@ -68,13 +68,13 @@ class Hall:
 
 
 @pytest.fixture
-def hall() -> Hall:
-    return Hall()
+def controller() -> Controller:
+    return Controller()
 
 
 @asynccontextmanager
-async def _opened(hall: Hall) -> AsyncIterator[Datagrams]:
-    datagrams = Datagrams(hall.offer, on_failure=hall.failures.append)
+async def _opened(controller: Controller) -> AsyncIterator[Datagrams]:
+    datagrams = Datagrams(controller.offer, on_failure=controller.failures.append)
     try:
         yield datagrams
     finally:
@@ -82,8 +82,8 @@ async def _opened(hall: Hall) -> AsyncIterator[Datagrams]:
 
 
 @pytest.fixture
-async def udp(hall: Hall) -> AsyncIterator[Datagrams]:
-    async with _opened(hall) as datagrams:
+async def udp(controller: Controller) -> AsyncIterator[Datagrams]:
+    async with _opened(controller) as datagrams:
         await datagrams.open_udp("127.0.0.1", 0)
         yield datagrams
 
@@ -94,8 +94,8 @@ def path(run_dir: Path) -> str:
 
 
 @pytest.fixture
-async def unix(hall: Hall, path: str) -> AsyncIterator[Datagrams]:
-    async with _opened(hall) as datagrams:
+async def unix(controller: Controller, path: str) -> AsyncIterator[Datagrams]:
+    async with _opened(controller) as datagrams:
         await datagrams.open_unix(path)
         yield datagrams
 
@@ -122,114 +122,126 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def _assert_sum(hall: Hall, errors: int) -> None:
-    await eventually(lambda: sum(hall.errors) >= errors, timeout_s=10, what=f"{errors} errors have come")
-    assert sum(hall.errors) == errors
+async def _assert_sum(controller: Controller, errors: int) -> None:
+    await eventually(lambda: sum(controller.errors) >= errors, timeout_s=10, what=f"{errors} errors have come")
+    assert sum(controller.errors) == errors
 
 
-async def _assert_known(hall: Hall, door: Datagrams, errors: int) -> None:
+async def _assert_known(controller: Controller, door: Datagrams, errors: int) -> None:
     """Each has come, or was counted as lost: the kernel may still be at it when the sender is done."""
-    await eventually(lambda: sum(hall.errors) + door.kernel_drops >= errors, timeout_s=10, what="all are known of")
-    assert sum(hall.errors) + door.kernel_drops == errors
+    await eventually(
+        lambda: sum(controller.errors) + door.kernel_drops >= errors, timeout_s=10, what="all are known of"
+    )
+    assert sum(controller.errors) + door.kernel_drops == errors
 
 
 # -- packets ------------------------------------------------------------------------------------------------
 
 
-async def test_udp_packet_becomes_reports(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_udp_packet_becomes_reports(controller: Controller, udp: Datagrams, client: socket.socket) -> None:
     client.send(b"errors:2|c|#kind:redis\nrequests:10|c\nheartbeat:1|c\npage.views:1|c\n")
-    await _assert_sum(hall, 2)
-    assert hall.offers == [[Ping(2, kind="redis"), Heartbeat(), Results(ok=10)]]
+    await _assert_sum(controller, 2)
+    assert controller.offers == [[Ping(2, kind="redis"), Heartbeat(), Results(ok=10)]]
     assert (udp.packets, udp.lines, udp.unreadable) == (1, 4, 0)
 
 
-async def test_unix_packet_becomes_reports(hall: Hall, unix: Datagrams, path: str) -> None:
+async def test_unix_packet_becomes_reports(controller: Controller, unix: Datagrams, path: str) -> None:
     with _connected(path) as client:
         client.send(ONE)
-        await _assert_sum(hall, 1)
-    assert hall.offers == [[Ping()]]
+        await _assert_sum(controller, 1)
+    assert controller.offers == [[Ping()]]
     assert unix.addresses == [path]
 
 
-async def test_both_sockets_feed_one_hall(hall: Hall, udp: Datagrams, client: socket.socket, path: str) -> None:
+async def test_both_sockets_feed_one_hall(
+    controller: Controller, udp: Datagrams, client: socket.socket, path: str
+) -> None:
     await udp.open_unix(path)
     with _connected(path) as other:
         client.send(ONE)
         other.send(ONE)
-        await _assert_sum(hall, 2)
+        await _assert_sum(controller, 2)
     assert udp.packets == 2
 
 
-async def test_client_may_have_a_prefix(hall: Hall) -> None:
-    datagrams = Datagrams(hall.offer, on_failure=hall.failures.append, prefix="myapp")
+async def test_client_may_have_a_prefix(controller: Controller) -> None:
+    datagrams = Datagrams(controller.offer, on_failure=controller.failures.append, prefix="myapp")
     await datagrams.open_udp("127.0.0.1", 0)
     with _connected(datagrams.addresses[0]) as client, closing(datagrams):
         client.send(b"myapp.errors:1|c")
-        await _assert_sum(hall, 1)
+        await _assert_sum(controller, 1)
 
 
-async def test_garbage_is_counted_and_offers_nothing(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_garbage_is_counted_and_offers_nothing(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
     for packet in (b"", b"\n", bytes(range(128, 256)), b"errors:-1|c", b"page.views:1|c"):
         client.send(packet)
     client.send(ONE)
-    await _assert_sum(hall, 1)
-    assert hall.offers == [[Ping()]]
+    await _assert_sum(controller, 1)
+    assert controller.offers == [[Ping()]]
     assert (udp.packets, udp.lines, udp.unreadable) == (6, 4, 2)
 
 
-async def test_packet_over_64_kib_is_dropped_and_counted(hall: Hall, unix: Datagrams, path: str) -> None:
+async def test_packet_over_64_kib_is_dropped_and_counted(controller: Controller, unix: Datagrams, path: str) -> None:
     with _connected(path) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_LIMIT)
         client.send((ONE + b"\n") * (PACKET_LIMIT // len(ONE)))
         client.send(ONE)
-        await _assert_sum(hall, 1)
+        await _assert_sum(controller, 1)
     assert (unix.packets, unix.truncated, unix.lines) == (2, 1, 1)
 
 
-async def test_full_inbox_refuses_and_that_is_counted(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
-    hall.full = True
+async def test_full_inbox_refuses_and_that_is_counted(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
+    controller.full = True
     client.send(b"errors:1|c\nerrors:1|c|#kind:redis")
     await eventually(lambda: udp.refused, timeout_s=5, what="the reports are refused")
     assert udp.refused == 2
-    hall.full = False
+    controller.full = False
     client.send(ONE)
-    await _assert_sum(hall, 1)
+    await _assert_sum(controller, 1)
 
 
 # -- turns --------------------------------------------------------------------------------------------------
 
 
 async def test_first_packets_are_handed_in_at_once_and_the_next_after_a_pause(
-    hall: Hall, client: socket.socket
+    controller: Controller, client: socket.socket
 ) -> None:
     clock = asyncio.get_running_loop().time
     for _ in range(3 * BATCH):
         client.send(ONE)
     begun = clock()
-    await _assert_sum(hall, 3 * BATCH)
-    assert hall.errors[0] == BATCH
-    assert len(hall.offers) <= 2 + (clock() - begun) / PAUSE_S
-    assert all(len(offer) == 1 for offer in hall.offers)
+    await _assert_sum(controller, 3 * BATCH)
+    assert controller.errors[0] == BATCH
+    assert len(controller.offers) <= 2 + (clock() - begun) / PAUSE_S
+    assert all(len(offer) == 1 for offer in controller.offers)
 
 
-async def test_packet_after_a_pause_is_handed_in_at_once(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_packet_after_a_pause_is_handed_in_at_once(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
     for errors in (1, 2):
         client.send(ONE)
-        await _assert_sum(hall, errors)
+        await _assert_sum(controller, errors)
         await eventually(lambda: udp._pause is None, timeout_s=5, what="the pause is over")
     client.send(ONE)
     await asyncio.sleep(0)  # the loop looks at its sockets
     await asyncio.sleep(0)
-    assert hall.errors == [1, 1, 1]
+    assert controller.errors == [1, 1, 1]
 
 
-async def test_different_packets_do_not_wait_once_they_are_many_bytes(hall: Hall, client: socket.socket) -> None:
+async def test_different_packets_do_not_wait_once_they_are_many_bytes(
+    controller: Controller, client: socket.socket
+) -> None:
     kinds = [b"errors:1|c|#kind:k%d\n" % number * 8 for number in range(200)]
     for packet in kinds:
         client.send(packet)
-    await _assert_sum(hall, 8 * 200)
+    await _assert_sum(controller, 8 * 200)
     most = BATCH_BYTES // len(kinds[0]) + 1
-    assert max(hall.errors) <= 8 * most
+    assert max(controller.errors) <= 8 * most
 
 
 async def test_others_have_their_turn_between_two_of_ours(udp: Datagrams, client: socket.socket) -> None:
@@ -244,7 +256,7 @@ async def test_others_have_their_turn_between_two_of_ours(udp: Datagrams, client
 
 @pytest.mark.parametrize("length", [BATCH_BYTES + 1, 30_000, 65_000], ids=str)
 async def test_large_packet_is_read_in_pieces_and_nothing_is_lost(
-    hall: Hall, udp: Datagrams, client: socket.socket, length: int
+    controller: Controller, udp: Datagrams, client: socket.socket, length: int
 ) -> None:
     lines = [b"errors:1|c|#kind:k%d" % number for number in range(length // len(b"errors:1|c|#kind:k1000\n"))]
     lines.append(b"page.views:1|c|#" + b"x" * (length - len(b"\n".join(lines)) - 17))
@@ -252,35 +264,39 @@ async def test_large_packet_is_read_in_pieces_and_nothing_is_lost(
     assert len(packet) == length
     client.send(packet)
     client.send(ONE)
-    await _assert_sum(hall, len(lines))
+    await _assert_sum(controller, len(lines))
     assert (udp.packets, udp.lines, udp.unreadable) == (2, len(lines) + 1, 0)
     most = BATCH_BYTES // len(b"errors:1|c|#kind:k0\n") + 1
-    assert max(hall.errors) <= most
-    assert hall.offers[-1] == [Ping()]
+    assert max(controller.errors) <= most
+    assert controller.offers[-1] == [Ping()]
 
 
-async def test_large_packet_without_lines_is_one_piece(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_large_packet_without_lines_is_one_piece(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
     client.send(b"x" * 60_000)
     client.send(b"x" * 60_000 + b"\n" + ONE)
-    await _assert_sum(hall, 1)
+    await _assert_sum(controller, 1)
     assert (udp.lines, udp.unreadable) == (3, 2)
 
 
-async def test_large_packet_within_a_pause_is_read_too(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_large_packet_within_a_pause_is_read_too(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
     client.send(ONE)
-    await _assert_sum(hall, 1)
+    await _assert_sum(controller, 1)
     client.send((ONE + b"\n") * 5000)
     client.send(ONE)
-    await _assert_sum(hall, 5002)
+    await _assert_sum(controller, 5002)
     assert (udp.packets, udp.lines, udp.unreadable) == (3, 5002, 0)
 
 
 async def test_pause_of_one_socket_is_not_prolonged_by_another(
-    hall: Hall, udp: Datagrams, client: socket.socket, path: str
+    controller: Controller, udp: Datagrams, client: socket.socket, path: str
 ) -> None:
     await udp.open_unix(path)
     client.send(ONE)
-    await _assert_sum(hall, 1)
+    await _assert_sum(controller, 1)
     client.send(ONE)
     with _connected(path) as other:
         other.settimeout(0)
@@ -288,7 +304,7 @@ async def test_pause_of_one_socket_is_not_prolonged_by_another(
             with suppress(BlockingIOError):
                 other.send(b"errors:0|c|#app_start:%d," % number + b"x" * BATCH_BYTES)
             await asyncio.sleep(0)
-            if sum(hall.errors) == 2:
+            if sum(controller.errors) == 2:
                 return
     pytest.fail("the second packet was never read")
 
@@ -296,12 +312,14 @@ async def test_pause_of_one_socket_is_not_prolonged_by_another(
 # -- the kernel ---------------------------------------------------------------------------------------------
 
 
-async def test_kernel_says_what_it_had_no_room_for(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_kernel_says_what_it_had_no_room_for(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
     assert udp.kernel_drops == 0
     sent = 20_000
     for _ in range(sent):
         client.send(ONE)
-    await _assert_known(hall, udp, sent)
+    await _assert_known(controller, udp, sent)
     assert 0 < udp.kernel_drops < sent
     dropped = udp.kernel_drops
     udp.close()
@@ -316,45 +334,45 @@ async def test_receive_buffer_is_as_large_as_the_system_allows(udp: Datagrams) -
 
 
 async def test_socket_that_cannot_be_read_is_told_and_the_door_goes_on(
-    hall: Hall, udp: Datagrams, client: socket.socket
+    controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     broken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     broken.close()
     udp._readable(broken)
-    assert [type(failure) for failure in hall.failures] == [OSError]
+    assert [type(failure) for failure in controller.failures] == [OSError]
     client.send(ONE)
-    await _assert_sum(hall, 1)
+    await _assert_sum(controller, 1)
 
 
 # -- addresses ----------------------------------------------------------------------------------------------
 
 
-async def test_every_address_of_a_name_is_opened(hall: Hall) -> None:
+async def test_every_address_of_a_name_is_opened(controller: Controller) -> None:
     port = free_port()
-    async with _opened(hall) as datagrams:
+    async with _opened(controller) as datagrams:
         await datagrams.open_udp("localhost", port)
         for family, address in {(found[0], found[4]) for found in socket.getaddrinfo("localhost", port)}:
             with socket.socket(family, socket.SOCK_DGRAM) as client:
                 client.sendto(ONE, address)
-        await _assert_sum(hall, len(datagrams.addresses))
+        await _assert_sum(controller, len(datagrams.addresses))
 
 
-async def test_ipv6_is_opened_and_printed(hall: Hall) -> None:
+async def test_ipv6_is_opened_and_printed(controller: Controller) -> None:
     if not socket.has_ipv6:
         pytest.skip("this system has no IPv6")
-    async with _opened(hall) as datagrams:
+    async with _opened(controller) as datagrams:
         try:
             await datagrams.open_udp("::1", 0)
         except OSError as error:
             pytest.skip(f"no IPv6 loopback here: {error}")
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as client:
             client.sendto(ONE, _host_and_port(datagrams.addresses[0]))
-            await _assert_sum(hall, 1)
+            await _assert_sum(controller, 1)
         assert datagrams.addresses[0].startswith("[::1]:")
 
 
-async def test_taken_port_is_refused(hall: Hall, udp: Datagrams) -> None:
-    async with _opened(hall) as second:
+async def test_taken_port_is_refused(controller: Controller, udp: Datagrams) -> None:
+    async with _opened(controller) as second:
         with pytest.raises(OSError, match="in use"):
             await second.open_udp(*_host_and_port(udp.addresses[0]))
         assert second.addresses == []
@@ -366,23 +384,23 @@ async def test_unix_socket_is_for_owner_and_group(unix: Datagrams) -> None:
     assert stat.S_IMODE(mode) == 0o660
 
 
-async def test_stale_socket_is_replaced(hall: Hall, path: str) -> None:
+async def test_stale_socket_is_replaced(controller: Controller, path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stale:
         stale.bind(path)
-    async with _opened(hall) as datagrams:
+    async with _opened(controller) as datagrams:
         await datagrams.open_unix(path)
         with _connected(path) as client:
             client.send(ONE)
-            await _assert_sum(hall, 1)
+            await _assert_sum(controller, 1)
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["datagram", "stream"])
-async def test_live_socket_is_left_alone(hall: Hall, path: str, kind: socket.SocketKind) -> None:
+async def test_live_socket_is_left_alone(controller: Controller, path: str, kind: socket.SocketKind) -> None:
     with socket.socket(socket.AF_UNIX, kind) as live:
         live.bind(path)
         if kind is socket.SOCK_STREAM:
             live.listen()
-        async with _opened(hall) as datagrams:
+        async with _opened(controller) as datagrams:
             with pytest.raises(OSError, match="in use") as refused:
                 await datagrams.open_unix(path)
         assert refused.value.errno == errno.EADDRINUSE
@@ -397,14 +415,14 @@ def letter(path: str) -> Iterator[str]:
     assert Path(path).read_text() == "kept"
 
 
-async def test_file_in_the_place_of_the_socket_is_left_alone(hall: Hall, letter: str) -> None:
-    async with _opened(hall) as datagrams:
+async def test_file_in_the_place_of_the_socket_is_left_alone(controller: Controller, letter: str) -> None:
+    async with _opened(controller) as datagrams:
         with pytest.raises(OSError, match="in use"):
             await datagrams.open_unix(letter)
 
 
-async def test_missing_directory_is_an_error(hall: Hall, path: str) -> None:
-    async with _opened(hall) as datagrams:
+async def test_missing_directory_is_an_error(controller: Controller, path: str) -> None:
+    async with _opened(controller) as datagrams:
         with pytest.raises(FileNotFoundError):
             await datagrams.open_unix(path + "/statsd.sock")
 
@@ -416,24 +434,26 @@ async def test_closed_door_removes_its_file(unix: Datagrams, path: str) -> None:
         _connected(path)
 
 
-async def test_closed_door_leaves_the_file_of_its_successor(hall: Hall, unix: Datagrams, path: str) -> None:
+async def test_closed_door_leaves_the_file_of_its_successor(controller: Controller, unix: Datagrams, path: str) -> None:
     os.remove(path)  # noqa: PTH107 - blocking for a moment is no harm here, in whichever words
-    async with _opened(hall) as successor:
+    async with _opened(controller) as successor:
         await successor.open_unix(path)
         unix.close()
         with _connected(path) as client:
             client.send(ONE)
-            await _assert_sum(hall, 1)
+            await _assert_sum(controller, 1)
 
 
-async def test_door_closed_within_a_large_packet_is_quiet(hall: Hall, udp: Datagrams, client: socket.socket) -> None:
+async def test_door_closed_within_a_large_packet_is_quiet(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
     client.send((ONE + b"\n") * 5000)
     await eventually(lambda: udp.packets, timeout_s=5, what="its first piece is read")
     udp.close()
-    before = len(hall.offers)
+    before = len(controller.offers)
     for _ in range(5):
         await asyncio.sleep(0)
-    assert len(hall.offers) == before
+    assert len(controller.offers) == before
 
 
 # -- floods from another process ----------------------------------------------------------------------------
@@ -462,28 +482,30 @@ async def _ticks(sender: asyncio.subprocess.Process, clock: Callable[[], float] 
 
 
 @pytest.mark.parametrize("door", ["udp", "unix"])
-async def test_flood_loses_what_the_kernel_says_and_starves_nobody(hall: Hall, path: str, door: str) -> None:
-    async with _opened(hall) as datagrams:
+async def test_flood_loses_what_the_kernel_says_and_starves_nobody(
+    controller: Controller, path: str, door: str
+) -> None:
+    async with _opened(controller) as datagrams:
         await (datagrams.open_unix(path) if door == "unix" else datagrams.open_udp("127.0.0.1", 0))
         async with _sending(datagrams.addresses[0], 200_000) as sender:
             # Of the processor: how long it has to wait for that is for the machine to say.
             gaps = sorted(await _ticks(sender, time.thread_time))
             assert await sender.wait() == 0
-        await _assert_known(hall, datagrams, 200_000)
-        assert datagrams.packets == sum(hall.errors)
+        await _assert_known(controller, datagrams, 200_000)
+        assert datagrams.packets == sum(controller.errors)
         assert gaps[len(gaps) * 9 // 10] < 0.05
         if door == "unix":
             assert datagrams.kernel_drops == 0  # the sender waits instead
 
 
-async def test_no_packet_of_50_000_a_second_is_lost(hall: Hall, udp: Datagrams) -> None:
+async def test_no_packet_of_50_000_a_second_is_lost(controller: Controller, udp: Datagrams) -> None:
     for _ in range(5):
-        before, dropped = sum(hall.errors), udp.kernel_drops
+        before, dropped = sum(controller.errors), udp.kernel_drops
         async with _sending(udp.addresses[0], 50_000, 50_000) as sender:
             longest = max(await _ticks(sender))
             assert await sender.wait() == 0
         lost = udp.kernel_drops - dropped
-        await _assert_sum(hall, before + 50_000 - lost)
+        await _assert_sum(controller, before + 50_000 - lost)
         if not lost:
             return
         # Whoever gets no core for as long as that has to lose something.
@@ -495,28 +517,28 @@ async def test_no_packet_of_50_000_a_second_is_lost(hall: Hall, udp: Datagrams) 
 
 
 @pytest.mark.parametrize("kind", ["udp", "unix"])
-async def test_packets_go_on_with_whoever_has_the_same_socket(hall: Hall, kind: str, path: str) -> None:
-    first = Datagrams(hall.offer, on_failure=hall.failures.append)
+async def test_packets_go_on_with_whoever_has_the_same_socket(controller: Controller, kind: str, path: str) -> None:
+    first = Datagrams(controller.offer, on_failure=controller.failures.append)
     await (first.open_udp("127.0.0.1", 0) if kind == "udp" else first.open_unix(path))
     ((number, address),) = first.descriptors
     inherited = socket.socket(fileno=os.dup(number))
     with _connected(address) as client:
         client.send(b"errors:1|c")
-        await eventually(lambda: sum(hall.errors) == 1, timeout_s=5, what="the first has read it")
+        await eventually(lambda: sum(controller.errors) == 1, timeout_s=5, what="the first has read it")
         first.let_go()
         client.send(b"errors:10|c")
-        async with _opened(hall) as second:
+        async with _opened(controller) as second:
             second.adopt(inherited)
             assert second.addresses == [address]
-            await eventually(lambda: sum(hall.errors) == 11, timeout_s=5, what="the second has read what waited")
+            await eventually(lambda: sum(controller.errors) == 11, timeout_s=5, what="the second has read what waited")
             client.send(b"errors:100|c")
-            await eventually(lambda: sum(hall.errors) == 111, timeout_s=5, what="and what came then")
+            await eventually(lambda: sum(controller.errors) == 111, timeout_s=5, what="and what came then")
             assert second.kernel_drops == 0
 
 
-async def test_what_was_received_is_handed_in_before_it_is_let_go_of(hall: Hall, udp: Datagrams) -> None:
+async def test_what_was_received_is_handed_in_before_it_is_let_go_of(controller: Controller, udp: Datagrams) -> None:
     with _connected(udp.addresses[0]) as client:
         client.send(b"\n".join(b"errors:1|c|#kind:k%d" % kind for kind in range(300)))
         await eventually(lambda: udp.packets == 1, timeout_s=5, what="it was received")
         udp.let_go()
-    assert sum(hall.errors) == 300
+    assert sum(controller.errors) == 300

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from sidecar.core.life.transitions import Standing
+    from sidecar.core.life.transitions import Container
     from sidecar.net.listener import Listener
 
 FULL_BODY = (
@@ -51,7 +51,7 @@ EVIDENCE = Evidence(60, 5, {"redis": 3, "unknown": 2}, {"recovered": 1}, oldest_
 UP = transitions.start("app/a", 100.0, Policy())
 
 
-class Hall:
+class Controller:
     """What the door is handed: an inbox that may be full, and a state."""
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Hall:
 
 
 @pytest.fixture
-def hall() -> Hall:
-    return Hall()
+def controller() -> Controller:
+    return Controller()
 
 
 @pytest.fixture
@@ -80,15 +80,19 @@ def told() -> Told:
     return Told()
 
 
-def _routes(hall: Hall) -> Any:
+def _routes(controller: Controller) -> Any:
     return report_api.routes(
-        hall.offer, gone=hall.go, state=lambda: hall.state, snapshot=lambda: hall.snapshot, mode="enforce"
+        controller.offer,
+        gone=controller.go,
+        state=lambda: controller.state,
+        snapshot=lambda: controller.snapshot,
+        mode="enforce",
     )
 
 
 @pytest.fixture
-async def door(hall: Hall, told: Told) -> AsyncIterator[Listener]:
-    async with listening(_routes(hall), told, guard=report_api.refuse_browsers) as listener:
+async def door(controller: Controller, told: Told) -> AsyncIterator[Listener]:
+    async with listening(_routes(controller), told, guard=report_api.refuse_browsers) as listener:
         yield listener
     assert told.failures == []
 
@@ -125,18 +129,18 @@ errors = partial(post, "/errors")
     ],
 )
 async def test_report_is_handed_in_and_answered_with_the_state(
-    wire: Wire, hall: Hall, told: Told, request_: bytes, reports: tuple[Report, ...]
+    wire: Wire, controller: Controller, told: Told, request_: bytes, reports: tuple[Report, ...]
 ) -> None:
     answer = await wire.ask(request_)
     assert (answer.status, answer.body) == (202, b'{"state":"up"}\n')
     assert answer.headers["content-type"] == "application/json"
-    assert hall.taken == [reports]
+    assert controller.taken == [reports]
     assert told == Told()
 
 
 @pytest.mark.parametrize("state", State)
-async def test_reply_tells_the_state_that_holds(wire: Wire, hall: Hall, state: State) -> None:
-    hall.state = state
+async def test_reply_tells_the_state_that_holds(wire: Wire, controller: Controller, state: State) -> None:
+    controller.state = state
     assert (await wire.ask(errors())).json() == {"state": state.value}
 
 
@@ -168,26 +172,28 @@ async def test_reply_tells_the_state_that_holds(wire: Wire, hall: Hall, state: S
     ],
 )
 async def test_bad_report_is_refused_by_name_counted_as_such_and_not_handed_in(
-    wire: Wire, hall: Hall, told: Told, *, request_: bytes, status: int, word: str, error: str
+    wire: Wire, controller: Controller, told: Told, *, request_: bytes, status: int, word: str, error: str
 ) -> None:
     answer = await wire.ask(request_)
     assert answer.status == status
     assert answer.error.startswith(error)
     assert told.refusals == [("door", word)]
-    assert hall.taken == []
+    assert controller.taken == []
 
 
-async def test_connection_is_kept_over_a_bad_report(wire: Wire, hall: Hall) -> None:
+async def test_connection_is_kept_over_a_bad_report(wire: Wire, controller: Controller) -> None:
     assert (await wire.ask(errors(b"nonsense"))).status == 400
     assert (await wire.ask(errors())).status == 202
-    assert hall.taken == [(Ping(),)]
+    assert controller.taken == [(Ping(),)]
 
 
 @pytest.mark.parametrize(
     "request_", [errors(), post("/results", b'{"ok":1}'), post("/heartbeat")], ids=["errors", "results", "heartbeat"]
 )
-async def test_report_that_finds_the_inbox_full_is_a_503(wire: Wire, hall: Hall, told: Told, request_: bytes) -> None:
-    hall.full = True
+async def test_report_that_finds_the_inbox_full_is_a_503(
+    wire: Wire, controller: Controller, told: Told, request_: bytes
+) -> None:
+    controller.full = True
     answer = await wire.ask(request_)
     assert (answer.status, answer.error) == (503, "too many reports are waiting, this one was not counted")
     assert told.refusals == [("door", "full")]
@@ -229,11 +235,11 @@ async def test_report_that_finds_the_inbox_full_is_a_503(wire: Wire, hall: Hall,
     ids=["errors", "results", "heartbeat", "verdict"],
 )
 async def test_web_page_is_kept_out(
-    wire: Wire, hall: Hall, told: Told, *, request_: Callable[..., bytes], headers: list[str], word: str
+    wire: Wire, controller: Controller, told: Told, *, request_: Callable[..., bytes], headers: list[str], word: str
 ) -> None:
     answer = await wire.ask(request_(*headers))
     assert (answer.status, told.words) == (403, [word])
-    assert hall.taken == []
+    assert controller.taken == []
 
 
 @pytest.mark.parametrize(
@@ -252,12 +258,12 @@ async def test_web_page_is_kept_out(
     ],
     ids=lambda headers: headers[0],
 )
-async def test_app_on_this_machine_is_let_in(wire: Wire, hall: Hall, headers: list[str]) -> None:
+async def test_app_on_this_machine_is_let_in(wire: Wire, controller: Controller, headers: list[str]) -> None:
     assert (await wire.ask(errors(b"", *headers))).status == 202
-    assert len(hall.taken) == 1
+    assert len(controller.taken) == 1
 
 
-async def test_preflight_gets_no_permission(wire: Wire, hall: Hall) -> None:
+async def test_preflight_gets_no_permission(wire: Wire, controller: Controller) -> None:
     asked = [
         "Origin: http://evil.example",
         "Access-Control-Request-Method: POST",
@@ -267,7 +273,7 @@ async def test_preflight_gets_no_permission(wire: Wire, hall: Hall) -> None:
         answer = await wire.ask(get("/errors", *headers, method="OPTIONS"))
         assert answer.status in (403, 405)
         assert not [name for name in answer.headers if name.startswith("access-control-")]
-    assert hall.taken == []
+    assert controller.taken == []
 
 
 async def test_answers_give_no_permission_either(wire: Wire) -> None:
@@ -275,16 +281,16 @@ async def test_answers_give_no_permission_either(wire: Wire) -> None:
         assert not [name for name in (await wire.ask(request)).headers if name.startswith("access-control-")]
 
 
-async def test_unix_socket_takes_any_host_and_no_web_page(hall: Hall, told: Told, run_dir: Path) -> None:
+async def test_unix_socket_takes_any_host_and_no_web_page(controller: Controller, told: Told, run_dir: Path) -> None:
     path = str(run_dir / "app.sock")
     async with (
-        listening(_routes(hall), told, path, guard=report_api.refuse_browsers) as door,
+        listening(_routes(controller), told, path, guard=report_api.refuse_browsers) as door,
         await Wire.to(door) as wire,
     ):
         for host in ("Host: arbiter", "Host: evil.example:80", "Host: localhost", "Host:"):
             assert (await wire.ask(errors(b"", host))).status == 202
         assert (await wire.ask(errors(b"", "Host: arbiter", "Origin: http://evil.example"))).status == 403
-    assert len(hall.taken) == 4
+    assert len(controller.taken) == 4
 
 
 # -- the verdict --------------------------------------------------------------------------------------------
@@ -344,7 +350,7 @@ def _claim(answer: Answer, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("standing", "said"),
+    ("container", "said"),
     [
         pytest.param(UP, {}, id="begun"),
         pytest.param(SUSPECT, {"state": "suspect", **JUDGED}, id="judged"),
@@ -392,24 +398,24 @@ def _claim(answer: Answer, **more: object) -> dict[str, object]:
     ],
 )
 async def test_verdict_tells_how_the_app_stands(
-    wire: Wire, hall: Hall, standing: Standing, said: dict[str, object]
+    wire: Wire, controller: Controller, container: Container, said: dict[str, object]
 ) -> None:
-    hall.snapshot = Snapshot(105.5, standing, EVIDENCE, 100.0)
+    controller.snapshot = Snapshot(105.5, container, EVIDENCE, 100.0)
     answer = await wire.ask(get("/verdict"))
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json() == BASE | said
     assert answer.body.endswith(b"}\n")
 
 
-async def test_verdict_tells_the_weight_and_the_rate_that_it_comes_from(wire: Wire, hall: Hall) -> None:
-    hall.snapshot = replace(hall.snapshot, weight=13, success_rate=0.50123)
+async def test_verdict_tells_the_weight_and_the_rate_that_it_comes_from(wire: Wire, controller: Controller) -> None:
+    controller.snapshot = replace(controller.snapshot, weight=13, success_rate=0.50123)
     told = (await wire.ask(get("/verdict"))).json()
     assert (told["weight"], told["success_rate"]) == (13, 0.5012)
 
 
-async def test_verdict_tells_of_a_planned_end(wire: Wire, hall: Hall) -> None:
+async def test_verdict_tells_of_a_planned_end(wire: Wire, controller: Controller) -> None:
     old = replace(UP, state=State.RETIRING, born=-894.5)
-    hall.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, retire_at=100.0, load=Load(0.7, 3.0))
+    controller.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, retire_at=100.0, load=Load(0.7, 3.0))
     told = (await wire.ask(get("/verdict"))).json()
     assert (told["state"], told["age_s"], told["retire_in_s"], told["load"]) == ("retiring", 1000.0, -5.5, 0.7)
 

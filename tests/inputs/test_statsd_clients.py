@@ -52,7 +52,7 @@ client.close((error) => error && fail(error));
 
 
 @dataclass
-class Hall:
+class Controller:
     """What came in, summed."""
 
     errors: Counter[str] = field(default_factory=Counter)
@@ -81,14 +81,14 @@ class Hall:
 
 
 @pytest.fixture
-def hall() -> Hall:
-    return Hall()
+def controller() -> Controller:
+    return Controller()
 
 
 @pytest.fixture
-async def door(hall: Hall, run_dir: Path) -> AsyncIterator[Datagrams]:
+async def door(controller: Controller, run_dir: Path) -> AsyncIterator[Datagrams]:
     failures: list[Exception] = []
-    datagrams = Datagrams(hall.offer, on_failure=failures.append, prefix=PREFIX)
+    datagrams = Datagrams(controller.offer, on_failure=failures.append, prefix=PREFIX)
     await datagrams.open_udp("127.0.0.1", 0)
     await datagrams.open_unix(str(run_dir / "statsd.sock"))
     yield datagrams
@@ -101,17 +101,17 @@ def _host_and_port(door: Datagrams) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _heard(hall: Hall, errors: int = 0) -> None:
+async def _heard(controller: Controller, errors: int = 0) -> None:
     """A client sends the heartbeat last, but some send again later what found the queue full."""
-    await eventually(lambda: hall.heartbeats, timeout_s=10, what="the heartbeat is heard")
-    await eventually(lambda: hall.counted >= errors, timeout_s=10, what="all that was sent before is heard")
+    await eventually(lambda: controller.heartbeats, timeout_s=10, what="the heartbeat is heard")
+    await eventually(lambda: controller.counted >= errors, timeout_s=10, what="all that was sent before is heard")
 
 
 # -- Python: statsd -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prefix", [PREFIX, None], ids=["prefix", "plain"])
-async def test_statsd_counts_what_it_was_told(hall: Hall, door: Datagrams, prefix: str | None) -> None:
+async def test_statsd_counts_what_it_was_told(controller: Controller, door: Datagrams, prefix: str | None) -> None:
     with closing(statsd.StatsClient(*_host_and_port(door), prefix=prefix)) as client:
         client.incr("errors")
         client.incr("errors", 3)
@@ -127,19 +127,19 @@ async def test_statsd_counts_what_it_was_told(hall: Hall, door: Datagrams, prefi
             pipeline.incr("requests", 5)
             pipeline.timing("render", 1)
         client.incr("heartbeat")
-    await _heard(hall, 5 + 17)
-    assert hall.errors == {"unknown": 5}
-    assert (hall.ok, hall.failed) == (15, 2)
+    await _heard(controller, 5 + 17)
+    assert controller.errors == {"unknown": 5}
+    assert (controller.ok, controller.failed) == (15, 2)
     assert door.unreadable == 0
 
 
-async def test_statsd_sampled_errors_are_scaled(hall: Hall, door: Datagrams) -> None:
+async def test_statsd_sampled_errors_are_scaled(controller: Controller, door: Datagrams) -> None:
     with closing(statsd.StatsClient(*_host_and_port(door))) as client:
         for _ in range(200):
             client.incr("errors", rate=0.25)
         client.incr("heartbeat")
-    await _heard(hall)
-    assert hall.errors["unknown"] == 4 * (door.lines - 1)
+    await _heard(controller)
+    assert controller.errors["unknown"] == 4 * (door.lines - 1)
     assert door.unreadable == 0
 
 
@@ -158,13 +158,13 @@ async def test_statsd_sampled_errors_are_scaled(hall: Hall, door: Datagrams) -> 
 )
 @pytest.mark.parametrize("place", ["udp", "unix"])
 async def test_datadog_counts_what_it_was_told(
-    hall: Hall, door: Datagrams, place: str, options: dict[str, object]
+    controller: Controller, door: Datagrams, place: str, options: dict[str, object]
 ) -> None:
     await asyncio.to_thread(_send_as_datadog, door, place, options)
-    await _heard(hall, 8 + 12)
-    assert hall.errors == {"unknown": 4, "redis": 4}
-    assert hall.levels == {Level.SERVER_ERROR: 7, Level.CLIENT_ERROR: 1}
-    assert (hall.ok, hall.failed) == (10, 2)
+    await _heard(controller, 8 + 12)
+    assert controller.errors == {"unknown": 4, "redis": 4}
+    assert controller.levels == {Level.SERVER_ERROR: 7, Level.CLIENT_ERROR: 1}
+    assert (controller.ok, controller.failed) == (10, 2)
     assert door.unreadable == 0
 
 
@@ -213,13 +213,15 @@ def _node_home() -> Path:
 @pytest.mark.parametrize(
     ("place", "modules"), [("udp", ["hot-shots"]), ("unix", ["hot-shots", "unix-dgram"])], ids=["udp", "unix"]
 )
-async def test_hot_shots_counts_what_it_was_told(hall: Hall, door: Datagrams, place: str, modules: list[str]) -> None:
+async def test_hot_shots_counts_what_it_was_told(
+    controller: Controller, door: Datagrams, place: str, modules: list[str]
+) -> None:
     await asyncio.to_thread(_require_node, *modules)
     host, port = _host_and_port(door)
     where = json.dumps(["", host, port] if place == "udp" else [door.addresses[1], "", 0])
     client = await asyncio.create_subprocess_exec("node", "-e", HOT_SHOTS, where, cwd=_node_home())
     assert await asyncio.wait_for(client.wait(), 60) == 0
-    await _heard(hall, 5 + 4)
-    assert hall.errors == {"unknown": 1, "redis": 4}
-    assert (hall.ok, hall.failed) == (2, 2)
+    await _heard(controller, 5 + 4)
+    assert controller.errors == {"unknown": 1, "redis": 4}
+    assert (controller.ok, controller.failed) == (2, 2)
     assert door.unreadable == 0

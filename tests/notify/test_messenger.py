@@ -13,7 +13,7 @@ import pytest
 
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Answered, Judged
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import (
@@ -154,13 +154,13 @@ class Crew:
 
 
 def answered(answer: Answer) -> Record:
-    standing = Standing(State.SUSPECT, 0.0, "web/a")
-    return Record(Answered("id", answer, 0.0), standing, standing, Evidence(60))
+    container = Container(State.SUSPECT, 0.0, "web/a")
+    return Record(Answered("id", answer, 0.0), container, container, Evidence(60))
 
 
 def down(since: float, evidence: Evidence, *, lease: str = "") -> Record:
-    standing = Standing(State.DOWN, since, "web/a", latch=Latch("id", 0.0, "why", lease))
-    return Record(FINE, standing, standing, evidence)
+    container = Container(State.DOWN, since, "web/a", latch=Latch("id", 0.0, "why", lease))
+    return Record(FINE, container, container, evidence)
 
 
 @in_virtual_time
@@ -412,9 +412,9 @@ async def test_many_that_are_not_replaced_are_one_message_and_its_end_is_told() 
             messenger.notice(down(since, Evidence(60, errors=1)))
         await crew.beats(CALM, 10)
     assert crew.words == ["not_honoured"]
-    standing = transitions.start("web/a", asyncio.get_running_loop().time(), Policy())
+    container = transitions.start("web/a", asyncio.get_running_loop().time(), Policy())
     for messenger in crew.messengers:
-        messenger.notice(Record(FINE, standing, standing, Evidence(60)))
+        messenger.notice(Record(FINE, container, container, Evidence(60)))
     await asyncio.sleep(3)
     assert crew.words == ["not_honoured", "-not_honoured"]
     assert crew.told[0].key == crew.told[1].key
@@ -450,8 +450,8 @@ async def test_process_that_takes_over_tells_the_end_of_what_the_one_before_told
         await crew.beats(CALM, 10)
     assert crew.words == ["not_honoured"]
     assert len(crew.alerts) > 10
-    standing = transitions.start("web/a", asyncio.get_running_loop().time(), Policy())
-    crew.messengers[0].notice(Record(FINE, standing, standing, Evidence(60)))
+    container = transitions.start("web/a", asyncio.get_running_loop().time(), Policy())
+    crew.messengers[0].notice(Record(FINE, container, container, Evidence(60)))
     await asyncio.sleep(3)
     assert crew.words == ["not_honoured", "-not_honoured"]
     await crew.end()

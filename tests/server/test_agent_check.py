@@ -22,7 +22,7 @@ from sidecar.server.agent_check import line, open_agent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sidecar.core.life.transitions import Standing
+    from sidecar.core.life.transitions import Container
 
 UP_LINE = "up ready 100%\n"
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
@@ -33,12 +33,12 @@ SUSPECT = replace(UP, state=State.SUSPECT)
 DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
 DOWN = replace(DRAINING, state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
-    transitions.step(standing, transitions.Stopped(), 105.0, Policy())[0] for standing in (UP, DRAINING, DOWN)
+    transitions.step(container, transitions.Stopped(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
 
 
 @pytest.mark.parametrize(
-    ("standing", "said"),
+    ("container", "said"),
     [
         pytest.param(STARTING, "up ready 100%\n", id="starting"),
         pytest.param(UP, "up ready 100%\n", id="up"),
@@ -52,8 +52,8 @@ STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
         pytest.param(STOPPING_DOWN, f"drain 0% #{SENTENCE}\n", id="stopping while down"),
     ],
 )
-def test_line_of_each_state(standing: Standing, said: str) -> None:
-    assert line(standing) == said
+def test_line_of_each_state(container: Container, said: str) -> None:
+    assert line(container) == said
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_line_of_each_state(standing: Standing, said: str) -> None:
         pytest.param(100, 100_000, "up ready 100% maxconn:100000\n", id="most"),
     ],
 )
-@pytest.mark.parametrize("standing", [STARTING, UP, SUSPECT], ids=["starting", "up", "suspect"])
+@pytest.mark.parametrize("container", [STARTING, UP, SUSPECT], ids=["starting", "up", "suspect"])
 def test_line_in_balance_has_the_weight_and_the_connections(
-    standing: Standing, weight: int, maxconn: int, said: str
+    container: Container, weight: int, maxconn: int, said: str
 ) -> None:
-    assert line(standing, weight, maxconn) == said
+    assert line(container, weight, maxconn) == said
 
 
-@pytest.mark.parametrize("standing", [DRAINING, DOWN, STOPPING, STOPPING_DRAINING, STOPPING_DOWN])
-def test_line_out_of_balance_is_the_same_at_any_weight(standing: Standing) -> None:
-    assert line(standing, 73, 200) == line(standing)
+@pytest.mark.parametrize("container", [DRAINING, DOWN, STOPPING, STOPPING_DRAINING, STOPPING_DOWN])
+def test_line_out_of_balance_is_the_same_at_any_weight(container: Container) -> None:
+    assert line(container, 73, 200) == line(container)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_reason_read_from_disk_is_made_harmless(reason: str, said: str) -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from([DRAINING, DOWN, STOPPING_DOWN]), st.text() | st.text(min_size=200))
-def test_any_reason_is_one_short_line_of_ascii(standing: Standing, reason: str) -> None:
-    said = line(replace(standing, latch=replace(LATCH, reason=reason)))
+def test_any_reason_is_one_short_line_of_ascii(container: Container, reason: str) -> None:
+    said = line(replace(container, latch=replace(LATCH, reason=reason)))
     assert said.isascii()
     assert len(said) < 128
     assert said[:-1].isprintable()
@@ -107,7 +107,7 @@ def test_any_reason_is_one_short_line_of_ascii(standing: Standing, reason: str) 
     assert said.startswith(("drain 0% #", "fail #"))
 
 
-class Hall:
+class Controller:
     """What the agent is handed, and what it told. ``failure`` is what reading the standing raises."""
 
     def __init__(self) -> None:
@@ -142,8 +142,8 @@ class Hall:
 
 
 @pytest.fixture
-def hall() -> Hall:
-    return Hall()
+def controller() -> Controller:
+    return Controller()
 
 
 async def _poll(address: tuple[str, int]) -> bytes:
@@ -156,68 +156,68 @@ async def _poll(address: tuple[str, int]) -> bytes:
             writer.close()
 
 
-async def test_each_poll_gets_the_line_of_its_moment_and_the_end(hall: Hall) -> None:
-    async with hall.agent() as address:
+async def test_each_poll_gets_the_line_of_its_moment_and_the_end(controller: Controller) -> None:
+    async with controller.agent() as address:
         assert await _poll(address) == UP_LINE.encode()
-        hall.weight = 73
+        controller.weight = 73
         assert await _poll(address) == b"up ready 73%\n"
-        hall.current = DRAINING
+        controller.current = DRAINING
         assert await _poll(address) == f"drain 0% #{SENTENCE}\n".encode()
-        hall.current = DOWN
+        controller.current = DOWN
         assert await _poll(address) == f"fail #culled: {SENTENCE}\n".encode()
-    assert hall.polls == [("haproxy", "agent", status) for status in (200, 200, 503, 503)]
+    assert controller.polls == [("haproxy", "agent", status) for status in (200, 200, 503, 503)]
 
 
-async def test_a_thousand_pollers_at_once_get_one_line_each(hall: Hall) -> None:
-    async with hall.agent() as address:
+async def test_a_thousand_pollers_at_once_get_one_line_each(controller: Controller) -> None:
+    async with controller.agent() as address:
         said = await asyncio.gather(*(_poll(address) for _ in range(1_000)))
     assert set(said) == {UP_LINE.encode()}
-    assert len(hall.polls) == 1_000
+    assert len(controller.polls) == 1_000
 
 
-async def test_poller_that_sends_something_gets_its_line_all_the_same(hall: Hall) -> None:
-    async with hall.agent() as address:
+async def test_poller_that_sends_something_gets_its_line_all_the_same(controller: Controller) -> None:
+    async with controller.agent() as address:
         with socket.create_connection(address) as poller:  # into the backlog: the agent sees it with what it has sent
             poller.sendall(b"agent-send of HAProxy\n")
             # Not to the end of the connection: what nobody has read makes that a reset.
             assert await asyncio.to_thread(poller.recv, 100) == UP_LINE.encode()
 
 
-async def test_pollers_that_hang_up_or_reset_do_no_harm(hall: Hall) -> None:
-    async with hall.agent() as address:
+async def test_pollers_that_hang_up_or_reset_do_no_harm(controller: Controller) -> None:
+    async with controller.agent() as address:
         for n in range(100):
             with socket.socket() as poller:
                 poller.settimeout(0)
                 await asyncio.get_running_loop().sock_connect(poller, address)
                 if n % 2:
                     poller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await eventually(lambda: len(hall.polls) == 100, timeout_s=5, what="all of them were seen")
+        await eventually(lambda: len(controller.polls) == 100, timeout_s=5, what="all of them were seen")
         assert await _poll(address) == UP_LINE.encode()
-    assert hall.failures == []
+    assert controller.failures == []
 
 
-async def test_failure_of_ours_is_told_and_the_app_is_up(hall: Hall) -> None:
-    hall.failure, hall.maxconn = RuntimeError("broken"), 200
-    async with hall.agent() as address:
+async def test_failure_of_ours_is_told_and_the_app_is_up(controller: Controller) -> None:
+    controller.failure, controller.maxconn = RuntimeError("broken"), 200
+    async with controller.agent() as address:
         assert await _poll(address) == b"up ready 100% maxconn:200\n"
-        hall.failure = None
-        hall.current = DOWN
+        controller.failure = None
+        controller.current = DOWN
         assert (await _poll(address)).startswith(b"fail #")
-    assert [str(error) for error in hall.failures] == ["broken"]
+    assert [str(error) for error in controller.failures] == ["broken"]
 
 
-async def test_port_in_use_is_refused(hall: Hall) -> None:
-    async with hall.agent() as (host, port):
+async def test_port_in_use_is_refused(controller: Controller) -> None:
+    async with controller.agent() as (host, port):
         with pytest.raises(OSError, match="in use"):
-            await open_agent(host, port, hall.snapshot, maxconn=0, on_poll=print, on_failure=print)
+            await open_agent(host, port, controller.snapshot, maxconn=0, on_poll=print, on_failure=print)
 
 
-async def test_socket_that_another_process_bound_is_as_good_as_our_own(hall: Hall) -> None:
+async def test_socket_that_another_process_bound_is_as_good_as_our_own(controller: Controller) -> None:
     inherited = socket.create_server(("127.0.0.1", 0))
     address = inherited.getsockname()
     with socket.create_connection(address) as early:
         server = await open_agent(
-            "nobody.invalid", 1, hall.snapshot, maxconn=0, on_poll=print, on_failure=print, opened=inherited
+            "nobody.invalid", 1, controller.snapshot, maxconn=0, on_poll=print, on_failure=print, opened=inherited
         )
         with closing(server):
             assert await _poll(address) == UP_LINE.encode()

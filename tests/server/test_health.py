@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from sidecar.core.life.transitions import Standing
+    from sidecar.core.life.transitions import Container
     from sidecar.net.listener import Routes
 
 STALE_S = 38.0
@@ -40,7 +40,7 @@ RETIRING = replace(UP, state=State.RETIRING)
 DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
 DOWN = replace(DRAINING, state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
-    transitions.step(standing, transitions.Stopped(), 105.0, Policy())[0] for standing in (UP, DRAINING, DOWN)
+    transitions.step(container, transitions.Stopped(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
 SHADOW = replace(SUSPECT, would_culls=1, would_down=True)
 DENIED = replace(SUSPECT, answer=Denied("window", 10, 10, 60.0))
@@ -49,15 +49,15 @@ EVIDENCE = Evidence(60, 0, {}, {}, None, None)
 PATHS = ("/health", "/health/haproxy", "/health/nomad", "/livez", "/readyz")
 
 
-class Hall:
+class Controller:
     """What the door is handed, and what it told. ``failure`` is what reading the hall raises."""
 
     def __init__(
-        self, standing: Standing = UP, checked_at: float | None = 100.0, now: float = 105.0, *, weight: int = 100
+        self, container: Container = UP, checked_at: float | None = 100.0, now: float = 105.0, *, weight: int = 100
     ) -> None:
         self.now = now
         self.weight = weight
-        self.standing = standing
+        self.container = container
         self.checked_at = checked_at
         self.failure: Exception | None = None
         self.pages = 0
@@ -67,7 +67,7 @@ class Hall:
     def snapshot(self) -> Snapshot:
         if self.failure is not None:
             raise self.failure
-        return Snapshot(self.now, self.standing, EVIDENCE, self.checked_at, self.weight)
+        return Snapshot(self.now, self.container, EVIDENCE, self.checked_at, self.weight)
 
     def metrics(self) -> tuple[bytes, str]:
         self.pages += 1
@@ -98,7 +98,7 @@ def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) ->
 
 
 @pytest.mark.parametrize(
-    ("standing", "haproxy", "nomad", "ready"),
+    ("container", "haproxy", "nomad", "ready"),
     [
         pytest.param(STARTING, 200, 200, 200, id="starting"),
         pytest.param(UP, 200, 200, 200, id="up"),
@@ -114,23 +114,23 @@ def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) ->
         pytest.param(STOPPING_DOWN, 503, 503, 503, id="stopping while down"),
     ],
 )
-def test_status_of_each_path_in_each_state(standing: Standing, haproxy: int, nomad: int, ready: int) -> None:
-    routes = Hall(standing).routes()
+def test_status_of_each_path_in_each_state(container: Container, haproxy: int, nomad: int, ready: int) -> None:
+    routes = Controller(container).routes()
     assert [_ask(routes, path).status for path in PATHS] == [haproxy, haproxy, nomad, 200, ready]
 
 
 def test_preset_has_another_status_for_down() -> None:
-    routes = Hall(DOWN).routes(down_status=400)
+    routes = Controller(DOWN).routes(down_status=400)
     assert [_ask(routes, path).status for path in PATHS] == [400, 400, 400, 200, 200]
 
 
 def test_every_state_has_a_row_above() -> None:
     rows = (STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN, STOPPING)
-    assert {standing.state for standing in rows} == {*State}
+    assert {container.state for container in rows} == {*State}
 
 
 @pytest.mark.parametrize(
-    ("standing", "text"),
+    ("container", "text"),
     [
         pytest.param(UP, "up\n", id="up"),
         pytest.param(DRAINING, f"draining: {SENTENCE}\ntoken granted, 3 of 10 in use\n", id="draining"),
@@ -140,13 +140,13 @@ def test_every_state_has_a_row_above() -> None:
         pytest.param(STOPPING_DOWN, f"stopping: {SENTENCE}\ntoken granted, 3 of 10 in use\n", id="stopping while down"),
     ],
 )
-def test_body_says_why(standing: Standing, text: str) -> None:
-    response = _ask(Hall(standing).routes(), "/health")
+def test_body_says_why(container: Container, text: str) -> None:
+    response = _ask(Controller(container).routes(), "/health")
     assert (response.text, response.content_type) == (text, "text/plain")
 
 
 @pytest.mark.parametrize(
-    ("standing", "weight", "headers"),
+    ("container", "weight", "headers"),
     [
         pytest.param(UP, 100, {"X-Arbiter-Weight": "100", "X-Arbiter-State": "up"}, id="well"),
         pytest.param(STARTING, 73, {"X-Arbiter-Weight": "73", "X-Arbiter-State": "starting"}, id="starting"),
@@ -179,9 +179,9 @@ def test_body_says_why(standing: Standing, text: str) -> None:
     ],
 )
 def test_headers_tell_other_balancers_the_weight_and_people_why(
-    standing: Standing, weight: int, headers: dict[str, str]
+    container: Container, weight: int, headers: dict[str, str]
 ) -> None:
-    routes = Hall(standing, weight=weight).routes()
+    routes = Controller(container, weight=weight).routes()
     for path in ("/health", "/health/haproxy", "/health/nomad"):
         told = dict(_ask(routes, path).headers)
         assert told.pop("Content-Type") == "text/plain; charset=utf-8"
@@ -190,8 +190,8 @@ def test_headers_tell_other_balancers_the_weight_and_people_why(
 
 @pytest.mark.parametrize("reason", ["a\r\nSet-Cookie: b\0", "\u00fc\u23f1\ud800", "x" * 10_000])
 def test_reason_read_from_disk_is_harmless_in_a_header(reason: str) -> None:
-    hall = Hall(replace(DOWN, latch=replace(LATCH, reason=reason)))
-    told = _ask(hall.routes(), "/health").headers["X-Arbiter-Reason"]
+    controller = Controller(replace(DOWN, latch=replace(LATCH, reason=reason)))
+    told = _ask(controller.routes(), "/health").headers["X-Arbiter-Reason"]
     assert told.isascii()
     assert told.isprintable()
     assert 0 < len(told) <= 120
@@ -199,30 +199,30 @@ def test_reason_read_from_disk_is_harmless_in_a_header(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000])
 def test_body_of_a_reason_read_from_disk_fits_what_nomad_keeps(reason: str) -> None:
-    hall = Hall(replace(DOWN, latch=replace(LATCH, reason=reason)))
-    response = _ask(hall.routes(), "/health/nomad")
+    controller = Controller(replace(DOWN, latch=replace(LATCH, reason=reason)))
+    response = _ask(controller.routes(), "/health/nomad")
     assert response.status == 503
     assert isinstance(response.body, bytes)
     assert 3_000 < len(response.body) <= 3_072
     assert response.body.endswith(b"\n")
-    assert hall.failures == []
+    assert controller.failures == []
 
 
 def test_body_repeats_nothing_that_the_app_wrote_freely() -> None:
     verdict = Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, SENTENCE),))
     told = replace(DOWN, verdict=verdict, app_start="free-text", incarnation="free-text")
-    routes = Hall(told).routes()
+    routes = Controller(told).routes()
     for path in ("/health", "/health/haproxy", "/health/nomad"):
         assert "free-text" not in (_ask(routes, path).text or "")
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/haproxy", "/health/nomad"])
 def test_failure_of_ours_is_told_and_the_app_is_up(path: str) -> None:
-    hall = Hall(DOWN)
-    hall.failure = RuntimeError("broken")
-    response = _ask(hall.routes(), path)
+    controller = Controller(DOWN)
+    controller.failure = RuntimeError("broken")
+    response = _ask(controller.routes(), path)
     assert (response.status, response.text) == (200, "up\n")
-    assert hall.failures == [hall.failure]
+    assert controller.failures == [controller.failure]
 
 
 @pytest.mark.parametrize(
@@ -234,13 +234,13 @@ def test_failure_of_ours_is_told_and_the_app_is_up(path: str) -> None:
     ],
 )
 def test_livez_is_about_the_last_check(checked_at: float | None, now: float, status: int) -> None:
-    routes = Hall(UP, checked_at, now).routes()
+    routes = Controller(UP, checked_at, now).routes()
     assert _ask(routes, "/livez").status == status
     assert _ask(routes, "/health").status == 200
 
 
 @pytest.mark.parametrize(
-    ("standing", "checked_at", "status"),
+    ("container", "checked_at", "status"),
     [
         pytest.param(UP, None, 503, id="not checked yet"),
         pytest.param(UP, 100.0, 200, id="checked"),
@@ -248,24 +248,24 @@ def test_livez_is_about_the_last_check(checked_at: float | None, now: float, sta
         pytest.param(STOPPING, 100.0, 503, id="stopping"),
     ],
 )
-def test_readyz_is_about_the_sidecar(standing: Standing, checked_at: float | None, status: int) -> None:
-    assert _ask(Hall(standing, checked_at).routes(), "/readyz").status == status
+def test_readyz_is_about_the_sidecar(container: Container, checked_at: float | None, status: int) -> None:
+    assert _ask(Controller(container, checked_at).routes(), "/readyz").status == status
 
 
 def test_metrics_are_handed_on_as_they_are() -> None:
-    response = _ask(Hall().routes(), "/metrics")
+    response = _ask(Controller().routes(), "/metrics")
     assert response.body == b"arbiter_state 1\n"
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
 @in_virtual_time
 async def test_crowd_that_asks_for_metrics_shares_a_page() -> None:
-    hall = Hall()
-    routes = hall.routes(clock=partial(next, count(step=0.001)))
+    controller = Controller()
+    routes = controller.routes(clock=partial(next, count(step=0.001)))
     request = make_mocked_request("GET", "/metrics")
     answers = [await each for each in asyncio.as_completed([routes["/metrics"]["GET"](request) for _ in range(40)])]
     assert {answer.status for answer in answers} == {200}
-    assert hall.pages == 2, "one for the first, and one for all who came after"
+    assert controller.pages == 2, "one for the first, and one for all who came after"
 
 
 @pytest.mark.parametrize(
@@ -286,17 +286,17 @@ async def test_crowd_that_asks_for_metrics_shares_a_page() -> None:
     ],
 )
 def test_poll_is_told_by_who_asked(user_agent: str | None, path: str, name: str) -> None:
-    hall = Hall()
-    _ask(hall.routes(), path, {} if user_agent is None else {"User-Agent": user_agent})
-    assert hall.polls == [(name, path, 200)]
+    controller = Controller()
+    _ask(controller.routes(), path, {} if user_agent is None else {"User-Agent": user_agent})
+    assert controller.polls == [(name, path, 200)]
 
 
 def test_only_health_is_told_as_a_poll_and_with_its_status() -> None:
-    hall = Hall(DRAINING)
-    routes = hall.routes()
+    controller = Controller(DRAINING)
+    routes = controller.routes()
     for path in routes:
         _ask(routes, path)
-    assert hall.polls == [
+    assert controller.polls == [
         ("other", "/health", 503),
         ("haproxy", "/health/haproxy", 503),
         ("other", "/health/nomad", 200),
@@ -306,12 +306,12 @@ def test_only_health_is_told_as_a_poll_and_with_its_status() -> None:
 # -- the bytes that were made before ------------------------------------------------------------------------
 
 
-def _ready(hall: Hall) -> ReadyAnswers:
-    answers = hall.health()
+def _ready(controller: Controller) -> ReadyAnswers:
+    answers = controller.health()
     return ReadyAnswers({**answers.polls, **answers.probes})
 
 
-@pytest.mark.parametrize("standing", [UP, SUSPECT, DRAINING, DOWN, STOPPING], ids=lambda standing: standing.state)
+@pytest.mark.parametrize("container", [UP, SUSPECT, DRAINING, DOWN, STOPPING], ids=lambda container: container.state)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "form",
@@ -323,11 +323,11 @@ def _ready(hall: Hall) -> ReadyAnswers:
     ],
     ids=["1.1", "1.1 that closes", "1.0", "1.0 that keeps"],
 )
-async def test_ready_bytes_are_those_of_aiohttp(standing: Standing, path: str, form: str) -> None:
-    hall = Hall(standing, weight=40)
-    ready = _ready(hall)
+async def test_ready_bytes_are_those_of_aiohttp(container: Container, path: str, form: str) -> None:
+    controller = Controller(container, weight=40)
+    ready = _ready(controller)
     asked = Mock(side_effect=ready)
-    async with listening(hall.routes(), Told(), ready=asked) as listener:
+    async with listening(controller.routes(), Told(), ready=asked) as listener:
         for method in ("GET", "HEAD"):
             answers = []
             for more in ("", "Expect: nothing\r\n"):  # the latter is for aiohttp
@@ -344,27 +344,27 @@ async def test_ready_bytes_are_those_of_aiohttp(standing: Standing, path: str, f
 
 
 def test_ready_answer_follows_the_standing_and_the_weight_at_once() -> None:
-    hall = Hall(UP)
-    ready = _ready(hall)
+    controller = Controller(UP)
+    ready = _ready(controller)
     head = heads.parse(b"GET /health HTTP/1.0\r\n\r\n")
-    for standing, weight, status, share in (
+    for container, weight, status, share in (
         (UP, 100, b" 200 ", b"Weight: 100"),
         (UP, 70, b" 200 ", b"Weight: 70"),
         (DRAINING, 70, b" 503 ", b"Weight: 0"),
         (DOWN, 70, b" 503 ", b"Weight: 0"),
         (UP, 70, b" 200 ", b"Weight: 70"),
     ):
-        hall.standing, hall.weight = standing, weight
+        controller.container, controller.weight = container, weight
         answer = ready(head) or b""
         assert status in answer
         assert share in answer
-    assert len(hall.polls) == 5
+    assert len(controller.polls) == 5
 
 
 def test_reasons_in_a_ready_answer_are_at_most_a_second_old() -> None:
     now, texts = [0.0], iter(("first", "second", "third"))
     health_ = health.Health(
-        Hall(DOWN).snapshot,
+        Controller(DOWN).snapshot,
         down_status=503,
         stale_after_s=STALE_S,
         on_poll=lambda *_: None,
@@ -376,10 +376,10 @@ def test_reasons_in_a_ready_answer_are_at_most_a_second_old() -> None:
     assert said == [b"first", b"first", b"second", b"second", b"third"]
 
 
-@pytest.mark.parametrize("standing", [UP, DOWN], ids=["up", "down"])
-async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(standing: Standing) -> None:
-    hall, told = Hall(standing), Told()
-    async with listening(hall.routes(), told) as listener, await Wire.to(listener) as wire:
+@pytest.mark.parametrize("container", [UP, DOWN], ids=["up", "down"])
+async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(container: Container) -> None:
+    controller, told = Controller(container), Told()
+    async with listening(controller.routes(), told) as listener, await Wire.to(listener) as wire:
         for path in (*PATHS, "/metrics"):
             whole = await wire.ask(get(path))
             head = await wire.ask(get(path, method="HEAD"))
@@ -399,8 +399,8 @@ async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(
     ],
 )
 async def test_on_the_wire_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
-    hall = Hall(DRAINING)
-    async with listening(hall.routes(), Told()) as listener, await Wire.to(listener) as wire:
+    controller = Controller(DRAINING)
+    async with listening(controller.routes(), Told()) as listener, await Wire.to(listener) as wire:
         assert (await wire.ask(request_)).status == 503
         assert await wire.rest() == b""
-    assert hall.polls == [("haproxy", "/health/haproxy", 503)]
+    assert controller.polls == [("haproxy", "/health/haproxy", 503)]

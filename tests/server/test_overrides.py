@@ -14,12 +14,12 @@ from sidecar.core.life.snapshot import Record
 from sidecar.core.life.transitions import (
     Answered,
     Ask,
+    Container,
     CullOrdered,
     Event,
     Judged,
     Restarted,
     Revived,
-    Standing,
     Stopped,
 )
 from sidecar.core.types import Answer as Reply
@@ -40,7 +40,7 @@ class Box:
 
     def __init__(self, policy: Policy | None = None, limit_s: float = 0.2) -> None:
         self.policy = policy or Policy()
-        self.standing: Standing = transitions.start("app/a", 0.0, self.policy, app_start="1")
+        self.container: Container = transitions.start("app/a", 0.0, self.policy, app_start="1")
         self.reply: Reply | None = Granted(1, 10)
         self.log: list[str] = []
         self.is_stuck = False
@@ -54,9 +54,9 @@ class Box:
             self.has_order.set()
 
     def step(self, event: Event) -> None:
-        before = self.standing
-        self.standing, effects = transitions.step(before, event, 1.0, self.policy)
-        self.overrides.notice(Record(event, before, self.standing, Evidence(60)))
+        before = self.container
+        self.container, effects = transitions.step(before, event, 1.0, self.policy)
+        self.overrides.notice(Record(event, before, self.container, Evidence(60)))
         for effect in effects:
             if isinstance(effect, Ask) and self.reply is not None:
                 self.step(Answered(effect.claim_id, self.reply, 1_700_000_000.0))
@@ -98,9 +98,9 @@ async def test_granted_order_drains_and_says_who_gave_it(wire: Wire, box: Box) -
     assert _told(answer) == (200, "granted", "granted")
     assert answer.json()["sentence"] == "token granted, 1 of 10 in use"
     assert answer.json()["order"] == {"author": "alice", "reason": f"stuck ({TCP})"}
-    assert box.standing.state is State.DRAINING
-    assert box.standing.order is not None
-    assert (box.standing.order.author, box.standing.order.reason) == ("alice", f"stuck ({TCP})")
+    assert box.container.state is State.DRAINING
+    assert box.container.order is not None
+    assert (box.container.order.author, box.container.order.reason) == ("alice", f"stuck ({TCP})")
     assert box.log == [f"alice orders the cull of instance a: stuck ({TCP})"]
 
 
@@ -118,7 +118,7 @@ async def test_refused_order_says_why_and_leaves_it_up(
     box.reply = reply
     answer = await _order(wire, "/cull")
     assert _told(answer) == outcome
-    assert box.standing.state is State.UP
+    assert box.container.state is State.UP
     if isinstance(reply, Denied):
         assert answer.json()["retry_after_s"] == 42.0
         assert answer.json()["sentence"] == "all 10 tokens of the window are in use, the next comes back in 42s"
@@ -136,7 +136,7 @@ async def test_hall_that_does_not_listen_is_a_202_as_well(wire: Wire, box: Box) 
     assert _told(await _order(wire, "/cull")) == (202, "pending", "")
     assert _told(await _order(wire, "/revive")) == (202, "pending", "")
     box.step(CullOrdered("late", ""))  # nobody waits any more
-    assert box.standing.state is State.DRAINING
+    assert box.container.state is State.DRAINING
 
 
 @pytest.mark.parametrize("event", [Restarted("2"), Stopped()], ids=["restarted", "stopped"])
@@ -166,8 +166,8 @@ async def test_culled_container_is_revived(wire: Wire, box: Box) -> None:
     await _order(wire, "/cull")
     answer = await _order(wire, "/revive")
     assert _told(answer) == (200, "revived", "")
-    assert box.standing.state is State.UP
-    assert box.standing.latch is None
+    assert box.container.state is State.UP
+    assert box.container.latch is None
     assert box.log[-1] == f"alice revives instance a: stuck ({TCP})"
     answer = await _order(wire, "/revive")
     assert _told(answer) == (409, "not_down", "")
@@ -178,7 +178,7 @@ async def test_shadow_mode_only_says_what_it_would_do(told: Told) -> None:
     box = Box(Policy(enforce=False))
     async with listening(box.overrides.routes(), told) as listener, await Wire.to(listener) as wire:
         assert _told(await _order(wire, "/cull")) == (200, "would_cull", "")
-        assert box.standing.haproxy_up
+        assert box.container.haproxy_up
         assert _told(await _order(wire, "/cull")) == (200, "already", "")
 
 
@@ -199,7 +199,7 @@ async def test_bad_order_orders_nothing(
     assert (await wire.ask(post(path, content, *headers))).status == status
     assert told.words == [word]
     assert box.log == []
-    assert box.standing.state is State.UP
+    assert box.container.state is State.UP
 
 
 async def test_orders_over_tcp_need_the_token_if_there_is_one(box: Box, told: Told) -> None:
@@ -218,4 +218,4 @@ async def test_orders_over_tcp_need_the_token_if_there_is_one(box: Box, told: To
 @pytest.mark.parametrize("path", ["/cull", "/revive"])
 async def test_nobody_is_culled_by_looking(wire: Wire, box: Box, path: str) -> None:
     assert (await wire.ask(get(path))).status == 405
-    assert box.standing.state is State.UP
+    assert box.container.state is State.UP

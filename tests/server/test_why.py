@@ -13,7 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from sidecar.core.explain.history import Decision, History
 from sidecar.core.explain.samples import ErrorSample, Kept
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import Order
+from sidecar.core.life.container import Order
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import (
     Answer,
@@ -82,9 +82,9 @@ class Memory:
     """What the sidecar knows, as the door is handed it."""
 
     def __init__(
-        self, standing: transitions.Standing = UP, fleet: Fleet | None = FLEET, kept: Kept | None = None
+        self, container: transitions.Container = UP, fleet: Fleet | None = FLEET, kept: Kept | None = None
     ) -> None:
-        self.standing = standing
+        self.container = container
         self.fleet = fleet
         self.heard_s = 2.0
         self.weight = 100
@@ -106,7 +106,7 @@ class Memory:
         )
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(NOW, self.standing, EVIDENCE, NOW, self.weight, is_soft_drained=self.weight < 100)
+        return Snapshot(NOW, self.container, EVIDENCE, NOW, self.weight, is_soft_drained=self.weight < 100)
 
     def decided(self, count: int) -> None:
         """Fill the history with different decisions, one a minute."""
@@ -180,11 +180,11 @@ def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "standing", [UP, SUSPECT, HELD, DOWN, replace(SUSPECT, order=DOWN.order)], ids=lambda standing: standing.state
+    "container", [UP, SUSPECT, HELD, DOWN, replace(SUSPECT, order=DOWN.order)], ids=lambda container: container.state
 )
 @pytest.mark.parametrize("query", ["", "?format=text"])
-def test_public_door_tells_no_free_text(standing: transitions.Standing, query: str) -> None:
-    memory = Memory(standing, kept=Kept("app/a/life", UNIX, (SAMPLE,), FREE))
+def test_public_door_tells_no_free_text(container: transitions.Container, query: str) -> None:
+    memory = Memory(container, kept=Kept("app/a/life", UNIX, (SAMPLE,), FREE))
     assert FREE not in _body_of(_ask(memory.why.get_public, query))
     assert FREE not in memory.why.text(3_072)
 
@@ -237,7 +237,7 @@ def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
     denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
     memory.history.notice(Record(transitions.Judged(BAD), SUSPECT, denied, EVIDENCE))
     memory.history.answered_at = UNIX - 10
-    memory.standing = denied
+    memory.container = denied
     value = memory.why.value()
     assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10)
     assert value["clears"][1] == "the next token comes back in 3m 10s"
@@ -473,7 +473,7 @@ def test_text_is_written_once_a_second_and_anew_for_another_standing() -> None:
     text = memory.why.text(3_072)
     memory.decided(3)
     assert memory.why.text(3_072) is text
-    memory.standing = replace(DOWN, since=NOW)
+    memory.container = replace(DOWN, since=NOW)
     assert "what-2" in memory.why.text(3_072)
 
 

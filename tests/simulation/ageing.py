@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from sidecar.core.types import State
-from simulation.container import Container
+from simulation.app import SimulatedApp
 from simulation.world import World
 
 _ON_THE_WAY: Final = (State.SUSPECT, State.RETIRING, State.DRAINING, State.DOWN)
@@ -28,11 +28,11 @@ class Leak:
         """Plan it for all lives, those that run already and those to come."""
         world.at_every_life(partial(self._ages, world))
 
-    def _ages(self, world: World, container: Container) -> None:
-        chance = Random(f"{self.name}/{container.app_start}").random()
-        onset_s = container.born + self.from_s * (1 + chance / 4)
+    def _ages(self, world: World, app: SimulatedApp) -> None:
+        chance = Random(f"{self.name}/{app.app_start}").random()
+        onset_s = app.born + self.from_s * (1 + chance / 4)
         for after_s, part in self.steps:
-            worsens = partial(world.worsen, container, container.life, part, self.kind, self.name)
+            worsens = partial(world.worsen, app, app.life, part, self.kind, self.name)
             world.timeline.at(onset_s + after_s, worsens)
 
 
@@ -63,9 +63,9 @@ class Busy:
     def plan(self, world: World) -> None:
         """Plan the end of it."""
         for place in world.places(self.name, self.count):
-            container = world.containers[place]
-            container.load = self.load
-            world.timeline.at(self.until_s, partial(setattr, container, "load", 0.0))
+            app = world.apps[place]
+            app.load = self.load
+            world.timeline.at(self.until_s, partial(setattr, app, "load", 0.0))
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Unheard:
     def plan(self, world: World) -> None:
         """Plan beginning and end."""
         for when, is_deaf in ((self.at_s, True), (self.at_s + self.for_s, False)):
-            for container in world.containers:
-                world.timeline.at(when, partial(setattr, container, "deaf", is_deaf))
+            for app in world.apps:
+                world.timeline.at(when, partial(setattr, app, "deaf", is_deaf))
 
 
 @dataclass(frozen=True)
@@ -119,4 +119,4 @@ class Kills:
 
     def _kill(self, world: World, rng: Random, *, is_picked: bool) -> None:
         places = world.watched(_ON_THE_WAY) if is_picked else []
-        world.kill(rng.choice(places or range(len(world.containers))), rng.uniform(0, self.for_s))
+        world.kill(rng.choice(places or range(len(world.apps))), rng.uniform(0, self.for_s))

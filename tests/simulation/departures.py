@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecar.core.types import Granted
-from simulation.container import Container
+from simulation.app import SimulatedApp
 from simulation.sidecar import Sidecar
 
 
@@ -44,39 +44,39 @@ class Departures:
     at which anyone left.
     """
 
-    def __init__(self, containers: Sequence[Container]) -> None:
+    def __init__(self, apps: Sequence[SimulatedApp]) -> None:
         self.culls: list[Cull] = []
         self.retirements: list[Retirement] = []
         self.returns: list[tuple[float, int]] = []
         self.most_out = 0
         self.most_retired = 0
         self.oldest_s = 0.0
-        self._containers = containers
+        self._containers = apps
         self._retired: set[int] = set()
 
     def leaves(
-        self, container: Container, sidecar: Sidecar, now: float, suspect_s: float, cause: str, *, in_outage: bool
+        self, app: SimulatedApp, sidecar: Sidecar, now: float, suspect_s: float, cause: str, *, in_outage: bool
     ) -> None:
         """A sidecar has just taken its container out of the balance."""
-        latch = sidecar.hall.standing.latch
+        latch = sidecar.controller.container.latch
         if latch and latch.lease:
-            age_s, load = now - container.born, container.load or 0.0
-            self.retirements.append(Retirement(now, container.place, container.life, age_s, load))
-            self._retired.add(container.place)
+            age_s, load = now - app.born, app.load or 0.0
+            self.retirements.append(Retirement(now, app.place, app.life, age_s, load))
+            self._retired.add(app.place)
         else:
-            answer = sidecar.hall.standing.answer
+            answer = sidecar.controller.container.answer
             if isinstance(answer, Granted):
-                by, is_replay = container.stuck_by, answer.replayed
-                self.culls.append(Cull(now, container.place, by, suspect_s, cause, is_replay, in_outage))
-        self.oldest_s = max(self.oldest_s, now - container.born)
+                by, is_replay = app.stuck_by, answer.replayed
+                self.culls.append(Cull(now, app.place, by, suspect_s, cause, is_replay, in_outage))
+        self.oldest_s = max(self.oldest_s, now - app.born)
         self.most_out = max(self.most_out, sum(not one.serving for one in self._containers))
         self.most_retired = max(self.most_retired, len(self._retired))
 
-    def serves(self, container: Container) -> None:
+    def serves(self, app: SimulatedApp) -> None:
         """Another life is in its place."""
-        self._retired.discard(container.place)
+        self._retired.discard(app.place)
 
-    def returned(self, container: Container, now: float) -> None:
+    def returned(self, app: SimulatedApp, now: float) -> None:
         """The same life is in the balance again."""
-        self._retired.discard(container.place)
-        self.returns.append((now, container.place))
+        self._retired.discard(app.place)
+        self.returns.append((now, app.place))

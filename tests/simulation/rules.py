@@ -49,7 +49,7 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> Rules:
         name,
         parts.policy(settings),
         budget_parts.terms(settings),
-        Pace(settings.check_jitter, settings.check_on_ping),
+        Pace(settings.check_jitter, settings.check_on_report),
         partial(budget_parts._counter, settings, "") if settings.budget_strategy == "fixed" else None,
         reports_results=reports_results,
     )
@@ -70,6 +70,6 @@ REPLACE_S: Final = 60.0
 """``ARBITER_REPLACE_TIME`` as shipped: what replacing one takes as a rule."""
 
 
-def renewal_s(policy: Policy, containers: int) -> float:
+def renewal_s(policy: Policy, apps: int) -> float:
     """Seconds that retiring so many takes when all are due: n * d / k."""
-    return containers * REPLACE_S / Share.read(policy.retire_slots).at_most(containers)
+    return apps * REPLACE_S / Share.read(policy.retire_slots).at_most(apps)

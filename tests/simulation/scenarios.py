@@ -93,11 +93,11 @@ def play(scenario: Scenario, rules: Rules, *, seed: int = 1, lost: int = 0) -> O
 
 def outcome(world: World) -> Outcome:
     """What has become of a fleet until now."""
-    traces, departures, policy, containers = (
+    traces, departures, policy, apps = (
         world.network.traces,
         world.departures,
         world.rules.policy,
-        world.containers,
+        world.apps,
     )
     return Outcome(
         world.rules.name,
@@ -105,7 +105,7 @@ def outcome(world: World) -> Outcome:
         tuple(departures.culls),
         tuple(traces.grants),
         dict(world.recovered),
-        sum(bool(one.stuck) for one in containers),
+        sum(bool(one.stuck) for one in apps),
         dict(traces.denials),
         tuple(world.visits),
         departures.most_out,
@@ -114,8 +114,8 @@ def outcome(world: World) -> Outcome:
         tuple(departures.returns),
         departures.most_retired,
         traces.most_leases,
-        renewal_s(policy, len(containers)) if policy.lifetime_s else 0.0,
-        max(departures.oldest_s, *(world.timeline.now - one.born for one in containers)),
+        renewal_s(policy, len(apps)) if policy.lifetime_s else 0.0,
+        max(departures.oldest_s, *(world.timeline.now - one.born for one in apps)),
         dict(world.state().outcomes),
     )
 

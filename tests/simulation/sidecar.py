@@ -1,7 +1,8 @@
-"""The sidecar of one container: the real hall, pulse and budget, moved by the timeline instead of asyncio's waiting.
+"""The sidecar of one container: the real controller, membership and budget, moved by the timeline.
 
 What is left out is what changes nothing: while the app is well and its window empty its checks are made up when it is
-woken, and its beats come ``STEADY_BEATS`` times as far apart. The rest is called as ``Hall.run`` and ``Pulse.run`` do.
+woken, and its beats come ``STEADY_BEATS`` times as far apart. The rest is called as ``Controller.run`` and
+``Membership.run`` do.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from math import inf
 from random import Random
 from typing import Any, Final, cast
 
-from sidecar.controller.controller import Hall
+from sidecar.controller.controller import Controller
 from sidecar.controller.inbox import Message
 from sidecar.controller.journal import Journal, Memory
-from sidecar.controller.membership import FIRST_AFTER_S, JITTER, Pulse
+from sidecar.controller.membership import FIRST_AFTER_S, JITTER, Membership
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Stopped
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.weight import FULL, Weight
-from sidecar.core.types import Evidence, Lot, Ping, Report, Results, State
+from sidecar.core.types import Evidence, Ping, RandomIdentity, Report, Results, State
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import Store
-from simulation.container import Container
+from simulation.app import SimulatedApp
 from simulation.network import Line, Network
 from simulation.rules import Rules
 from simulation.timeline import Timeline
@@ -79,13 +80,13 @@ class Notes(Journal):
 class Sidecar:
     """One sidecar. ``remembered`` is what one that was killed in this place had written down: this one begins there."""
 
-    def __init__(self, container: Container, site: Site, remembered: Memory | None = None) -> None:
-        self.container = container
-        self.instance = container.instance
+    def __init__(self, app: SimulatedApp, site: Site, remembered: Memory | None = None) -> None:
+        self.app = app
+        self.instance = app.instance
         self.is_over = False
         self._site = site
         self._timeline = timeline = site.timeline
-        self._rng = Random(f"{site.seed}/{container.app_start}")
+        self._rng = Random(f"{site.seed}/{app.app_start}")
         self._offset_s = 1 + self._rng.randrange(_PHASES) / _PHASES
         self._told_percent = FULL
         self._reports: list[Report] = []
@@ -102,11 +103,11 @@ class Sidecar:
             counter=rules.counted(lambda: timeline.wall_s),
         )
         line = Line(budget, site.network)
-        self.hall = Hall(
+        self.controller = Controller(
             self._begin(remembered),
             policy=rules.policy,
             pace=rules.pace,
-            witness=Witness(WINDOW_S, int(now)),
+            measurements=Measurements(WINDOW_S, int(now)),
             weight=Weight(),
             budget=line,
             journal=self.notes,
@@ -116,24 +117,24 @@ class Sidecar:
             observe=self._observe,
             on_failure=timeline.failures.append,
         )
-        self.hall._petitions._tasks = cast("asyncio.TaskGroup", self)
-        self.pulse = Pulse(
-            self.hall.snapshot,
+        self.controller._effects._tasks = cast("asyncio.TaskGroup", self)
+        self.membership = Membership(
+            self.controller.snapshot,
             line,
             policy=rules.policy,
             interval_s=rules.terms.beat_us / 1e6,
             clock=self.clock,
             rng=self._rng,
-            errors=lambda: self.hall.witness.errors.total,
-            put=self.hall.inbox.put,
+            errors=lambda: self.controller.measurements.errors.total,
+            put=self.controller.inbox.put,
             told=lambda _answer: None,
             on_failure=timeline.failures.append,
         )
-        self.hall.each_second = self.pulse.look
+        self.controller.each_second = self.membership.look
         self._listen()
         self.notes.memory = remembered
         if rules.policy.lifetime_s:
-            self.notes.memory = self.hall.memory()
+            self.notes.memory = self.controller.memory()
         self._plan_beat(FIRST_AFTER_S)
         self._plan_wake(timeline.now)
 
@@ -164,16 +165,16 @@ class Sidecar:
         """Beat, after all beats of a fleet to which nothing happened were left out."""
         if not self._is_beating and not self.is_over:
             self._beat()
-            self._plan_beat(self._rng.uniform(0, self.pulse._pause_s()))
+            self._plan_beat(self._rng.uniform(0, self.membership._pause_s()))
 
     @property
     def is_idle(self) -> bool:
         """Nothing is to come of it but beats that say the same."""
-        return self.is_steady and self.hall.inbox.is_empty and not self._is_beating
+        return self.is_steady and self.controller.inbox.is_empty and not self._is_beating
 
     def stop(self) -> None:
         """Tell the sidecar to end: it says goodbye."""
-        self.hall.inbox.put(Stopped())
+        self.controller.inbox.put(Stopped())
 
     def kill(self) -> None:
         """End the sidecar at once."""
@@ -189,15 +190,15 @@ class Sidecar:
         self._wake_at = inf
         now, messages = self.clock(), self._taken()
         self._make_up(now)
-        self.hall.advance(messages, now, now)
+        self.controller.advance(messages, now, now)
         self._follow()
 
     def _taken(self) -> deque[Message]:
-        inbox = self.hall.inbox
+        inbox = self.controller.inbox
         messages, inbox._messages = inbox._messages, deque()
-        if self.container.load is not None and self._timeline.now - self._load_at >= LOAD_EVERY_S:
+        if self.app.load is not None and self._timeline.now - self._load_at >= LOAD_EVERY_S:
             self._load_at = self._timeline.now
-            self._reports.append(Results(load=self.container.load))
+            self._reports.append(Results(load=self.app.load))
         if self._reports:
             messages.append(tuple(self._reports))
             self._reports = []
@@ -205,48 +206,48 @@ class Sidecar:
         return messages
 
     def _listen(self) -> None:
-        self.hall.inbox._waiter = cast("asyncio.Future[None]", _Bell(lambda: self._plan_wake(self._timeline.now)))
+        self.controller.inbox._waiter = cast("asyncio.Future[None]", _Bell(lambda: self._plan_wake(self._timeline.now)))
 
     def _make_up(self, now: float) -> None:
         """Make the checks that were left out: each of an empty window, before what is taken in now."""
-        hall, interval_s = self.hall, self._site.rules.policy.check_interval_s
-        if hall.checked_at is None or hall.standing.state is not State.UP:
+        controller, interval_s = self.controller, self._site.rules.policy.check_interval_s
+        if controller.checked_at is None or controller.container.state is not State.UP:
             return
-        while hall._next_check < now:
-            hall.witness.usual.sample(_EMPTY, hall._next_check)
-            hall._next_check += interval_s
+        while controller._next_check < now:
+            controller.measurements.usual.sample(_EMPTY, controller._next_check)
+            controller._next_check += interval_s
 
     def _follow(self) -> None:
-        if self.pulse._changed.is_set() and not self._is_beating:
+        if self.membership._changed.is_set() and not self._is_beating:
             self._beat()
-        if self.hall.weight.percent != self._told_percent:
-            self._told_percent = self.hall.weight.percent
+        if self.controller.weight.percent != self._told_percent:
+            self._told_percent = self.controller.weight.percent
             self._site.weighed(self)
-        if not self.hall.inbox.is_empty:
+        if not self.controller.inbox.is_empty:
             self._plan_wake(self._timeline.now)
         else:
             self._plan_wake(self._on_timeline(self._next_look()))
 
     def _next_look(self) -> float:
         """When the hall has to look again; it does each second, but sees nothing new in most."""
-        hall, standing = self.hall, self.hall.standing
+        controller, container = self.controller, self.controller.container
         if self.is_steady:
-            due = hall.snapshot().retire_at if self._site.rules.policy.lifetime_s else None
-            return inf if due is None else max(due, hall._next_check)
-        if standing.state is State.RETIRING and self._has_nothing:
-            return max(self.clock(), min(hall._next_check, hall._due(self.clock())))
-        return hall._wake_at(self.clock())
+            due = controller.snapshot().retire_at if self._site.rules.policy.lifetime_s else None
+            return inf if due is None else max(due, controller._next_check)
+        if container.state is State.RETIRING and self._has_nothing:
+            return max(self.clock(), min(controller._next_check, controller._due(self.clock())))
+        return controller._wake_at(self.clock())
 
     @property
     def is_steady(self) -> bool:
         """The app is well, and nothing is counted, weighed or asked."""
-        return self.hall.standing.state is State.UP and self._has_nothing
+        return self.controller.container.state is State.UP and self._has_nothing
 
     @property
     def _has_nothing(self) -> bool:
-        hall = self.hall
-        is_empty = not hall.witness.errors.total and not self._reports and hall.checked_at is not None
-        return is_empty and hall.weight.percent == FULL and hall.success_rate is None
+        controller = self.controller
+        is_empty = not controller.measurements.errors.total and not self._reports and controller.checked_at is not None
+        return is_empty and controller.weight.percent == FULL and controller.success_rate is None
 
     def _on_timeline(self, at: float) -> float:
         """The first instant at which its own clock shows this."""
@@ -260,7 +261,7 @@ class Sidecar:
             self._timeline.at(when, lambda: self._wake(when))
 
     def _observe(self, record: Record) -> None:
-        self.pulse.notice(record)
+        self.membership.notice(record)
         self._site.moved(self, record)
 
     # -- the pulse ------------------------------------------------------------------------------------------------
@@ -275,42 +276,44 @@ class Sidecar:
 
     def _beat(self) -> None:
         self._is_beating = True
-        self.pulse._changed.clear()
+        self.membership._changed.clear()
         self._timeline.begin(self._beaten())
 
     async def _beaten(self) -> None:
         try:
-            await self.pulse.beat()
+            await self.membership.beat()
         except Exception as error:  # noqa: BLE001 - raised at the end of the run
             self._timeline.failures.append(error)
         self._is_beating = False
-        if self.hall.standing.state is State.STOPPING:
+        if self.controller.container.state is State.STOPPING:
             self.is_over = True
-        elif self.pulse._changed.is_set():
+        elif self.membership._changed.is_set():
             self._beat()
         else:
             steady = STEADY_BEATS if self.is_steady else 1.0
-            self._plan_beat(self.pulse._pause_s() * steady * (1 + JITTER * self._rng.uniform(-1, 1)))
+            self._plan_beat(self.membership._pause_s() * steady * (1 + JITTER * self._rng.uniform(-1, 1)))
 
     # -- the beginning --------------------------------------------------------------------------------------------
 
-    def _begin(self, remembered: Memory | None) -> Standing:
+    def _begin(self, remembered: Memory | None) -> Container:
         """As ``sidecar/app/parts.py`` does it."""
         now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
         if remembered is None:
-            born, lot = self.container.born + self._offset_s, Lot(self._word("lease"), self._rng.random())
-            return transitions.start(app, now, policy, app_start=self.container.app_start, born=born, lot=lot)
-        standing = transitions.start(
+            born, identity = self.app.born + self._offset_s, RandomIdentity(self._word("lease"), self._rng.random())
+            return transitions.start(app, now, policy, app_start=self.app.app_start, born=born, identity=identity)
+        container = transitions.start(
             app,
             now,
             policy,
             app_start=remembered.app_start,
             asked_under=remembered.incarnation,
             born=None if remembered.born is None else now - (self._timeline.wall_s - remembered.born),
-            lot=remembered.lot,
+            identity=remembered.identity,
         )
         latch = remembered.latch
-        return transitions.resume(standing, latch, now, self._timeline.wall_s - latch.at, policy) if latch else standing
+        return (
+            transitions.resume(container, latch, now, self._timeline.wall_s - latch.at, policy) if latch else container
+        )
 
     def _word(self, what: str) -> str:
         return f"{what}-{self._rng.getrandbits(64):016x}"

@@ -39,7 +39,7 @@ def granted(world: World) -> int:
     while not world.slots():
         world.run(world.timeline.now + ON_THE_WAY_S / 40)
     assert not world.departures.retirements
-    return next(one.place for one in world.containers if one.instance in world.slots())
+    return next(one.place for one in world.apps if one.instance in world.slots())
 
 
 def old_world() -> World:
@@ -81,7 +81,7 @@ def test_lease_that_was_granted_without_being_heard_of_is_given_back_by_who_has_
     world = fleet(PATIENT, size=6, aged_s=1.2 * SHORT_S, lost=1000)
     place, granted_s = granted(world), world.timeline.now
     world.run(granted_s + after_s)
-    world.network.lost, world.containers[place].load = 0, 1.0
+    world.network.lost, world.apps[place].load = 0, 1.0
     assert leaving(world, 600) != place
     assert world.timeline.now <= granted_s + after_s + 3 * ASK_S
 
@@ -120,12 +120,12 @@ def test_who_is_not_restarted_is_back_before_its_slot_is_free(*, is_killed: bool
     world = old_world()
     Unheard(0, HOUR_S).plan(world)
     place = leaving(world, 600)
-    slot = world.slots()[world.containers[place].instance]
+    slot = world.slots()[world.apps[place].instance]
     over_us = slot.at_us + slot.for_us
     if is_killed:
         world.kill(place, 5)
     world.run(TIMEOUT_S + 60)
     (back_s, back_place), *_ = world.departures.returns
     assert back_place == place
-    assert world.containers[place].instance not in world.missing()
+    assert world.apps[place].instance not in world.missing()
     assert back_s <= over_us / US_PER_S - EPOCH_S

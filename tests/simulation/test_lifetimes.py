@@ -44,9 +44,9 @@ once = cache(played)
 """Several tests look at the same hours."""
 
 
-def latest_s(rules: Rules, containers: int, lifetime_s: float) -> float:
+def latest_s(rules: Rules, apps: int, lifetime_s: float) -> float:
     """The age by which all are retired that are due from this age on, by the numbers."""
-    return lifetime_s * (1 + JITTER) + renewal_s(rules.policy, containers)
+    return lifetime_s * (1 + JITTER) + renewal_s(rules.policy, apps)
 
 
 def retired_within(of: Outcome, first_s: float, last_s: float) -> int:
@@ -123,7 +123,7 @@ def test_busy_are_retired_once_they_have_become_idle() -> None:
 
 
 def test_load_up_to_the_mark_makes_nobody_busy() -> None:
-    marked = replace(PATIENT, policy=replace(PATIENT.policy, busy_above=1.0))
+    marked = replace(PATIENT, policy=replace(PATIENT.policy, busy_load=1.0))
     of = once(marked, Busy(FEW, inf, load=1.0))
     assert max(one.age_s for one in of.retirements) <= latest_s(marked, FEW, SHORT_S)
 
@@ -236,5 +236,5 @@ def test_killed_sidecar_knows_its_age_when_it_is_back() -> None:
     assert world.watched(list(State)) == [1, 2]
     world.run(200)
     assert world.watched([State.UP]) == [0, 1, 2]
-    ages = [one.clock() - one.hall.standing.born for one in world._sidecars.values()]
+    ages = [one.clock() - one.controller.container.born for one in world._sidecars.values()]
     assert ages == pytest.approx([200, 200, 200])

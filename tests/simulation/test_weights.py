@@ -83,11 +83,11 @@ def test_nobody_is_singled_out_while_all_suffer_alike() -> None:
     world.run(60)
     world.fail_everybody(1.0, "database")
     world.run(60 + FALL_S + 2)
-    assert [one.weight for one in world.containers] == [FLOOR] * 4
-    assert {world.traffic.load_of(one) for one in world.containers} == {LOAD.per_s}
+    assert [one.weight for one in world.apps] == [FLOOR] * 4
+    assert {world.traffic.load_of(one) for one in world.apps} == {LOAD.per_s}
     world.fail_everybody(0.0, "")
     world.run(60 + FALL_S + 2 * MEMORY_S + FULL / RISE_PER_S)
-    assert [one.weight for one in world.containers] == [FULL] * 4
+    assert [one.weight for one in world.apps] == [FULL] * 4
 
 
 # -- one container --------------------------------------------------------------------------------------------------
@@ -95,32 +95,32 @@ def test_nobody_is_singled_out_while_all_suffer_alike() -> None:
 
 def test_weight_falls_fast_and_rises_slowly() -> None:
     world = small(WEIGHTS)
-    container = world.containers[2]
+    app = world.apps[2]
     world.run(60)
     world.flaw(2, 0.8, "timeout")
     world.run(60 + FALL_S + 2)
-    assert container.weight == FLOOR
+    assert app.weight == FLOOR
     world.run(120)
     world.flaw(2, 0.0, "")
     world.run(120 + (FULL - FLOOR) / RISE_PER_S)
-    assert FLOOR < container.weight < FULL
+    assert FLOOR < app.weight < FULL
     world.run(120 + 2 * MEMORY_S + FULL / RISE_PER_S)
-    assert [one.weight for one in world.containers] == [FULL] * 4
+    assert [one.weight for one in world.apps] == [FULL] * 4
 
 
 def test_share_of_one_that_fails_half_of_its_requests_is_about_an_eighth() -> None:
     world = small(WEIGHTS, Poison(60, part=0.5))
     weights: list[float] = []
-    every_second(world, 90, 390, lambda: weights.append(min(one.weight for one in world.containers)))
+    every_second(world, 90, 390, lambda: weights.append(min(one.weight for one in world.apps)))
     world.run(400)
     assert sum(weights) / len(weights) == pytest.approx(FULL / 8, abs=5)
 
 
 def test_nothing_is_held_against_a_replacement() -> None:
     world = small(OURS_WEIGHTS, Poison(60))
-    container = world.containers[world.places("poisoned", 1)[0]]
+    app = world.apps[world.places("poisoned", 1)[0]]
     weights: list[float] = []
-    every_second(world, 60, 200, lambda: weights.append(container.weight if container.life else FULL))
+    every_second(world, 60, 200, lambda: weights.append(app.weight if app.life else FULL))
     world.run(200)
-    assert container.life > 0
+    assert app.life > 0
     assert set(weights) == {FULL}

@@ -12,7 +12,7 @@ from math import exp, sqrt
 from random import Random
 from typing import Final
 
-from simulation.container import Container
+from simulation.app import SimulatedApp
 from simulation.timeline import Timeline
 
 HEADROOM: Final = 1.25
@@ -49,7 +49,7 @@ class Ledger:
 class _Stream:
     """The errors of one container: ``mean`` a second, of one kind."""
 
-    container: Container
+    app: SimulatedApp
     mean: float
     kind: str
     served: float
@@ -65,9 +65,9 @@ class Traffic:
         self,
         load: Load,
         timeline: Timeline,
-        containers: Sequence[Container],
+        apps: Sequence[SimulatedApp],
         rng: Random,
-        report: Callable[[Container, int, str, int], None],
+        report: Callable[[SimulatedApp, int, str, int], None],
         *,
         reports_results: bool = False,
     ) -> None:
@@ -76,7 +76,7 @@ class Traffic:
         self.outage = 0.0
         self.outage_kind = ""
         self._timeline = timeline
-        self._containers = containers
+        self._containers = apps
         self._rng = rng
         self._report = report
         self._reports_results = reports_results
@@ -93,9 +93,9 @@ class Traffic:
             self.is_running = True
             self._timeline.at(int(self._timeline.now) + 1.0, self._tick)
 
-    def load_of(self, container: Container) -> float:
+    def load_of(self, app: SimulatedApp) -> float:
         """Requests a second to this one now."""
-        return self._per_percent() * container.weight if container.serving else 0.0
+        return self._per_percent() * app.weight if app.serving else 0.0
 
     def _tick(self) -> None:
         if self._is_stale:
@@ -107,7 +107,7 @@ class Traffic:
         for one in self._streams:
             errors = drawn(self._rng, one.mean, one.none) if one.mean else 0
             if errors or self._reports_results:
-                self._report(one.container, errors, one.kind, max(0, round(one.served) - errors))
+                self._report(one.app, errors, one.kind, max(0, round(one.served) - errors))
         self.is_running = bool(self._streams) or self._too_many > 0
         if self.is_running:
             self._timeline.at(self._timeline.now + 1.0, self._tick)

@@ -19,7 +19,7 @@ from sidecar.core.life.snapshot import Record
 from sidecar.core.types import US_PER_S, Denied, Ping, State, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
-from simulation.container import Container
+from simulation.app import SimulatedApp
 from simulation.departures import Departures
 from simulation.network import Network
 from simulation.rules import Rules
@@ -36,7 +36,7 @@ FIRST_S: Final = 10.0
 _OUT: Final = (State.DRAINING, State.DOWN)
 
 ENGINEER_AFTER_S: Final = 1800.0
-NEED_ENGINEER: Final = frozenset({"window", "refund_max", "paused", "lost_memory", "duplicate"})
+NEED_ENGINEER: Final = frozenset({"window", "refund_max", "paused", "data_loss", "duplicate"})
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class World:
         self.timeline = timeline = Timeline()
         self.store = MemoryStore(lambda: timeline.wall_us)
         self.recovered: dict[str, float] = {}
-        self.containers = [Container(place, f"c{place:03d}", born=-aged_s) for place in range(size)]
-        self.departures = Departures(self.containers)
+        self.apps = [SimulatedApp(place, f"c{place:03d}", born=-aged_s) for place in range(size)]
+        self.departures = Departures(self.apps)
         self.network = Network(
             timeline, Random(f"{seed}/network"), lambda: len(self.slots()), lost, has_delay=has_delay or lost > 0
         )
@@ -89,7 +89,7 @@ class World:
         self._sidecars: dict[int, Sidecar] = {}
         self._killed: set[int] = set()
         self._leaving: set[int] = set()
-        self._life_begins: list[Callable[[Container], None]] = []
+        self._life_begins: list[Callable[[SimulatedApp], None]] = []
         self._is_called = False
         self._is_asleep = False
         self._site = Site(
@@ -98,14 +98,14 @@ class World:
         self.traffic = Traffic(
             load,
             timeline,
-            self.containers,
+            self.apps,
             Random(f"{seed}/errors"),
             self._report,
             reports_results=rules.reports_results,
         )
         first = Random(f"{seed}/first")
-        for container in self.containers:
-            timeline.at(first.uniform(0, FIRST_S), partial(self._attend, container))
+        for app in self.apps:
+            timeline.at(first.uniform(0, FIRST_S), partial(self._attend, app))
         if rules.watches and not rules.policy.lifetime_s:
             timeline.at(LOOK_S, self._look)
 
@@ -120,7 +120,7 @@ class World:
 
     def places(self, trouble: str, count: int) -> Sequence[int]:
         """Whom a trouble of this name meets; the same however the fleet is run."""
-        return Random(f"{self.seed}/{trouble}").sample(range(len(self.containers)), count)
+        return Random(f"{self.seed}/{trouble}").sample(range(len(self.apps)), count)
 
     # -- while nothing happens ------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class World:
             timeline.at(due_us / US_PER_S - EPOCH_S, self.wake)
 
     def _is_idle(self) -> bool:
-        are_there = all(one.serving for one in self.containers) and len(self._sidecars) == len(self.containers)
+        are_there = all(one.serving for one in self.apps) and len(self._sidecars) == len(self.apps)
         is_settled = not self.state().open_culls and not self.state().missing
         return are_there and is_settled and all(one.is_idle for one in self._sidecars.values())
 
@@ -175,25 +175,25 @@ class World:
 
     def stick(self, place: int, part: float, kind: str, by: str, *, mute: bool = False) -> None:
         """Let ``part`` of a container's requests fail until it is restarted; if it is down, the next one's."""
-        size = len(self.containers)
-        order = (self.containers[(place + step) % size] for step in range(size))
-        container = next((one for one in order if one.serving and not one.stuck), None)
-        if container is not None:
-            container.mute = mute
-            self.worsen(container, container.life, part, kind, by)
+        size = len(self.apps)
+        order = (self.apps[(place + step) % size] for step in range(size))
+        app = next((one for one in order if one.serving and not one.stuck), None)
+        if app is not None:
+            app.mute = mute
+            self.worsen(app, app.life, part, kind, by)
 
-    def worsen(self, container: Container, life: int, part: float, kind: str, by: str) -> None:
+    def worsen(self, app: SimulatedApp, life: int, part: float, kind: str, by: str) -> None:
         """Let ``part`` of the requests to this life fail, from now to its end."""
-        if life != container.life:
+        if life != app.life:
             return
-        container.stuck, container.stuck_kind, container.stuck_by = part, kind, by
+        app.stuck, app.stuck_kind, app.stuck_by = part, kind, by
         self.recovered.pop(by, None)
         self._changed()
 
     def flaw(self, place: int, part: float, kind: str) -> None:
         """Let ``part`` of the requests in this place fail, through all restarts."""
-        container = self.containers[place]
-        container.flaw, container.flaw_kind = part, kind
+        app = self.apps[place]
+        app.flaw, app.flaw_kind = part, kind
         self._changed()
 
     def fail_everybody(self, part: float, kind: str) -> None:
@@ -203,19 +203,19 @@ class World:
 
     def deploy(self, place: int, flaw: float, kind: str) -> None:
         """Replace a container by one of another release, under another name."""
-        container = self.containers[place]
-        self._remove(container, DEPLOY_S)
-        container.flaw, container.flaw_kind = flaw, kind
+        app = self.apps[place]
+        self._remove(app, DEPLOY_S)
+        app.flaw, app.flaw_kind = flaw, kind
 
-    def at_every_life(self, begins: Callable[[Container], None]) -> None:
+    def at_every_life(self, begins: Callable[[SimulatedApp], None]) -> None:
         """Have this called with every container now, and with each that begins another life."""
         self._life_begins.append(begins)
-        for container in self.containers:
-            begins(container)
+        for app in self.apps:
+            begins(app)
 
     def watched(self, states: Sequence[State]) -> list[int]:
         """The places whose sidecar is in one of these states."""
-        return [place for place, one in sorted(self._sidecars.items()) if one.hall.standing.state in states]
+        return [place for place, one in sorted(self._sidecars.items()) if one.controller.container.state in states]
 
     async def hold(self, author: str, reason: str, for_s: float) -> None:
         """Freeze the service, as a person does it."""
@@ -233,18 +233,18 @@ class World:
         if sidecar is not None:
             sidecar.kill()
             self._killed.add(place)
-            self.timeline.at(self.timeline.now + for_s, partial(self._revive, self.containers[place], sidecar))
+            self.timeline.at(self.timeline.now + for_s, partial(self._revive, self.apps[place], sidecar))
 
-    def _revive(self, container: Container, killed: Sidecar) -> None:
-        if container.instance != killed.instance:
+    def _revive(self, app: SimulatedApp, killed: Sidecar) -> None:
+        if app.instance != killed.instance:
             return
         memory = killed.notes.memory
-        self._attend(container, memory)
-        sidecar = self._sidecars[container.place]
-        if sidecar.hall.standing.state is State.DOWN:
-            self._put_down(container)
-        if memory and memory.app_start != container.app_start:
-            restarted = Ping(0, app_start=container.app_start)
+        self._attend(app, memory)
+        sidecar = self._sidecars[app.place]
+        if sidecar.controller.container.state is State.DOWN:
+            self._put_down(app)
+        if memory and memory.app_start != app.app_start:
+            restarted = Ping(0, app_start=app.app_start)
             self.timeline.at(self.timeline.now + GOODBYE_S, partial(sidecar.tell, restarted))
 
     # -- the engineer ---------------------------------------------------------------------------------------------
@@ -257,66 +257,66 @@ class World:
     def _engineer_comes(self) -> None:
         self._is_called = False
         self.visits.append(self.timeline.now)
-        for container in self.containers:
-            if container.stuck and container.serving:
-                self._remove(container, self._orchestrator.after_s[1])
+        for app in self.apps:
+            if app.stuck and app.serving:
+                self._remove(app, self._orchestrator.after_s[1])
 
     # -- the orchestrator -----------------------------------------------------------------------------------------
 
-    def _remove(self, container: Container, for_s: float) -> None:
+    def _remove(self, app: SimulatedApp, for_s: float) -> None:
         """Take a container away because a person says so; another one comes after so many seconds."""
-        container.serving = False
-        container.life += 1
-        self._cure(container)
-        self._leave(container, container.life)
+        app.serving = False
+        app.life += 1
+        self._cure(app)
+        self._leave(app, app.life)
         self._changed()
-        self.timeline.at(self.timeline.now + for_s, partial(self._renew, container, container.life, moved=True))
+        self.timeline.at(self.timeline.now + for_s, partial(self._renew, app, app.life, moved=True))
 
-    def _cure(self, container: Container) -> None:
-        by, container.stuck, container.stuck_by, container.mute = container.stuck_by, 0.0, "", False
-        if by and all(one.stuck_by != by for one in self.containers):
+    def _cure(self, app: SimulatedApp) -> None:
+        by, app.stuck, app.stuck_by, app.mute = app.stuck_by, 0.0, "", False
+        if by and all(one.stuck_by != by for one in self.apps):
             self.recovered[by] = self.timeline.now
 
-    def _renew(self, container: Container, life: int, *, moved: bool) -> None:
+    def _renew(self, app: SimulatedApp, life: int, *, moved: bool) -> None:
         """Put another life in the place, unless a deployment has done that meanwhile."""
-        if life != container.life:
+        if life != app.life:
             return
-        container.life += 1
+        app.life += 1
         if moved:
-            self._leave(container, container.life)
-            container.instance = f"{container.instance.partition('-')[0]}-{container.life}"
-        container.serving, container.born = True, self.timeline.now
-        container.weight = 100
-        self.departures.serves(container)
-        self._leaving.discard(container.place)
-        if container.place in self._sidecars:
-            self._sidecars[container.place].tell(Ping(0, app_start=container.app_start))
-        elif moved or container.place not in self._killed:
-            self._attend(container)
+            self._leave(app, app.life)
+            app.instance = f"{app.instance.partition('-')[0]}-{app.life}"
+        app.serving, app.born = True, self.timeline.now
+        app.weight = 100
+        self.departures.serves(app)
+        self._leaving.discard(app.place)
+        if app.place in self._sidecars:
+            self._sidecars[app.place].tell(Ping(0, app_start=app.app_start))
+        elif moved or app.place not in self._killed:
+            self._attend(app)
         for begins in self._life_begins:
-            begins(container)
+            begins(app)
         self._changed()
 
-    def _leave(self, container: Container, life: int) -> None:
+    def _leave(self, app: SimulatedApp, life: int) -> None:
         """Stop the sidecar of a container that will be put elsewhere."""
-        if life == container.life and (sidecar := self._sidecars.pop(container.place, None)):
+        if life == app.life and (sidecar := self._sidecars.pop(app.place, None)):
             sidecar.stop()
 
-    def _attend(self, container: Container, remembered: Memory | None = None) -> None:
-        self._killed.discard(container.place)
+    def _attend(self, app: SimulatedApp, remembered: Memory | None = None) -> None:
+        self._killed.discard(app.place)
         if self.rules.watches:
-            self._sidecars[container.place] = Sidecar(container, self._site, remembered)
+            self._sidecars[app.place] = Sidecar(app, self._site, remembered)
 
     # -- what sidecars do -----------------------------------------------------------------------------------------
 
-    def _report(self, container: Container, errors: int, kind: str, ok: int) -> None:
-        if sidecar := self._sidecars.get(container.place):
+    def _report(self, app: SimulatedApp, errors: int, kind: str, ok: int) -> None:
+        if sidecar := self._sidecars.get(app.place):
             sidecar.report(errors, kind, ok, results=self.rules.reports_results)
 
     def _weighed(self, sidecar: Sidecar) -> None:
-        container = sidecar.container
-        if self._sidecars.get(container.place) is sidecar:
-            container.weight = sidecar.hall.weight.percent
+        app = sidecar.app
+        if self._sidecars.get(app.place) is sidecar:
+            app.weight = sidecar.controller.weight.percent
             self._changed()
 
     def _moved(self, sidecar: Sidecar, record: Record) -> None:
@@ -324,41 +324,41 @@ class World:
         event, before, after = record.event, record.before.state, record.after.state
         if isinstance(event, Answered) and isinstance(event.answer, Denied) and event.answer.reason in NEED_ENGINEER:
             self._call_engineer()
-        container, now = sidecar.container, self.timeline.now
-        if after is before or self._sidecars.get(container.place) is not sidecar:
+        app, now = sidecar.app, self.timeline.now
+        if after is before or self._sidecars.get(app.place) is not sidecar:
             return
-        if container.serving and after in _OUT:
-            container.serving = False
+        if app.serving and after in _OUT:
+            app.serving = False
             suspect_s = sidecar.clock() - record.before.since
-            cause = sidecar.hall.standing.latch.reason if sidecar.hall.standing.latch else ""
+            cause = sidecar.controller.container.latch.reason if sidecar.controller.container.latch else ""
             in_outage = self.traffic.outage > 0
-            self.departures.leaves(container, sidecar, now, suspect_s, cause, in_outage=in_outage)
+            self.departures.leaves(app, sidecar, now, suspect_s, cause, in_outage=in_outage)
             self._changed()
             if not self._orchestrator.is_from_down:
-                self._plan_replacement(container)
+                self._plan_replacement(app)
         if after is State.DOWN:
-            self._put_down(container)
+            self._put_down(app)
         if after is State.UP and before in _OUT:
-            container.serving = True
-            self.departures.returned(container, now)
+            app.serving = True
+            self.departures.returned(app, now)
             self._changed()
 
-    def _put_down(self, container: Container) -> None:
+    def _put_down(self, app: SimulatedApp) -> None:
         """Restart what is down, there or elsewhere, unless that is under way."""
-        if container.deaf or container.serving:
+        if app.deaf or app.serving:
             return
         if self._orchestrator.is_from_down:
-            self._plan_replacement(container)
-        elif container.place in self._leaving:
-            self.timeline.at(self.timeline.now + GOODBYE_S, partial(self._leave, container, container.life))
+            self._plan_replacement(app)
+        elif app.place in self._leaving:
+            self.timeline.at(self.timeline.now + GOODBYE_S, partial(self._leave, app, app.life))
 
-    def _plan_replacement(self, container: Container) -> None:
-        if container.deaf or container.place in self._leaving:
+    def _plan_replacement(self, app: SimulatedApp) -> None:
+        if app.deaf or app.place in self._leaving:
             return
-        self._leaving.add(container.place)
+        self._leaving.add(app.place)
         now, moved = self.timeline.now, self._restarts.random() < self._orchestrator.moved
         back_at = now + self._restarts.uniform(*self._orchestrator.after_s)
-        self._cure(container)
+        self._cure(app)
         if moved and self._orchestrator.is_from_down:
-            self.timeline.at(now + GOODBYE_S, partial(self._leave, container, container.life))
-        self.timeline.at(back_at, partial(self._renew, container, container.life, moved=moved))
+            self.timeline.at(now + GOODBYE_S, partial(self._leave, app, app.life))
+        self.timeline.at(back_at, partial(self._renew, app, app.life, moved=moved))

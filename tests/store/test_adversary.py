@@ -360,4 +360,4 @@ def test_a_clock_that_is_set_twice_is_noticed_by_a_sidecar_that_was_not_there_be
     world.step(server, 3700 * US_PER_S)
     answer = world.run(world.claim(one))
     assert isinstance(answer, Denied)
-    assert answer.reason == "lost_memory"
+    assert answer.reason == "data_loss"

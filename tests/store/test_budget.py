@@ -510,11 +510,11 @@ async def test_lost_memory_grants_nothing_for_a_window_and_is_counted_once(notic
     await sidecars["a"].claim(claim("a"))
     town.server.forget()
     if noticed_by == "claim":
-        assert outcome(await sidecars["a"].claim(claim("a2"))) == "lost_memory"
+        assert outcome(await sidecars["a"].claim(claim("a2"))) == "data_loss"
     losses = [(await fleet_of(budget, suspect(name))).losses for name, budget in sidecars.items()]
     assert losses == [1, 1, 1]
     await wait_out(town, sidecars, 590)
-    assert outcome(await sidecars["b"].claim(claim("b"))) == "lost_memory"
+    assert outcome(await sidecars["b"].claim(claim("b"))) == "data_loss"
     await wait_out(town, sidecars, 20)
     assert outcome(await sidecars["b"].claim(claim("b"))) == "granted"
     assert {(await fleet_of(budget, suspect(name))).losses for name, budget in sidecars.items()} == {1}
@@ -534,7 +534,7 @@ async def test_clock_that_was_stepped_is_a_loss_even_if_it_cannot_be_written_dow
     call = sidecars["b"].claim(claim("b")) if noticed_by == "claim" else sidecars["b"].beat(suspect("b"))
     await call
     town.server.loses = {}
-    assert outcome(await sidecars["b"].claim(claim("b"))) == "lost_memory"
+    assert outcome(await sidecars["b"].claim(claim("b"))) == "data_loss"
     assert (await fleet_of(sidecars["b"], suspect("b"))).losses == 1
     await wait_out(town, sidecars, 610)
     assert outcome(await sidecars["b"].claim(claim("b"))) == "granted"
@@ -548,7 +548,7 @@ async def test_memory_that_is_lost_while_the_loss_cannot_be_written_down_is_a_lo
     await sidecars["a"].beat(suspect("a"))
     town.server.loses = {}
     await wait_out(town, sidecars, HEARD_S)
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "lost_memory"
+    assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
 
 
 async def test_clocks_that_drift_are_no_loss() -> None:
@@ -565,7 +565,7 @@ async def test_container_that_is_down_with_a_token_that_nobody_knows_shows_a_los
     sidecars = await heard(town)
     stranger = town.sidecar()
     assert (await fleet_of(stranger, down("x", claim_id="x/1"))).losses == 1
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "lost_memory"
+    assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
     assert (await fleet_of(stranger, down("x", claim_id="x/1"))).losses == 1
 
 
@@ -576,7 +576,7 @@ async def test_another_list_of_servers_stops_grants_for_a_window_and_is_no_loss(
     sidecars = town.sidecars("abc")
     for name, budget in sidecars.items():
         assert (await fleet_of(budget, suspect(name))).losses == 0
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "lost_memory"
+    assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
     await wait_out(town, sidecars, 610)
     assert outcome(await sidecars["a"].claim(claim("a"))) == "granted"
 

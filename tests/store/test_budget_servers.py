@@ -369,7 +369,7 @@ async def test_majority_that_lost_its_memory_grants_nothing_for_a_window() -> No
     sidecars = await heard(town)
     for server in town.servers[1:]:
         server.forget()
-    assert outcomes(await claims(sidecars, NAMES[:3])) == {"lost_memory": 3}
+    assert outcomes(await claims(sidecars, NAMES[:3])) == {"data_loss": 3}
     for _ in range(61):
         await beats(sidecars)
         town.passes(10)
@@ -386,7 +386,7 @@ async def test_loss_that_one_server_could_not_write_down_is_noticed_again() -> N
     town.servers[2].loses = {}
     await beats(sidecars)
     away(town, 0)
-    assert outcome(await sidecars["i00"].claim(claim("i00"))) == "lost_memory"
+    assert outcome(await sidecars["i00"].claim(claim("i00"))) == "data_loss"
 
 
 async def test_losses_of_a_server_that_is_away_still_count() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.hall import POLICY, Stage
+from harness.controller import POLICY, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.config.settings import load
 from sidecar.core.life.snapshot import Record
@@ -40,7 +40,7 @@ class Heard:
         self._stage = stage
 
     def tell(self) -> None:
-        self.errors.append(self._stage.hall.evidence().errors)
+        self.errors.append(self._stage.controller.evidence().errors)
         _work(self.state_takes_s.pop(0) if self.state_takes_s else 0.0)
 
     def tell_past(self) -> None:
@@ -74,7 +74,7 @@ class Memories:
         self._stage = stage
 
     def mark(self) -> object:
-        return self.decisions, sum(self._stage.hall.witness.errors.ever().values())
+        return self.decisions, sum(self._stage.controller.measurements.errors.ever().values())
 
     def thaw(self, _told: bytes, _now: float, _wall: float) -> None:
         raise RefusedError("broken")
@@ -84,7 +84,7 @@ def reign(stage: Stage) -> Any:
     settings = load({"run_lock": "/run/nowhere"}, {})
     told = Observers(Metrics("enforce", 5, 10), Log())
     succession = Succession(Path("/run/nowhere"), FlockSlots(Path("/run/nowhere"), "main"))
-    made: Any = Reign(settings, succession, stage.hall, Policy(), told)
+    made: Any = Reign(settings, succession, stage.controller, Policy(), told)
     made._offer = Heard(stage)
     made._offer.past = Memories(stage)
     made.remember(made._offer.past)

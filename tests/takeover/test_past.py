@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hall import HandBudget, Notes
-from sidecar.controller.controller import Hall, Pace
+from harness.controller import HandBudget, Notes
+from sidecar.controller.controller import Controller, Pace
 from sidecar.controller.error_histogram import Minutes
 from sidecar.controller.evidence_capture import Inquest
 from sidecar.controller.ledger import Ledger
@@ -22,7 +22,7 @@ from sidecar.core.explain.history import Decision, History
 from sidecar.core.explain.hour_counts import MINUTES
 from sidecar.core.explain.samples import Kept
 from sidecar.core.life import transitions
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.weight import Weight
 from sidecar.core.types import Entry, Level, Ping, Policy, Unknown
 from sidecar.notify.episodes import Occasions
@@ -61,13 +61,13 @@ class Teller:
 
     def __init__(self, now: float = 1_020.0, wall: float = 2_000_000.0, life: str = LIFE) -> None:
         self.now, self.wall = now, wall
-        standing = transitions.start("web/a", now, POLICY, app_start=life)
+        container = transitions.start("web/a", now, POLICY, app_start=life)
         self.inquest = Inquest(self._clock, self._wall, lambda _error: None)
-        self.hall = Hall(
-            standing,
+        self.controller = Controller(
+            container,
             policy=POLICY,
             pace=Pace(),
-            witness=Witness(60, int(now)),
+            measurements=Measurements(60, int(now)),
             weight=Weight(),
             budget=HandBudget(),
             journal=Notes(),
@@ -79,7 +79,7 @@ class Teller:
             inquest=self.inquest,
         )
         self.history = History(self._wall)
-        self.minutes = Minutes(lambda: sum(self.hall.witness.errors.ever().values()), self._clock)
+        self.minutes = Minutes(lambda: sum(self.controller.measurements.errors.ever().values()), self._clock)
         self.ledger = Ledger(
             Unanswered(), "a", wall=self._wall, clock=self._clock, rng=Random(0), on_failure=lambda _error: None
         )
@@ -94,7 +94,7 @@ class Teller:
             rng=Random(0),
             on_failure=lambda _error: None,
         )
-        self.past = Past(self.hall, self.history, self.minutes, self.ledger, self.messenger)
+        self.past = Past(self.controller, self.history, self.minutes, self.ledger, self.messenger)
 
     def _clock(self) -> float:
         return self.now
@@ -106,9 +106,9 @@ class Teller:
         self.now, self.wall = self.now + seconds, self.wall + seconds
 
     def takes(self, *pings: Ping) -> None:
-        self.hall.witness.turn(int(self.now))
+        self.controller.measurements.turn(int(self.now))
         for ping in pings:
-            self.hall.witness.take(ping, self.now)
+            self.controller.measurements.take(ping, self.now)
             self.inquest.samples.take(ping, self.now)
 
     def tells(self) -> bytes:
@@ -233,7 +233,9 @@ MARKS: Final = {
     "an error that does not count": lambda one: one.takes(Ping(1, Level.CLIENT_ERROR, message="m")),
     "a decision": lambda one: one.history.restore([], None),
     "a cull": lambda one: setattr(one.inquest, "kept", Kept("c", 1.0)),
-    "a name of the life": lambda one: setattr(one.hall, "standing", replace(one.hall.standing, incarnation="boot-2")),
+    "a name of the life": lambda one: setattr(
+        one.controller, "container", replace(one.controller.container, incarnation="boot-2")
+    ),
     "a life that ends": lambda one: one.inquest.samples.clear(),
     "an entry": lambda one: one.ledger.add(Entry("hold", 1.0)),
 }

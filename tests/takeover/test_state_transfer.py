@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hall import WALL_S, HandBudget, Notes
-from sidecar.controller.controller import Hall, Pace
+from harness.controller import WALL_S, HandBudget, Notes
+from sidecar.controller.controller import Controller, Pace
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import Order, Standing
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.container import Container, Order
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.weight import Weight
 from sidecar.core.types import (
     Denied,
@@ -24,10 +24,10 @@ from sidecar.core.types import (
     Hold,
     Judgement,
     Latch,
-    Lot,
     Missed,
     Ping,
     Policy,
+    RandomIdentity,
     Reason,
     Results,
     Sample,
@@ -45,7 +45,7 @@ LATCH: Final = Latch("web/a/boot-1", WALL_S, "5 server errors in 60 s")
 VERDICT: Final = Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, "5 server errors in 60 s"),))
 DENIED: Final = Denied("hold", 1, 10, 3.5, hold=Hold("ann", "deploy", WALL_S))
 UP: Final = transitions.start(APP, 900.0, POLICY, app_start="boot-1")
-STANDINGS: Final = {
+CONTAINERS: Final = {
     "starting": UP,
     "up": replace(UP, state=State.UP, since=950.0, due=None, verdict=Verdict(Judgement.FINE)),
     "suspect": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, verdict=VERDICT, asked=True, unknowns=2),
@@ -53,7 +53,7 @@ STANDINGS: Final = {
     "unanswered": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, answer=Unknown("timeout")),
     "heard": replace(UP, state=State.SUSPECT, verdict=VERDICT, is_heard=True, refused=True, unclear=True, due=1_002.5),
     "ordered": replace(UP, state=State.SUSPECT, order=Order("ann", "looks bad", State.RETIRING, 1_003.0)),
-    "retiring": replace(UP, state=State.RETIRING, lot=Lot("lease-1", 0.25), due=1_001.0),
+    "retiring": replace(UP, state=State.RETIRING, identity=RandomIdentity("lease-1", 0.25), due=1_001.0),
     "draining": replace(UP, state=State.DRAINING, since=995.0, due=1_005.0, latch=LATCH, answer=Granted(1, 10)),
     "down": replace(UP, state=State.DOWN, since=960.0, due=None, latch=LATCH, answer=Granted(1, 10, replayed=True)),
     "retired": replace(UP, state=State.DOWN, latch=Latch("", WALL_S, "old", "lease-1"), lease_ends=1_500.0),
@@ -61,12 +61,14 @@ STANDINGS: Final = {
 }
 
 
-def _hall(standing: Standing, witness: Witness | None = None, weight: Weight | None = None) -> Hall:
-    return Hall(
-        standing,
+def _controller(
+    container: Container, measurements: Measurements | None = None, weight: Weight | None = None
+) -> Controller:
+    return Controller(
+        container,
         policy=POLICY,
         pace=Pace(),
-        witness=witness or Witness(60, int(NOW)),
+        measurements=measurements or Measurements(60, int(NOW)),
         weight=weight or Weight(),
         budget=HandBudget(),
         journal=Notes(),
@@ -78,56 +80,56 @@ def _hall(standing: Standing, witness: Witness | None = None, weight: Weight | N
     )
 
 
-def _frozen(hall: Hall, now: float = NOW) -> Any:
+def _frozen(controller: Controller, now: float = NOW) -> Any:
     """As it comes over the wire."""
-    frozen = state_transfer.freeze(hall, now, POLICY)
+    frozen = state_transfer.freeze(controller, now, POLICY)
     return None if frozen is None else json.loads(json.dumps(frozen))
 
 
 def _thawed(frozen: Any, now: float = NOW, window_s: int = 60, policy: Policy = POLICY) -> Carried:
-    witness = Witness(window_s, int(now))
-    return state_transfer.thaw(frozen, now, app=APP, policy=policy, witness=witness, weight=Weight())
+    measurements = Measurements(window_s, int(now))
+    return state_transfer.thaw(frozen, now, app=APP, policy=policy, measurements=measurements, weight=Weight())
 
 
-@pytest.mark.parametrize("standing", STANDINGS.values(), ids=STANDINGS)
-def test_standing_is_the_same_for_the_standby(standing: Standing) -> None:
-    assert _thawed(_frozen(_hall(standing))).standing == standing
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_standing_is_the_same_for_the_standby(container: Container) -> None:
+    assert _thawed(_frozen(_controller(container))).container == container
 
 
-@pytest.mark.parametrize("standing", STANDINGS.values(), ids=STANDINGS)
-def test_instants_move_with_the_clock_of_the_reader(standing: Standing) -> None:
-    elsewhere = _thawed(_frozen(_hall(standing)), NOW + 5_000).standing
-    names = state_transfer.INSTANTS[Standing]
-    moved = {name: getattr(standing, name) for name in names if getattr(standing, name) is not None}
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_instants_move_with_the_clock_of_the_reader(container: Container) -> None:
+    elsewhere = _thawed(_frozen(_controller(container)), NOW + 5_000).container
+    names = state_transfer.INSTANTS[Container]
+    moved = {name: getattr(container, name) for name in names if getattr(container, name) is not None}
     assert {name: getattr(elsewhere, name) for name in moved} == {name: at + 5_000 for name, at in moved.items()}
 
 
 def test_every_number_of_a_standing_is_known_to_be_an_instant_or_none() -> None:
     """A new field that is an instant has to be told as an age: this fails until somebody has thought of it."""
-    numbers = {field.name for field in fields(Standing) if "float" in str(field.type)}
-    assert numbers == set(state_transfer.INSTANTS[Standing])
+    numbers = {field.name for field in fields(Container) if "float" in str(field.type)}
+    assert numbers == set(state_transfer.INSTANTS[Container])
 
 
 @pytest.mark.parametrize(
-    "standing",
+    "container",
     [
-        replace(STANDINGS["suspect"], due=None, asking=True),
-        replace(STANDINGS["retiring"], due=None, leasing=True),
+        replace(CONTAINERS["suspect"], due=None, asking=True),
+        replace(CONTAINERS["retiring"], due=None, leasing=True),
     ],
     ids=["a token", "a lease"],
 )
-def test_what_was_asked_is_asked_again_at_once(standing: Standing) -> None:
-    found = _thawed(_frozen(_hall(standing))).standing
+def test_what_was_asked_is_asked_again_at_once(container: Container) -> None:
+    found = _thawed(_frozen(_controller(container))).container
     assert (found.asking, found.leasing, found.due) == (False, False, NOW)
-    assert found.claim_id == standing.claim_id
+    assert found.claim_id == container.claim_id
 
 
 def test_sidecar_that_stops_leaves_no_state_to_go_on_in() -> None:
-    assert state_transfer.freeze(_hall(replace(UP, state=State.STOPPING)), NOW, POLICY) is None
+    assert state_transfer.freeze(_controller(replace(UP, state=State.STOPPING)), NOW, POLICY) is None
 
 
 def test_window_weight_and_names_are_those_of_the_main_before() -> None:
-    witness = Witness(60, 940)
+    measurements = Measurements(60, 940)
     for at, report in (
         (950.0, Ping(3, kind="redis")),
         (970.0, Results(7, 2, 4)),
@@ -135,33 +137,33 @@ def test_window_weight_and_names_are_those_of_the_main_before() -> None:
         (990.0, Missed("timeout")),
         (NOW, Sample({"http": 2}, 10, 0.0)),
     ):
-        witness.turn(int(at))
-        witness.take(report, at)
-    witness.usual.sample(witness.evidence(NOW), NOW)
-    hall = _hall(STANDINGS["up"], witness, Weight(73, moving=True))
-    hall.names.alive = {"": "boot-1", "page:": "page:17"}
-    hall.names.ended.extend(["boot-0"])
-    found = _thawed(_frozen(hall))
-    assert found.witness.evidence(NOW + 3) == witness.evidence(NOW + 3)
-    assert found.witness.success_rate(NOW + 3) == witness.success_rate(NOW + 3)
-    assert (found.witness.in_flight, found.witness.idle_at) == (0.0, NOW)
-    assert found.witness.usual.rates(NOW) == witness.usual.rates(NOW) == pytest.approx((5.0, 5 / 19))
+        measurements.turn(int(at))
+        measurements.take(report, at)
+    measurements.usual.sample(measurements.evidence(NOW), NOW)
+    controller = _controller(CONTAINERS["up"], measurements, Weight(73, moving=True))
+    controller.names.alive = {"": "boot-1", "page:": "page:17"}
+    controller.names.ended.extend(["boot-0"])
+    found = _thawed(_frozen(controller))
+    assert found.measurements.evidence(NOW + 3) == measurements.evidence(NOW + 3)
+    assert found.measurements.success_rate(NOW + 3) == measurements.success_rate(NOW + 3)
+    assert (found.measurements.in_flight, found.measurements.idle_at) == (0.0, NOW)
+    assert found.measurements.usual.rates(NOW) == measurements.usual.rates(NOW) == pytest.approx((5.0, 5 / 19))
     assert found.weight == Weight(73, moving=True)
-    other = _hall(found.standing, found.witness, found.weight)
+    other = _controller(found.container, found.measurements, found.weight)
     found.give(other)
-    assert (other.names.alive, [*other.names.ended]) == (hall.names.alive, ["boot-0"])
+    assert (other.names.alive, [*other.names.ended]) == (controller.names.alive, ["boot-0"])
 
 
 def test_witness_of_a_version_that_knew_nothing_usual_is_taken_as_it_is() -> None:
-    frozen = _frozen(_hall(STANDINGS["up"]))
-    del frozen["witness"]["usual"]
-    assert _thawed(frozen).witness.usual.rates(NOW) == (0.0, 0.0)
+    frozen = _frozen(_controller(CONTAINERS["up"]))
+    del frozen["measurements"]["usual"]
+    assert _thawed(frozen).measurements.usual.rates(NOW) == (0.0, 0.0)
 
 
 def test_longer_window_of_the_standby_holds_what_the_shorter_held() -> None:
-    witness = Witness(60, int(NOW))
-    witness.take(Ping(3), NOW)
-    found = _thawed(_frozen(_hall(UP, witness)), window_s=600).witness
+    measurements = Measurements(60, int(NOW))
+    measurements.take(Ping(3), NOW)
+    found = _thawed(_frozen(_controller(UP, measurements)), window_s=600).measurements
     found.turn(int(NOW) + 599)
     assert found.evidence(NOW + 599).errors == 3
     found.turn(int(NOW) + 600)
@@ -170,44 +172,44 @@ def test_longer_window_of_the_standby_holds_what_the_shorter_held() -> None:
 
 @pytest.mark.parametrize("latch", [LATCH, replace(LATCH, claim_id="web/a/boot-0")], ids=["none", "another"])
 def test_latch_on_disk_wins_over_none_and_over_another(latch: Latch) -> None:
-    disk = replace(STANDINGS["down"], latch=latch)
-    told = STANDINGS["up"] if latch is LATCH else STANDINGS["draining"]
-    found = state_transfer.merged(disk, _thawed(_frozen(_hall(told))))
-    assert found.standing == disk
+    disk = replace(CONTAINERS["down"], latch=latch)
+    told = CONTAINERS["up"] if latch is LATCH else CONTAINERS["draining"]
+    found = state_transfer.merged(disk, _thawed(_frozen(_controller(told))))
+    assert found.container == disk
 
 
 def test_latch_that_is_over_holds_no_more_though_the_disk_has_it_still() -> None:
-    frozen = state_transfer.freeze(_hall(STANDINGS["up"]), NOW, POLICY, over=[state_transfer.word_of(LATCH)])
-    assert state_transfer.merged(STANDINGS["down"], _thawed(frozen)).standing == STANDINGS["up"]
+    frozen = state_transfer.freeze(_controller(CONTAINERS["up"]), NOW, POLICY, over=[state_transfer.word_of(LATCH)])
+    assert state_transfer.merged(CONTAINERS["down"], _thawed(frozen)).container == CONTAINERS["up"]
 
 
 def test_same_latch_goes_on_as_it_was_told_and_so_does_one_that_the_disk_has_not() -> None:
-    told = _thawed(_frozen(_hall(STANDINGS["draining"])))
-    assert state_transfer.merged(STANDINGS["down"], told).standing == STANDINGS["draining"]
-    assert state_transfer.merged(STANDINGS["starting"], told).standing == STANDINGS["draining"]
+    told = _thawed(_frozen(_controller(CONTAINERS["draining"])))
+    assert state_transfer.merged(CONTAINERS["down"], told).container == CONTAINERS["draining"]
+    assert state_transfer.merged(CONTAINERS["starting"], told).container == CONTAINERS["draining"]
 
 
 def test_other_app_other_mode_and_other_format_are_refused() -> None:
-    frozen = _frozen(_hall(STANDINGS["down"]))
+    frozen = _frozen(_controller(CONTAINERS["down"]))
     with pytest.raises(RefusedError, match="mode"):
         _thawed(frozen, policy=replace(POLICY, enforce=False))
     with pytest.raises(RefusedError, match="format 2"):
         _thawed({**frozen, "format": 2})
-    frozen["standing"]["app"] = "web/b"
+    frozen["container"]["app"] = "web/b"
     with pytest.raises(RefusedError, match="web/b"):
         _thawed(frozen)
 
 
 SPOILT: Final = [
-    ("standing", None),
-    ("standing", {"is": "Latch", "claim_id": "x", "at": 1, "reason": "r"}),
+    ("container", None),
+    ("container", {"is": "Latch", "claim_id": "x", "at": 1, "reason": "r"}),
     ("standing.state", "stopping"),
     ("standing.state", "asleep"),
     ("standing.is", "Popen"),
     ("standing.since", "long ago"),
     ("standing.incarnation", 7),
     ("standing.unheard_of", 1),
-    ("witness", {}),
+    ("measurements", {}),
     ("witness.errors.buckets", [[0, {"redis": -1}]]),
     ("witness.errors.buckets", [[0, {"redis": "many"}]]),
     ("witness.errors.buckets", [[float("nan"), {"redis": 1}]]),
@@ -226,7 +228,7 @@ SPOILT: Final = [
 
 @pytest.mark.parametrize(("path", "value"), SPOILT, ids=[f"{path}={value}" for path, value in SPOILT])
 def test_what_is_broken_is_refused_as_a_whole(path: str, value: object) -> None:
-    frozen = _frozen(_hall(STANDINGS["up"]))
+    frozen = _frozen(_controller(CONTAINERS["up"]))
     *above, last = path.split(".")
     place = frozen
     for name in above:
@@ -249,18 +251,18 @@ STORIES: Final = st.lists(st.tuples(st.floats(0, 20), REPORTS), max_size=30)
 def test_witness_who_was_told_says_what_the_first_would_have_said(
     before: list[tuple[float, Any]], takes_s: float, after: list[tuple[float, Any]]
 ) -> None:
-    first, now = Witness(60, 0), 0.0
+    first, now = Measurements(60, 0), 0.0
     for seconds, report in before:
         now += seconds
         first.turn(int(now))
         first.take(report, now)
-    second = Witness(60, 0)
+    second = Measurements(60, 0)
     second.thaw(json.loads(json.dumps(first.freeze(now))), now)
     for seconds, report in [(takes_s, Heartbeat()), *after]:
         now += seconds
-        for witness in (first, second):
-            witness.turn(int(now))
-            witness.take(report, now)
+        for measurements in (first, second):
+            measurements.turn(int(now))
+            measurements.take(report, now)
         left, right = first.evidence(now), second.evidence(now)
         assert replace(left, heartbeat_age_s=None) == replace(right, heartbeat_age_s=None)
         assert first.success_rate(now) == second.success_rate(now)

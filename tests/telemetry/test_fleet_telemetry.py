@@ -70,7 +70,7 @@ def board(fleet: Fleet | None) -> CollectorRegistry:
         ("arbiter_fleet_culls_total", {"outcome": "helped", "kind": "mysql"}, None, 1),
         ("arbiter_fleet_retiring", {}, 0, 2),
         ("arbiter_fleet_same_cause", {"kind": "redis"}, None, 1),
-        ("arbiter_memory_losses_total", {}, 0, 3),
+        ("arbiter_data_losses_total", {}, 0, 3),
     ],
 )
 def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: float | None, loud: float | None) -> None:

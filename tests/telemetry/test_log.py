@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.hall import POLICY, Stage
+from harness.controller import POLICY, Stage
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.fleet.terms import Share
 from sidecar.core.life import transitions
@@ -88,8 +88,8 @@ class HandClock:
 
 
 def answered(answer: Answer) -> Record:
-    standing = transitions.start("web/a", 0.0, POLICY)
-    return Record(Answered("web/a/-", answer, 0.0), standing, standing, Evidence(60, 0, {}, {}, None, None), 0.01)
+    container = transitions.start("web/a", 0.0, POLICY)
+    return Record(Answered("web/a/-", answer, 0.0), container, container, Evidence(60, 0, {}, {}, None, None), 0.01)
 
 
 def raised(text: str) -> ValueError:
@@ -160,7 +160,7 @@ async def test_restart_is_told_and_a_first_name_is_not(output: Output) -> None:
     with output.taking():
         async with Stage(replace(NO_SETTLE, grace_s=100.0), observe=Log().observe) as stage:
             await stage.errors(1, app_start="boot-1")
-            assert stage.hall.standing.app_start == "boot-1"
+            assert stage.controller.container.app_start == "boot-1"
             await stage.errors(1, app_start="boot-2")
     (line,) = output.lines
     assert (line["message"], line["app_start"]) == ("app restarted", "boot-2")
@@ -516,10 +516,10 @@ async def test_shadow_says_once_that_it_would_retire(output: Output) -> None:
 async def test_orders_are_told_with_who_gave_them_and_why(output: Output) -> None:
     with output.taking():
         async with Stage(replace(POLICY, drain_s=0.0), observe=Log().observe) as stage:
-            stage.hall.inbox.put(CullOrdered("ann", "it leaks"))
+            stage.controller.inbox.put(CullOrdered("ann", "it leaks"))
             await settle()
             await stage.answered(GRANTED)
-            stage.hall.inbox.put(Revived("bob", "it was me"))
+            stage.controller.inbox.put(Revived("bob", "it was me"))
             await settle()
     ordered, revived = output.lines[1], output.lines[-1]
     assert [line["message"] for line in output.lines] == ["up", "cull ordered", "suspect", "down", "revived"]

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.binaries import require
-from harness.hall import POLICY, Stage
+from harness.controller import POLICY, Stage
 from harness.virtual_time import in_virtual_time
 from sidecar.core.life import transitions
 from sidecar.core.types import Answer, CauseTrial, Denied, Fleet, Granted, Latch, Level, Ping, Results, State, Unknown
@@ -67,7 +67,7 @@ NAMES = {
     "arbiter_fleet_culls_total": "counter",
     "arbiter_hold_until_timestamp_seconds": "gauge",
     "arbiter_engineer_needed": "gauge",
-    "arbiter_memory_losses_total": "counter",
+    "arbiter_data_losses_total": "counter",
     "arbiter_tls_certificate_expiry_timestamp_seconds": "gauge",
     "arbiter_polls_total": "counter",
     "arbiter_refusals_total": "counter",
@@ -84,12 +84,12 @@ class Board:
         self.metrics = Metrics(mode, error_limit=5, capacity=10)
 
     def watch(self, stage: Stage) -> None:
-        hall = stage.hall
+        controller = stage.controller
         readings = Readings(
-            hall.snapshot,
-            counted=lambda: (hall.witness.errors.ever(), hall.witness.others.ever()),
-            stale=lambda: hall.stale_reports,
-            lag_s=lambda: hall.lag_s,
+            controller.snapshot,
+            counted=lambda: (controller.measurements.errors.ever(), controller.measurements.others.ever()),
+            stale=lambda: controller.stale_reports,
+            lag_s=lambda: controller.lag_s,
             unix_of=lambda at: at + UNIX_S,
             honour_s=300.0,
         )
@@ -216,8 +216,8 @@ async def test_second_life_that_is_culled_is_a_second_cull() -> None:
 async def test_latch_that_was_found_on_disk_is_no_new_cull() -> None:
     board = Board()
     fresh = transitions.start("web/a", 1000.0, NO_SETTLE)
-    standing = transitions.resume(fresh, Latch("web/a/-", UNIX_S, "many"), 1000.0, 3.0, NO_SETTLE)
-    async with Stage(NO_SETTLE, standing=standing, observe=board.metrics.observe) as stage:
+    container = transitions.resume(fresh, Latch("web/a/-", UNIX_S, "many"), 1000.0, 3.0, NO_SETTLE)
+    async with Stage(NO_SETTLE, container=container, observe=board.metrics.observe) as stage:
         await stage.passes(30)
         assert stage.state() is State.DOWN
     assert board.value("arbiter_culls_total") == 0
@@ -429,7 +429,7 @@ async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> Non
         await stage.passes(101)
         assert board.value("arbiter_state", state="retiring") == 1.0
         assert board.value("arbiter_age_seconds") == 101.0
-        assert board.value("arbiter_lifetime_due_timestamp_seconds") == UNIX_S + stage.hall.standing.born + 100
+        assert board.value("arbiter_lifetime_due_timestamp_seconds") == UNIX_S + stage.controller.container.born + 100
         for answer in (Denied("slots", 1, 1, 10.0), Unknown("timeout"), Granted(1, 1)):
             await stage.answered(answer)
             await stage.passes(11)

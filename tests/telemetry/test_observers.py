@@ -83,8 +83,8 @@ def test_beat_tells_of_the_tokens(observers: Observers, answer: Fleet | Unknown,
 
 
 def test_whoever_else_wants_to_know_hears_of_every_step(observers: Observers) -> None:
-    standing = transitions.start("web/a", 0.0, Policy())
-    records = [Record(Stopped(), standing, standing, Evidence(60)) for _ in range(2)]
+    container = transitions.start("web/a", 0.0, Policy())
+    records = [Record(Stopped(), container, container, Evidence(60)) for _ in range(2)]
     heard: list[tuple[str, Record]] = []
     observers.step(records[0])
     for name in ("one", "other"):

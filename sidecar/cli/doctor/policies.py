@@ -25,8 +25,8 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
     ("ARBITER_REFUND", lambda terms: _switch(is_on=terms.refund_max != OFF)),
     # Without refunds it has no value: whether there are any is told by the line before.
     ("ARBITER_REFUND_MAX", lambda terms: "" if terms.refund_max == OFF else str(terms.refund_max)),
-    ("ARBITER_LOST_MEMORY", lambda terms: "empty" if terms.after_loss_wait else "full"),
-    ("ARBITER_BEAT", lambda terms: _duration(terms.beat_us)),
+    ("ARBITER_AFTER_DATA_LOSS", lambda terms: "wait" if terms.after_loss_wait else "continue"),
+    ("ARBITER_BEAT_INTERVAL", lambda terms: _duration(terms.beat_us)),
 )
 """Each setting that every sidecar of a service should have the same of, and its value in the setting's notation."""
 

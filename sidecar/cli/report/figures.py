@@ -145,7 +145,7 @@ def report(
         not_honoured=tuple(sorted({entry.instance for entry in seen if entry.what == "not_honoured"})),
         paused=_ranked(entry.kind for entry in seen if entry.what == "paused"),
         duplicates=tuple(sorted({entry.instance for entry in seen if entry.what == "duplicate"})),
-        losses=counts["lost_memory"],
+        losses=counts["data_loss"],
         away_s=_times(entry for entry in seen if entry.what == "redis_back"),
         bins=_bins(seen, since, until),
         enforce_percent=enforce_percent,

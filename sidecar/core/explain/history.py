@@ -1,4 +1,4 @@
-"""The last decisions of one sidecar, newest last: an observer of the hall's records, bounded in memory.
+"""The last decisions of one sidecar, newest last: an observer of the controller's records, bounded in memory.
 
 What is refused again and again for one reason is one decision that is counted. Nothing in it is the app's free text,
 so that it may be shown at any door.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from sidecar.core.explain import reasons as sentences
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Answer, State
 
@@ -88,7 +88,7 @@ def _decided(record: Record) -> Iterator[tuple[str, str, str]]:
         yield _moved(before, after)
 
 
-def _moved(before: Standing, after: Standing) -> tuple[str, str, str]:
+def _moved(before: Container, after: Container) -> tuple[str, str, str]:
     """The word and the sentence for a state that was entered otherwise than by a cull or a new life."""
     if after.state is State.SUSPECT:
         return "suspect", _rule(after), sentences.verdict(after.verdict)
@@ -112,6 +112,6 @@ def _lease(answer: Answer) -> tuple[str, str]:
     return sentences.reason_word(answer), sentences.lease(answer)
 
 
-def _rule(standing: Standing) -> str:
-    reasons = standing.verdict.reasons if standing.verdict else ()
+def _rule(container: Container) -> str:
+    reasons = container.verdict.reasons if container.verdict else ()
     return reasons[0].rule if reasons else ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sidecar.core.explain import reasons as sentences
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.delays import HONOUR_S
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import Answered, Revived
@@ -21,7 +21,7 @@ from sidecar.core.types import MANUAL, Denied, Entry, Fleet, Granted, Hold, Stat
 WHATS: Final = frozenset(
     {
         *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced"),
-        *("helped", "unhelped", "unclear", "hold", "release", "paused", "lost_memory", "duplicate", "not_honoured"),
+        *("helped", "unhelped", "unclear", "hold", "release", "paused", "data_loss", "duplicate", "not_honoured"),
         *("would_cull", "would_recover", "redis_away", "redis_back"),
     }
 )
@@ -169,7 +169,7 @@ def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Ite
     yield from _pauses(before, after, at)
     yield from _holds(before.hold, after.hold, at)
     if after.losses > before.losses:
-        yield Entry("lost_memory", at, once="lost_memory")
+        yield Entry("data_loss", at, once="data_loss")
 
 
 def _pauses(before: Fleet, after: Fleet, at: float) -> Iterator[Entry]:
@@ -190,14 +190,14 @@ def _holds(before: Hold | None, after: Hold | None, at: float) -> Iterator[Entry
     yield Entry("hold", at, after.instance, "", after.reason, after.author, left_s, once=f"hold {whom}")
 
 
-def _why(before: Standing, detail: str) -> dict[str, str]:
+def _why(before: Container, detail: str) -> dict[str, str]:
     """Why a cull came: by a person's order, or by the rule that spoke."""
     if before.order is not None:
         return {"reason": ORDERED, "author": before.order.author, "detail": before.order.reason}
     return {"reason": _rule(before), "detail": detail}
 
 
-def _rule(standing: Standing) -> str:
+def _rule(container: Container) -> str:
     """The first rule that spoke."""
-    reasons = standing.verdict.reasons if standing.verdict else ()
+    reasons = container.verdict.reasons if container.verdict else ()
     return reasons[0].rule if reasons else ""

@@ -31,7 +31,7 @@ UNKNOWN: Final = {
 DENIED: Final = {
     "hold": "no container is culled for {wait}",
     "duplicate": "two containers run under this instance name: neither may be culled or retired until one is renamed",
-    "lost_memory": "Redis lost its record of earlier culls, no container is culled for {wait}",
+    "data_loss": "Redis lost its record of earlier culls, no container is culled for {wait}",
     "newborn": "Redis has not heard from the whole fleet yet, no container is culled for {wait}",
     "trial": "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
     "paused": "culls for this cause are paused for {wait}: the last one has not helped",

@@ -20,7 +20,7 @@ DAY_S: Final = 86400
 DENIED: Final = {
     "hold": "the hold ends {wait}, or health-arbiter release ends it",
     "duplicate": "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again {wait}",
-    "lost_memory": "culls are allowed again {wait}, when the culls that Redis forgot no longer count",
+    "data_loss": "culls are allowed again {wait}, when the culls that Redis forgot no longer count",
     "newborn": "Redis has heard from the whole fleet {wait}",
     "trial": "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again {wait}",
     "paused": "the pause ends {wait}; or an engineer finds what is wrong, then health-arbiter release",
@@ -78,39 +78,39 @@ class Outlook(NamedTuple):
 
 def clears(seen: Snapshot, outlook: Outlook) -> tuple[str, ...]:
     """What would clear the state of ``seen``, a sentence for each thing; never none."""
-    return tuple(_STATES[seen.standing.state](seen, outlook))
+    return tuple(_STATES[seen.container.state](seen, outlook))
 
 
 def _starting(seen: Snapshot, _outlook: Outlook) -> Iterator[str]:
-    yield f"its grace is over, and it is judged, {_in(seen.standing.due, seen.now)}"
+    yield f"its grace is over, and it is judged, {_in(seen.container.due, seen.now)}"
 
 
 def _up(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
-    if seen.standing.verdict and seen.standing.verdict.judgement is not Judgement.FINE:
+    if seen.container.verdict and seen.container.verdict.judgement is not Judgement.FINE:
         yield from _evidence(seen, outlook)
     else:
         yield "nothing has to change: it is in service"
 
 
 def _suspect(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
-    standing = seen.standing
+    container = seen.container
     yield from _evidence(seen, outlook)
-    if standing.would_down:
+    if container.would_down:
         yield "shadow mode: nothing happens to it until then"
-    elif standing.asking:
-        yield "the answer to its claim is on the way" + (", an operator ordered the cull" if standing.order else "")
-    elif not standing.is_heard and standing.order is None:
+    elif container.asking:
+        yield "the answer to its claim is on the way" + (", an operator ordered the cull" if container.order else "")
+    elif not container.is_heard and container.order is None:
         answers = UNKNOWN.get(seen.beat_error, "Redis answers a beat")
         yield f"{answers}, so that the fleet hears that it is suspect; then it claims a token"
-    elif standing.answer is None:
-        yield f"it claims a token {_in(standing.due, seen.now)}, unless its errors have left the window by then"
+    elif container.answer is None:
+        yield f"it claims a token {_in(container.due, seen.now)}, unless its errors have left the window by then"
     else:
-        yield _asked(standing.answer, seen, outlook)
+        yield _asked(container.answer, seen, outlook)
 
 
 def _asked(answer: Answer, seen: Snapshot, outlook: Outlook) -> str:
     """What has to happen for a request to be granted that was not."""
-    again = f"the sidecar asks again {_in(seen.standing.due, seen.now)}"
+    again = f"the sidecar asks again {_in(seen.container.due, seen.now)}"
     if isinstance(answer, Unknown):
         return f"{UNKNOWN.get(answer.error, UNCLEAR)}; {again}"
     if not isinstance(answer, Denied):
@@ -129,7 +129,7 @@ def hold(value: Hold, unix: float) -> str:
 
 def _evidence(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
     """When each rule that speaks will be silent, if nothing more comes."""
-    reasons = seen.standing.verdict.reasons if seen.standing.verdict else ()
+    reasons = seen.container.verdict.reasons if seen.container.verdict else ()
     for reason in reasons:
         yield _RULES.get(reason.rule, _leaves)(reason, seen.evidence, outlook)
 
@@ -174,28 +174,28 @@ _RULES: Final = {
 
 
 def _retiring(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
-    answer = seen.standing.lease_answer
+    answer = seen.container.lease_answer
     if answer is None:
-        yield f"it asks for a lease {_in(seen.standing.due, seen.now)}"
+        yield f"it asks for a lease {_in(seen.container.due, seen.now)}"
     else:
         yield _asked(answer, seen, outlook)
     yield "or the app is replaced before that"
 
 
 def _draining(seen: Snapshot, _outlook: Outlook) -> Iterator[str]:
-    yield f"it is down {_in(seen.standing.due, seen.now)}, or earlier when no request is in flight; then: {REPLACED}"
+    yield f"it is down {_in(seen.container.due, seen.now)}, or earlier when no request is in flight; then: {REPLACED}"
 
 
 def _down(seen: Snapshot, _outlook: Outlook) -> Iterator[str]:
     yield REPLACED
-    ends = seen.standing.lease_ends
+    ends = seen.container.lease_ends
     if ends is not None:
         yield f"or nobody replaces it, and its lease runs out {_in(ends, seen.now)}: then it is up again"
 
 
 def _stopping(seen: Snapshot, _outlook: Outlook) -> Iterator[str]:
     yield "the sidecar is started again"
-    if seen.standing.latch is not None:
+    if seen.container.latch is not None:
         yield REPLACED
 
 
@@ -211,7 +211,7 @@ _STATES: Final = {
 
 
 def _in(due: float | None, now: float) -> str:
-    """When something comes that is due on the hall's clock; unless that is known, it is at the next check."""
+    """When something comes that is due on the controller's clock; unless that is known, it is at the next check."""
     if due is None:
         return "at the next check"
     return f"in {lasting(due - now)}" if due > now else "now"

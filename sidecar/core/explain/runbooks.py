@@ -14,7 +14,7 @@ ANCHORS: Final[Mapping[str, str]] = MappingProxyType(
         # why a claim was denied
         "hold": "hold",
         "duplicate": "duplicate",
-        "lost_memory": "memory",
+        "data_loss": "memory",
         "newborn": "memory",
         "trial": "trial",
         "paused": "paused",

@@ -62,7 +62,7 @@ def refusal(draft: Draft) -> Refusal | None:
         return None
     heard = [at for at, epoch in enumerate(draft.epochs) if not lost_wait_us(draft, epoch)]
     if not _is_enough(draft, heard):
-        return Refusal("lost_memory", max(lost_wait_us(draft, epoch) for epoch in draft.epochs))
+        return Refusal("data_loss", max(lost_wait_us(draft, epoch) for epoch in draft.epochs))
     return Refusal("newborn", max(newborn_wait_us(draft, epoch) for epoch in draft.epochs))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.types import NO_LOT, Answer, Fleet, Load, Lot, Presence, Verdict
+from sidecar.core.types import NO_IDENTITY, Answer, Fleet, Load, Presence, RandomIdentity, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The window was judged: at a check, at a crossing ping, or because ``Standing.due`` has come.
+    """The window was judged: at a check, at a crossing ping, or because ``Container.due`` has come.
 
     ``jitter`` from 0 to 1 spreads the claims of those that are as sick as each other. ``idle_at``: when the app said
     that no request was in flight, if that is the last it said of it. ``load``: the last it said of how busy it is.
@@ -70,12 +70,12 @@ class Restarted:
     """The app named its incarnation: another one than we know of, or for the first time.
 
     Or it has gone without a name for the next one: then ``app_start`` is None, and ``incarnation`` a word of our own.
-    ``lot`` is for the life that begins.
+    ``identity`` is for the life that begins.
     """
 
     app_start: str | None
     incarnation: str | None = None
-    lot: Lot = NO_LOT
+    identity: RandomIdentity = NO_IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class CullOrdered:
 
 @dataclass(frozen=True, slots=True)
 class Revived:
-    """A person wants this container up again; ``incarnation`` and ``lot`` are for the life that begins so."""
+    """A person wants this container up again; ``incarnation`` and ``identity`` are for the life that begins so."""
 
     author: str
     reason: str
     incarnation: str = ""
-    lot: Lot = NO_LOT
+    identity: RandomIdentity = NO_IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Remember:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ClearWindow:
     """Wish: empty the window; what it holds belongs to a grace or to an incarnation that has ended.
 
     ``heart``: also that a heart was heard. One that falls silent in the grace is as silent when that is over.
@@ -147,4 +147,4 @@ class Forget:
     heart: bool = True
 
 
-Effect = Ask | AskLease | Resign | ReturnToken | Remember | Forget
+Effect = Ask | AskLease | Resign | ReturnToken | Remember | ClearWindow

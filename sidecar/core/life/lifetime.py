@@ -48,7 +48,7 @@ def is_due(life: Life, load: Load | None, now: float, policy: Policy) -> bool:
 
 def is_busy(load: Load | None, policy: Policy) -> bool:
     """Whether the app said within the last minute that it is busier than the mark."""
-    return load is not None and load.age_s <= LOAD_KEPT_S and load.value > policy.busy_above
+    return load is not None and load.age_s <= LOAD_KEPT_S and load.value > policy.busy_load
 
 
 def _factor(part: float, policy: Policy) -> float:

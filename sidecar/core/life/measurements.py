@@ -9,7 +9,7 @@ from sidecar.core.life.outlier import OwnUsual
 from sidecar.core.life.results import Outcomes
 from sidecar.core.life.success_rate import SuccessHistory
 from sidecar.core.life.window import RollingCounts
-from sidecar.core.types import Evidence, Gone, Heartbeat, Level, Load, Missed, Ping, Report, Results, Sample
+from sidecar.core.types import AppExited, Evidence, Heartbeat, Level, Load, Missed, Ping, Report, Results, Sample
 
 IGNORED: Final = "ignored"
 """Where errors of kinds that never count are kept, beside the levels that do not count."""
@@ -29,7 +29,7 @@ _PLAIN: Final = {
 """What outlives the process that heard it: what freezes by itself, instants, and values as they are."""
 
 
-class Witness:
+class Measurements:
     """All counts of one app over the last ``window_s`` seconds.
 
     ``known_kinds`` are told apart whatever else comes, ``ignored_kinds`` never count. ``now`` is in seconds of one
@@ -65,7 +65,7 @@ class Witness:
             Heartbeat: self._take_heartbeat,
             Sample: self._take_sample,
             Missed: self._take_missed,
-            Gone: self._take_nothing,
+            AppExited: self._take_nothing,
         }
 
     def turn(self, now_s: int) -> None:

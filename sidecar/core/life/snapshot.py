@@ -1,10 +1,10 @@
-"""What the hall shows of itself: a snapshot for the doors out, and one frozen record a step for the observers."""
+"""What the controller shows of itself: a snapshot for the doors out, and one frozen record a step for the observers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Event, Judged, Restarted
 from sidecar.core.life.outlier import NO_BASELINE, Baseline
 from sidecar.core.types import Evidence, Load, State
@@ -12,7 +12,7 @@ from sidecar.core.types import Evidence, Load, State
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of affairs at ``now``, on the clock of ``Standing.since``; ``checked_at``: the last full check.
+    """The state of affairs at ``now``, on the clock of ``Container.since``; ``checked_at``: the last full check.
 
     ``weight``: percent of its weight that the container deserves. ``success_rate`` of its requests, from 0 to 1, None
     if nothing is known of any. ``retire_at``: when its retirement is due, if ever; ``load``: the last word of it.
@@ -21,7 +21,7 @@ class Snapshot:
     """
 
     now: float
-    standing: Standing
+    container: Container
     evidence: Evidence
     checked_at: float | None
     weight: int = 100
@@ -35,7 +35,7 @@ class Snapshot:
     @property
     def share(self) -> int:
         """Percent of its weight that the balancer is told: none when it is out of balance."""
-        return self.weight if self.standing.haproxy_up else 0
+        return self.weight if self.container.haproxy_up else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Record:
     """One step of the arbiter. ``claim_s``: how long the claim, or asking for a lease, took that ``event`` answers."""
 
     event: Event
-    before: Standing
-    after: Standing
+    before: Container
+    after: Container
     evidence: Evidence
     claim_s: float | None = None
 

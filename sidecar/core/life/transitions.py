@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.core.life import culling, retiring
-from sidecar.core.life.container_state import Standing, enter, resume, start
+from sidecar.core.life.container import Container, enter, resume, start
 from sidecar.core.life.culling import Step
 from sidecar.core.life.events import (
     Answered,
@@ -28,10 +28,10 @@ from sidecar.core.life.events import (
     AskLease,
     BeatAnswered,
     BeatUnanswered,
+    ClearWindow,
     CullOrdered,
     Effect,
     Event,
-    Forget,
     Judged,
     Leased,
     Remember,
@@ -50,10 +50,11 @@ __all__ = [
     "AskLease",
     "BeatAnswered",
     "BeatUnanswered",
+    "ClearWindow",
+    "Container",
     "CullOrdered",
     "Effect",
     "Event",
-    "Forget",
     "Judged",
     "Leased",
     "Move",
@@ -62,7 +63,6 @@ __all__ = [
     "Restarted",
     "ReturnToken",
     "Revived",
-    "Standing",
     "Step",
     "Stopped",
     "resume",
@@ -74,53 +74,53 @@ Move = Callable[..., Step]
 """``(standing, event, now, policy)``; each move takes the one event that the table pairs it with."""
 
 
-def step(standing: Standing, event: Event, now: float, policy: Policy) -> Step:
+def step(container: Container, event: Event, now: float, policy: Policy) -> Step:
     """Answer one event: the standing after it, and the wishes that follow from it."""
-    return TRANSITIONS[standing.state, type(event)](standing, event, now, policy)
+    return TRANSITIONS[container.state, type(event)](container, event, now, policy)
 
 
-def _stay(standing: Standing, _event: Event, _now: float, _policy: Policy) -> Step:
-    return standing, ()
+def _stay(container: Container, _event: Event, _now: float, _policy: Policy) -> Step:
+    return container, ()
 
 
-def _watch(standing: Standing, event: Judged, _now: float, _policy: Policy) -> Step:
-    return replace(standing, verdict=event.verdict), ()
+def _watch(container: Container, event: Judged, _now: float, _policy: Policy) -> Step:
+    return replace(container, verdict=event.verdict), ()
 
 
-def _named(standing: Standing, event: Restarted, now: float, policy: Policy) -> Step:
+def _named(container: Container, event: Restarted, now: float, policy: Policy) -> Step:
     """Take the first name that we hear as the name of the life we have been watching.
 
     Who has asked the bucket for something goes on under the word that it asked with: to the fleet another word is
     another life, which has replaced the one that was granted it.
     """
-    if standing.app_start is not None or event.app_start is None:
-        return _restart(standing, event, now, policy)
-    has_asked = standing.asked or standing.state is State.RETIRING
-    incarnation = standing.incarnation if has_asked else event.app_start
-    standing = replace(standing, app_start=event.app_start, incarnation=incarnation)
-    if standing.state is State.SUSPECT and not has_asked:  # the fleet has heard of it under another word
-        standing = replace(standing, is_heard=False, due=None if standing.order is None else standing.due)
-    return standing, (Remember(),)
+    if container.app_start is not None or event.app_start is None:
+        return _restart(container, event, now, policy)
+    has_asked = container.asked or container.state is State.RETIRING
+    incarnation = container.incarnation if has_asked else event.app_start
+    container = replace(container, app_start=event.app_start, incarnation=incarnation)
+    if container.state is State.SUSPECT and not has_asked:  # the fleet has heard of it under another word
+        container = replace(container, is_heard=False, due=None if container.order is None else container.due)
+    return container, (Remember(),)
 
 
-def _restart(standing: Standing, event: Restarted, now: float, policy: Policy) -> Step:
+def _restart(container: Container, event: Restarted, now: float, policy: Policy) -> Step:
     """Begin anew with another incarnation: no latch, no window, no claim of the old one.
 
     A culled app that had no name is replaced by one that has: a name that comes late comes from a new life. What
     held the lease of the old one is the fleet's to free, once the new one is well. A claim that has not been answered
     may have been granted: its token is given back.
     """
-    fresh = start(standing.app, now, policy, app_start=event.app_start, lot=event.lot)
+    fresh = start(container.app, now, policy, app_start=event.app_start, identity=event.identity)
     fresh = replace(fresh, incarnation=event.incarnation or fresh.incarnation)
-    is_unclear = standing.state is State.SUSPECT and (standing.asking or standing.unclear)
-    unused = (ReturnToken(standing.claim_id),) if is_unclear else ()
-    return fresh, (Forget(), *unused, Remember())
+    is_unclear = container.state is State.SUSPECT and (container.asking or container.unclear)
+    unused = (ReturnToken(container.claim_id),) if is_unclear else ()
+    return fresh, (ClearWindow(), *unused, Remember())
 
 
-def _stop(standing: Standing, _event: Event, now: float, _policy: Policy) -> Step:
+def _stop(container: Container, _event: Event, now: float, _policy: Policy) -> Step:
     """Leave the balance; what Nomad has been told stays told, and nothing else is."""
-    stopping = replace(enter(standing, State.STOPPING, now), nomad_told=not standing.nomad_up)
-    return stopping, (*retiring.unused(standing), *culling.unused(standing))
+    stopping = replace(enter(container, State.STOPPING, now), nomad_told=not container.nomad_up)
+    return stopping, (*retiring.unused(container), *culling.unused(container))
 
 
 TRANSITIONS: Final[Mapping[tuple[State, type], Move]] = {

@@ -17,7 +17,7 @@ const PRESENCES = {
 };
 const ALSO_WELL = ["starting", "retiring"];
 const TONES = {
-  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "duplicate", "lost_memory", "redis_away"],
+  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "duplicate", "data_loss", "redis_away"],
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
   good: ["recovered", "replaced", "helped", "release", "revived", "redis_back", "would_recover"],
 };

@@ -42,8 +42,8 @@ def _told(*terms: Terms) -> str:
         ("trial", "ARBITER_TRIAL is on and off"),
         ("probation_us", "ARBITER_PROBATION is 60s and 2m"),
         ("refund_max", "ARBITER_REFUND is on and off"),
-        ("after_loss_wait", "ARBITER_LOST_MEMORY is empty and full"),
-        ("beat_us", "ARBITER_BEAT is 10s and 1s"),
+        ("after_loss_wait", "ARBITER_AFTER_DATA_LOSS is wait and continue"),
+        ("beat_us", "ARBITER_BEAT_INTERVAL is 10s and 1s"),
         ("servers", "ARBITER_REDIS_URL names 2 different lists of servers"),
     ],
 )

@@ -116,7 +116,7 @@ def test_replacement_that_does_not_say_how_long_it_took_is_not_in_the_times() ->
         ([Entry("not_honoured", at, name) for at, name in enumerate("bab")], "not_honoured", ("a", "b")),
         ([Entry("paused", at, kind=kind) for at, kind in enumerate("bab")], "paused", (("b", 2), ("a", 1))),
         ([Entry("duplicate", at, name) for at, name in enumerate("bab")], "duplicates", ("a", "b")),
-        ([Entry("lost_memory", 1)], "losses", 1),
+        ([Entry("data_loss", 1)], "losses", 1),
         ([Entry("redis_away", 1), Entry("redis_back", 9, seconds=8.0)], "away_s", Times(1, 8.0, 8.0, 8.0)),
     ],
     ids=[

@@ -9,7 +9,7 @@ import pytest
 from harness.lives import heard
 from sidecar.core.explain.history import MOST, Decision, History
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import Standing, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import Answered, Event, Judged, Restarted, Stopped
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import (
@@ -37,25 +37,25 @@ HOLD = Hold("anna", "a deploy", 1_000.0)
 class Life:
     """An arbiter whose every step is noticed; the wall clock says a thousand more than the other."""
 
-    def __init__(self, policy: Policy = POLICY, standing: Standing = STARTED) -> None:
+    def __init__(self, policy: Policy = POLICY, container: Container = STARTED) -> None:
         self.now = 0.0
         self.policy = policy
-        self.standing = standing
+        self.container = container
         self.history = History(lambda: 1000.0 + self.now)
 
     def step(self, event: Event, now: float) -> None:
         self.now = now
-        before = self.standing
-        self.standing, _ = transitions.step(before, event, now, self.policy)
-        self.history.notice(Record(event, before, self.standing, Evidence(60)))
+        before = self.container
+        self.container, _ = transitions.step(before, event, now, self.policy)
+        self.history.notice(Record(event, before, self.container, Evidence(60)))
 
     def judged(self, verdict: Verdict, now: float) -> None:
         self.step(Judged(verdict), now)
-        if self.standing.state is State.SUSPECT and not self.standing.is_heard:
-            self.step(heard(self.standing), now)
+        if self.container.state is State.SUSPECT and not self.container.is_heard:
+            self.step(heard(self.container), now)
 
     def answered(self, answer: Answer, now: float) -> None:
-        self.step(Answered(self.standing.claim_id, answer, 1000.0 + now), now)
+        self.step(Answered(self.container.claim_id, answer, 1000.0 + now), now)
 
     @property
     def told(self) -> list[str]:
@@ -162,7 +162,7 @@ def test_history_goes_on_where_another_ended_and_counts_what_repeats() -> None:
     one.judged(BAD, 1.0)
     one.judged(BAD, 2.0)
     one.answered(Denied("window", 10, 10, 60.0), 3.0)
-    other.standing = one.standing
+    other.container = one.container
     other.history.restore(reversed(one.history.newest()), one.history.answered_at)
     assert other.history.answered_at == 1003.0
     other.judged(BAD, 13.5)

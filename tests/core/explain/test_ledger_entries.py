@@ -11,7 +11,7 @@ import pytest
 from harness.lives import DENIED, FINE, GRANTED, POLICY, REPLAYED, SICK, WHY, answered, begun, heard
 from sidecar.core.explain.ledger_entries import WHATS, Scribe, changes
 from sidecar.core.life import transitions
-from sidecar.core.life.container_state import resume
+from sidecar.core.life.container import resume
 from sidecar.core.life.delays import HONOUR_S
 from sidecar.core.life.events import Answered, CullOrdered, Event, Leased, Restarted, Revived
 from sidecar.core.life.snapshot import Record
@@ -24,8 +24,8 @@ from sidecar.core.types import (
     Granted,
     Hold,
     Latch,
-    Lot,
     Policy,
+    RandomIdentity,
     State,
     Unknown,
 )
@@ -45,33 +45,33 @@ class Story:
 
     def __init__(self, policy: Policy = POLICY, honour_s: float = HONOUR_S) -> None:
         self.policy = policy
-        self.standing = begun(policy)
+        self.container = begun(policy)
         self.scribe = Scribe("alloc", honour_s)
         self.entries: list[Entry] = []
         self.jump_s = 0.0
 
     def at(self, second: float, event: Event) -> None:
-        before = self.standing
-        self.standing, _ = transitions.step(before, event, second, self.policy)
-        record = Record(event, before, self.standing, REDIS)
+        before = self.container
+        self.container, _ = transitions.step(before, event, second, self.policy)
+        record = Record(event, before, self.container, REDIS)
         self.entries += self.scribe.step(record, WALL_S + second + self.jump_s, second)
 
     def told(self, *steps: tuple[float, Event]) -> list[Entry]:
         """The entries so far, after these steps; the fleet hears at once of a container that has become suspect."""
         for second, event in steps:
             self.at(second, event)
-            if self.standing.state is State.SUSPECT and not self.standing.is_heard:
-                self.at(second, heard(self.standing))
+            if self.container.state is State.SUSPECT and not self.container.is_heard:
+                self.at(second, heard(self.container))
         return self.entries
 
     def asks(self, second: float = 3.0) -> Story:
         """Excessive from the first second on, and a claim on its way."""
         self.told((0.0, SICK), (second, SICK))
-        assert self.standing.asking
+        assert self.container.asking
         return self
 
     def is_told(self, second: float, answer: Granted | Denied | Unknown) -> None:
-        self.at(second, answered(self.standing, answer))
+        self.at(second, answered(self.container, answer))
 
     @property
     def whats(self) -> list[str]:
@@ -180,7 +180,7 @@ def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> Non
     story.told((second, SICK), (second + 0.5, SICK))
     told = [one for one in story.entries if one.what == "not_honoured"]
     assert len(told) == times
-    assert all(one.once == f"not_honoured {story.standing.claim_id}" for one in told)
+    assert all(one.once == f"not_honoured {story.container.claim_id}" for one in told)
 
 
 @pytest.mark.parametrize("jump_s", [7200.0, -7200.0], ids=["forward", "back"])
@@ -197,7 +197,7 @@ def test_wall_clock_that_jumps_changes_nothing_in_how_long_a_container_is_down(j
 @pytest.mark.parametrize(("away_s", "down_s"), [(1.0, 301.0), (100.0, 300.0), (900.0, 900.0)])
 def test_latch_that_was_found_on_disk_is_judged_by_the_wall_clock_once(away_s: float, down_s: float) -> None:
     story = Story()
-    story.standing = resume(story.standing, Latch("id", WALL_S + 50 - away_s, WHY), 50.0, away_s, POLICY)
+    story.container = resume(story.container, Latch("id", WALL_S + 50 - away_s, WHY), 50.0, away_s, POLICY)
     story.at(50.0, SICK)
     story.jump_s = 7200.0
     story.told(*((float(second), SICK) for second in range(60, 400, 10)))
@@ -232,10 +232,10 @@ def test_revival_is_told_with_who_wanted_it() -> None:
 def test_retirement_is_told_and_its_replacement_is_left_to_the_bucket() -> None:
     policy = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0)
     story = Story(policy)
-    story.standing = replace(story.standing, lot=Lot("holder"))
+    story.container = replace(story.container, identity=RandomIdentity("holder"))
     story.told((0.0, FINE), (101.0, FINE), (102.0, FINE))
-    assert story.standing.leasing
-    story.at(103.0, Leased(story.standing.lot.holder, GRANTED, WALL_S + 103))
+    assert story.container.leasing
+    story.at(103.0, Leased(story.container.identity.holder, GRANTED, WALL_S + 103))
     story.told((120.0, FINE), (143.0, Restarted("two")))
     assert [(one.what, one.reason, one.seconds) for one in story.entries] == [
         ("retired", "", None),
@@ -319,7 +319,7 @@ FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
             replace(CALM, hold=replace(HOLD, author="bob", until=WALL_S + 60)),
             [Entry("hold", WALL_S, "", "", "deploy", "bob", 60.0, once="hold  1060")],
         ),
-        (CALM, replace(CALM, losses=2), [Entry("lost_memory", WALL_S, once="lost_memory")]),
+        (CALM, replace(CALM, losses=2), [Entry("data_loss", WALL_S, once="data_loss")]),
         (CALM, replace(CALM, helped=1, culls_by=(("helped", "redis", 1),)), []),
     ],
     ids=[

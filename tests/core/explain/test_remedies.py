@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.explain import reasons, remedies
 from sidecar.core.explain.remedies import Outlook, clears
-from sidecar.core.life.container_state import Order, Standing, start
+from sidecar.core.life.container import Container, Order, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
     Answer,
@@ -41,8 +41,8 @@ ANSWERS: list[Answer | None] = [
 ]
 
 
-def _clears(standing: Standing, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
-    return clears(Snapshot(NOW, standing, EVIDENCE, NOW), outlook)
+def _clears(container: Container, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
+    return clears(Snapshot(NOW, container, EVIDENCE, NOW), outlook)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
@@ -50,8 +50,8 @@ def _clears(standing: Standing, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
 def test_whatever_stands_in_the_way_there_is_a_sentence_for_it(state: State, answer: Answer | None) -> None:
     for due in (None, NOW - 1, NOW + 5):
         for latch in (None, Latch("c", 1.0, "bad"), Latch("", 1.0, "old", lease="word")):
-            standing = replace(SUSPECT, state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
-            told = _clears(standing)
+            container = replace(SUSPECT, state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
+            told = _clears(container)
             assert told
             assert all(sentence and "{" not in sentence and "None" not in sentence for sentence in told)
 
@@ -109,7 +109,7 @@ def test_hold_is_told_by_its_end(hold: Hold, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "sentence"),
+    ("container", "sentence"),
     [
         (UP, "nothing has to change: it is in service"),
         (replace(UP, verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
@@ -133,8 +133,8 @@ def test_hold_is_told_by_its_end(hold: Hold, sentence: str) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else value.state,
 )
-def test_state_says_what_comes_next(standing: Standing, sentence: str) -> None:
-    assert _clears(standing)[-1] == sentence
+def test_state_says_what_comes_next(container: Container, sentence: str) -> None:
+    assert _clears(container)[-1] == sentence
 
 
 def test_suspect_of_whom_the_fleet_has_not_heard_says_what_redis_lacks() -> None:

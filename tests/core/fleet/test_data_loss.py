@@ -110,15 +110,15 @@ LOST = replace(OLD, losses=1, lost_us=NOW - 100 * S)
         ([NEWBORN], 1, Refusal("newborn", 10 * S), []),
         ([SILENT], 1, Refusal("newborn", 1 * S), []),
         ([replace(SILENT, silent_us=NOW - 15 * S)], 1, None, [0]),
-        ([LOST], 1, Refusal("lost_memory", 500 * S + 1), []),
-        ([replace(LOST, lost_us=NOW - 600 * S)], 1, Refusal("lost_memory", 1), []),
+        ([LOST], 1, Refusal("data_loss", 500 * S + 1), []),
+        ([replace(LOST, lost_us=NOW - 600 * S)], 1, Refusal("data_loss", 1), []),
         ([replace(LOST, lost_us=NOW - 600 * S - 1)], 1, None, [0]),
         ([OLD, OLD], 3, None, [0, 1]),
         ([OLD, LOST, OLD], 3, None, [0, 2]),
-        ([OLD, LOST], 3, Refusal("lost_memory", 500 * S + 1), [0]),
-        ([OLD, LOST, LOST], 3, Refusal("lost_memory", 500 * S + 1), [0]),
+        ([OLD, LOST], 3, Refusal("data_loss", 500 * S + 1), [0]),
+        ([OLD, LOST, LOST], 3, Refusal("data_loss", 500 * S + 1), [0]),
         ([OLD, NEWBORN, LOST], 3, Refusal("newborn", 10 * S), [0]),
-        ([OLD], 3, Refusal("lost_memory", 0), [0]),
+        ([OLD], 3, Refusal("data_loss", 0), [0]),
     ],
 )
 def test_majority_has_to_remember_the_window_and_to_have_heard_the_fleet(
@@ -139,7 +139,7 @@ def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
 # -- stories: flushed, older, stepped -------------------------------------------------------------------------
 
 
-def refused_for(it: Played, step_s: float = 5, *, reason: str = "lost_memory") -> float:
+def refused_for(it: Played, step_s: float = 5, *, reason: str = "data_loss") -> float:
     """For how long claims are refused with this word, while the fleet goes on."""
     start_us = it.own_us
     while word(answer := it.claim("c09")) == reason:
@@ -167,7 +167,7 @@ def test_newcomer_that_comes_first_after_a_flush_waits_to_hear_the_fleet() -> No
     assert word(it.claim("stranger")) == "newborn"
     it.all_beat(*TEN)
     it.passes(1)
-    assert word(it.claim("stranger")) == "lost_memory"
+    assert word(it.claim("stranger")) == "data_loss"
     assert it.fleet().losses == 1
 
 
@@ -180,7 +180,7 @@ def test_older_copy_is_noticed_by_those_who_know_of_more_grants() -> None:
     assert it.fleet().losses == 0  # none of these has heard of a grant
     it.beat("c00", Presence.DOWN)
     assert it.fleet().losses == 1
-    assert word(it.claim("c01")) == "lost_memory"
+    assert word(it.claim("c01")) == "data_loss"
 
 
 @pytest.mark.parametrize("restarted", [True, False])
@@ -195,7 +195,7 @@ def test_claim_id_of_a_container_that_is_down_and_unknown_is_a_loss(*, restarted
         it.beat("c00", Presence.DOWN)
         it.lives_on(10, *TEN[1:])
     assert (it.fleet().losses, it.fleet().down) == (1, 1)
-    assert word(it.claim("c01")) == "lost_memory"
+    assert word(it.claim("c01")) == "data_loss"
     assert it.fleet().trials[0][:3] == ("redis", 1, 1)
 
 
@@ -214,7 +214,7 @@ def test_key_that_is_lost_alone_is_a_loss_and_counts_once(key: str) -> None:
     it.is_culled("c00")
     getattr(it.kept, key).clear()
     for name in ("c01", "c02", "c01"):
-        assert word(it.claim(name, kind="disk")) == "lost_memory"
+        assert word(it.claim(name, kind="disk")) == "data_loss"
     it.all_beat(*TEN[1:])
     assert it.fleet().losses == 1
     it.lives_on(WINDOW_S + 1, *TEN[1:])
@@ -304,7 +304,7 @@ def test_while_two_lists_are_in_use_nothing_is_granted() -> None:
         it.passes(5)
         it.beat("c00")
         it.beat("c01", servers="two")
-        assert word(it.claim("c00")) == word(it.claim("c01", servers="two")) == "lost_memory"
+        assert word(it.claim("c00")) == word(it.claim("c01", servers="two")) == "data_loss"
     assert it.decisions < 1600  # each beat writes its own list once in a while, and not every time
 
 
@@ -314,7 +314,7 @@ def test_servers_that_are_new_on_the_list_wait_as_long_as_the_old() -> None:
     draft = draft_of(view, replace(TERMS, servers="three"))
     data_loss.notice(draft)
     assert [epoch.lost_us for epoch in draft.epochs] == [NOW] * 3
-    assert data_loss.refusal(draft) == Refusal("lost_memory", 600 * S + 1)
+    assert data_loss.refusal(draft) == Refusal("data_loss", 600 * S + 1)
 
 
 @pytest.mark.parametrize(("silent", "expected"), [(4, "granted"), (5, "newborn"), (9, "newborn")])

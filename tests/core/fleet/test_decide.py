@@ -40,7 +40,7 @@ def duplicate(it: Played) -> None:
     it.kept.members["c00"] = it.kept.members["c00"]._replace(life="another")
 
 
-def lost_memory(it: Played) -> None:
+def data_loss(it: Played) -> None:
     it.kept.epoch = replace(it.epoch, losses=it.epoch.losses + 1, lost_us=it.now_us).written()
 
 
@@ -82,7 +82,7 @@ def makes_room(it: Played, gate: str) -> None:
 GATES: Final[Mapping[str, Shut]] = {
     "hold": lambda it: it.kept.holds.update({"": HoldRow("ada", "look", it.now_us, 60 * S).written()}),
     "duplicate": duplicate,
-    "lost_memory": lost_memory,
+    "data_loss": data_loss,
     "newborn": newborn,
     "paused": paused,
     "trial": trial,
@@ -94,7 +94,7 @@ GATES: Final[Mapping[str, Shut]] = {
 }
 """What shuts a gate of a claim, in the order in which they are asked."""
 
-WAITS_S: Final = {"hold": 60, "lost_memory": 600.000001, "newborn": 15, "paused": 600, "spacing": 0.999999}
+WAITS_S: Final = {"hold": 60, "data_loss": 600.000001, "newborn": 15, "paused": 600, "spacing": 0.999999}
 WINDOW_WAITS_S: Final = {"window": 540.000001, "refund_max": 540.000001}
 
 
@@ -175,7 +175,7 @@ def test_place_that_was_taken_passes_all_gates_anew_and_keeps_its_token(gate: st
 RETIRING: Final[Mapping[str, Shut]] = {
     "hold": GATES["hold"],
     "duplicate": duplicate,
-    "lost_memory": lost_memory,
+    "data_loss": data_loss,
     "newborn": newborn,
     "culls": lambda it: it.kept.members.update(c05=it.kept.members["c05"]._replace(cause="redis")),
     "floor": floor,

@@ -303,13 +303,13 @@ def test_container_that_recovers_gives_its_token_back_and_passes_the_gates_again
 
 
 def test_token_that_was_given_back_is_no_way_past_hold_memory_or_floor() -> None:
-    for reason in ("hold", "lost_memory", "floor", "paused", "duplicate"):
+    for reason in ("hold", "data_loss", "floor", "paused", "duplicate"):
         it = fleet_of_size(4, replace(TERMS, trial=reason == "paused"))
         it.claim("c00")
         it.resign("c00")
         if reason == "hold":
             it.hold()
-        elif reason == "lost_memory":
+        elif reason == "data_loss":
             it.steps(100)
         elif reason == "floor":
             it.is_culled("c01", "disk")

@@ -31,8 +31,17 @@ from harness.lives import (
     step_and_beat,
 )
 from sidecar.core.explain.reasons import ORDERED as PUBLIC
-from sidecar.core.life.container_state import Order, Standing, resume
-from sidecar.core.life.events import Ask, BeatUnanswered, CullOrdered, Forget, Remember, Restarted, ReturnToken, Stopped
+from sidecar.core.life.container import Container, Order, resume
+from sidecar.core.life.events import (
+    Ask,
+    BeatUnanswered,
+    ClearWindow,
+    CullOrdered,
+    Remember,
+    Restarted,
+    ReturnToken,
+    Stopped,
+)
 from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Latch, Policy, Presence, State
 
@@ -41,24 +50,24 @@ YOUNG = replace(POLICY, min_age_s=600.0, confirm=3)
 SHADOW = replace(POLICY, enforce=False)
 
 
-def up(policy: Policy = POLICY) -> Standing:
+def up(policy: Policy = POLICY) -> Container:
     return step(begun(policy), FINE, 0.0, policy)[0]
 
 
-def settling() -> Standing:
+def settling() -> Container:
     return step_and_beat(up(), SICK, 5.0, POLICY)[0]
 
 
 @pytest.mark.parametrize(
-    ("standing", "policy"),
+    ("container", "policy"),
     [(begun(WARM_UP), WARM_UP), (up(), POLICY), (settling(), POLICY), (up(YOUNG), YOUNG)],
     ids=["starting", "up", "settling", "too young to be suspected"],
 )
-def test_order_claims_at_once(standing: Standing, policy: Policy) -> None:
-    ordered, effects = step(standing, ORDERED, 6.0, policy)
+def test_order_claims_at_once(container: Container, policy: Policy) -> None:
+    ordered, effects = step(container, ORDERED, 6.0, policy)
     assert (ordered.state, ordered.asking) == (SUSPECT, True)
     assert effects == (Remember(), Ask(f"{APP}/one"))
-    assert ordered.order == Order("ann", "it leaks", standing.state, standing.due)
+    assert ordered.order == Order("ann", "it leaks", container.state, container.due)
 
 
 @pytest.mark.parametrize("look", [FINE, SICK], ids=["fine", "sick"])
@@ -81,11 +90,11 @@ def test_what_a_person_wrote_is_not_in_the_latch_that_the_public_door_shows() ->
 
 
 @pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
-@pytest.mark.parametrize(("standing", "policy"), [(begun(WARM_UP), WARM_UP), (up(), POLICY)], ids=["starting", "up"])
-def test_refused_order_leads_back_and_is_not_tried_again(standing: Standing, policy: Policy, answer: Answer) -> None:
-    ordered, _ = step(standing, ORDERED, 6.0, policy)
+@pytest.mark.parametrize(("container", "policy"), [(begun(WARM_UP), WARM_UP), (up(), POLICY)], ids=["starting", "up"])
+def test_refused_order_leads_back_and_is_not_tried_again(container: Container, policy: Policy, answer: Answer) -> None:
+    ordered, _ = step(container, ORDERED, 6.0, policy)
     back, effects = step(ordered, answered(ordered, answer), 7.0, policy)
-    assert (back.state, back.due, back.order, back.answer) == (standing.state, standing.due, None, answer)
+    assert (back.state, back.due, back.order, back.answer) == (container.state, container.due, None, answer)
     assert (back.unknowns, effects) == (0, (ReturnToken(f"{APP}/one"),) if answer is UNKNOWN else ())
     for now in (8.0, 20.0, 40.0, 100.0):
         back, effects = step(back, FINE, now, policy)
@@ -116,8 +125,8 @@ def test_second_order_is_the_first_one() -> None:
 
 @pytest.mark.parametrize("state", [DRAINING, DOWN, STOPPING])
 def test_order_means_nothing_to_who_is_out_already(state: State) -> None:
-    standing = replace(resume(begun(), LATCH, 0.0, 99.0, POLICY), state=state)
-    assert step(standing, ORDERED, 6.0, POLICY) == (standing, ())
+    container = replace(resume(begun(), LATCH, 0.0, 99.0, POLICY), state=state)
+    assert step(container, ORDERED, 6.0, POLICY) == (container, ())
 
 
 def test_shadow_only_says_that_it_would_be_culled() -> None:
@@ -159,7 +168,7 @@ def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_n
 def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: float) -> None:
     old = replace(resume(begun(), LATCH, 0.0, drained_for_s, POLICY), answer=GRANTED, bad_checks=3)
     revived, effects = step(old, REVIVED, 20.0, POLICY)
-    assert effects == (Forget(heart=False), Remember())
+    assert effects == (ClearWindow(heart=False), Remember())
     assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)
     assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
     assert revived.claim_id == f"{APP}/revived-1"
@@ -173,9 +182,9 @@ def test_revived_container_that_is_sick_still_is_culled_with_a_token_of_its_own(
     assert effects == (Remember(), Ask(f"{APP}/revived-1"))
 
 
-@pytest.mark.parametrize("standing", [begun(WARM_UP), up(), asking()], ids=["starting", "up", "suspect"])
-def test_revival_means_nothing_to_who_is_up(standing: Standing) -> None:
-    assert step(standing, REVIVED, 6.0, POLICY) == (standing, ())
+@pytest.mark.parametrize("container", [begun(WARM_UP), up(), asking()], ids=["starting", "up", "suspect"])
+def test_revival_means_nothing_to_who_is_up(container: Container) -> None:
+    assert step(container, REVIVED, 6.0, POLICY) == (container, ())
 
 
 def test_name_that_the_app_tells_first_after_its_revival_is_the_word_of_its_claims() -> None:

@@ -17,7 +17,7 @@ from sidecar.core.types import Granted, Load, Policy
 
 HOURS = Policy(lifetime_s=21_600.0, lifetime_jitter=0.1)
 EXACT = replace(HOURS, lifetime_jitter=0.0)
-PATIENT = replace(EXACT, lifetime_max_s=36_000.0, busy_above=0.5)
+PATIENT = replace(EXACT, lifetime_max_s=36_000.0, busy_load=0.5)
 BUSY, IDLE = Load(0.8, 5.0), Load(0.5, 5.0)
 MIDDLE = Life(1_000.0)
 

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.life.detectors import judge
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.window import OTHER
 from sidecar.core.types import (
+    AppExited,
     Evidence,
-    Gone,
     Heartbeat,
     Judgement,
     Level,
@@ -31,19 +31,21 @@ Told = tuple[float, Report]
 """Seconds that pass, and then what is reported."""
 
 
-def witness_of(story: Iterable[Told], *, window_s: int = 60, limits: tuple[str, ...] = ()) -> tuple[Witness, float]:
+def measurements_of(
+    story: Iterable[Told], *, window_s: int = 60, limits: tuple[str, ...] = ()
+) -> tuple[Measurements, float]:
     """A witness who has heard the story, and the second at its end."""
-    witness, now = Witness(window_s, 0, known_kinds=limits, ignored_kinds=["cache"]), 0.0
+    measurements, now = Measurements(window_s, 0, known_kinds=limits, ignored_kinds=["cache"]), 0.0
     for seconds, report in story:
         now += seconds
-        witness.turn(int(now))
-        witness.take(report, now)
-    return witness, now
+        measurements.turn(int(now))
+        measurements.take(report, now)
+    return measurements, now
 
 
 def evidence_of(*reports: Report) -> Evidence:
-    witness, now = witness_of((0.0, report) for report in reports)
-    return witness.evidence(now)
+    measurements, now = measurements_of((0.0, report) for report in reports)
+    return measurements.evidence(now)
 
 
 NOTHING = Evidence(60)
@@ -58,7 +60,7 @@ def just_now(evidence: Evidence) -> Evidence:
     ("reports", "evidence"),
     [
         pytest.param([], NOTHING, id="nothing"),
-        pytest.param([Gone()], NOTHING, id="the end of a life counts nothing"),
+        pytest.param([AppExited()], NOTHING, id="the end of a life counts nothing"),
         pytest.param([Ping()], just_now(Evidence(60, 1, {"unknown": 1})), id="ping"),
         pytest.param([Ping(0, app_start="b")], NOTHING, id="announcement"),
         pytest.param([Ping(3, kind="redis")] * 2, just_now(Evidence(60, 6, {"redis": 6})), id="several of a kind"),
@@ -105,8 +107,8 @@ def test_report_becomes_evidence(reports: list[Report], evidence: Evidence) -> N
 
 
 def test_age_of_the_heartbeat_is_that_of_the_last_one() -> None:
-    witness, _ = witness_of([(0, Heartbeat()), (4.5, Heartbeat())])
-    assert witness.evidence(7.0).heartbeat_age_s == 2.5
+    measurements, _ = measurements_of([(0, Heartbeat()), (4.5, Heartbeat())])
+    assert measurements.evidence(7.0).heartbeat_age_s == 2.5
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,10 @@ def test_age_of_the_heartbeat_is_that_of_the_last_one() -> None:
 def test_in_flight_is_what_was_last_said_of_it(
     story: list[Told], in_flight: float | None, idle_at: float | None
 ) -> None:
-    witness, _ = witness_of(story)
-    assert (witness.in_flight, witness.idle_at) == (in_flight, idle_at)
-    witness.clear()
-    assert (witness.in_flight, witness.idle_at) == (None, None)
+    measurements, _ = measurements_of(story)
+    assert (measurements.in_flight, measurements.idle_at) == (in_flight, idle_at)
+    measurements.clear()
+    assert (measurements.in_flight, measurements.idle_at) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -145,10 +147,10 @@ def test_in_flight_is_what_was_last_said_of_it(
     ],
 )
 def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load: Load | None) -> None:
-    witness, now = witness_of(story)
-    assert witness.load(now + 10.0) == load
-    witness.clear()
-    assert witness.load(now + 10.0) is None
+    measurements, now = measurements_of(story)
+    assert measurements.load(now + 10.0) == load
+    measurements.clear()
+    assert measurements.load(now + 10.0) is None
 
 
 # -- the success rate -----------------------------------------------------------------------------------------
@@ -170,18 +172,18 @@ def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load:
     ],
 )
 def test_success_rate_is_of_requests(story: list[Told], rate: float | None) -> None:
-    witness, now = witness_of(story)
-    assert witness.success_rate(now) == rate
+    measurements, now = measurements_of(story)
+    assert measurements.success_rate(now) == rate
 
 
 def test_success_rate_is_of_a_life_and_outlives_the_grace() -> None:
-    witness, now = witness_of([(1, Results(30, 10))])
-    witness.clear(heart=False)
-    assert witness.success_rate(now) == 0.75
-    witness.clear()
-    assert witness.success_rate(now) is None
-    witness.take(Results(10, 0), now)
-    assert witness.success_rate(now) == 1.0
+    measurements, now = measurements_of([(1, Results(30, 10))])
+    measurements.clear(heart=False)
+    assert measurements.success_rate(now) == 0.75
+    measurements.clear()
+    assert measurements.success_rate(now) is None
+    measurements.take(Results(10, 0), now)
+    assert measurements.success_rate(now) == 1.0
 
 
 EVERYTHING: list[Told] = [
@@ -194,23 +196,23 @@ EVERYTHING: list[Told] = [
 
 
 def test_cleared_witness_has_nothing_to_say_and_still_knows_what_was_counted_ever() -> None:
-    witness, now = witness_of(EVERYTHING)
-    witness.clear()
-    assert witness.evidence(now) == NOTHING
-    assert (witness.errors.ever(), witness.others.ever()) == ({"unknown": 2}, {"recovered": 2})
-    assert witness.outcomes.ever() == {"failed": 3}
+    measurements, now = measurements_of(EVERYTHING)
+    measurements.clear()
+    assert measurements.evidence(now) == NOTHING
+    assert (measurements.errors.ever(), measurements.others.ever()) == ({"unknown": 2}, {"recovered": 2})
+    assert measurements.outcomes.ever() == {"failed": 3}
 
 
 def test_only_the_heart_may_outlive_a_clearing() -> None:
-    witness, now = witness_of(EVERYTHING)
-    witness.clear(heart=False)
-    assert witness.evidence(now) == replace(NOTHING, heartbeat_age_s=1.0)
+    measurements, now = measurements_of(EVERYTHING)
+    measurements.clear(heart=False)
+    assert measurements.evidence(now) == replace(NOTHING, heartbeat_age_s=1.0)
 
 
 def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
     flood = [(0.0, Ping(kind=f"made-up-{number}")) for number in range(100)]
-    witness, now = witness_of([*flood, (0.0, Ping(3, kind="redis"))], limits=("redis", "mysql"))
-    evidence = witness.evidence(now)
+    measurements, now = measurements_of([*flood, (0.0, Ping(3, kind="redis"))], limits=("redis", "mysql"))
+    evidence = measurements.evidence(now)
     assert evidence.kinds["redis"] == 3
     assert evidence.kinds[OTHER] == 100 - 30
     assert judge(evidence, Policy(error_limit=0, kind_limits=(("mysql", 1), ("redis", 3)))).reasons[0].value == 3
@@ -218,8 +220,8 @@ def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
 
 def test_more_kinds_with_a_limit_than_the_cap_are_told_apart_too() -> None:
     limited = tuple(f"limited-{number}" for number in range(40))
-    witness, now = witness_of([(0.0, Ping(kind=kind)) for kind in (*limited, "new")], limits=limited)
-    assert witness.evidence(now).kinds == dict.fromkeys((*limited, OTHER), 1)
+    measurements, now = measurements_of([(0.0, Ping(kind=kind)) for kind in (*limited, "new")], limits=limited)
+    assert measurements.evidence(now).kinds == dict.fromkeys((*limited, OTHER), 1)
 
 
 # -- two properties -------------------------------------------------------------------------------------------
@@ -257,20 +259,20 @@ STALE_FAILURES = [(0.0, Results(0, 3)), (5.0, Results(0, 1))]
 RATIO_OF_FOUR = replace(RATIO_ALONE, ratio_min_requests=4)
 
 
-def is_excessive(witness: Witness, now: float, policy: Policy) -> bool:
-    witness.turn(int(now))
-    return judge(witness.evidence(now), policy).judgement is Judgement.EXCESSIVE
+def is_excessive(measurements: Measurements, now: float, policy: Policy) -> bool:
+    measurements.turn(int(now))
+    return judge(measurements.evidence(now), policy).judgement is Judgement.EXCESSIVE
 
 
 @settings(max_examples=400, deadline=None)
 @given(story=stories, policy=policies, waits=st.lists(pauses, min_size=1, max_size=4))
 @example(story=OLD_SUCCESSES, policy=RATIO_ALONE, waits=[6.0])  # forgotten by the clock, they leave a ratio of 1
 def test_time_alone_never_makes_the_verdict_worse(story: list[Told], policy: Policy, waits: list[float]) -> None:
-    witness, now = witness_of(story, window_s=WINDOW_S, limits=("redis", "mysql"))
-    was = is_excessive(witness, now, policy)
+    measurements, now = measurements_of(story, window_s=WINDOW_S, limits=("redis", "mysql"))
+    was = is_excessive(measurements, now, policy)
     for seconds in waits:
         now += seconds
-        still = is_excessive(witness, now, policy)
+        still = is_excessive(measurements, now, policy)
         assert still <= was
         was = still
 
@@ -290,7 +292,7 @@ def test_one_more_error_never_makes_the_verdict_better(
     after = wait if place == len(story) else 0.0
     more = [*story[:place], (after, error), *story[place:]]
     limits = ("redis", "mysql")
-    (fewer_of, _), (more_of, _) = (witness_of(told, window_s=WINDOW_S, limits=limits) for told in (story, more))
+    (fewer_of, _), (more_of, _) = (measurements_of(told, window_s=WINDOW_S, limits=limits) for told in (story, more))
     now = sum(seconds for seconds, _ in story) + wait
     assert is_excessive(more_of, now, policy) >= is_excessive(fewer_of, now, policy)
 
@@ -299,7 +301,7 @@ def test_one_more_error_never_makes_the_verdict_better(
 @given(story=stories, policy=strict_policies, failed=st.integers(1, 4), requests=st.integers(0, 4))
 def test_a_worse_sample_is_never_judged_better(story: list[Told], policy: Policy, failed: int, requests: int) -> None:
     well, badly = (
-        witness_of([*story, (1.0, Sample({"redis": errors}, requests))], window_s=WINDOW_S)
+        measurements_of([*story, (1.0, Sample({"redis": errors}, requests))], window_s=WINDOW_S)
         for errors in (failed - 1, failed)
     )
     assert is_excessive(*badly, policy) >= is_excessive(*well, policy)
@@ -313,13 +315,13 @@ def test_a_worse_sample_is_never_judged_better(story: list[Told], policy: Policy
     ],
 )
 def test_silence_is_not_forgotten(report: Report, policy: Policy) -> None:
-    witness, _ = witness_of([(0.0, report)])
-    assert is_excessive(witness, 5.0, policy)
-    assert is_excessive(witness, 5_000.0, policy)
+    measurements, _ = measurements_of([(0.0, report)])
+    assert is_excessive(measurements, 5.0, policy)
+    assert is_excessive(measurements, 5_000.0, policy)
 
 
 @settings(max_examples=200, deadline=None)
 @given(story=stories, policy=policies)
 def test_after_a_window_of_silence_only_silence_is_held_against_it(story: list[Told], policy: Policy) -> None:
-    witness, now = witness_of(story, window_s=WINDOW_S)
-    assert not is_excessive(witness, now + WINDOW_S + 1, policy)
+    measurements, now = measurements_of(story, window_s=WINDOW_S)
+    assert not is_excessive(measurements, now + WINDOW_S + 1, policy)

@@ -36,21 +36,21 @@ from harness.lives import (
     retired,
     retiring,
 )
-from sidecar.core.life.container_state import Standing, resume
+from sidecar.core.life.container import Container, resume
 from sidecar.core.life.events import (
     Ask,
     AskLease,
+    ClearWindow,
     CullOrdered,
     Effect,
     Event,
-    Forget,
     Remember,
     Resign,
     Restarted,
     Stopped,
 )
 from sidecar.core.life.transitions import step
-from sidecar.core.types import NO_LOT, Answer, Denied, Latch, Lot, Policy, Presence, State
+from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State
 
 ASK, RESIGN = AskLease("lease-1"), Resign("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)
@@ -60,15 +60,15 @@ Row = tuple[float, Event | Answer, State, list[AskLease | Resign]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
 
-def check_story(rows: list[Row], policy: Policy = AGING, standing: Standing | None = None) -> Standing:
+def check_story(rows: list[Row], policy: Policy = AGING, container: Container | None = None) -> Container:
     """Every row leads where it says; where all of them lead to."""
-    standing = standing or begun(policy)
+    container = container or begun(policy)
     for now, happened, state, wishes in rows:
         event = leased(happened) if isinstance(happened, Answer) else happened
-        standing, effects = step(standing, event, now, policy)
-        assert (standing.state, lease_wishes(effects)) == (state, wishes), f"at {now} s"
+        container, effects = step(container, event, now, policy)
+        assert (container.state, lease_wishes(effects)) == (state, wishes), f"at {now} s"
         assert not asks(effects) or state is SUSPECT
-    return standing
+    return container
 
 
 DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING, [ASK])]
@@ -119,22 +119,22 @@ def test_due_container_goes_under_a_lease_and_never_without(policy: Policy, rows
 
 @pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
 def test_who_has_no_lease_is_well_and_in_balance(answer: Answer) -> None:
-    standing = check_story([*DUE, (105, answer, RETIRING, [])])
-    assert (standing.presence, standing.haproxy_up, standing.nomad_up) == (Presence.WELL, True, True)
-    assert (standing.lease_answer, standing.answer, standing.latch) == (answer, None, None)
+    container = check_story([*DUE, (105, answer, RETIRING, [])])
+    assert (container.presence, container.haproxy_up, container.nomad_up) == (Presence.WELL, True, True)
+    assert (container.lease_answer, container.answer, container.latch) == (answer, None, None)
 
 
 @pytest.mark.parametrize("jitter", [0.0, 1.0])
 def test_next_request_for_a_lease_is_spread(jitter: float) -> None:
-    standing, _ = step(retiring(), leased(DENIED, jitter=jitter), 100.0, AGING)
-    assert standing.due == 110.0 + 2.5 * jitter
+    container, _ = step(retiring(), leased(DENIED, jitter=jitter), 100.0, AGING)
+    assert container.due == 110.0 + 2.5 * jitter
 
 
 def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() -> None:
-    standing, effects = step(retiring(), leased(GRANTED), 21_720.0, replace(AGING, lifetime_s=21_600.0))
-    assert standing.latch == Latch("", 1_000.0, "retired at age 6h 2m, its lifetime is 6h", lease="lease-1")
+    container, effects = step(retiring(), leased(GRANTED), 21_720.0, replace(AGING, lifetime_s=21_600.0))
+    assert container.latch == Latch("", 1_000.0, "retired at age 6h 2m, its lifetime is 6h", lease="lease-1")
     assert effects == (Remember(),)
-    assert (standing.asked, standing.would_culls) == (False, 0)
+    assert (container.asked, container.would_culls) == (False, 0)
 
 
 # -- busy containers live longer ------------------------------------------------------------------------------
@@ -204,16 +204,16 @@ def test_sick_container_is_no_longer_retired(rows: list[Row]) -> None:
 
 
 def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> None:
-    standing = check_story([*DUE, (101, SICK, SUSPECT, [])])
-    standing, _ = step(standing, heard(standing), 101.0, AGING)
-    standing, effects = step(standing, SICK, 104.0, AGING)
-    assert (effects, standing.due, standing.asking) == ((), 104.25, False)
-    standing, effects = step(standing, leased(GRANTED), 104.1, AGING)
+    container = check_story([*DUE, (101, SICK, SUSPECT, [])])
+    container, _ = step(container, heard(container), 101.0, AGING)
+    container, effects = step(container, SICK, 104.0, AGING)
+    assert (effects, container.due, container.asking) == ((), 104.25, False)
+    container, effects = step(container, leased(GRANTED), 104.1, AGING)
     assert effects == (RESIGN,)
-    standing, effects = step(standing, SICK, 104.25, AGING)
+    container, effects = step(container, SICK, 104.25, AGING)
     assert effects == (Remember(), Ask(f"{APP}/one"))
-    standing, _ = step(standing, answered(standing, GRANTED), 105.0, AGING)
-    assert (standing.state, standing.lease, standing.lease_ends) == (DRAINING, "", None)
+    container, _ = step(container, answered(container, GRANTED), 105.0, AGING)
+    assert (container.state, container.lease, container.lease_ends) == (DRAINING, "", None)
 
 
 def test_culled_container_stays_down_as_ever_however_old_it_is() -> None:
@@ -222,9 +222,9 @@ def test_culled_container_stays_down_as_ever_however_old_it_is() -> None:
 
 
 def test_back_off_of_leases_is_none_of_claims() -> None:
-    standing = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
-    standing = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RESIGN])], standing=standing)
-    assert standing.unknowns == 0
+    container = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
+    container = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RESIGN])], container=container)
+    assert container.unknowns == 0
 
 
 # -- nobody came to replace it --------------------------------------------------------------------------------
@@ -233,36 +233,36 @@ GONE: list[Row] = [*DUE, (105, GRANTED, DRAINING, []), (115, FINE, DOWN, [])]
 
 
 def test_retired_container_that_nobody_replaces_is_up_again_and_tries_again_a_quarter_later() -> None:
-    standing = check_story([*GONE, (164.9, FINE, DOWN, []), (165, SICK, UP, [RESIGN])])
-    assert (standing.latch, standing.verdict, standing.lease_ends, standing.due) == (None, None, None, None)
-    assert standing.incarnation == "one"
-    check_story([(189.9, FINE, UP, []), (190, FINE, RETIRING, [ASK])], standing=standing)
+    container = check_story([*GONE, (164.9, FINE, DOWN, []), (165, SICK, UP, [RESIGN])])
+    assert (container.latch, container.verdict, container.lease_ends, container.due) == (None, None, None, None)
+    assert container.incarnation == "one"
+    check_story([(189.9, FINE, UP, []), (190, FINE, RETIRING, [ASK])], container=container)
 
 
 def test_whoever_comes_back_begins_with_an_empty_window_and_is_remembered_so() -> None:
-    standing = check_story(GONE)
-    _, effects = step(standing, FINE, 165.0, AGING)
-    assert effects == (Forget(heart=False), RESIGN, Remember())
+    container = check_story(GONE)
+    _, effects = step(container, FINE, 165.0, AGING)
+    assert effects == (ClearWindow(heart=False), RESIGN, Remember())
 
 
 def test_lease_counts_from_when_it_was_asked_for() -> None:
-    standing, _ = step(retiring(), leased(GRANTED, took_s=2.5), 102.5, AGING)
-    assert (standing.due, standing.lease_ends) == (112.5, 160.0)
+    container, _ = step(retiring(), leased(GRANTED, took_s=2.5), 102.5, AGING)
+    assert (container.due, container.lease_ends) == (112.5, 160.0)
 
 
 def test_lease_that_was_granted_before_without_being_heard_of_lasts_as_long_as_the_bucket_says() -> None:
     again = replace(GRANTED, replayed=True, left_s=25.0)
-    standing, _ = step(retiring(), leased(again, took_s=1.0), 102.0, AGING)
-    assert (standing.state, standing.lease_ends) == (DRAINING, 126.0)
-    assert standing.latch is not None
-    after = resume(begun(AGING), standing.latch, 500.0, 14.0, AGING)
+    container, _ = step(retiring(), leased(again, took_s=1.0), 102.0, AGING)
+    assert (container.state, container.lease_ends) == (DRAINING, 126.0)
+    assert container.latch is not None
+    after = resume(begun(AGING), container.latch, 500.0, 14.0, AGING)
     assert (after.state, after.lease_ends) == (DOWN, 510.0)
 
 
 def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
-    standing, effects = step(retiring(), leased(replace(GRANTED, left_s=10.5), took_s=0.5), 100.5, AGING)
-    assert (standing.state, standing.latch, effects) == (RETIRING, None, (RESIGN,))
-    assert standing.due == 100.5 + AGING.check_interval_s
+    container, effects = step(retiring(), leased(replace(GRANTED, left_s=10.5), took_s=0.5), 100.5, AGING)
+    assert (container.state, container.latch, effects) == (RETIRING, None, (RESIGN,))
+    assert container.due == 100.5 + AGING.check_interval_s
 
 
 @pytest.mark.parametrize(
@@ -279,36 +279,40 @@ def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
     ids=["at once", "in its drain", "down", "down for a second", "its time is over", "long over", "clock went back"],
 )
 def test_restarted_sidecar_goes_on_with_what_is_left(gone_s: float, state: State, due: float, ends: float) -> None:
-    standing = resume(begun(AGING), LEASE, 500.0, gone_s, AGING)
-    assert (standing.state, standing.due, standing.lease_ends, standing.lease) == (state, due, ends, "lease-1")
-    standing, _ = step(standing, FINE, max(due, 500.0), AGING)
-    assert standing.state is (DOWN if state is DRAINING else UP)
+    container = resume(begun(AGING), LEASE, 500.0, gone_s, AGING)
+    assert (container.state, container.due, container.lease_ends, container.lease) == (state, due, ends, "lease-1")
+    container, _ = step(container, FINE, max(due, 500.0), AGING)
+    assert container.state is (DOWN if state is DRAINING else UP)
 
 
 @pytest.mark.parametrize("state", [RETIRING, DRAINING, DOWN])
 def test_replacement_in_place_starts_clean(state: State) -> None:
-    standing = replace(retired(), state=state)
-    fresh, effects = step(standing, Restarted("two", lot=Lot("lease-2", 0.7)), 120.0, AGING)
+    container = replace(retired(), state=state)
+    fresh, effects = step(container, Restarted("two", identity=RandomIdentity("lease-2", 0.7)), 120.0, AGING)
     assert (fresh.state, fresh.latch, fresh.lease_ends, fresh.born) == (STARTING, None, None, 120.0)
-    assert (fresh.lot, fresh.leasing, fresh.respite_until) == (Lot("lease-2", 0.7), False, float("-inf"))
-    assert effects == (Forget(), Remember())
+    assert (fresh.identity, fresh.leasing, fresh.respite_until) == (
+        RandomIdentity("lease-2", 0.7),
+        False,
+        float("-inf"),
+    )
+    assert effects == (ClearWindow(), Remember())
 
 
 def test_lease_that_comes_for_an_ended_life_is_given_back() -> None:
-    fresh, _ = step(retiring(), Restarted("two", lot=Lot("lease-2")), 101.0, AGING)
+    fresh, _ = step(retiring(), Restarted("two", identity=RandomIdentity("lease-2")), 101.0, AGING)
     after, effects = step(fresh, leased(GRANTED), 102.0, AGING)
     assert (after, effects) == (fresh, (RESIGN,))
 
 
 def test_naming_a_life_leaves_its_retirement_as_it_was() -> None:
-    standing, _ = step(begun(AGING, app_start=None), FINE, 0.0, AGING)
-    standing, _ = step(standing, FINE, 100.0, AGING)
-    named, _ = step(standing, Restarted("one", lot=Lot("lease-2")), 101.0, AGING)
-    assert (named.state, named.leasing, named.lot, named.born) == (RETIRING, True, Lot("lease-1"), 0.0)
+    container, _ = step(begun(AGING, app_start=None), FINE, 0.0, AGING)
+    container, _ = step(container, FINE, 100.0, AGING)
+    named, _ = step(container, Restarted("one", identity=RandomIdentity("lease-2")), 101.0, AGING)
+    assert (named.state, named.leasing, named.identity, named.born) == (RETIRING, True, RandomIdentity("lease-1"), 0.0)
 
 
 def test_life_that_chance_gave_no_word_is_not_retired() -> None:
-    check_story([(0, FINE, UP, []), (1_000, FINE, UP, [])], standing=replace(begun(AGING), lot=NO_LOT))
+    check_story([(0, FINE, UP, []), (1_000, FINE, UP, [])], container=replace(begun(AGING), identity=NO_IDENTITY))
 
 
 # -- stopping, shadow, revival --------------------------------------------------------------------------------
@@ -328,47 +332,47 @@ def test_sidecar_that_stops_gives_back_what_it_does_not_use(rows: list[Row]) -> 
 
 
 def test_shadow_asks_for_nothing_and_says_once_what_it_would_do() -> None:
-    standing = check_story([(0, FINE, UP, []), (99, FINE, UP, [])], SHADOW)
-    assert not standing.would_retire
-    standing = check_story([(100, FINE, UP, []), (200, FINE, UP, [])], SHADOW, standing)
-    assert standing.would_retire
-    assert check_story([(201, SICK, SUSPECT, []), (205, FINE, UP, [])], SHADOW, standing).would_retire
+    container = check_story([(0, FINE, UP, []), (99, FINE, UP, [])], SHADOW)
+    assert not container.would_retire
+    container = check_story([(100, FINE, UP, []), (200, FINE, UP, [])], SHADOW, container)
+    assert container.would_retire
+    assert check_story([(201, SICK, SUSPECT, []), (205, FINE, UP, [])], SHADOW, container).would_retire
 
 
 @pytest.mark.parametrize("state", [DRAINING, DOWN])
 def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_while(state: State) -> None:
-    standing, effects = step(replace(retired(), state=state), REVIVED, 120.0, AGING)
-    assert effects == (Forget(heart=False), RESIGN, Remember())
-    assert (standing.state, standing.latch, standing.life) == (UP, None, "revived-1")
-    assert standing.lot == Lot("lease-2")
-    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [AskLease("lease-2")])], standing=standing)
+    container, effects = step(replace(retired(), state=state), REVIVED, 120.0, AGING)
+    assert effects == (ClearWindow(heart=False), RESIGN, Remember())
+    assert (container.state, container.latch, container.life) == (UP, None, "revived-1")
+    assert container.identity == RandomIdentity("lease-2")
+    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [AskLease("lease-2")])], container=container)
 
 
 def test_order_comes_before_a_retirement_and_leads_back_to_it_if_refused() -> None:
-    standing = check_story([*DUE, (105, DENIED, RETIRING, [])])
-    standing, effects = step(standing, CullOrdered("ann", "it leaks"), 106.0, AGING)
+    container = check_story([*DUE, (105, DENIED, RETIRING, [])])
+    container, effects = step(container, CullOrdered("ann", "it leaks"), 106.0, AGING)
     assert effects == (RESIGN, Remember(), Ask(f"{APP}/one"))
-    assert standing.presence is Presence.WELL
-    standing, effects = step(standing, answered(standing, DENIED), 107.0, AGING)
-    assert (standing.state, standing.due, effects) == (RETIRING, 107.0, ())
-    check_story([(107, FINE, RETIRING, [ASK])], standing=standing)
+    assert container.presence is Presence.WELL
+    container, effects = step(container, answered(container, DENIED), 107.0, AGING)
+    assert (container.state, container.due, effects) == (RETIRING, 107.0, ())
+    check_story([(107, FINE, RETIRING, [ASK])], container=container)
 
 
 @pytest.mark.parametrize("policy", [AGING, replace(AGING, lifetime_s=0.0)], ids=["with a lifetime", "without"])
 def test_stray_answers_change_nothing(policy: Policy) -> None:
     effects: tuple[Effect, ...]
-    for standing in (begun(policy), retired(), resume(begun(policy), LATCH, 0.0, 99.0, policy)):
-        after, effects = step(standing, leased(GRANTED, "foreign"), 1.0, policy)
-        assert (after, effects) == (standing, (Resign("foreign"),))
+    for container in (begun(policy), retired(), resume(begun(policy), LATCH, 0.0, 99.0, policy)):
+        after, effects = step(container, leased(GRANTED, "foreign"), 1.0, policy)
+        assert (after, effects) == (container, (Resign("foreign"),))
     after, effects = step(retired(), leased(GRANTED), 101.0, policy)
     assert (after, effects) == (retired(), ())
 
 
 def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None:
     """Another life would have replaced this one for the fleet, which gives the slot of the lease to the next."""
-    standing = begun(AGING, None)
-    standing = check_story(DUE, standing=standing)
-    named, effects = step(standing, Restarted("boot-1"), 101.0, AGING)
-    assert (named.app_start, named.life, effects) == ("boot-1", standing.life, (Remember(),))
+    container = begun(AGING, None)
+    container = check_story(DUE, container=container)
+    named, effects = step(container, Restarted("boot-1"), 101.0, AGING)
+    assert (named.app_start, named.life, effects) == ("boot-1", container.life, (Remember(),))
     gone, _ = step(named, leased(GRANTED), 102.0, AGING)
-    assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", standing.life)
+    assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", container.life)

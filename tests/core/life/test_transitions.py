@@ -41,16 +41,16 @@ from harness.lives import (
     leased,
     step_and_beat,
 )
-from sidecar.core.life.container_state import Order, Standing, resume, start
+from sidecar.core.life.container import Container, Order, resume, start
 from sidecar.core.life.delays import unknown_delay
 from sidecar.core.life.events import (
     Answered,
     Ask,
     BeatAnswered,
     BeatUnanswered,
+    ClearWindow,
     CullOrdered,
     Event,
-    Forget,
     Judged,
     Leased,
     Remember,
@@ -71,7 +71,7 @@ def test_every_pair_of_state_and_event_stands_in_the_table() -> None:
     assert set(TRANSITIONS) == set(product(State, EVENTS)) == set(LEGAL)
 
 
-def standings(state: State) -> list[Standing]:
+def containers(state: State) -> list[Container]:
     """One of every kind that could be found in this state, and some that should not be."""
     backs = (STARTING, UP, SUSPECT, RETIRING) if state is SUSPECT else ()
     kinds = product(
@@ -100,8 +100,8 @@ def standings(state: State) -> list[Standing]:
     ]
 
 
-def variants(event: type, standing: Standing) -> list[Event]:
-    answers = [answered(standing, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
+def variants(event: type, container: Container) -> list[Event]:
+    answers = [answered(container, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
     events: dict[type, list[Event]] = {
         Judged: [FINE, SICK, BUSY, replace(FINE, idle_at=5.0)],
         Leased: [leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")],
@@ -109,7 +109,7 @@ def variants(event: type, standing: Standing) -> list[Event]:
         Revived: [REVIVED],
         Answered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
         BeatAnswered: [
-            BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (standing.life, "x")
+            BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (container.life, "x")
         ],
         BeatUnanswered: [BeatUnanswered("timeout")],
         Restarted: [Restarted("two"), Restarted(None, "after-1")],
@@ -121,9 +121,9 @@ def variants(event: type, standing: Standing) -> list[Event]:
 @pytest.mark.parametrize(("state", "event"), list(LEGAL), ids=lambda it: getattr(it, "__name__", it))
 def test_pair_leads_to_a_legal_state(state: State, event: type) -> None:
     reached = {
-        step(standing, variant, now, policy)[0].state
-        for standing in standings(state)
-        for variant in variants(event, standing)
+        step(container, variant, now, policy)[0].state
+        for container in containers(state)
+        for variant in variants(event, container)
         for now in (0.0, 5.0, 100.0)
         for policy in (POLICY, AGING, replace(AGING, enforce=False), replace(AGING, settle_s=0.0, drain_s=0.0))
     }
@@ -133,12 +133,12 @@ def test_pair_leads_to_a_legal_state(state: State, event: type) -> None:
 
 @pytest.mark.parametrize("state", [STARTING, UP, RETIRING, DRAINING, DOWN, STOPPING])
 def test_answer_outside_of_suspect_only_gives_back_what_it_may_have_granted(state: State) -> None:
-    for standing in standings(state):
-        in_use = standing.latch.claim_id if standing.latch else ""
-        for event in cast("list[Answered]", variants(Answered, standing)):
+    for container in containers(state):
+        in_use = container.latch.claim_id if container.latch else ""
+        for event in cast("list[Answered]", variants(Answered, container)):
             is_in_vain = not isinstance(event.answer, Denied) and event.claim_id != in_use
             effects = (ReturnToken(event.claim_id),) if is_in_vain else ()
-            assert step(standing, event, 5.0, POLICY) == (standing, effects)
+            assert step(container, event, 5.0, POLICY) == (container, effects)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_answer_outside_of_suspect_only_gives_back_what_it_may_have_granted(stat
 def test_each_state_has_an_answer_for_haproxy_and_nomad(
     state: State, latch: Latch | None, doors: tuple[bool, bool]
 ) -> None:
-    standing = replace(begun(), state=state, latch=latch)
-    assert (standing.haproxy_up, standing.nomad_up) == doors
+    container = replace(begun(), state=state, latch=latch)
+    assert (container.haproxy_up, container.nomad_up) == doors
 
 
 WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
@@ -189,17 +189,17 @@ WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
 def test_each_standing_is_somebody_to_the_fleet(
     state: State, changes: dict[str, object], presence: Presence, life: str
 ) -> None:
-    standing = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
-    assert (standing.presence, standing.life) == (presence, life)
-    assert (standing.instance, standing.claim_id) == ("alloc", f"{APP}/{life}")
+    container = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
+    assert (container.presence, container.life) == (presence, life)
+    assert (container.instance, container.claim_id) == ("alloc", f"{APP}/{life}")
 
 
 # -- wishes and names -----------------------------------------------------------------------------------------
 
 
 def test_cull_is_latched_with_its_claim_and_reason_and_remembered() -> None:
-    standing, effects = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
-    assert standing.latch == Latch(f"{APP}/one", 1_000.0, WHY)
+    container, effects = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
+    assert container.latch == Latch(f"{APP}/one", 1_000.0, WHY)
     assert effects == (Remember(),)
 
 
@@ -212,7 +212,7 @@ def test_another_incarnation_starts_clean(state: State) -> None:
     fresh = start(APP, 50.0, WARM_UP, app_start="two")
     assert fresh.due == 80.0
     returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
-    assert step(old, Restarted("two"), 50.0, WARM_UP) == (fresh, (Forget(), *returned, Remember()))
+    assert step(old, Restarted("two"), 50.0, WARM_UP) == (fresh, (ClearWindow(), *returned, Remember()))
 
 
 def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
@@ -225,7 +225,7 @@ def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "incarnation"),
+    ("container", "incarnation"),
     [
         (begun(app_start=None), "two"),
         (asking(app_start=None), "-"),
@@ -233,9 +233,9 @@ def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
     ],
     ids=["has not asked yet", "claim on its way", "was denied"],
 )
-def test_first_name_belongs_to_the_life_that_is_watched(standing: Standing, incarnation: str) -> None:
-    named, effects = step(standing, Restarted("two"), 5.0, POLICY)
-    assert named == replace(standing, app_start="two", incarnation=incarnation)
+def test_first_name_belongs_to_the_life_that_is_watched(container: Container, incarnation: str) -> None:
+    named, effects = step(container, Restarted("two"), 5.0, POLICY)
+    assert named == replace(container, app_start="two", incarnation=incarnation)
     assert named.claim_id == f"{APP}/{incarnation}"
     assert effects == (Remember(),)
 
@@ -248,10 +248,10 @@ def test_app_that_has_gone_ends_its_life_before_the_next_is_named(state: State, 
     assert fresh == replace(start(APP, 50.0, WARM_UP), incarnation="after-1")
     assert (fresh.latch, fresh.claim_id, fresh.born) == (None, f"{APP}/after-1", 50.0)
     returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
-    assert effects == (Forget(), *returned, Remember())
+    assert effects == (ClearWindow(), *returned, Remember())
 
 
-def nameless(policy: Policy = POLICY) -> Standing:
+def nameless(policy: Policy = POLICY) -> Container:
     """The life that follows on one that has gone, culled and without a name."""
     down = resume(begun(policy), LATCH, 0.0, 99.0, policy)
     return step(down, Restarted(None, "after-1"), 60.0, policy)[0]
@@ -303,8 +303,8 @@ def test_back_off_of_unknown_doubles_up_to_half_a_minute(unknowns: int, delay_s:
 def test_jitter_delays_the_next_claim_by_at_most_a_quarter(
     answer: Answer, delay_s: float, jitter: float, factor: float
 ) -> None:
-    standing, _ = step(asking(), answered(asking(), answer, jitter), 100.0, POLICY)
-    assert standing.due == pytest.approx(100.0 + delay_s * factor)
+    container, _ = step(asking(), answered(asking(), answer, jitter), 100.0, POLICY)
+    assert container.due == pytest.approx(100.0 + delay_s * factor)
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_refused_container_asks_again_when_it_is_of_use_but_neither_at_once_nor_
     retry_after_s: float, delay_s: float, jitter: float, factor: float
 ) -> None:
     refused = Denied("spacing", 1, 10, retry_after_s)
-    standing, _ = step(asking(), answered(asking(), refused, jitter), 100.0, POLICY)
-    assert standing.due == pytest.approx(100.0 + delay_s * factor)
+    container, _ = step(asking(), answered(asking(), refused, jitter), 100.0, POLICY)
+    assert container.due == pytest.approx(100.0 + delay_s * factor)
 
 
 def sick(*numbers: tuple[float, float], jitter: float = 0.0) -> Judged:
@@ -347,8 +347,8 @@ def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(
     look = sick(*numbers, jitter=1.0)
     suspect, _ = step_and_beat(begun(), look, 0.0, POLICY)
     assert suspect.due == pytest.approx(3.0 * (1 + 0.25 * part))
-    standing = replace(asking(), verdict=look.verdict)
-    refused, _ = step(standing, answered(standing, DENIED, jitter=1.0), 100.0, POLICY)
+    container = replace(asking(), verdict=look.verdict)
+    refused, _ = step(container, answered(container, DENIED, jitter=1.0), 100.0, POLICY)
     assert refused.due == pytest.approx(100.0 + 10.0 * (1 + 0.25 * part))
 
 
@@ -370,23 +370,23 @@ def test_settle_of_nothing_is_not_spread(jitter: float) -> None:
 
 
 def test_looks_while_it_settles_do_not_put_the_claim_off() -> None:
-    standing, _ = step_and_beat(begun(), sick((5, 5), jitter=1.0), 0.0, POLICY)
+    container, _ = step_and_beat(begun(), sick((5, 5), jitter=1.0), 0.0, POLICY)
     for now in (1.0, 2.0, 3.0, 3.5):
-        standing, effects = step(standing, sick((5, 5), jitter=1.0), now, POLICY)
+        container, effects = step(container, sick((5, 5), jitter=1.0), now, POLICY)
         assert not effects
-    assert asks(step(standing, sick((5, 5)), 3.75, POLICY)[1])
+    assert asks(step(container, sick((5, 5)), 3.75, POLICY)[1])
 
 
 @pytest.mark.parametrize("answer", [DENIED, GRANTED], ids=["denied", "granted too late"])
 def test_clear_answer_ends_the_back_off(answer: Answer) -> None:
-    standing = replace(asking(), unknowns=4, verdict=FINE.verdict)
-    assert step(standing, answered(standing, answer), 9.0, POLICY)[0].unknowns == 0
+    container = replace(asking(), unknowns=4, verdict=FINE.verdict)
+    assert step(container, answered(container, answer), 9.0, POLICY)[0].unknowns == 0
 
 
 # -- beats ----------------------------------------------------------------------------------------------------
 
 
-def suspected(policy: Policy = POLICY, app_start: str | None = "one") -> Standing:
+def suspected(policy: Policy = POLICY, app_start: str | None = "one") -> Container:
     """Sick at 0 s, and the fleet has not heard of it yet."""
     return step(begun(policy, app_start), SICK, 0.0, policy)[0]
 
@@ -421,54 +421,54 @@ Happened = tuple[float, Event, float | None]
     ],
 )
 def test_suspect_settles_from_the_first_answered_beat_that_said_so(happened: list[Happened]) -> None:
-    standing = suspected()
+    container = suspected()
     for now, event, due in happened:
-        standing, effects = step(standing, event, now, POLICY)
-        assert (standing.due, effects) == (due, ()), f"at {now} s"
-    assert standing.due is not None
-    assert asks(step(standing, SICK, standing.due, POLICY)[1]) == [f"{APP}/one"]
+        container, effects = step(container, event, now, POLICY)
+        assert (container.due, effects) == (due, ()), f"at {now} s"
+    assert container.due is not None
+    assert asks(step(container, SICK, container.due, POLICY)[1]) == [f"{APP}/one"]
 
 
 def test_without_settle_the_answered_beat_is_followed_by_the_claim_at_once() -> None:
-    standing = suspected(AT_ONCE)
-    assert step(standing, SICK, 1.0, AT_ONCE) == (standing, ())
-    assert step(standing, beat(), 1.0, AT_ONCE)[1] == (Remember(), Ask(f"{APP}/one"))
+    container = suspected(AT_ONCE)
+    assert step(container, SICK, 1.0, AT_ONCE) == (container, ())
+    assert step(container, beat(), 1.0, AT_ONCE)[1] == (Remember(), Ask(f"{APP}/one"))
 
 
 @pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
 def test_refused_suspect_that_is_not_heard_any_more_waits_for_the_next_answered_beat(answer: Answer) -> None:
-    standing, _ = step(asking(), UNANSWERED, 3.5, POLICY)
-    assert (standing.asking, standing.due) == (True, None)
-    standing, _ = step(standing, answered(standing, answer), 4.0, POLICY)
-    assert (standing.asking, standing.due) == (False, None)
-    standing, effects = step(standing, SICK, 60.0, POLICY)
+    container, _ = step(asking(), UNANSWERED, 3.5, POLICY)
+    assert (container.asking, container.due) == (True, None)
+    container, _ = step(container, answered(container, answer), 4.0, POLICY)
+    assert (container.asking, container.due) == (False, None)
+    container, effects = step(container, SICK, 60.0, POLICY)
     assert effects == ()
-    assert step(standing, beat(), 61.0, POLICY)[0].due == 64.0
+    assert step(container, beat(), 61.0, POLICY)[0].due == 64.0
 
 
 def test_name_that_comes_while_it_settles_has_to_be_heard_first() -> None:
-    standing, _ = step(suspected(app_start=None), beat(life="-"), 1.0, POLICY)
-    standing, _ = step(standing, Restarted("two"), 2.0, POLICY)
-    assert (standing.due, standing.life) == (None, "two")
-    assert step(standing, beat(life="-"), 2.5, POLICY)[0].due is None
-    assert step(standing, beat(life="two"), 2.5, POLICY)[0].due == 5.5
+    container, _ = step(suspected(app_start=None), beat(life="-"), 1.0, POLICY)
+    container, _ = step(container, Restarted("two"), 2.0, POLICY)
+    assert (container.due, container.life) == (None, "two")
+    assert step(container, beat(life="-"), 2.5, POLICY)[0].due is None
+    assert step(container, beat(life="two"), 2.5, POLICY)[0].due == 5.5
 
 
 def test_container_that_would_be_down_claims_nothing_whatever_the_fleet_hears() -> None:
     shadow = replace(POLICY, enforce=False)
-    standing, _ = step(asking(shadow), answered(asking(shadow), GRANTED), 4.0, shadow)
+    container, _ = step(asking(shadow), answered(asking(shadow), GRANTED), 4.0, shadow)
     for event in (beat(), UNANSWERED, beat(), SICK):
-        standing, effects = step(standing, event, 60.0, shadow)
-        assert (standing.would_down, standing.due, effects) == (True, None, ())
+        container, effects = step(container, event, 60.0, shadow)
+        assert (container.would_down, container.due, effects) == (True, None, ())
 
 
 def test_suspect_is_refused_from_the_first_denial_until_it_recovers() -> None:
-    standing, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)
-    standing, _ = step(standing, SICK, 14.0, POLICY)
-    assert standing.asking
-    standing, _ = step(standing, answered(standing, UNKNOWN), 15.0, POLICY)
-    assert standing.refused
-    assert not step(standing, FINE, 15.5, POLICY)[0].refused
+    container, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)
+    container, _ = step(container, SICK, 14.0, POLICY)
+    assert container.asking
+    container, _ = step(container, answered(container, UNKNOWN), 15.0, POLICY)
+    assert container.refused
+    assert not step(container, FINE, 15.5, POLICY)[0].refused
 
 
 # -- tokens that are not used ---------------------------------------------------------------------------------
@@ -495,15 +495,15 @@ def test_container_that_recovers_gives_back_what_it_was_or_may_have_been_granted
     answers: list[Answer], effects: tuple[ReturnToken, ...]
 ) -> None:
     """It recovers while the last claim is on its way."""
-    standing, now = asking(), 3.0
+    container, now = asking(), 3.0
     for place, answer in enumerate(answers, start=1):
         if place == len(answers):
-            standing, _ = step(standing, FINE, now, POLICY)
-        standing, given_back = step(standing, answered(standing, answer), now, POLICY)
+            container, _ = step(container, FINE, now, POLICY)
+        container, given_back = step(container, answered(container, answer), now, POLICY)
         now += 60.0
-        standing, more = step(standing, SICK if place < len(answers) else FINE, now, POLICY)
+        container, more = step(container, SICK if place < len(answers) else FINE, now, POLICY)
         given_back += tuple(effect for effect in more if isinstance(effect, ReturnToken))
-    assert (standing.state, given_back) == (UP, effects)
+    assert (container.state, given_back) == (UP, effects)
 
 
 @pytest.mark.parametrize("event", [Restarted("two"), Restarted(None, "after-1"), Stopped()], ids=str)
@@ -534,9 +534,9 @@ def test_latched_sidecar_comes_back_in_the_rest_of_its_drain(
     drain_s: float, drained_for_s: float, state: State, due: float | None
 ) -> None:
     policy = replace(POLICY, drain_s=drain_s)
-    standing = resume(begun(policy), LATCH, 100.0, drained_for_s, policy)
-    assert (standing.state, standing.due, standing.latch) == (state, due, LATCH)
-    assert step(standing, FINE, 110.0, policy)[0].state is DOWN
+    container = resume(begun(policy), LATCH, 100.0, drained_for_s, policy)
+    assert (container.state, container.due, container.latch) == (state, due, LATCH)
+    assert step(container, FINE, 110.0, policy)[0].state is DOWN
 
 
 # -- edges ----------------------------------------------------------------------------------------------------
@@ -544,8 +544,8 @@ def test_latched_sidecar_comes_back_in_the_rest_of_its_drain(
 
 def test_errors_of_the_grace_do_not_count_when_it_is_over() -> None:
     """The window reaches back into the warm-up: unless it is emptied, its errors cull the app at the grace's end."""
-    standing, effects = step(begun(WARM_UP), SICK, 30.0, WARM_UP)
-    assert (standing.state, standing.verdict, effects) == (UP, None, (Forget(heart=False),))
+    container, effects = step(begun(WARM_UP), SICK, 30.0, WARM_UP)
+    assert (container.state, container.verdict, effects) == (UP, None, (ClearWindow(heart=False),))
 
 
 def test_stopping_in_the_drain_does_not_cut_the_drain_short_for_nomad() -> None:
@@ -562,8 +562,8 @@ def test_stopping_when_down_stays_down_for_nomad() -> None:
 
 
 def test_answer_that_is_none_of_the_three_is_not_a_token() -> None:
-    standing = asking()
-    after, _ = step(standing, answered(standing, cast("Answer", None)), 9.0, POLICY)
+    container = asking()
+    after, _ = step(container, answered(container, cast("Answer", None)), 9.0, POLICY)
     assert after.haproxy_up
     assert after.latch is None
 

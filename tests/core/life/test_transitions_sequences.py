@@ -34,15 +34,15 @@ from harness.lives import (
     UP,
     asks,
 )
-from sidecar.core.life.container_state import Standing, resume, start
+from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import (
     Answered,
     AskLease,
     BeatAnswered,
     BeatUnanswered,
+    ClearWindow,
     Effect,
     Event,
-    Forget,
     Judged,
     Leased,
     Remember,
@@ -53,7 +53,7 @@ from sidecar.core.life.events import (
     Stopped,
 )
 from sidecar.core.life.transitions import step
-from sidecar.core.types import Answer, Denied, Fleet, Granted, Lot, Policy, Presence, Unknown
+from sidecar.core.types import Answer, Denied, Fleet, Granted, Policy, Presence, RandomIdentity, Unknown
 
 policies = st.builds(
     Policy,
@@ -81,7 +81,7 @@ class AnyLife(RuleBasedStateMachine):
     this life is suspect, None if it has not. ``is_unclear``: the last claim may have been granted.
     """
 
-    standing: Standing
+    container: Container
 
     @initialize(
         policy=policies,
@@ -93,18 +93,18 @@ class AnyLife(RuleBasedStateMachine):
         self.policy, self.now, self.names = policy, 0.0, 0
         self.ever_asked = {"foreign"}
         self.ended_holders = ["lease-of-nobody"]
-        self.live(start(APP, 0.0, policy, app_start=app_start, lot=self.lot()))
+        self.live(start(APP, 0.0, policy, app_start=app_start, identity=self.identity()))
         if drained_for_s is not None and policy.enforce:
-            latch = replace(LATCH, lease=self.standing.lot.holder if was_retired else "")
-            self.standing = resume(self.standing, latch, 0.0, drained_for_s, policy)
+            latch = replace(LATCH, lease=self.container.identity.holder if was_retired else "")
+            self.container = resume(self.container, latch, 0.0, drained_for_s, policy)
             self.latched, self.drain_ends = "lease" if was_retired else "token", policy.drain_s - drained_for_s
             self.lease_ends = policy.retire_timeout_s - drained_for_s
 
-    def lot(self) -> Lot:
-        return Lot(f"lease-{self.names}")
+    def identity(self) -> RandomIdentity:
+        return RandomIdentity(f"lease-{self.names}")
 
-    def live(self, standing: Standing) -> None:
-        self.standing = standing
+    def live(self, container: Container) -> None:
+        self.container = container
         self.outstanding: str | None = None
         self.leasing: str | None = None
         self.asked: list[str] = []
@@ -115,25 +115,25 @@ class AnyLife(RuleBasedStateMachine):
         self.born = self.now
         self.unknowns = self.would_culls = 0
 
-    def feel(self, event: Event) -> tuple[Standing, tuple[Effect, ...]]:
-        before = self.standing
-        self.standing, effects = step(before, event, self.now, self.policy)
-        assert self.standing.state in LEGAL[before.state, type(event)]
-        if self.standing.state is not SUSPECT or before.state is not SUSPECT or self.standing.life != before.life:
+    def feel(self, event: Event) -> tuple[Container, tuple[Effect, ...]]:
+        before = self.container
+        self.container, effects = step(before, event, self.now, self.policy)
+        assert self.container.state in LEGAL[before.state, type(event)]
+        if self.container.state is not SUSPECT or before.state is not SUSPECT or self.container.life != before.life:
             self.heard_at = None
         if holders := [effect.holder for effect in effects if isinstance(effect, AskLease)]:
             self.ask_lease(event, before, holders)
-        assert Resign(self.standing.lease) not in effects, "the lease that it is under"
+        assert Resign(self.container.lease) not in effects, "the lease that it is under"
         return before, effects
 
-    def ask_lease(self, event: Event, before: Standing, holders: list[str]) -> None:
+    def ask_lease(self, event: Event, before: Container, holders: list[str]) -> None:
         assert isinstance(event, Judged)
         assert self.policy.enforce
         assert self.policy.lifetime_s
-        assert self.standing.state is RETIRING
+        assert self.container.state is RETIRING
         assert self.now >= self.born + 0.9 * self.policy.lifetime_s
         assert (self.outstanding, self.leasing, before.asking, before.leasing) == (None, None, False, False)
-        assert holders == [self.standing.lot.holder]
+        assert holders == [self.container.identity.holder]
         assert holders[0] not in self.ended_holders, "a word of another life"
         self.leasing = holders[0]
 
@@ -144,42 +144,42 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         self.look(look)
 
-    @precondition(lambda self: self.standing.due is not None)
+    @precondition(lambda self: self.container.due is not None)
     @rule(look=looks, late_s=st.sampled_from([-0.001, 0.0, 0.001]))
     def judge_when_due(self, look: Judged, late_s: float) -> None:
-        self.now = cast("float", self.standing.due) + late_s
+        self.now = cast("float", self.container.due) + late_s
         self.look(look)
 
     def look(self, look: Judged) -> None:
         self.is_sick = look.verdict == SICK.verdict
         self.bad_checks = self.bad_checks + look.is_check if self.is_sick else 0
         before, effects = self.feel(look)
-        if self.standing.state is DOWN:
+        if self.container.state is DOWN:
             assert self.now >= self.drain_ends or before.state is DOWN
-        if before.state is DOWN and self.standing.state is UP:
+        if before.state is DOWN and self.container.state is UP:
             self.come_back(before, effects)
             return
         if before.state in {UP, SUSPECT} and not self.is_sick and self.outstanding is None and not self.is_ordered:
-            assert self.standing.state in {UP, RETIRING}
+            assert self.container.state in {UP, RETIRING}
             returned = (ReturnToken(before.claim_id),) if before.state is SUSPECT and self.is_unclear else ()
             assert tuple(effect for effect in effects if isinstance(effect, ReturnToken)) == returned
             self.unknowns, self.is_unclear = 0, False
-        if self.standing.state is SUSPECT and before.state is not SUSPECT:
+        if self.container.state is SUSPECT and before.state is not SUSPECT:
             self.unknowns = 0
-        if self.standing.state is SUSPECT and before.state is not SUSPECT and self.policy.confirm > 1:
+        if self.container.state is SUSPECT and before.state is not SUSPECT and self.policy.confirm > 1:
             assert self.bad_checks >= self.policy.confirm
         if ids := asks(effects):
             self.ask(before, ids)
 
-    def come_back(self, before: Standing, effects: tuple[Effect, ...]) -> None:
+    def come_back(self, before: Container, effects: tuple[Effect, ...]) -> None:
         """Nobody has replaced it."""
         assert self.latched == "lease"
         assert self.now >= self.lease_ends
-        assert effects == (Forget(heart=False), Resign(before.lease), Remember())
+        assert effects == (ClearWindow(heart=False), Resign(before.lease), Remember())
         self.latched, self.lease_ends = "", math.inf
         self.is_sick, self.bad_checks, self.unknowns = False, 0, 0
 
-    def ask(self, before: Standing, ids: list[str]) -> None:
+    def ask(self, before: Container, ids: list[str]) -> None:
         assert self.is_sick or self.is_ordered
         assert not before.asking
         assert (self.outstanding, self.leasing) == (None, None)
@@ -187,7 +187,7 @@ class AnyLife(RuleBasedStateMachine):
             assert before.asked or self.now >= self.born + self.policy.min_age_s
             assert self.heard_at is not None, "the fleet has not heard of it"
             assert self.was_answered or self.now >= self.heard_at + self.policy.settle_s - 1e-6
-        assert ids == [self.standing.claim_id]
+        assert ids == [self.container.claim_id]
         self.outstanding = ids[0]
         if ids[0] not in self.asked:
             assert ids[0] not in self.ever_asked, "a claim id of another life"
@@ -196,7 +196,7 @@ class AnyLife(RuleBasedStateMachine):
         assert len(self.asked) == 1 + self.would_culls
         assert self.asked[-1] == ids[0]
 
-    @precondition(lambda self: self.outstanding is not None and self.standing.state is SUSPECT)
+    @precondition(lambda self: self.outstanding is not None and self.container.state is SUSPECT)
     @rule(answer=answers, pause=pauses, jitter=jitters)
     def answer(self, answer: Answer, pause: float, jitter: float) -> None:
         self.now += pause
@@ -211,7 +211,7 @@ class AnyLife(RuleBasedStateMachine):
             self.grant(claim_id, effects, was_ordered=was_ordered)
         elif before.order is not None and before.order.back is not SUSPECT:
             returned = (ReturnToken(claim_id),) if self.is_unclear else ()
-            assert (self.standing.state, effects) == (before.order.back, returned)
+            assert (self.container.state, effects) == (before.order.back, returned)
             self.unknowns, self.is_unclear = 0, False
         else:
             self.refuse(answer)
@@ -219,23 +219,23 @@ class AnyLife(RuleBasedStateMachine):
     def grant(self, claim_id: str, effects: tuple[Effect, ...], *, was_ordered: bool) -> None:
         self.unknowns = 0
         if not self.is_sick and not was_ordered:
-            assert (self.standing.state, effects) == (UP, (ReturnToken(claim_id),))
+            assert (self.container.state, effects) == (UP, (ReturnToken(claim_id),))
         elif not self.policy.enforce:
             self.would_culls += 1
-            assert (self.standing.state, self.standing.would_culls, effects) == (SUSPECT, self.would_culls, ())
+            assert (self.container.state, self.container.would_culls, effects) == (SUSPECT, self.would_culls, ())
         else:
             self.latched, self.drain_ends = "token", self.now + self.policy.drain_s
-            assert self.standing.state is (DRAINING if self.policy.drain_s else DOWN)
-            assert self.standing.lease == ""
+            assert self.container.state is (DRAINING if self.policy.drain_s else DOWN)
+            assert self.container.lease == ""
             assert effects == (Remember(),)
 
     def refuse(self, answer: Answer) -> None:
-        assert self.standing.haproxy_up
-        assert self.standing.latch is None
+        assert self.container.haproxy_up
+        assert self.container.latch is None
         delay_s = 10.0 if isinstance(answer, Denied) else min(30.0, 2.0**self.unknowns)
         self.unknowns = 0 if isinstance(answer, Denied) else self.unknowns + 1
-        if self.standing.state is SUSPECT and self.heard_at is not None:
-            wait_s = cast("float", self.standing.due) - self.now
+        if self.container.state is SUSPECT and self.heard_at is not None:
+            wait_s = cast("float", self.container.due) - self.now
             assert delay_s - 1e-6 <= wait_s <= 1.25 * delay_s + 1e-6
 
     @rule(data=st.data(), answer=answers)
@@ -246,7 +246,7 @@ class AnyLife(RuleBasedStateMachine):
             is_in_use = claim_id == before.claim_id and (self.latched == "token" or before.would_down)
             is_in_use = is_in_use or (before.latch is not None and before.latch.claim_id == claim_id)
             returned = () if isinstance(answer, Denied) or is_in_use else (ReturnToken(claim_id),)
-            assert (self.standing, effects) == (before, returned)
+            assert (self.container, effects) == (before, returned)
 
     # beats
 
@@ -254,9 +254,9 @@ class AnyLife(RuleBasedStateMachine):
     def beat(self, pause: float, presence: Presence | None, *, is_own: bool, jitter: float) -> None:
         """One of this standing, or a late one."""
         self.now += pause
-        life = self.standing.life if is_own or presence is None else "another"
-        event = BeatAnswered(presence or self.standing.presence, life, Fleet(3), jitter)
-        before = self.standing
+        life = self.container.life if is_own or presence is None else "another"
+        event = BeatAnswered(presence or self.container.presence, life, Fleet(3), jitter)
+        before = self.container
         if (
             self.heard_at is None
             and before.state is SUSPECT
@@ -276,7 +276,7 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         before, effects = self.feel(BeatUnanswered("timeout"))
         self.heard_at = None
-        assert (self.standing.state, self.standing.asking, effects) == (before.state, before.asking, ())
+        assert (self.container.state, self.container.asking, effects) == (before.state, before.asking, ())
 
     # leases
 
@@ -287,24 +287,24 @@ class AnyLife(RuleBasedStateMachine):
         holder = cast("str", self.leasing)
         before, effects = self.feel(Leased(holder, answer, self.now, jitter, took_s))
         self.leasing = None
-        assert not self.standing.leasing
+        assert not self.container.leasing
         if before.state is not RETIRING:
             assert effects == (() if isinstance(answer, Denied) else (Resign(holder),))
-            assert (self.standing.state, self.standing.latch) == (before.state, before.latch)
+            assert (self.container.state, self.container.latch) == (before.state, before.latch)
         elif isinstance(answer, Granted):
             self.latched, self.drain_ends = "lease", self.now + self.policy.drain_s
             self.lease_ends = self.now - took_s + self.policy.retire_timeout_s
-            assert self.standing.state is (DRAINING if self.policy.drain_s else DOWN)
-            assert (self.standing.lease, self.standing.asked) == (holder, before.asked)
+            assert self.container.state is (DRAINING if self.policy.drain_s else DOWN)
+            assert (self.container.lease, self.container.asked) == (holder, before.asked)
             assert effects == (Remember(),)
         else:
-            assert (self.standing.state, effects) == (RETIRING, ())
+            assert (self.container.state, effects) == (RETIRING, ())
 
     @rule(data=st.data(), answer=answers)
     def answer_lease_of_another_life(self, data: st.DataObject, answer: Answer) -> None:
         holder = data.draw(st.sampled_from(self.ended_holders))
         before, effects = self.feel(Leased(holder, answer, self.now))
-        assert self.standing == before
+        assert self.container == before
         assert effects == (() if isinstance(answer, Denied) else (Resign(holder),))
 
     # people
@@ -314,7 +314,7 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         before, effects = self.feel(ORDERED)
         if before.state in {DRAINING, DOWN, STOPPING} or before.order is not None or before.would_down:
-            assert (self.standing, effects) == (before, ())
+            assert (self.container, effects) == (before, ())
             return
         self.is_ordered = True
         if before.state is not SUSPECT:
@@ -328,61 +328,61 @@ class AnyLife(RuleBasedStateMachine):
     def revive(self, pause: float) -> None:
         self.now += pause
         self.names += 1
-        event = Revived("ann", "it was me", f"revived-{self.names}", self.lot())
+        event = Revived("ann", "it was me", f"revived-{self.names}", self.identity())
         before, effects = self.feel(event)
         if before.state not in {DRAINING, DOWN}:
-            assert (self.standing, effects) == (before, ())
+            assert (self.container, effects) == (before, ())
             return
-        assert (self.standing.state, self.standing.life) == (UP, event.incarnation)
+        assert (self.container.state, self.container.life) == (UP, event.incarnation)
         assert [effect for effect in effects if isinstance(effect, Resign)] == (
             [Resign(before.lease)] if self.latched == "lease" else []
         )
         assert Remember() in effects
-        self.ended_holders.append(before.lot.holder)
+        self.ended_holders.append(before.identity.holder)
         born = self.born
-        self.live(self.standing)
+        self.live(self.container)
         self.born = born
 
     # lives
 
     def returned(self) -> tuple[ReturnToken, ...]:
         """What a suspect gives back that is no more."""
-        is_lost = self.standing.state is SUSPECT and (self.outstanding is not None or self.is_unclear)
-        return (ReturnToken(self.standing.claim_id),) if is_lost else ()
+        is_lost = self.container.state is SUSPECT and (self.outstanding is not None or self.is_unclear)
+        return (ReturnToken(self.container.claim_id),) if is_lost else ()
 
     @rule(pause=pauses)
     def name(self, pause: float) -> None:
         self.now += pause
         self.names += 1
         returned = self.returned()
-        before, effects = self.feel(Restarted(f"life-{self.names}", lot=self.lot()))
+        before, effects = self.feel(Restarted(f"life-{self.names}", identity=self.identity()))
         if before.state is STOPPING:
-            assert (self.standing, effects) == (before, ())
+            assert (self.container, effects) == (before, ())
         elif before.app_start is None and not self.latched:
-            assert (self.standing.state, self.standing.asking) == (before.state, before.asking)
-            assert self.standing.lot == before.lot
+            assert (self.container.state, self.container.asking) == (before.state, before.asking)
+            assert self.container.identity == before.identity
             assert effects == (Remember(),)
         else:
-            fresh = start(APP, self.now, self.policy, app_start=f"life-{self.names}", lot=self.lot())
-            assert self.standing == fresh
-            assert effects == (Forget(), *returned, Remember())
-            self.ended_holders.append(before.lot.holder)
-            self.live(self.standing)
+            fresh = start(APP, self.now, self.policy, app_start=f"life-{self.names}", identity=self.identity())
+            assert self.container == fresh
+            assert effects == (ClearWindow(), *returned, Remember())
+            self.ended_holders.append(before.identity.holder)
+            self.live(self.container)
 
     @rule(pause=pauses)
     def go(self, pause: float) -> None:
         self.now += pause
         self.names += 1
         returned = self.returned()
-        before, effects = self.feel(Restarted(None, f"after-{self.names}", self.lot()))
+        before, effects = self.feel(Restarted(None, f"after-{self.names}", self.identity()))
         if before.state is STOPPING:
-            assert (self.standing, effects) == (before, ())
+            assert (self.container, effects) == (before, ())
             return
-        fresh = start(APP, self.now, self.policy, lot=self.lot())
-        assert self.standing == replace(fresh, incarnation=f"after-{self.names}")
-        assert effects == (Forget(), *returned, Remember())
-        self.ended_holders.append(before.lot.holder)
-        self.live(self.standing)
+        fresh = start(APP, self.now, self.policy, identity=self.identity())
+        assert self.container == replace(fresh, incarnation=f"after-{self.names}")
+        assert effects == (ClearWindow(), *returned, Remember())
+        self.ended_holders.append(before.identity.holder)
+        self.live(self.container)
 
     @precondition(lambda self: self.names > 1)
     @rule()
@@ -390,7 +390,7 @@ class AnyLife(RuleBasedStateMachine):
         returned = () if self.outstanding else self.returned()
         before, effects = self.feel(Stopped())
         is_lost = before.state is RETIRING and not before.leasing
-        assert effects == (*((Resign(before.lot.holder),) if is_lost else ()), *returned)
+        assert effects == (*((Resign(before.identity.holder),) if is_lost else ()), *returned)
         self.is_unclear = False
 
     # what always holds
@@ -398,50 +398,50 @@ class AnyLife(RuleBasedStateMachine):
     @invariant()
     def only_a_grant_to_this_life_puts_it_down_and_only_a_lease_ends_by_itself(self) -> None:
         if self.latched:
-            assert self.standing.state in {DRAINING, DOWN, STOPPING}
+            assert self.container.state in {DRAINING, DOWN, STOPPING}
         else:
-            assert self.standing.state not in {DRAINING, DOWN}
-        assert (self.standing.latch is not None) is bool(self.latched)
-        assert bool(self.standing.lease) is (self.latched == "lease")
+            assert self.container.state not in {DRAINING, DOWN}
+        assert (self.container.latch is not None) is bool(self.latched)
+        assert bool(self.container.lease) is (self.latched == "lease")
 
     @invariant()
     def one_request_at_a_time(self) -> None:
-        standing = self.standing
-        assert not (standing.asking and standing.leasing)
-        assert standing.leasing is (self.leasing is not None)
+        container = self.container
+        assert not (container.asking and container.leasing)
+        assert container.leasing is (self.leasing is not None)
 
     @invariant()
     def haproxy_goes_at_the_drain_and_nomad_only_at_down(self) -> None:
-        standing = self.standing
-        assert standing.haproxy_up is (standing.state in {STARTING, UP, SUSPECT, RETIRING})
-        if not standing.nomad_up:
+        container = self.container
+        assert container.haproxy_up is (container.state in {STARTING, UP, SUSPECT, RETIRING})
+        if not container.nomad_up:
             assert self.latched
-            assert standing.state in {DOWN, STOPPING}
-        if standing.state is DOWN:
-            assert not standing.nomad_up
+            assert container.state in {DOWN, STOPPING}
+        if container.state is DOWN:
+            assert not container.nomad_up
 
     @invariant()
     def shadow_stays_healthy(self) -> None:
         if not self.policy.enforce:
-            assert self.standing.nomad_up
-            assert self.standing.state not in {RETIRING, DRAINING, DOWN}
+            assert self.container.nomad_up
+            assert self.container.state not in {RETIRING, DRAINING, DOWN}
 
     @invariant()
     def nobody_waits_for_ever(self) -> None:
-        standing = self.standing
-        if standing.state in {STARTING, DRAINING}:
-            assert standing.due is not None
-        if standing.state is DOWN and self.latched == "lease":
-            assert standing.due == standing.lease_ends == pytest.approx(self.lease_ends)
-        if standing.state is RETIRING:
-            assert standing.leasing is (standing.due is None)
-        if standing.state is SUSPECT:
-            assert standing.asking is (self.outstanding is not None)
-            assert standing.is_heard is (self.heard_at is not None)
-            is_waiting = self.heard_at is None and standing.order is None
-            assert standing.due is None or not is_waiting
-            assert [standing.asking, standing.due is not None, standing.would_down].count(True) == (
-                standing.asking or standing.would_down or not is_waiting
+        container = self.container
+        if container.state in {STARTING, DRAINING}:
+            assert container.due is not None
+        if container.state is DOWN and self.latched == "lease":
+            assert container.due == container.lease_ends == pytest.approx(self.lease_ends)
+        if container.state is RETIRING:
+            assert container.leasing is (container.due is None)
+        if container.state is SUSPECT:
+            assert container.asking is (self.outstanding is not None)
+            assert container.is_heard is (self.heard_at is not None)
+            is_waiting = self.heard_at is None and container.order is None
+            assert container.due is None or not is_waiting
+            assert [container.asking, container.due is not None, container.would_down].count(True) == (
+                container.asking or container.would_down or not is_waiting
             )
 
 

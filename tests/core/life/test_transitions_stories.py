@@ -28,7 +28,7 @@ from harness.lives import (
     begun,
     step_and_beat,
 )
-from sidecar.core.life.container_state import Standing
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Ask, Event, Judged, Restarted, Stopped
 from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Policy, State
@@ -37,15 +37,15 @@ Row = tuple[float, Event | Answer, State | type[Ask]]
 """Second, what happens, and the state it leads to; ``Ask``: suspect, and a claim goes out."""
 
 
-def check_story(rows: list[Row], policy: Policy) -> Standing:
+def check_story(rows: list[Row], policy: Policy) -> Container:
     """Every row leads where it says; where all of them lead to. The fleet hears of every suspect at once."""
-    standing = begun(policy)
+    container = begun(policy)
     for now, happened, expected in rows:
-        event = answered(standing, happened) if isinstance(happened, Answer) else happened
-        standing, effects = step_and_beat(standing, event, now, policy)
+        event = answered(container, happened) if isinstance(happened, Answer) else happened
+        container, effects = step_and_beat(container, event, now, policy)
         state = SUSPECT if expected is Ask else expected
-        assert (standing.state, bool(asks(effects))) == (state, expected is Ask), f"at {now} s"
-    return standing
+        assert (container.state, bool(asks(effects))) == (state, expected is Ask), f"at {now} s"
+    return container
 
 
 def idle(at: float) -> Judged:
@@ -198,24 +198,24 @@ def test_recovery_while_the_claim_was_in_flight(rows: list[Row]) -> None:
     ids=["granted is only said", "and said again for the next time", "denied asks again"],
 )
 def test_shadow_asks_and_never_acts(rows: list[Row]) -> None:
-    standing = check_story([*SETTLED, *rows], SHADOW)
-    assert standing.haproxy_up
-    assert standing.nomad_up
-    assert standing.latch is None
+    container = check_story([*SETTLED, *rows], SHADOW)
+    assert container.haproxy_up
+    assert container.nomad_up
+    assert container.latch is None
 
 
 def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> None:
-    standing = asking(SHADOW)
-    first = standing.claim_id
-    standing, _ = step(standing, answered(standing, GRANTED), 4.0, SHADOW)
-    assert (standing.would_culls, standing.would_down) == (1, True)
-    assert standing.claim_id == first
-    standing, _ = step(standing, FINE, 5.0, SHADOW)
-    assert (standing.would_culls, standing.would_down) == (1, False)
-    standing, _ = step_and_beat(standing, SICK, 6.0, SHADOW)
-    standing, effects = step(standing, SICK, 9.0, SHADOW)
-    assert asks(effects) == [standing.claim_id]
-    assert standing.claim_id != first
+    container = asking(SHADOW)
+    first = container.claim_id
+    container, _ = step(container, answered(container, GRANTED), 4.0, SHADOW)
+    assert (container.would_culls, container.would_down) == (1, True)
+    assert container.claim_id == first
+    container, _ = step(container, FINE, 5.0, SHADOW)
+    assert (container.would_culls, container.would_down) == (1, False)
+    container, _ = step_and_beat(container, SICK, 6.0, SHADOW)
+    container, effects = step(container, SICK, 9.0, SHADOW)
+    assert asks(effects) == [container.claim_id]
+    assert container.claim_id != first
 
 
 # -- confirmed by several checks ------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def test_young_app_is_judged_and_not_claimed_for(policy: Policy, rows: list[Row]
 
 
 def test_naming_a_life_does_not_make_it_younger() -> None:
-    standing, _ = step(begun(YOUNG, app_start=None), FINE, 0.0, YOUNG)
-    standing, _ = step(standing, Restarted("one"), 50.0, YOUNG)
-    standing, _ = step_and_beat(standing, SICK, 55.0, YOUNG)
-    assert standing.due == 60.0
+    container, _ = step(begun(YOUNG, app_start=None), FINE, 0.0, YOUNG)
+    container, _ = step(container, Restarted("one"), 50.0, YOUNG)
+    container, _ = step_and_beat(container, SICK, 55.0, YOUNG)
+    assert container.due == 60.0
 
 
 # -- gone without a name for the next life --------------------------------------------------------------------

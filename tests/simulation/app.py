@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Container:
+class SimulatedApp:
     """The container in one place of the fleet, through all its lives.
 
     ``stuck``: this part of its requests fails until it is restarted, ``stuck_by`` says what did that. ``flaw``: this

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple
 
-from sidecar.core.types import NO_LOT, Answer, Latch, Lot, Policy, Presence, State, Verdict
+from sidecar.core.types import NO_IDENTITY, Answer, Latch, Policy, Presence, RandomIdentity, State, Verdict
 
 UNNAMED: Final = "-"
 
@@ -21,7 +21,7 @@ class Order(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Container:
     """Where one incarnation of the app stands.
 
     ``app``: service and allocation. ``app_start``: the app's own word for its incarnation, once it is known;
@@ -36,8 +36,8 @@ class Standing:
     answer. ``refused``: a claim has been denied. ``unclear``: the last one may have been granted, though no answer said
     so.
 
-    Of its retirement: ``lot``, what chance gave this life. ``leasing``: a lease was asked for, ``lease_answer`` is the
-    last answer to that, ``lease_ends`` when the one we have is over. ``respite_until``: not before that again.
+    Of its retirement: ``identity``, what chance gave this life. ``leasing``: a lease was asked for, ``lease_answer``
+    is the last answer to that, ``lease_ends`` when the one we have is over. ``respite_until``: not before that again.
     ``would_retire``: it was due in shadow mode.
     """
 
@@ -62,7 +62,7 @@ class Standing:
     is_heard: bool = False
     refused: bool = False
     unclear: bool = False
-    lot: Lot = NO_LOT
+    identity: RandomIdentity = NO_IDENTITY
     leasing: bool = False
     lease_answer: Answer | None = None
     lease_ends: float | None = None
@@ -131,15 +131,15 @@ def start(
     asked_under: str | None = None,
     nameless: str = UNNAMED,
     born: float | None = None,
-    lot: Lot = NO_LOT,
-) -> Standing:
+    identity: RandomIdentity = NO_IDENTITY,
+) -> Container:
     """Standing of a fresh incarnation: up for everybody, silent until its grace is over.
 
     ``asked_under`` is the word that a sidecar before us made a claim under, if it did, and ``born`` when that saw it
     begin. ``nameless``: the word for one that nobody has named yet; it differs from life to life, or the next one would
     go down by the token of the last.
     """
-    return Standing(
+    return Container(
         State.STARTING,
         now,
         app,
@@ -148,41 +148,41 @@ def start(
         born=now if born is None else min(born, now),
         asked=bool(asked_under),
         due=now + policy.grace_s,
-        lot=lot,
+        identity=identity,
     )
 
 
-def resume(standing: Standing, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Standing:
+def resume(container: Container, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Container:
     """Standing of an incarnation whose latch was found on disk: down, or still in the rest of its drain.
 
     Under a lease it is down for the rest of that only.
     """
     gone_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
-    standing = replace(standing, since=now, latch=latch)
+    container = replace(container, since=now, latch=latch)
     if latch.lease:
-        standing = replace(standing, lease_ends=now + policy.retire_timeout_s - latch.spent_s - gone_s)
+        container = replace(container, lease_ends=now + policy.retire_timeout_s - latch.spent_s - gone_s)
     if gone_s < policy.drain_s:
-        return replace(standing, state=State.DRAINING, due=now + policy.drain_s - gone_s)
-    return replace(standing, state=State.DOWN, due=standing.lease_ends)
+        return replace(container, state=State.DRAINING, due=now + policy.drain_s - gone_s)
+    return replace(container, state=State.DOWN, due=container.lease_ends)
 
 
-def enter(standing: Standing, state: State, now: float, due: float | None = None) -> Standing:
+def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
     """Standing in another state, from now on."""
-    return replace(standing, state=state, since=now, due=due, is_heard=False, refused=False, unclear=False)
+    return replace(container, state=state, since=now, due=due, is_heard=False, refused=False, unclear=False)
 
 
-def out_of_balance(standing: Standing, now: float, policy: Policy) -> Standing:
+def out_of_balance(container: Container, now: float, policy: Policy) -> Container:
     """Standing of a life that has just been granted its end: in its drain, or down if that takes no time."""
     if policy.drain_s > 0:
-        return enter(standing, State.DRAINING, now, due=now + policy.drain_s)
-    return enter(standing, State.DOWN, now, due=standing.lease_ends)
+        return enter(container, State.DRAINING, now, due=now + policy.drain_s)
+    return enter(container, State.DOWN, now, due=container.lease_ends)
 
 
-def is_drained(standing: Standing, idle_at: float | None, policy: Policy) -> bool:
+def is_drained(container: Container, idle_at: float | None, policy: Policy) -> bool:
     """Whether a drain may end early: the app was idle at a moment at which every balancer had let go of it.
 
     Idle before that moment it may have been between two requests.
     """
-    if standing.state is not State.DRAINING or idle_at is None:
+    if container.state is not State.DRAINING or idle_at is None:
         return False
-    return idle_at >= standing.since + policy.drain_least_s
+    return idle_at >= container.since + policy.drain_min_s

@@ -12,24 +12,24 @@ from random import Random
 from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
-from sidecar.controller.controller import Hall, Pace
+from sidecar.controller.controller import Controller, Pace
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life import transitions
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
-from sidecar.core.life.measurements import Witness
+from sidecar.core.life.measurements import Measurements
 from sidecar.core.life.weight import Weight
 from sidecar.core.types import (
-    NO_LOT,
+    NO_IDENTITY,
     Answer,
     Claim,
     Fleet,
     Latch,
     Lease,
     Level,
-    Lot,
     Ping,
     Policy,
     Presence,
+    RandomIdentity,
     Report,
     State,
     Unknown,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.core.life.snapshot import Record
-    from sidecar.core.life.transitions import Standing
+    from sidecar.core.life.transitions import Container
 
 WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)
 WEIGHED = Weight(floor=10)
-LOT = Lot("lease-0")
+IDENTITY = RandomIdentity("lease-0")
 EXACT = Pace(jitter=0.0, on_ping=True)
 CHECKS_ONLY = Pace(jitter=0.0, on_ping=False)
 
@@ -123,7 +123,7 @@ class Notes(Journal):
     @property
     def last(self) -> Memory:
         """What is kept in the end, but for age and chance."""
-        return replace(self.saved[-1], born=None, lot=NO_LOT)
+        return replace(self.saved[-1], born=None, identity=NO_IDENTITY)
 
 
 class Stage:
@@ -134,9 +134,9 @@ class Stage:
         policy: Policy = POLICY,
         pace: Pace = EXACT,
         *,
-        standing: Standing | None = None,
+        container: Container | None = None,
         window_s: int = 60,
-        witness: Witness | None = None,
+        measurements: Measurements | None = None,
         weight: Weight = WEIGHED,
         journal: Journal | None = None,
         observe: Callable[[Record], None] | None = None,
@@ -151,11 +151,11 @@ class Stage:
         self.failures: list[Exception] = []
         self.budget = HandBudget()
         self.notes = Notes()
-        self.hall = Hall(
-            standing or transitions.start("web/a", loop.time(), policy, lot=LOT),
+        self.controller = Controller(
+            container or transitions.start("web/a", loop.time(), policy, identity=IDENTITY),
             policy=policy,
             pace=pace,
-            witness=witness or Witness(window_s, int(loop.time())),
+            measurements=measurements or Measurements(window_s, int(loop.time())),
             weight=weight,
             budget=self.budget,
             journal=journal or self.notes,
@@ -165,7 +165,7 @@ class Stage:
             observe=self._beating(observe or self._observe),
             on_failure=self.failures.append,
         )
-        self.running = loop.create_task(self.hall.run())
+        self.running = loop.create_task(self.controller.run())
 
     async def __aenter__(self) -> Self:
         await settle()
@@ -192,21 +192,21 @@ class Stage:
             after = record.after
             is_news = after.presence is Presence.SUSPECT and not after.is_heard
             if self.fleet is not None and is_news and not isinstance(record.event, BeatUnanswered):
-                self.hall.inbox.put(BeatAnswered(after.presence, after.life, self.fleet))
+                self.controller.inbox.put(BeatAnswered(after.presence, after.life, self.fleet))
             observe(record)
 
         return both
 
     async def hears(self, fleet: Fleet) -> None:
         """Let the hall hear the answer to a beat of what it is now."""
-        standing, self.fleet = self.hall.standing, fleet
-        self.hall.inbox.put(BeatAnswered(standing.presence, standing.life, fleet))
+        container, self.fleet = self.controller.container, fleet
+        self.controller.inbox.put(BeatAnswered(container.presence, container.life, fleet))
         await settle()
 
     async def misses(self) -> None:
         """Let the hall hear that a beat had no answer, and the last one is old; no more beats are answered."""
         self.fleet = None
-        self.hall.inbox.put(BeatUnanswered("timeout"))
+        self.controller.inbox.put(BeatUnanswered("timeout"))
         await settle()
 
     @property
@@ -214,11 +214,11 @@ class Stage:
         return [record for _, record in self.told]
 
     def state(self) -> State:
-        return self.hall.standing.state
+        return self.controller.container.state
 
     @property
     def latch(self) -> Latch | None:
-        return self.hall.standing.latch
+        return self.controller.container.latch
 
     @property
     def states(self) -> list[State]:
@@ -232,7 +232,7 @@ class Stage:
 
     async def reports(self, *reports: Report) -> None:
         """Hand in one message."""
-        assert self.hall.inbox.offer(reports)
+        assert self.controller.inbox.offer(reports)
         await settle()
 
     async def pings(self, *pings: Ping) -> None:
