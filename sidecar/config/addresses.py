@@ -1,4 +1,4 @@
-"""Where listeners stand: text as people write it, checked and normalised."""
+"""Addresses, paths and lists as people write them in settings, checked and normalised."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _LISTEN_HINT = "is not an address: write host:port or [v6]:port, with a port of 0 to 65535"
 _MAX_SOCKET_PATH = 107  # sun_path of unix(7) holds 108 bytes with the final zero
 _LOCALHOST = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Split a list at its commas, and drop blanks around its parts and empty parts."""
+    return tuple(part for raw in text.split(",") if (part := raw.strip()))
 
 
 def split(address: str) -> tuple[str, int]:
@@ -40,28 +45,28 @@ def listen_or_off(text: str) -> str:
 
 
 def loopback_or_off(text: str) -> str:
-    """Like listen_or_off, and refuse what other machines could reach."""
+    """Like ``listen_or_off``, but raise ValueError for an address that other machines could reach."""
     address = listen_or_off(text)
-    if address != OFF and not all(_is_loopback(ip) for ip in _ips(split(address)[0])):
+    if address != OFF and not all(not isinstance(ip, str) and ip.is_loopback for ip in _ips(split(address)[0])):
         raise ValueError("must be localhost, 127.0.0.0/8 or [::1]: only the app on this machine may send errors")
     return address
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two listeners cannot both bind: same port, and the same host or one that stands for all.
+    """Whether two listeners cannot both bind: they have the same port, and the same host or a wildcard.
 
-    Port 0 lets the kernel choose and meets nobody. The two families never meet: asyncio binds v6 as v6 only.
+    Port 0 lets the kernel choose, and never collides. IPv4 and IPv6 never collide: v6 sockets are v6 only.
     """
     if OFF in (one, other):
         return False
     (host, port), (other_host, other_port) = split(one), split(other)
     if port != other_port or port == 0:
         return False
-    return any(_meet(a, b) for a in _ips(host) for b in _ips(other_host))
+    return any(_collide(a, b) for a in _ips(host) for b in _ips(other_host))
 
 
 def path(text: str) -> str:
-    """Return a path as it is, or raise ValueError for what no file system call would take."""
+    """Return the path unchanged, or raise ValueError if it has control characters."""
     if not text.isprintable():
         raise ValueError("must not have control characters")
     return text
@@ -84,7 +89,7 @@ def _checked(host: str, family: type[IPv4Address | IPv6Address]) -> str:
 
 
 def _ips(host: str) -> tuple[IPv4Address | IPv6Address | str, ...]:
-    """Return what a host binds, as far as it can be known without asking the resolver."""
+    """Return the addresses of a host, or its name if only the resolver knows them."""
     if host == "localhost":
         return _LOCALHOST
     try:
@@ -93,11 +98,7 @@ def _ips(host: str) -> tuple[IPv4Address | IPv6Address | str, ...]:
         return (host,)
 
 
-def _is_loopback(ip: IPv4Address | IPv6Address | str) -> bool:
-    return not isinstance(ip, str) and ip.is_loopback
-
-
-def _meet(one: IPv4Address | IPv6Address | str, other: IPv4Address | IPv6Address | str) -> bool:
+def _collide(one: IPv4Address | IPv6Address | str, other: IPv4Address | IPv6Address | str) -> bool:
     if isinstance(one, str) or isinstance(other, str):
         return one == other
     return one.version == other.version and (one == other or one.is_unspecified or other.is_unspecified)

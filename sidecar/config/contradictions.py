@@ -1,4 +1,4 @@
-"""Settings that are each allowed and together make no sense. A table of rules; nothing is changed here."""
+"""Finds settings that are each allowed and contradict one another. It changes nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecar.config import access_rules, addresses, kinds, redis_urls, shares
+from sidecar.config import access_rules, addresses, kinds, redis_urls, shares, webhook_template
 from sidecar.core.life.delays import JITTER
 from sidecar.runlock import durations
-from sidecar.runlock.lifetimes import Pattern
+from sidecar.runlock.lifetimes import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sidecar.config.settings import Settings
+    from sidecar.config.settings_model import Settings
 
 _HOUR_S = 3600
 _FIXED_LIMIT_S = 1800
@@ -32,7 +32,7 @@ def contradictions(settings: Settings) -> list[str]:
         _fleet,
         _redis,
         _redis_files,
-        _doors,
+        _listeners,
         _evidence,
         _run_lock,
         _messages,
@@ -60,7 +60,7 @@ def _judging(s: Settings) -> Iterator[str]:
     if 0 < s.heartbeat_timeout < s.check_interval:
         yield (
             f"ARBITER_HEARTBEAT_TIMEOUT: {durations.write(s.heartbeat_timeout)} is shorter than "
-            f"ARBITER_CHECK_INTERVAL={interval}: a silence would be over before anybody looks"
+            f"ARBITER_CHECK_INTERVAL={interval}: a silence would be over before the next check"
         )
     ignored = kinds.names(s.ignore_kinds)
     for kind, limit in kinds.limits(s.kind_limits):
@@ -76,19 +76,19 @@ def _judging(s: Settings) -> Iterator[str]:
 def _lifetime(s: Settings) -> Iterator[str]:
     if not s.lifetime:
         if s.lifetime_max:
-            yield "ARBITER_LIFETIME_MAX: needs ARBITER_LIFETIME: nobody would be retired"
+            yield "ARBITER_LIFETIME_MAX: needs ARBITER_LIFETIME: no app would be retired"
         return
     lifetime = durations.write(s.lifetime)
     if not s.redis_url:
         yield (
-            f"ARBITER_LIFETIME: {lifetime} needs ARBITER_REDIS_URL: without a shared bucket nothing would keep the "
+            f"ARBITER_LIFETIME: {lifetime} needs ARBITER_REDIS_URL: without a shared store nothing would keep the "
             "whole fleet from retiring at once"
         )
     if 0 < s.lifetime_max < s.lifetime:
         yield f"ARBITER_LIFETIME_MAX: {durations.write(s.lifetime_max)} is shorter than ARBITER_LIFETIME={lifetime}"
-    youth = {name: getattr(s, name) for name in ("grace", "min_age", "drain")}
-    if s.lifetime * (1 - s.lifetime_jitter) <= sum(youth.values()):
-        names = ", ".join(f"ARBITER_{name.upper()}={durations.write(value)}" for name, value in youth.items())
+    delays = {name: getattr(s, name) for name in ("grace", "min_age", "drain")}
+    if s.lifetime * (1 - s.lifetime_jitter) <= sum(delays.values()):
+        names = ", ".join(f"ARBITER_{name.upper()}={durations.write(value)}" for name, value in delays.items())
         yield (
             f"ARBITER_LIFETIME: {lifetime}, and up to ARBITER_LIFETIME_JITTER={s.lifetime_jitter:g} of it less, is not "
             f"longer than {names} together: it would be retired as soon as it may be judged"
@@ -130,7 +130,7 @@ def _budget(s: Settings) -> Iterator[str]:
     if not is_part and amount > s.budget_window:
         yield (f"ARBITER_BUDGET: {s.budget} is more than ARBITER_BUDGET_WINDOW={window} can hold at one token a second")
     if is_part and not s.redis_url:
-        yield f"ARBITER_BUDGET: {s.budget} of the fleet needs ARBITER_REDIS_URL: a bucket in memory knows no fleet"
+        yield f"ARBITER_BUDGET: {s.budget} of the fleet needs ARBITER_REDIS_URL: a budget in memory knows no fleet"
     if s.budget_strategy == "fixed" and not _fits_the_hour(s.budget_window):
         yield (
             f"ARBITER_BUDGET_WINDOW: {window} must be whole seconds that divide an hour, and at most 30m, for "
@@ -191,9 +191,9 @@ def _redis_files(s: Settings) -> Iterator[str]:
         yield "ARBITER_REDIS_KEY: needs ARBITER_REDIS_CERT, the certificate of that key"
 
 
-def _doors(s: Settings) -> Iterator[str]:
+def _listeners(s: Settings) -> Iterator[str]:
     if s.soft_drain == "on" and s.weight == "off":
-        yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer is told no weight that could be lowered"
+        yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer gets no weight that could be lowered"
     if s.agent_maxconn and s.agent_listen == addresses.OFF:
         yield "ARBITER_AGENT_MAXCONN: needs ARBITER_AGENT_LISTEN, which is off"
     listeners = (
@@ -206,7 +206,7 @@ def _doors(s: Settings) -> Iterator[str]:
         if addresses.overlap(address, other):
             yield f"{other_name}: {other} is already taken by {name}={address}"
     if s.local_listen == addresses.OFF and not s.socket:
-        yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: nobody could report errors"
+        yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: the app could not report errors"
 
 
 def _evidence(s: Settings) -> Iterator[str]:
@@ -222,27 +222,27 @@ def _evidence(s: Settings) -> Iterator[str]:
 
 
 def _run_lock(s: Settings) -> Iterator[str]:
-    """The relations of ``lifetimes``, in the words of the settings."""
+    """Check the relations of ``lifetimes``, and name the settings."""
     if not s.run_lock:
         for name in ("standby", "run_lifetime"):
             if getattr(s, name):
                 yield f"ARBITER_{name.upper()}: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
         return
-    pattern = Pattern(
+    schedule = Schedule(
         every_s=s.run_every, lifetime_s=s.run_lifetime, has_standby=s.standby, standby_for_s=s.standby_for
     )
     waits, lives, starts = map(durations.write, (s.standby_for, s.run_lifetime, s.run_every))
-    if pattern.ends_early:
+    if schedule.ends_early:
         yield (
             f"ARBITER_RUN_LIFETIME: {lives} is not longer than ARBITER_RUN_EVERY={starts}: "
             "a sidecar would end before the next is started"
         )
-    if pattern.leaves_early:
+    if schedule.gives_up_early:
         yield (
             f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
             "a standby would leave before its turn has come"
         )
-    elif pattern.is_bare:
+    elif schedule.lacks_standby:
         yield (
             f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_EVERY={starts}: "
             "a standby would leave before the next is started"
@@ -253,9 +253,10 @@ def _messages(s: Settings) -> Iterator[str]:
     if s.webhook_url and s.webhook_url_file:
         yield "ARBITER_WEBHOOK_URL_FILE: ARBITER_WEBHOOK_URL names receivers as well, one of the two has to go"
     if s.webhook_template:
-        from sidecar.app.notify_parts import problems  # noqa: PLC0415 - few have a template
-
-        yield from problems(s)
+        try:
+            webhook_template.read(s.webhook_template)
+        except ValueError as error:
+            yield f"ARBITER_WEBHOOK_TEMPLATE {error}"
 
 
 def _fits_the_hour(window_s: float) -> bool:

@@ -1,6 +1,6 @@
-"""What a setting may be: the types of its fields, which take a value in the form it is given and refuse a bad one.
+"""The types of settings: each reads a value as a user writes it, and refuses an invalid one.
 
-A bound stands at the field or in here, never in both: pydantic lets one of the two win.
+A bound is either at the field or here, never in both: pydantic would apply only one of the two.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sidecar.config import addresses, kinds, redis_urls, shares
+from sidecar.config.scrape_url import parse_target
 from sidecar.config.selectors import parse_selectors
-from sidecar.inputs.scrape import parse_target
 from sidecar.runlock import durations
 
 if TYPE_CHECKING:

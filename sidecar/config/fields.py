@@ -1,6 +1,6 @@
-"""The settings of planned ends and of those who look: lifetimes, the run lock, messages, the page, evidence.
+"""Settings of planned restarts and of operations: lifetimes, the run lock, messages, the page, evidence.
 
-``settings`` has the others, and joins them all.
+``settings_model`` has the other settings, and joins them all.
 """
 
 from __future__ import annotations
@@ -22,84 +22,96 @@ from sidecar.config.field_types import (
 )
 
 
-class Lifetimes(BaseModel):
+class LifetimeFields(BaseModel):
     """Planned ends: of the app's container under a lease, of the sidecar itself under a run lock."""
 
     lifetime: LongSeconds = Field(
         0, description="Age at which an app is retired: drained and replaced as by a cull, without a token; 0: never."
     )
     lifetime_jitter: Part = Field(
-        0.1,
-        ge=0,
-        le=0.5,
-        description="Part of its lifetime by which an app is retired earlier or later, from 0 to 0.5.",
+        0.1, ge=0, le=0.5, description="Part of the lifetime by which retirements come earlier or later, from 0 to 0.5."
     )
     lifetime_max: LongSeconds = Field(
-        0, description="Age up to which an app lives on while it is busy; 0: no longer than others."
+        0, description="Maximum age of an app that is not retired while it is busy; 0: being busy does not matter."
     )
     busy_load: Fraction = Field(
         0, ge=0, description="Load above which an app is busy, by `scrape_load` or by what the app reports."
     )
-    scrape_load: Selectors = Field("", description="What on the page tells the load; without it, requests in flight.")
+    scrape_load: Selectors = Field(
+        "", description="Selectors of the series that show the load; empty: the requests in flight."
+    )
     retire_slots: Budget = Field(
-        "1", description="Maximum number of containers away at once to be retired: a count, or a part of the fleet."
+        "1", description="Maximum number of containers retired at the same time: a count, or a percentage."
     )
     retire_timeout: Seconds = Field(
-        600,
-        ge=10,
-        description="Maximum time of a retirement; then its slot is free, and a container that is still there is back.",
+        600, ge=10, description="Maximum time of a retirement; then its slot is free, and the container is up again."
     )
     replace_time: Seconds = Field(
-        60, ge=1, description="Usual time of replacing a container, to reckon whether a fleet can be retired in time."
+        60, ge=1, description="Usual time to replace a container, to calculate whether retirements keep up."
     )
     run_lock: FilePath = Field(
-        "", description="Directory whose locks let one sidecar of several run, and the next take over its sockets."
+        "", description="Directory of the run lock, by which one of several sidecars runs; empty: no lock."
     )
-    standby: bool = Field(default=False, description="Wait as standby while another holds the run lock.")
+    standby: bool = Field(
+        default=False, description="Whether the sidecar waits as standby while another holds the run lock."
+    )
     run_lifetime: Seconds = Field(
         0, description="Time after which a sidecar with a run lock hands over to its standby; 0: never."
     )
     run_every: Seconds = Field(60, ge=1, description="Time between two starts of sidecars with a run lock, as by cron.")
     standby_for: Seconds = Field(
-        0, description="Maximum time for which a standby waits for its turn, then it ends; 0: for ever."
+        0, description="Maximum time that a standby waits for its turn before it ends; 0: for ever."
     )
 
 
-class Telling(BaseModel):
-    """Who is told what: evidence, the ledger, messages, the page, and who may do something there."""
+class OperationFields(BaseModel):
+    """What operators see and may do: evidence, the ledger, messages, the page, and access to them."""
 
     enforce_percent: Count = Field(
-        100, ge=0, le=100, description="Percent of the containers that are culled; the others only would be."
+        100,
+        ge=0,
+        le=100,
+        description="Percentage of the containers that `enforce` is for; the others run as in `shadow`.",
     )
-    cull_hook: FilePath = Field(
-        "", description="Program that is run before a granted cull drains; what it prints is kept with the cull."
-    )
-    cull_hook_timeout: Seconds = Field(
-        5, ge=0.1, le=60, description="Maximum time that the hook may take, 100ms to 1m."
-    )
+    cull_hook: FilePath = Field("", description="Path of a program that runs before the drain of a cull; empty: none.")
+    cull_hook_timeout: Seconds = Field(5, ge=0.1, le=60, description="Maximum time of the hook, 100ms to 1m.")
     events_max: Count = Field(
         10_000, ge=100, description="Maximum number of events of the service that are kept in Redis."
     )
     page_listen: ListenOrOff = Field(
-        "off", description="Where the status page is served to others, with a token; the local door has it anyway."
+        "off", description="Address of the status page for other machines, which needs a token, or `off`."
     )
     token_file: FilePath = Field(
-        "", description="File with the token that everything needs which changes something from outside."
+        "", description="Path of the file with the token for the page listener and orders over TCP; empty: none."
     )
-    tls_cert: FilePath = Field("", description="File with the certificate of our doors, read anew when it changes.")
-    tls_key: FilePath = Field("", description="File with its key.")
-    tls_doors: str = Field(
-        "page", description="Which doors speak TLS then, with commas between: `page`, `public`, `local`, `agent`."
+    tls_cert: FilePath = Field(
+        "", description="Path of the listeners' certificate in PEM, read again when it changes; empty: no TLS."
+    )
+    tls_key: FilePath = Field("", description="Path of the key of that certificate in PEM.")
+    tls_listeners: str = Field(
+        "page", description="Listeners that use the certificate, with commas between: `page`, `public`, `local`."
     )
     webhook_url: WebUrls = Field(
-        "", description="Where messages for people are posted as JSON; several with commas, one of them is enough."
+        "", description="URLs for messages as JSON, with commas between, of which one suffices; empty: none."
     )
-    webhook_url_file: FilePath = Field("", description="File with these URLs instead, one a line, if they are secret.")
-    webhook_template: FilePath = Field("", description="File with the JSON of these messages, `$` before its fields.")
-    slack_url_file: FilePath = Field("", description="File with the URL of Slack's incoming webhook.")
-    pagerduty_key_file: FilePath = Field("", description="File with the integration key of PagerDuty's Events API v2.")
-    pagerduty_url: WebUrls = Field("https://events.pagerduty.com/v2/enqueue", description="Where that API is.")
-    alertmanager_url: WebUrls = Field("", description="Alertmanagers to tell, such as `http://alerts:9093`.")
-    runbook_url: WebUrls = Field("", description="What links to runbooks begin with in messages and in `/why`.")
-    page_url: WebUrls = Field("", description="Where people find the status page, for messages.")
-    messages: Switch = Field("on", description="`off` sends none, whatever else is set.")
+    webhook_url_file: FilePath = Field(
+        "", description="Path of the file with these URLs instead, one a line, if they are secret."
+    )
+    webhook_template: FilePath = Field(
+        "", description="Path of the file with the JSON of these messages, `$` before its fields; empty: all fields."
+    )
+    slack_url_file: FilePath = Field(
+        "", description="Path of the file with the URL of Slack's incoming webhook; empty: none."
+    )
+    pagerduty_key_file: FilePath = Field(
+        "", description="Path of the file with the integration key of PagerDuty's Events API v2; empty: none."
+    )
+    pagerduty_url: WebUrls = Field("https://events.pagerduty.com/v2/enqueue", description="URL of that API.")
+    alertmanager_url: WebUrls = Field(
+        "", description="URLs of the Alertmanagers that get messages, such as `http://alerts:9093`; empty: none."
+    )
+    runbook_url: WebUrls = Field(
+        "", description="URL with which the links to runbooks begin, in messages and in `/why`; empty: no links."
+    )
+    page_url: WebUrls = Field("", description="URL of the status page for the links in messages; empty: no links.")
+    messages: Switch = Field("on", description="Messages to people: `off` sends none to any receiver.")

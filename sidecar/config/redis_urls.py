@@ -1,7 +1,7 @@
-"""Where Redis lives: one URL, or several with a comma between; checked, compared, taken apart and masked.
+"""URLs of Redis, one or several with commas between: checks, compares, splits and masks them.
 
 A comma before a scheme separates servers, any other belongs to the list of hosts of a Sentinel or a Cluster.
-No message in here repeats what it was given: a part that looks harmless may be the password.
+No message repeats a part of a URL: what looks harmless may be the password.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote_plus, urlsplit
 
 IN_PROCESS: Final = "in this process"
-"""What a bucket without any Redis is called."""
+"""The name of a store without Redis."""
 
 _MASK: Final = "***"
 _PLAIN_PORT: Final = 6379
@@ -61,7 +61,7 @@ class HostList(NamedTuple):
     """The URL of a Sentinel or a Cluster in its parts; ``login`` and ``query`` as they were written."""
 
     kind: str
-    secure: bool
+    scheme: str
     login: str
     hosts: tuple[tuple[str, int], ...]
     path: tuple[str, ...]
@@ -69,14 +69,14 @@ class HostList(NamedTuple):
 
 
 def redis_url(text: str) -> str:
-    """Return one URL, or several with a comma between, as they would be read; raise ValueError as ``redis_urls``."""
+    """Return the checked URLs with commas between. Raises ValueError as ``redis_urls`` does."""
     return ",".join(redis_urls(text))
 
 
 def redis_urls(text: str) -> list[str]:
     """Return the URL of each server, none for blank text.
 
-    Raises ValueError for one that would be read in another way than it was meant, and for a server named twice.
+    Raises ValueError for a URL that libraries could read in another way, and for a server named twice.
     """
     urls = [_checked(url.strip()) for url in _NEXT.split(text.strip())] if text.strip() else []
     if len({place(url) for url in urls}) < len(urls):
@@ -90,7 +90,7 @@ def masked(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Where the bucket is, for the log and the doors: checked URLs without their secrets, or ``IN_PROCESS``."""
+    """Return the name of the store for the log and the page: checked URLs without secrets, or ``IN_PROCESS``."""
     return masked(text) if text else IN_PROCESS
 
 
@@ -107,7 +107,7 @@ def is_cluster(url: str) -> bool:
 
 
 def host_list(url: str) -> HostList:
-    """Take the URL of a Sentinel or a Cluster apart, or raise ValueError."""
+    """Split the URL of a Sentinel or a Cluster, or raise ValueError."""
     scheme, _, rest = url.partition("://")
     name, _, kind_name = scheme.lower().partition("+")
     if name not in ("redis", "rediss") or kind_name not in _KINDS:
@@ -122,7 +122,7 @@ def host_list(url: str) -> HostList:
     pairs = tuple(_host(host, kind) for host in hosts.lower().split(","))
     if len(set(pairs)) < len(pairs):
         raise ValueError("names a host twice")
-    return HostList(kind_name, name == "rediss", login, pairs, tuple(filter(None, path.split("/"))), query)
+    return HostList(kind_name, name, login, pairs, tuple(filter(None, path.split("/"))), query)
 
 
 def _checked(url: str) -> str:
@@ -136,7 +136,7 @@ def _checked(url: str) -> str:
         hosts = parts.netloc.rpartition("@")[2]
         port = None if "," in hosts else parts.port
     except ValueError:
-        # urllib repeats the piece it stumbled over, which may well be the password.
+        # the error of urllib repeats a part of the URL, which may be the password.
         raise ValueError(_HINT) from None
     _check_place(parts, port)
     if "," in hosts:
@@ -161,7 +161,7 @@ def _check_place(parts: SplitResult, port: int | None) -> None:
 
 
 def _check_options(query: str, allowed: re.Pattern[str], hint: str) -> None:
-    """Time-outs and retries given in the URL would override those a claim relies on."""
+    """Refuse other options: time-outs and retries in the URL would override those that a claim relies on."""
     if not all(allowed.fullmatch(_option_name(option)) for option in query.split("&") if query):
         raise ValueError(hint)
 
@@ -178,9 +178,9 @@ def _host(text: str, kind: _Kind) -> tuple[str, int]:
 
 
 def place(url: str) -> tuple[object, ...]:
-    """Where a checked URL leads, however it is written: two of the same place are one server.
+    """Return what identifies the server of a checked URL: two URLs of one server give the same value.
 
-    Its text is the same in every process, so that servers can be put in order by it.
+    Its text is the same in every process, so that servers can be sorted by it.
     """
     if _has_kind(url):
         several = host_list(url)
@@ -192,7 +192,7 @@ def place(url: str) -> tuple[object, ...]:
 
 
 def _db(path: tuple[str, ...], query: str) -> str:
-    """The database as text, for what stands there has not been tried as a number yet."""
+    """Return the database as text, because it may not be a number."""
     return parse_qs(query).get("db", [*path, ""])[0].lstrip("0")
 
 

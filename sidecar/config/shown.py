@@ -1,6 +1,6 @@
-"""What a person reads of the settings: those in force, the table of all, and what is wrong with one.
+"""Settings as text for people: the effective settings, the table of all, and the problems with a value.
 
-Nothing in here repeats a secret.
+No text contains a secret.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-    from sidecar.config.settings import Settings
+    from sidecar.config.settings_model import Settings
 
-# By pydantic's type of error, what is said of the value; the braces are filled from the error's context.
+# Messages by pydantic's type of error. The error's context fills the braces.
 _COMPLAINTS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
@@ -41,18 +41,18 @@ _COMPLAINTS = {
     "value_error": "{error}",
 }
 
-# Of the settings whose default depends on something else.
+# Defaults that depend on the machine or on other settings.
 _DEFAULTS = {"instance": "the host name", "refund": "on", "soft_drain": "on"}
 
 
 def effective(settings: Settings, origins: Mapping[str, str]) -> str:
     """Return a line for every setting with its value and origin, without secrets."""
     shown = _shown(settings, origins)
-    return "\n".join(f"{variable}={of['value']}  # from {of['from']}" for variable, of in shown.items())
+    return "\n".join(f"{variable}={entry['value']}  # from {entry['from']}" for variable, entry in shown.items())
 
 
 def as_json(settings: Settings, origins: Mapping[str, str]) -> str:
-    """Return the same for a program."""
+    """Return the result of ``effective`` as JSON."""
     return json.dumps(_shown(settings, origins), indent=2)
 
 
@@ -76,11 +76,11 @@ def rows(fields: Mapping[str, FieldInfo]) -> list[tuple[str, str, str]]:
 
 
 def problem(detail: ErrorDetails, fields: Mapping[str, FieldInfo], given: sources.Sources) -> str:
-    """Return one line about what pydantic found: the variable, who gave the value, and what it must be."""
+    """Return one line about what pydantic found: the variable, where the value is from, and what it must be."""
     name = str(detail["loc"][0])
     field = fields.get(name)
     value = given.merged().get(name)
-    # A URL may hold a password, also where it was put by mistake.
+    # A URL may hold a password, even in a setting that takes no URL.
     hidden = field is None or "_url" in name or "://" in str(value)
     shown = "the value" if hidden else repr(value)
     context = {key: _bound(field, bound) for key, bound in detail.get("ctx", {}).items()}
@@ -95,7 +95,7 @@ def _bound(field: FieldInfo | None, bound: object) -> object:
 
 
 def _place(url: str) -> str:
-    """A webhook without what its path may hold: often that is all it takes to post there."""
+    """Return a webhook's URL without its path, which is often its only secret."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}/***"
@@ -107,7 +107,7 @@ def _written(name: str, field: FieldInfo, value: object) -> str:
         return redis_urls.masked(str(value))
     if name == "webhook_url":
         return ",".join(map(_place, filter(None, map(str.strip, str(value).split(",")))))
-    is_url = "://" in str(value)  # where a path belongs it was put by mistake
+    is_url = "://" in str(value)  # by mistake, where a path belongs
     if ("_url" in name and "@" in str(value)) or (is_url and name.endswith("_file")):
         return "***"
     if isinstance(value, bool):

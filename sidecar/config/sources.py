@@ -1,6 +1,6 @@
-"""Where values of settings come from, strongest first, and the names in them that nobody knows.
+"""The sources of settings, strongest first, and the unknown names in them.
 
-Values stay as they were given; ``settings`` judges them.
+It leaves values as they are; ``settings`` validates them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 PREFIX = "ARBITER_"
 
-# What sidecar.client reads in the app, whose environment file may be the sidecar's too.
+# Variables that sidecar.client reads in the app. One environment file may serve the app and the sidecar.
 APP_VARIABLES = frozenset({"ARBITER_APP_START"})
 
-# The settings of 0.1 that are gone: what each is called now, and what to say of it where its meaning changed too.
+# The settings of 0.1 that no longer exist: the new name of each, and the sentence for the user.
 _CALLED = "this setting is called {} since 0.2"
 _REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
 _FORMER = {
@@ -34,9 +34,10 @@ _FORMER = {
     "busy_above": ("busy_load", _CALLED),
     "drain_least": ("drain_min", _CALLED),
     "check_on_ping": ("check_on_report", _CALLED),
+    "tls_doors": ("tls_listeners", _CALLED + "; the agent-check has no TLS any more"),
 }
 
-# The article's numbers and nothing that it does not know of.
+# The article's numbers; everything that it does not describe is off.
 PRESETS: dict[str, dict[str, str]] = {
     "classdojo": {
         "error_limit": "5",
@@ -74,11 +75,11 @@ class Sources:
     problems: list[str]
 
     def merged(self) -> dict[str, Any]:
-        """Return the strongest value of each setting that somebody gave."""
+        """Return the strongest value of each setting that was given."""
         return dict(ChainMap(*map(dict, self.layers.values())))
 
     def origin(self, name: str) -> str:
-        """Return who gave the effective value: flag, env, file, preset, nomad or default."""
+        """Return where the effective value is from: flag, env, file, preset, nomad or default."""
         return next((origin for origin, layer in self.layers.items() if name in layer), "default")
 
 
@@ -90,9 +91,9 @@ def variable(name: str) -> str:
 def read(
     names: Collection[str], flags: Mapping[str, str], env: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Sources:
-    """Gather what the flags, the environment, the file they name, the preset they choose and Nomad have to say.
+    """Read the flags, the environment, the file that they name, the preset that they choose, and Nomad's variables.
 
-    ``names`` are the settings there are; ``env`` is what pydantic found of them in ``environ``.
+    ``names``: all settings. ``env``: those that pydantic found in ``environ``.
     """
     problems = _unknown_variables(names, environ)
     path = flags.get("config", env.get("config"))
@@ -116,19 +117,19 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def former(name: str, spelled: Callable[[str], str]) -> str:
-    """Return what to say of a setting of a former version, or nothing; ``spelled`` writes the new name as the old."""
+    """Return the sentence on a setting of a former version, or ""; ``spelled`` writes its new name like the old."""
     new_name, sentence = _FORMER.get(name, ("", ""))
     return sentence.format(spelled(new_name))
 
 
 def fit(text: str) -> str:
-    """Return a name from outside (a dispatched job's has slashes) in the characters that our names may have."""
+    """Replace the characters that names may not have, such as the slashes of a dispatched job."""
     return re.sub(r"[^A-Za-z0-9_.:-]", "-", text)
 
 
 def _unknown_variables(names: Collection[str], environ: Mapping[str, str]) -> list[str]:
     known = {variable(name) for name in names} | APP_VARIABLES
-    # Without the prefix, which all share: it would make every name resemble every other.
+    # Compare without the common prefix: with it every name would resemble every other.
     bare = {name.removeprefix(PREFIX): name for name in known}
     problems = []
     for name in sorted(environ):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    cert, key = Authority(tmp_path_factory.mktemp("authority"), "ours").sign("door")
+    cert, key = Authority(tmp_path_factory.mktemp("authority"), "ours").sign("listener")
     return {"tls_cert": str(cert), "tls_key": str(key)}
 
 
@@ -26,28 +26,28 @@ def _problems(**flags: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("doors", "flags", "problems"),
+    ("listeners", "flags", "problems"),
     [
         ("public", {}, []),
-        (" public , local,agent", {}, []),
-        ("page", {}, ["ARBITER_TLS_DOORS: page needs ARBITER_PAGE_LISTEN, which is off"]),
-        ("agent", {"agent_listen": "off"}, ["ARBITER_TLS_DOORS: agent needs ARBITER_AGENT_LISTEN, which is off"]),
+        (" public , local", {}, []),
+        ("page", {}, ["ARBITER_TLS_LISTENERS: page needs ARBITER_PAGE_LISTEN, which is off"]),
+        ("agent", {}, ["ARBITER_TLS_LISTENERS: 'agent' is none of page, public, local"]),
         (
             "local",
             {"local_listen": "off", "socket": "/run/a.sock"},
-            ["ARBITER_TLS_DOORS: local needs ARBITER_LOCAL_LISTEN, which is off"],
+            ["ARBITER_TLS_LISTENERS: local needs ARBITER_LOCAL_LISTEN, which is off"],
         ),
-        ("door", {}, ["ARBITER_TLS_DOORS: 'door' is no door, those are page, public, local, agent"]),
-        (",", {}, ["ARBITER_TLS_DOORS: names no door: ARBITER_TLS_CERT would be of no use"]),
+        ("other", {}, ["ARBITER_TLS_LISTENERS: 'other' is none of page, public, local"]),
+        (",", {}, ["ARBITER_TLS_LISTENERS: names no listener: ARBITER_TLS_CERT would be of no use"]),
     ],
 )
-def test_doors_with_tls_are_known_and_open(
-    pair: dict[str, str], doors: str, flags: dict[str, str], problems: list[str]
+def test_listeners_with_tls_are_known_and_open(
+    pair: dict[str, str], listeners: str, flags: dict[str, str], problems: list[str]
 ) -> None:
-    assert _problems(**pair, tls_doors=doors, **flags) == problems
+    assert _problems(**pair, tls_listeners=listeners, **flags) == problems
 
 
-def test_doors_without_a_certificate_are_nobody_s_affair() -> None:
+def test_listeners_are_ignored_without_a_certificate() -> None:
     assert _problems() == []
 
 

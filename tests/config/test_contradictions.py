@@ -21,7 +21,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        pytest.param({"standby": "true"}, ["ARBITER_STANDBY", "ARBITER_RUN_LOCK"], id="standby of nobody"),
+        pytest.param({"standby": "true"}, ["ARBITER_STANDBY", "ARBITER_RUN_LOCK"], id="standby without a lock"),
         pytest.param({"run_lifetime": "5m"}, ["ARBITER_RUN_LIFETIME", "ARBITER_RUN_LOCK"], id="end without an heir"),
         pytest.param(
             {"run_lock": "/l", "run_lifetime": "60s"},
@@ -72,7 +72,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"page_listen": "0.0.0.0:9181", "token_file": "/etc/passwd"},
             ["ARBITER_PAGE_LISTEN", "ARBITER_PUBLIC_LISTEN"],
-            id="page where the public door is",
+            id="page where the public listener is",
         ),
         pytest.param(
             {"settle": "48s"},
@@ -143,7 +143,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         ),
         pytest.param({"scrape_load": "busy"}, ["ARBITER_SCRAPE_LOAD", "ARBITER_SCRAPE_URL"], id="load of no page"),
         pytest.param({"budget": "5%"}, ["ARBITER_BUDGET", "ARBITER_REDIS_URL"], id="part of a fleet that is not known"),
-        pytest.param({"min_healthy": "100%"}, ["ARBITER_MIN_HEALTHY"], id="floor that nobody can leave"),
+        pytest.param({"min_healthy": "100%"}, ["ARBITER_MIN_HEALTHY"], id="floor that allows no cull"),
         pytest.param(
             {"refund": "on", "budget_strategy": "previous"},
             ["ARBITER_REFUND", "ARBITER_BUDGET_STRATEGY=log"],
@@ -152,7 +152,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"refund": "off", "refund_max": "30"},
             ["ARBITER_REFUND_MAX", "ARBITER_REFUND=on"],
-            id="bound of refunds that nobody gives",
+            id="bound of refunds that are off",
         ),
         pytest.param(
             {"refund_max": "30", "budget_strategy": "previous"},
@@ -167,7 +167,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"soft_drain": "on", "weight": "off"},
             ["ARBITER_SOFT_DRAIN", "ARBITER_WEIGHT"],
-            id="weight that is lowered and never told",
+            id="lowered weight that is off",
         ),
         pytest.param(
             {"spacing": "10m"},
@@ -177,7 +177,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"redis_password_file": "/run/password"},
             ["ARBITER_REDIS_PASSWORD_FILE", "ARBITER_REDIS_URL"],
-            id="password for nobody",
+            id="password without a server",
         ),
         pytest.param({"redis_ca": "/ca"}, ["ARBITER_REDIS_CA", "ARBITER_REDIS_URL"], id="authority without Redis"),
         pytest.param({"redis_cert": "/c"}, ["ARBITER_REDIS_CERT", "ARBITER_REDIS_URL"], id="certificate without Redis"),
@@ -229,7 +229,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"local_listen": "off"},
             ["ARBITER_LOCAL_LISTEN", "ARBITER_SOCKET"],
-            id="no door for errors",
+            id="no listener for errors",
         ),
         pytest.param(
             {"redis_url": "redis://host", "redis_timeout": "10s"},
@@ -249,17 +249,17 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"enforce_percent": "50", "mode": "shadow"},
             ["ARBITER_ENFORCE_PERCENT", "ARBITER_MODE=enforce"],
-            id="part of nobody",
+            id="part of no fleet",
         ),
         pytest.param({"tls_key": __file__}, ["ARBITER_TLS_KEY", "ARBITER_TLS_CERT"], id="key of no certificate"),
         pytest.param({"tls_cert": __file__}, ["ARBITER_TLS_CERT", "ARBITER_TLS_KEY"], id="certificate without its key"),
         pytest.param(
-            {"tls_cert": __file__, "tls_key": __file__, "tls_doors": "public"},
+            {"tls_cert": __file__, "tls_key": __file__, "tls_listeners": "public"},
             ["ARBITER_TLS_CERT", "no certificate and its key"],
             id="pair that is none",
         ),
         pytest.param(
-            {"tls_cert": "/nowhere/tls.crt", "tls_key": __file__, "tls_doors": "public"},
+            {"tls_cert": "/nowhere/tls.crt", "tls_key": __file__, "tls_listeners": "public"},
             ["ARBITER_TLS_CERT", "/nowhere/tls.crt cannot be read: no such file or directory"],
             id="certificate that is missing",
         ),
@@ -268,7 +268,7 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
         pytest.param(
             {"agent_maxconn": "100", "agent_listen": "off"},
             ["ARBITER_AGENT_MAXCONN", "ARBITER_AGENT_LISTEN"],
-            id="connections that nobody is told of",
+            id="connections without agent-check",
         ),
     ],
 )
@@ -296,9 +296,9 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"budget_strategy": "previous", "budget_window": "7m"}, id="only fixed needs the hour"),
         pytest.param({"public_listen": "127.0.0.1:0", "agent_listen": "127.0.0.1:0"}, id="the kernel's choice"),
         pytest.param({"local_listen": "off", "socket": "/run/arbiter.sock"}, id="socket instead of a port"),
-        pytest.param({"agent_listen": "off", "local_listen": "off", "socket": "/s"}, id="two doors off"),
+        pytest.param({"agent_listen": "off", "local_listen": "off", "socket": "/s"}, id="two listeners off"),
         pytest.param({"redis_url": "redis://host", "redis_timeout": "9s"}, id="claim ends before the next check"),
-        pytest.param({"redis_timeout": "10s"}, id="a time-out that nobody waits for"),
+        pytest.param({"redis_timeout": "10s"}, id="time-out without Redis"),
         pytest.param(
             {"redis_url": "redis://a,redis://b,redis://c", "redis_timeout": "3.3s"},
             id="walk over three servers ends before the next check",
@@ -325,7 +325,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
             },
             id="lives a second beyond its youth",
         ),
-        pytest.param({"retire_timeout": "10s", "drain": "60s"}, id="nobody is retired"),
+        pytest.param({"retire_timeout": "10s", "drain": "60s"}, id="no retirement"),
         pytest.param({"scrape_load": "busy", "scrape_url": "http://localhost/"}, id="load is all that is scraped"),
         pytest.param({"refund": "on"}, id="refunds with the bound that comes with them"),
         pytest.param({"soft_drain": "off", "weight": "off"}, id="no weights of any kind"),
@@ -349,7 +349,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
             {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "0"},
             id="standby that waits for ever",
         ),
-        pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="nobody who waits"),
+        pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="no standby"),
         pytest.param({"run_lock": "/l", "standby": "true", "standby_for": "61s"}, id="a standby at every moment"),
         pytest.param({"enforce_percent": "100", "mode": "shadow"}, id="all that enforce, if they did"),
         pytest.param({"enforce_percent": "0"}, id="none enforces yet"),

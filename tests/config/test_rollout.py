@@ -3,22 +3,22 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections import namedtuple
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.budgets import UnreliableBudget
 from harness.claims import S
-from harness.fleet_stores import START_US, Town
-from harness.unreliable import UnreliableBudget
-from sidecar.app import budget_parts
+from harness.server_group import START_US, ServerGroup
+from sidecar.app import build_store
 from sidecar.config import rollout
-from sidecar.config.settings import Settings, load
+from sidecar.config.settings import load_config
+from sidecar.config.slices import Config
 from sidecar.core.types import Claim, Denied, Granted, Hold, Unknown
 from sidecar.store.budget import Budget
-from sidecar.store.held_budget import HeldBudget
+from sidecar.store.budget_with_holds import BudgetWithHolds
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -31,8 +31,12 @@ PATIENT = {"redis_timeout": "5s"}
 GATELESS = {**PATIENT, "min_healthy": "0", "never_last": "false"}
 
 
-def _settings(**flags: object) -> Settings:
-    return load({name: str(value) for name, value in flags.items()}, {})
+def _config(**flags: object) -> Config:
+    return load_config({name: str(value) for name, value in flags.items()}, {})
+
+
+def _is_enforced(service: str, instance: str, percent: int) -> bool:
+    return rollout.own_mode("enforce", service, instance, percent) == "enforce"
 
 
 def _at(place: int) -> str:
@@ -74,7 +78,7 @@ def test_another_process_finds_the_same_places() -> None:
 
 
 def test_higher_percentage_only_adds_containers() -> None:
-    parts = [{name for name in INSTANCES if rollout.is_enforced("app", name, percent)} for percent in AT_ALL_PERCENTS]
+    parts = [{name for name in INSTANCES if _is_enforced("app", name, percent)} for percent in AT_ALL_PERCENTS]
     assert all(less <= more for less, more in pairwise(parts))
     assert parts[0] == set()
     assert parts[100] == set(INSTANCES)
@@ -82,16 +86,16 @@ def test_higher_percentage_only_adds_containers() -> None:
 
 @pytest.mark.parametrize("percent", [1, 10, 50, 90])
 def test_about_so_many_enforce(percent: int) -> None:
-    enforced = sum(rollout.is_enforced("app", name, percent) for name in INSTANCES)
+    enforced = sum(_is_enforced("app", name, percent) for name in INSTANCES)
     assert abs(enforced - 10 * percent) < 50
 
 
 def test_services_begin_with_different_containers() -> None:
-    first = {service: {n for n in INSTANCES if rollout.is_enforced(service, n, 10)} for service in ("app", "shop")}
+    first = {service: {n for n in INSTANCES if _is_enforced(service, n, 10)} for service in ("app", "shop")}
     assert len(first["app"] & first["shop"]) < 30
 
 
-# -- what that makes of the settings ------------------------------------------------------------------------
+# -- the mode of this container ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -104,36 +108,29 @@ def test_services_begin_with_different_containers() -> None:
         ("shadow", 100, 0, "shadow"),
     ],
 )
-def test_mode_is_that_of_this_container_and_all_else_stays(mode: str, percent: int, place: int, effective: str) -> None:
-    settings = _settings(mode=mode, enforce_percent=percent, instance=_at(place))
-    found = rollout.effective(settings)
-    assert (found.mode, found.enforce_percent) == (effective, percent)
-    assert rollout.effective(found) == found
-    assert found.model_dump(exclude={"mode"}) == settings.model_dump(exclude={"mode"})
-
-
-def test_settings_of_the_daemon_which_are_no_pydantic_are_taken_as_well() -> None:
-    values = _settings(enforce_percent=50, instance=_at(50)).model_dump()
-    frozen = cast("Settings", namedtuple("Settings", values)(**values))  # noqa: PYI024 - as the command line makes it
-    assert rollout.effective(frozen).mode == "shadow"
+def test_mode_of_the_configuration_is_that_of_this_container(
+    mode: str, percent: int, place: int, effective: str
+) -> None:
+    config = _config(mode=mode, enforce_percent=percent, instance=_at(place))
+    assert (config.identity.mode, config.identity.enforce_percent) == (effective, percent)
 
 
 @pytest.mark.parametrize(("place", "suffix"), [(49, ""), (50, ":shadow")])
-def test_each_part_has_a_bucket_of_its_own(place: int, suffix: str) -> None:
-    settings = _settings(enforce_percent=50, instance=_at(place))
-    assert budget_parts.prefix(settings) == f"{{ha:default/app}}{suffix}"
+def test_each_part_has_a_budget_of_its_own(place: int, suffix: str) -> None:
+    config = _config(enforce_percent=50, instance=_at(place))
+    assert build_store.prefix(config) == f"{{ha:default/app}}{suffix}"
 
 
 # -- orders reach both parts --------------------------------------------------------------------------------
 
 
 class World:
-    """The two buckets of a service, and a sidecar ``a`` of the one that is its own."""
+    """The two budgets of a service, and a sidecar ``a`` with one of them."""
 
     def __init__(self) -> None:
-        self.towns = [Town(), Town()]
+        self.towns = [ServerGroup(), ServerGroup()]
         self.own, self.other = (UnreliableBudget(self.budget(index)) for index in range(2))
-        self.held = HeldBudget(self.own, lambda: NOW_S, "a", lambda: self.other)
+        self.held = BudgetWithHolds(self.own, lambda: NOW_S, "a", lambda: self.other)
 
     def budget(self, index: int) -> Budget:
         return self.towns[index].sidecar()
@@ -182,7 +179,7 @@ async def test_what_is_no_order_is_the_own_part_s_affair(world: World) -> None:
 async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisServer, places: tuple[int, int]) -> None:
     flags = {"redis_url": redis_server.url, "enforce_percent": 50, "after_data_loss": "continue", **GATELESS}
     failures: list[Exception] = []
-    here, there = (budget_parts.opened(_settings(**flags, instance=_at(place)), failures.append) for place in places)
+    here, there = (build_store.budget(_config(**flags, instance=_at(place)), failures.append) for place in places)
     assert isinstance(await here.hold("", "alice", "why", 60), Hold)
     refused = await there.claim(Claim("x/1", "x", "1"))
     assert isinstance(refused, Denied)
@@ -207,7 +204,7 @@ async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisS
 async def test_order_goes_to_every_part_that_there_may_be(
     redis_server: RedisServer, flags: dict[str, object], keys: list[str]
 ) -> None:
-    held = budget_parts.opened(_settings(redis_url=redis_server.url, **PATIENT, **flags), lambda _error: None)
+    held = build_store.budget(_config(redis_url=redis_server.url, **PATIENT, **flags), lambda _error: None)
     assert isinstance(await held.hold("", "alice", "why", 60), Hold)
     await held.aclose()
     assert sorted(redis_server.cli("KEYS", "*:holds")) == keys

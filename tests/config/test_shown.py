@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.config.settings import Settings, SettingsError, load, origins, table
+from sidecar.config.settings import SettingsError, load, origins, table
+from sidecar.config.settings_model import Settings
 from sidecar.config.shown import effective
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecar.config import sources
-from sidecar.config.settings import Settings, load
+from sidecar.config.settings import load
+from sidecar.config.settings_model import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,27 +29,19 @@ def test_an_unknown_variable_is_told_with_the_nearest_known_one(name: str, sugge
     assert given.problems == [f"{name}: unknown setting; did you mean {suggested}?"]
 
 
+CALLED = "this setting is called {} since 0.2"
+REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
 FORMER = {
-    "brake": "replaced by {}, which limits culls for one cause until their outcome is known",
-    "useless_after": "replaced by {}, which limits culls for one cause until their outcome is known",
-    "earn": "this setting is called {} since 0.2",
-    "earn_max": "this setting is called {} since 0.2",
-    "lost_memory": "this setting is called {} since 0.2; `empty` is `wait` now, and `full` is `continue`",
-    "beat": "this setting is called {} since 0.2",
-    "busy_above": "this setting is called {} since 0.2",
-    "drain_least": "this setting is called {} since 0.2",
-    "check_on_ping": "this setting is called {} since 0.2",
-}
-NOW = {
-    "brake": "trial",
-    "useless_after": "trial",
-    "earn": "refund",
-    "earn_max": "refund_max",
-    "lost_memory": "after_data_loss",
-    "beat": "beat_interval",
-    "busy_above": "busy_load",
-    "drain_least": "drain_min",
-    "check_on_ping": "check_on_report",
+    "brake": ("trial", REPLACED),
+    "useless_after": ("trial", REPLACED),
+    "earn": ("refund", CALLED),
+    "earn_max": ("refund_max", CALLED),
+    "lost_memory": ("after_data_loss", f"{CALLED}; `empty` is `wait` now, and `full` is `continue`"),
+    "beat": ("beat_interval", CALLED),
+    "busy_above": ("busy_load", CALLED),
+    "drain_least": ("drain_min", CALLED),
+    "check_on_ping": ("check_on_report", CALLED),
+    "tls_doors": ("tls_listeners", f"{CALLED}; the agent-check has no TLS any more"),
 }
 
 
@@ -56,19 +49,20 @@ NOW = {
 def test_setting_of_a_former_version_is_refused_with_its_new_name(tmp_path: Path, name: str) -> None:
     file = tmp_path / "arbiter.toml"
     file.write_text(f"{name} = 0")
-    old, new = f"ARBITER_{name.upper()}", f"ARBITER_{NOW[name].upper()}"
+    now, sentence = FORMER[name]
+    old, new = f"ARBITER_{name.upper()}", f"ARBITER_{now.upper()}"
     given = sources.read(NAMES, {"config": str(file)}, {}, {old: "hunter2", old.lower(): ""})
     assert given.problems == [
-        f"{old}: {FORMER[name].format(new)}",
-        f"{old.lower()}: {FORMER[name].format(new)}",
-        f"ARBITER_CONFIG: {file}: {name}: {FORMER[name].format(NOW[name])}",
+        f"{old}: {sentence.format(new)}",
+        f"{old.lower()}: {sentence.format(new)}",
+        f"ARBITER_CONFIG: {file}: {name}: {sentence.format(now)}",
     ]
     assert given.merged() == {"config": str(file)}
 
 
 def test_no_setting_has_a_former_name() -> None:
-    assert {*NOW}.isdisjoint(NAMES)
-    assert {*NOW.values()} <= {*NAMES}
+    assert {*FORMER}.isdisjoint(NAMES)
+    assert {now for now, _ in FORMER.values()} <= {*NAMES}
 
 
 def test_what_resembles_nothing_gets_no_suggestion() -> None:
