@@ -1,1 +1,1 @@
-"""Where the fleet's state is kept: in memory or in Redis, on one server or several."""
+"""Keeps the state of the fleet: in memory or in Redis, on one server or several."""

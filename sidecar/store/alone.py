@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.types import Hold, Lease, Roll, Unknown
+from sidecar.core.fleet.about import MemberList
+from sidecar.core.types import Hold, LeaseRequest, Unknown
 from sidecar.store.budget import FleetBudget
 
 ALONE: Final = Unknown("alone")
 
 
 class AloneBudget(FleetBudget):
-    """A ``FleetBudget`` that nobody else shares: there is no fleet to show, to freeze, or to take over meanwhile."""
+    """A ``FleetBudget`` that no other sidecar shares: there is no fleet to list, to hold, or to cover for a restart."""
 
-    async def retire(self, lease: Lease) -> Unknown:  # noqa: ARG002 - as in hold
-        """Unknown("alone"): nobody takes over while this container is away."""
+    async def retire(self, lease: LeaseRequest) -> Unknown:  # noqa: ARG002 - as in hold
+        """Unknown("alone"): no other container serves while this one restarts."""
         return ALONE
 
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:  # noqa: ARG002
-        """Unknown("alone"): there is nobody to tell."""
+        """Unknown("alone"): there is no other sidecar to hold."""
         return ALONE
 
     async def release(self, instance: str) -> bool | Unknown:
-        """Unknown("alone"); what the rules learned is forgiven all the same."""
+        """Unknown("alone"); it ends the pauses of causes all the same."""
         await super().release(instance)
         return ALONE
 
-    async def roll(self) -> Roll | Unknown:
+    async def member_list(self) -> MemberList | Unknown:
         """Unknown("alone")."""
         return ALONE

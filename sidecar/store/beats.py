@@ -1,4 +1,4 @@
-"""What every store makes of a beat: the member's row, and how much is kept of members that are gone."""
+"""What every store keeps of beats: the row of a member, and limits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Final
 
 from sidecar.core.types import Beat, Presence
 
-MOST_CAUSES: Final = 100
-"""Causes that are counted by their own name; the causes come from apps."""
+MAX_CAUSES: Final = 100
+"""Maximum number of causes that are counted by name; the names come from apps."""
 
 OTHER: Final = "other"
-"""The name under which all further causes are counted."""
+"""The name for all further causes."""
 
-MOST_DEPARTED: Final = 10_000
-"""Members that left or were struck off and are remembered, for two windows at most."""
+MAX_DEPARTED: Final = 10_000
+"""Maximum number of departed members that are remembered, for two windows at most."""
 
 AHEAD_US: Final = 1_000_000
-"""A beat that is further ahead of the store's clock comes from before that clock stepped back."""
+"""A beat that is further ahead of the store's clock came before that clock stepped back."""
 
 
 def member_row(beat: Beat) -> str:

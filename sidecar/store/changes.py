@@ -1,4 +1,4 @@
-"""What each server has to write of one decision, by its own clock."""
+"""Turns one decision into the changes for each server, in the time of that server's clock."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import replace
 
 from sidecar.core.fleet.data_loss import AHEAD_US
 from sidecar.core.fleet.raw import Raw
-from sidecar.core.fleet.records import Cull, HoldRow, Row
+from sidecar.core.fleet.records import Cull, HoldRow, StoredRecord
 from sidecar.core.fleet.view import Edits, View
 from sidecar.store.protocol import Changes, Write
 
 
 def changes_for(view: View, edits: Edits, place: int, raw: Raw, granted: str = "") -> Changes | None:
-    """The changes for the server at this place in the view, which holds ``raw``; None: nothing is to be written.
+    """The changes for the server at ``place`` of the view, which holds ``raw``; None if there are none.
 
-    A server that was away for a commit gets all that it may lack, except culls that count for nobody: once a majority
-    held them they would seem to have been told. ``granted``: the instance whose claim or lease this decision grants.
+    A server that missed a commit gets everything that it may lack, except culls whose grant never reached a majority:
+    otherwise they would count as granted. ``granted``: the instance that gets a token or a lease by this decision.
     """
     found = view.servers[place]
     writes: list[Write] = []
     if place in edits.epochs:
         writes.append(Write("state", "epoch", edits.epochs[place].shifted(-found.offset_us).written()))
-    tables: list[tuple[str, Mapping[str, Row], Mapping[str, Row | None], Mapping[str, str]]] = []
+    tables: list[tuple[str, Mapping[str, StoredRecord], Mapping[str, StoredRecord | None], Mapping[str, str]]] = []
     if edits.state is not None:
         writes.append(Write("state", "state", edits.state.shifted(-found.offset_us).written()))
         tables.append(("culls", view.culls, edits.culls, raw.culls))
         tables.append(("leases", view.leases, edits.leases, raw.leases))
-    tables.append(("holds", view.holds, edits.holds, raw.holds))  # orders are no decision of a majority: without state
+    tables.append(("holds", view.holds, edits.holds, raw.holds))  # an order needs no majority and changes no state
     for table, before, changed, kept in tables:
         rows = dict(changed)
         if edits.state is not None and found.is_behind:
@@ -43,8 +43,8 @@ def changes_for(view: View, edits: Edits, place: int, raw: Raw, granted: str = "
     return Changes(tuple(writes), grant, edits.window_us, edits.capacity, edits.most, refund, entries)
 
 
-def _may_have(view: View, name: str, row: Row | None, kept: Mapping[str, str]) -> bool:
-    """Whether a server that holds ``kept`` may be written this cull: one that was told, or that it has already."""
+def _may_have(view: View, name: str, row: StoredRecord | None, kept: Mapping[str, str]) -> bool:
+    """Whether to write this cull to a server that holds ``kept``: a majority has it, or this server has it already."""
     if name not in view.unsettled or not isinstance(row, Cull) or row.down_us:
         return True
     known = Cull.read(kept.get(name, ""))
@@ -52,7 +52,7 @@ def _may_have(view: View, name: str, row: Row | None, kept: Mapping[str, str]) -
 
 
 def lacking_holds(view: View, raws: Sequence[Raw]) -> dict[str, HoldRow | None]:
-    """The holds of the view that one of its servers has not heard of, or has an older one in their place."""
+    """The holds of the view that one of its servers lacks, or has an older version of."""
     return {
         scope: row
         for scope, row in view.holds.items()
@@ -64,7 +64,7 @@ def lacking_holds(view: View, raws: Sequence[Raw]) -> dict[str, HoldRow | None]:
 
 
 def is_hold_lacking(rows: Sequence[str]) -> bool:
-    """Whether servers have different rows of one hold, each by its own clock."""
+    """Whether servers have different rows of one hold, except for the time, which is on their own clocks."""
     known = [HoldRow.read(row) for row in rows]
     return len({row and replace(row, at_us=0) for row in known}) > 1
 
@@ -74,9 +74,9 @@ def _is_older(row: HoldRow | None, newest: HoldRow) -> bool:
 
 
 def _first(view: View) -> int:
-    """The place of the server that the ledger is written to: the first of the list that answered."""
+    """The place of the server that gets the ledger's entries: the first of the list that answered."""
     return min(range(len(view.servers)), key=lambda place: view.servers[place].number)
 
 
-def _written(row: Row | None, by_us: int) -> str:
+def _written(row: StoredRecord | None, by_us: int) -> str:
     return "" if row is None else row.shifted(by_us).written()

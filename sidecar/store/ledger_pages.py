@@ -1,4 +1,4 @@
-"""The ledgers of several servers as one: a page of each merged, and an id that tells how far each was read."""
+"""Merges the ledgers of several servers, page by page. An id has the position in every ledger."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from sidecar.core.types import Entry
 
 
 def places(after: str, names: Iterable[str]) -> dict[str, str]:
-    """How far each server was read when that was the last id; from the beginning if it is none of these servers."""
+    """The position in each ledger at the id ``after``; the beginning if the id has other servers."""
     servers = list(names)
     parts = after.split(",")
     return dict(zip(servers, parts if len(parts) == len(servers) else [""] * len(servers), strict=True))
 
 
 def merged_page(pages: Mapping[str, Sequence[Entry]], after: Mapping[str, str], most: int) -> list[Entry]:
-    """The first of all pages by the time of their ids, the order of each kept; what two servers have comes once.
+    """The first ``most`` entries by the time of their ids, in the order of each page; duplicates once.
 
-    The id of each entry is the last one of each server up to there: who reads on misses nothing, whatever their clocks
-    say and whoever is away.
+    Its id is the last id of each server so far: the page after it misses nothing, even if clocks differ or
+    a server is away.
     """
     read, made = dict(after), dict[Entry, str]()
     for name, entry in merge(*(_named(name, page) for name, page in pages.items()), key=_time):
-        told = entry._replace(id="")
-        if len(made) == most and told not in made:
+        bare = entry._replace(id="")
+        if len(made) == most and bare not in made:
             break
         read[name] = entry.id
-        made.setdefault(told, "")
+        made.setdefault(bare, "")
         made[next(reversed(made))] = ",".join(read.values())
     return [entry._replace(id=place) for entry, place in made.items()]
 

@@ -1,7 +1,7 @@
-"""Entries of the ledger as fields of a stream, there and back.
+"""Converts entries of the ledger to the fields of a Redis stream, and back.
 
-Each entry is written once, also when the reply was lost and it is sent again: the store remembers for a day a digest of
-all that the entry says, or for ten minutes the word that the sidecars share who saw the same (``Entry.once``).
+The store writes each entry once, also if a sidecar sends it again after a lost reply: it remembers a digest of the
+entry for a day, or for ten minutes the key that is the same in all sidecars that saw the event (``Entry.once``).
 """
 
 from __future__ import annotations
@@ -12,29 +12,26 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from redis.exceptions import InvalidResponse
-
-from sidecar.core.explain.ledger_entries import WHATS
-from sidecar.core.types import DETAIL_LIMIT, Entry
-from sidecar.store.replies import written
+from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry
+from sidecar.store.replies import InvalidReplyError, written
 
 _TEXTS: Final = {"instance": 500, "kind": 500, "reason": 500, "author": 500, "detail": DETAIL_LIMIT}
-"""Maximum number of characters of each."""
+"""Field -> its maximum number of characters."""
 
-_LONGEST_NUMBER: Final = 32
+_MAX_NUMBER_LENGTH: Final = 32
 _ID: Final = re.compile(rb"([0-9]{1,20})-[0-9]{1,20}")
 _AFTER: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
-_LATEST_S: Final = 1e11
-"""In the year 5138; what is read has to fit into a date."""
+_MAX_TIME_S: Final = 1e11
+"""In the year 5138: a time has to fit into a date."""
 
 
 def start(since: float, after: str) -> str:
-    """The id of a stream to read from: after this one, or written since (Unix seconds) if it is none."""
-    return f"({after}" if _AFTER.fullmatch(after) else str(round(min(max(since, 0), _LATEST_S) * 1000))
+    """The first id to read: after the id ``after``, else written ``since`` (Unix seconds)."""
+    return f"({after}" if _AFTER.fullmatch(after) else str(round(min(max(since, 0), _MAX_TIME_S) * 1000))
 
 
-def told(entry: Entry) -> Iterator[str]:
-    """The entry as ``commit.lua`` takes it."""
+def fields_of(entry: Entry) -> Iterator[str]:
+    """The arguments of ``commit.lua`` for the entry."""
     fields = list(_fields(entry))
     yield entry.once or _digest(fields)
     yield str(int(bool(entry.once)))
@@ -43,9 +40,9 @@ def told(entry: Entry) -> Iterator[str]:
 
 
 def page(reply: object) -> list[tuple[str, Entry | None]]:
-    """Ids, each with its entry or None for one that is not ours. Raises InvalidResponse."""
+    """Ids, each with its entry, None if that was not written by a sidecar. Raises InvalidReplyError."""
     if not isinstance(reply, list):
-        raise InvalidResponse("not a list")
+        raise InvalidReplyError("not a list")
     return [_row(row) for row in reply]
 
 
@@ -66,11 +63,11 @@ def _digest(fields: Sequence[str]) -> str:
 
 def _row(row: object) -> tuple[str, Entry | None]:
     if not isinstance(row, list) or len(row) != 2:  # noqa: PLR2004 - an id, and its fields
-        raise InvalidResponse("not an entry of a stream")
+        raise InvalidReplyError("not an entry of a stream")
     name, flat = row
     match = _ID.fullmatch(name) if isinstance(name, bytes) else None
     if match is None:
-        raise InvalidResponse("not an id of a stream")
+        raise InvalidReplyError("not an id of a stream")
     shown = match[0].decode()
     try:
         return shown, _entry(shown, _time(int(match[1]) / 1000), flat)
@@ -79,11 +76,11 @@ def _row(row: object) -> tuple[str, Entry | None]:
 
 
 def _entry(name: str, arrived_at: float, flat: Any) -> Entry:
-    """The entry of a list of names and values; anything but a whole one of ours raises."""
+    """The entry from a list of names and values. Raises ValueError, TypeError or AttributeError for others."""
     texts = [value.decode("utf-8", "surrogatepass") for value in flat]
     fields = dict(zip(texts[::2], texts[1::2], strict=True))
     what = fields.get("what")
-    if what not in WHATS:
+    if what not in ENTRY_WORDS:
         raise ValueError("not an entry of ours")
     seconds = _number(fields["seconds"]) if "seconds" in fields else None
     at = _number(fields["at"]) if "at" in fields else arrived_at
@@ -92,12 +89,12 @@ def _entry(name: str, arrived_at: float, flat: Any) -> Entry:
 
 
 def _number(text: str) -> float:
-    if len(text) > _LONGEST_NUMBER:
+    if len(text) > _MAX_NUMBER_LENGTH:
         raise ValueError("too long for a number of ours")
     return _time(float(text))
 
 
 def _time(seconds: float) -> float:
-    if not 0 <= seconds <= _LATEST_S:
+    if not 0 <= seconds <= _MAX_TIME_S:
         raise ValueError("not a time of ours")
     return seconds

@@ -1,6 +1,6 @@
-"""The store in memory, of one process: what the three scripts of Lua do, in the same order and with the same bounds.
+"""The store in the memory of one process: it does what the three Lua scripts do, in the same order and bounds.
 
-Its coroutines never wait for anything.
+Its coroutines never wait.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from sidecar.core.explain.ledger_log import EventStream
-from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
-from sidecar.store.beats import AHEAD_US, MOST_CAUSES, MOST_DEPARTED, OTHER, member_row
-from sidecar.store.protocol import MOST_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.store.beats import AHEAD_US, MAX_CAUSES, MAX_DEPARTED, OTHER, member_row
+from sidecar.store.memory_ledger import MemoryLedger
+from sidecar.store.protocol import MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
 from sidecar.store.sorted_set import SortedSet
 
-MOST_EVENTS: Final = 1000
-"""Entries of the ledger that are kept: they lie in the memory of this process."""
+MAX_EVENTS: Final = 1000
+"""Maximum number of entries in the ledger, which takes memory of this process."""
 
 _RECORDS: Final = frozenset({"epoch", "state"})
 
@@ -25,23 +25,22 @@ _RECORDS: Final = frozenset({"epoch", "state"})
 class MemoryStore:
     """The store of one service. ``clock_us`` gives its time in microseconds; its ledger has ``events_max`` entries."""
 
-    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MOST_EVENTS) -> None:
+    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS) -> None:
         self._clock_us = clock_us
         self._revision = 0
         self._tables: dict[str, dict[str, str]] = {"state": {}, "culls": {}, "leases": {}, "holds": {}}
         self._settings = SortedSet()
         self._grants, self._refunded = SortedSet(), SortedSet()
         self._counters: dict[str, tuple[int, int]] = {}
-        self._events = EventStream(events_max)
+        self._events = MemoryLedger(events_max)
         self._roster = _Roster()
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        """What is there now."""
         now_us, roster = self._clock_us(), self._roster
-        heard = (now_us - expiry_us, now_us + AHEAD_US)
+        recent = (now_us - expiry_us, now_us + AHEAD_US)
         newest = roster.alive.at(-1)
         culls = self._tables["culls"]
-        beating = {name: roster.rows[name] for name in culls if roster.is_heard(name, *heard)}
+        beating = {name: roster.rows[name] for name in culls if roster.has_recent_beat(name, *recent)}
         return Raw(
             now_us=now_us,
             revision=self._revision,
@@ -51,7 +50,7 @@ class MemoryStore:
             leases=dict(self._tables["leases"]),
             holds=dict(self._tables["holds"]),
             settings=dict(self._settings),
-            alive=roster.alive.count(*heard),
+            alive=roster.alive.count(*recent),
             beating=beating,
             newest_us=newest[1] if newest else 0,
             causes=dict(roster.causes),
@@ -64,7 +63,6 @@ class MemoryStore:
         )
 
     async def commit(self, revision: int, changes: Changes) -> int:
-        """Write, if the revision is still this one; the instant of it. Raises Conflict and Over."""
         now_us = self._clock_us()
         if revision != self._revision:
             raise Conflict
@@ -86,8 +84,7 @@ class MemoryStore:
         self._write_tokens(changes, now_us)
         return now_us
 
-    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> Heard:
-        """Take in a sign of life and answer with the summary."""
+    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         now_us, roster = self._clock_us(), self._roster
         former = roster.take_in(beat, now_us, window_us, is_culled=beat.instance in self._tables["culls"])
         members = len(roster.alive)
@@ -97,7 +94,7 @@ class MemoryStore:
             self._settings.remove_within(0, now_us - window_us - 1)
             self._settings.remove_within(now_us + AHEAD_US + 1)
         state, holds = self._tables["state"], self._tables["holds"]
-        return Heard(
+        return BeatReply(
             now_us=now_us,
             epoch=state.get("epoch", ""),
             state=state.get("state", ""),
@@ -114,7 +111,6 @@ class MemoryStore:
         )
 
     async def members(self, *, most: int, since_us: int) -> Listing:
-        """At most so many members, and as many of those who departed after ``since_us``."""
         roster = self._roster
         shown = sorted(roster.alive)[:most]
         rows = [(name, at, roster.rows.get(name, ""), roster.abouts.get(name, "")) for name, at in shown]
@@ -123,7 +119,6 @@ class MemoryStore:
         return Listing(rows, [(name, at) for name, at in left if name not in roster.alive], culled)
 
     async def count(self, key: str, window_s: int) -> int:
-        """Count one up under the article's key."""
         now_us = self._clock_us()
         number, until_us = self._counters.get(key, (0, 0))
         self._counters = {one: kept for one, kept in self._counters.items() if kept[1] > now_us}
@@ -131,19 +126,16 @@ class MemoryStore:
         return self._counters[key][0]
 
     async def note(self, entries: Sequence[Entry]) -> int:
-        """Write entries into the ledger; how many were new."""
         return self._events.note(entries, self._clock_us())
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        """At most so many of the ledger, in the order of their arrival."""
         return self._events.entries(since, after, most)
 
     async def first(self, word: str, for_s: float) -> bool:
-        """Whether nobody said the word within the time that was named then."""
         return self._events.first(word, for_s, self._clock_us())
 
     async def aclose(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is no connection."""
 
     def _is_over(self, changes: Changes, now_us: int) -> bool:
         since = now_us - changes.window_us
@@ -174,7 +166,7 @@ class MemoryStore:
 
 
 class _Roster:
-    """The members, and the counts of their causes."""
+    """The members, and the numbers of suspects per cause."""
 
     def __init__(self) -> None:
         self.alive, self.departed = SortedSet(), SortedSet()
@@ -184,12 +176,12 @@ class _Roster:
         self.causes: Counter[str] = Counter()
         self.control: Counter[str] = Counter()
 
-    def is_heard(self, name: str, oldest_us: int, latest_us: int) -> bool:
+    def has_recent_beat(self, name: str, oldest_us: int, latest_us: int) -> bool:
         at = self.alive.score(name)
         return at is not None and oldest_us <= at <= latest_us
 
     def take_in(self, beat: Beat, now_us: int, window_us: int, *, is_culled: bool) -> str:
-        """The row of the instance before."""
+        """Record the beat; return the former row of the instance."""
         name, row = beat.instance, member_row(beat)
         former = self.rows.get(name, "")
         if beat.presence in (Presence.DOWN, Presence.GONE):
@@ -211,12 +203,12 @@ class _Roster:
         return former
 
     def strike_off(self, now_us: int, window_us: int, expiry_us: int) -> tuple[int, tuple[str, ...]]:
-        """How many are silent, and those of them that are no members any more."""
+        """Remove silent members; return the number of silent ones, and the removed ones."""
         oldest, latest = now_us - expiry_us, now_us + AHEAD_US
         silent = len(self.alive) - self.alive.count(oldest, latest)
         if not silent:
             return 0, ()
-        struck = self.alive.within(0, oldest - 1, MOST_STRUCK) or self.alive.within(latest + 1, limit=MOST_STRUCK)
+        struck = self.alive.within(0, oldest - 1, MAX_STRUCK) or self.alive.within(latest + 1, limit=MAX_STRUCK)
         self._leave(struck, now_us, window_us, is_departure=True)
         return silent, tuple(struck)
 
@@ -224,13 +216,13 @@ class _Roster:
         life, cause, refused = row.split("\n")
         former_life, former_cause, was_refused = former.split("\n") if former else ("", "", "0")
         is_known_life = bool(former) and life == former_life
-        if cause and len(self.causes) >= MOST_CAUSES and cause not in self.causes:
+        if cause and len(self.causes) >= MAX_CAUSES and cause not in self.causes:
             cause = OTHER
         goes_on = bool(cause) and is_known_life and cause == former_cause
         if goes_on and refused <= was_refused:
-            return  # once refused it stays so while it is a suspect
-        if cause and not self.causes and len(self.control) >= MOST_CAUSES:
-            self.control.clear()  # nobody was suspect: counts of old causes make room
+            return  # a suspect that was refused stays so while it is a suspect
+        if cause and not self.causes and len(self.control) >= MAX_CAUSES:
+            self.control.clear()  # there was no suspect: drop the counts of old causes
         if not goes_on:
             self._uncount(former, "recovered" if is_well and is_known_life else "ended")
             if cause:
@@ -250,7 +242,7 @@ class _Roster:
             self._count(word, cause)
 
     def _count(self, word: str, cause: str) -> None:
-        is_own = f"refused|{cause}" in self.control or len(self.control) < MOST_CAUSES
+        is_own = f"refused|{cause}" in self.control or len(self.control) < MAX_CAUSES
         self.control[f"{word}|{cause if is_own else OTHER}"] += 1
 
     def _leave(self, names: Iterable[str], now_us: int, window_us: int, *, is_departure: bool) -> None:
@@ -262,11 +254,11 @@ class _Roster:
             if is_departure:
                 self.departed.put(name, now_us)
         self.departed.remove_within(0, now_us - 2 * window_us - 1)
-        while len(self.departed) > MOST_DEPARTED and (oldest := self.departed.at(0)):
+        while len(self.departed) > MAX_DEPARTED and (oldest := self.departed.at(0)):
             self.departed.remove(oldest[0])
 
 
 def _median(scores: SortedSet) -> int:
-    """The upper median, -1 of none."""
+    """The upper median; -1 without scores."""
     middle = scores.at(len(scores) // 2) if scores else None
     return middle[1] if middle else -1

@@ -1,10 +1,10 @@
-"""Where the fleet's state is kept: a store that hands out a view, and takes edits if nothing has changed since.
+"""A store keeps the fleet's state: it gives a view, and takes edits if nothing has changed since.
 
-A store knows no rule of the fleet and reads no record: tables of texts, sorted times, counts. The one thing that it
-checks by itself is the budget: it refuses a grant over the number of tokens, whatever asked for it. The rules stand in
-``core.fleet``; ``budget`` puts the two together.
+A store knows no rule of the fleet and parses no record: it has tables of texts, sorted times and counts. Its only check
+is the budget: it refuses a grant over the number of tokens. The rules are in ``core.fleet``; ``budget`` connects the
+two.
 
-Failures of a server are raised by its store as ``StoreError`` with the machine's word; nothing else leaves it.
+A store raises ``StoreError`` with a machine word for a failure of its server, and no other error.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.types import Beat, Entry
 
-__all__ = ["MOST_STRUCK", "Changes", "Conflict", "Heard", "Listing", "Over", "Raw", "Store", "StoreError", "Write"]
-
-MOST_STRUCK: Final = 100
-"""Members that fell silent and are struck off by one beat, at most: a beat must not hold the server."""
+MAX_STRUCK: Final = 100
+"""Maximum number of silent members that one beat removes: a beat must not keep the server busy."""
 
 
 class StoreError(Exception):
-    """The store gave no clear answer; ``word`` says why (``timeout``, ``auth``, ``oom``, ...)."""
+    """The store gave no clear answer; ``word`` is the cause (``timeout``, ``auth``, ``oom``, ...)."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)
@@ -31,9 +29,9 @@ class StoreError(Exception):
 
 
 class Write(NamedTuple):
-    """One text to keep in ``table`` (``state``, ``culls``, ``leases``, ``holds``) under ``name``; ``""`` removes it.
+    """One text for ``name`` in ``table`` (``state``, ``culls``, ``leases``, ``holds``); ``""`` removes it.
 
-    The records ``epoch`` and ``state`` are in the table ``state``, under these names.
+    The table ``state`` has the records ``epoch`` and ``state``.
     """
 
     table: str
@@ -43,12 +41,12 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one commit writes, all of it or nothing.
+    """The content of one commit, which is written whole or not at all.
 
-    ``grant``: a claim id that is granted a token now; one that has been granted within the window is granted anew from
-    now on, and costs nothing. It is refused (``Over``) where, without it, ``capacity`` grants of the last ``window_us``
-    are not refunded, or ``most`` were made at all; 0 is no limit. ``refund``: claim ids whose token is given back.
-    ``entries``: for the ledger.
+    ``grant``: a claim id that gets a token; an id that has one within the window renews it at no cost.
+    The store refuses it (``Over``) if, without it, ``capacity`` grants of the last ``window_us`` are not refunded, or
+    ``most`` grants were made; 0 is no limit. ``refund``: claim ids whose token is given back. ``entries``: for the
+    ledger.
     """
 
     writes: Sequence[Write] = ()
@@ -61,18 +59,18 @@ class Changes:
 
 
 class Conflict(Exception):  # noqa: N818 - an answer, not a failure
-    """The revision is another one by now: read again, and decide anew."""
+    """The revision has changed: the caller reads and decides anew."""
 
 
 class Over(Exception):  # noqa: N818 - an answer, not a failure
-    """The window has no token left: nothing was written."""
+    """The window has no token left; nothing was written."""
 
 
 class Listing(NamedTuple):
-    """The members for a person: rows ``(instance, last beat, member row, what its sidecar tells)``, first by name.
+    """The members, by name, as ``(instance, last beat, member row, report of its sidecar)``.
 
-    ``departed``: those who left within the time asked for and when, the newest first. ``culled``: instances in the
-    table ``culls``, and what their sidecars told last.
+    ``departed``: instances that left and when, the newest first. ``culled``: instances in the table ``culls``, with the
+    last report of their sidecars.
     """
 
     members: Sequence[tuple[str, int, str, str]] = ()
@@ -81,31 +79,31 @@ class Listing(NamedTuple):
 
 
 class Store(Protocol):
-    """One place that keeps the state of one service. Every method raises StoreError, and only that besides its own."""
+    """Keeps the state of one service. Every method raises StoreError, and no other error but those it names."""
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        """What is there now; ``window_us`` and ``expiry_us`` as in ``Raw``. Writes nothing."""
+        """The content now; ``window_us`` and ``expiry_us`` as in ``Raw``. Writes nothing."""
 
     async def commit(self, revision: int, changes: Changes) -> int:
-        """Write, if the revision is still this one; the instant of it. Raises Conflict and Over."""
+        """Write if ``revision`` is still current; return the store's time of the commit. Raises Conflict and Over."""
 
-    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> Heard:
-        """Take in a sign of life and answer with the summary. Waits for no revision."""
+    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
+        """Record a beat; return the summary of the fleet. Needs no revision."""
 
     async def members(self, *, most: int, since_us: int) -> Listing:
-        """At most so many members, and those who departed after ``since_us``."""
+        """At most ``most`` members, and as many that departed after ``since_us``."""
 
     async def count(self, key: str, window_s: int) -> int:
-        """Count one up under the article's key, which ends ``window_s`` seconds later (INCR and EXPIRE); the count."""
+        """Increment the article's key, which expires ``window_s`` seconds later; return the count."""
 
     async def note(self, entries: Sequence[Entry]) -> int:
-        """Write entries into the ledger, each of them once however often it is sent; how many were new."""
+        """Write entries into the ledger; how many were new. An entry that is sent again is written once."""
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        """At most so many of the ledger, written since (Unix seconds) and after that id; none is the end."""
+        """At most ``most`` entries of the ledger, written since (Unix seconds) and after that id; none: the end."""
 
     async def first(self, word: str, for_s: float) -> bool:
-        """Whether nobody of the fleet has said the word, or only longer ago than the seconds named then."""
+        """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
 
     async def aclose(self) -> None:
-        """Let go of what the store holds; it is not used afterwards."""
+        """Close the connection; the store is not used afterwards."""

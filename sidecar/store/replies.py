@@ -1,30 +1,32 @@
-"""What Redis answers, read exactly as the scripts write it: anything else raises InvalidResponse.
+"""Reads the replies of Redis exactly as the scripts write them: anything else raises InvalidReplyError.
 
-Texts are the exception. They come from other sidecars, of other versions too, and one that cannot be read must not hide
-the others: a byte that is no UTF-8 is kept as a surrogate. A row of a table whose name has such a byte is passed over,
-because nobody could write it again.
+Texts are the exception. Other sidecars wrote them, of other versions too, and an unreadable text must not hide the
+others: a byte that is not UTF-8 is kept as a surrogate. A table row whose name has such a byte is skipped, because no
+sidecar could write that name again.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from redis.exceptions import InvalidResponse
-
-from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.store.protocol import Listing
 
 _READ: Final = 16
-_HEARD: Final = 12
+_BEAT: Final = 12
+
+
+class InvalidReplyError(ValueError):
+    """A reply that no command of this project gives."""
 
 
 def written(text: str) -> bytes:
-    """The text as Redis has it: half of a surrogate pair, which JSON can smuggle in, is text as well."""
+    """The text as bytes for Redis, also with half a surrogate pair, which JSON allows."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def raw(reply: object) -> Raw:
-    """The answer of ``read.lua``."""
+    """The reply of ``read.lua``."""
     now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = _list(reply, _READ)
     grants, refunded, member, seen, departed = rest
     revision, epoch, state = _list(records, 3)
@@ -50,12 +52,12 @@ def raw(reply: object) -> Raw:
     )
 
 
-def heard(reply: object) -> Heard:
-    """The answer of ``beat.lua``."""
-    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used = _list(reply, _HEARD)
+def beat_reply(reply: object) -> BeatReply:
+    """The reply of ``beat.lua``."""
+    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used = _list(reply, _BEAT)
     epoch, state, _ = _list(records, 3)
     of_service, of_instance = _list(holds, 2)
-    return Heard(
+    return BeatReply(
         now_us=_number(now),
         epoch=_text(epoch),
         state=_text(state),
@@ -73,37 +75,32 @@ def heard(reply: object) -> Heard:
 
 
 def committed(reply: object) -> tuple[int, int, int]:
-    """The answer of ``commit.lua``: 1, 0 or -1; the instant; entries that were new."""
+    """The reply of ``commit.lua``: 1 done, 0 conflict or -1 over; the time; the number of new entries."""
     word, now, noted = (_number(value) for value in _list(reply, 3))
     if word not in (1, 0, -1) or noted < 0:
-        raise InvalidResponse("neither done nor refused")
+        raise InvalidReplyError("neither done nor refused")
     return word, now, noted
 
 
 def count(reply: object) -> int:
-    """A number of something."""
+    """A count."""
     if (number := _number(reply)) < 0:
-        raise InvalidResponse("not a count")
+        raise InvalidReplyError("not a count")
     return number
 
 
-def flags(reply: object, number: int) -> list[bool]:
-    """Which of so many scripts are there."""
-    return [bool(_number(value)) for value in _list(reply, number)]
-
-
 def times(reply: object) -> list[tuple[bytes, int]]:
-    """Names as they are in Redis, each with its time, in their order."""
+    """Names as bytes, each with its time, in order."""
     return [(_bytes(name), _us(at)) for name, at in zip(*_columns(reply), strict=True)]
 
 
 def texts(reply: object) -> list[str]:
-    """Values of a hash, ``""`` for those that are not there."""
+    """Values of a hash, ``""`` for missing ones."""
     return [_text(value) for value in _list(reply)]
 
 
 def names(reply: object) -> list[bytes]:
-    """The names of a hash, as they are in Redis."""
+    """The names of a hash as bytes."""
     return [_bytes(name) for name in _columns(reply)[0]]
 
 
@@ -114,41 +111,41 @@ def listing(
     left: list[tuple[bytes, int]],
     culled: dict[bytes, str],
 ) -> Listing:
-    """Members with their rows and what their sidecars tell, those who left, and what those told that are culled."""
+    """The listing from members with their rows and reports, departed members, and reports of culled ones."""
     if not len(alive) == len(rows) == len(abouts):
-        raise InvalidResponse("not as many as were asked for")
+        raise InvalidReplyError("not as many as expected")
     members = [(_text(name), at, row, about) for (name, at), row, about in zip(alive, rows, abouts, strict=True)]
-    told = {_text(name): about for name, about in culled.items() if about}
-    return Listing(members, [(_text(name), at) for name, at in left], told)
+    reports = {_text(name): about for name, about in culled.items() if about}
+    return Listing(members, [(_text(name), at) for name, at in left], reports)
 
 
 def _list(reply: object, length: int | None = None) -> list[Any]:
     if not isinstance(reply, list) or length not in (None, len(reply)):
-        raise InvalidResponse("not a list of the length that was asked for")
+        raise InvalidReplyError("not a list of the expected length")
     return reply
 
 
 def _number(value: object) -> int:
     if not isinstance(value, int):
-        raise InvalidResponse("not a number")
+        raise InvalidReplyError("not a number")
     return value
 
 
 def _bytes(value: object) -> bytes:
     if not isinstance(value, bytes):
-        raise InvalidResponse("not a text")
+        raise InvalidReplyError("not a text")
     return value
 
 
 def _us(value: object) -> int:
-    """A whole number in digits, 0 where there is none."""
+    """A whole number from its digits; 0 for None."""
     if value is None:
         return 0
     digits = _bytes(value)
     try:
         return int(digits) if digits.isdigit() else int(float(digits))
     except (ValueError, OverflowError):
-        raise InvalidResponse("not a whole number") from None
+        raise InvalidReplyError("not a whole number") from None
 
 
 def _text(value: object) -> str:
@@ -156,7 +153,7 @@ def _text(value: object) -> str:
 
 
 def _decoded(values: list[Any]) -> list[str]:
-    """The texts of several values at once."""
+    """The texts of several values."""
     try:
         return [value.decode() for value in values]
     except (AttributeError, UnicodeDecodeError):
@@ -164,7 +161,7 @@ def _decoded(values: list[Any]) -> list[str]:
 
 
 def _name(value: bytes) -> str | None:
-    """The text that ``written`` makes these bytes of, None if there is none."""
+    """The text for which ``written`` gives these bytes; None if there is none."""
     try:
         return value.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -172,10 +169,10 @@ def _name(value: bytes) -> str | None:
 
 
 def _columns(reply: object) -> tuple[list[Any], list[Any]]:
-    """Names and values of a list that has them in turn."""
+    """Names and values of a list that alternates them."""
     both = _list(reply)
     if len(both) % 2:
-        raise InvalidResponse("not pairs")
+        raise InvalidReplyError("not pairs")
     return both[::2], both[1::2]
 
 
@@ -191,7 +188,7 @@ def _times(reply: object) -> dict[str, int]:
 
 
 def _counts(reply: object) -> dict[str, int]:
-    """Counts by name; what is none is passed over."""
+    """Counts by name, without values that are no count."""
     names, numbers = _columns(reply)
     counts = zip(_decoded(names), map(_bytes, numbers), strict=True)
     return {name: int(number) for name, number in counts if number.removeprefix(b"-").isdigit()}

@@ -1,6 +1,6 @@
-"""The scripts of the store on Redis: three files of Lua, each known to the server by its digest.
+"""The scripts of the store on Redis: three Lua files, each known to the server by its digest.
 
-They are no functions of Redis, so they run on every server since 6.2 and need no right to install.
+They run on every server since Redis 6.2. Redis functions would need Redis 7 and the permission to install them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FOLDER: Final = Path(__file__).with_name("lua")
 
 
 class Script(NamedTuple):
-    """The name of a script, its keys in order, and the SHA-1 that the server knows its text by."""
+    """The name of a script, its keys in order, and the SHA-1 of its text."""
 
     name: str
     keys: tuple[str, ...]
@@ -21,7 +21,7 @@ class Script(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """The Lua. A server needs it once, so it is not kept."""
+        """The Lua text. A server needs it once, so it is not kept in memory."""
         return _text(self.name)
 
 

@@ -1,4 +1,4 @@
-"""Members in the order of their scores, as Redis has its sorted sets: what the store in memory keeps its times in."""
+"""A sorted set like that of Redis, for the times in the store in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SortedSet:
         insort(self._order, (score, name))
 
     def remove(self, name: str) -> bool:
-        """Remove the name; whether it was there."""
+        """Remove the name; return whether it was there."""
         score = self._scores.pop(name, None)
         if score is None:
             return False
@@ -44,25 +44,25 @@ class SortedSet:
         return self._scores.get(name)
 
     def at(self, place: int) -> tuple[str, int] | None:
-        """The name and score at this place of the order, -1 being the last; None beyond its end."""
+        """The name and score at this place, -1 for the last; None beyond the end."""
         if not -len(self) <= place < len(self):
             return None
         name = self._order[place][1]
         return name, self._scores[name]
 
     def count(self, least: float, most: float = inf) -> int:
-        """How many scores are within the bounds."""
+        """The number of scores within the bounds."""
         first, last = self._span(least, most)
         return last - first
 
     def within(self, least: float, most: float = inf, limit: int | None = None) -> dict[str, int]:
-        """Names and scores within the bounds, the first ones if they are limited."""
+        """Names and scores within the bounds, at most ``limit`` of them."""
         first, last = self._span(least, most)
         names = [name for _, name in self._order[first:last][:limit]]
         return {name: self._scores[name] for name in names}
 
     def remove_within(self, least: float, most: float = inf) -> None:
-        """Remove those whose score is within the bounds."""
+        """Remove the names whose score is within the bounds."""
         for name in self.within(least, most):
             self.remove(name)
 

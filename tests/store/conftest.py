@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.asking import Asking
 from harness.stores import S, redis_store
-from sidecar.store.access import Access
-from sidecar.store.link import Link
+from harness.token_client import TokenClient
 from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore
@@ -22,9 +20,8 @@ from sidecar.store.redis import RedisStore
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
 
-AskAt = Callable[..., Asking]
+OpenClient = Callable[..., TokenClient]
 OpenStore = Callable[..., RedisStore]
-OpenLink = Callable[..., Link]
 
 START_US = 1_700_000_400 * S
 
@@ -43,7 +40,7 @@ class Clock:
         if self._server is not None:
             self._server.set_time(now_us / S)
 
-    def passes(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Move by a step."""
         self.go(self.now_us + round(seconds * S))
 
@@ -83,24 +80,33 @@ def store(clocked: tuple[Clock, Store]) -> Store:
 
 
 @pytest.fixture
-async def open_link() -> AsyncIterator[OpenLink]:
-    """Opens links and closes them."""
-    links: list[Link] = []
-
-    def open_(url: str, access: Access) -> Link:
-        links.append(Link(url, 10.0, access))
-        return links[-1]
-
-    yield open_
-    for link in links:
-        await link.aclose()
-
-
-@pytest.fixture
-async def ask_at() -> AsyncIterator[AskAt]:
-    """Opens links at a URL, and closes them."""
+async def open_client() -> AsyncIterator[OpenClient]:
+    """Opens clients at a URL and closes them."""
     async with AsyncExitStack() as stack:
-        yield lambda url, timeout_s=5.0: stack.push_async_exit(Asking(url, timeout_s))
+
+        def open_(*args: Any, **changes: Any) -> TokenClient:
+            client = TokenClient(*args, **changes)
+            stack.push_async_callback(client.aclose)
+            return client
+
+        yield open_
+
+
+def assert_stores_agree(
+    answers: Callable[[Store, Any, Clock], Awaitable[object]], steps: object, server: RedisServer
+) -> None:
+    """The store in memory and the one on Redis give the same answers to these steps."""
+
+    async def in_memory() -> object:
+        clock = Clock()
+        return await answers(MemoryStore(lambda: clock.now_us), steps, clock)
+
+    async def on_redis() -> object:
+        server.cli("FLUSHALL")
+        async with aclosing(redis_store(server.url)) as store:
+            return await answers(store, steps, Clock(server))
+
+    assert asyncio.run(in_memory()) == asyncio.run(on_redis())
 
 
 class Proxy:
@@ -123,7 +129,7 @@ class Proxy:
         return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def release(self) -> None:
-        """Send on what was held, to whoever still listens, and hold no longer."""
+        """Send the held replies to the clients that are still connected, and hold no more."""
         self.holding = False
         for writer, data in self._kept:
             writer.write(data)

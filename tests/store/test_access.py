@@ -1,4 +1,4 @@
-"""What lies in files besides the URL: the password as it is now, and what contradicts the URL."""
+"""Files besides the URL: the current password, and contradictions to the URL."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.asking import pinged
 from harness.waiting import eventually
 from sidecar.store.access import Access
-from sidecar.store.link import Link
+from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
-    from harness.starting import StartRedis
-    from store.conftest import OpenLink
+    from harness.token_client import TokenClient
+    from store.conftest import OpenClient
 
 
 # -- a password in a file -----------------------------------------------------------------------------------
 
 
-async def test_password_that_was_rotated_is_taken_up(
-    start_redis: StartRedis, tmp_path: Path, open_link: OpenLink, caplog: pytest.LogCaptureFixture
+async def test_rotated_password_is_used(
+    start_redis: StartRedis, tmp_path: Path, open_client: OpenClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     server, file = start_redis(password="s3cret/old"), tmp_path / "password"
     file.write_text("s3cret/old\n")
-    link = open_link(f"redis://127.0.0.1:{server.port}", Access(password_file=str(file)))
-    assert await pinged(link) == "PONG"
+    client = open_client(f"redis://127.0.0.1:{server.port}", Access(password_file=str(file)))
+    assert await client.ping() == "PONG"
     server.cli("CONFIG", "SET", "requirepass", "s3cret/new")
     server.password = "s3cret/new"
     server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    await eventually(lambda: _is("auth", link), timeout_s=20, what="the old password is refused")
+    await eventually(lambda: _is("auth", client), timeout_s=20, what="the old password is refused")
     file.write_text("s3cret/new\n")
-    assert await pinged(link) == "PONG"
-    assert "s3cret" not in caplog.text + repr(link) + repr(vars(link))
+    assert await client.ping() == "PONG"
+    assert "s3cret" not in caplog.text + repr(client) + repr(vars(client))
 
 
-async def _is(word: str, link: Link) -> bool:
-    return await pinged(link) == word
+async def _is(word: str, client: TokenClient) -> bool:
+    return await client.ping() == word
 
 
 @pytest.mark.parametrize("url", ["redis://{user}@127.0.0.1:{port}", "unix://{user}@{path}"])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"], ids=["no end", "newline", "both"])
 async def test_final_newline_is_no_part_of_the_password(
-    url: str, end: str, redis_server: RedisServer, tmp_path: Path, open_link: OpenLink
+    url: str, end: str, redis_server: RedisServer, tmp_path: Path, open_client: OpenClient
 ) -> None:
     redis_server.cli("ACL", "SETUSER", "app", "on", "> s3crét ", "+ping")
     file = tmp_path / "password"
     file.write_bytes(f" s3crét {end}".encode())
     place = url.format(user="app", port=redis_server.port, path=redis_server.unix_socket)
-    assert await pinged(open_link(place, Access(password_file=str(file)))) == "PONG"
+    assert await open_client(place, Access(password_file=str(file))).ping() == "PONG"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"x" * 5000], ids=repr)
 async def test_file_without_a_password_is_a_word_of_its_own(
-    content: bytes | None, redis_server: RedisServer, tmp_path: Path, open_link: OpenLink
+    content: bytes | None, redis_server: RedisServer, tmp_path: Path, open_client: OpenClient
 ) -> None:
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)
-    link = open_link(f"redis://127.0.0.1:{redis_server.port}", Access(password_file=str(file)))
-    assert [await pinged(link), await pinged(link)] == ["secret", "secret"]
+    client = open_client(f"redis://127.0.0.1:{redis_server.port}", Access(password_file=str(file)))
+    assert [await client.ping(), await client.ping()] == ["secret", "secret"]
 
 
 # -- contradictions -----------------------------------------------------------------------------------------
@@ -90,6 +90,6 @@ def test_files_that_cannot_be_used_are_refused_without_repeating_anything(
     url: str, access: Access, complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint) as refusal:
-        Link(url, 1, access)
+        RedisClient(url, 1, access)
     assert "hunter2" not in str(refusal.value)
     assert refusal.value.__suppress_context__ or refusal.value.__context__ is None

@@ -88,7 +88,7 @@ def some_recover(world: World) -> None:
     for sidecar in some(world, world.running(Presence.SUSPECT, Presence.STARTING), 1, 3, 50):
         sidecar.presence, sidecar.is_refused = Presence.WELL, False
         if sidecar.is_unclear:
-            world.run(world.resign(sidecar))
+            world.run(world.give_back(sidecar))
         if world.chance.random() < 0.5:
             world.run(world.beat(sidecar))
 
@@ -117,7 +117,7 @@ def time_passes(world: World) -> None:
 
 
 def silence_passes(world: World) -> None:
-    """Nobody is heard for long; then all are, for as long as it takes to be known again."""
+    """No container beats for long; then all beat until the server knows them again."""
     window_us = world.terms.window_us
     world.advance(world.chance.choice((35 * US_PER_S, window_us - 1, window_us, window_us + 1)))
     if world.chance.random() < 0.9:
@@ -127,7 +127,7 @@ def silence_passes(world: World) -> None:
 
 
 def fleet_lives_on(world: World) -> None:
-    """Some beats pass, in which everybody is heard."""
+    """A few beat intervals, in which every container beats."""
     for _ in range(world.chance.choice((1, 2, 3))):
         world.advance(10 * US_PER_S)
         everybody_beats(world)
@@ -313,8 +313,8 @@ def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int]) -> No
 # -- schedules that broke a promise once --------------------------------------------------------------------------
 
 
-def test_a_requester_that_is_not_heard_counts_in_the_fleet_that_has_to_stay() -> None:
-    """After a silence nobody was heard, and the floor of nobody let the last one go."""
+def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
+    """After a silence no container had a recent beat, and the floor of zero let the last one go."""
     world = World(1, Terms(min_healthy="800p", never_last=False, trial=False), 2, 0)
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))

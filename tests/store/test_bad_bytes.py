@@ -1,4 +1,4 @@
-"""A text that cannot be read never hides the others."""
+"""An unreadable text never hides the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.stores import PREFIX, S, beat, claim, commit, look, suspect, tell
+from harness.stores import PREFIX, S, beat, claim, commit, look, send_beat, suspect
 from sidecar.store.protocol import Write
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def test_row_under_a_name_of_bad_bytes_is_passed_over_and_a_bad_text_is_ke
 async def test_bad_bytes_in_every_key_hide_nothing(redis_server: RedisServer, open_store: OpenStore) -> None:
     store = open_store(redis_server.url)
     assert await claim(store, "claim") == "granted 1"
-    await tell(store, suspect("a", about="news"))
+    await send_beat(store, suspect("a", about="news"))
     now = (await look(store)).now_us
     redis_server.cli("HSET", f"{PREFIX}:state", "epoch", BAD, "state", BAD)
     redis_server.cli("HSET", f"{PREFIX}:holds", "", BAD, "a", BAD)
@@ -46,12 +46,12 @@ async def test_bad_bytes_in_every_key_hide_nothing(redis_server: RedisServer, op
     assert (raw.epoch, raw.state, raw.holds) == (SHOWN, SHOWN, {"": SHOWN, "a": SHOWN})
     assert (raw.alive, raw.causes, raw.control) == (2, {"redis": 1, SHOWN: 1}, {SHOWN: 1})
     assert set(raw.grants) == {"claim", SHOWN}
-    heard = await tell(store, beat("b"))
+    heard = await send_beat(store, beat("b"))
     assert (heard.alive, heard.holds, heard.causes["redis"]) == (3, (SHOWN, ""), 1)
     members = (await store.members(most=10, since_us=0)).members
     assert [(name, row) for name, _, row, _ in members] == [("a", "1\nredis\n0"), ("b", "1\n\n0"), (SHOWN, SHOWN)]
     redis_server.cli("ZADD", f"{PREFIX}:alive", now - 60 * S, BAD)
-    heard = await tell(store, beat("b"))
+    heard = await send_beat(store, beat("b"))
     assert (heard.struck, heard.causes["redis"]) == ((SHOWN,), 1)
     assert await claim(store, "other") == "granted 3"
 
@@ -62,5 +62,5 @@ async def test_row_of_a_member_that_another_version_wrote_is_no_suspect(
     store = open_store(redis_server.url)
     for row in ("", "7", "a\nb", "a\nb\nc\n2"):
         redis_server.cli("HSET", f"{PREFIX}:members", "a", row)
-        assert (await tell(store, suspect("a"))).causes == {"redis": 1}
-        assert (await tell(store, beat("a"))).causes == {}
+        assert (await send_beat(store, suspect("a"))).causes == {"redis": 1}
+        assert (await send_beat(store, beat("a"))).causes == {}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stores import beat, look, redis_store, suspect, tell
+from harness.stores import beat, look, send_beat, suspect
 from sidecar.core.types import Beat, Presence
-from sidecar.store.beats import MOST_CAUSES, OTHER
+from sidecar.store.beats import MAX_CAUSES, OTHER
 from sidecar.store.memory import MemoryStore
-from store.conftest import Clock
+from store.conftest import Clock, assert_stores_agree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +43,8 @@ async def answers(store: Store, history: list[Step], clock: Clock) -> list[objec
     """What the store answers to each beat, and what it holds and shows then, which is checked against its own rows."""
     found: list[object] = []
     for step_s, told, terms in history:
-        clock.passes(step_s)
-        heard = await tell(store, told, terms)
+        clock.advance(step_s)
+        heard = await send_beat(store, told, terms)
         raw, listing = await look(store, told.instance), await store.members(most=1000, since_us=0)
         found += [heard, raw, listing]
         _check([row for _, _, row, _ in listing.members], raw.causes, raw.control)
@@ -62,31 +61,17 @@ def _check(members: list[str], causes: Mapping[str, int], control: Mapping[str, 
         assert counts[f"refused|{cause}"] == counts[f"recovered|{cause}"] + counts[f"ended|{cause}"] + refused[cause]
 
 
-async def on_redis(server: RedisServer, history: list[Step]) -> list[object]:
-    server.cli("FLUSHALL")
-    store = redis_store(server.url)
-    try:
-        return await answers(store, history, Clock(server))
-    finally:
-        await store.aclose()
-
-
-async def in_memory(history: list[Step]) -> list[object]:
-    clock = Clock()
-    return await answers(MemoryStore(lambda: clock.now_us), history, clock)
-
-
 def test_counts_are_what_the_rows_say_on_both_stores(faketime_redis: RedisServer) -> None:
     @settings(max_examples=200)
     @given(HISTORY)
     def compare(history: list[Step]) -> None:
-        assert asyncio.run(in_memory(history)) == asyncio.run(on_redis(faketime_redis, history))
+        assert_stores_agree(answers, history, faketime_redis)
 
     compare()
 
 
 def test_causes_beyond_the_first_are_counted_together_on_both_stores(faketime_redis: RedisServer) -> None:
-    many: list[Step] = [(0, suspect(f"m{n}", f"cause {n}", refused=n % 2 == 0), "t") for n in range(MOST_CAUSES + 9)]
+    many: list[Step] = [(0, suspect(f"m{n}", f"cause {n}", refused=n % 2 == 0), "t") for n in range(MAX_CAUSES + 9)]
     again = [(0.0, told._replace(refused=True), "t") for _, told, _ in many]
     well = [(0.0, beat(told.instance), "t") for _, told, _ in many]
     history = [
@@ -96,22 +81,21 @@ def test_causes_beyond_the_first_are_counted_together_on_both_stores(faketime_re
         (1.0, suspect("late", "new"), "t"),
         (1.0, suspect("late", "new", refused=True), "t"),
     ]
-    found = asyncio.run(in_memory(history))
-    assert found == asyncio.run(on_redis(faketime_redis, history))
+    assert_stores_agree(answers, history, faketime_redis)
 
 
-async def test_counts_are_bounded_and_make_room_when_nobody_is_suspect() -> None:
+async def test_counts_are_bounded_and_make_room_when_there_is_no_suspect() -> None:
     clock = Clock()
     store = MemoryStore(lambda: clock.now_us)
-    for number in range(2 * MOST_CAUSES):
-        await tell(store, suspect(f"m{number}", f"cause {number}", refused=True))
+    for number in range(2 * MAX_CAUSES):
+        await send_beat(store, suspect(f"m{number}", f"cause {number}", refused=True))
     raw = await look(store)
-    assert (len(raw.causes), raw.causes[OTHER], raw.control[f"refused|{OTHER}"]) == (MOST_CAUSES + 1, 100, 100)
-    for number in range(2 * MOST_CAUSES):
-        await tell(store, beat(f"m{number}"))
+    assert (len(raw.causes), raw.causes[OTHER], raw.control[f"refused|{OTHER}"]) == (MAX_CAUSES + 1, 100, 100)
+    for number in range(2 * MAX_CAUSES):
+        await send_beat(store, beat(f"m{number}"))
     raw = await look(store)
-    assert (raw.causes, raw.control[f"recovered|{OTHER}"], len(raw.control)) == ({}, 100, 2 * MOST_CAUSES + 2)
-    await tell(store, suspect("a", "new", refused=True))
+    assert (raw.causes, raw.control[f"recovered|{OTHER}"], len(raw.control)) == ({}, 100, 2 * MAX_CAUSES + 2)
+    await send_beat(store, suspect("a", "new", refused=True))
     assert (await look(store)).control == {"refused|new": 1}
 
 
@@ -136,7 +120,7 @@ async def test_refused_suspect_is_counted_once_and_by_how_it_ended() -> None:
     for ending, counted in ENDINGS:
         store = MemoryStore(lambda: 1)
         for told in (suspect("a"), REFUSED, suspect("a"), ending):
-            await tell(store, told)
+            await send_beat(store, told)
         assert (await look(store)).control == {"refused|redis": 1, **counted}, ending
 
 
@@ -144,5 +128,5 @@ async def test_suspect_that_was_not_refused_is_counted_in_no_control() -> None:
     for ending, _ in ENDINGS[:5]:
         store = MemoryStore(lambda: 1)
         for told in (suspect("a"), ending):
-            await tell(store, told)
+            await send_beat(store, told)
         assert (await look(store)).control == {}

@@ -1,4 +1,4 @@
-"""What sidecars and people get of a budget over one store, whatever comes between or is lost on the way."""
+"""Answers of a budget over one store, with conflicts and lost requests and replies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Any
 import pytest
 
 from harness.claims import WINDOW_ONLY, S, beat, claim, down, lease, suspect
-from harness.fleet_stores import START_US, Lost, Town, outcome, outcomes
+from harness.server_group import START_US, Lost, ServerGroup, outcome, outcomes
 from harness.virtual_time import in_virtual_time
-from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Member, Outcome, Presence, Roll, Unknown
-from sidecar.store.budget import DECISION_LIMIT_S, LONGEST_PAUSE_S, MOST_ATTEMPTS, Budget, Counter, FleetBudget
+from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.records import CullOutcome
+from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.store.budget import Budget, FleetBudget
+from sidecar.store.decisions import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter
 from sidecar.store.protocol import Over
 
 GATED = replace(WINDOW_ONLY, trial=True, refund_max=0)
 SAFE = replace(WINDOW_ONLY, after_loss_wait=True)
 START_S = START_US / S
-HEARD_S = 20.0
-"""After so long a new server has heard the fleet."""
+SETTLED_S = 20.0
+"""Time until a new server has had beats of the whole fleet."""
 
 
 async def fleet_of(budget: Budget, told: Any) -> Fleet:
@@ -29,14 +32,14 @@ async def fleet_of(budget: Budget, told: Any) -> Fleet:
     return answer
 
 
-async def roll_of(budget: Budget) -> Roll:
-    answer = await budget.roll()
-    assert isinstance(answer, Roll), answer
+async def member_list_of(budget: Budget) -> MemberList:
+    answer = await budget.member_list()
+    assert isinstance(answer, MemberList), answer
     return answer
 
 
 async def told_of(budget: Budget) -> list[tuple[str, str, str]]:
-    """The ledger: what, who, why."""
+    """The ledger: event, instance, reason."""
     entries = await budget.entries(0.0, "", 100)
     assert not isinstance(entries, Unknown)
     return [(entry.what, entry.instance, entry.reason) for entry in entries]
@@ -47,63 +50,40 @@ async def told_of(budget: Budget) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("strategy", ["log", "previous"])
 async def test_second_claim_of_one_token_is_denied_and_the_first_replays(strategy: str) -> None:
-    town = Town(strategy=strategy, capacity="1")
-    budget = town.sidecar()
+    group = ServerGroup(strategy=strategy, capacity="1")
+    budget = group.sidecar()
     assert await budget.claim(claim("a")) == Granted(1, 1)
-    town.passes(1)
+    group.advance(1)
     denied = await budget.claim(claim("b"))
     assert isinstance(denied, Denied)
     assert (denied.reason, denied.used, denied.capacity) == ("window", 1, 1)
     assert await budget.claim(claim("a")) == Granted(1, 1, replayed=True)
 
 
-async def test_token_is_back_a_window_after_its_grant_and_not_before() -> None:
-    town = Town(capacity="1")
-    budget = town.sidecar()
-    await budget.claim(claim("a"))
-    town.passes(600)
-    assert await budget.claim(claim("b")) == Denied("window", 1, 1, 0.000001)
-    town.passes(0.000001)
-    assert await budget.claim(claim("b")) == Granted(1, 1)
-
-
-async def test_answers_tell_of_the_fleet() -> None:
-    town = Town(capacity="1")
-    sidecars = town.sidecars("abcd")
+async def test_answers_have_the_state_of_the_fleet() -> None:
+    group = ServerGroup(capacity="1")
+    sidecars = group.sidecars("abcd")
     for name, budget in sidecars.items():
         await budget.beat(beat(name) if name == "d" else suspect(name))
     assert await sidecars["a"].claim(claim("a")) == Granted(1, 1, alive=4, suspect=3)
     assert await sidecars["b"].claim(claim("b")) == Denied("window", 1, 1, 600.000001, 3, 3, "redis")
 
 
-async def test_token_that_is_given_back_frees_the_place_and_stays_spent() -> None:
-    town = Town(capacity="2", min_healthy="2")
-    sidecars = town.sidecars("abc")
+async def test_token_that_is_given_back_frees_its_place_in_the_floor_and_stays_spent() -> None:
+    group = ServerGroup(capacity="2", min_healthy="2")
+    sidecars = group.sidecars("abc")
     for name, budget in sidecars.items():
         await budget.beat(suspect(name))
     assert outcome(await sidecars["a"].claim(claim("a"))) == "granted"
     assert outcome(await sidecars["b"].claim(claim("b"))) == "floor"
-    assert await sidecars["a"].resign("a", "a") is True
-    assert await sidecars["a"].resign("a", "a") is False
+    assert await sidecars["a"].give_back("a", "a") is True
+    assert await sidecars["a"].give_back("a", "a") is False
     assert await sidecars["b"].claim(claim("b")) == Granted(2, 2, alive=3, suspect=3)
 
 
-async def test_claim_after_it_was_given_back_passes_the_gates_again_and_costs_nothing() -> None:
-    town = Town(min_healthy="2")
-    sidecars = town.sidecars("abc")
-    for name, budget in sidecars.items():
-        await budget.beat(suspect(name))
-    await sidecars["a"].claim(claim("a"))
-    await sidecars["a"].resign("a", "a")
-    await sidecars["b"].claim(claim("b"))
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "floor"
-    await sidecars["b"].resign("b", "b")
-    assert await sidecars["a"].claim(claim("a")) == Granted(2, 10, alive=3, suspect=3)
-
-
 async def test_sidecars_with_different_terms_go_by_the_strictest() -> None:
-    town = Town()
-    strict, loose = town.sidecar(capacity="1", window_us=900 * S), town.sidecar(strategy="previous")
+    group = ServerGroup()
+    strict, loose = group.sidecar(capacity="1", window_us=900 * S), group.sidecar(strategy="previous")
     await strict.beat(beat("a"))
     fleet = await fleet_of(loose, beat("b"))
     assert fleet.policies == 2
@@ -128,8 +108,8 @@ FIXED = replace(WINDOW_ONLY, strategy="fixed", capacity="3")
 
 
 async def test_fixed_windows_are_counted_by_the_article_s_key_and_left_alone_by_replays() -> None:
-    town, wall = Town(1, FIXED), Wall()
-    sidecars = [town.sidecar(counter=wall) for _ in range(5)]
+    group, wall = ServerGroup(1, FIXED), Wall()
+    sidecars = [group.sidecar(counter=wall) for _ in range(5)]
     answers = [await one.claim(claim(name)) for one, name in zip(sidecars, "abcde", strict=True)]
     assert answers[:3] == [Granted(1, 3), Granted(2, 3), Granted(3, 3)]
     assert answers[3] == Denied("window", 4, 3, 100.0)
@@ -137,98 +117,98 @@ async def test_fixed_windows_are_counted_by_the_article_s_key_and_left_alone_by_
     assert replayed.replayed
     wall.index += 1
     assert outcome(await sidecars[3].claim(claim("d"))) == "granted"
-    assert town.server.calls["count"] == 6
+    assert group.server.calls["count"] == 6
 
 
 async def test_claim_that_meets_others_is_counted_once() -> None:
-    town, wall = Town(1, FIXED), Wall()
-    sidecars = [town.sidecar(counter=wall) for _ in range(20)]
-    town.server.takes_s = 0
+    group, wall = ServerGroup(1, FIXED), Wall()
+    sidecars = [group.sidecar(counter=wall) for _ in range(20)]
+    group.server.takes_s = 0
     answers = await asyncio.gather(*(one.claim(claim(f"i{n}")) for n, one in enumerate(sidecars)))
     assert outcomes(answers) == {"granted": 3, "window": 17}
-    assert town.server.calls["count"] == 20
+    assert group.server.calls["count"] == 20
     assert sum(one.conflicts for one in sidecars) > 0
 
 
 async def test_counter_that_does_not_answer_grants_nothing() -> None:
-    town = Town(1, FIXED)
-    town.server.loses = {"count": "reply"}
-    assert await town.sidecar(counter=Wall()).claim(claim("a")) == Unknown("timeout")
-    assert (await town.server.content()).grants == {}
+    group = ServerGroup(1, FIXED)
+    group.server.loses = {"count": "reply"}
+    assert await group.sidecar(counter=Wall()).claim(claim("a")) == Unknown("timeout")
+    assert (await group.server.content()).grants == {}
 
 
 # -- what comes between -------------------------------------------------------------------------------------------
 
 
 async def test_commit_that_meets_another_one_is_decided_anew() -> None:
-    town = Town(capacity="1")
-    late, quick = town.sidecar(), town.sidecar()
-    town.server.between = lambda: quick.claim(claim("b"))
+    group = ServerGroup(capacity="1")
+    late, quick = group.sidecar(), group.sidecar()
+    group.server.between = lambda: quick.claim(claim("b"))
     assert outcome(await late.claim(claim("a"))) == "window"
     assert (late.conflicts, quick.conflicts) == (1, 0)
-    assert set((await town.server.content()).grants) == {"b"}
+    assert set((await group.server.content()).grants) == {"b"}
 
 
-async def test_refusal_that_has_nothing_to_write_meets_nobody() -> None:
-    town = Town(capacity="1")
-    budget = town.sidecar()
+async def test_refusal_without_edits_commits_nothing() -> None:
+    group = ServerGroup(capacity="1")
+    budget = group.sidecar()
     await budget.claim(claim("a"))
-    before = town.server.calls["commit"]
+    before = group.server.calls["commit"]
     assert outcome(await budget.claim(claim("b"))) == "window"
-    assert town.server.calls["commit"] == before
+    assert group.server.calls["commit"] == before
 
 
 async def test_claim_gives_up_after_a_bound_of_attempts_with_pauses_that_grow_and_are_spread() -> None:
-    town = Town()
-    late, quick = town.sidecar(), town.sidecar()
+    group = ServerGroup()
+    late, quick = group.sidecar(), group.sidecar()
     names = iter(range(1000))
 
     async def again() -> None:
         await quick.hold("", "ann", str(next(names)), 0.0)
-        town.server.between = again
+        group.server.between = again
 
-    town.server.between = again
+    group.server.between = again
     await late.claim(claim("a"))  # the first one goes into the conflict of its own
-    town.server.between = again
+    group.server.between = again
     assert await late.claim(claim("a")) == Unknown("contended")
-    pauses = town.pauses[-MOST_ATTEMPTS:]
-    assert len(pauses) == MOST_ATTEMPTS
-    assert max(pauses[:4]) < max(pauses) <= LONGEST_PAUSE_S
-    assert len(set(pauses)) == MOST_ATTEMPTS
+    pauses = group.pauses[-MAX_ATTEMPTS:]
+    assert len(pauses) == MAX_ATTEMPTS
+    assert max(pauses[:4]) < max(pauses) <= MAX_PAUSE_S
+    assert len(set(pauses)) == MAX_ATTEMPTS
 
 
 async def test_claim_gives_up_when_its_time_is_over() -> None:
-    town = Town()
-    budget = town.sidecar()
+    group = ServerGroup()
+    budget = group.sidecar()
 
     async def busy() -> None:
-        town.passes(DECISION_LIMIT_S / 3)
-        town.server.between = busy
+        group.advance(DECISION_LIMIT_S / 3)
+        group.server.between = busy
         raise Over
 
-    town.server.between = busy
+    group.server.between = busy
     assert await budget.claim(claim("a")) == Unknown("contended")
     assert budget.conflicts == 3
 
 
 async def test_bound_that_the_store_keeps_is_an_answer_to_decide_anew() -> None:
-    town = Town()
-    budget = town.sidecar()
+    group = ServerGroup()
+    budget = group.sidecar()
 
     async def full() -> None:
         raise Over
 
-    town.server.between = full
+    group.server.between = full
     assert await budget.claim(claim("a")) == Granted(1, 10)
     assert budget.conflicts == 1
 
 
 @in_virtual_time
 async def test_five_hundred_claims_at_once_are_all_answered_and_as_many_granted_as_there_are_tokens() -> None:
-    town, loop = Town(), asyncio.get_running_loop()
-    town.pause = asyncio.sleep
-    town.server.takes_s = 0.001
-    sidecars, began = [town.sidecar() for _ in range(500)], loop.time()
+    group, loop = ServerGroup(), asyncio.get_running_loop()
+    group.pause = asyncio.sleep
+    group.server.takes_s = 0.001
+    sidecars, began = [group.sidecar() for _ in range(500)], loop.time()
     answers = await asyncio.gather(*(one.claim(claim(f"i{n}")) for n, one in enumerate(sidecars)))
     assert outcomes(answers) == {"granted": 10, "window": 490}
     assert loop.time() - began < 2
@@ -240,11 +220,11 @@ async def test_five_hundred_claims_at_once_are_all_answered_and_as_many_granted_
 
 @pytest.mark.parametrize(("lost", "replayed"), [("request", False), ("reply", True)])
 async def test_claim_without_a_reply_is_unknown_and_the_same_id_finds_its_grant(lost: Lost, *, replayed: bool) -> None:
-    town = Town(1, GATED, capacity="1")
-    budget, other = town.sidecar(), town.sidecar()
-    town.server.loses = {"commit": lost}
+    group = ServerGroup(1, GATED, capacity="1")
+    budget, other = group.sidecar(), group.sidecar()
+    group.server.loses = {"commit": lost}
     assert await budget.claim(claim("a")) == Unknown("timeout")
-    town.server.loses = {}
+    group.server.loses = {}
     assert outcome(await other.claim(claim("b"))) == ("trial" if replayed else "granted")
     if replayed:
         assert await budget.claim(claim("a")) == Granted(1, 1, replayed=True)
@@ -253,11 +233,11 @@ async def test_claim_without_a_reply_is_unknown_and_the_same_id_finds_its_grant(
 CALLS: dict[str, Callable[[FleetBudget], Awaitable[object]]] = {
     "claim": lambda budget: budget.claim(claim("a")),
     "retire": lambda budget: budget.retire(lease("a")),
-    "resign": lambda budget: budget.resign("a", "a"),
+    "give_back": lambda budget: budget.give_back("a", "a"),
     "beat": lambda budget: budget.beat(beat("a")),
     "hold": lambda budget: budget.hold("", "ann", "deploy", 60.0),
     "release": lambda budget: budget.release(""),
-    "roll": lambda budget: budget.roll(),
+    "member_list": lambda budget: budget.member_list(),
     "note": lambda budget: budget.note([Entry("culled")]),
     "entries": lambda budget: budget.entries(0.0, "", 10),
     "first": lambda budget: budget.first("word", 60.0),
@@ -269,31 +249,31 @@ CALLS: dict[str, Callable[[FleetBudget], Awaitable[object]]] = {
 async def test_failure_of_the_store_is_unknown_by_its_word(
     call: Callable[[FleetBudget], Awaitable[object]], fails: str | Exception, word: str
 ) -> None:
-    town = Town()
-    town.server.fails = fails
-    assert await call(town.sidecar()) == Unknown(word)
+    group = ServerGroup()
+    group.server.fails = fails
+    assert await call(group.sidecar()) == Unknown(word)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_call_that_is_given_up_leaves_nothing_behind(call: Callable[[FleetBudget], Awaitable[object]]) -> None:
-    town = Town()
-    budget = town.sidecar()
-    town.server.is_hung = True
+async def test_cancelled_call_leaves_no_trace(call: Callable[[FleetBudget], Awaitable[object]]) -> None:
+    group = ServerGroup()
+    budget = group.sidecar()
+    group.server.is_hung = True
     task = asyncio.ensure_future(call(budget))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    town.server.is_hung = False
+    group.server.is_hung = False
     assert not isinstance(await call(budget), Unknown)
     assert budget.figures()["a"].in_flight == 0
 
 
-async def test_more_calls_than_the_cascade_lends_are_not_made() -> None:
-    town = Town()
-    budget = town.sidecar()
+async def test_calls_over_the_limit_of_the_cascade_are_not_made() -> None:
+    group = ServerGroup()
+    budget = group.sidecar()
     limit = budget.figures()["a"].limit
-    town.server.is_hung = True
+    group.server.is_hung = True
     waiting = [asyncio.ensure_future(budget.claim(claim("a"))) for _ in range(limit)]
     await asyncio.sleep(0)
     assert await budget.claim(claim("a")) == Unknown("crowded")
@@ -303,22 +283,22 @@ async def test_more_calls_than_the_cascade_lends_are_not_made() -> None:
 
 
 async def test_store_is_closed() -> None:
-    town = Town()
-    await town.sidecar().aclose()
-    assert town.server.closed == 1
+    group = ServerGroup()
+    await group.sidecar().aclose()
+    assert group.server.closed == 1
 
 
 # -- retirements --------------------------------------------------------------------------------------------------
 
 
 async def test_lease_is_for_one_at_a_time_until_its_place_is_taken_and_well() -> None:
-    town = Town()
-    sidecars = town.sidecars("abc")
+    group = ServerGroup()
+    sidecars = group.sidecars("abc")
     for name, budget in sidecars.items():
         await budget.beat(beat(name))
     granted = await sidecars["a"].retire(lease("a"))
     assert granted == Granted(1, 1, alive=3, left_s=300.0)
-    town.passes(10)
+    group.advance(10)
     assert await sidecars["a"].retire(lease("a")) == Granted(1, 1, replayed=True, alive=2, left_s=290.0)
     assert outcome(await sidecars["b"].retire(lease("b"))) == "slots"
     await sidecars["a"].beat(beat("a", Presence.DOWN, lease="a's"))
@@ -328,23 +308,12 @@ async def test_lease_is_for_one_at_a_time_until_its_place_is_taken_and_well() ->
     assert outcome(await sidecars["b"].retire(lease("b"))) == "granted"
 
 
-async def test_lease_that_is_given_back_frees_its_slot() -> None:
-    town = Town()
-    sidecars = town.sidecars("ab")
-    for name, budget in sidecars.items():
-        await budget.beat(beat(name))
-    await sidecars["a"].retire(lease("a"))
-    assert await sidecars["a"].resign("a", "another word") is False
-    assert await sidecars["a"].resign("a", "a's") is True
-    assert outcome(await sidecars["b"].retire(lease("b"))) == "granted"
-
-
 # -- beats, outcomes ----------------------------------------------------------------------------------------------
 
 
-async def test_beat_tells_how_the_fleet_is() -> None:
-    town = Town(capacity="500p")
-    sidecars = town.sidecars("abcd")
+async def test_beat_is_answered_with_the_state_of_the_fleet() -> None:
+    group = ServerGroup(capacity="500p")
+    sidecars = group.sidecars("abcd")
     for errors, (name, budget) in enumerate(sidecars.items()):
         await budget.beat(suspect(name, errors=10 * errors, ratio=1000 * errors))
     assert await sidecars["d"].beat(beat("d", errors=30, ratio=3000)) == Fleet(
@@ -352,9 +321,9 @@ async def test_beat_tells_how_the_fleet_is() -> None:
     )
 
 
-async def cull(town: Town, name: str, life: str = "1") -> None:
+async def cull(group: ServerGroup, name: str, life: str = "1") -> None:
     """It is granted a token and goes down."""
-    budget = town.sidecar()
+    budget = group.sidecar()
     await budget.beat(suspect(name, life=life))
     assert outcome(await budget.claim(claim(name, life=life))) == "granted"
     claim_id = claim(name, life=life).claim_id
@@ -362,25 +331,25 @@ async def cull(town: Town, name: str, life: str = "1") -> None:
 
 
 async def test_cull_that_helped_doubles_the_trial_and_gives_its_token_back() -> None:
-    town = Town(1, GATED, capacity="4")
-    await cull(town, "a")
-    fleet = await fleet_of(town.sidecar(), beat("z"))
+    group = ServerGroup(1, GATED, capacity="4")
+    await cull(group, "a")
+    fleet = await fleet_of(group.sidecar(), beat("z"))
     assert (fleet.trials, fleet.used, fleet.down) == ((CauseTrial("redis", 1, 1),), 1, 1)
-    replacement = town.sidecar()
+    replacement = group.sidecar()
     await replacement.beat(beat("a", Presence.STARTING, life="2"))
     await replacement.beat(beat("a", life="2"))
-    town.passes(60)
+    group.advance(60)
     fleet = await fleet_of(replacement, beat("a", life="2"))
     assert (fleet.trials, fleet.helped, fleet.down) == ((CauseTrial("redis", 2, 0),), 1, 0)
     fleet = await fleet_of(replacement, beat("a", life="2"))
-    assert (fleet.used, fleet.culls_by) == (0, ((Outcome.HELPED, "redis", 1),))
+    assert (fleet.used, fleet.culls_by) == (0, ((CullOutcome.HELPED, "redis", 1),))
     assert await told_of(replacement) == [("replaced", "a", ""), ("helped", "a", "")]
 
 
-async def test_cull_that_did_not_help_pauses_its_cause_until_a_person_releases_it() -> None:
-    town = Town(1, GATED)
-    await cull(town, "a")
-    replacement = town.sidecar()
+async def test_cull_that_did_not_help_pauses_its_cause_until_an_operator_releases_it() -> None:
+    group = ServerGroup(1, GATED)
+    await cull(group, "a")
+    replacement = group.sidecar()
     await replacement.beat(beat("a", life="2"))
     fleet = await fleet_of(replacement, suspect("a", life="2"))
     assert (fleet.trials, fleet.paused, fleet.unhelped) == ((CauseTrial("redis", 1, 0, 600.0, 1),), ("redis",), 1)
@@ -391,56 +360,56 @@ async def test_cull_that_did_not_help_pauses_its_cause_until_a_person_releases_i
     assert outcome(await replacement.claim(claim("a", life="2"))) == "granted"
 
 
-async def test_replacement_by_another_name_takes_the_place_also_when_its_first_beat_could_not_be_looked_after() -> None:
-    town = Town(1, GATED)
-    await cull(town, "a")
-    await town.sidecar().beat(beat("a", Presence.GONE))
-    newcomer = town.sidecar()
-    town.server.loses = {"commit": "request"}
+async def test_replacement_by_another_name_takes_the_place_also_when_the_decision_of_its_first_beat_failed() -> None:
+    group = ServerGroup(1, GATED)
+    await cull(group, "a")
+    await group.sidecar().beat(beat("a", Presence.GONE))
+    newcomer = group.sidecar()
+    group.server.loses = {"commit": "request"}
     assert isinstance(await newcomer.beat(beat("b", first=True)), Fleet)
-    town.server.loses = {}
+    group.server.loses = {}
     fleet = await fleet_of(newcomer, beat("b"))
     assert fleet.down == 0
     assert await told_of(newcomer) == [("replaced", "a", "b")]
 
 
 async def test_sidecar_that_starts_beside_a_known_container_takes_no_place() -> None:
-    town = Town(1, GATED)
-    await town.sidecar().beat(beat("b"))
-    await cull(town, "a")
-    await town.sidecar().beat(beat("a", Presence.GONE))
+    group = ServerGroup(1, GATED)
+    await group.sidecar().beat(beat("b"))
+    await cull(group, "a")
+    await group.sidecar().beat(beat("a", Presence.GONE))
     for life in ("1", "2"):
-        assert (await fleet_of(town.sidecar(), beat("b", first=True, life=life))).down == 1
+        assert (await fleet_of(group.sidecar(), beat("b", first=True, life=life))).down == 1
 
 
-async def test_newcomer_whose_first_answer_was_lost_takes_the_place_all_the_same() -> None:
-    town = Town(1, GATED)
-    await cull(town, "a")
-    await town.sidecar().beat(beat("a", Presence.GONE))
-    newcomer = town.sidecar()
-    town.server.loses = {"beat": "reply"}
+async def test_newcomer_whose_first_answer_was_lost_takes_the_place() -> None:
+    group = ServerGroup(1, GATED)
+    await cull(group, "a")
+    await group.sidecar().beat(beat("a", Presence.GONE))
+    newcomer = group.sidecar()
+    group.server.loses = {"beat": "reply"}
     assert isinstance(await newcomer.beat(beat("b", first=True)), Unknown)
-    town.server.loses = {}
+    group.server.loses = {}
     assert (await fleet_of(newcomer, beat("b", first=True))).down == 0
 
 
 async def test_members_that_fall_silent_are_struck_off() -> None:
-    town = Town()
-    sidecars = town.sidecars("abc")
+    group = ServerGroup()
+    sidecars = group.sidecars("abc")
     for name, budget in sidecars.items():
         await budget.beat(beat(name))
-    town.passes(31)
+    group.advance(31)
     assert (await fleet_of(sidecars["a"], beat("a"))).alive in (1, 3)
     assert (await fleet_of(sidecars["a"], beat("a"))).alive == 1
-    assert [name for name, _ in (await roll_of(sidecars["a"])).departed] == ["c", "b"]
+    assert [name for name, _ in (await member_list_of(sidecars["a"])).departed] == ["c", "b"]
 
 
 # -- two lives under one name -----------------------------------------------------------------------------------
 
 
 async def test_two_lives_under_one_name_may_neither_claim_nor_retire_until_one_is_gone() -> None:
-    town = Town()
-    one, two, other = town.sidecar(), town.sidecar(), town.sidecar()
+    group = ServerGroup()
+    one, two, other = group.sidecar(), group.sidecar(), group.sidecar()
     for _ in range(2):
         await one.beat(suspect("a", life="1"))
         await two.beat(suspect("a", life="2"))
@@ -448,24 +417,24 @@ async def test_two_lives_under_one_name_may_neither_claim_nor_retire_until_one_i
     assert (await fleet_of(two, suspect("a", life="2"))).duplicate
     answers = [await one.claim(claim("a")), await two.claim(claim("a", life="2")), await two.retire(lease("a"))]
     assert outcomes(answers) == {"duplicate": 3}
-    assert [(member.instance, member.duplicate) for member in (await roll_of(other)).members] == [("a", True)]
-    town.passes(31)
+    assert [(member.instance, member.duplicate) for member in (await member_list_of(other)).members] == [("a", True)]
+    group.advance(31)
     assert not (await fleet_of(two, suspect("a", life="2"))).duplicate
     assert outcome(await two.claim(claim("a", life="2"))) == "granted"
 
 
 async def test_restart_in_place_is_no_duplicate() -> None:
-    town = Town()
-    budget = town.sidecar()
+    group = ServerGroup()
+    budget = group.sidecar()
     for life in ("1", "1", "2", "2", "3"):
         assert not (await fleet_of(budget, suspect("a", life=life))).duplicate
     assert outcome(await budget.claim(claim("a", life="3"))) == "granted"
 
 
 async def test_restart_of_the_sidecar_is_no_duplicate() -> None:
-    town = Town()
+    group = ServerGroup()
     for _ in range(3):
-        budget = town.sidecar()
+        budget = group.sidecar()
         for _ in range(2):
             assert not (await fleet_of(budget, suspect("a"))).duplicate
     assert outcome(await budget.claim(claim("a"))) == "granted"
@@ -474,178 +443,136 @@ async def test_restart_of_the_sidecar_is_no_duplicate() -> None:
 # -- memory -----------------------------------------------------------------------------------------------------
 
 
-async def heard(town: Town, names: str = "abc") -> dict[str, FleetBudget]:
-    """Sidecars of a fleet that its server has heard."""
-    sidecars = town.sidecars(names)
+async def fleet_with_beats(group: ServerGroup, names: str = "abc") -> dict[str, FleetBudget]:
+    """Sidecars of a fleet whose server has had their beats."""
+    sidecars = group.sidecars(names)
     for _ in range(2):
         for name, budget in sidecars.items():
             await budget.beat(suspect(name))
-        town.passes(HEARD_S / 2)
+        group.advance(SETTLED_S / 2)
     return sidecars
 
 
-async def test_new_server_grants_nothing_before_it_has_heard_the_fleet() -> None:
-    town = Town(1, SAFE)
-    budget = town.sidecar()
-    denied = await budget.claim(claim("a"))
-    assert isinstance(denied, Denied)
-    assert (denied.reason, denied.retry_after_s) == ("newborn", 15.0)
-    await budget.beat(suspect("a"))
-    town.passes(15)
-    assert outcome(await budget.claim(claim("a"))) == "granted"
-
-
-async def wait_out(town: Town, sidecars: dict[str, FleetBudget], seconds: float) -> None:
+async def wait_out(group: ServerGroup, sidecars: dict[str, FleetBudget], seconds: float) -> None:
     """Time goes by, in which everybody beats."""
     for _ in range(round(seconds / 10)):
-        town.passes(10)
+        group.advance(10)
         for name, budget in sidecars.items():
             await budget.beat(suspect(name))
 
 
 @pytest.mark.parametrize("noticed_by", ["claim", "beat"])
-async def test_lost_memory_grants_nothing_for_a_window_and_is_counted_once(noticed_by: str) -> None:
-    town = Town(1, SAFE)
-    sidecars = await heard(town)
+async def test_data_loss_stops_grants_for_a_window_and_is_counted_once(noticed_by: str) -> None:
+    group = ServerGroup(1, SAFE)
+    sidecars = await fleet_with_beats(group)
     await sidecars["a"].claim(claim("a"))
-    town.server.forget()
+    group.server.forget()
     if noticed_by == "claim":
         assert outcome(await sidecars["a"].claim(claim("a2"))) == "data_loss"
     losses = [(await fleet_of(budget, suspect(name))).losses for name, budget in sidecars.items()]
     assert losses == [1, 1, 1]
-    await wait_out(town, sidecars, 590)
+    await wait_out(group, sidecars, 590)
     assert outcome(await sidecars["b"].claim(claim("b"))) == "data_loss"
-    await wait_out(town, sidecars, 20)
+    await wait_out(group, sidecars, 20)
     assert outcome(await sidecars["b"].claim(claim("b"))) == "granted"
     assert {(await fleet_of(budget, suspect(name))).losses for name, budget in sidecars.items()} == {1}
 
 
 @pytest.mark.parametrize("by_s", [3600.0, -3600.0, 3.0, -3.0], ids=str)
 @pytest.mark.parametrize("noticed_by", ["claim", "beat"])
-async def test_clock_that_was_stepped_is_a_loss_even_if_it_cannot_be_written_down_at_first(
-    noticed_by: str, by_s: float
-) -> None:
-    town = Town(1, SAFE, capacity="1")
-    sidecars = await heard(town, "ab")
+async def test_stepped_clock_is_a_loss_even_if_it_could_not_be_written_at_first(noticed_by: str, by_s: float) -> None:
+    group = ServerGroup(1, SAFE, capacity="1")
+    sidecars = await fleet_with_beats(group, "ab")
     await sidecars["a"].claim(claim("a"))
-    town.passes(1)
-    town.server.ahead_us = round(by_s * S)
-    town.server.loses = {"commit": "request"}
+    group.advance(1)
+    group.server.ahead_us = round(by_s * S)
+    group.server.loses = {"commit": "request"}
     call = sidecars["b"].claim(claim("b")) if noticed_by == "claim" else sidecars["b"].beat(suspect("b"))
     await call
-    town.server.loses = {}
+    group.server.loses = {}
     assert outcome(await sidecars["b"].claim(claim("b"))) == "data_loss"
     assert (await fleet_of(sidecars["b"], suspect("b"))).losses == 1
-    await wait_out(town, sidecars, 610)
+    await wait_out(group, sidecars, 610)
     assert outcome(await sidecars["b"].claim(claim("b"))) == "granted"
 
 
-async def test_memory_that_is_lost_while_the_loss_cannot_be_written_down_is_a_loss_all_the_same() -> None:
-    town = Town(1, SAFE, capacity="1")
-    sidecars = await heard(town, "a")
-    town.server.forget()
-    town.server.loses = {"commit": "request"}
+async def test_data_loss_that_could_not_be_written_at_first_is_still_noticed() -> None:
+    group = ServerGroup(1, SAFE, capacity="1")
+    sidecars = await fleet_with_beats(group, "a")
+    group.server.forget()
+    group.server.loses = {"commit": "request"}
     await sidecars["a"].beat(suspect("a"))
-    town.server.loses = {}
-    await wait_out(town, sidecars, HEARD_S)
+    group.server.loses = {}
+    await wait_out(group, sidecars, SETTLED_S)
     assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
 
 
 async def test_clocks_that_drift_are_no_loss() -> None:
-    town = Town(1, SAFE)
-    sidecars = await heard(town, "a")
+    group = ServerGroup(1, SAFE)
+    sidecars = await fleet_with_beats(group, "a")
     for _ in range(100):
-        town.passes(10)
-        town.server.ahead_us += 50_000  # slewed by 5 in a thousand
+        group.advance(10)
+        group.server.ahead_us += 50_000  # slewed by 5 in a thousand
         assert (await fleet_of(sidecars["a"], suspect("a"))).losses == 0
 
 
-async def test_container_that_is_down_with_a_token_that_nobody_knows_shows_a_loss() -> None:
-    town = Town(1, SAFE)
-    sidecars = await heard(town)
-    stranger = town.sidecar()
-    assert (await fleet_of(stranger, down("x", claim_id="x/1"))).losses == 1
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
-    assert (await fleet_of(stranger, down("x", claim_id="x/1"))).losses == 1
-
-
-async def test_another_list_of_servers_stops_grants_for_a_window_and_is_no_loss() -> None:
-    town = Town(1, replace(SAFE, servers="before"))
-    await heard(town)
-    town.terms = replace(town.terms, servers="after")
-    sidecars = town.sidecars("abc")
-    for name, budget in sidecars.items():
-        assert (await fleet_of(budget, suspect(name))).losses == 0
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
-    await wait_out(town, sidecars, 610)
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "granted"
-
-
-# -- what people ask --------------------------------------------------------------------------------------------
+# -- what operators ask -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("scope", "reasons"), [("", ["hold", "hold"]), ("a", ["hold", "granted"])], ids=["service", "instance"]
 )
 async def test_hold_stops_what_it_is_for_and_ends_by_itself(scope: str, reasons: list[str]) -> None:
-    town = Town()
-    sidecars = town.sidecars("ab")
+    group = ServerGroup()
+    sidecars = group.sidecars("ab")
     held = await sidecars["b"].hold(scope, "ann", "deploy", 60.0)
     assert held == Hold("ann", "deploy", START_S + 60, scope)
-    town.passes(59.5)
+    group.advance(59.5)
     answers = [await budget.claim(claim(name)) for name, budget in sidecars.items()]
     assert [outcome(answer) for answer in answers] == reasons
     assert isinstance(answers[0], Denied)
     assert (answers[0].retry_after_s, answers[0].hold) == (0.5, held)
     assert outcome(await sidecars["a"].retire(lease("a"))) == "hold"
     assert (await fleet_of(sidecars["a"], beat("a"))).hold == held
-    town.passes(0.5)
+    group.advance(0.5)
     assert (await fleet_of(sidecars["a"], beat("a"))).hold is None
     assert outcome(await sidecars["a"].claim(claim("a"))) == "granted"
 
 
-async def test_hold_stops_also_what_was_granted_before() -> None:
-    town = Town()
-    budget = town.sidecar()
-    await budget.claim(claim("a"))
-    await budget.hold("", "ann", "deploy", 60.0)
-    assert outcome(await budget.claim(claim("a"))) == "hold"
-
-
-async def test_release_ends_a_hold_and_tells_whether_there_was_one() -> None:
-    town = Town()
-    budget = town.sidecar()
+async def test_release_ends_a_hold_and_answers_whether_there_was_one() -> None:
+    group = ServerGroup()
+    budget = group.sidecar()
     await budget.hold("", "ann", "deploy", 60.0)
     assert await budget.release("a") is False
-    assert await town.sidecar().release("") is True
+    assert await group.sidecar().release("") is True
     assert await budget.release("") is False
     assert outcome(await budget.claim(claim("a"))) == "granted"
 
 
-async def test_roll_shows_every_member_and_what_is_in_force() -> None:
-    town = Town()
-    await cull(town, "c")
-    town.passes(5)
-    sidecars = town.sidecars("ab")
+async def test_member_list_shows_every_member_and_the_holds_and_settings_in_force() -> None:
+    group = ServerGroup()
+    await cull(group, "c")
+    group.advance(5)
+    sidecars = group.sidecars("ab")
     await sidecars["b"].beat(suspect("b"))
     await sidecars["a"].beat(beat("a"))
     hold = await sidecars["a"].hold("b", "ann", "look", 60.0)
-    roll = await roll_of(sidecars["a"])
-    assert roll.members == (
+    member_list = await member_list_of(sidecars["a"])
+    assert member_list.members == (
         Member("a", Presence.WELL, "", 0.0),
         Member("b", Presence.SUSPECT, "redis", 0.0),
         Member("c", Presence.DOWN, "redis", 5.0),
     )
-    assert (roll.fleet.alive, roll.fleet.suspect, roll.fleet.down) == (2, 1, 1)
-    assert (roll.used, roll.grants, roll.holds) == (1, (START_S,), (hold,))
-    assert roll.policies == (town.terms.written(),)
+    assert (member_list.fleet.alive, member_list.fleet.suspect, member_list.fleet.down) == (2, 1, 1)
+    assert (member_list.used, member_list.grants, member_list.holds) == (1, (START_S,), (hold,))
+    assert member_list.policies == (group.terms.written(),)
 
 
 async def test_ledger_is_the_store_s() -> None:
-    town = Town()
-    budget = town.sidecar()
+    group = ServerGroup()
+    budget = group.sidecar()
     entries = [Entry("culled", START_S, "a"), Entry("helped", START_S, "b")]
     assert await budget.note(entries) == 2
     assert await budget.note(entries) == 0
-    assert await told_of(town.sidecar()) == [("culled", "a", ""), ("helped", "b", "")]
-    assert [await budget.first("word", 60.0), await town.sidecar().first("word", 60.0)] == [True, False]
+    assert await told_of(group.sidecar()) == [("culled", "a", ""), ("helped", "b", "")]
+    assert [await budget.first("word", 60.0), await group.sidecar().first("word", 60.0)] == [True, False]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stores import EXPIRY_US, S, look, redis_store
+from harness.stores import EXPIRY_US, S, look
 from sidecar.core.types import Entry
 from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes, Conflict, Over, Write
-from store.conftest import Clock
+from store.conftest import Clock, assert_stores_agree
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -53,7 +52,7 @@ async def answers(store: Store, steps: list[Step], clock: Clock) -> list[object]
     """What the store answers to each commit, and what it holds then."""
     found: list[object] = []
     for step_s, off, changes in steps:
-        clock.passes(step_s)
+        clock.advance(step_s)
         revision = (await look(store)).revision
         try:
             found.append(await store.commit(revision + off, changes))
@@ -65,25 +64,11 @@ async def answers(store: Store, steps: list[Step], clock: Clock) -> list[object]
     return found
 
 
-async def in_memory(steps: list[Step]) -> list[object]:
-    clock = Clock()
-    return await answers(MemoryStore(lambda: clock.now_us), steps, clock)
-
-
-async def on_redis(server: RedisServer, steps: list[Step]) -> list[object]:
-    server.cli("FLUSHALL")
-    store = redis_store(server.url)
-    try:
-        return await answers(store, steps, Clock(server))
-    finally:
-        await store.aclose()
-
-
 def test_both_stores_answer_alike(faketime_redis: RedisServer) -> None:
     @settings(max_examples=150)
     @given(ANYWHERE)
     def compare(steps: list[Step]) -> None:
-        assert asyncio.run(in_memory(steps)) == asyncio.run(on_redis(faketime_redis, steps))
+        assert_stores_agree(answers, steps, faketime_redis)
 
     compare()
 
@@ -96,7 +81,7 @@ def test_no_window_has_more_grants_than_the_most(steps: list[Step]) -> None:
     store = MemoryStore(lambda: clock.now_us)
     passed_us = 0
     for step_s, off, changes in steps:
-        clock.passes(step_s)
+        clock.advance(step_s)
         passed_us += round(max(step_s, 0.0) * S)
         try:
             _finished(store.commit(store._revision + off, changes))

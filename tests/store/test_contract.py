@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.stores import CAPACITY, EXPIRY_US, WINDOW_US, S, beat, commit, look, suspect, tell
+from harness.stores import CAPACITY, EXPIRY_US, WINDOW_US, S, beat, commit, look, send_beat, suspect
 from sidecar.core.types import Entry, Presence
-from sidecar.store.beats import MOST_DEPARTED
-from sidecar.store.protocol import MOST_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
+from sidecar.store.beats import MAX_DEPARTED
+from sidecar.store.protocol import MAX_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
 
 if TYPE_CHECKING:
     from store.conftest import Clock
@@ -93,9 +93,9 @@ async def test_commit_grants_no_more_than_the_capacity_of_any_window(store: Stor
     ids = [str(number) for number in range(CAPACITY)]
     assert await granted(store, *ids) == []
     assert await granted(store, "one more", writes=[Write("state", "state", '{"used":0}')]) == ["one more"]
-    clock.passes(600)
+    clock.advance(600)
     assert await granted(store, "one more") == ["one more"]  # the window is closed
-    clock.passes(0.000001)
+    clock.advance(0.000001)
     assert await granted(store, "one more") == []
     raw = await look(store)
     assert (len(raw.grants), raw.state, raw.revision) == (CAPACITY + 1, "", CAPACITY + 1)
@@ -103,9 +103,9 @@ async def test_commit_grants_no_more_than_the_capacity_of_any_window(store: Stor
 
 async def test_claim_that_was_granted_is_granted_anew_and_costs_nothing(store: Store, clock: Clock) -> None:
     assert await granted(store, "a", "b", capacity=2) == []
-    clock.passes(400)
+    clock.advance(400)
     assert await granted(store, "a", capacity=2) == []
-    clock.passes(400)
+    clock.advance(400)
     assert await granted(store, "c", "d", capacity=2) == ["d"]  # "b" has left the window, "a" has not
     assert (await look(store)).grants["a"] == clock.now_us - 400 * S
 
@@ -118,11 +118,11 @@ async def test_renewal_is_refused_where_others_have_all_tokens(store: Store) -> 
 
 async def test_token_that_was_given_back_counts_only_for_the_most(store: Store, clock: Clock) -> None:
     assert await granted(store, "a", "b", capacity=2) == []
-    clock.passes(1)
+    clock.advance(1)
     await commit(store, refund=["a", "unknown"])
     raw = await look(store)
     assert (set(raw.grants), set(raw.refunded)) == ({"a", "b"}, {"a"})
-    assert (await tell(store, beat("x"))).used == 1
+    assert (await send_beat(store, beat("x"))).used == 1
     assert await granted(store, "c", capacity=2, most=2) == ["c"]
     assert await granted(store, "c", "d", capacity=2, most=6) == ["d"]
 
@@ -130,56 +130,56 @@ async def test_token_that_was_given_back_counts_only_for_the_most(store: Store, 
 async def test_renewed_grant_keeps_what_was_given_back_and_a_later_one_does_not(store: Store, clock: Clock) -> None:
     assert await granted(store, "a", capacity=1) == []
     await commit(store, refund=["a"])
-    clock.passes(500)
+    clock.advance(500)
     assert await granted(store, "a", capacity=1) == []
     assert (await look(store)).refunded == {"a"}
-    clock.passes(500)
-    assert (await tell(store, beat("x"))).used == NOTHING
-    clock.passes(200)
+    clock.advance(500)
+    assert (await send_beat(store, beat("x"))).used == NOTHING
+    clock.advance(200)
     assert await granted(store, "a", capacity=1) == []
-    assert ((await look(store)).refunded, (await tell(store, beat("x"))).used) == (frozenset(), 1)
+    assert ((await look(store)).refunded, (await send_beat(store, beat("x"))).used) == (frozenset(), 1)
 
 
-async def test_grants_of_two_windows_are_told_and_older_ones_forgotten(store: Store, clock: Clock) -> None:
+async def test_grants_of_two_windows_are_read_and_older_ones_forgotten(store: Store, clock: Clock) -> None:
     for claim_id in "abc":
         assert await granted(store, claim_id) == []
         await commit(store, refund=[claim_id])
-        clock.passes(601)
+        clock.advance(601)
     raw = await look(store)
     assert (list(raw.grants), list(raw.refunded)) == (["c"], ["c"])
     assert list((await store.read("a", window_us=10 * WINDOW_US, expiry_us=EXPIRY_US)).grants) == ["b", "c"]
 
 
 async def test_clock_that_stepped_back_does_not_block_the_budget(store: Store, clock: Clock) -> None:
-    clock.passes(3 * 86_400)
+    clock.advance(3 * 86_400)
     assert await granted(store, "a", "b", capacity=2) == []
     await commit(store, refund=["b"])
-    clock.passes(-3 * 86_400)
+    clock.advance(-3 * 86_400)
     assert await granted(store, "c", capacity=1) == ["c"]
     assert max((await look(store)).grants.values()) > clock.now_us
     await commit(store, writes=[Write("state", "epoch", "lost")])
     assert (await look(store)).grants == {"a": clock.now_us, "b": clock.now_us}
-    clock.passes(601)
+    clock.advance(601)
     assert await granted(store, "c", capacity=1) == []
 
 
 # -- beats ------------------------------------------------------------------------------------------------------
 
 
-async def test_beat_tells_of_the_fleet_and_is_read_back(store: Store, clock: Clock) -> None:
+async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, clock: Clock) -> None:
     await commit(
         store,
         grant="g",
         writes=[Write("state", "epoch", "e"), Write("state", "state", "s"), Write("holds", "a", "mine")],
     )
-    await tell(store, beat("b", errors=3, ratio=70))
-    clock.passes(1)
-    await tell(store, suspect("c", errors=9))
-    heard = await tell(store, beat("a", Presence.STARTING, errors=0, ratio=10))
+    await send_beat(store, beat("b", errors=3, ratio=70))
+    clock.advance(1)
+    await send_beat(store, suspect("c", errors=9))
+    heard = await send_beat(store, beat("a", Presence.STARTING, errors=0, ratio=10))
     assert (heard.now_us, heard.epoch, heard.state, heard.holds) == (clock.now_us, "e", "s", ("", "mine"))
     assert (heard.alive, heard.silent, heard.struck, heard.former, heard.policies) == (3, 0, (), "", 1)
     assert (heard.causes, heard.median_errors, heard.median_ratio, heard.used) == ({"redis": 1}, 3, 70, 1)
-    assert (await tell(store, beat("a"))).former == "1\n\n0"
+    assert (await send_beat(store, beat("a"))).former == "1\n\n0"
     raw = await look(store, "b")
     assert (raw.alive, raw.newest_us, raw.causes, raw.settings) == (
         3,
@@ -191,7 +191,7 @@ async def test_beat_tells_of_the_fleet_and_is_read_back(store: Store, clock: Clo
 
 
 async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None:
-    await tell(store, beat("a"))
+    await send_beat(store, beat("a"))
     assert (await look(store)).revision == 0
     await store.commit(0, Changes())
     assert (await look(store)).revision == 1
@@ -200,41 +200,43 @@ async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None
 @pytest.mark.parametrize(
     ("ratios", "median"), [([], -1), ([None, None], -1), ([5], 5), ([1, 2], 2), ([3, None, 1, 2], 2)]
 )
-async def test_median_is_of_those_who_told(store: Store, ratios: list[int | None], median: int) -> None:
+async def test_median_is_of_the_members_that_reported_a_value(
+    store: Store, ratios: list[int | None], median: int
+) -> None:
     for place, ratio in enumerate(ratios):
-        await tell(store, beat(str(place), errors=7, ratio=4))
-        await tell(store, beat(str(place), errors=place, ratio=ratio))
-    heard = await tell(store, beat("z", Presence.DOWN))
+        await send_beat(store, beat(str(place), errors=7, ratio=4))
+        await send_beat(store, beat(str(place), errors=place, ratio=ratio))
+    heard = await send_beat(store, beat("z", Presence.DOWN))
     assert (heard.median_errors, heard.median_ratio) == (len(ratios) // 2 if ratios else -1, median)
 
 
 @pytest.mark.parametrize("presence", [Presence.DOWN, Presence.GONE])
 async def test_member_that_leaves_is_counted_nowhere(store: Store, clock: Clock, presence: Presence) -> None:
-    await tell(store, suspect("a", ratio=9, about="news"))
-    heard = await tell(store, beat("a", presence))
+    await send_beat(store, suspect("a", ratio=9, about="news"))
+    heard = await send_beat(store, beat("a", presence))
     assert (heard.alive, heard.causes, heard.former) == (0, {}, "1\nredis\n0")
     assert (heard.median_errors, heard.median_ratio) == (-1, -1)
     raw = await look(store)
     assert (raw.alive, raw.member, raw.seen_us) == (0, "", 0)
     assert raw.departed_us == (clock.now_us if presence is Presence.GONE else 0)
     assert (await store.members(most=10, since_us=0)).members == []
-    await tell(store, beat("a"))
+    await send_beat(store, beat("a"))
     assert list((await store.members(most=10, since_us=0)).members) == [("a", clock.now_us, "1\n\n0", "")]
 
 
-async def test_what_was_told_of_a_culled_container_is_kept_until_it_leaves_or_its_cull_is_over(store: Store) -> None:
+async def test_report_of_a_culled_container_is_kept_until_it_leaves_or_its_cull_is_over(store: Store) -> None:
     async def told() -> dict[str, str]:
         return dict((await store.members(most=0, since_us=0)).culled)
 
     names = "abcd"
     await commit(store, writes=[Write("culls", name, "x") for name in names])
     for name in names:
-        await tell(store, beat(name, about="well"))
-        await tell(store, beat(name, Presence.DOWN))
+        await send_beat(store, beat(name, about="well"))
+        await send_beat(store, beat(name, Presence.DOWN))
     assert await told() == dict.fromkeys(names, "well")
-    await tell(store, beat("a", Presence.DOWN, about="down"))
-    await tell(store, beat("b", Presence.GONE))
-    await tell(store, beat("d"))
+    await send_beat(store, beat("a", Presence.DOWN, about="down"))
+    await send_beat(store, beat("b", Presence.GONE))
+    await send_beat(store, beat("d"))
     assert await told() == {"a": "down", "c": "well", "d": "well"}
     await commit(store, writes=[Write("culls", name, "") for name in "cd"])
     await commit(store, writes=[Write("culls", name, "x") for name in "cd"])
@@ -244,50 +246,50 @@ async def test_what_was_told_of_a_culled_container_is_kept_until_it_leaves_or_it
 async def test_silent_members_are_struck_off_a_hundred_at_a_time(store: Store, clock: Clock) -> None:
     names = [f"m{number:03}" for number in range(250)]
     for name in names:
-        await tell(store, suspect(name, ratio=1))
-    clock.passes(30)
-    assert (await tell(store, beat("z"))).silent == 0
-    clock.passes(0.000001)
+        await send_beat(store, suspect(name, ratio=1))
+    clock.advance(30)
+    assert (await send_beat(store, beat("z"))).silent == 0
+    clock.advance(0.000001)
     seen: list[str] = []
     for left in (250, 150, 50, 0):
-        heard = await tell(store, beat("z"))
+        heard = await send_beat(store, beat("z"))
         assert (heard.silent, heard.alive, heard.causes) == (
             left,
             left + 1,
             {"redis": left - 100} if left > 100 else {},
         )
-        assert len(heard.struck) == min(left, MOST_STRUCK)
+        assert len(heard.struck) == min(left, MAX_STRUCK)
         seen += heard.struck
     assert seen == names
     assert (await look(store, "m000")).departed_us == clock.now_us
 
 
 async def test_member_of_a_clock_that_stepped_back_is_struck_off(store: Store, clock: Clock) -> None:
-    await tell(store, suspect("a"), settings="old")
-    clock.passes(-3600)
-    heard = await tell(store, beat("b"))
+    await send_beat(store, suspect("a"), settings="old")
+    clock.advance(-3600)
+    heard = await send_beat(store, beat("b"))
     assert (heard.alive, heard.silent, heard.struck, heard.causes, heard.policies) == (2, 1, ("a",), {}, 1)
-    await tell(store, beat("a"))
-    clock.passes(-0.5)
-    assert (await tell(store, beat("b"))).silent == 0
+    await send_beat(store, beat("a"))
+    clock.advance(-0.5)
+    assert (await send_beat(store, beat("b"))).silent == 0
 
 
 async def test_settings_in_force_are_those_of_the_last_beats(store: Store, clock: Clock) -> None:
-    assert [(await tell(store, beat(name), settings=name)).policies for name in "aab"] == [1, 1, 2]
-    clock.passes(31)
-    assert (await tell(store, beat("b"), settings="b")).policies == 1
+    assert [(await send_beat(store, beat(name), settings=name)).policies for name in "aab"] == [1, 1, 2]
+    clock.advance(31)
+    assert (await send_beat(store, beat("b"), settings="b")).policies == 1
     assert set((await look(store)).settings) == {"a", "b"}
-    clock.passes(600)
-    assert (await tell(store, beat("b"), settings="b")).policies == 1
+    clock.advance(600)
+    assert (await send_beat(store, beat("b"), settings="b")).policies == 1
     assert (await look(store)).settings == {"b": clock.now_us}
 
 
-async def test_beating_are_those_of_the_culled_that_are_heard(store: Store, clock: Clock) -> None:
+async def test_beating_has_the_culled_instances_with_a_recent_beat(store: Store, clock: Clock) -> None:
     await commit(store, writes=[Write("culls", name, "x") for name in "abc"])
-    await tell(store, beat("a"))
-    clock.passes(31)
-    await tell(store, suspect("b", life="2"))
-    await tell(store, beat("d"))
+    await send_beat(store, beat("a"))
+    clock.advance(31)
+    await send_beat(store, suspect("b", life="2"))
+    await send_beat(store, beat("d"))
     raw = await look(store)
     assert (raw.alive, raw.beating) == (2, {"b": "2\nredis\n0"})
 
@@ -296,33 +298,33 @@ async def test_more_culls_than_a_script_hands_over_at_once_are_all_looked_for(st
     names = [f"m{number}" for number in range(2500)]
     await store.commit(0, Changes([Write("culls", name, "x") for name in names]))
     for name in (names[0], names[999], names[1000], names[-1]):
-        await tell(store, beat(name))
+        await send_beat(store, beat(name))
     assert set((await look(store)).beating) == {names[0], names[999], names[1000], names[-1]}
 
 
 async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> None:
-    heard = await tell(store, suspect("a", "x\ny\n1", "l\nm"))
+    heard = await send_beat(store, suspect("a", "x\ny\n1", "l\nm"))
     assert heard.causes == {"x y 1": 1}
     assert (await look(store)).member == "l m\nx y 1\n0"
 
 
 async def test_departed_are_bounded_in_time(store: Store, clock: Clock) -> None:
-    await tell(store, beat("a", Presence.GONE))
-    clock.passes(1201)
-    await tell(store, beat("b", Presence.GONE))
+    await send_beat(store, beat("a", Presence.GONE))
+    clock.advance(1201)
+    await send_beat(store, beat("b", Presence.GONE))
     assert (await store.members(most=10, since_us=0)).departed == [("b", clock.now_us)]
-    assert MOST_DEPARTED == 10_000
+    assert MAX_DEPARTED == 10_000
 
 
-async def test_members_are_told_by_name_and_the_departed_newest_first(store: Store, clock: Clock) -> None:
+async def test_members_are_listed_by_name_and_the_departed_newest_first(store: Store, clock: Clock) -> None:
     start_us = clock.now_us
     for name in "badc":
-        clock.passes(1)
-        await tell(store, beat(name, about=f"about {name}"))
+        clock.advance(1)
+        await send_beat(store, beat(name, about=f"about {name}"))
     for name in "db":
-        clock.passes(1)
-        await tell(store, beat(name, Presence.GONE))
-    await tell(store, beat("b"))
+        clock.advance(1)
+        await send_beat(store, beat(name, Presence.GONE))
+    await send_beat(store, beat("b"))
     listing = await store.members(most=2, since_us=start_us)
     assert list(listing.members) == [
         ("a", start_us + 2 * S, "1\n\n0", "about a"),
@@ -338,16 +340,16 @@ async def test_members_are_told_by_name_and_the_departed_newest_first(store: Sto
 async def test_count_goes_on_while_it_is_asked_for_within_the_window(store: Store, clock: Clock) -> None:
     counts = []
     for step in (0, 599, 599, 601):
-        clock.passes(step)
+        clock.advance(step)
         counts.append(await store.count("errorWatcher:3", 600))
     assert counts == [1, 2, 3, 1]
     assert await store.count("errorWatcher:4", 600) == 1
 
 
-async def test_first_is_first_and_nobody_else_for_the_time(store: Store, clock: Clock) -> None:
+async def test_only_the_first_call_is_first_within_the_time(store: Store, clock: Clock) -> None:
     said = [await store.first("paused", 60), await store.first("other", 60)]
     for step in (59, 2):
-        clock.passes(step)
+        clock.advance(step)
         said.append(await store.first("paused", 60))
     assert said == [True, True, False, True]
 

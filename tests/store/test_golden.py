@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, suspect, tell
-from sidecar.core.fleet.records import FORMAT, Cull, Epoch, HoldRow, Slot, State, Trial
+from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, send_beat, suspect
+from sidecar.core.fleet.records import FORMAT, Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.types import Entry, Presence
 from sidecar.store.protocol import Write
 from store.conftest import START_US, Clock
@@ -31,7 +31,7 @@ GOLDEN: Final = Path(__file__).with_name("golden")
 NEWEST: Final = GOLDEN / f"{FORMAT}.json"
 
 EPOCH: Final = Epoch(born_us=START_US, grants=3, losses=1, lost_us=START_US - S, servers="digest")
-STATE: Final = State(
+STATE: Final = FleetState(
     serial=4,
     trials={"redis": Trial(limit=2, last_us=START_US), "db": Trial(failures=1, paused_us=START_US, pause_us=WINDOW_US)},
     several_us=START_US,
@@ -52,18 +52,18 @@ NEWS: Final = "up|7|life 1|100|0|5|0.2"
 async def history(store: RedisStore, clock: Clock) -> None:
     """What leaves something in every key."""
     for name in "abcd":
-        await tell(store, beat(name, life="life 1", errors=2, ratio=5000, about=NEWS), settings='{"f":1}')
-    clock.passes(1)
-    await tell(store, suspect("a", life="life 1", errors=9, ratio=500_000), settings='{"f":1}')
-    await tell(store, suspect("b", life="life 1", errors=9, refused=True), settings='{"f":1,"window_us":60000000}')
-    await tell(store, suspect("c", "db", life="life 1", refused=True), settings='{"f":1}')
-    await tell(store, beat("c", Presence.GONE, life="life 1"), settings='{"f":1}')
+        await send_beat(store, beat(name, life="life 1", errors=2, ratio=5000, about=NEWS), settings='{"f":1}')
+    clock.advance(1)
+    await send_beat(store, suspect("a", life="life 1", errors=9, ratio=500_000), settings='{"f":1}')
+    await send_beat(store, suspect("b", life="life 1", errors=9, refused=True), settings='{"f":1,"window_us":60000000}')
+    await send_beat(store, suspect("c", "db", life="life 1", refused=True), settings='{"f":1}')
+    await send_beat(store, beat("c", Presence.GONE, life="life 1"), settings='{"f":1}')
     rows = [("state", "epoch", EPOCH), ("state", "state", STATE), ("culls", "x", CULL), ("leases", "d", SLOT)]
     writes = [
         Write(table, name, row.written()) for table, name, row in [*rows, ("holds", "", HOLD), ("holds", "b", HOLD)]
     ]
     await commit(store, grant="claim-1", writes=writes)
-    clock.passes(1)
+    clock.advance(1)
     await commit(store, grant="claim-2", refund=["claim-1"], entries=[HELPED])
 
 
@@ -126,7 +126,7 @@ def clock(request: pytest.FixtureRequest, faketime_redis: RedisServer) -> Clock:
 async def test_golden_copy_is_read(faketime_redis: RedisServer, open_store: OpenStore) -> None:
     store = open_store(faketime_redis.url)
     raw = await look(store, "b")
-    assert (Epoch.read(raw.epoch), State.read(raw.state)) == (EPOCH, STATE)
+    assert (Epoch.read(raw.epoch), FleetState.read(raw.state)) == (EPOCH, STATE)
     assert {name: Cull.read(text) for name, text in raw.culls.items()} == {"x": CULL}
     assert {name: Slot.read(text) for name, text in raw.leases.items()} == {"d": SLOT}
     assert {name: HoldRow.read(text) for name, text in raw.holds.items()} == {"": HOLD, "b": HOLD}
@@ -153,9 +153,9 @@ async def test_golden_copy_is_read(faketime_redis: RedisServer, open_store: Open
     )
 
 
-async def test_golden_copy_is_gone_on_with(clock: Clock, faketime_redis: RedisServer, open_store: OpenStore) -> None:
+async def test_golden_copy_is_continued(clock: Clock, faketime_redis: RedisServer, open_store: OpenStore) -> None:
     store = open_store(faketime_redis.url)
-    heard = await tell(store, beat("b", life="life 1"), settings='{"f":1}')
+    heard = await send_beat(store, beat("b", life="life 1"), settings='{"f":1}')
     assert (heard.former, heard.causes, heard.alive, heard.used) == ("life 1\nredis\n1", {"redis": 1}, 3, 1)
     assert (heard.median_errors, heard.median_ratio, heard.policies) == (2, 500_000, 2)
     assert (await look(store)).control["recovered|redis"] == 1

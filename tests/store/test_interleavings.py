@@ -59,7 +59,7 @@ async def claims_and_recovers(world: World, sidecar: Sidecar) -> object:
     if not isinstance(answer, Unknown):
         return answer
     sidecar.presence = Presence.WELL
-    await world.resign(sidecar)
+    await world.give_back(sidecar)
     return True
 
 
@@ -253,7 +253,7 @@ def suspects(terms: Terms, size: int, *, seed: int = 0) -> World:
 
 
 @pytest.mark.parametrize("server", range(3))
-def test_a_grant_that_reached_one_server_is_written_to_a_majority_before_it_is_told(server: int) -> None:
+def test_a_grant_that_reached_one_server_is_written_to_a_majority_before_it_is_answered(server: int) -> None:
     """Its rows were the same the second time, and only the token was written again."""
     world = suspects(FREE, 4)
     one, *_ = world.sidecars

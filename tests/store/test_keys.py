@@ -1,10 +1,10 @@
-"""What lies in Redis: every key under the service's hash tag, and for how long."""
+"""The keys in Redis: all under the hash tag of the service, each with an expiry."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.stores import PREFIX, S, beat, commit, suspect, tell
+from harness.stores import PREFIX, S, beat, commit, send_beat, suspect
 from sidecar.core.types import Entry
 from sidecar.store import scripts
 from sidecar.store.protocol import Write
@@ -28,19 +28,19 @@ async def test_keys_of_a_service_that_has_ended_are_gone_in_the_end(
 ) -> None:
     clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
     await commit(store, grant="a", writes=[Write("holds", "", "x")], entries=[Entry("hold", 1.0)])
-    await tell(store, beat("a", about="news"))
+    await send_beat(store, beat("a", about="news"))
     assert await store.first("word", 60)
     assert ends(faketime_redis) == {
         **{f"{PREFIX}:{key}": KEPT_S for key in ("abouts", "alive", "errors", "events", "grants", "holds", "members")},
         **{f"{PREFIX}:{key}": KEPT_S for key in ("noted", "settings", "state")},
         f"{PREFIX}:first:word": 60,
     }
-    clock.passes(DAY_S + 1)
-    await tell(store, suspect("b"))
+    clock.advance(DAY_S + 1)
+    await send_beat(store, suspect("b"))
     assert {end for key, end in ends(faketime_redis).items() if key.rpartition(":")[2] not in ("events", "noted")} == {
         KEPT_S
     }
-    clock.passes(KEPT_S + 1)
+    clock.advance(KEPT_S + 1)
     assert ends(faketime_redis) == {}
 
 
@@ -50,8 +50,8 @@ async def test_expiry_is_renewed_once_a_day_and_by_a_clock_that_stepped_back(
     clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
     kept = []
     for step_s in (0, DAY_S, 1, 1, -3 * DAY_S):
-        clock.passes(step_s)
-        await tell(store, beat("a"))
+        clock.advance(step_s)
+        await send_beat(store, beat("a"))
         kept.append(int(faketime_redis.cli("HGET", f"{PREFIX}:state", "kept")) // S - clock.now_us // S)
     assert kept == [0, -DAY_S, 0, -1, 0]
 
@@ -60,7 +60,7 @@ async def test_text_that_is_no_instant_of_a_renewal_hinders_no_beat(
     redis_server: RedisServer, open_store: OpenStore
 ) -> None:
     redis_server.cli("HSET", f"{PREFIX}:state", "kept", "soon")
-    assert (await tell(open_store(redis_server.url), beat("a"))).alive == 1
+    assert (await send_beat(open_store(redis_server.url), beat("a"))).alive == 1
 
 
 async def test_article_counter_is_kept_for_the_window_from_its_last_count_on(
@@ -68,7 +68,7 @@ async def test_article_counter_is_kept_for_the_window_from_its_last_count_on(
 ) -> None:
     clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
     for count in (1, 2):
-        clock.passes(100)
+        clock.advance(100)
         assert await store.count("errorWatcher:3", 600) == count
     assert ends(faketime_redis) == {"errorWatcher:3": 600}
 

@@ -1,24 +1,42 @@
-"""What goes wrong with a real Redis: one word, nothing raised, in time, and afterwards the same id gets its answer."""
+"""What goes wrong with a real Redis: one word, in time, and afterwards the same id gets its answer."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from redis.asyncio import Redis
 
-from harness.stores import FRESH, HEARD, PREFIX, REPLAYED, beat, claim, impatient, look, tell, warm, word_of
+from harness.stores import (
+    FRESH,
+    HEARD,
+    PREFIX,
+    REPLAYED,
+    beat,
+    claim,
+    commit,
+    impatient,
+    look,
+    send_beat,
+    warm,
+    word_of,
+)
 from harness.waiting import eventually
-from sidecar.core.explain.reasons import UNKNOWN
-from sidecar.store.protocol import Changes
+from sidecar.core.explain.reasons import FAILURES
+from sidecar.core.types import Entry
+from sidecar.store.protocol import Changes, Write
 
 if TYPE_CHECKING:
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
     from sidecar.store.redis import RedisStore
     from store.conftest import OpenStore, Proxy
 
+SECRET = "s3cret/pass?word"
 TIMEOUT_S = 3.0
 """A second one of these would take longer than any pause of a busy machine."""
 GRANTS = f"{PREFIX}:grants"
@@ -26,13 +44,22 @@ GRANTS = f"{PREFIX}:grants"
 
 async def assert_refused_with(store: RedisStore, word: str) -> None:
     """Whatever is asked, the answer is the word, and the word has a sentence."""
-    assert word in UNKNOWN
+    assert word in FAILURES
     assert await word_of(look(store)) == word
     assert await word_of(store.commit(0, Changes())) == word
-    assert await word_of(tell(store, beat("a"))) == word
+    assert await word_of(send_beat(store, beat("a"))) == word
     assert await word_of(store.members(most=10, since_us=0)) == word
     assert await word_of(store.count("errorWatcher:1", 60)) == word
+    assert await word_of(store.note([Entry("culled")])) == word
+    assert await word_of(store.entries(0, "", 10)) == word
+    assert await word_of(store.first("word", 60)) == word
     assert await word_of(look(store)) == word
+
+
+async def assert_claims_end_with(store: RedisStore, word: str) -> None:
+    """Claims do, whose read may pass: a full server and a replica answer it."""
+    assert await claim(store, "a") == word
+    assert await claim(store, "a") == word
 
 
 # -- away ---------------------------------------------------------------------------------------------------
@@ -56,8 +83,9 @@ async def test_connection_that_the_server_closed_meanwhile_is_replaced_without_a
     store = open_store(redis_server.url)
     assert await claim(store, "a") == FRESH
     redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    route: Any = store._link._route
-    await eventually(route._wire._connection.can_read, timeout_s=20, what="the end of the connection is seen")
+    client: Any = store._client
+    [connection] = client._client.connection_pool._available_connections
+    await eventually(connection.can_read, timeout_s=20, what="the end of the connection is seen")
     assert await claim(store, "a") == REPLAYED
 
 
@@ -114,31 +142,25 @@ async def test_after_a_hang_the_next_claim_gets_its_own_answer(
     assert await claim(store, "a") == "replayed 2"
 
 
-async def test_reply_that_comes_after_the_time_out_meets_nobody(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["timed out", "cancelled"])
+async def test_late_reply_is_read_by_no_other_call_and_its_commit_is_seen_by_the_next_read(
+    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy, *, is_cancelled: bool
 ) -> None:
     store = open_store(await proxy.open(redis_server.port))
     assert await warm(store) == HEARD
     proxy.holding = True
+    asking = asyncio.create_task(word_of(store.commit(0, Changes(grant="a"))))
     with impatient(store):
-        assert await word_of(store.commit(0, Changes(grant="a"))) == "timeout"
+        await proxy.held.wait()
+        if is_cancelled:
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        else:
+            assert await asking == "timeout"
     proxy.release()
     assert await claim(store, "b") == "granted 2"
-
-
-async def test_reply_to_a_cancelled_claim_meets_nobody(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
-) -> None:
-    store = open_store(await proxy.open(redis_server.port))
-    assert await warm(store) == HEARD
-    proxy.holding = True
-    asking = asyncio.create_task(store.commit(0, Changes(grant="a")))
-    await proxy.held.wait()
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    proxy.release()
-    assert await claim(store, "b") == "granted 2"
+    assert await claim(store, "a") == "replayed 2"
 
 
 async def test_claim_that_waits_for_its_turn_is_bounded_too(redis_server: RedisServer, open_store: OpenStore) -> None:
@@ -151,21 +173,7 @@ async def test_claim_that_waits_for_its_turn_is_bounded_too(redis_server: RedisS
     redis_server.resume()
 
 
-async def test_commit_whose_reply_was_lost_is_seen_by_the_next_read(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
-) -> None:
-    store = open_store(await proxy.open(redis_server.port))
-    assert await warm(store) == HEARD
-    proxy.holding = True
-    with impatient(store):
-        assert await word_of(store.commit(0, Changes(grant="a"))) == "timeout"
-    proxy.holding = False
-    await eventually(lambda: redis_server.cli("ZCARD", GRANTS), timeout_s=20, what="a is granted")
-    assert await claim(store, "a") == REPLAYED
-    assert await claim(store, "b") == "granted 2"
-
-
-async def test_each_step_of_a_claim_costs_one_round_trip_after_a_beat(
+async def test_each_step_of_a_claim_costs_one_round_trip(
     redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
 ) -> None:
     store = open_store(await proxy.open(redis_server.port))
@@ -173,5 +181,157 @@ async def test_each_step_of_a_claim_costs_one_round_trip_after_a_beat(
     proxy.commands.clear()
     assert await claim(store, "a") == FRESH
     assert await store.count("errorWatcher:1", 60) == 1
-    assert await warm(store) == HEARD
+    assert (await send_beat(store, beat("a"))).alive == 2
     assert proxy.commands == ["EVALSHA", "EVALSHA", "EVAL", "EVALSHA"]
+
+
+def logins(server: RedisServer) -> dict[str, str]:
+    secret, wrong = quote(SECRET, safe=""), quote(f"{SECRET}x", safe="")
+    return {
+        "wrong": f"redis://:{wrong}@127.0.0.1:{server.port}",
+        "none": f"redis://127.0.0.1:{server.port}",
+        "unknown user": f"redis://nobody:{secret}@127.0.0.1:{server.port}",
+        "wrong over a unix socket": f"unix://:{wrong}@{server.unix_socket}",
+    }
+
+
+# -- who may ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("login", ["wrong", "none", "unknown user", "wrong over a unix socket"])
+async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
+    login: str, start_redis: StartRedis, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = start_redis(password=SECRET)
+    store = open_store(logins(server)[login])
+    await assert_claims_end_with(store, "auth")
+    assert await warm(store) == "auth"
+    assert "s3cret" not in caplog.text + repr(store) + repr(vars(store))
+
+
+async def test_login_that_was_set_right_on_the_server_works_with_the_same_budget(
+    start_redis: StartRedis, open_store: OpenStore
+) -> None:
+    server = start_redis(password="old")
+    store = open_store(f"redis://:new@127.0.0.1:{server.port}")
+    await assert_claims_end_with(store, "auth")
+    server.cli("CONFIG", "SET", "requirepass", "new")
+    assert await claim(store, "a") == FRESH
+
+
+async def test_right_login_works_over_tcp_and_unix_socket(start_redis: StartRedis, open_store: OpenStore) -> None:
+    server = start_redis(password=SECRET)
+    assert await claim(open_store(server.url), "a") == FRESH
+    over_socket = open_store(f"unix://:{quote(SECRET, safe='')}@{server.unix_socket}?db=0")
+    assert await claim(over_socket, "a") == REPLAYED
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/1", "unix://{path}?db=1"])
+async def test_database_of_the_url_is_the_one_written_to(
+    url: str, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(url.format(port=redis_server.port, path=redis_server.unix_socket))
+    assert await claim(store, "a") == FRESH
+    assert redis_server.cli("INFO", "keyspace").keys() == {"db1"}
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/99", "unix://{path}?db=99"])
+async def test_database_that_is_not_there_is_never_mistaken_for_another(
+    url: str, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(url.format(port=redis_server.port, path=redis_server.unix_socket))
+    await assert_claims_end_with(store, "response")
+    assert redis_server.cli("INFO", "keyspace") == {}
+
+
+@pytest.mark.parametrize("missing", ["-eval -evalsha", "-zcount", "-time", "resetkeys ~other:*"])
+async def test_user_without_a_permission_gets_a_word_and_works_once_it_has_it(
+    missing: str, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    redis_server.cli("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", *missing.split())
+    store = open_store(f"redis://app:pw@127.0.0.1:{redis_server.port}")
+    await assert_claims_end_with(store, "permission")
+    redis_server.cli("ACL", "SETUSER", "app", "~*", "+@all")
+    assert await claim(store, "a") == FRESH
+
+
+# -- what may not be written --------------------------------------------------------------------------------
+
+
+async def test_read_only_replica_is_readonly_until_it_is_promoted(
+    start_redis: StartRedis, open_store: OpenStore
+) -> None:
+    server = start_redis(read_only=True)
+    store = open_store(server.url)
+    await assert_claims_end_with(store, "readonly")
+    assert await warm(store) == "readonly"
+    assert (await look(store)).revision == 0
+    server.cli("REPLICAOF", "NO", "ONE")
+    assert await claim(store, "a") == FRESH
+
+
+async def test_full_memory_is_oom_and_writes_nothing_of_a_commit(
+    redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(redis_server.url)
+    hold = Write("holds", "", "hold")
+    await commit(store, writes=[hold])
+    redis_server.cli("CONFIG", "SET", "maxmemory", "1")
+    await assert_claims_end_with(store, "oom")
+    assert await warm(store) == "oom"
+    assert await word_of(commit(store, writes=[hold._replace(text="")], grant="b")) == "oom"
+    raw = await look(store)
+    assert (raw.revision, raw.holds, raw.grants, raw.alive) == (1, {"": "hold"}, {}, 0)
+    redis_server.cli("CONFIG", "SET", "maxmemory", "0")
+    assert await claim(store, "a") == FRESH
+
+
+@pytest.mark.parametrize("key", ["grants", "refunded", "state", "culls", "leases", "holds"])
+async def test_key_of_another_kind_is_an_error_and_left_alone(
+    key: str, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    redis_server.cli("SET", f"{PREFIX}:{key}", "something")
+    store = open_store(redis_server.url)
+    await assert_claims_end_with(store, "response")
+    assert redis_server.cli("GET", f"{PREFIX}:{key}") == "something"
+    redis_server.cli("DEL", f"{PREFIX}:{key}")
+    assert await claim(store, "a") == FRESH
+
+
+# -- busy ---------------------------------------------------------------------------------------------------
+
+
+async def test_busy_server_is_busy_and_then_answers(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
+    assert await warm(store) == HEARD
+    redis_server.cli("CONFIG", "SET", "busy-reply-threshold", "20")
+    async with Redis.from_url(redis_server.url, socket_timeout=30) as other:
+        spinning = asyncio.create_task(_spin(other))
+        await eventually(lambda: _is_busy(store), timeout_s=20, what="busy")
+        assert await warm(store) == "busy"
+        redis_server.cli("SCRIPT", "KILL")
+        await spinning
+    assert await claim(store, "a") == FRESH
+
+
+async def _spin(client: Redis) -> None:
+    with pytest.raises(Exception, match="killed by user"):
+        await client.eval("while true do end", 0)
+
+
+async def _is_busy(store: RedisStore) -> bool:
+    return await warm(store) == "busy"
+
+
+# -- the script ---------------------------------------------------------------------------------------------
+
+
+async def test_flushed_script_is_sent_again(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
+    assert await warm(store) == HEARD
+    redis_server.cli("SCRIPT", "FLUSH")
+    assert await claim(store, "a") == FRESH
+    redis_server.cli("SCRIPT", "FLUSH")
+    assert await warm(store) == HEARD
+    assert await claim(store, "a") == REPLAYED

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from redis.exceptions import InvalidResponse
 
 from sidecar.store import replies, scripts
+from sidecar.store.replies import InvalidReplyError
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.binary(max_size=8) | st.sampled_from([b"1700000000000000", b"inf", b"\xff"]),
     lambda inner: st.lists(inner, max_size=4),
 )
-READERS = [replies.raw, replies.heard, replies.committed, replies.count, replies.times, replies.texts]
+READERS = [replies.raw, replies.beat_reply, replies.committed, replies.count, replies.times, replies.texts]
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
@@ -22,7 +22,7 @@ def test_anything_else_is_no_answer(read: object, reply: object) -> None:
     assert callable(read)
     try:
         read(reply)
-    except InvalidResponse:
+    except InvalidReplyError:
         return
 
 

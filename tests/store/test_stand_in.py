@@ -12,7 +12,7 @@ import pytest
 from fakeredis import TcpFakeServer
 from redis import Redis
 
-from harness.stores import FRESH, HEARD, REPLAYED, beat, claim, commit, look, suspect, tell, warm
+from harness.stores import FRESH, HEARD, REPLAYED, beat, claim, commit, look, send_beat, suspect, warm
 from sidecar.core.types import Entry, Presence
 from sidecar.store import scripts
 from sidecar.store.protocol import Over, Write
@@ -53,8 +53,8 @@ async def test_two_of_three_are_granted_and_a_replay_is_free(stand_in: str, open
 async def test_members_and_their_causes_are_counted(stand_in: str, open_store: OpenStore) -> None:
     store = open_store(stand_in)
     for told in (beat("a", about="news"), suspect("b", errors=3, ratio=7, refused=True), beat("c")):
-        await tell(store, told)
-    heard = await tell(store, beat("c", Presence.GONE))
+        await send_beat(store, told)
+    heard = await send_beat(store, beat("c", Presence.GONE))
     assert (heard.alive, heard.causes, heard.median_errors, heard.median_ratio) == (2, {"redis": 1}, 3, 7)
     raw = await look(store, "b")
     assert (raw.alive, raw.control, raw.member) == (2, {"refused|redis": 1}, "1\nredis\n1")

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
+from harness.budgets import UnreliableBudget
 from harness.claims import S, lease
-from harness.fleet_stores import START_US, Town
-from harness.unreliable import UnreliableBudget
+from harness.server_group import START_US, ServerGroup
 from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import FleetBudget
-from sidecar.store.held_budget import HeldBudget
+from sidecar.store.budget_with_holds import BudgetWithHolds
 
 START_S = START_US / S
 
@@ -18,12 +18,12 @@ class World:
     """One time, one store in it, and sidecar ``a``."""
 
     def __init__(self) -> None:
-        self.town = Town()
+        self.group = ServerGroup()
         self.budget = UnreliableBudget(self.other())
-        self.held = HeldBudget(self.budget, lambda: self.town.now_us / S, "a")
+        self.held = BudgetWithHolds(self.budget, lambda: self.group.now_us / S, "a")
 
     def other(self) -> FleetBudget:
-        return self.town.sidecar()
+        return self.group.sidecar()
 
     async def claim(self, claim_id: str = "1") -> Answer:
         return await self.held.claim(_claim(claim_id))
@@ -54,15 +54,15 @@ async def test_hold_that_the_budget_keeps_is_not_kept_here_as_well(world: World,
 
 
 @pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
-async def test_nobody_goes_for_its_age_under_a_hold_of_this_sidecar(world: World, instance: str) -> None:
+async def test_local_hold_denies_retirement(world: World, instance: str) -> None:
     world.budget.error = "connection"
     assert await world.held.hold(instance, "alice", "why", 60) == Unknown("connection")
     world.budget.error = None
     hold = Hold("alice", "why", START_S + 60, instance)
     assert await world.held.retire(lease("a")) == Denied("hold", 0, 0, 60.0, hold=hold)
-    world.town.passes(60)
+    world.group.advance(60)
     assert isinstance(await world.held.retire(lease("a")), Granted)
-    assert await world.held.resign("a", "a's") is True
+    assert await world.held.give_back("a", "a's") is True
 
 
 @pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
@@ -75,9 +75,9 @@ async def test_hold_that_the_budget_cannot_keep_denies_here_until_it_is_over(wor
     asked = world.budget.asked
     assert await world.claim() == Denied("hold", 0, 0, 60.0, hold=hold)
     assert world.budget.asked == asked
-    world.town.passes(59.9)
+    world.group.advance(59.9)
     assert isinstance(await world.claim(), Denied)
-    world.town.passes(0.1)
+    world.group.advance(0.1)
     assert isinstance(await world.claim(), Granted)
     assert world.held.local is None
 
@@ -120,7 +120,7 @@ async def test_shorter_hold_replaces_the_local_one(world: World) -> None:
     await world.held.hold("", "alice", "for long", 3600)
     world.budget.error = None
     await world.held.hold("", "bob", "for short", 10)
-    world.town.passes(10)
+    world.group.advance(10)
     assert isinstance(await world.claim(), Granted)
 
 
@@ -183,5 +183,5 @@ async def test_hold_that_is_over_is_not_released(world: World) -> None:
     world.budget.error = "timeout"
     await world.held.hold("", "alice", "why", 60)
     world.budget.error = None
-    world.town.passes(60)
+    world.group.advance(60)
     assert await world.held.release("") is False

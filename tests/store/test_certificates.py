@@ -1,4 +1,4 @@
-"""Certificates in files: the authority we trust, and who we are."""
+"""Certificates in files: the authority that the sidecar trusts, and its own certificate."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.asking import pinged
 from harness.binaries import require
 from harness.certificates import Authority
 from harness.ports import free_port
 from harness.sentinels import MASTER, Sentinel
 from sidecar.store.access import Access
-from sidecar.store.link import Link
+from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
+    from harness.children import Children, StartRedis
     from harness.redis_server import RedisServer
-    from harness.starting import Children, StartRedis
-    from store.conftest import OpenLink
+    from store.conftest import OpenClient
 
 
 @pytest.fixture(scope="module")
@@ -62,56 +61,56 @@ def access_of(authority: Authority, client: Authority) -> Access:
 # -- certificates -------------------------------------------------------------------------------------------
 
 
-async def test_client_certificate_and_our_own_authority_let_us_in(
-    tls_port: int, ours: Authority, open_link: OpenLink
+async def test_client_certificate_of_a_trusted_authority_logs_in(
+    tls_port: int, ours: Authority, open_client: OpenClient
 ) -> None:
-    assert await pinged(open_link(f"rediss://127.0.0.1:{tls_port}", access_of(ours, ours))) == "PONG"
+    assert await open_client(f"rediss://127.0.0.1:{tls_port}", access_of(ours, ours)).ping() == "PONG"
 
 
 async def test_one_file_may_hold_certificate_and_key(
-    tls_port: int, ours: Authority, tmp_path: Path, open_link: OpenLink
+    tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:
     both = tmp_path / "both.pem"
     both.write_text("".join(path.read_text() for path in ours.sign("client")))
     access = Access(ca=str(ours.ca), cert=str(both))
-    assert await pinged(open_link(f"rediss://127.0.0.1:{tls_port}", access)) == "PONG"
+    assert await open_client(f"rediss://127.0.0.1:{tls_port}", access).ping() == "PONG"
 
 
 @pytest.mark.parametrize("ca", ["others", "system"])
-async def test_server_that_we_do_not_know_is_not_spoken_to(
-    ca: str, tls_port: int, ours: Authority, others: Authority, open_link: OpenLink
+async def test_server_of_an_unknown_authority_is_refused(
+    ca: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
 ) -> None:
     access = replace(access_of(ours, ours), ca=str(others.ca) if ca == "others" else "")
-    link = open_link(f"rediss://127.0.0.1:{tls_port}", access)
-    assert [await pinged(link), await pinged(link)] == ["tls", "tls"]
+    client = open_client(f"rediss://127.0.0.1:{tls_port}", access)
+    assert [await client.ping(), await client.ping()] == ["tls", "tls"]
 
 
-@pytest.mark.parametrize("client", ["nobody", "others"])
-async def test_client_that_the_server_does_not_know_is_not_let_in(
-    client: str, tls_port: int, ours: Authority, others: Authority, open_link: OpenLink
+@pytest.mark.parametrize("authority", ["nobody", "others"])
+async def test_client_of_an_unknown_authority_is_refused(
+    authority: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
 ) -> None:
-    access = access_of(ours, others) if client == "others" else Access(ca=str(ours.ca))
-    link = open_link(f"rediss://127.0.0.1:{tls_port}", access)
+    access = access_of(ours, others) if authority == "others" else Access(ca=str(ours.ca))
+    client = open_client(f"rediss://127.0.0.1:{tls_port}", access)
     # In TLS 1.3 the server says so only after the handshake, and its hanging up may overtake its words.
-    assert {await pinged(link), await pinged(link)} <= {"tls", "connection"}
+    assert {await client.ping(), await client.ping()} <= {"tls", "connection"}
 
 
-async def test_name_of_the_server_has_to_be_in_its_certificate_unless_told_otherwise(
-    tls_port: int, ours: Authority, open_link: OpenLink
+async def test_name_of_the_server_has_to_be_in_its_certificate_unless_the_url_says_otherwise(
+    tls_port: int, ours: Authority, open_client: OpenClient
 ) -> None:
     access, url = access_of(ours, ours), f"rediss://localhost:{tls_port}"
-    assert await pinged(open_link(url, access)) == "tls"
-    assert await pinged(open_link(f"{url}?ssl_check_hostname=false", access)) == "PONG"
-    assert await pinged(open_link(f"{url}?ssl_cert_reqs=none", replace(access, ca=""))) == "PONG"
+    assert await open_client(url, access).ping() == "tls"
+    assert await open_client(f"{url}?ssl_check_hostname=false", access).ping() == "PONG"
+    assert await open_client(f"{url}?ssl_cert_reqs=none", replace(access, ca="")).ping() == "PONG"
 
 
-async def test_options_of_the_url_go_with_files(tls_port: int, ours: Authority, open_link: OpenLink) -> None:
+async def test_options_of_the_url_go_with_files(tls_port: int, ours: Authority, open_client: OpenClient) -> None:
     options = "ssl_min_version=772&ssl_ciphers=ECDHE%2BAESGCM&ssl_cert_reqs=required"
-    assert await pinged(open_link(f"rediss://127.0.0.1:{tls_port}?{options}", access_of(ours, ours))) == "PONG"
+    assert await open_client(f"rediss://127.0.0.1:{tls_port}?{options}", access_of(ours, ours)).ping() == "PONG"
 
 
-async def test_sentinels_and_the_master_they_name_are_spoken_to_by_tls(
-    start_redis: StartRedis, children: Children, ours: Authority, open_link: OpenLink
+async def test_sentinels_and_their_master_are_connected_by_tls(
+    start_redis: StartRedis, children: Children, ours: Authority, open_client: OpenClient
 ) -> None:
     master, master_port = start_with_tls(start_redis, ours)
     port = free_port()
@@ -121,47 +120,47 @@ async def test_sentinels_and_the_master_they_name_are_spoken_to_by_tls(
     )
     children.adopt(sentinel).start()
     url = f"127.0.0.1:{port}/{MASTER}"
-    assert await pinged(open_link(f"rediss+sentinel://{url}", access_of(ours, ours))) == "PONG"
-    assert await pinged(open_link(f"rediss+sentinel://{url}", Access(ca=str(ours.ca)))) in ("tls", "sentinel")
-    assert await pinged(open_link(f"redis+sentinel://{url}", Access())) == "sentinel"
+    assert await open_client(f"rediss+sentinel://{url}", access_of(ours, ours)).ping() == "PONG"
+    assert await open_client(f"rediss+sentinel://{url}", Access(ca=str(ours.ca))).ping() in ("tls", "sentinel")
+    assert await open_client(f"redis+sentinel://{url}", Access()).ping() == "sentinel"
 
 
-async def test_cluster_is_spoken_to_by_tls(start_redis: StartRedis, ours: Authority, open_link: OpenLink) -> None:
+async def test_cluster_is_connected_by_tls(start_redis: StartRedis, ours: Authority, open_client: OpenClient) -> None:
     nodes = {"cluster_enabled": "yes", "cluster_port": str(free_port()), "tls_cluster": "yes"}
     node, port = start_with_tls(start_redis, ours, **nodes)
     node.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    assert await pinged(open_link(f"rediss+cluster://127.0.0.1:{port}", access_of(ours, ours))) == "PONG"
+    assert await open_client(f"rediss+cluster://127.0.0.1:{port}", access_of(ours, ours)).ping() == "PONG"
 
 
-async def test_certificate_that_was_renewed_is_taken_up(
-    tls_port: int, ours: Authority, others: Authority, tmp_path: Path, open_link: OpenLink
+async def test_replaced_certificate_is_used(
+    tls_port: int, ours: Authority, others: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:
     cert, key = (Path(shutil.copy(path, tmp_path)) for path in others.sign("client"))
-    link = open_link(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
-    assert await pinged(link) in ("tls", "connection")
+    client = open_client(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
+    assert await client.ping() in ("tls", "connection")
     for old, new in zip((cert, key), ours.sign("client"), strict=True):
         shutil.copy(new, old)
-    assert await pinged(link) == "PONG"
+    assert await client.ping() == "PONG"
 
 
-async def test_certificate_that_is_half_written_leaves_the_old_one_in_use(
-    tls_port: int, ours: Authority, tmp_path: Path, open_link: OpenLink
+async def test_half_written_certificate_leaves_the_old_one_in_use(
+    tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:
     cert, key = (Path(shutil.copy(path, tmp_path)) for path in ours.sign("client"))
-    link = open_link(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
+    client = open_client(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
     cert.write_text(cert.read_text()[:100])
-    assert await pinged(link) == "PONG"
-    await link.aclose()
+    assert await client.ping() == "PONG"
+    await client.aclose()
     cert.unlink()
-    assert await pinged(link) == "PONG"
+    assert await client.ping() == "PONG"
 
 
-def test_encrypted_key_without_its_password_is_refused_and_asks_nobody(ours: Authority, tmp_path: Path) -> None:
+def test_encrypted_key_without_its_password_is_refused_without_a_prompt(ours: Authority, tmp_path: Path) -> None:
     cert, key = ours.sign("client")
     encrypted = tmp_path / "encrypted.key"
     words = ["pkey", "-in", str(key), "-aes256", "-passout", "pass:hunter2", "-out", str(encrypted)]
     subprocess.run([require("openssl"), *words], check=True, timeout=30)
     access = Access(cert=str(cert), key=str(encrypted))
     with pytest.raises(ValueError, match="cannot be used"):
-        Link("rediss://host", 1, access)
-    assert Link("rediss://host?ssl_password=hunter2", 1, access)
+        RedisClient("rediss://host", 1, access)
+    assert RedisClient("rediss://host?ssl_password=hunter2", 1, access)

@@ -1,4 +1,4 @@
-"""Nonsense on the wire is a word too, and no URL can bend what a claim relies on."""
+"""Nonsense from a server is a word, and no URL changes the options that a claim relies on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import exceptions as theirs
 
-from harness.stores import FRESH, HEARD, beat, claim, look, tell, warm, word_of
-from sidecar.core.explain.reasons import UNKNOWN
-from sidecar.store.link import Link, error_word
+from harness.stores import FRESH, beat, claim, look, send_beat, warm, word_of
+from sidecar.core.explain.reasons import FAILURES
 from sidecar.store.protocol import Changes
+from sidecar.store.redis_client import RedisClient
+from sidecar.store.redis_errors import error_word
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,7 +63,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "word"), LINES, ids=[repr(line)[:90] for line, _ in LINES])
-async def test_answer_is_exactly_an_answer_and_all_else_is_a_word(
+async def test_anything_but_a_complete_reply_is_a_word(
     line: bytes, word: str, actor: Actor, open_store: OpenStore
 ) -> None:
     store = open_store(await actor.open())
@@ -70,7 +71,7 @@ async def test_answer_is_exactly_an_answer_and_all_else_is_a_word(
     assert await word_of(look(store)) == word
     assert await word_of(store.commit(0, Changes())) == word
     assert await warm(store) == word
-    assert word in UNKNOWN
+    assert word in FAILURES
 
 
 @pytest.mark.parametrize(
@@ -92,13 +93,14 @@ async def test_answer_is_exactly_an_answer_and_all_else_is_a_word(
         (HEARD_REPLY.replace(b"*2\r\n$-1\r\n$-1\r\n", b"*1\r\n$-1\r\n"), "beat"),
     ],
 )
-async def test_answer_that_is_not_whole_is_none(line: bytes, of: str, actor: Actor, open_store: OpenStore) -> None:
+async def test_reply_with_a_missing_or_wrong_part_is_refused(
+    line: bytes, of: str, actor: Actor, open_store: OpenStore
+) -> None:
     store = open_store(await actor.open())
-    actor.lines[b"SCRIPT"] = b"*2\r\n:1\r\n:1\r\n"
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "read": lambda: look(store),
         "commit": lambda: store.commit(7, Changes()),
-        "beat": lambda: tell(store, beat("a")),
+        "beat": lambda: send_beat(store, beat("a")),
     }
     actor.line = {"read": READ, "commit": COMMITTED, "beat": HEARD_REPLY}[of]
     assert await word_of(calls[of]()) == ""
@@ -131,24 +133,6 @@ async def test_reply_that_makes_no_sense_ends_the_connection(actor: Actor, open_
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [
-        b"*3\r\n:1\r\n:1\r\n:1\r\n",
-        b"*1\r\n:1\r\n",
-        b":1\r\n",
-        b"*2\r\n$1\r\n1\r\n:1\r\n",
-        b"*2\r\n:0\r\n:1\r\n",
-    ],
-)
-async def test_warm_up_takes_no_other_server_for_redis(reply: bytes, actor: Actor, open_store: OpenStore) -> None:
-    store = open_store(await actor.open())
-    actor.line, actor.lines[b"EXISTS"] = HEARD_REPLY, reply
-    assert await warm(store) == "response"
-    actor.lines[b"EXISTS"] = b"*2\r\n:1\r\n:1\r\n"
-    assert await warm(store) == HEARD
-
-
-@pytest.mark.parametrize(
     ("error", "word"),
     [
         (TimeoutError(), "timeout"),
@@ -164,7 +148,7 @@ async def test_warm_up_takes_no_other_server_for_redis(reply: bytes, actor: Acto
 )
 def test_error_has_a_word(error: Exception, word: str) -> None:
     assert error_word(error) == word
-    assert word in UNKNOWN
+    assert word in FAILURES
 
 
 async def test_claim_id_with_half_a_surrogate_pair_is_granted_as_any_other(
@@ -187,11 +171,21 @@ async def test_claim_id_with_half_a_surrogate_pair_is_granted_as_any_other(
         "redis://:hunter2@localhost?ssl_cert_reqs=none",
         "rediss://:hunter2@localhost?ssl_ca_certs=/nonexistent/hunter2.pem",
         "rediss://:hunter2@localhost?ssl_cert_reqs=hunter2",
+        "redis+sentinel://:hunter2@host",
+        "redis+sentinel://:hunter2@host/fleet/zero",
+        "redis+sentinel://:hunter2@host:port/fleet",
+        "redis+sentinel://:hunter2@host/fleet?socket_timeout=1",
+        "redis+sentinel://:hunter2@host/fleet?db=hunter2",
+        "redis+guard://:hunter2@host/fleet",
+        "redis+cluster://:hunter2@host/1",
+        "redis+cluster://:hunter2@host:port",
+        "redis+cluster://:hunter2@host,",
+        "redis+cluster://:hunter2@host?db=1",
     ],
 )
 def test_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(ValueError, match="cannot be used as a Redis URL") as refusal:
-        Link(url, 1)
+        RedisClient(url, 1)
     assert "hunter2" not in str(refusal.value)
     assert refusal.value.__suppress_context__
 
@@ -207,7 +201,7 @@ def test_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> No
         "retry_on_timeout=1",
     ],
 )
-async def test_option_in_the_url_does_not_bend_what_a_claim_relies_on(
+async def test_option_in_the_url_does_not_change_the_options_that_a_claim_relies_on(
     option: str, redis_server: RedisServer, open_store: OpenStore
 ) -> None:
     store = open_store(f"{redis_server.url}?{option}")

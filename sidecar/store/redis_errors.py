@@ -1,0 +1,58 @@
+"""Maps a failure of Redis to one word, the same in metrics, in the log and in answers."""
+
+from __future__ import annotations
+
+import re
+from ssl import SSLEOFError, SSLError, SSLZeroReturnError
+from typing import Final
+
+from redis import exceptions as theirs
+from redis.asyncio.sentinel import MasterNotFoundError
+
+from sidecar.store.password_file import SecretError
+from sidecar.store.replies import InvalidReplyError
+
+# In this order, because redis-py derives some of these from others.
+_WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (TimeoutError, "timeout"),
+    (theirs.TimeoutError, "timeout"),
+    (SecretError, "secret"),
+    (theirs.AuthenticationError, "auth"),
+    (theirs.AuthenticationWrongNumberOfArgsError, "auth"),
+    (theirs.AuthorizationError, "auth"),
+    (theirs.NoPermissionError, "permission"),
+    (theirs.ReadOnlyError, "readonly"),
+    (theirs.MasterDownError, "readonly"),
+    (theirs.OutOfMemoryError, "oom"),
+    (theirs.BusyLoadingError, "loading"),
+    (theirs.ClusterError, "cluster"),
+    (theirs.RedisClusterException, "cluster"),
+    (theirs.TryAgainError, "cluster"),
+    (theirs.AskError, "cluster"),
+    (MasterNotFoundError, "sentinel"),
+    (theirs.ConnectionError, "connection"),
+    (theirs.RedisError, "response"),
+    (InvalidReplyError, "response"),
+    (SSLEOFError, "connection"),
+    (SSLZeroReturnError, "connection"),
+    (SSLError, "tls"),
+    (OSError, "connection"),
+)
+_WRAPPERS: Final = (theirs.ConnectionError, theirs.RedisClusterException)
+"""redis-py wraps in these the failures of a connection attempt, or of a question about a Cluster or a master."""
+# Errors without a class in redis-py, or errors that servers before 7 wrap with their place in the script.
+# A client that has not logged in may send ten words at a time; more of them are a "Protocol error".
+_MESSAGE: Final = re.compile(
+    r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing)"
+    r"|(?P<auth>unauthenticated))\b"
+)
+
+
+def error_word(error: BaseException) -> str:
+    """The word for what ``RedisClient.ask`` raised; ``internal`` when it did not come from Redis."""
+    inner = error.__cause__ or error.__context__
+    if type(error) in _WRAPPERS and inner is not None and (word := error_word(inner)) != "internal":
+        return word
+    if type(error) is theirs.ResponseError and (said := _MESSAGE.search(str(error))):
+        return str(said.lastgroup)
+    return next((word for kind, word in _WORDS if isinstance(error, kind)), "internal")

@@ -1,0 +1,245 @@
+"""The node that owns the service's slot: found from any seed, followed when it moves, replaced when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.ports import free_port
+from harness.stores import HEARD, claim, redis_store, send_beat, suspect, warm
+from harness.token_client import FRESH, KEY, REPLAYED, SECOND, TokenClient
+from harness.waiting import eventually
+from sidecar.core.types import Entry
+from sidecar.store.redis_client import RedisClient
+
+if TYPE_CHECKING:
+    from harness.children import StartRedis
+    from harness.redis_server import RedisServer
+    from store.conftest import Actor, OpenClient
+
+
+@pytest.fixture
+async def cluster(start_redis: StartRedis) -> Cluster:
+    return await asyncio.to_thread(Cluster, start_redis)
+
+
+def redirects(node: RedisServer, kind: str) -> int:
+    """How often the node has sent somebody away since it started."""
+    said = node.cli("INFO", "errorstats").get(f"errorstat_{kind}", {"count": 0})
+    return int(said["count"])
+
+
+def keys_of_slot(cluster: Cluster, node: RedisServer) -> int:
+    return int(node.cli("CLUSTER", "COUNTKEYSINSLOT", cluster.slot_of(KEY)))
+
+
+async def becomes(answer: str, client: TokenClient) -> None:
+    """Claim again and again until that is the answer."""
+
+    async def is_so() -> bool:
+        return await client.claim("a") == answer
+
+    await eventually(is_so, timeout_s=30, what=str(answer))
+
+
+# -- finding the owner --------------------------------------------------------------------------------------
+
+
+async def test_claim_reaches_the_owner_from_any_seed_and_remembers_it(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    stranger, owner = cluster.strangers_to(KEY)[0], cluster.owner_of(KEY)
+    client = open_client(cluster.url_of(stranger))
+    assert await client.ping() == "PONG"
+    assert await client.claim("a") == FRESH
+    assert await client.claim("a") == REPLAYED
+    assert (redirects(stranger, "MOVED"), keys_of_slot(cluster, owner)) == (0, 1)
+
+
+async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Cluster) -> None:
+    async with aclosing(redis_store(cluster.url)) as store:
+        assert (await send_beat(store, suspect("a", about="news"))).alive == 1
+        assert await claim(store, "id") == FRESH
+        assert [name for name, *_ in (await store.members(most=10, since_us=0)).members] == ["a"]
+        assert await store.note([Entry("culled", 1.0, "a")]) == 1
+        assert [entry.what for entry in await store.entries(0, "", 10)] == ["culled"]
+        assert [await store.first("word", 60), await store.first("word", 60)] == [True, False]
+        assert [await store.count(f"errorWatcher:{number}", 60) for number in range(8)] == [1] * 8
+        assert await claim(store, "id") == REPLAYED
+
+
+async def test_answers_to_the_doctor_come_from_the_owner(cluster: Cluster) -> None:
+    async with aclosing(RedisClient(cluster.url, 5.0, key=KEY)) as client:
+        reply = [await client.ask(bytes, "INFO"), str(cluster.owner_of(KEY).cli("INFO")["run_id"]).encode()]
+        assert reply[1] in reply[0]
+        assert len(await client.ask(list, "TIME")) == 2
+        assert await client.ask(list, "CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
+
+
+async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Cluster, open_client: OpenClient) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dead = f"127.0.0.1:{free_port()},127.0.0.1:{silent.getsockname()[1]}"
+        client = open_client(cluster.url.replace("://", f"://{dead},"), timeout_s=6.0)
+        assert await client.claim("a") == FRESH
+
+
+async def test_seeds_that_are_all_gone_are_a_lost_connection(open_client: OpenClient) -> None:
+    client = open_client(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
+    assert await client.claim("a") == "connection"
+    assert await client.ping() == "connection"
+
+
+async def test_connection_that_was_closed_is_replaced(cluster: Cluster, open_client: OpenClient) -> None:
+    client = open_client(cluster.url)
+    assert await client.claim("a") == FRESH
+    cluster.owner_of(KEY).cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await becomes(REPLAYED, client)
+
+
+# -- a slot that moves --------------------------------------------------------------------------------------
+
+
+async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open_client: OpenClient) -> None:
+    owner, new = cluster.owner_of(KEY), cluster.strangers_to(KEY)[0]
+    client = open_client(cluster.url)
+    assert await client.claim("a") == FRESH
+    cluster.begin_move(KEY, new)
+    assert await client.claim("a") == REPLAYED
+    assert redirects(owner, "ASK") == 0
+    cluster.move_keys(KEY, new)
+    for _ in range(2):
+        assert await client.claim("a") == REPLAYED
+    assert redirects(owner, "ASK") >= 2  # the owner is still the one to ask first
+    moved_before = redirects(owner, "MOVED")
+    cluster.end_move(KEY, new)
+    for _ in range(2):
+        assert await client.claim("a") == REPLAYED
+    assert await client.claim("b") == SECOND
+    assert (redirects(owner, "MOVED") - moved_before, keys_of_slot(cluster, new)) == (1, 1)
+
+
+async def test_first_claim_while_the_slot_moves_is_granted_where_it_goes(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    owner, new = cluster.owner_of(KEY), cluster.strangers_to(KEY)[0]
+    cluster.begin_move(KEY, new)
+    client, other = open_client(cluster.url_of(owner)), open_client(cluster.url_of(new))
+    assert await client.claim("a") == FRESH
+    assert await other.claim("a") == REPLAYED
+    cluster.end_move(KEY, new)
+    assert await other.claim("a") == REPLAYED
+    assert await client.claim("b") == SECOND
+
+
+async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_has_moved(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    new, other_key = cluster.strangers_to(KEY)[0], f"{KEY}:never-there"
+    client = open_client(cluster.url)
+    assert await client.claim("a", other_key) == FRESH
+    cluster.begin_move(KEY, new)
+    assert await client.claim("a", other_key) == "cluster"
+    cluster.move_keys(KEY, new)
+    assert await client.claim("a", other_key) == "cluster"
+    cluster.end_move(KEY, new)
+    assert await client.claim("a", other_key) == REPLAYED
+    assert await client.claim("b", other_key) == SECOND
+
+
+async def test_store_is_whole_again_once_its_slot_has_moved(cluster: Cluster) -> None:
+    new = cluster.strangers_to(KEY)[0]
+    async with aclosing(redis_store(cluster.url)) as store:
+        assert await warm(store) == HEARD
+        assert await claim(store, "id") == FRESH
+        cluster.begin_move(KEY, new)
+        assert await claim(store, "id") == "cluster"
+        cluster.move_keys(KEY, new)
+        assert await claim(store, "id") == "cluster"
+        cluster.end_move(KEY, new)
+        assert await claim(store, "id") == REPLAYED
+        assert await warm(store) == HEARD
+
+
+# -- a node that dies ---------------------------------------------------------------------------------------
+
+
+async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_replica(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    owner = cluster.owner_of(KEY)
+    replica = await asyncio.to_thread(cluster.add_replica, owner)
+    client = open_client(cluster.url)
+    assert await client.claim("a") == FRESH
+    assert owner.cli("WAIT", 1, 5000) == 1
+    owner.kill()
+    assert await client.claim("a") in ("connection", "cluster")
+    await becomes(REPLAYED, client)
+    assert replica.cli("ROLE")[0] == "master"
+
+
+async def test_owner_that_hangs_is_a_timeout_until_its_replica_takes_over(
+    cluster: Cluster, open_client: OpenClient
+) -> None:
+    owner = cluster.owner_of(KEY)
+    await asyncio.to_thread(cluster.add_replica, owner)
+    client = open_client(cluster.url)
+    assert await client.claim("a") == FRESH
+    assert owner.cli("WAIT", 1, 5000) == 1
+    owner.pause()
+    client.timeout_s = 0.5
+    assert await client.claim("a") == "timeout"
+    await becomes(REPLAYED, client)
+
+
+async def test_claims_are_unknown_while_no_node_has_the_slot(cluster: Cluster, open_client: OpenClient) -> None:
+    owner = cluster.owner_of(KEY)
+    client = open_client(cluster.url)
+    assert await client.claim("a") == FRESH
+    cluster.notice_soon()
+    owner.kill()
+    await becomes("connection", client)
+    owner.restart()
+    await becomes(FRESH, client)  # it has no persistence
+
+
+# -- nodes that make no sense -------------------------------------------------------------------------------
+
+
+def slots(host: bytes, port: int) -> bytes:
+    """What a node says that has all slots."""
+    return b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n%b\r\n:%d\r\n" % (host, port)
+
+
+@pytest.mark.parametrize("host", [b"$-1", b"$0\r\n", b"$1\r\n?", b"$9\r\n127.0.0.1"], ids=repr)
+async def test_node_that_has_no_host_is_at_the_host_of_the_seed(
+    host: bytes, actor: Actor, open_client: OpenClient
+) -> None:
+    url = await actor.open()
+    actor.lines[b"SLOTS"], actor.line = slots(host, urlsplit(url).port or 0), b"*2\r\n:1\r\n:1\r\n"
+    assert await open_client(url.replace("redis", "redis+cluster")).claim("a") == FRESH
+
+
+@pytest.mark.parametrize("kind", ["MOVED 1 127.0.0.1", "ASK 1 127.0.0.1", "ASK 1 127.0.0.2"])
+async def test_redirects_without_end_or_to_an_unknown_node_are_a_word(
+    kind: str, actor: Actor, open_client: OpenClient
+) -> None:
+    url = await actor.open()
+    port = urlsplit(url).port or 0
+    actor.lines[b"SLOTS"], actor.line = slots(b"$9\r\n127.0.0.1", port), f"-{kind}:{port}\r\n".encode()
+    actor.lines[b"ASKING"] = b"+OK\r\n"
+    assert await open_client(url.replace("redis", "redis+cluster")).claim("a") == "cluster"
+    assert actor.connections <= 2
+
+
+async def test_node_that_claims_more_slots_than_there_are_does_not_stop_the_loop(
+    actor: Actor, open_client: OpenClient
+) -> None:
+    client = open_client((await actor.open()).replace("redis", "redis+cluster"))
+    actor.line = b"*1\r\n*3\r\n:0\r\n:1000000000000\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n"
+    assert await asyncio.wait_for(client.claim("a"), 2) == "response"

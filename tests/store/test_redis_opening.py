@@ -1,0 +1,103 @@
+"""The client of Redis is made at the first call, in a thread: importing redis-py must not delay a health answer."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.stores import FRESH, claim, look, redis_store, word_of
+from sidecar.store import redis_client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.redis_server import RedisServer
+    from sidecar.store.redis import RedisStore
+    from store.conftest import OpenStore
+
+UNOPENED = """
+import asyncio, sys
+from sidecar.store.redis import RedisStore
+store = RedisStore("redis://localhost", prefix="p", timeout_s=1)
+asyncio.run(store.aclose())
+print([name for name in sys.modules if name.partition(".")[0] in ("redis", "hiredis")])
+"""
+
+
+class Opening:
+    """Replaces the constructor of the client: records the threads that call it, fails and waits on demand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._made = redis_client.RedisClient
+        self.threads: list[threading.Thread] = []
+        self.failures: list[Exception] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+        monkeypatch.setattr(redis_client, "RedisClient", self)
+
+    def __call__(self, *args: object) -> object:
+        self.threads.append(threading.current_thread())
+        self.may_go_on.wait(10)
+        if self.failures:
+            raise self.failures.pop()
+        make: Callable[..., object] = self._made
+        return make(*args)
+
+
+@pytest.fixture
+def opening(monkeypatch: pytest.MonkeyPatch) -> Opening:
+    return Opening(monkeypatch)
+
+
+def test_nothing_of_redis_py_is_imported_before_the_first_call() -> None:
+    ran = subprocess.run([sys.executable, "-c", UNOPENED], capture_output=True, text=True, check=True, timeout=30)
+    assert ran.stdout.strip() == "[]"
+
+
+async def test_client_is_made_once_for_calls_at_the_same_time_and_not_in_the_thread_of_the_loop(
+    redis_server: RedisServer, open_store: OpenStore, opening: Opening
+) -> None:
+    store = open_store(redis_server.url)
+    assert opening.threads == []
+    await asyncio.gather(*(look(store) for _ in range(5)))
+    (thread,) = opening.threads
+    assert thread is not threading.current_thread()
+
+
+async def test_failure_is_reported_answered_with_a_word_and_tried_again(
+    redis_server: RedisServer, open_store: OpenStore, opening: Opening
+) -> None:
+    reported: list[Exception] = []
+    store = open_store(redis_server.url, on_failure=reported.append)
+    opening.failures = [ImportError("no such client"), ImportError("no such client")]
+    assert [await word_of(look(store)), await word_of(look(store))] == ["internal", "internal"]
+    assert [str(error) for error in reported] == ["no such client"] * 2
+    assert await claim(store, "a") == FRESH
+
+
+async def test_url_that_cannot_be_used_is_reported_without_being_repeated() -> None:
+    reported: list[Exception] = []
+    store: RedisStore = redis_store("redis://:hunter2@host:port", on_failure=reported.append)
+    assert await word_of(look(store)) == "internal"
+    assert [str(error) for error in reported] == ["cannot be used as a Redis URL"]
+
+
+async def test_call_that_is_cancelled_while_the_client_is_made_does_not_stop_the_next_call(
+    redis_server: RedisServer, open_store: OpenStore, opening: Opening
+) -> None:
+    store = open_store(redis_server.url)
+    opening.may_go_on.clear()
+    cancelled = asyncio.create_task(look(store))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    following = asyncio.create_task(claim(store, "a"))
+    await asyncio.sleep(0)
+    opening.may_go_on.set()
+    assert await following == FRESH
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
