@@ -1,8 +1,7 @@
-"""The words of the sidecar: frozen values that every room shares, and no behaviour.
+"""Frozen values that several folders share; they have no behaviour.
 
-Seconds are floats named ``*_s``; microseconds are ints named ``*_us``. Instants of this process (``at``,
-``since``, ``due``) are on the monotonic clock that the controller hands out; instants that leave the process
-(``Latch.at``) are Unix time.
+Seconds are floats named ``*_s``, microseconds are ints named ``*_us``. Instants within the process (``at``, ``since``,
+``due``) are on the controller's monotonic clock; instants that leave the process (``Latch.at``) are Unix time.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Final, NamedTuple
 US_PER_S: Final = 1_000_000
 
 
-class Level(StrEnum):
-    """How an error is to be taken (ClassDojo, "ERROR, WARN, and INFO aren't actionable logging levels")."""
+class ErrorLevel(StrEnum):
+    """What an error asks for (ClassDojo, "ERROR, WARN, and INFO aren't actionable logging levels")."""
 
     SERVER_ERROR = "server_error"
     CLIENT_ERROR = "client_error"
@@ -24,7 +23,7 @@ class Level(StrEnum):
 
 
 class State(StrEnum):
-    """Where the container stands. The moves between them are the table in ``arbiter.py``."""
+    """The states of a container. The transitions between them are the table in ``core.life.transitions``."""
 
     STARTING = "starting"
     UP = "up"
@@ -36,17 +35,17 @@ class State(StrEnum):
 
 
 class Judgement(StrEnum):
-    """What the detectors make of the evidence, in one word."""
+    """The verdict of the detectors in one word."""
 
     FINE = "fine"
     EXCESSIVE = "excessive"
 
 
-class Ping(NamedTuple):
-    """One report by the app of ``errors`` errors; 0 only announces ``app_start``."""
+class ErrorReport(NamedTuple):
+    """The app reports ``errors`` errors. With 0 it only announces ``app_start``, its id of its incarnation."""
 
     errors: int = 1
-    level: Level = Level.SERVER_ERROR
+    level: ErrorLevel = ErrorLevel.SERVER_ERROR
     kind: str = "unknown"
     message: str | None = None
     fingerprint: str | None = None
@@ -55,9 +54,9 @@ class Ping(NamedTuple):
 
 
 class Results(NamedTuple):
-    """One report by the app of requests that went well and requests that failed, since the last one.
+    """The app reports the requests that succeeded and that failed since its last report.
 
-    ``in_flight``: how many are under way in the whole app now, if it says so. ``load``: how busy it is, in any unit.
+    ``in_flight``: requests under way in the whole app, None if unknown. ``load``: how busy the app is, in any unit.
     """
 
     ok: int = 0
@@ -68,16 +67,15 @@ class Results(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The app says that it is alive, and nothing else."""
+    """The app reports that it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One scrape turned into increments since the last one.
+    """A scrape of the app's metrics page, as increments since the last one.
 
-    ``errors`` by kind, ``requests`` in all; ``in_flight`` and ``load`` are levels and no increments. ``app_start``
-    names the incarnation, if the page tells. ``unknown`` counts series that went back without a new process: they
-    count nothing.
+    ``errors`` by kind, ``requests`` in all; ``in_flight`` and ``load`` are gauges. ``app_start``: the id of the
+    incarnation, if the page has it. ``unknown``: series that decreased without a new process; they do not count.
     """
 
     errors: dict[str, int]
@@ -90,36 +88,35 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A scrape that failed; ``cause`` is the machine's word (``timeout``, ``connection``, ``status``, ...)."""
+    """A scrape that failed; ``cause`` is one of the words of ``inputs.scrape`` (``timeout``, ``connection``, ...)."""
 
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class AppExited:
-    """The connection that the app held open for as long as it lives has closed."""
+    """The connection that the app keeps open while it lives was closed."""
 
 
 class Load(NamedTuple):
-    """How busy the app said it was, in whatever unit it counts, so many seconds ago."""
+    """How busy the app was ``age_s`` seconds ago, in its own unit."""
 
     value: float
     age_s: float
 
 
-Report = Ping | Results | Heartbeat | Sample | Missed | AppExited
+Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppExited
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the window holds at an instant.
 
-    ``errors`` counts server errors over the last ``window_s`` seconds; ``kinds`` splits the same number, ``levels`` has
-    what is kept and does not count. Ages are of the oldest and the newest counted error. ``fatal`` of the errors were
-    said to be beyond recovery. ``failed`` of the window's ``requests`` went wrong, the last ``consecutive`` of them in
-    a row; ``kept_ok`` that went well just before weigh in their ratio. ``heartbeat_age_s`` is None until one was heard;
-    ``missed_scrapes`` are those since the last good one,
-    ``missed_cause`` is why the newest of them failed.
+    ``errors``: server errors of the last ``window_s`` seconds, ``kinds``: the same by kind. ``levels``: errors that are
+    shown and do not count. Ages are of the oldest and the newest counted error. ``fatal``: errors that the app cannot
+    recover from. ``failed`` of the ``requests`` in the window failed, the last ``consecutive`` of them in a row.
+    ``kept_ok``: successes just before the window, which count in the ratio. ``heartbeat_age_s`` is None before the
+    first heartbeat. ``missed_scrapes``: failed scrapes since the last good one; ``missed_cause``: why the last failed.
     """
 
     window_s: int
@@ -140,7 +137,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a rule spoke: the rule's word, its number, the limit it met, and a sentence for a person."""
+    """Why a detector fired: its name, the measured value, the limit that it reached, and a sentence for a person."""
 
     rule: str
     value: float
@@ -150,9 +147,9 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The detectors' answer: excessive as soon as one rule gives a reason.
+    """The verdict of the detectors: excessive as soon as one of them gives a reason.
 
-    ``spared``: a sentence on errors that are over a limit and no more than chance; empty if there are none.
+    ``spared``: a sentence about errors that reached a limit but are no more than chance; empty if there are none.
     """
 
     judgement: Judgement
@@ -161,7 +158,7 @@ class Verdict:
 
 
 class Presence(StrEnum):
-    """What a sidecar tells the fleet of its container with every beat."""
+    """The state of a container as its sidecar reports it to the fleet with every beat."""
 
     STARTING = "starting"
     WELL = "well"
@@ -171,7 +168,7 @@ class Presence(StrEnum):
 
 
 class Claim(NamedTuple):
-    """The request for a token: ``claim_id`` names it however often it is asked; ``kind`` has most of the errors."""
+    """A request for a token. A repeated claim keeps its ``claim_id``. ``kind``: the cause (the kind of most errors)."""
 
     claim_id: str
     instance: str = ""
@@ -179,11 +176,11 @@ class Claim(NamedTuple):
     kind: str = "unknown"
 
 
-class Lease(NamedTuple):
-    """The request to retire under one of ``slots``: ``2``, or ``100p`` for so many thousandths of the fleet.
+class LeaseRequest(NamedTuple):
+    """The request for a lease to retire.
 
-    ``holder`` is a random word that names this lease for its whole life. ``timeout_s`` after the grant its slot is
-    free again, whatever became of the container.
+    ``slots``: number of leases, ``2``, or ``100p`` for 100 thousandths of the fleet. ``holder``: a random id of this
+    lease. Its slot is free again at the latest ``timeout_s`` after the grant.
     """
 
     holder: str
@@ -194,17 +191,17 @@ class Lease(NamedTuple):
 
 
 MANUAL: Final = "manual"
-"""The kind of error of a container that is culled because a person says so."""
+"""The cause of a cull that a person ordered."""
 
 
 class Beat(NamedTuple):
-    """A sign of life of one sidecar, and what the fleet needs to know of its container.
+    """A sidecar's sign of life, and what the fleet needs to know about its container.
 
-    ``kind``: the cause, of a suspect or of a container that is down. ``errors``: server errors in the window now.
-    ``ratio``: failed requests of the window per million, None where too few requests are known. ``refused``: a suspect
-    that was denied a token since it became one. ``first``: no beat of this sidecar has been answered yet.
-    ``claim_id``: the token of a container that is down; ``lease``: the holder word of one that retired, and is down.
-    ``about``: an ``About`` as ``members.py`` packs it, if it is news.
+    ``kind``: the cause of a suspect, or of a container that is down. ``errors``: server errors in the window now.
+    ``ratio``: failed requests per million, None if too few are known. ``refused``: a suspect was denied a token.
+    ``first``: the store has not answered a beat of this sidecar yet. ``claim_id``: the token of a container that is
+    down. ``lease``: the holder of the lease of a container that is down for its retirement. ``about``: the new
+    description of the container (``core.fleet.about``), empty if it is the same.
     """
 
     instance: str
@@ -222,7 +219,7 @@ class Beat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A freeze set by a person, until ``until`` (Unix seconds); of the whole service unless it names an instance."""
+    """A person froze culls of the service, or of one ``instance``, until ``until`` (Unix seconds)."""
 
     author: str
     reason: str
@@ -230,16 +227,8 @@ class Hold:
     instance: str = ""
 
 
-class Outcome(StrEnum):
-    """Whether a cull helped."""
-
-    HELPED = "helped"
-    UNHELPED = "unhelped"
-    UNCLEAR = "unclear"
-
-
 class CauseTrial(NamedTuple):
-    """How culls for one cause are tried: ``out`` of at most ``limit`` are without an outcome.
+    """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet.
 
     ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
     ``failures``: culls in a row that did not help.
@@ -254,16 +243,16 @@ class CauseTrial(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The fleet, as the store's answer to the last beat has it.
+    """The fleet, as the store's answer to a beat describes it.
 
-    ``alive`` serve or start, ``suspect`` of them are excessive, ``down`` are culled or retired and not replaced yet.
-    ``cause``: the cause that most suspects share, if they do. ``trials``: every cause that culls are being tried for.
-    ``policies``: how many different settings the sidecars run with. ``losses``: how often the store lost its memory.
-    ``helped``, ``unhelped`` and ``unclear``: culls so far by outcome; ``culls_by``: (outcome, cause, culls) of them.
-    ``away``: of several servers those that did not answer, each with the machine's word for why. ``retiring``: leases
-    in use. ``used`` of ``capacity`` tokens as an answer to a claim has them; a capacity of 0: not told.
-    ``median_errors``: of the members' errors in the window; ``median_ratio``: of their error ratios, from 0 to 1; None
-    for a fleet of fewer than three. ``duplicate``: another life beats under this container's instance name.
+    ``alive``: containers that serve or start; ``suspect`` of them are suspect. ``down``: culled or retired containers
+    that are not replaced yet. ``cause``: the cause that most suspects share, if any. ``trials``: causes with culls.
+    ``policies``: number of different settings in force. ``losses``: number of data losses of the store. ``helped``,
+    ``unhelped``, ``unclear``: culls so far by outcome; ``culls_by``: (outcome, cause, culls) of them. ``away``: servers
+    that did not answer, each with the error. ``retiring``: leases in use. ``used`` of ``capacity`` tokens; a capacity
+    of 0 is not known. ``median_errors``: median of the members' errors in the window; ``median_ratio``: of
+    their failed requests, from 0 to 1; None for a fleet of fewer than three. ``duplicate``: another container beats
+    under the instance name of this one.
     """
 
     alive: int
@@ -292,69 +281,11 @@ class Fleet:
         return tuple(trial.cause for trial in self.trials if trial.paused_s > 0)
 
 
-class About(NamedTuple):
-    """What a sidecar tells of its container, for a person: its state ``since`` (Unix seconds), and what led to it.
-
-    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
-    seconds at which the incarnation began, 0 if that is not told.
-    """
-
-    state: State
-    since: int
-    incarnation: str
-    weight: int
-    errors: int
-    limit: int
-    version: str
-    born: int = 0
-
-
-class Member(NamedTuple):
-    """One container of the fleet: ``well``, ``suspect`` or ``down``; ``age_s`` since it was heard of, or culled.
-
-    ``about`` is what its sidecar told last, None where that is not known. ``duplicate``: two lives beat under its name.
-    """
-
-    instance: str
-    presence: Presence
-    kind: str
-    age_s: float
-    about: About | None = None
-    duplicate: bool = False
-
-
-MOST_GRANTS: Final = 100
-"""So many tokens in use a roll tells the time of."""
-
-MOST_DEPARTED: Final = 100
-"""So many of those who departed a roll names."""
-
-
-class Roll(NamedTuple):
-    """The fleet member by member, for a person: the first of them by name, and all holds.
-
-    ``used`` tokens count by the sliding log of the caller's own window. ``policies``: the different settings in force,
-    each as JSON.
-    ``grants``: Unix seconds at which tokens in use were taken, ascending: the first ``MOST_GRANTS`` to come back.
-    ``departed``: who fell silent or said goodbye within the window, and whose place nobody took, each with the seconds
-    since; the newest ``MOST_DEPARTED`` first.
-    """
-
-    fleet: Fleet
-    used: int
-    members: tuple[Member, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    policies: tuple[str, ...] = ()
-    grants: tuple[float, ...] = ()
-    departed: tuple[tuple[str, float], ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A token is ours. ``replayed``: this claim id had been granted before, and cost nothing now.
+    """A token, or a lease. ``replayed``: this claim was granted before, and costs no second token.
 
-    ``alive`` and ``suspect`` are 0 where no fleet is known. ``left_s``: how long a lease lasts from now on; None of a
-    token.
+    ``alive`` and ``suspect`` are 0 where no fleet is known. ``left_s``: remaining time of a lease; None for a token.
     """
 
     used: int
@@ -367,9 +298,9 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """No token: ``reason`` is the machine's word; asking again before ``retry_after_s`` is of no use.
+    """No token: ``reason`` is a word of ``reasons.REFUSALS``; asking again before ``retry_after_s`` is of no use.
 
-    ``cause``: the cause that most suspects share, if they do. ``hold``: the one that refused.
+    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused.
     """
 
     reason: str
@@ -384,7 +315,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No clear answer, therefore no token. ``error`` is the machine's word (``timeout``, ``auth``, ...)."""
+    """No clear answer, therefore no token. ``error`` is a word of ``reasons.FAILURES``."""
 
     error: str
 
@@ -396,8 +327,8 @@ Answer = Granted | Denied | Unknown
 class Latch:
     """The persisted fact that this incarnation was granted a token, or a lease. ``at`` is Unix time in seconds.
 
-    ``lease``: the holder word of a retirement, which has no ``claim_id``; empty for a cull. ``spent_s``: so much of its
-    time the lease had spent by then.
+    ``lease``: the holder of a lease, which has no ``claim_id``; empty for a cull. ``spent_s``: seconds of the lease
+    that had passed at ``at``.
     """
 
     claim_id: str
@@ -408,27 +339,26 @@ class Latch:
 
 
 class RandomIdentity(NamedTuple):
-    """What chance gives a life, once: the word that holds its lease, and from 0 to 1 where in its jitter it ends."""
+    """The random values of an incarnation: the holder of its lease, and from 0 to 1 the jitter of its lifetime."""
 
     holder: str = ""
     part: float = 0.5
 
 
 NO_IDENTITY: Final = RandomIdentity()
-"""Of a life to which chance gives nothing."""
+"""The identity of an incarnation that is never retired."""
 
 
 DETAIL_LIMIT: Final = 28_000
-"""Of an entry: all samples that are kept, and all that is kept of what a hook prints."""
+"""Maximum number of characters of a detail: enough for all kept samples and the output of the hook."""
 
 
 class Entry(NamedTuple):
-    """One line of the ledger: ``what`` happened ``at`` (Unix seconds), to whom, and why.
+    """One entry of the ledger: ``what`` happened ``at`` (Unix seconds), to which instance, and why.
 
-    ``kind``: of the errors. ``seconds``: how long it took or lasts, where that says something. ``detail``: a sentence
-    for a person, and in the lines below it the evidence of a cull; ``DETAIL_LIMIT`` characters at most. ``once``: a
-    word that the sidecars who see the same share, for one of them to write it. ``id``: where it stands in the store;
-    empty before.
+    ``kind``: of the errors. ``seconds``: how long it took or lasts, where that matters. ``detail``: a sentence for a
+    person, and in the lines below it the evidence of a cull; ``DETAIL_LIMIT`` characters at most. ``once``: a key that
+    is the same in all sidecars that see the event, so that only one of them writes it. ``id``: its id in the store.
     """
 
     what: str
@@ -443,13 +373,23 @@ class Entry(NamedTuple):
     id: str = ""
 
 
+ENTRY_WORDS: Final = frozenset(
+    {
+        *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced"),
+        *("helped", "unhelped", "unclear", "hold", "release", "paused", "data_loss", "duplicate", "not_honoured"),
+        *("would_cull", "would_recover", "redis_away", "redis_back"),
+    }
+)
+"""The values of ``Entry.what``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The numbers the core judges and moves by; a limit of 0 is no limit. Their meaning: the settings table.
+    """The numbers by which the core judges and acts; a limit of 0 is no limit. The settings table explains them.
 
     ``outlier``: errors also have to be more than chance explains. ``soft_drain``: the weight of a suspect is lowered.
-    ``drain_min_s``: how long after its beginning a drain may end early; HAProxy asks every 2 s, and needs to connect.
-    ``retire_slots`` as ``Lease.slots``.
+    ``drain_min_s``: how soon a drain may end early; HAProxy asks every 2 s, and needs to connect.
+    ``retire_slots``: as ``LeaseRequest.slots``.
     """
 
     error_limit: int = 5

@@ -1,1 +1,1 @@
-"""What an engineer is told: reasons, remedies, runbooks, history."""
+"""Explanations for engineers: the table of reasons, and samples of errors."""

@@ -1,82 +1,247 @@
-"""Every "no" says why: one human sentence for each verdict and each answer."""
+"""The table of reasons: the sentence, the remedy and the runbook for each word.
+
+Answers to claims, the log, metrics and JSON use the same words. Every word that the rules of the fleet or the store can
+answer has one row here, and no row is unused.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from sidecar.core.types import Answer, Denied, Granted, Hold, Unknown, Verdict
 
-UNKNOWN: Final = {
-    "timeout": "Redis did not answer in time",
-    "connection": "Redis cannot be reached",
-    "auth": "Redis refused the sidecar's credentials",
-    "permission": "the Redis user lacks a permission that the claim needs",
-    "readonly": "this Redis is a read-only replica",
-    "oom": "Redis is out of memory",
-    "loading": "Redis is still loading its data",
-    "busy": "Redis is busy with a script",
-    "crowded": "too many calls are waiting for this Redis already",
-    "response": "Redis answered with an error",
-    "cluster": "the Redis Cluster cannot serve this service's keys at the moment",
-    "sentinel": "no Sentinel knows where the master is",
-    "tls": "the TLS handshake with Redis failed, look at the certificates",
-    "secret": "the file with the Redis password cannot be read or is empty",
-    "contended": "other sidecars kept changing the fleet's state at the same time",
-    "quorum": "too few of the Redis servers answered",
-    "alone": "there is no shared bucket",
-    "internal": "the claim failed inside the sidecar",
-}
 
-DENIED: Final = {
-    "hold": "no container is culled for {wait}",
-    "duplicate": "two containers run under this instance name: neither may be culled or retired until one is renamed",
-    "data_loss": "Redis lost its record of earlier culls, no container is culled for {wait}",
-    "newborn": "Redis has not heard from the whole fleet yet, no container is culled for {wait}",
-    "trial": "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
-    "paused": "culls for this cause are paused for {wait}: the last one has not helped",
-    "causes": "culls for two other causes are being tried, this cause waits for the outcome of one of them",
-    "floor": "too few of the {alive} containers would stay in service",
-    "last": "this is the last container in service",
-    "spacing": "the last cull was too recent, the next one is allowed in {wait}",
-    "window": "all {capacity} tokens of the window are in use, the next comes back in {wait}",
-    "refund_max": "the window allows no more culls, refunded ones included, the next one is allowed in {wait}",
-    "culls": "culls come before retirements: {suspect} of {alive} containers are suspect",
-    "slots": "no retirement lease is free, {used} of {capacity} are in use",
-}
-"""Why there is no token (or lease), by the word of the refusal."""
+class Explanation(NamedTuple):
+    """One row: why there is no token or lease, what has to happen first, and a heading in ``deploy/runbooks.md``.
 
+    A ``sentence`` may name the fields of ``Denied``. ``{wait}`` is the time after which it is worth asking again: in a
+    sentence as ``3m 10s``, in a remedy as ``in 3m 10s`` or ``now``.
+    """
+
+    sentence: str
+    remedy: str
+    runbook: str
+
+
+REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
+    {
+        "hold": Explanation(
+            "no container is culled for {wait}", "the hold ends {wait}, or health-arbiter release ends it", "hold"
+        ),
+        "duplicate": Explanation(
+            "two containers run under this instance name: neither may be culled or retired until one is renamed",
+            "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again {wait}",
+            "duplicate",
+        ),
+        "data_loss": Explanation(
+            "Redis lost its record of earlier culls, no container is culled for {wait}",
+            "culls are allowed again {wait}, when the culls that Redis forgot no longer count",
+            "memory",
+        ),
+        "newborn": Explanation(
+            "Redis has not heard from the whole fleet yet, no container is culled for {wait}",
+            "Redis has heard from the whole fleet {wait}",
+            "memory",
+        ),
+        "trial": Explanation(
+            "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
+            "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again {wait}",
+            "trial",
+        ),
+        "paused": Explanation(
+            "culls for this cause are paused for {wait}: the last one has not helped",
+            "the pause ends {wait}; or an engineer finds what is wrong, then health-arbiter release",
+            "paused",
+        ),
+        "causes": Explanation(
+            "culls for two other causes are being tried, this cause waits for the outcome of one of them",
+            "the outcome of a cull for one of the two other causes is known; the sidecar asks again {wait}",
+            "trial",
+        ),
+        "floor": Explanation(
+            "too few of the {alive} containers would stay in service",
+            "replacements of culled containers come into service; the sidecar asks again {wait}",
+            "floor",
+        ),
+        "last": Explanation(
+            "this is the last container in service",
+            "another container of the service comes into service; the sidecar asks again {wait}",
+            "floor",
+        ),
+        "spacing": Explanation(
+            "the last cull was too recent, the next one is allowed in {wait}",
+            "the next cull of the service is allowed {wait}",
+            "budget",
+        ),
+        "window": Explanation(
+            "all {capacity} tokens of the window are in use, the next comes back in {wait}",
+            "the next token comes back {wait}",
+            "budget",
+        ),
+        "refund_max": Explanation(
+            "the window allows no more culls, refunded ones included, the next one is allowed in {wait}",
+            "the next cull of the service is allowed {wait}",
+            "budget",
+        ),
+        "culls": Explanation(
+            "culls come before retirements: {suspect} of {alive} containers are suspect",
+            "the suspect containers are well again or culled; the sidecar asks again {wait}",
+            "retirement",
+        ),
+        "slots": Explanation(
+            "no retirement lease is free, {used} of {capacity} are in use",
+            "a container that is retiring is replaced; the sidecar asks again {wait}",
+            "retirement",
+        ),
+    }
+)
+"""Why a claim, or a request for a lease, was denied. The last two rows are about leases."""
+
+FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
+    {
+        "timeout": Explanation("Redis did not answer in time", "Redis answers within ARBITER_REDIS_TIMEOUT", "redis"),
+        "connection": Explanation("Redis cannot be reached", "Redis can be reached", "redis"),
+        "auth": Explanation(
+            "Redis refused the sidecar's credentials",
+            "Redis accepts the password in ARBITER_REDIS_URL or ARBITER_REDIS_PASSWORD_FILE",
+            "access",
+        ),
+        "permission": Explanation(
+            "the Redis user lacks a permission that the claim needs",
+            "the Redis user gets the permissions that the claim needs (health-arbiter doctor names them)",
+            "access",
+        ),
+        "readonly": Explanation("this Redis is a read-only replica", "ARBITER_REDIS_URL leads to a master", "redis"),
+        "oom": Explanation(
+            "Redis is out of memory", "Redis has memory again: look at maxmemory and its policy", "redis"
+        ),
+        "loading": Explanation("Redis is still loading its data", "Redis has loaded its data", "redis"),
+        "busy": Explanation(
+            "Redis is busy with a script", "the script that keeps Redis busy has ended, or SCRIPT KILL ends it", "redis"
+        ),
+        "crowded": Explanation(
+            "too many calls are waiting for this Redis already",
+            "Redis answers the calls that are waiting already",
+            "redis",
+        ),
+        "response": Explanation(
+            "Redis answered with an error", "Redis answers without an error; its log may name the cause", "redis"
+        ),
+        "cluster": Explanation(
+            "the Redis Cluster cannot serve this service's keys at the moment",
+            "the Redis Cluster serves all slots again",
+            "redis",
+        ),
+        "sentinel": Explanation(
+            "no Sentinel knows where the master is", "a Sentinel can be reached that knows the master", "redis"
+        ),
+        "tls": Explanation(
+            "the TLS handshake with Redis failed, look at the certificates",
+            "the certificates match: ARBITER_REDIS_CA, ARBITER_REDIS_CERT and those of Redis",
+            "access",
+        ),
+        "secret": Explanation(
+            "the file with the Redis password cannot be read or is empty",
+            "ARBITER_REDIS_PASSWORD_FILE can be read and holds a password",
+            "access",
+        ),
+        "contended": Explanation(
+            "other sidecars kept changing the fleet's state at the same time",
+            "fewer sidecars claim at the same moment",
+            "redis",
+        ),
+        "quorum": Explanation(
+            "too few of the Redis servers answered", "more than half of the Redis servers answer", "redis"
+        ),
+        "alone": Explanation("there is no shared bucket", "ARBITER_REDIS_URL names a shared bucket", "redis"),
+        "internal": Explanation(
+            "the claim failed inside the sidecar", "the failure is fixed that the sidecar's log describes", "internal"
+        ),
+    }
+)
+"""Why a request had no clear answer. The sidecar asks again, with growing pauses."""
+
+MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "budget_50": "budget",
+        "budget_80": "budget",
+        "budget_empty": "budget",
+        "paused_shared": "paused",
+        "not_honoured": "not-honoured",
+        "redis_unknown": "redis",
+        "test": "messages",
+    }
+)
+"""The runbooks of the messages to people. What a message says is in ``notify.rules``."""
+
+_OTHER_REFUSAL: Final = "the reason of the refusal is over; the sidecar asks again {wait}"
 _UNDER_A_MINUTE: Final = 59.95
 
 ORDERED: Final = "a person ordered the cull"
-"""What the public door may tell of an order; who gave it and why is for the local door and the log only."""
+"""The public listener shows only this of an order; its author and reason are for the local listener and the log."""
 
 
 def verdict(value: Verdict | None) -> str:
-    """Why the evidence speaks against the app; empty when it does not."""
+    """Why the verdict is excessive; empty if it is not."""
     return "; ".join(reason.sentence for reason in value.reasons) if value else ""
 
 
+def rule(value: Verdict | None) -> str:
+    """The name of the first detector that fired; empty if none did."""
+    return value.reasons[0].rule if value and value.reasons else ""
+
+
 def answer(value: Answer) -> str:
-    """What came of the claim."""
+    """The answer to a claim as a sentence."""
     if isinstance(value, Granted):
         again = " (already ours)" if value.replayed else ""
         return f"token granted{again}, {value.used} of {value.capacity} in use"
+    return _refused(value, "token")
+
+
+def lease(value: Answer) -> str:
+    """The answer to a request for a lease as a sentence."""
+    if isinstance(value, Granted):
+        return f"lease granted, {value.used} of {value.capacity} in use"
+    return _refused(value, "lease")
+
+
+def _refused(value: Denied | Unknown, what: str) -> str:
     if isinstance(value, Denied):
         return _denied(value)
-    return f"{UNKNOWN.get(value.error, value.error)}: without a clear answer there is no token"
+    return f"{failure(value.error)}: without a clear answer there is no {what}"
+
+
+def failure(error: str) -> str:
+    """The sentence for an error; the error itself if this version does not know it."""
+    return FAILURES[error].sentence if error in FAILURES else error
+
+
+def remedy(value: Denied, wait: str) -> str:
+    """What has to happen before the store grants what it refused; ``wait`` is ``in 3m 10s`` or ``now``."""
+    known = REFUSALS.get(value.reason)
+    return (known.remedy if known else _OTHER_REFUSAL).replace("{wait}", wait)
+
+
+def failure_remedy(error: str, default: str) -> str:
+    """What has to happen before there is a clear answer; ``default`` for an error that this version does not know."""
+    return FAILURES[error].remedy if error in FAILURES else default
+
+
+def runbook(word: str) -> str:
+    """The heading in ``deploy/runbooks.md`` for any word of these tables; empty for any other word."""
+    known = REFUSALS.get(word) or FAILURES.get(word)
+    return known.runbook if known else MESSAGE_RUNBOOKS.get(word, "")
 
 
 def _denied(value: Denied) -> str:
     sentence = value.reason
-    if value.reason in DENIED:
-        sentence = DENIED[value.reason].format(
-            used=value.used,
-            capacity=value.capacity,
-            wait=span(max(1, ceil(value.retry_after_s))),
-            alive=value.alive,
-            suspect=value.suspect,
-        )
+    if value.reason in REFUSALS:
+        numbers = {name: getattr(value, name) for name in ("used", "capacity", "alive", "suspect")}
+        sentence = REFUSALS[value.reason].sentence.format(wait=whole_seconds(value.retry_after_s), **numbers)
     if value.hold is not None:
         sentence = f"{hold(value.hold)}, {sentence}"
     shared = f"; most of the {value.suspect} suspects share one cause: {value.cause}" if value.cause else ""
@@ -84,18 +249,9 @@ def _denied(value: Denied) -> str:
 
 
 def hold(value: Hold) -> str:
-    """Who froze what, and why."""
+    """The author of a hold, what it freezes, and its reason."""
     scope = f"instance {value.instance}" if value.instance else "the service"
     return f"{value.author} holds {scope}: {value.reason}"
-
-
-def lease(value: Answer) -> str:
-    """What came of asking for the lease of a retirement."""
-    if isinstance(value, Granted):
-        return f"lease granted, {value.used} of {value.capacity} in use"
-    if isinstance(value, Denied):
-        return _denied(value)
-    return f"{UNKNOWN.get(value.error, value.error)}: without a clear answer there is no lease"
 
 
 def retired(age_s: float, lifetime_s: float) -> str:
@@ -115,8 +271,13 @@ def span(seconds: float) -> str:
     return " ".join(filter(None, parts[first : first + 2]))
 
 
+def whole_seconds(seconds: float) -> str:
+    """A waiting time for a person: as ``span``, rounded up to whole seconds, at least one."""
+    return span(max(1, ceil(seconds)))
+
+
 def reason_word(value: Answer) -> str:
-    """The machine's word for the answer: the same in the log, the metric and the JSON."""
+    """The word of the answer: the same in the log, in metrics and in JSON."""
     if isinstance(value, Denied):
         return value.reason
     if isinstance(value, Unknown):

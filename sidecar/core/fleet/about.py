@@ -1,7 +1,7 @@
-"""What a sidecar tells the fleet of its container, as one short line; and how fleet and members are shown as JSON.
+"""The members of the fleet, for people: each sidecar's description of its container, and the list of all members.
 
-``state|since|incarnation|weight|errors|limit|version|born``, numbers in digits; the last may be missing. The line comes
-back from a store that many may write to, so it is read strictly: what is not just as it is packed here is no line.
+A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born``. Numbers are in digits, and
+the last may be missing. Others may write to the store, so ``unpack`` accepts only lines that ``pack`` would write.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sidecar.core.types import About, Fleet, Member, State
+from sidecar.core.types import Fleet, Hold, Presence, State
 
 LONGEST: Final = 300
 """Bytes of a line. The numbers take 75 at most."""
@@ -20,7 +20,7 @@ _LONGEST_INCARNATION: Final = 150
 _LONGEST_VERSION: Final = 50
 _MOST: Final = 999_999_999
 _LATEST: Final = 99_999_999_999
-"""In the year 5138: what is read has to fit into a date."""
+"""In the year 5138: an instant has to fit into a date."""
 
 _LINE: Final = re.compile(
     r"([a-z]{1,16})\|([0-9]{1,11})\|([^|]*)\|([0-9]{1,3})\|([0-9]{1,9})\|([0-9]{1,9})\|([^|]*)"
@@ -33,8 +33,57 @@ _STATES: Final = {state.value: state for state in State}
 _FULL: Final = 100
 
 
+class About(NamedTuple):
+    """A sidecar's description of its container: its state ``since`` (Unix seconds), and what led to it.
+
+    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
+    seconds at which the incarnation began, 0 if unknown.
+    """
+
+    state: State
+    since: int
+    incarnation: str
+    weight: int
+    errors: int
+    limit: int
+    version: str
+    born: int = 0
+
+
+class Member(NamedTuple):
+    """One container of the fleet: ``well``, ``suspect`` or ``down``; ``age_s`` since its last beat or its cull.
+
+    ``about``: the last description by its sidecar, None if unknown. ``duplicate``: two containers use its name.
+    """
+
+    instance: str
+    presence: Presence
+    kind: str
+    age_s: float
+    about: About | None = None
+    duplicate: bool = False
+
+
+class MemberList(NamedTuple):
+    """The fleet, its first members by name, and all holds.
+
+    ``used``: tokens in use within the caller's own window. ``policies``: the different settings in force, each as JSON.
+    ``grants``: Unix seconds at which tokens in use were taken, ascending, at most ``MOST_GRANTS``. ``departed``:
+    members that left or fell silent within the window and were not replaced, each with the seconds since; the newest
+    first, at most ``MOST_DEPARTED``.
+    """
+
+    fleet: Fleet
+    used: int
+    members: tuple[Member, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    policies: tuple[str, ...] = ()
+    grants: tuple[float, ...] = ()
+    departed: tuple[tuple[str, float], ...] = ()
+
+
 def pack(about: About) -> str:
-    """The line, of at most ``LONGEST`` bytes of UTF-8: numbers that have no room are the largest, texts are cut."""
+    """The line, of at most ``LONGEST`` bytes of UTF-8: too large numbers become the largest, long texts are cut."""
     return "|".join(
         (
             about.state,
@@ -50,7 +99,7 @@ def pack(about: About) -> str:
 
 
 def unpack(line: str) -> About | None:
-    """What was packed; None for any other line."""
+    """The description in the line; None if ``pack`` would not write the line."""
     match = _LINE.fullmatch(line) if len(line) <= LONGEST else None
     if match is None or match[1] not in _STATES or int(match[4]) > _FULL:
         return None
@@ -62,7 +111,7 @@ def unpack(line: str) -> About | None:
 
 
 def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:
-    """Members, and who departed, as JSON has them."""
+    """Members, present and departed, as JSON values."""
     return {
         "members": [
             {**member._asdict(), "age_s": round(member.age_s, 3), "about": member.about and member.about._asdict()}
@@ -73,9 +122,14 @@ def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> d
 
 
 def fleet(value: Fleet) -> dict[str, Any]:
-    """The fleet as JSON has it: trials by the names of their fields, and the causes whose culls are paused."""
+    """The fleet as JSON values: trials by the names of their fields, and the causes whose culls are paused."""
     trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
-    return {**asdict(value), "trials": trials, "paused": list(value.paused)}
+    return {**asdict(value), "trials": trials, "paused": list(value.paused), "hold": hold(value.hold)}
+
+
+def hold(value: Hold | None) -> dict[str, Any] | None:
+    """A hold and its scope as JSON values."""
+    return None if value is None else {"scope": "instance" if value.instance else "service", **asdict(value)}
 
 
 def _number(value: int, most: int) -> str:
@@ -83,7 +137,7 @@ def _number(value: int, most: int) -> str:
 
 
 def _bounded(text: str, most: int) -> str:
-    """The text with its separators escaped, as much of it as fits; half an escape never does."""
+    """The text with its separators escaped, cut to ``most`` bytes, but not inside an escape."""
     parts: list[str] = []
     for character in text[:most].encode(errors="replace").decode():
         part = _ESCAPES.get(character, character)

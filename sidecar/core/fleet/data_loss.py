@@ -1,14 +1,15 @@
-"""The gate of memory: a server that lost what it knew of former grants grants nothing for a window.
+"""The gate of data loss: a server that has lost its record of grants grants nothing for a window.
 
-A loss is noticed by what the sidecars know. A server that is flushed, or fails over to an older copy, has another birth
-or fewer grants than a sidecar remembers. A clock that is stepped moves by another time than the sidecar has counted, or
-leaves instants in the future. A container that is down names a claim id that no server knows. A key alone was lost
-where the server's last grant is not among its grants, or nothing is left of the culls or leases of which the state
-tells.
-A list of servers that changed is a loss as well: the new ones know nothing of the grants of the old.
+A sidecar remembers the server's epoch, and notices a loss by one of these:
 
-However many sidecars notice one loss, it is counted once: a server that has recorded one since a sidecar last spoke to
-it has recorded this one.
+- The server has another epoch or fewer grants: it was flushed, or failed over to an older copy.
+- The server's clock has moved by another time than the sidecar's, or instants lie in its future: it was stepped.
+- A container that is down names a claim id that no server knows.
+- The last grant is not among the grants, or the state counts culls or leases without rows: a single key was lost.
+- The list of servers has changed: the new servers know nothing of the grants of the old.
+
+One loss counts once, also if several sidecars notice it: if the server has recorded a loss since its last exchange with
+a sidecar, it has recorded this one.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from typing import Final, TypeVar
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.majority import is_majority
-from sidecar.core.fleet.records import Cull, Epoch, Row
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.records import Cull, Epoch, StoredRecord
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import Known
 from sidecar.core.types import US_PER_S
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=StoredRecord)
 
 STEP_US: Final = 2 * US_PER_S
-"""Clocks that run apart by more than this, and by more than a hundredth of the time, have been stepped."""
+"""A clock was stepped if it runs apart by more than this, and by more than a hundredth of the time."""
 
 AHEAD_US: Final = US_PER_S
-"""An instant that is later than the clock by less was written between two looks at it."""
+"""Tolerance for instants ahead of the clock: they were written between two readings of it."""
 
 DRIFT: Final = 100
-"""The hundredth. Clocks that are slewed run apart by a two-thousandth."""
+"""The hundredth. A clock that is slewed runs apart by one two-thousandth."""
 
 
 def notice(draft: Draft) -> None:
-    """Record every loss that this request shows, and let a new server begin."""
+    """Record every loss that this request shows, and begin the epoch of a new server."""
     for at, (server, known) in enumerate(zip(draft.view.servers, draft.request.known, strict=True)):
         now_us = known.now_us and known.now_us + server.offset_us
         moved = known._replace(epoch=known.epoch.shifted(server.offset_us), now_us=now_us)
@@ -50,24 +51,24 @@ def notice(draft: Draft) -> None:
 
 
 def lose(draft: Draft) -> None:
-    """Record that every server here has lost what a container remembers, unless a loss was recorded within a window."""
+    """Record a loss of every server in the view, unless one was recorded within the window."""
     for at, epoch in enumerate(draft.epochs):
         if not epoch.lost_us or draft.now_us - epoch.lost_us > draft.limits.window_us:
             draft.epochs[at] = replace(epoch, losses=epoch.losses + 1, lost_us=draft.now_us)
 
 
-def refusal(draft: Draft) -> Refusal | None:
-    """Refuse a grant unless a majority of the servers remembers the last window, and has heard the fleet."""
+def refusal(draft: Draft) -> GateRefusal | None:
+    """Refuse a grant unless a majority of the servers knows the whole last window and the whole fleet."""
     if not draft.limits.after_loss_wait or _is_enough(draft, usable(draft)):
         return None
-    heard = [at for at, epoch in enumerate(draft.epochs) if not lost_wait_us(draft, epoch)]
-    if not _is_enough(draft, heard):
-        return Refusal("data_loss", max(lost_wait_us(draft, epoch) for epoch in draft.epochs))
-    return Refusal("newborn", max(newborn_wait_us(draft, epoch) for epoch in draft.epochs))
+    complete = [at for at, epoch in enumerate(draft.epochs) if not lost_wait_us(draft, epoch)]
+    if not _is_enough(draft, complete):
+        return GateRefusal("data_loss", max(lost_wait_us(draft, epoch) for epoch in draft.epochs))
+    return GateRefusal("newborn", max(newborn_wait_us(draft, epoch) for epoch in draft.epochs))
 
 
 def usable(draft: Draft) -> list[int]:
-    """The servers, by place in the view, whose tokens may be taken."""
+    """The servers whose tokens may be taken, by their place in the view."""
     if not draft.limits.after_loss_wait:
         return list(range(len(draft.epochs)))
     waits = [lost_wait_us(draft, epoch) + newborn_wait_us(draft, epoch) for epoch in draft.epochs]
@@ -75,34 +76,34 @@ def usable(draft: Draft) -> list[int]:
 
 
 def lost_wait_us(draft: Draft, epoch: Epoch) -> int:
-    """Microseconds until a window has passed since the server's last loss; 0 once it has."""
+    """Microseconds until a window has passed since the server's last loss; 0 after that."""
     return max(0, epoch.lost_us + draft.limits.window_us + 1 - draft.now_us) if epoch.lost_us else 0
 
 
 def newborn_wait_us(draft: Draft, epoch: Epoch) -> int:
-    """Microseconds until the server has heard the fleet, since it was born or half of the fleet fell silent at once.
+    """Microseconds until the server knows the fleet, after its epoch began or half of the fleet fell silent at once.
 
-    That is half as long as a silent member stays one: until then a loss may not have been noticed, nor is it known how
-    many others there are.
+    That takes half the expiry of a beat. Before, no sidecar may have noticed a loss, and the size of the fleet is not
+    known.
     """
     return max(0, max(epoch.born_us, epoch.silent_us) + draft.limits.expiry_us // 2 - draft.now_us)
 
 
 def _is_enough(draft: Draft, places: list[int]) -> bool:
-    """Whether these servers, by place in the view, are a majority of those that the fleet has."""
+    """Whether these servers, by their place in the view, are a majority of the configured ones."""
     return is_majority((draft.view.servers[at].number for at in places), draft.view.configured)
 
 
 def _noticed(draft: Draft, at: int, known: Known) -> Epoch:
-    """The epoch of one server after what a sidecar knows of it."""
+    """The epoch of one server, with the loss that the sidecar notices."""
     epoch, now_us = draft.epochs[at], draft.now_us
-    # What was recorded longer ago than our last exchange is another loss: the clock has been set forward since.
+    # A loss that was recorded before the last exchange is another one: the clock was set forward since.
     is_later = not known.now_us or now_us - epoch.lost_us <= _longest_us(known)
     is_recorded = is_later and epoch.losses > known.epoch.losses
     was_born = bool(known.epoch.born_us)
     is_lost = (was_born and not is_recorded and _is_lost(draft, at, known)) or _lacks_last_grant(draft, at)
     if draft.view.servers[at].is_ahead or max(epoch.born_us, epoch.lost_us) > now_us + AHEAD_US:
-        # It stays ahead until all that lies in the future is rewritten: that is one loss.
+        # Until all future instants are rewritten, the server stays ahead: that is one loss.
         is_lost = is_lost or not epoch.lost_us or not 0 <= now_us - epoch.lost_us <= draft.limits.window_us
     if not epoch.born_us:
         epoch = replace(epoch, born_us=now_us, servers=draft.terms.servers)
@@ -114,10 +115,10 @@ def _noticed(draft: Draft, at: int, known: Known) -> Epoch:
 
 
 def _with_list(draft: Draft, epoch: Epoch) -> Epoch:
-    """The epoch of one server where one of them was used with another list of servers: all of them have lost.
+    """The epoch of one server after the list of servers has changed: all servers count as having lost data.
 
-    Not a loss of memory, but as good as one: a server that is new knows nothing of the grants of the old list. While
-    both lists are in use each beat could write its own.
+    A new server knows nothing of the grants of the old list. While both lists are in use, each beat could write its
+    own, so the list changes at most once a beat interval.
     """
     if draft.now_us - epoch.lost_us <= draft.terms.beat_us:
         return epoch
@@ -132,10 +133,10 @@ def _is_lost(draft: Draft, at: int, known: Known) -> bool:
 
 
 def _lacks_last_grant(draft: Draft, at: int) -> bool:
-    """Whether the server's last grant is of this window, and is not among those that it knows."""
+    """Whether the server's last grant is of this window and not among its grants."""
     granted_us, grants = draft.epochs[at].granted_us, draft.view.servers[at].grants
-    told_us = min(draft.limits.window_us, draft.terms.window_us)
-    return draft.now_us - told_us <= granted_us and max(grants.values(), default=0) + AHEAD_US < granted_us
+    window_us = min(draft.limits.window_us, draft.terms.window_us)
+    return draft.now_us - window_us <= granted_us and max(grants.values(), default=0) + AHEAD_US < granted_us
 
 
 def is_stepped(known: Known, now_us: int) -> bool:
@@ -146,12 +147,12 @@ def is_stepped(known: Known, now_us: int) -> bool:
 
 
 def _longest_us(known: Known) -> int:
-    """For how long the sidecar has not spoken to the server, by any clock that has not been stepped."""
+    """The longest time since the last exchange that a clock shows if it was not stepped."""
     return known.elapsed_us + STEP_US + known.slack_us + known.elapsed_us // DRIFT
 
 
 def _retime(draft: Draft) -> None:
-    """Let begin now what began in the future: by a clock that was ahead it would last for as long as that was."""
+    """Move future instants to now; otherwise what they begin would last for as long as the clock was ahead."""
     now_us = draft.now_us
     draft.epochs = [_begun(epoch, now_us) for epoch in draft.epochs]
     draft.culls = {name: _occupied(draft, _begun(cull, now_us)) for name, cull in draft.culls.items()}

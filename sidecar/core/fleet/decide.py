@@ -1,10 +1,10 @@
 """The decision: ``decide(view, request) -> (answer, edits)``.
 
-The order of the gates of a claim: hold, replay, memory, trial, floor, spacing, window. Of a retirement: hold, replay,
-memory, culls pending, floor, slots. Every answer carries the fleet's numbers, and every refusal the time after which it
-is worth asking again. Edits come with refusals too where something was noticed on the way, such as a loss of memory.
+The order of the gates of a claim: hold, replay, duplicate, data loss, trial, floor, spacing, window. Of a retirement:
+hold, replay, duplicate, data loss, culls pending, floor, slots. Every answer has the fleet's numbers, and every refusal
+the time after which it is worth asking again. A refusal may have edits, too, for example after a data loss.
 
-Nothing here knows a store, a clock or chance: the view says what time it is.
+This module knows no store, clock or chance: the view has the time.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.core.fleet import data_loss, floor, grant_window, hold, outcomes, slots, trial
-from sidecar.core.fleet.draft import HOUR_US, Draft
+from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.majority import is_majority
-from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.refusal import Refusal
-from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, PutHold, Release, Request, Resign, View
-from sidecar.core.types import US_PER_S, Answer, Claim, Denied, Granted, Hold, Lease, Presence
+from sidecar.core.fleet.refusal import GateRefusal
+from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, EndHold, PutHold, Request, ReturnGrant, View
+from sidecar.core.types import US_PER_S, Answer, Claim, Denied, Granted, Hold, LeaseRequest, Presence
 
 SEVERAL_EVERY_US: Final = HOUR_US // 6
-"""It is written down this often that the fleet has several members."""
+"""Interval at which a fleet of several members is recorded as such."""
 
 MOST_DUPLICATES: Final = 100
 
@@ -30,10 +29,10 @@ Reply = Answer | Attended | Hold | bool
 
 
 def decide(view: View, request: Request) -> tuple[Any, Edits]:
-    """Answer a request, and say what is to be written.
+    """Answer a request, and return what has to be written.
 
-    The answer is Granted or Denied to a Claim or a Lease, Attended to Attend, the Hold to PutHold, and to Resign and
-    Release whether there was something to end.
+    The answer to a Claim or a LeaseRequest is Granted or Denied, to Attend Attended, to PutHold the Hold, and to
+    ReturnGrant and EndHold whether there was one to end.
     """
     draft = Draft(view, request)
     data_loss.notice(draft)
@@ -49,7 +48,7 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     refusal = hold.refusal(draft, claim.instance)
     is_replay = at is not None and _is_standing(draft, claim)
     if claim.instance in draft.view.unsettled:
-        draft.culls.pop(claim.instance, None)  # its own grant that counts for nobody must not refuse it
+        draft.culls.pop(claim.instance, None)  # a grant that too few servers know must not refuse its own container
     if not is_replay:
         refusal = refusal or _gates(draft, claim, cause, has_token=at is not None)
     if refusal is not None:
@@ -66,28 +65,32 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     return granted, _with_grant(draft, claim, server)
 
 
-def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> Refusal | None:
-    """The first gate that is shut; what was granted a token before has no pace to keep."""
-    if _is_duplicate(draft, claim.instance, claim.incarnation):
-        return Refusal("duplicate", draft.terms.beat_us)
-    refusal = data_loss.refusal(draft) or trial.refusal(draft, cause) or floor.refusal(draft, claim.instance)
+def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> GateRefusal | None:
+    """The first gate that refuses. A claim that was granted a token before passes the gates of pace."""
+    refusal = (
+        _duplicate(draft, claim.instance, claim.incarnation)
+        or data_loss.refusal(draft)
+        or trial.refusal(draft, cause)
+        or floor.refusal(draft, claim.instance)
+    )
     if refusal is not None or has_token:
         return refusal
     return grant_window.spacing(draft) or grant_window.refusal(draft)
 
 
-def _is_duplicate(draft: Draft, instance: str, life: str) -> bool:
-    """Whether another life beats under this instance name: it is not known which of the two a cull would reach.
+def _duplicate(draft: Draft, instance: str, life: str) -> GateRefusal | None:
+    """Refuse while another container beats under this instance name: a cull might reach either.
 
-    What any sidecar noted of it counts too: this one may have been restarted since.
+    A record by any sidecar counts, because this sidecar may have been restarted since.
     """
     noted_us = draft.duplicates.get(instance, 0)
     is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
-    return is_noted or draft.request.is_duplicate or draft.view.life not in ("", life)
+    is_duplicate = is_noted or draft.request.is_duplicate or draft.view.life not in ("", life)
+    return GateRefusal("duplicate", draft.terms.beat_us) if is_duplicate else None
 
 
 def _is_standing(draft: Draft, claim: Claim) -> bool:
-    """Whether this claim was granted, and the container has not given it back."""
+    """Whether this claim was granted and not given back."""
     cull = draft.culls.get(claim.instance)
     if cull is None or claim.instance in draft.view.unsettled:
         return False
@@ -107,7 +110,7 @@ def _with_grant(draft: Draft, claim: Claim, server: int) -> Edits:
 
 
 def _count(draft: Draft, server: int) -> None:
-    """Count one more grant of this server: a sidecar that knows of more than it does shows a loss."""
+    """Count one more grant of this server. A sidecar that remembers more grants shows a data loss."""
     epoch = draft.epochs[server]
     draft.epochs[server] = replace(epoch, grants=epoch.grants + 1)
 
@@ -115,7 +118,7 @@ def _count(draft: Draft, server: int) -> None:
 # -- a retirement ---------------------------------------------------------------------------------------------------
 
 
-def _retire(draft: Draft, lease: Lease) -> tuple[Answer, Edits]:
+def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     cull = draft.culls.get(lease.instance)
     slots.expire(draft)
     is_holder = slots.holder_of(draft, lease.instance) == lease.holder
@@ -125,11 +128,7 @@ def _retire(draft: Draft, lease: Lease) -> tuple[Answer, Edits]:
     if not is_replay:
         refusal = (
             refusal
-            or (
-                Refusal("duplicate", draft.terms.beat_us)
-                if _is_duplicate(draft, lease.instance, lease.incarnation)
-                else None
-            )
+            or _duplicate(draft, lease.instance, lease.incarnation)
             or data_loss.refusal(draft)
             or slots.culls_pending(draft)
             or floor.refusal(draft, lease.instance)
@@ -151,11 +150,11 @@ def _retire(draft: Draft, lease: Lease) -> tuple[Answer, Edits]:
     return answer, draft.edits(lease.instance)
 
 
-def _resign(draft: Draft, resign: Resign) -> tuple[bool, Edits]:
+def _give_back(draft: Draft, give_back: ReturnGrant) -> tuple[bool, Edits]:
     was_held = [
-        outcomes.resign(draft, resign.instance, resign.holder, is_lease=True),
-        slots.resign(draft, resign.instance, resign.holder),
-        outcomes.resign(draft, resign.instance, resign.holder, is_lease=False),
+        outcomes.give_back(draft, give_back.instance, give_back.holder, is_lease=True),
+        slots.give_back(draft, give_back.instance, give_back.holder),
+        outcomes.give_back(draft, give_back.instance, give_back.holder, is_lease=False),
     ]
     return any(was_held), draft.edits()
 
@@ -166,7 +165,7 @@ def _resign(draft: Draft, resign: Resign) -> tuple[bool, Edits]:
 def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
     beat = attend.beat
     if 2 * attend.silent >= attend.alive > 1:
-        draft.epochs = [_silent(epoch, draft) for epoch in draft.epochs]
+        draft.epochs = [replace(epoch, silent_us=draft.now_us) for epoch in draft.epochs]
     outcomes.lost(draft, attend.struck)
     if beat.presence is Presence.GONE:
         outcomes.leave(draft, beat.instance)
@@ -185,7 +184,7 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
 
 
 def _note_duplicates(draft: Draft, instance: str) -> None:
-    """Write down for people under which names two lives beat; those of former windows are forgotten."""
+    """Record the instance names that two containers use; forget those of earlier windows."""
     oldest_us = draft.now_us - draft.limits.window_us
     recent = {name: at for name, at in draft.duplicates.items() if oldest_us <= at <= draft.now_us + data_loss.AHEAD_US}
     if draft.request.is_duplicate:
@@ -194,12 +193,8 @@ def _note_duplicates(draft: Draft, instance: str) -> None:
     draft.duplicates = {name: recent[name] for name in newest}
 
 
-def _silent(epoch: Epoch, draft: Draft) -> Epoch:
-    return replace(epoch, silent_us=draft.now_us)
-
-
 def _expire_holds(draft: Draft) -> None:
-    """Forget holds that are over; the end of one that was released is kept for a window."""
+    """Forget holds that are over; the row of a released hold stays for a window."""
     now_us, window_us = draft.now_us, draft.limits.window_us
     draft.holds = {
         scope: row
@@ -211,7 +206,7 @@ def _expire_holds(draft: Draft) -> None:
 # -- orders of people -----------------------------------------------------------------------------------------------
 
 
-# An order may reach fewer servers than a majority: it must not write a state, or theirs would pass for the newest.
+# An order may reach fewer servers than a majority, and a state that it wrote would count as the newest.
 
 
 def _put_hold(draft: Draft, order: PutHold) -> tuple[Hold, Edits]:
@@ -219,7 +214,7 @@ def _put_hold(draft: Draft, order: PutHold) -> tuple[Hold, Edits]:
     return held, replace(draft.edits(), state=None)
 
 
-def _release(draft: Draft, order: Release) -> tuple[bool, Edits]:
+def _release(draft: Draft, order: EndHold) -> tuple[bool, Edits]:
     was_held = hold.release(draft, order.instance)
     if order.instance or not is_majority((server.number for server in draft.view.servers), draft.view.configured):
         return was_held, replace(draft.edits(), state=None)
@@ -230,7 +225,7 @@ def _release(draft: Draft, order: Release) -> tuple[bool, Edits]:
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Refusal) -> Denied:
+def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: GateRefusal) -> Denied:
     held = hold.in_force(draft, instance) if refusal.reason == "hold" else None
     return Denied(
         refusal.reason,
@@ -239,16 +234,16 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Refu
         max(1, refusal.wait_us) / US_PER_S,
         alive=draft.available,
         suspect=draft.suspect,
-        cause=draft.common_cause(),
+        cause=common_cause(draft.view.causes),
         hold=hold.shown(*held) if held else None,
     )
 
 
 _RULES: Final[dict[type[Asked], Callable[[Draft, Any], tuple[Any, Edits]]]] = {
     Claim: _claim,
-    Lease: _retire,
-    Resign: _resign,
+    LeaseRequest: _retire,
+    ReturnGrant: _give_back,
     Attend: _attend,
     PutHold: _put_hold,
-    Release: _release,
+    EndHold: _release,
 }

@@ -1,4 +1,4 @@
-"""The edits of one decision while it is made: the view's tables, to be changed, and what differs then."""
+"""One decision while it is made: copies of the view's tables, which the rules change, and the edits that follow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from sidecar.core.fleet.records import Cull, HoldRow, Slot, State, Trial
+from sidecar.core.fleet.records import Cull, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.strictest import Limits, limits
 from sidecar.core.fleet.view import Edits, Request, View
 from sidecar.core.types import US_PER_S, Entry
@@ -17,7 +17,7 @@ HOUR_US: Final = 3600 * US_PER_S
 
 
 class Draft:
-    """What the fleet holds if the edits so far are written. The rules read it, and change it by plain assignment.
+    """The tables as they will be once the edits are written. The rules read and change them by plain assignment.
 
     ``now_us``: the store's clock. ``limits``: the strictest terms in force, for the fleet as the view has it.
     """
@@ -47,54 +47,50 @@ class Draft:
 
     @property
     def missing(self) -> int:
-        """Containers that were granted a token or a lease and are not replaced yet."""
+        """Containers that were granted a token or a lease, and are not replaced yet."""
         return sum(cull.phase == "out" for cull in self.culls.values())
 
     @property
     def available(self) -> int:
-        """Containers that serve or start, and were not granted their end."""
+        """Containers that serve or start, and were granted neither token nor lease."""
         beating = self.view.beating.items()
         granted = sum(self.is_out(instance, life) for instance, life in beating)
         return max(0, self.view.alive - granted)
 
     @property
     def fleet(self) -> int:
-        """How many containers the fleet has: the available and the missing."""
+        """Containers of the fleet: the available and the missing."""
         return self.available + self.missing
 
     @property
     def suspect(self) -> int:
-        """Containers that are excessive."""
+        """Suspect containers."""
         return sum(self.view.causes.values())
 
     def is_out(self, instance: str, life: str) -> bool:
-        """Whether this life of the instance was granted its end and nobody took its place yet."""
+        """Whether this incarnation was granted a token or a lease and is not replaced yet."""
         cull = self.culls.get(instance)
         return cull is not None and cull.phase == "out" and cull.life == life
 
     def open_culls(self, cause: str) -> int:
-        """Culls for this cause whose outcome is not known yet."""
+        """Culls for this cause without an outcome."""
         return sum(cull.cause == cause and cull.phase != "over" and not cull.is_lease for cull in self.culls.values())
 
     def trial(self, cause: str) -> Trial:
-        """How culls for this cause are tried."""
+        """The trial of culls for this cause."""
         return self.trials.get(cause, Trial())
 
     def control(self, word: str, cause: str) -> int:
-        """The fleet's count of suspects of this cause that were ``refused``, ``recovered`` or ``ended`` otherwise."""
+        """Suspects of this cause that were ``refused`` a token, or those of them that ``recovered`` or ``ended``."""
         return self.view.control.get(f"{word}|{cause}", 0)
-
-    def common_cause(self) -> str:
-        """The cause that most suspects share, three of them at least; else nothing."""
-        return common_cause(self.view.causes)
 
     # -- what is written ------------------------------------------------------------------------------------------
 
     def edits(self, granted: str = "") -> Edits:
         """What differs from the view.
 
-        ``granted``: the instance whose claim or lease is granted. If too few servers have its rows all have to be
-        written, also those that are the same.
+        ``granted``: the instance whose claim or lease is granted. If too few servers have its rows, they are written
+        even if they are the same.
         """
         is_settled = granted not in self.view.unsettled
         if is_settled and self._is_unchanged():
@@ -117,7 +113,7 @@ class Draft:
         )
 
     def _is_unchanged(self) -> bool:
-        """Whether there is nothing to write: so it is with nearly every refusal, and they should cost little."""
+        """Whether there is nothing to write, as after most refusals, which should cost little."""
         view, state = self.view, self.view.state
         tables = (self.culls, self.leases, self.holds) == (view.culls, view.leases, view.holds)
         learned = (self.trials, self.outcomes, self.duplicates) == (state.trials, state.outcomes, state.duplicates)
@@ -128,8 +124,8 @@ class Draft:
         )
         return tables and learned and not is_noticed and not epochs_differ
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> FleetState:
+        return FleetState(
             serial=self.view.state.serial + 1,
             former=self.view.state.former,
             trials=self.trials,
@@ -143,7 +139,7 @@ class Draft:
         )
 
     def _due_us(self) -> int:
-        """When the first of all that ends by itself does; 0: nothing does."""
+        """The first instant at which a row ends by itself; 0: no row does."""
         window_us = self.limits.window_us
         ends = [cull_end_us(cull, self.limits) for cull in self.culls.values()]
         ends += [slot.at_us + slot.for_us for slot in self.leases.values()]
@@ -154,21 +150,21 @@ class Draft:
 
 
 def without(rows: Mapping[str, R], name: str) -> dict[str, R]:
-    """The rows but for this one."""
+    """The rows except this one."""
     return {one: row for one, row in rows.items() if one != name}
 
 
 def changed(before: Mapping[str, R], after: Mapping[str, R]) -> dict[str, R | None]:
-    """The rows that differ: as they are now, None for those that are gone."""
+    """The rows that differ, as they are now; None for rows that are gone."""
     written: dict[str, R | None] = {name: row for name, row in after.items() if before.get(name) != row}
     return written | dict.fromkeys(before.keys() - after.keys())
 
 
 def cull_end_us(cull: Cull, rules: Limits) -> int:
-    """When a row of ``culls`` is over, if nothing more is heard of it.
+    """When a row of ``culls`` is over if no beat changes it.
 
-    Nobody waits longer than a window for a container to be replaced, unless it still says that it is down; nor longer
-    than a window and a probation for the outcome.
+    A container has a window to be replaced, or longer while it beats that it is down; its outcome has a window and a
+    probation.
     """
     if cull.phase == "watched":
         return cull.since_us + rules.window_us + rules.probation_us + 1
@@ -182,11 +178,11 @@ def trial_end_us(trial: Trial) -> int:
 
 SHARED_BY: Final = 3
 SHARED_PART: Final = 800
-"""Thousandths of the suspects that have to name a cause for it to be their common one, and three at least."""
+"""Thousandths of the suspects that make a cause their common one, but at least ``SHARED_BY`` of them."""
 
 
 def common_cause(causes: Mapping[str, int]) -> str:
-    """The cause that most suspects share, three of them at least; else nothing."""
+    """The cause that most suspects share, at least three of them; empty if there is none."""
     cause = max(causes, key=lambda cause: (causes[cause], cause), default="")
     shared = causes.get(cause, 0)
     return cause if shared >= SHARED_BY and shared * 1000 >= SHARED_PART * sum(causes.values()) else ""

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from sidecar.core.fleet.draft import HOUR_US, Draft
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.refusal import GateRefusal
 
 
-def refusal(draft: Draft, instance: str) -> Refusal | None:
-    """Refuse what would leave too few containers in service; a service that had one for an hour may lose it."""
-    cull, is_heard = draft.culls.get(instance), is_available(draft, instance)
+def refusal(draft: Draft, instance: str) -> GateRefusal | None:
+    """Refuse to leave too few containers in service. A service that had a single one for an hour may lose it."""
+    cull, is_counted = draft.culls.get(instance), is_available(draft, instance)
     is_missing = cull is not None and cull.phase == "out"
-    fleet = draft.fleet + (not is_heard and not is_missing)  # a requester that is not heard is there all the same
+    fleet = draft.fleet + (not is_counted and not is_missing)  # the requester is there even if it has not beaten
     if fleet == 1 and single_us(draft) >= HOUR_US:
         return None
-    after = draft.available - is_heard
+    after = draft.available - is_counted
     if after >= draft.limits_of(fleet).floor:
         return None
-    return Refusal("floor" if after else "last", draft.terms.beat_us)
+    return GateRefusal("floor" if after else "last", draft.terms.beat_us)
 
 
 def is_available(draft: Draft, instance: str) -> bool:
     """Whether the requester is among the available."""
     view = draft.view
-    is_heard = bool(view.seen_us) and draft.now_us - view.seen_us <= draft.limits.expiry_us
-    return is_heard and not draft.is_out(instance, view.life)
+    is_alive = bool(view.seen_us) and draft.now_us - view.seen_us <= draft.limits.expiry_us
+    return is_alive and not draft.is_out(instance, view.life)
 
 
 def single_us(draft: Draft) -> int:
-    """For how long the fleet has had one member only, as far as its servers remember."""
+    """For how long the fleet has had a single member, as far as its servers know."""
     born_us = max(epoch.born_us for epoch in draft.epochs)
     return draft.now_us - max(draft.several_us, born_us)

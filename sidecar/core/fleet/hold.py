@@ -1,21 +1,21 @@
-"""The gate of the hold: a person froze the service or the instance. It stops everybody, also one granted before."""
+"""The gate of the hold: a person froze the service or the instance. It refuses claims that were granted before, too."""
 
 from __future__ import annotations
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import HoldRow
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.types import US_PER_S, Hold
 
 
-def refusal(draft: Draft, instance: str) -> Refusal | None:
+def refusal(draft: Draft, instance: str) -> GateRefusal | None:
     """Refuse everything while a hold is in force."""
     held = in_force(draft, instance)
-    return Refusal("hold", held[1].left_us(draft.now_us)) if held else None
+    return GateRefusal("hold", held[1].left_us(draft.now_us)) if held else None
 
 
 def in_force(draft: Draft, instance: str) -> tuple[str, HoldRow] | None:
-    """The hold on this instance with the name that it is kept under, that of the service first."""
+    """The hold on the service, or else on this instance, with its scope."""
     for scope in dict.fromkeys(("", instance)):
         row = draft.holds.get(scope)
         if row is not None and row.left_us(draft.now_us):
@@ -24,19 +24,19 @@ def in_force(draft: Draft, instance: str) -> tuple[str, HoldRow] | None:
 
 
 def shown(scope: str, row: HoldRow) -> Hold:
-    """A hold as people are told of it."""
+    """A hold as it is shown to people."""
     return Hold(row.author, row.reason, (row.at_us + row.for_us) / US_PER_S, scope)
 
 
 def put(draft: Draft, instance: str, author: str, reason: str, for_us: int) -> Hold:
-    """Set a hold in the place of the one before."""
+    """Set a hold; it replaces the one before."""
     row = HoldRow(author, reason, draft.now_us, for_us)
     draft.holds[instance] = row
     return shown(instance, row)
 
 
 def release(draft: Draft, instance: str) -> bool:
-    """End a hold; whether there was one. Its row stays for a window: another server may not have heard of its end."""
+    """End a hold; return whether there was one. Its row stays for a window, for servers that missed the end."""
     row = draft.holds.get(instance)
     was_held = row is not None and bool(row.left_us(draft.now_us))
     if was_held:

@@ -1,7 +1,7 @@
 """Several servers as one store: the share of each in the tokens, and how many have to agree.
 
-A decision needs a majority of the votes. Two majorities share a server, so no decision overlooks another one. Each
-server has one vote; where their number is even the first has two, so that two servers have a majority as well.
+A decision needs a majority of the votes. Two majorities share a server, so no decision overlooks another. Each server
+has one vote; if their number is even the first has two, so that two servers have a majority as well.
 """
 
 from __future__ import annotations

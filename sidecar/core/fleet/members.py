@@ -1,4 +1,4 @@
-"""The fleet member by member, for a person."""
+"""The list of members, read from what the servers hold."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import Final, Protocol
 
 from sidecar.core.fleet import about as lines
 from sidecar.core.fleet import hold
-from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.fleet.summary import Reading, fleet_of
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import View
-from sidecar.core.types import MOST_DEPARTED, MOST_GRANTS, US_PER_S, Member, Presence, Roll
+from sidecar.core.types import US_PER_S, Presence
+
+MOST_GRANTS: Final = 100
+MOST_DEPARTED: Final = 100
+"""Bounds of the list: tokens in use, and members that have left."""
 
 FIELDS: Final = 3
-"""Of a member row: life, cause, and whether it was refused."""
+"""Number of fields of a member row: life, cause, and whether it was refused."""
 
 
 class Listed(Protocol):
-    """The members that a store listed: ``store.Listing``."""
+    """The members as a store lists them: ``store.protocol.Listing``."""
 
     @property
     def members(self) -> Sequence[tuple[str, int, str, str]]:
-        """Instance, last beat, member row, and what its sidecar tells."""
+        """Instance, last beat, member row, and the description by its sidecar."""
 
     @property
     def departed(self) -> Sequence[tuple[str, int]]:
@@ -30,19 +35,19 @@ class Listed(Protocol):
 
     @property
     def culled(self) -> Mapping[str, str]:
-        """What sidecars of containers that are culled told last, by instance."""
+        """The last descriptions of culled containers, by instance."""
 
 
-def roll_of(view: View, raws: Sequence[Raw], listing: Listed, terms: Terms, *, most: int) -> Roll:
-    """The fleet as the view has it, and the first ``most`` members of it by name."""
-    readings = [Reading.of(_as_heard(raw, terms)) for raw in raws]
+def member_list_of(view: View, raws: Sequence[Raw], listing: Listed, terms: Terms, *, most: int) -> MemberList:
+    """The fleet as the view has it, and its first ``most`` members by name."""
+    readings = [Reading.of(_as_reply(raw, terms)) for raw in raws]
     now_us, oldest_us = view.now_us, view.now_us - terms.window_us
     grants = [at for server in view.servers for claim, at in server.grants.items() if claim not in server.refunded]
     in_use = sorted(at for at in grants if at >= oldest_us)
-    rows = {member.instance: member for member in _listed(view, listing)} | _missing(view, listing)
+    rows = {row[0]: _member(view, *row) for row in listing.members} | _missing(view, listing)
     holds = (hold.shown(scope, row) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
-    return Roll(
+    return MemberList(
         fleet_of(readings, terms, ""),
         len(in_use),
         tuple(rows[name] for name in sorted(rows)[:most]),
@@ -51,10 +56,6 @@ def roll_of(view: View, raws: Sequence[Raw], listing: Listed, terms: Terms, *, m
         tuple(at / US_PER_S for at in in_use[:MOST_GRANTS]),
         tuple(departed[:MOST_DEPARTED]),
     )
-
-
-def _listed(view: View, listing: Listed) -> list[Member]:
-    return [_member(view, *row) for row in listing.members]
 
 
 def _member(view: View, instance: str, heard_us: int, row: str, about: str) -> Member:
@@ -67,7 +68,7 @@ def _member(view: View, instance: str, heard_us: int, row: str, about: str) -> M
 
 
 def _missing(view: View, listing: Listed) -> dict[str, Member]:
-    """The containers that were granted their end and are not replaced; what their sidecars told is still known."""
+    """The containers that were granted a token or a lease and are not replaced, with their last descriptions."""
     abouts = {name: about for name, _, _, about in listing.members if about} | dict(listing.culled)
     return {
         name: Member(
@@ -83,11 +84,11 @@ def _missing(view: View, listing: Listed) -> dict[str, Member]:
     }
 
 
-def _as_heard(raw: Raw, terms: Terms) -> Heard:
+def _as_reply(raw: Raw, terms: Terms) -> BeatReply:
     in_use = [
         at for claim, at in raw.grants.items() if claim not in raw.refunded and at >= raw.now_us - terms.window_us
     ]
-    return Heard(
+    return BeatReply(
         raw.now_us,
         raw.epoch,
         raw.state,

@@ -1,10 +1,10 @@
 """The view of what one or several servers hold.
 
-Every commit writes the state to a majority of the servers, and every state names the commits before it: so it is
-known whether what one server holds is part of what another one does. What is part of no other is taken. If that is more
-than one state, two sidecars wrote at the same time, or a commit reached too few servers: the rows of all are taken,
-which can only make the fleet more careful. Serial numbers do not tell: commits that reached one server only can count
-higher than one that a majority took. Holds need no majority: of each the newest counts, wherever it was set.
+Every commit writes the state to a majority of the servers, and every state names the commits before it. These names
+show whether the state of one server includes that of another. The view has the states that no other includes. If there
+are several, two sidecars wrote at the same time, or a commit reached too few servers: the view has the rows of all,
+which can only make the fleet more careful. Serial numbers do not decide, because commits that reached a single server
+can count higher than one that reached a majority. A hold needs no majority: the newest row counts, on any server.
 
 Clocks of servers differ. Every instant is moved to the clock of the first server before it is compared.
 """
@@ -19,14 +19,14 @@ from typing import Final, NamedTuple, TypeVar
 from sidecar.core.fleet.data_loss import AHEAD_US
 from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.raw import Raw
-from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Server, View
+from sidecar.core.fleet.view import ServerView, View
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=StoredRecord)
 
 MOST_FORMER: Final = 12
-"""Commits that a state names: a server that was away for more of them holds nothing that is not known."""
+"""Commits that a state names. A server that missed more of them holds nothing new."""
 
 
 class _Read(NamedTuple):
@@ -35,14 +35,14 @@ class _Read(NamedTuple):
     number: int
     raw: Raw
     offset_us: int
-    state: State
+    state: FleetState
     culls: Mapping[str, Cull]
     leases: Mapping[str, Slot]
     holds: Mapping[str, HoldRow]
 
 
 def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
-    """The view of what servers answered, each with its number; at least one, in the order to take tokens in."""
+    """The view of the servers' answers, each with its number: at least one, in the order in which to take tokens."""
     now_us = answers[0][1].now_us
     reads = [_read(number, raw, now_us - raw.now_us) for number, raw in answers]
     current = _current(reads)
@@ -52,7 +52,7 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
     return View(
         now_us,
         state=_united(current, unsettled),
-        servers=tuple(_server(read, is_behind=_is_behind(read, current)) for read in reads),
+        servers=tuple(_server(read, current) for read in reads),
         configured=configured,
         culls=culls,
         leases=_united_leases([read.leases for read in current]),
@@ -70,18 +70,18 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
 
 
 def member_life(row: str) -> str:
-    """The life that a member row tells of."""
+    """The incarnation in a member row."""
     return row.partition("\n")[0]
 
 
 def table(texts: Mapping[str, str], kind: type[R], offset_us: int) -> dict[str, R]:
-    """The rows of a table that can be read, by another clock."""
+    """The rows of a table that can be read, moved to another clock."""
     rows = ((name, kind.read(text)) for name, text in texts.items())
     return {name: row.shifted(offset_us) for name, row in rows if row is not None}
 
 
 def _read(number: int, raw: Raw, offset_us: int) -> _Read:
-    state = (State.read(raw.state) or State()).shifted(offset_us)
+    state = (FleetState.read(raw.state) or FleetState()).shifted(offset_us)
     return _Read(
         number,
         raw,
@@ -94,42 +94,37 @@ def _read(number: int, raw: Raw, offset_us: int) -> _Read:
 
 
 def _current(reads: Sequence[_Read]) -> list[_Read]:
-    """Those whose state is part of no other, those with the highest serial number first."""
+    """The servers whose state no other includes, the highest serial number first."""
     ordered = sorted(reads, key=lambda read: -read.state.serial)
     return [read for read in ordered if not any(_is_part(read, other) for other in ordered)]
 
 
 def _is_part(read: _Read, other: _Read) -> bool:
-    """Whether the other state was made by a sidecar that knew this one, or by one so much later that it must have."""
+    """Whether the other state includes this one: it names the commit, or is too much later not to include it."""
     one, later = read.state, other.state
     if later.serial - one.serial > MOST_FORMER or (later.serial and not one.serial):
         return True
     return later.serial > one.serial and one.commit in later.former.split()
 
 
-def _is_behind(read: _Read, current: Sequence[_Read]) -> bool:
-    """Whether this server lacks something of the united state."""
-    return any(one.state.commit != read.state.commit for one in current)
-
-
 def _former(current: Sequence[_Read], unsettled: frozenset[str]) -> str:
-    """The last commits before the next one, but for those that wrote culls which no other server is given."""
+    """The last commits before the next one, except those with culls that reached too few servers."""
     commits = [read.state.commit for read in current if not unsettled & read.culls.keys()]
     commits += [commit for read in current for commit in read.state.former.split()]
     return " ".join([commit for commit in dict.fromkeys(commits) if commit][:MOST_FORMER])
 
 
-def _server(read: _Read, *, is_behind: bool) -> Server:
+def _server(read: _Read, current: Sequence[_Read]) -> ServerView:
     raw, offset_us = read.raw, read.offset_us
     latest = max((raw.newest_us, *raw.grants.values()), default=0)
-    return Server(
+    return ServerView(
         read.number,
         (Epoch.read(raw.epoch) or Epoch()).shifted(offset_us),
         {claim: at + offset_us for claim, at in raw.grants.items()},
         raw.refunded,
         is_ahead=latest > raw.now_us + AHEAD_US,
         offset_us=offset_us,
-        is_behind=is_behind,
+        is_behind=any(one.state.commit != read.state.commit for one in current),
     )
 
 
@@ -137,8 +132,8 @@ def _moved(at_us: int, offset_us: int) -> int:
     return at_us + offset_us if at_us else 0
 
 
-def _united(reads: Sequence[_Read], unsettled: frozenset[str]) -> State:
-    """One state of several: of each cause the more careful trial."""
+def _united(reads: Sequence[_Read], unsettled: frozenset[str]) -> FleetState:
+    """One state of several, with the more careful trial of each cause."""
     states = [read.state for read in reads]
     first, *others = states
     trials = dict(first.trials)
@@ -156,7 +151,7 @@ def _more_careful(one: Trial, other: Trial) -> Trial:
 
 
 def _united_culls(tables: Iterable[Mapping[str, Cull]]) -> dict[str, Cull]:
-    """The rows of all; of two under one name the one that is still open, and then the newer."""
+    """The rows of all servers; of two with one name the open row, then the newer."""
     united: dict[str, Cull] = {}
     for name, cull in ((name, cull) for rows in tables for name, cull in rows.items()):
         known = united.get(name, cull)
@@ -179,7 +174,7 @@ def _newest_holds(tables: Iterable[Mapping[str, HoldRow]]) -> dict[str, HoldRow]
 
 
 def _settings(reads: Iterable[_Read]) -> tuple[Terms, ...]:
-    """All terms that were heard within their own expiry and can be read, each once."""
+    """All readable terms that a beat brought within their own expiry, each once."""
     found: dict[Terms, None] = {}
     for read in reads:
         for text, heard_us in read.raw.settings.items():
@@ -197,7 +192,7 @@ def _largest_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _unsettled(culls: Mapping[str, Cull], reads: Sequence[_Read], configured: int) -> frozenset[str]:
-    """Containers whose grant is known to fewer servers than a majority: it was never told to anybody."""
+    """Containers whose grant reached fewer servers than a majority: no sidecar got it as an answer."""
     if configured == 1:
         return frozenset()
     return frozenset(

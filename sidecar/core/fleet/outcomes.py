@@ -1,11 +1,11 @@
-"""What became of every cull: its container is missing until it is replaced, and the replacement is watched.
+"""The outcome of every cull: its container is missing until it is replaced, and the replacement is watched.
 
-A replacement that stays well for the probation shows that the cull helped, unless the suspects of the same cause that
-were refused a token recovered as often by themselves: they are the control group. A replacement that wants to be culled
-again shows that the cull did not help. Anything else is unclear.
+A cull helped if the replacement stays well for the probation. The control group consists of suspects of the same cause
+that were refused a token: if they recovered as often by themselves the outcome is unclear. A cull did not help if the
+replacement becomes suspect. Anything else is unclear.
 
-A new incarnation under the same name takes the place of its former one. Where containers are replaced under new names,
-the first one that is new to the fleet takes the place that has been vacant longest.
+A new incarnation under the same name is the replacement. Where containers are replaced under new names, the first
+container that is new to the fleet takes the place that has been vacant longest.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 
 from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
-from sidecar.core.fleet.records import Cull
+from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.terms import OFF
-from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Outcome, Presence
+from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"
 
@@ -27,13 +27,13 @@ UNKNOWN: Final = "unknown"
 
 
 def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_lease: bool) -> None:
-    """Note that a container was granted its end. From now on it is missing, and may not know it yet."""
+    """Record that a container was granted a token or a lease: from now on it is missing."""
     if cause == MANUAL:
-        lost(draft, (instance,))  # the order of a person tells nothing of the cull before
+        lost(draft, (instance,))  # a person's order does not judge the cull before
     close(draft, instance)
     former = draft.culls.get(instance)
     if former is not None and former.phase == "watched":
-        _judge(draft, instance, Outcome.UNCLEAR)
+        _judge(draft, instance, CullOutcome.UNCLEAR)
     draft.culls[instance] = Cull(
         claim,
         life,
@@ -48,13 +48,13 @@ def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_
 
 
 def close(draft: Draft, instance: str) -> None:
-    """End the watch over a replacement that is to be culled itself: what it replaced did not help."""
+    """Close the cull whose replacement is culled itself: it did not help."""
     for place in _watched(draft, instance):
-        _judge(draft, place, Outcome.UNHELPED)
+        _judge(draft, place, CullOutcome.UNHELPED)
 
 
-def resign(draft: Draft, instance: str, claim: str, *, is_lease: bool) -> bool:
-    """Take back a container that will not use what it was granted; whether it had been."""
+def give_back(draft: Draft, instance: str, claim: str, *, is_lease: bool) -> bool:
+    """Remove the cull of a container that gives back its token or lease; return whether there was one."""
     cull = draft.culls.get(instance)
     if cull is None or cull.phase != "out" or cull.claim != claim or cull.is_lease is not is_lease:
         return False
@@ -62,11 +62,11 @@ def resign(draft: Draft, instance: str, claim: str, *, is_lease: bool) -> bool:
     return True
 
 
-# -- what is heard --------------------------------------------------------------------------------------------------
+# -- beats ----------------------------------------------------------------------------------------------------------
 
 
 def leave(draft: Draft, instance: str) -> None:
-    """Hear that a sidecar has gone: its place is vacant if it was granted its end, and it replaces nobody any more."""
+    """Record that a sidecar has left: its place is vacant if it was culled, and it is no replacement any more."""
     cull = draft.culls.get(instance)
     if cull is not None and cull.phase == "out":
         draft.culls[instance] = replace(cull, occupied_us=min(cull.occupied_us, draft.now_us))
@@ -74,14 +74,14 @@ def leave(draft: Draft, instance: str) -> None:
 
 
 def lost(draft: Draft, instances: Iterable[str]) -> None:
-    """A replacement that is gone before its probation is over tells nothing."""
+    """Close the culls whose replacements left before their probation was over: the outcome is unclear."""
     for instance in instances:
         for place in _watched(draft, instance):
-            _judge(draft, place, Outcome.UNCLEAR)
+            _judge(draft, place, CullOutcome.UNCLEAR)
 
 
 def go_down(draft: Draft, beat: Beat) -> bool:
-    """Hear from a container that it is down; whether nobody here knows of its token."""
+    """Record that a container is down; return whether no server knows its token."""
     if not beat.lease and beat.kind != MANUAL:
         close(draft, beat.instance)
     claim = beat.lease or beat.claim_id
@@ -102,7 +102,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
 
 
 def arrive(draft: Draft, beat: Beat) -> None:
-    """Hear from a container that serves or starts: it may take a place, and may be the replacement that is watched."""
+    """Record that a container serves or starts. It may be a new replacement, or a watched one."""
     instance, cull = beat.instance, draft.culls.get(beat.instance)
     if draft.is_out(instance, beat.incarnation):
         assert cull is not None  # noqa: S101 - what is out is there
@@ -117,18 +117,18 @@ def arrive(draft: Draft, beat: Beat) -> None:
 
 
 def is_watched(draft: Draft, instance: str) -> bool:
-    """Whether this container is the replacement of another one, and its probation is not over."""
+    """Whether this container is a replacement whose probation is not over."""
     slot = draft.leases.get(instance)
     return bool(_watched(draft, instance)) or (slot is not None and slot.arrived)
 
 
 def expire(draft: Draft) -> None:
-    """Give up on what is over: culls that nobody replaced, watches without an end, causes without culls."""
+    """Remove what is over: culls without a replacement, replacements watched for too long, causes without culls."""
     overdue = [name for name, cull in draft.culls.items() if cull_end_us(cull, draft.limits) <= draft.now_us]
     for instance in sorted(overdue, key=lambda name: draft.culls[name].at_us):
         cull = draft.culls[instance]
         if cull.phase != "over" and not cull.is_lease:
-            _judge(draft, instance, Outcome.UNCLEAR, "" if cull.phase == "watched" else "not_replaced")
+            _judge(draft, instance, CullOutcome.UNCLEAR, "" if cull.phase == "watched" else "not_replaced")
         draft.culls.pop(instance, None)
     for cause in [cause for cause, one in draft.trials.items() if trial_end_us(one) <= draft.now_us]:
         if not draft.open_culls(cause):
@@ -139,15 +139,15 @@ def expire(draft: Draft) -> None:
 
 
 def _watched(draft: Draft, instance: str) -> list[str]:
-    """The places that this container took and is watched in: one at most, as rows are written."""
+    """The culls whose watched replacement is this container: at most one."""
     return [place for place, cull in draft.culls.items() if cull.phase == "watched" and cull.by == instance]
 
 
 def _vacant(draft: Draft, beat: Beat) -> str | None:
     """The place that has been vacant longest, if this container is new to the fleet.
 
-    As long as the sidecar of a missing container is there the newcomer is another one: of a deployment, or of a fleet
-    that starts.
+    While the sidecar of a missing container still beats, a new container is no replacement for it, but comes from a
+    deployment or a fleet that starts.
     """
     view = draft.view
     is_known = bool(view.departed_us) or beat.instance in draft.culls or bool(slots.holder_of(draft, beat.instance))
@@ -164,7 +164,7 @@ def _vacant(draft: Draft, beat: Beat) -> str | None:
 def _replace(draft: Draft, place: str, beat: Beat) -> None:
     cull, instance = draft.culls[place], beat.instance
     cause = "" if cull.is_lease else cull.cause or UNKNOWN
-    _tell(draft, Entry("replaced", 0.0, place, cause, instance if instance != place else ""), cull)
+    _add_entry(draft, Entry("replaced", 0.0, place, cause, instance if instance != place else ""), cull)
     slots.arrived(draft, place, instance)
     if cull.is_lease:
         draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
@@ -175,50 +175,49 @@ def _replace(draft: Draft, place: str, beat: Beat) -> None:
 
 
 def _watch(draft: Draft, beat: Beat) -> None:
-    """See how a replacement does."""
+    """Update or close the cull that this container replaces, by its state."""
     for place in _watched(draft, beat.instance):
         cull = draft.culls[place]
         if cull.by_life != beat.incarnation:
-            _judge(draft, place, Outcome.UNCLEAR)
+            _judge(draft, place, CullOutcome.UNCLEAR)
         elif beat.presence is Presence.SUSPECT:
-            _judge(draft, place, Outcome.UNHELPED)
+            _judge(draft, place, CullOutcome.UNHELPED)
         elif beat.presence is Presence.WELL and not cull.well_us:
             draft.culls[place] = replace(cull, well_us=draft.now_us)
         elif beat.presence is Presence.WELL and draft.now_us - cull.well_us >= draft.limits.probation_us:
-            _judge(draft, place, Outcome.HELPED)
+            _judge(draft, place, CullOutcome.HELPED)
 
 
-def _judge(draft: Draft, place: str, outcome: Outcome, reason: str = "") -> None:
-    """Close a cull with its outcome, and let its cause learn from it."""
+def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> None:
+    """Close a cull with its outcome, which changes the trial of its cause."""
     cull = draft.culls[place]
-    no_better = outcome is Outcome.HELPED and _recovered_alone(draft, cull)
+    no_better = outcome is CullOutcome.HELPED and _recovered_alone(draft, cull)
     if no_better:
-        outcome, reason = Outcome.UNCLEAR, "control"
-    if outcome is Outcome.HELPED:
+        outcome, reason = CullOutcome.UNCLEAR, "control"
+    if outcome is CullOutcome.HELPED:
         trial.helped(draft, cull.cause)
         if draft.limits.refund_max != OFF:
             draft.refund.append(cull.claim)
-    elif outcome is Outcome.UNHELPED or no_better:
+    elif outcome is CullOutcome.UNHELPED or no_better:
         trial.failed(draft, cull)
     else:
-        trial.told_nothing(draft, cull)
+        trial.unclear(draft, cull)
     draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
     key = f"{outcome.value}|{cull.cause}"
     draft.outcomes[key] = draft.outcomes.get(key, 0) + 1
-    entry = Entry(outcome.value, 0.0, cull.by or place, cull.cause or UNKNOWN, reason)
-    _tell(draft, entry, cull)
+    _add_entry(draft, Entry(outcome.value, 0.0, cull.by or place, cull.cause or UNKNOWN, reason), cull)
 
 
 def _recovered_alone(draft: Draft, cull: Cull) -> bool:
-    """Whether half or more of the refused suspects of this cause recovered by themselves since the cull.
+    """Whether at least half of the refused suspects of this cause recovered by themselves since the cull.
 
-    At risk were those that were refused then and had not ended, and all that were refused since.
+    The group: suspects that were refused before the cull and had not ended, and all that were refused since.
     """
     recovered = draft.control("recovered", cull.cause) - cull.recovered
     at_risk = draft.control("refused", cull.cause) - cull.recovered - cull.ended
     return recovered > 0 and 2 * recovered >= at_risk
 
 
-def _tell(draft: Draft, entry: Entry, cull: Cull) -> None:
+def _add_entry(draft: Draft, entry: Entry, cull: Cull) -> None:
     seconds = round(max(0, draft.now_us - cull.at_us) / US_PER_S, 3)
     draft.entries.append(entry._replace(seconds=seconds))

@@ -1,4 +1,4 @@
-"""What a store holds of a fleet and hands out: texts, instants and counts, before anything is read as a record."""
+"""What a store returns of a fleet: texts, instants and counts that are not read as records yet."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Raw:
 
     ``now_us``: the store's clock. ``revision``: counts the commits; 0: nothing was ever committed. ``epoch`` and
     ``state``: texts of these records, ``""`` where there is none. ``culls``, ``leases`` and ``holds``: whole tables,
-    texts by instance. ``settings``: texts of the settings in force, and when a beat last brought each.
-    ``alive``: members heard within the expiry. ``beating``: of the instances in ``culls``, those heard within the
-    expiry, each with the member row as below. ``newest_us``: the latest beat of any member.
-    ``causes``: suspects by cause. ``control``: ``"<refused|recovered|ended>|<cause>"``, suspects who were refused, and
-    of these who recovered or ended otherwise. ``grants``: claim ids of the last two windows and when each was granted;
-    ``refunded``: those of them whose token was given back.
-    ``member``: the requester's own row, ``"<life>\n<cause>\n<0|1 refused>"`` with no cause unless it is suspect.
-    ``seen_us``: its last beat, ``departed_us``: when it left or was struck off; 0: not known.
+    texts by instance. ``settings``: texts of the settings in force, and when a beat last brought each. ``alive``:
+    members that beat within the expiry. ``beating``: of the instances in ``culls``, those that beat within the expiry,
+    each with the member row as below. ``newest_us``: the latest beat of any member. ``causes``: suspects by cause.
+    ``control``: ``"<refused|recovered|ended>|<cause>"``, suspects that were refused, and of these that recovered or
+    ended otherwise. ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those of
+    them whose token was given back. ``member``: the requester's own row, ``"<life>\n<cause>\n<0|1 refused>"`` with no
+    cause unless it is suspect. ``seen_us``: its last beat, ``departed_us``: when it left or was struck off; 0: not
+    known.
     """
 
     now_us: int
@@ -43,13 +43,13 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class BeatReply:
     """The store's answer to a beat.
 
-    ``alive``: members, the silent and this one included. ``silent``: how many of them were not heard within the expiry;
+    ``alive``: members, the silent and this one included. ``silent``: how many of them did not beat within the expiry;
     ``struck``: the first hundred of these at most, struck off by this beat. ``former``: the row of this instance before
     (``Raw.member``). ``causes`` as in ``Raw``. ``policies``: different settings in force. ``median_errors`` and
-    ``median_ratio``: the upper median of what members told; -1 where none did. ``holds``: the rows of the hold on the
+    ``median_ratio``: the upper median of what members reported; -1 if none did. ``holds``: the rows of the hold on the
     service and of that on the instance. ``used``: grants of the last ``window_us`` that were not refunded.
     """
 

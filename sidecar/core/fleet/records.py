@@ -1,8 +1,8 @@
-"""The records that the fleet keeps in the store: what each holds, and how it is written as text.
+"""The records that the fleet keeps in the store, and their form as text.
 
-Every record is a JSON object. ``"f"`` is its format: 1. A reader ignores names that it does not know and takes the
-default for those that are missing, so that a fleet can run two versions side by side. A text that cannot be read is no
-record (``None``): one bad row must not blind the fleet. Instants are microseconds of the store's clock (``*_us``).
+Every record is a JSON object; ``"f"`` is its format, 1. A reader ignores names that it does not know and takes the
+default for missing ones, so that a fleet can run two versions side by side. A text that cannot be read is no record
+(``None``), because one bad row must not hide the others. Instants are microseconds of the store's clock (``*_us``).
 """
 
 from __future__ import annotations
@@ -10,39 +10,40 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Final, Self, cast
 
 FORMAT: Final = 1
 
 _LARGEST: Final = 2**60
-"""Larger numbers than an instant in the far future are no numbers of ours."""
+"""Larger numbers than an instant in the far future are not valid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What all records share: the way to text and back, and the names of the fields that are instants."""
+class StoredRecord:
+    """A record: its conversion to text and back, and the names of the fields that are instants."""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ()
 
     def written(self) -> str:
         """The record as text."""
-        told = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
-        return json.dumps({"f": FORMAT, **told}, separators=(",", ":"))
+        values = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        return json.dumps({"f": FORMAT, **values}, separators=(",", ":"))
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """The record that was written so; None for any other text."""
+        """The record of a text; None if the text is no record."""
         return cast("Self | None", _read(cls, text))  # type: ignore[arg-type]  # a class can be hashed
 
     def checked(self) -> Self:
-        """The record itself. Raises TypeError or ValueError where a field is not of its kind."""
+        """The record itself. Raises TypeError or ValueError if a field is not of its type."""
         for name, kind in _kinds(type(self)):  # type: ignore[arg-type]  # a class
             _check(kind, getattr(self, name))
         return self
 
     def shifted(self, by_us: int) -> Self:
-        """The record by a clock that shows ``by_us`` more. An instant of 0 means "never" and stays."""
+        """The record on a clock that is ``by_us`` ahead. An instant of 0 means "never" and stays."""
         if not by_us:
             return self
         moved = {name: at + by_us for name in self.INSTANTS if (at := getattr(self, name))}
@@ -50,7 +51,7 @@ class Row:
 
 
 @lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
-def _read(cls: type[Row], text: str) -> Row | None:
+def _read(cls: type[StoredRecord], text: str) -> StoredRecord | None:
     try:
         found = json.loads(text)
         if not isinstance(found, dict):
@@ -61,13 +62,13 @@ def _read(cls: type[Row], text: str) -> Row | None:
 
 
 @cache
-def _kinds(cls: type[Row]) -> tuple[tuple[str, Any], ...]:
-    """The names of the fields and what each is declared with: looked up once, as every claim reads every row."""
+def _kinds(cls: type[StoredRecord]) -> tuple[tuple[str, Any], ...]:
+    """The names and declared types of the fields; looked up once, because every claim reads every row."""
     return tuple((one.name, one.type) for one in fields(cls))
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Row):
+    if isinstance(value, StoredRecord):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
@@ -75,7 +76,7 @@ def _plain(value: object) -> object:
 
 
 def _check(kind: Any, value: object) -> None:
-    """Refuse what is not of the kind that the field is declared with; the declarations are texts."""
+    """Raise TypeError unless the value is of the declared type; declarations are texts."""
     if kind == "str" and not isinstance(value, str):
         raise TypeError("not a text")
     if kind == "bool" and not isinstance(value, bool):
@@ -91,14 +92,21 @@ def _check(kind: Any, value: object) -> None:
 Counts = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch(Row):
-    """What one server remembers of itself, by which a loss of its memory is noticed.
+class CullOutcome(StrEnum):
+    """Whether a cull helped."""
 
-    ``grants``: tokens granted since it was born, ``granted_us`` the last one. ``losses``: how often it lost its memory,
-    ``lost_us`` the last time.
-    ``silent_us``: when half of the fleet fell silent at once. ``servers``: a digest of the list of servers that the
-    fleet uses.
+    HELPED = "helped"
+    UNHELPED = "unhelped"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch(StoredRecord):
+    """The data-loss epoch of one server, by which sidecars notice a data loss.
+
+    ``born_us``: when the epoch began. ``grants``: tokens granted since; ``granted_us``: the last one. ``losses``:
+    number of data losses; ``lost_us``: the last one. ``silent_us``: when half of the fleet fell silent at once.
+    ``servers``: a digest of the list of servers that the fleet uses.
     """
 
     born_us: int = 0
@@ -113,8 +121,8 @@ class Epoch(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial(Row):
-    """How culls for one cause are tried.
+class Trial(StoredRecord):
+    """The trial of culls for one cause.
 
     ``limit``: culls without an outcome that are allowed at once. ``failures``: culls in a row that did not help.
     No cull for this cause within ``pause_us`` microseconds after ``paused_us``. ``last_us``: the last cull or outcome.
@@ -134,15 +142,15 @@ class Trial(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class State(Row):
-    """What the fleet as a whole remembers. It is the same on every server that was there for the last commit.
+class FleetState(StoredRecord):
+    """The state of the fleet as a whole. It is the same on every server that took the last commit.
 
-    ``serial`` counts the commits. ``commit`` is a random word for the one that wrote this, and ``former`` has those of
-    the last ones before it, the newest first, with spaces between. ``trials``: by cause. ``several_us``: when the fleet
-    last had several members. ``due_us``: when somebody has to look again, because something ends then; 0: nothing does.
-    ``open_culls``: culls without an outcome by cause. ``missing``: containers that were granted their end and are not
-    replaced; ``retiring``: slots in use. ``outcomes``: culls by ``"<outcome>|<cause>"``. ``duplicates``: instance names
-    that two lives beat under, and when that was seen last.
+    ``serial`` counts the commits. ``commit`` is the random id of the one that wrote this; ``former`` has the ids of the
+    last ones before it, the newest first, with spaces between. ``trials``: by cause. ``several_us``: when the fleet
+    last had several members. ``due_us``: when the next thing ends and a decision is due; 0: nothing ends.
+    ``open_culls``: culls without an outcome by cause. ``missing``: containers that were granted a token or a lease and
+    are not replaced. ``retiring``: slots in use. ``outcomes``: culls by ``"<outcome>|<cause>"``. ``duplicates``:
+    instance names that two containers use, and when that was seen last.
     """
 
     serial: int = 0
@@ -160,41 +168,34 @@ class State(Row):
     INSTANTS: ClassVar[tuple[str, ...]] = ("several_us", "due_us")
 
     def checked(self) -> Self:
-        """The state, its trials as records; a trial that cannot be read is left out."""
+        """The state with its trials as records; a trial that cannot be read is left out."""
         if not isinstance(self.trials, Mapping):
             raise TypeError("not trials")
-        trials = {cause: trial for cause, raw in self.trials.items() if (trial := _trial(raw)) is not None}
-        state = replace(self, trials=trials)
-        for one in fields(state):
-            _check(one.type, getattr(state, one.name))
-        return state
+        rows = {cause: json.dumps(raw) for cause, raw in self.trials.items() if isinstance(raw, dict)}
+        trials = {cause: trial for cause, text in rows.items() if (trial := Trial.read(text)) is not None}
+        return StoredRecord.checked(replace(self, trials=trials))
 
     def shifted(self, by_us: int) -> Self:
-        """As for every record, the trials too."""
+        """The state on another clock, with its trials and duplicates."""
         if not by_us:
             return self
         trials = {cause: trial.shifted(by_us) for cause, trial in self.trials.items()}
         duplicates = {name: at + by_us for name, at in self.duplicates.items()}
-        moved = {name: at + by_us for name in self.INSTANTS if (at := getattr(self, name))}
-        return replace(self, trials=trials, duplicates=duplicates, **moved)
-
-
-def _trial(raw: object) -> Trial | None:
-    return Trial.read(json.dumps(raw)) if isinstance(raw, dict) else None
+        return replace(StoredRecord.shifted(self, by_us), trials=trials, duplicates=duplicates)
 
 
 @dataclass(frozen=True, slots=True)
-class Cull(Row):
+class Cull(StoredRecord):
     """A container that was granted a token, or a lease to retire, kept under its instance name.
 
-    ``claim``: its claim id, or with ``is_lease`` the word of its lease. ``life``: its incarnation. Its phases:
+    ``claim``: its claim id, or with ``is_lease`` the holder of its lease. ``life``: its incarnation. Its phases:
 
-    - ``out``: granted, and nobody has taken its place yet. It counts as missing. While ``occupied_us`` is not over its
-      sidecar is still there, or may not know of the grant. ``down_us``: when it last said that it is down.
+    - ``out``: granted, and not replaced yet. It counts as missing. Until ``occupied_us`` its sidecar is still there, or
+      may not know of the grant. ``down_us``: its last beat that said it is down.
     - ``watched``: replaced by the incarnation ``by_life`` of instance ``by``, which has been well since ``well_us``.
-    - ``over``: its outcome is known. The row stays while its sidecar may still say that it is down.
+    - ``over``: its outcome is known. The row stays while its sidecar may still beat that it is down.
 
-    ``refused``, ``recovered`` and ``ended`` are the fleet's counts of the cause at the grant (``Control``).
+    ``refused``, ``recovered`` and ``ended`` are the counts of the control group for the cause at the grant.
     """
 
     claim: str = ""
@@ -217,8 +218,8 @@ class Cull(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot(Row):
-    """The lease of one planned end, kept under the instance that has to be well for it to end.
+class Slot(StoredRecord):
+    """The lease of one retirement, kept under the instance that has to be well for the lease to end.
 
     It began at ``at_us`` and is over ``for_us`` later. ``arrived``: the container was replaced by this instance.
     """
@@ -237,8 +238,8 @@ class Slot(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldRow(Row):
-    """A freeze, kept under the instance that it is for, ``""`` being the service. Of 0 microseconds: released."""
+class HoldRow(StoredRecord):
+    """A hold, kept under its instance, or under ``""`` for the service. ``for_us`` 0: it is released."""
 
     author: str = ""
     reason: str = ""

@@ -1,12 +1,12 @@
-"""What a gate that is shut says."""
+"""The answer of a gate that refuses."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Refusal(NamedTuple):
-    """Why the answer is no: the machine's word, and the microseconds after which to ask again."""
+class GateRefusal(NamedTuple):
+    """Why a gate refuses: a word of ``reasons.REFUSALS``, and the microseconds after which to ask again."""
 
     reason: str
     wait_us: int

@@ -1,4 +1,4 @@
-"""The gates of a retirement: culls come first, and as many containers as there are slots are away for their age."""
+"""The gates of a retirement: culls come first, and only as many containers retire at once as there are slots."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import replace
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Slot
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.terms import Share
-from sidecar.core.types import US_PER_S, Lease
+from sidecar.core.types import US_PER_S, LeaseRequest
 
 
-def culls_pending(draft: Draft) -> Refusal | None:
-    """Refuse a retirement while there are suspects that may be culled. For a paused cause nobody has to wait."""
+def culls_pending(draft: Draft) -> GateRefusal | None:
+    """Refuse a retirement while there are suspects that may be culled; suspects of a paused cause may not."""
     causes = (cause for cause, count in draft.view.causes.items() if count > 0)
     is_pending = any(not draft.trial(cause).pause_left_us(draft.now_us) for cause in causes)
-    return Refusal("culls", draft.terms.beat_us) if is_pending else None
+    return GateRefusal("culls", draft.terms.beat_us) if is_pending else None
 
 
-def refusal(draft: Draft, lease: Lease) -> Refusal | None:
-    """Refuse a retirement without a free slot. A slot that its own sidecar has not heard of may still be its own."""
+def refusal(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
+    """Refuse a retirement without a free slot. The requester may hold a slot without knowing it."""
     holder = holder_of(draft, lease.instance)
     others = used(draft) - bool(holder)
     is_free = others < capacity(draft, lease) and holder in ("", lease.holder)
-    return None if is_free else Refusal("slots", draft.terms.beat_us)
+    return None if is_free else GateRefusal("slots", draft.terms.beat_us)
 
 
 def used(draft: Draft) -> int:
@@ -31,18 +31,18 @@ def used(draft: Draft) -> int:
     return sum(slot.left_us(draft.now_us) > 0 for slot in draft.leases.values())
 
 
-def capacity(draft: Draft, lease: Lease) -> int:
-    """Slots that there are, for the fleet as it is."""
+def capacity(draft: Draft, lease: LeaseRequest) -> int:
+    """Number of slots for the present fleet."""
     return Share.read(lease.slots).at_most(draft.fleet)
 
 
 def holder_of(draft: Draft, instance: str) -> str:
-    """The holder word of the slot under this name; ``""``: there is none."""
+    """The holder of the slot under this name; empty if there is none."""
     slot = draft.leases.get(instance)
     return slot.holder if slot else ""
 
 
-def grant(draft: Draft, lease: Lease) -> Slot:
+def grant(draft: Draft, lease: LeaseRequest) -> Slot:
     """Take a slot."""
     slot = Slot(lease.holder, lease.incarnation, draft.now_us, round(lease.timeout_s * US_PER_S))
     draft.leases[lease.instance] = slot
@@ -50,26 +50,26 @@ def grant(draft: Draft, lease: Lease) -> Slot:
 
 
 def arrived(draft: Draft, place: str, instance: str) -> None:
-    """Wait from now on for this replacement to be well."""
+    """Keep the slot for this replacement until it is well."""
     slot = draft.leases.pop(place, None)
     if slot is not None:
         draft.leases[instance] = replace(slot, arrived=True)
 
 
 def is_well(draft: Draft, instance: str, life: str) -> None:
-    """Free the slot of a container that was replaced, now that its replacement is well."""
+    """Free the slot of a container whose replacement is well."""
     slot = draft.leases.get(instance)
     if slot is not None and (slot.arrived or slot.life != life):
         del draft.leases[instance]
 
 
-def resign(draft: Draft, instance: str, holder: str) -> bool:
-    """Give a slot back; whether it was this holder's."""
+def give_back(draft: Draft, instance: str, holder: str) -> bool:
+    """Give a slot back; return whether it was this holder's."""
     if holder_of(draft, instance) != holder:
         return False
     return draft.leases.pop(instance, None) is not None
 
 
 def expire(draft: Draft) -> None:
-    """Free the slots whose time is over."""
+    """Free the slots that are over."""
     draft.leases = {name: slot for name, slot in draft.leases.items() if slot.left_us(draft.now_us)}

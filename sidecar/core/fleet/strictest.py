@@ -1,4 +1,4 @@
-"""Which of several terms are strictest: sidecars of one service may run with different numbers."""
+"""The strictest of several terms, because sidecars of one service may run with different settings."""
 
 from __future__ import annotations
 

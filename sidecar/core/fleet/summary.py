@@ -1,4 +1,4 @@
-"""The answer to a beat, as people and rules see it: the fleet, and whether something is due that needs a decision."""
+"""The answer to a beat: the fleet, and whether anything is due that needs a decision."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sidecar.core.fleet import data_loss
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.merge import member_life
-from sidecar.core.fleet.raw import Heard
-from sidecar.core.fleet.records import Epoch, HoldRow, State
+from sidecar.core.fleet.raw import BeatReply
+from sidecar.core.fleet.records import CullOutcome, Epoch, FleetState, HoldRow
 from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.fleet.view import Known
-from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Outcome, Presence
+from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Presence
 
 COMPARED_FROM: Final = 3
-"""Members that a fleet has to have for its median to say anything of one of them."""
+"""Least number of members for a median that a member can be compared with."""
 
 PER_MILLION: Final = 1_000_000
 
@@ -27,27 +27,27 @@ PER_MILLION: Final = 1_000_000
 class Reading:
     """One server's answer to a beat, its records read."""
 
-    heard: Heard
+    reply: BeatReply
     epoch: Epoch
-    state: State
+    state: FleetState
 
     @classmethod
-    def of(cls, heard: Heard) -> Reading:
+    def of(cls, reply: BeatReply) -> Reading:
         """The answer with its records; those that cannot be read are empty."""
-        return cls(heard, Epoch.read(heard.epoch) or Epoch(), State.read(heard.state) or State())
+        return cls(reply, Epoch.read(reply.epoch) or Epoch(), FleetState.read(reply.state) or FleetState())
 
 
 def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
-    """Whether the answer to a beat shows something that has to be decided and written."""
-    heard, state = reading.heard, reading.state
-    if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not heard.former:
+    """Whether the answer to a beat shows anything that has to be decided and written."""
+    reply, state = reading.reply, reading.state
+    if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not reply.former:
         return True
-    has_members_gone = bool(heard.struck) and (
-        state.missing > 0 or bool(state.open_culls) or 2 * heard.silent >= heard.alive
+    has_members_gone = bool(reply.struck) and (
+        state.missing > 0 or bool(state.open_culls) or 2 * reply.silent >= reply.alive
     )
-    has_ended = 0 < state.due_us <= heard.now_us
-    has_several = heard.alive > 1 and heard.now_us - state.several_us >= SEVERAL_EVERY_US
-    is_other_life = member_life(heard.former) != beat.incarnation
+    has_ended = 0 < state.due_us <= reply.now_us
+    has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
+    is_other_life = member_life(reply.former) != beat.incarnation
     return has_members_gone or has_ended or has_several or is_other_life or _shows_loss(reading, known, terms)
 
 
@@ -58,52 +58,52 @@ def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     if not former.born_us:
         return False
     is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
-    return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reading.heard.now_us)
+    return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reading.reply.now_us)
 
 
 def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplicate: bool = False) -> Fleet:
-    """The fleet as the servers that answered know it: the newest state, and the counts of the best informed."""
+    """The fleet by these answers: the newest state, and the counts of the server that knows most members."""
     state = max(readings, key=lambda one: one.state.serial).state
-    now_us = max(readings, key=lambda one: one.state.serial).heard.now_us
-    heard = max((one.heard for one in readings), key=lambda one: one.alive)
+    now_us = max(readings, key=lambda one: one.state.serial).reply.now_us
+    reply = max((one.reply for one in readings), key=lambda one: one.alive)
     totals = _totals(state)
-    fleet_size = heard.alive + state.missing
-    is_compared = heard.alive >= COMPARED_FROM
+    fleet_size = reply.alive + state.missing
+    is_compared = reply.alive >= COMPARED_FROM
     return Fleet(
-        alive=heard.alive,
-        suspect=max(0, sum(heard.causes.values())),
+        alive=reply.alive,
+        suspect=max(0, sum(reply.causes.values())),
         down=state.missing,
-        cause=common_cause({cause: count for cause, count in heard.causes.items() if count > 0}),
+        cause=common_cause({cause: count for cause, count in reply.causes.items() if count > 0}),
         trials=_trials(state, now_us),
-        policies=max(one.heard.policies for one in readings),
+        policies=max(one.reply.policies for one in readings),
         losses=sum(one.epoch.losses for one in readings),
-        helped=totals[Outcome.HELPED],
-        unhelped=totals[Outcome.UNHELPED],
-        unclear=totals[Outcome.UNCLEAR],
+        helped=totals[CullOutcome.HELPED],
+        unhelped=totals[CullOutcome.UNHELPED],
+        unclear=totals[CullOutcome.UNCLEAR],
         hold=_hold(readings, instance),
         retiring=state.retiring,
         culls_by=_culls_by(state),
-        used=sum(one.heard.used for one in readings),
+        used=sum(one.reply.used for one in readings),
         capacity=Share.read(terms.capacity).at_most(fleet_size),
-        median_errors=heard.median_errors if is_compared and heard.median_errors >= 0 else None,
-        median_ratio=heard.median_ratio / PER_MILLION if is_compared and heard.median_ratio >= 0 else None,
+        median_errors=reply.median_errors if is_compared and reply.median_errors >= 0 else None,
+        median_ratio=reply.median_ratio / PER_MILLION if is_compared and reply.median_ratio >= 0 else None,
         duplicate=duplicate,
     )
 
 
-def _totals(state: State) -> Counter[str]:
+def _totals(state: FleetState) -> Counter[str]:
     totals: Counter[str] = Counter()
     for key, count in state.outcomes.items():
         totals[key.partition("|")[0]] += count
     return totals
 
 
-def _culls_by(state: State) -> tuple[tuple[str, str, int], ...]:
+def _culls_by(state: FleetState) -> tuple[tuple[str, str, int], ...]:
     rows = ((*key.partition("|"), count) for key, count in state.outcomes.items())
     return tuple(sorted((outcome, cause, count) for outcome, _, cause, count in rows))
 
 
-def _trials(state: State, now_us: int) -> tuple[CauseTrial, ...]:
+def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
     return tuple(
         CauseTrial(
             cause,
@@ -120,9 +120,9 @@ def _hold(readings: Iterable[Reading], instance: str) -> Hold | None:
     """The newest hold in force, that of the service before that of the instance."""
     for place, scope in enumerate(("", instance)):
         rows = [
-            (row.at_us, row, one.heard.now_us)
+            (row.at_us, row, one.reply.now_us)
             for one in readings
-            if (row := HoldRow.read(one.heard.holds[place])) is not None
+            if (row := HoldRow.read(one.reply.holds[place])) is not None
         ]
         if rows:
             _, row, now_us = max(rows, key=lambda found: found[0])

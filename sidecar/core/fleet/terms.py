@@ -1,4 +1,4 @@
-"""The terms of the fleet: the numbers that a sidecar brings to every request, and tells the fleet with every beat.
+"""The terms of the fleet: the settings that a sidecar sends with every request and every beat.
 
 All numbers are whole: times in microseconds, parts in thousandths.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from sidecar.core.fleet.records import Row
+from sidecar.core.fleet.records import StoredRecord
 from sidecar.core.types import US_PER_S
 
 WHOLE: Final = 1000
@@ -46,14 +46,14 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms(Row):
-    """What one sidecar asks by.
+class Terms(StoredRecord):
+    """The settings that one sidecar's requests bring.
 
     ``capacity`` tokens in ``window_us``, counted by ``strategy``; both shares as texts (``10``, ``500p``).
     ``spacing_us`` between two grants at least, 0: off. ``trial``: culls for one cause are limited until their outcome
-    is known. ``refund_max``: grants a window at most where tokens of culls that helped are given back; -1: they are
-    not, 0: three times the capacity. ``after_loss_wait``: no grants for a window after a loss of memory.
-    ``servers``: a digest of the list of servers.
+    is known. ``refund_max``: maximum number of grants per window if culls that helped give back their tokens; -1: they
+    do not, 0: three times the capacity. ``after_loss_wait``: no grants for a window after a data loss. ``servers``: a
+    digest of the list of servers.
     """
 
     strategy: str = "log"
@@ -71,14 +71,14 @@ class Terms(Row):
 
     @property
     def expiry_us(self) -> int:
-        """How long a member that is not heard of stays one."""
+        """How long a member that no longer beats stays one."""
         return BEATS_TO_LIVE * self.beat_us
 
     def checked(self) -> Self:
-        """The terms themselves. Raises ValueError for a strategy or a share that there is none of."""
-        Row.checked(self)
+        """The terms themselves. Raises ValueError for an unknown strategy or a text that is no share."""
+        StoredRecord.checked(self)
         Share.read(self.capacity)
         Share.read(self.min_healthy)
         if self.strategy not in STRATEGIES or self.window_us < 1:
-            raise ValueError("no terms of ours")
+            raise ValueError("not valid terms")
         return self

@@ -1,10 +1,10 @@
-"""How tokens are counted: how many of a window are in use, and when the next one comes.
+"""How tokens are counted: how many of a window are in use, and when the next one comes back.
 
-Times are whole microseconds of the store's clock. A rule is handed the times of the grants and nothing else, so the
-three rules are exchangeable, and a fleet that runs with several goes by the strictest (``strictest.py``).
+Times are whole microseconds of the store's clock. A rule gets the times of the grants and nothing else, so the three
+rules are exchangeable. A fleet that runs with several uses the strictest (``strictest.py``).
 
 - ``log``: sliding log. Never more than ``capacity`` grants in any closed window.
-- ``fixed``: the seed article's counter a window of the wall clock. Up to twice the capacity across a boundary.
+- ``fixed``: the seed article's counter for each wall-clock window. Up to twice the capacity across a boundary.
 - ``previous``: this period plus the share of the previous one that still overlaps (the sliding-window counter of
   CDNs and rate-limit libraries). Close to ``log`` on even load, up to ``2 * capacity - 1`` at a boundary.
 """
@@ -59,7 +59,7 @@ def fixed_window(times: list[int], now_us: int, quota: Quota) -> Usage:
 
 
 def previous_period(times: list[int], now_us: int, quota: Quota) -> Usage:
-    """Count this period, and the last one by the share of it that a window ending now would still see.
+    """Count this period, and the part of the last one that a window ending now overlaps.
 
     In whole numbers: a token fits while ``previous * (window - elapsed) + (current + 1) * window <=
     capacity * window``. ``used`` is the estimate, rounded up.
@@ -70,19 +70,19 @@ def previous_period(times: list[int], now_us: int, quota: Quota) -> Usage:
     current = _count(times, start, now_us)
     previous = _count(times, start - window, start - 1)
     used = current - (-previous * (window - elapsed) // window)
-    room = (quota.capacity - current - 1) * window
-    if previous * (window - elapsed) <= room:
+    allowance = (quota.capacity - current - 1) * window
+    if previous * (window - elapsed) <= allowance:
         return Usage(used, 0)
-    return Usage(used, _wait(current, previous, room, elapsed, quota))
+    return Usage(used, _wait(current, previous, allowance, elapsed, quota))
 
 
-def _wait(current: int, previous: int, room: int, elapsed: int, quota: Quota) -> int:
+def _wait(current: int, previous: int, allowance: int, elapsed: int, quota: Quota) -> int:
     """Microseconds until the overlap has shrunk enough: in this period if it can, else in the next."""
-    if room >= 0 and previous:
-        return quota.window_us - elapsed - room // previous
     to_next = quota.window_us - elapsed
-    room_then = (quota.capacity - 1) * quota.window_us
-    return to_next + quota.window_us - min(quota.window_us, room_then // current)
+    if allowance >= 0 and previous:
+        return to_next - allowance // previous
+    next_allowance = (quota.capacity - 1) * quota.window_us
+    return to_next + quota.window_us - min(quota.window_us, next_allowance // current)
 
 
 def _count(times: list[int], first_us: int, last_us: int) -> int:

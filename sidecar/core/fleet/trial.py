@@ -1,12 +1,13 @@
 """The gate of the trial: culls for one cause are limited until it is known whether they help.
 
-At first one cull for a cause may be without an outcome. Each that helped doubles that number, up to the budget. One
-that did not help makes it one again, and there is no cull for that cause for a window; each further one in a row
-doubles the pause, up to a day. A cull that told nothing (nobody replaced the container, or its replacement left) pauses
-an unproven cause for a window after the cull: where replacements cannot start, there would be one cull after the other.
+At first one cull for a cause may be without an outcome. Each cull that helped doubles that number, up to the budget. A
+cull that did not help makes it one again, and pauses culls for that cause for a window; each further one in a row
+doubles the pause, up to a day. A cull that says nothing (the container was not replaced, or its replacement left)
+pauses an unproven cause for a window after the cull. Otherwise, where replacements cannot start, one cull would follow
+another.
 
-Not more than two unproven causes are tried at the same time, and one that failed counts for a window: in an outage that
-shows many causes, each would otherwise send one.
+At most two unproven causes are tried at the same time, and a cause that failed counts for a window. Otherwise an outage
+with many causes would have a cull for each.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Cull, Trial
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.types import MANUAL, US_PER_S
 
 FIRST: Final = 1
@@ -24,48 +25,48 @@ UNPROVEN_CAUSES: Final = 2
 DAY_US: Final = 24 * 3600 * US_PER_S
 
 MOST_CAUSES: Final = 20
-"""Causes are words of the apps, and every one has a record."""
+"""Maximum number of causes: the apps choose their words, and each has a record."""
 
 OTHER: Final = "other"
 
 
 def name(draft: Draft, cause: str) -> str:
-    """The cause under which culls are counted: beyond the first ``MOST_CAUSES`` all causes are one."""
+    """The cause under which a cull counts: ``OTHER`` for all beyond the first ``MOST_CAUSES``."""
     is_own = cause == MANUAL or cause in draft.trials or len(draft.trials) < MOST_CAUSES
     return cause if is_own else OTHER
 
 
-def refusal(draft: Draft, cause: str) -> Refusal | None:
-    """Refuse a cull while those for its cause are paused, or wait for their outcome; never what a person orders."""
+def refusal(draft: Draft, cause: str) -> GateRefusal | None:
+    """Refuse a cull while culls for its cause are paused, or too many have no outcome; never a person's order."""
     if not draft.limits.trial or cause == MANUAL:
         return None
     trial, out = draft.trial(cause), draft.open_culls(cause)
     if pause_us := trial.pause_left_us(draft.now_us):
-        return Refusal("paused" if trial.failures else "trial", pause_us)
+        return GateRefusal("paused" if trial.failures else "trial", pause_us)
     if out >= trial.limit:
-        return Refusal("trial", draft.terms.beat_us)
+        return GateRefusal("trial", draft.terms.beat_us)
     if trial.limit == FIRST and _others_tried(draft, cause) >= UNPROVEN_CAUSES:
-        return Refusal("causes", draft.terms.beat_us)
+        return GateRefusal("causes", draft.terms.beat_us)
     return None
 
 
 def culled(draft: Draft, cause: str) -> None:
-    """Note a cull for this cause."""
+    """Record a cull for this cause."""
     if cause != MANUAL:
         draft.trials[cause] = replace(draft.trial(cause), last_us=draft.now_us)
 
 
 def helped(draft: Draft, cause: str) -> None:
-    """Learn that a cull for this cause helped."""
+    """Record that a cull for this cause helped."""
     trial = draft.trial(cause)
     limit = min(2 * trial.limit, max(FIRST, draft.limits.capacity))
     _learn(draft, cause, Trial(limit, last_us=draft.now_us))
 
 
 def failed(draft: Draft, cull: Cull) -> None:
-    """Learn that a cull did not help, or no more than waiting.
+    """Record that a cull did not help, or no more than waiting.
 
-    A cull of before the pause says the same as the one that began it: the pause gets no longer.
+    A cull from before the pause does not make it longer.
     """
     trial = draft.trial(cull.cause)
     if trial.failures and cull.at_us < trial.paused_us:
@@ -76,8 +77,8 @@ def failed(draft: Draft, cull: Cull) -> None:
     _learn(draft, cull.cause, Trial(FIRST, failures, draft.now_us, pause_us, draft.now_us))
 
 
-def told_nothing(draft: Draft, cull: Cull) -> None:
-    """Learn that a cull has no outcome: an unproven cause waits until a window has passed since the cull."""
+def unclear(draft: Draft, cull: Cull) -> None:
+    """Record an unclear outcome: an unproven cause waits until a window has passed since the cull."""
     trial = draft.trial(cull.cause)
     if trial.limit == FIRST:
         wait_us = max(0, cull.at_us + draft.limits.window_us - draft.now_us, trial.pause_left_us(draft.now_us))
@@ -86,7 +87,7 @@ def told_nothing(draft: Draft, cull: Cull) -> None:
 
 
 def release(draft: Draft) -> None:
-    """Forgive every cause whose culls did not help: they may be tried again, one at first."""
+    """End all pauses: culls may be tried again for every cause, one at first."""
     forgiven = {"failures": 0, "paused_us": 0, "pause_us": 0, "last_us": draft.now_us}
     draft.trials = {cause: replace(trial, **forgiven) for cause, trial in draft.trials.items()}
 
@@ -97,7 +98,7 @@ def _learn(draft: Draft, cause: str, trial: Trial) -> None:
 
 
 def _others_tried(draft: Draft, cause: str) -> int:
-    """Other causes not known to be helped by culls, with a cull out, or one that failed within the window."""
+    """Number of other unproven causes with a cull without an outcome, or one that failed within the window."""
     oldest_us = draft.now_us - draft.limits.window_us
     tried = {cull.cause for cull in draft.culls.values() if cull.phase != "over" and not cull.is_lease}
     tried |= {name for name, trial in draft.trials.items() if trial.failures and trial.paused_us >= oldest_us}

@@ -1,4 +1,4 @@
-"""What the rules read, and what they want written: a view of the store as values, requests, and edits."""
+"""The values that the rules read and return: a view of the store, requests, and edits."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.types import Beat, Claim, Entry, Lease
+from sidecar.core.types import Beat, Claim, Entry, LeaseRequest
 
 
-class Server(NamedTuple):
-    """One server that answered: its number among those configured, what it remembers of itself, and its grants.
+class ServerView(NamedTuple):
+    """One server that answered: its number among the configured ones, its epoch, and its grants.
 
-    ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those of them whose token was
-    given back. ``is_ahead``: it holds instants that are later than its clock, which has stepped back. ``offset_us``:
-    how much more the clock of the view shows than its own. ``is_behind``: it lacks something of the view, because
-    it was away for a commit or took one that others did not.
+    ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
+    back. ``is_ahead``: it holds instants that are later than its clock, which has stepped back. ``offset_us``: how far
+    the clock of the view is ahead of its own. ``is_behind``: it lacks a part of the view, because it missed a commit.
     """
 
     number: int
@@ -30,10 +29,10 @@ class Server(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a sidecar knows of one server from its last exchange with it, to notice that it lost its memory.
+    """What a sidecar remembers of its last exchange with one server, to notice a data loss.
 
-    ``epoch`` as it was then, ``now_us`` the server's clock then (its own, not that of the view), and ``elapsed_us``
-    what this process has counted since, give or take ``slack_us``. Zeros: nothing is known yet.
+    ``epoch`` and ``now_us``: the server's epoch and own clock then. ``elapsed_us``: the time since on the sidecar's
+    clock, give or take ``slack_us``. Zeros: there was no exchange yet.
     """
 
     epoch: Epoch = Epoch()
@@ -44,17 +43,17 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the store holds at one instant, as records; of several servers, merged, by the clock of the first.
+    """What the store holds at one instant, as records; several servers are merged, on the clock of the first.
 
     ``servers``: those of ``configured`` servers that answered, in the order in which tokens are to be taken.
-    ``beating``: instances with a row in ``culls`` that are heard as alive, and the life that each beats for.
-    ``settings``: all terms in force. ``life``: that of the requester's last beat; ``seen_us`` and ``departed_us`` as in
-    ``store.Raw``. ``unsettled``: instances whose grant reached too few servers to count.
+    ``beating``: instances with a row in ``culls`` that beat as alive, and the incarnation that each beats for.
+    ``settings``: all terms in force. ``life``: the incarnation of the requester's last beat; ``seen_us`` and
+    ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
     """
 
     now_us: int
-    state: State = field(default_factory=State)
-    servers: tuple[Server, ...] = (Server(0),)
+    state: FleetState = field(default_factory=FleetState)
+    servers: tuple[ServerView, ...] = (ServerView(0),)
     configured: int = 1
     culls: Mapping[str, Cull] = field(default_factory=dict)
     leases: Mapping[str, Slot] = field(default_factory=dict)
@@ -71,8 +70,8 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Resign:
-    """Give back a lease, by the word of its ``holder``, or a token that was not used, by its claim id."""
+class ReturnGrant:
+    """Give back a lease by its ``holder``, or a token by its claim id."""
 
     instance: str
     holder: str
@@ -80,9 +79,9 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """Look after what a beat found to be due: arrivals, outcomes, what is over.
+    """Process what a beat shows to be due: arrivals, outcomes, ends.
 
-    ``beat``: the beat of this sidecar. ``struck``: members struck off by it; ``silent`` of ``alive`` were silent.
+    ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent.
     """
 
     beat: Beat
@@ -93,7 +92,7 @@ class Attend:
 
 @dataclass(frozen=True, slots=True)
 class PutHold:
-    """Freeze the service, or the instance that is named, for ``for_us`` microseconds."""
+    """Freeze the service, or one ``instance``, for ``for_us`` microseconds."""
 
     instance: str
     author: str
@@ -102,20 +101,20 @@ class PutHold:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """End a hold; that of the service also forgives every cause whose culls are paused."""
+class EndHold:
+    """End a hold; the end of a hold on the service also ends all pauses of causes."""
 
     instance: str
 
 
-Asked = Claim | Lease | Resign | Attend | PutHold | Release
+Asked = Claim | LeaseRequest | ReturnGrant | Attend | PutHold | EndHold
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, by which terms, and what the sidecar knows of each server in ``View.servers``.
+    """A request, the sidecar's terms, and what the sidecar remembers of each server in ``View.servers``.
 
-    ``is_duplicate``: two lives beat under this instance name.
+    ``is_duplicate``: two containers use this instance name.
     """
 
     asked: Asked
@@ -126,20 +125,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """What came of looking after a beat. ``is_watched``: this container replaces another one, and is on trial."""
+    """The answer to Attend. ``is_watched``: this container is a replacement whose probation is not over."""
 
     is_watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What is to be written: records by name, None for those to be removed; only what differs from the view.
+    """What has to be written: records by name, None for those to be removed; only what differs from the view.
 
     ``epochs``: by place in ``View.servers``. ``grant``: the claim id that is granted or renewed, with a token of
     ``View.servers[server]``, and that server's bounds as in ``store.Changes``. ``refund``: claim ids.
     """
 
-    state: State | None = None
+    state: FleetState | None = None
     epochs: Mapping[int, Epoch] = field(default_factory=dict)
     culls: Mapping[str, Cull | None] = field(default_factory=dict)
     leases: Mapping[str, Slot | None] = field(default_factory=dict)
@@ -153,6 +152,6 @@ class Edits:
     entries: tuple[Entry, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is to be written."""
+        """Whether there is anything to write."""
         rows = (self.epochs, self.culls, self.leases, self.holds, self.refund, self.entries)
         return self.state is not None or bool(self.grant) or any(rows)

@@ -1,4 +1,4 @@
-"""Where one life of the app stands: the value that the arbiter moves, and where it begins."""
+"""The state of one container: a value, how it begins, and the changes that several moves share."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple
 
+from sidecar.core.life.events import Effect
 from sidecar.core.types import NO_IDENTITY, Answer, Latch, Policy, Presence, RandomIdentity, State, Verdict
 
 UNNAMED: Final = "-"
 
 
-class Order(NamedTuple):
-    """A cull that a person wants; if it is refused, the state ``back`` with its ``due`` is where it leads to again."""
+class CullOrder(NamedTuple):
+    """A person's order to cull. If it is refused, the container returns to the state ``back`` with its ``due``."""
 
     author: str
     reason: str
@@ -22,23 +23,22 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Where one incarnation of the app stands.
+    """The state of one incarnation of the app.
 
-    ``app``: service and allocation. ``app_start``: the app's own word for its incarnation, once it is known;
-    ``incarnation``: the word that claims are made under, which stays once one was made (``asked``).
-    ``since``: when the state was entered, ``born``: when the incarnation began. ``due``: when the arbiter wants to be
-    stepped again, if at all. ``bad_checks``: excessive checks in a row. ``asking``: a claim is on its way.
-    ``unknowns``: unclear answers in a row. ``answer``: the last answer. ``nomad_told``: we were down when we stopped.
-    ``would_culls``: culls that shadow mode did not carry out in this incarnation; ``would_down``: and the app has not
-    recovered since. ``order``: a person wants the cull that is claimed or granted.
+    ``app``: service and allocation. ``app_start``: the app's own id of its incarnation, once it is known.
+    ``incarnation``: the id under which claims are made; it stays once a claim was made (``asked``). ``since``: when the
+    state was entered. ``born``: when the incarnation began. ``due``: when the next step is due, if any. ``bad_checks``:
+    checks in a row with a bad verdict. ``asking``: a claim is outstanding. ``unknowns``: unclear answers in a row.
+    ``answer``: the last answer. ``stopped_down``: it was down when the sidecar stopped. ``would_culls``: culls of this
+    incarnation that shadow mode did not carry out; ``would_down``: the app has not recovered since. ``order``: a
+    person's order that is being claimed or was granted.
 
-    Of a suspect: ``is_heard``: the fleet has answered a beat that said so of this life, and none since went without an
-    answer. ``refused``: a claim has been denied. ``unclear``: the last one may have been granted, though no answer said
-    so.
+    Of a suspect: ``is_announced``: the store has answered a beat that announced it, and every beat since.
+    ``refused``: a claim was denied. ``unclear``: the last claim may have been granted, without a clear answer.
 
-    Of its retirement: ``identity``, what chance gave this life. ``leasing``: a lease was asked for, ``lease_answer``
-    is the last answer to that, ``lease_ends`` when the one we have is over. ``respite_until``: not before that again.
-    ``would_retire``: it was due in shadow mode.
+    Of its retirement: ``identity``: its holder and jitter. ``leasing``: a request for a lease is outstanding.
+    ``lease_answer``: the last answer to one. ``lease_ends``: when the lease ends. ``respite_until``: when the next
+    retirement may be due. ``would_retire``: it was due in shadow mode.
     """
 
     state: State
@@ -55,11 +55,11 @@ class Container:
     unknowns: int = 0
     answer: Answer | None = None
     latch: Latch | None = None
-    nomad_told: bool = False
+    stopped_down: bool = False
     would_culls: int = 0
     would_down: bool = False
-    order: Order | None = None
-    is_heard: bool = False
+    order: CullOrder | None = None
+    is_announced: bool = False
     refused: bool = False
     unclear: bool = False
     identity: RandomIdentity = NO_IDENTITY
@@ -81,13 +81,13 @@ class Container:
 
     @property
     def life(self) -> str:
-        """The incarnation, and in shadow mode which of the lives that culls would have given it."""
+        """The incarnation; after culls in shadow mode with the number of the life that would have begun."""
         number = self.would_culls + 1 - self.would_down
         return f"{self.incarnation}#{number}" if number > 1 else self.incarnation
 
     @property
     def presence(self) -> Presence:
-        """What the fleet is told of it; in shadow mode, what it would be. An order is no suffering."""
+        """The state that beats report; in shadow mode, what enforce mode would report. An order makes no suspect."""
         if self.state is not State.SUSPECT:
             return _PRESENCE[self.state]
         if self.would_down:
@@ -96,18 +96,18 @@ class Container:
 
     @property
     def lease(self) -> str:
-        """The word that holds the lease under which this life is out of balance, if it is under one."""
+        """The holder of the lease under which this incarnation is out of balance; empty without one."""
         return self.latch.lease if self.latch else ""
 
     @property
     def haproxy_up(self) -> bool:
-        """Whether the balancer may send requests: no longer from the drain on, nor while we are stopping."""
+        """Whether the balancer may send requests: not from the drain on, nor while the sidecar stops."""
         return self.state in _IN_BALANCE
 
     @property
     def nomad_up(self) -> bool:
-        """Whether the container may live. A sidecar that stops is no reason to restart a healthy app."""
-        return self.state is not State.DOWN and not self.nomad_told
+        """Whether the scheduler may let the container run. A sidecar that stops does not restart a healthy app."""
+        return self.state is not State.DOWN and not self.stopped_down
 
 
 _PRESENCE: Final = {
@@ -133,11 +133,11 @@ def start(
     born: float | None = None,
     identity: RandomIdentity = NO_IDENTITY,
 ) -> Container:
-    """Standing of a fresh incarnation: up for everybody, silent until its grace is over.
+    """A new incarnation: up for balancer and scheduler, and not judged until its grace is over.
 
-    ``asked_under`` is the word that a sidecar before us made a claim under, if it did, and ``born`` when that saw it
-    begin. ``nameless``: the word for one that nobody has named yet; it differs from life to life, or the next one would
-    go down by the token of the last.
+    ``asked_under``: the id under which an earlier sidecar made a claim, if it did. ``born``: when that sidecar saw the
+    incarnation begin. ``nameless``: the id of an incarnation whose own id is not known. It has to be unique, or the
+    token of one incarnation would cull the next.
     """
     return Container(
         State.STARTING,
@@ -153,36 +153,37 @@ def start(
 
 
 def resume(container: Container, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Container:
-    """Standing of an incarnation whose latch was found on disk: down, or still in the rest of its drain.
-
-    Under a lease it is down for the rest of that only.
-    """
-    gone_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
+    """The container under a latch from disk: in the rest of its drain, or down; a lease ends that in time."""
+    drained_for_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
     container = replace(container, since=now, latch=latch)
     if latch.lease:
-        container = replace(container, lease_ends=now + policy.retire_timeout_s - latch.spent_s - gone_s)
-    if gone_s < policy.drain_s:
-        return replace(container, state=State.DRAINING, due=now + policy.drain_s - gone_s)
+        container = replace(container, lease_ends=now + policy.retire_timeout_s - latch.spent_s - drained_for_s)
+    if drained_for_s < policy.drain_s:
+        return replace(container, state=State.DRAINING, due=now + policy.drain_s - drained_for_s)
     return replace(container, state=State.DOWN, due=container.lease_ends)
 
 
 def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
-    """Standing in another state, from now on."""
-    return replace(container, state=state, since=now, due=due, is_heard=False, refused=False, unclear=False)
+    """The container in another state, from now on."""
+    return replace(container, state=state, since=now, due=due, is_announced=False, refused=False, unclear=False)
 
 
 def out_of_balance(container: Container, now: float, policy: Policy) -> Container:
-    """Standing of a life that has just been granted its end: in its drain, or down if that takes no time."""
+    """The container after the grant of a token or a lease: draining, or down if the drain takes no time."""
     if policy.drain_s > 0:
         return enter(container, State.DRAINING, now, due=now + policy.drain_s)
     return enter(container, State.DOWN, now, due=container.lease_ends)
 
 
 def is_drained(container: Container, idle_at: float | None, policy: Policy) -> bool:
-    """Whether a drain may end early: the app was idle at a moment at which every balancer had let go of it.
+    """Whether a drain may end early: the app was idle after every balancer had noticed the drain.
 
-    Idle before that moment it may have been between two requests.
+    An app that is idle earlier may be between two requests.
     """
     if container.state is not State.DRAINING or idle_at is None:
         return False
     return idle_at >= container.since + policy.drain_min_s
+
+
+Step = tuple[Container, tuple[Effect, ...]]
+"""The container after an event, and the effects that follow."""

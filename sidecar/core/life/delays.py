@@ -1,7 +1,4 @@
-"""How long who was refused waits before it asks again, and how long a cull may take: pure delays.
-
-Where there is chance in them the caller hands it in.
-"""
+"""How long a container waits before it asks again, and how long a cull may take; jitter is an argument."""
 
 from __future__ import annotations
 
@@ -13,19 +10,19 @@ UNKNOWN_FIRST_S: Final = 1.0
 UNKNOWN_CAP_S: Final = 30.0
 DENIED_LEAST_S: Final = 1.0
 JITTER: Final = 0.25
-"""A claim comes up to this fraction later, so that a fleet that fell ill together does not ask together."""
+"""A claim is delayed by up to this fraction, so that containers that become sick together do not claim together."""
 
 HONOUR_S: Final = 300.0
 HONOUR_DRAINS: Final = 3
 
 
 def honour_s(drain_s: float) -> float:
-    """How long after its cull a container may still be there before whoever should replace it has failed to."""
+    """Seconds after which a cull is not honoured, if the container is still there."""
     return max(HONOUR_S, HONOUR_DRAINS * drain_s)
 
 
 def denied_delay(answer: Denied, policy: Policy) -> float:
-    """Seconds to wait after a refusal, before jitter: until the next check, or less if it is over sooner."""
+    """Seconds to wait after a refusal, before jitter: until the next check, or less if the refusal ends sooner."""
     return min(policy.check_interval_s, max(DENIED_LEAST_S, answer.retry_after_s))
 
 
@@ -35,11 +32,11 @@ def unknown_delay(unknowns: int) -> float:
 
 
 def spread(delay: float, jitter: float, verdict: Verdict | None) -> float:
-    """Lengthen a delay by a random part that grows with health, so that the sickest of a fleet mostly asks first."""
+    """Lengthen a delay by a random part that grows with health, so that the sickest container mostly claims first."""
     return delay * (1 + JITTER * jitter * _health(verdict))
 
 
 def _health(verdict: Verdict | None) -> float:
-    """How close to its limit the worst number is: 1 is just there, near 0 is far beyond."""
+    """The limit divided by the worst value: 1 at the limit, near 0 far beyond it."""
     reasons = verdict.reasons if verdict else ()
     return min((reason.limit / reason.value for reason in reasons if reason.value > reason.limit > 0), default=1.0)

@@ -1,14 +1,12 @@
-"""Evidence in, verdict out. One small function a rule; every rule has the same signature.
+"""The detectors: evidence in, verdict out. Each rule is one small function, and all have the same signature.
 
-A detector judges a summary and never sees single errors, so it cannot depend on how they arrived. All are
-level-triggered (``>=``, judged every time): one more error never makes a verdict better, and time alone, in which the
-window forgets, never makes it worse but for the two rules that judge silence (heartbeat, scrape).
+A detector judges a summary and never sees single errors, so it does not depend on how they arrived. All detectors are
+level-triggered (``>=``, judged every time): one more error never makes a verdict better, and time alone never makes it
+worse, except for the two rules that judge silence (heartbeat, scrape).
 
-Errors are counted against a limit, and have to be more than chance explains as well (``outlier``); so has one kind of
-them. The other rules need no such comparison. A fatal error, a heart that fell silent and scrapes without an answer are
-no counts of what every healthy container has some of. Nor is half of twenty requests, or failures in a row: no fleet
-that is well has a rate at which these come by chance, and in one that has nobody stands out, so that the limit alone
-decides anyway.
+Errors, and errors of one kind, have a limit, and also have to be more than chance explains (``outlier``). The other
+rules need no such comparison, because a healthy container has none of these: a fatal error, missing heartbeats,
+unanswered scrapes, half of twenty requests failed, or failures in a row.
 """
 
 from __future__ import annotations
@@ -16,73 +14,74 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.life.outlier import NO_BASELINE, Bar, Baseline, bar, scaled
+from sidecar.core.explain import reasons
+from sidecar.core.measure.outlier import NO_BASELINE, Baseline, EffectiveLimit, effective_limit, scaled
 from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
 
 Detector = Callable[[Evidence, Policy, Baseline], Reason | None]
 
 
 def excessive_errors(evidence: Evidence, policy: Policy, baseline: Baseline) -> Reason | None:
-    """Speak when the window holds at least ``error_limit`` server errors (ClassDojo, "Culling Containers")."""
+    """Fire when the window holds at least ``error_limit`` server errors (ClassDojo, "Culling Containers")."""
     limit = policy.error_limit
     if not limit or evidence.errors < scaled(limit, baseline.share):
         return None
-    said = f"{_errors(evidence.errors)} in {evidence.window_s} s{_mostly(evidence)}, the limit is"
-    return _reason("errors", evidence.errors, bar(limit, evidence, policy, baseline), said)
+    sentence = f"{_errors(evidence.errors)} in {evidence.window_s} s{_mostly(evidence)}, the limit is"
+    return _reason("errors", evidence.errors, effective_limit(limit, evidence, policy, baseline), sentence)
 
 
 def excessive_kind(evidence: Evidence, policy: Policy, baseline: Baseline) -> Reason | None:
-    """Speak when one kind has reached the limit that was set for it; the first in the order of the setting.
+    """Fire when one kind has reached its own limit; the first in the order of the setting.
 
-    It is compared with what is usual of all kinds together: the medians are not told by kind.
+    Its errors are compared with the usual errors of all kinds, because there is no median by kind.
     """
     for kind, limit in policy.kind_limits:
         count = evidence.kinds.get(kind, 0)
         if limit > 0 and count >= scaled(limit, baseline.share):
-            said = f"{_errors(count)} of kind {kind} in {evidence.window_s} s, its limit is"
-            if reason := _reason("kind", count, bar(limit, evidence, policy, baseline), said):
+            sentence = f"{_errors(count)} of kind {kind} in {evidence.window_s} s, its limit is"
+            if reason := _reason("kind", count, effective_limit(limit, evidence, policy, baseline), sentence):
                 return reason
     return None
 
 
-def _reason(rule: str, count: int, met: Bar, said: str) -> Reason | None:
+def _reason(rule: str, count: int, met: EffectiveLimit, sentence: str) -> Reason | None:
     if count < met.limit:
         return None
-    return Reason(rule, count, met.limit, f"{said} {met.limit}{f': {met.why}' if met.why else ''}")
+    return Reason(rule, count, met.limit, f"{sentence} {met.limit}{f': {met.why}' if met.why else ''}")
 
 
 def fatal(evidence: Evidence, _policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Speak when the app said of one error that it cannot recover from it."""
+    """Fire when the app reported an error that it cannot recover from."""
     if not evidence.fatal:
         return None
     return Reason("fatal", evidence.fatal, 1, "the app reported a fatal error, one is enough")
 
 
 def failing_ratio(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Speak when too large a part of the requests failed, once there were enough of them to tell."""
+    """Fire when too large a part of the requests failed, if there were enough of them."""
     if not policy.error_ratio or evidence.requests < max(1, policy.ratio_min_requests):
         return None
     ratio = evidence.failed / (evidence.requests + evidence.kept_ok)
     if ratio < policy.error_ratio:
         return None
     before = f", {evidence.kept_ok} went well before" if evidence.kept_ok else ""
-    said = (
+    sentence = (
         f"{evidence.failed} of {evidence.requests} requests failed in {evidence.window_s} s{before}, "
         f"that is {100 * ratio:.3g} %, the limit is {100 * policy.error_ratio:.3g} %"
     )
-    return Reason("ratio", ratio, policy.error_ratio, said)
+    return Reason("ratio", ratio, policy.error_ratio, sentence)
 
 
 def consecutive_failures(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Speak when requests failed in a row with no success between them."""
+    """Fire when too many requests failed in a row."""
     if not policy.consecutive_limit or evidence.consecutive < policy.consecutive_limit:
         return None
-    said = f"{evidence.consecutive} requests failed in a row, the limit is {policy.consecutive_limit}"
-    return Reason("consecutive", evidence.consecutive, policy.consecutive_limit, said)
+    sentence = f"{evidence.consecutive} requests failed in a row, the limit is {policy.consecutive_limit}"
+    return Reason("consecutive", evidence.consecutive, policy.consecutive_limit, sentence)
 
 
-def silent_heart(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Speak when a heart that has been heard beats no more."""
+def missing_heartbeats(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
+    """Fire when the app has sent heartbeats and has stopped for too long."""
     age, timeout = evidence.heartbeat_age_s, policy.heartbeat_timeout_s
     if not timeout or age is None or age < timeout:
         return None
@@ -90,11 +89,13 @@ def silent_heart(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Rea
 
 
 def unanswered_scrapes(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Speak when the app's metrics page could not be had so many times in a row."""
+    """Fire when too many scrapes of the app's metrics page failed in a row."""
     if not policy.scrape_down_after or evidence.missed_scrapes < policy.scrape_down_after:
         return None
-    said = f"the app did not answer {evidence.missed_scrapes} scrapes in a row, the limit is {policy.scrape_down_after}"
-    return Reason("scrape", evidence.missed_scrapes, policy.scrape_down_after, said)
+    sentence = (
+        f"the app did not answer {evidence.missed_scrapes} scrapes in a row, the limit is {policy.scrape_down_after}"
+    )
+    return Reason("scrape", evidence.missed_scrapes, policy.scrape_down_after, sentence)
 
 
 def _errors(count: int) -> str:
@@ -114,33 +115,33 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     excessive_kind,
     failing_ratio,
     consecutive_failures,
-    silent_heart,
+    missing_heartbeats,
     unanswered_scrapes,
 )
 
 
 def judge(evidence: Evidence, policy: Policy, baseline: Baseline = NO_BASELINE) -> Verdict:
-    """Ask every detector; one reason is enough for ``excessive``."""
-    reasons = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
-    if reasons:
-        return Verdict(Judgement.EXCESSIVE, reasons)
+    """Run every detector; one reason is enough for ``excessive``."""
+    found = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
+    if found:
+        return Verdict(Judgement.EXCESSIVE, found)
     return Verdict(Judgement.FINE, spared=_spared(evidence, policy, baseline))
 
 
 def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:
-    """Which errors have reached a limit that was set, and why they are no reason; empty if none have."""
+    """Which errors have reached a configured limit, and why they do not count; empty if none have."""
     counts = [(evidence.errors, policy.error_limit, "")]
     counts += [(evidence.kinds.get(kind, 0), limit, f" of kind {kind}") for kind, limit in policy.kind_limits]
     for count, limit, what in counts:
         if count >= limit > 0:
-            least = bar(limit, evidence, policy, baseline)
-            said = f"{_errors(count)}{what} in {evidence.window_s} s reach the limit of {limit}"
-            return f"{said}, but up to {least.limit - 1} would be chance: {least.why}"
+            least = effective_limit(limit, evidence, policy, baseline)
+            sentence = f"{_errors(count)}{what} in {evidence.window_s} s reach the limit of {limit}"
+            return f"{sentence}, but up to {least.limit - 1} would be chance: {least.why}"
     return ""
 
 
 def complaint(verdict: Verdict | None, evidence: Evidence) -> str:
-    """What the app suffers from, in one word: the kind of most errors, or the rule that spoke if there are none."""
+    """The cause in one word: the kind of most errors, or without errors the detector that fired."""
     if evidence.kinds:
         return max(evidence.kinds, key=lambda kind: (evidence.kinds[kind], kind))
-    return verdict.reasons[0].rule if verdict and verdict.reasons else "unknown"
+    return reasons.rule(verdict) or "unknown"

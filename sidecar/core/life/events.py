@@ -1,4 +1,4 @@
-"""What may happen to a life of the app, and what may be wished for then: the words of the arbiter."""
+"""The events that move a container, and the effects that follow: the vocabulary of ``transitions``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from sidecar.core.types import NO_IDENTITY, Answer, Fleet, Load, Presence, RandomIdentity, Verdict
 
+# -- events: ``jitter`` is from 0 to 1 and spreads claims of containers that are equally sick; ``at`` is Unix time ---
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The window was judged: at a check, at a crossing ping, or because ``Container.due`` has come.
+    """The window was judged: at a check, after a report, or because ``Container.due`` has come.
 
-    ``jitter`` from 0 to 1 spreads the claims of those that are as sick as each other. ``idle_at``: when the app said
-    that no request was in flight, if that is the last it said of it. ``load``: the last it said of how busy it is.
+    ``idle_at``: when the app reported no request in flight, None if it has reported some since. ``load``: its last.
     """
 
     verdict: Verdict
@@ -23,18 +24,20 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The bucket's reply to the claim ``claim_id``; ``at`` is Unix time, for the latch, ``jitter`` from 0 to 1."""
+class ClaimAnswered:
+    """The budget answered the claim ``claim_id`` after ``took_s``. ``capture``: output of the hook after a grant."""
 
     claim_id: str
     answer: Answer
     at: float
     jitter: float = 0.0
+    took_s: float = 0.0
+    capture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
-    """The bucket's reply to who asked for a lease as ``holder``, ``took_s`` before; the rest as in ``Answered``."""
+class LeaseAnswered:
+    """The budget answered, after ``took_s``, the request for a lease that ``holder`` would hold."""
 
     holder: str
     answer: Answer
@@ -45,9 +48,9 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class BeatAnswered:
-    """The store has answered a beat that told ``presence`` of the incarnation ``life``; ``fleet`` is its answer.
+    """The store answered a beat with the ``presence`` of the incarnation ``life``; ``fleet`` is its answer.
 
-    ``jitter`` as in ``Judged``. ``wait_s``: no claim for so many seconds, because the store has been away.
+    ``wait_s``: seconds without claims, because the store was away.
     """
 
     presence: Presence
@@ -59,18 +62,17 @@ class BeatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class BeatUnanswered:
-    """A beat had no clear answer, for this ``error``. ``fleet``: the last one, None if it is too old to be believed."""
+    """A beat had no clear answer, for this ``error``. ``fleet``: the last answer, None if that is too old."""
 
     error: str
     fleet: Fleet | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Restarted:
-    """The app named its incarnation: another one than we know of, or for the first time.
+class AppRestarted:
+    """The app reported the id of another incarnation, or for the first time that of the current one; or it exited.
 
-    Or it has gone without a name for the next one: then ``app_start`` is None, and ``incarnation`` a word of our own.
-    ``identity`` is for the life that begins.
+    After an exit ``app_start`` is None and ``incarnation`` a random id. ``identity`` is for the new incarnation.
     """
 
     app_start: str | None
@@ -80,15 +82,15 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class CullOrdered:
-    """A person wants this container culled; whoever may not be culled by all rules of the fleet still may not."""
+    """A person ordered a cull of this container. The rules of the fleet apply to it."""
 
     author: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Revived:
-    """A person wants this container up again; ``incarnation`` and ``identity`` are for the life that begins so."""
+class ReviveOrdered:
+    """A person ordered this container up again; ``incarnation`` and ``identity`` are for the life that begins."""
 
     author: str
     reason: str
@@ -97,54 +99,66 @@ class Revived:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """The sidecar was told to end."""
+class StopRequested:
+    """The sidecar has to stop."""
 
 
-Event = Judged | Answered | Leased | BeatAnswered | BeatUnanswered | Restarted | CullOrdered | Revived | Stopped
+Event = (
+    Judged
+    | ClaimAnswered
+    | LeaseAnswered
+    | BeatAnswered
+    | BeatUnanswered
+    | AppRestarted
+    | CullOrdered
+    | ReviveOrdered
+    | StopRequested
+)
+
+# -- effects -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Wish: claim a token under this id, and bring the reply back as ``Answered``."""
+class ClaimToken:
+    """Claim a token under this id; the reply is ``ClaimAnswered``."""
 
     claim_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class AskLease:
-    """Wish: ask for the lease of a retirement in this name, and bring the reply back as ``Leased``."""
+class RequestLease:
+    """Ask for the lease of a retirement for this holder; the reply is ``LeaseAnswered``."""
 
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resign:
-    """Wish: give the lease of this name back; nobody waits for what comes of it, since it expires anyway."""
+class ReleaseLease:
+    """Give back the lease of this holder. There is no reply: a lease ends by itself, too."""
 
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnToken:
-    """Wish: give back the token that this claim was granted, or may have been; nothing here will use it."""
+    """Give back the unused token that this claim got or may have got."""
 
     claim_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Remember:
-    """Wish: write down what must survive us (incarnation, age, latch)."""
+class SaveMemory:
+    """Write down what has to survive the sidecar: incarnation, age, latch."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClearWindow:
-    """Wish: empty the window; what it holds belongs to a grace or to an incarnation that has ended.
+    """Empty the window: its counts are of the grace, or of an incarnation that has ended.
 
-    ``heart``: also that a heart was heard. One that falls silent in the grace is as silent when that is over.
+    ``heart``: forget the heartbeat as well. After a grace it is kept: heartbeats that stopped in it are still missing.
     """
 
     heart: bool = True
 
 
-Effect = Ask | AskLease | Resign | ReturnToken | Remember | ClearWindow
+Effect = ClaimToken | RequestLease | ReleaseLease | ReturnToken | SaveMemory | ClearWindow

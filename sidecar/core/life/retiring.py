@@ -1,9 +1,8 @@
-"""The moves that lead to the planned end of a life, and back from the way there.
+"""The moves to a planned restart because of age, and back from the way there.
 
-- only a lease leads to draining here, and a lease never to a cull;
-- a lease that comes too late, or to nothing, is given back, and so is one that we may have without knowing: whoever
-  asked for one and will not use it says so;
-- culls come first: who is sick leaves for ``culling``, and is no longer retired.
+- Only a lease leads to draining here, and a lease never leads to a cull.
+- The container gives back every unused lease that it has or may have.
+- Culls come first: a sick container stops retiring, and ``culling`` decides.
 """
 
 from __future__ import annotations
@@ -12,19 +11,27 @@ from dataclasses import replace
 
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
-from sidecar.core.life.container import Container, enter, out_of_balance
-from sidecar.core.life.culling import Step, again, suspect
-from sidecar.core.life.events import AskLease, ClearWindow, CullOrdered, Judged, Leased, Remember, Resign, Revived
-from sidecar.core.life.lifetime import RESPITE, Life, is_due
+from sidecar.core.life.container import Container, Step, enter, out_of_balance
+from sidecar.core.life.events import (
+    ClearWindow,
+    CullOrdered,
+    Judged,
+    LeaseAnswered,
+    ReleaseLease,
+    RequestLease,
+    ReviveOrdered,
+    SaveMemory,
+)
+from sidecar.core.life.lifetime import RESPITE, Lifespan, is_due
 from sidecar.core.types import Denied, Granted, Latch, Policy, State
 
 
-def live(container: Container, event: Judged, now: float, policy: Policy) -> Step:
-    """Suspect the app if it is sick; retire it if it is due, and has a word to hold its lease by."""
-    after, effects = suspect(container, event, now, policy)
+def judge_alive(container: Container, event: Judged, now: float, policy: Policy) -> Step:
+    """Suspect the app if it is sick; retire it if that is due and it has a holder for its lease."""
+    after, effects = culling.suspect(container, event, now, policy)
     if after.state is State.SUSPECT:
         return after, (*unused(container), *effects)
-    if after.identity.holder and is_due(life(after), event.load, now, policy):
+    if after.identity.holder and is_due(lifespan(after), event.load, now, policy):
         return _retire(after, now, policy)
     if after.state is State.UP:
         return replace(after, due=None), ()
@@ -32,28 +39,28 @@ def live(container: Container, event: Judged, now: float, policy: Policy) -> Ste
 
 
 def order(container: Container, event: CullOrdered, now: float, policy: Policy) -> Step:
-    """Be culled because a person says so, not retired."""
+    """Claim for a person's order, and stop retiring."""
     after, effects = culling.order(container, event, now, policy)
     return after, (*unused(container), *effects)
 
 
-def life(container: Container) -> Life:
-    """What decides when this life is due."""
-    return Life(container.born, container.identity.part, container.respite_until)
+def lifespan(container: Container) -> Lifespan:
+    """What decides when the retirement of this container is due."""
+    return Lifespan(container.born, container.identity.part, container.respite_until)
 
 
-def unused(container: Container) -> tuple[Resign, ...]:
-    """Who leaves this state without a lease may have one all the same: an answer that was lost may have granted it.
+def unused(container: Container) -> tuple[ReleaseLease, ...]:
+    """Give back the lease that a lost answer may have granted, when the container stops retiring.
 
-    An answer that is on its way is waited for.
+    While a request is outstanding its answer decides.
     """
     if container.state is not State.RETIRING or container.leasing:
         return ()
-    return (Resign(container.identity.holder),)
+    return (ReleaseLease(container.identity.holder),)
 
 
 def _retire(container: Container, now: float, policy: Policy) -> Step:
-    """Ask for the lease, unless the last request for it is still on its way; in shadow mode only say so."""
+    """Ask for the lease, unless a request for it is outstanding; in shadow mode only note that it is due."""
     if not policy.enforce:
         return replace(container, would_retire=True), ()
     if container.leasing:
@@ -62,20 +69,20 @@ def _retire(container: Container, now: float, policy: Policy) -> Step:
         container = replace(enter(container, State.RETIRING, now, due=now), unknowns=0)
     if container.due is not None and now < container.due:
         return container, ()
-    return replace(container, leasing=True, due=None), (AskLease(container.identity.holder),)
+    return replace(container, leasing=True, due=None), (RequestLease(container.identity.holder),)
 
 
-def leased(container: Container, event: Leased, now: float, policy: Policy) -> Step:
-    """Drain under the lease that was asked for; without one ask again."""
+def leased(container: Container, event: LeaseAnswered, now: float, policy: Policy) -> Step:
+    """Drain under the lease; without one ask again."""
     if not _is_answer(container, event):
         return late(container, event, now, policy)
     container = replace(container, leasing=False, lease_answer=event.answer)
     if not isinstance(event.answer, Granted):
-        return again(container, event.answer, now, event.jitter, policy), ()
+        return culling.again(container, event.answer, now, event.jitter, policy), ()
     left_s = policy.retire_timeout_s if event.answer.left_s is None else event.answer.left_s
-    left_s = min(left_s, policy.retire_timeout_s) - event.took_s  # the bucket may have answered at once
-    if left_s <= policy.drain_s:  # granted long ago, to one who did not hear of it: there is no time to be replaced in
-        return replace(container, due=now + policy.check_interval_s), (Resign(event.holder),)
+    left_s = min(left_s, policy.retire_timeout_s) - event.took_s  # the store may have answered at once
+    if left_s <= policy.drain_s:  # granted long ago, by a lost answer: too little time is left for a replacement
+        return replace(container, due=now + policy.check_interval_s), (ReleaseLease(event.holder),)
     reason = reasons.retired(now - container.born, policy.lifetime_s)
     container = replace(
         container,
@@ -84,32 +91,32 @@ def leased(container: Container, event: Leased, now: float, policy: Policy) -> S
         unknowns=0,
         answer=None,
     )
-    return out_of_balance(container, now, policy), (Remember(),)
+    return out_of_balance(container, now, policy), (SaveMemory(),)
 
 
-def late(container: Container, event: Leased, _now: float, _policy: Policy) -> Step:
-    """Give back a lease that nobody here wants any more, and may have been granted; not the one that we are under."""
+def late(container: Container, event: LeaseAnswered, _now: float, _policy: Policy) -> Step:
+    """Give back a lease that may have been granted and is no longer needed, unless it is in use."""
     if _is_answer(container, event):
         container = replace(container, leasing=False, lease_answer=event.answer)
     if isinstance(event.answer, Denied) or event.holder == container.lease:
         return container, ()
-    return container, (Resign(event.holder),)
+    return container, (ReleaseLease(event.holder),)
 
 
-def _is_answer(container: Container, event: Leased) -> bool:
+def _is_answer(container: Container, event: LeaseAnswered) -> bool:
     return container.leasing and event.holder == container.identity.holder
 
 
 def rest(container: Container, event: Judged, now: float, policy: Policy) -> Step:
-    """Be down: a culled container for good, a retired one until its lease is over and nobody has replaced it."""
+    """Stay down: after a cull for good, after a retirement until the lease ends without a replacement."""
     container = replace(container, verdict=event.verdict)
     if container.lease_ends is None or now < container.lease_ends:
         return container, ()
     return _return(container, now, policy)
 
 
-def revive(container: Container, event: Revived, now: float, policy: Policy) -> Step:
-    """Be up again because a person says so, as another life: the token of the last is not that of the next."""
+def revive(container: Container, event: ReviveOrdered, now: float, policy: Policy) -> Step:
+    """Go up by a person's order, under a new id, because a token is for one incarnation."""
     container = replace(
         container, incarnation=event.incarnation, identity=event.identity, asked=False, answer=None, order=None
     )
@@ -117,9 +124,9 @@ def revive(container: Container, event: Revived, now: float, policy: Policy) -> 
 
 
 def _return(container: Container, now: float, policy: Policy) -> Step:
-    """Be up again with an empty window; who came back from a retirement is left in peace for a while."""
+    """Go up with an empty window. After a retirement the next one waits for ``RESPITE`` of the lifetime."""
     lease = container.lease
-    resign = (Resign(lease),) if lease else ()
+    released = (ReleaseLease(lease),) if lease else ()
     respite_until = now + policy.lifetime_s * RESPITE if lease else container.respite_until
     container = replace(
         enter(container, State.UP, now),
@@ -130,4 +137,4 @@ def _return(container: Container, now: float, policy: Policy) -> Step:
         bad_checks=0,
         unknowns=0,
     )
-    return container, (ClearWindow(heart=False), *resign, Remember())
+    return container, (ClearWindow(heart=False), *released, SaveMemory())

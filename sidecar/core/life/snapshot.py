@@ -1,23 +1,26 @@
-"""What the controller shows of itself: a snapshot for the doors out, and one frozen record a step for the observers."""
+"""What the controller shows: a snapshot for readers, and one frozen record of each step for observers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import Event, Judged, Restarted
-from sidecar.core.life.outlier import NO_BASELINE, Baseline
+from sidecar.core.life.events import AppRestarted, ClaimAnswered, Event, Judged, LeaseAnswered
+from sidecar.core.measure.outlier import NO_BASELINE, Baseline
 from sidecar.core.types import Evidence, Load, State
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of affairs at ``now``, on the clock of ``Container.since``; ``checked_at``: the last full check.
+    """The state of the container at ``now``, on the clock of ``Container.since``; published at least once a second.
 
-    ``weight``: percent of its weight that the container deserves. ``success_rate`` of its requests, from 0 to 1, None
-    if nothing is known of any. ``retire_at``: when its retirement is due, if ever; ``load``: the last word of it.
-    ``is_soft_drained``: the weight is low because the container is suspect. ``baseline``: what its errors are compared
-    with. ``beat_error``: why the last beat had no answer, and suspects therefore claim nothing; empty if it had one.
+    ``unix`` is the same instant in Unix seconds. ``checked_at``: the last full check. ``weight``: percent of its load
+    that the container deserves. ``success_rate`` of its requests, from 0 to 1, None if no requests are known.
+    ``retire_at``: when its retirement is due, if ever. ``load``: the last that the app reported.
+    ``is_soft_drained``: the weight is low because the container is suspect. ``baseline``: the usual errors to compare
+    with. ``beat_error``: why the last beat had no answer, empty if it had one; without an answer a suspect claims
+    nothing. ``last_cull``: the evidence of the last cull.
     """
 
     now: float
@@ -31,28 +34,39 @@ class Snapshot:
     is_soft_drained: bool = False
     baseline: Baseline = NO_BASELINE
     beat_error: str = ""
+    last_cull: CullEvidence | None = None
+    unix: float = 0.0
+
+    def unix_of(self, at: float) -> float:
+        """An instant on the clock of ``now`` in Unix seconds."""
+        return self.unix - (self.now - at)
 
     @property
     def share(self) -> int:
-        """Percent of its weight that the balancer is told: none when it is out of balance."""
+        """Weight in percent for the balancer: 0 when the container is out of balance."""
         return self.weight if self.container.haproxy_up else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One step of the arbiter. ``claim_s``: how long the claim, or asking for a lease, took that ``event`` answers."""
+    """One step: an event, and the container before and after it. ``cull_evidence`` is there if the step is a cull."""
 
     event: Event
     before: Container
     after: Container
     evidence: Evidence
-    claim_s: float | None = None
+    cull_evidence: CullEvidence | None = None
+
+    @property
+    def claim_s(self) -> float | None:
+        """Seconds that the budget took to answer, if the step is an answer to a claim or to a request for a lease."""
+        return self.event.took_s if isinstance(self.event, (ClaimAnswered, LeaseAnswered)) else None
 
     @property
     def restarted(self) -> bool:
-        """Whether the app began another life. The first name that it tells us only names the one we watch."""
+        """Whether another incarnation of the app began. The first id that is reported names the current incarnation."""
         before, event = self.before, self.event
-        if not isinstance(event, Restarted) or self.after == before:
+        if not isinstance(event, AppRestarted) or self.after == before:
             return False
         return event.app_start is None or before.app_start is not None or before.latch is not None
 
@@ -63,12 +77,12 @@ class Record:
 
     @property
     def retired(self) -> bool:
-        """Whether a lease did."""
+        """Whether a lease put the container out of balance."""
         return self._latched and bool(self.after.lease)
 
     @property
     def not_honoured(self) -> bool:
-        """Whether nobody replaced the container while it was down under a lease, and it is up again."""
+        """Whether the container is up again because it was not replaced before its lease ended."""
         came_back = self.before.state is State.DOWN and self.after.state is State.UP
         return came_back and isinstance(self.event, Judged)
 

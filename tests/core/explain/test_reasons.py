@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.refusals import refusals
+from harness.refusals import failures, refusals
 from sidecar.core.explain import reasons
 from sidecar.core.types import Answer, Denied, Granted, Hold, Judgement, Reason, Unknown, Verdict
 
@@ -124,22 +124,31 @@ def test_every_answer_is_one_of_three(answer: Answer, outcome: str) -> None:
     assert reasons.outcome(answer) == outcome
 
 
-@pytest.mark.parametrize("error", sorted(reasons.UNKNOWN))
+@pytest.mark.parametrize("error", sorted(reasons.FAILURES))
 def test_every_known_error_says_why_and_that_there_is_no_token(error: str) -> None:
     sentence = reasons.answer(Unknown(error))
-    assert sentence.startswith(reasons.UNKNOWN[error])
+    assert sentence.startswith(reasons.FAILURES[error].sentence)
     assert sentence.endswith("there is no token")
 
 
-@pytest.mark.parametrize("reason", sorted(reasons.DENIED))
+@pytest.mark.parametrize("reason", sorted(reasons.REFUSALS))
 def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
     sentence = reasons.answer(Denied(reason, 7, 10, 42.0))
     assert " " in sentence
     assert "{" not in sentence
 
 
-def test_every_refusal_of_the_fleet_has_a_sentence_and_no_other_has() -> None:
-    assert reasons.DENIED.keys() == set(refusals())
+def test_every_refusal_of_the_fleet_has_a_row_and_no_other_has() -> None:
+    assert reasons.REFUSALS.keys() == set(refusals())
+
+
+def test_every_failure_of_the_store_has_a_row_and_no_other_has() -> None:
+    assert reasons.FAILURES.keys() == failures()
+
+
+def test_no_word_stands_in_two_tables() -> None:
+    words = [*reasons.REFUSALS, *reasons.FAILURES, *reasons.MESSAGE_RUNBOOKS]
+    assert len(words) == len(set(words))
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{0}", "{nobody}"])

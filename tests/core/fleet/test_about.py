@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.about import LONGEST, fleet, pack, shown, unpack
-from sidecar.core.types import About, CauseTrial, Fleet, Member, Presence, State
+from sidecar.core.fleet.about import LONGEST, About, Member, fleet, pack, shown, unpack
+from sidecar.core.types import CauseTrial, Fleet, Presence, State
 
 WELL = About(State.UP, 1_700_000_000, "2026-11-20T17:00:00Z", 80, 2, 5, "0.9.0", 1_699_990_000)
 LINE = "up|1700000000|2026-11-20T17:00:00Z|80|2|5|0.9.0|1699990000"

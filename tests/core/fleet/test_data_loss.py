@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import START_US, TERMS, Played, draft_of, fleet_of_size, names, word
+from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import data_loss
 from sidecar.core.fleet.records import Cull, Epoch
-from sidecar.core.fleet.refusal import Refusal
-from sidecar.core.fleet.view import Known, Server, View
+from sidecar.core.fleet.refusal import GateRefusal
+from sidecar.core.fleet.view import Known, ServerView, View
 from sidecar.core.types import US_PER_S, Denied, Presence
 
 S = US_PER_S
@@ -23,7 +23,7 @@ TEN = names(10)
 
 
 def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offset_us: int = 0) -> Epoch:
-    server = Server(0, epoch.shifted(offset_us), is_ahead=is_ahead, offset_us=offset_us)
+    server = ServerView(0, epoch.shifted(offset_us), is_ahead=is_ahead, offset_us=offset_us)
     draft = draft_of(View(NOW, servers=(server,)), known=known)
     data_loss.notice(draft)
     return draft.epochs[0].shifted(-offset_us)
@@ -56,8 +56,8 @@ def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offse
         "all is as it was",
         "somebody else was granted",
         "fewer grants: an older copy",
-        "another birth",
-        "a later birth",
+        "another epoch",
+        "a later epoch",
         "recorded since",
         "a loss that it has forgotten",
         "two seconds apart",
@@ -107,31 +107,31 @@ LOST = replace(OLD, losses=1, lost_us=NOW - 100 * S)
     ("epochs", "configured", "refusal", "usable"),
     [
         ([OLD], 1, None, [0]),
-        ([NEWBORN], 1, Refusal("newborn", 10 * S), []),
-        ([SILENT], 1, Refusal("newborn", 1 * S), []),
+        ([NEWBORN], 1, GateRefusal("newborn", 10 * S), []),
+        ([SILENT], 1, GateRefusal("newborn", 1 * S), []),
         ([replace(SILENT, silent_us=NOW - 15 * S)], 1, None, [0]),
-        ([LOST], 1, Refusal("data_loss", 500 * S + 1), []),
-        ([replace(LOST, lost_us=NOW - 600 * S)], 1, Refusal("data_loss", 1), []),
+        ([LOST], 1, GateRefusal("data_loss", 500 * S + 1), []),
+        ([replace(LOST, lost_us=NOW - 600 * S)], 1, GateRefusal("data_loss", 1), []),
         ([replace(LOST, lost_us=NOW - 600 * S - 1)], 1, None, [0]),
         ([OLD, OLD], 3, None, [0, 1]),
         ([OLD, LOST, OLD], 3, None, [0, 2]),
-        ([OLD, LOST], 3, Refusal("data_loss", 500 * S + 1), [0]),
-        ([OLD, LOST, LOST], 3, Refusal("data_loss", 500 * S + 1), [0]),
-        ([OLD, NEWBORN, LOST], 3, Refusal("newborn", 10 * S), [0]),
-        ([OLD], 3, Refusal("data_loss", 0), [0]),
+        ([OLD, LOST], 3, GateRefusal("data_loss", 500 * S + 1), [0]),
+        ([OLD, LOST, LOST], 3, GateRefusal("data_loss", 500 * S + 1), [0]),
+        ([OLD, NEWBORN, LOST], 3, GateRefusal("newborn", 10 * S), [0]),
+        ([OLD], 3, GateRefusal("data_loss", 0), [0]),
     ],
 )
 def test_majority_has_to_remember_the_window_and_to_have_heard_the_fleet(
-    epochs: list[Epoch], configured: int, refusal: Refusal | None, usable: list[int]
+    epochs: list[Epoch], configured: int, refusal: GateRefusal | None, usable: list[int]
 ) -> None:
-    servers = tuple(Server(number, epoch) for number, epoch in enumerate(epochs))
+    servers = tuple(ServerView(number, epoch) for number, epoch in enumerate(epochs))
     draft = draft_of(View(NOW, servers=servers, configured=configured))
     assert data_loss.refusal(draft) == refusal
     assert data_loss.usable(draft) == usable
 
 
 def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
-    draft = draft_of(View(NOW, servers=(Server(0, LOST),)), replace(TERMS, after_loss_wait=False))
+    draft = draft_of(View(NOW, servers=(ServerView(0, LOST),)), replace(TERMS, after_loss_wait=False))
     assert data_loss.refusal(draft) is None
     assert data_loss.usable(draft) == [0]
 
@@ -139,21 +139,21 @@ def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
 # -- stories: flushed, older, stepped -------------------------------------------------------------------------
 
 
-def refused_for(it: Played, step_s: float = 5, *, reason: str = "data_loss") -> float:
+def refused_for(it: FleetModel, step_s: float = 5, *, reason: str = "data_loss") -> float:
     """For how long claims are refused with this word, while the fleet goes on."""
     start_us = it.own_us
     while word(answer := it.claim("c09")) == reason:
         assert isinstance(answer, Denied)
         assert answer.retry_after_s <= WINDOW_S + 1
-        it.lives_on(step_s, *TEN)
+        it.advance_beating(step_s, *TEN)
     return (it.own_us - start_us) / S
 
 
-@pytest.mark.parametrize("witnesses", [1, 2, 10])
-def test_flush_stops_grants_for_a_window_and_counts_once_however_many_notice(witnesses: int) -> None:
+@pytest.mark.parametrize("sidecars", [1, 2, 10])
+def test_flush_stops_grants_for_a_window_and_counts_once_however_many_notice(sidecars: int) -> None:
     it = fleet_of_size(10)
     it.loses()
-    it.all_beat(*TEN[:witnesses])
+    it.beat_all(*TEN[:sidecars])
     assert it.fleet().losses == 1
     assert refused_for(it) == pytest.approx(WINDOW_S, abs=5)
     assert it.fleet().losses == 1
@@ -163,10 +163,10 @@ def test_newcomer_that_comes_first_after_a_flush_waits_to_hear_the_fleet() -> No
     it = fleet_of_size(10)
     it.loses()
     it.beat("stranger", first=True)
-    it.passes(14)
+    it.advance(14)
     assert word(it.claim("stranger")) == "newborn"
-    it.all_beat(*TEN)
-    it.passes(1)
+    it.beat_all(*TEN)
+    it.advance(1)
     assert word(it.claim("stranger")) == "data_loss"
     assert it.fleet().losses == 1
 
@@ -174,9 +174,9 @@ def test_newcomer_that_comes_first_after_a_flush_waits_to_hear_the_fleet() -> No
 def test_older_copy_is_noticed_by_those_who_know_of_more_grants() -> None:
     it = fleet_of_size(10)
     copy = deepcopy(it.kept)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.kept = copy
-    it.all_beat("c01", *TEN[3:])
+    it.beat_all("c01", *TEN[3:])
     assert it.fleet().losses == 0  # none of these has heard of a grant
     it.beat("c00", Presence.DOWN)
     assert it.fleet().losses == 1
@@ -187,13 +187,13 @@ def test_older_copy_is_noticed_by_those_who_know_of_more_grants() -> None:
 def test_claim_id_of_a_container_that_is_down_and_unknown_is_a_loss(*, restarted: bool) -> None:
     it = fleet_of_size(10)
     copy = deepcopy(it.kept)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.kept = copy
     if restarted:
         it.sidecars["c00"].epoch = Epoch()
     for _ in range(3):
         it.beat("c00", Presence.DOWN)
-        it.lives_on(10, *TEN[1:])
+        it.advance_beating(10, *TEN[1:])
     assert (it.fleet().losses, it.fleet().down) == (1, 1)
     assert word(it.claim("c01")) == "data_loss"
     assert it.fleet().trials[0][:3] == ("redis", 1, 1)
@@ -201,7 +201,7 @@ def test_claim_id_of_a_container_that_is_down_and_unknown_is_a_loss(*, restarted
 
 def test_claim_id_that_was_granted_is_no_loss_though_its_row_is_gone() -> None:
     it = fleet_of_size(10)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.kept.culls["gone"] = Cull(phase="over", at_us=START_US).written()
     del it.kept.culls["c00"]
     it.beat("c00", Presence.DOWN)
@@ -211,13 +211,13 @@ def test_claim_id_that_was_granted_is_no_loss_though_its_row_is_gone() -> None:
 @pytest.mark.parametrize("key", ["culls", "grants"])
 def test_key_that_is_lost_alone_is_a_loss_and_counts_once(key: str) -> None:
     it = fleet_of_size(10)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     getattr(it.kept, key).clear()
     for name in ("c01", "c02", "c01"):
         assert word(it.claim(name, kind="disk")) == "data_loss"
-    it.all_beat(*TEN[1:])
+    it.beat_all(*TEN[1:])
     assert it.fleet().losses == 1
-    it.lives_on(WINDOW_S + 1, *TEN[1:])
+    it.advance_beating(WINDOW_S + 1, *TEN[1:])
     assert (word(it.claim("c01", kind="disk")), it.fleet().losses) == ("granted", 1)
 
 
@@ -230,13 +230,13 @@ def test_lease_of_a_container_that_is_down_and_unknown_is_no_loss() -> None:
 @pytest.mark.parametrize("step_s", [3600, 3 * 86400, 700, -3600, -3 * 86400, -30])
 def test_clock_that_is_stepped_is_a_loss_that_counts_once(step_s: float) -> None:
     it = fleet_of_size(10)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.steps(step_s)
-    it.lives_on(10, *TEN[1:])
+    it.advance_beating(10, *TEN[1:])
     it.beat("c00", Presence.DOWN)
     assert it.fleet().losses == 1
     assert refused_for(it) == pytest.approx(WINDOW_S, abs=20)
-    it.lives_on(100, *TEN[1:])
+    it.advance_beating(100, *TEN[1:])
     assert it.fleet().losses == 1
 
 
@@ -244,10 +244,10 @@ def test_clock_that_is_stepped_is_a_loss_that_counts_once(step_s: float) -> None
 def test_what_began_in_the_future_begins_anew_when_the_clock_steps_back(first: str) -> None:
     """A hold of two seconds ends in two seconds, and a lease, a pause or a vacancy lasts no longer than it would."""
     it = fleet_of_size(10)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.replaced("c00", Presence.SUSPECT)
     it.retire("c01", timeout_s=60)
-    it.is_culled("c02", "disk")
+    it.claim_and_go_down("c02", "disk")
     it.hold(for_s=2)
     it.steps(-3600)
     if first == "claim":
@@ -257,15 +257,15 @@ def test_what_began_in_the_future_begins_anew_when_the_clock_steps_back(first: s
     else:
         it.sidecars["c04"].epoch = Epoch()
         it.beat("c04")
-    it.passes(2)
+    it.advance(2)
     assert word(it.claim("c05")) != "hold"
     assert it.fleet().hold is None
     assert it.cull("c02").occupied_us <= it.now_us + TERMS.expiry_us
     (paused,) = [trial for trial in it.fleet().trials if trial.paused_s]
     assert paused.paused_s <= WINDOW_S
-    it.lives_on(60, *TEN[3:])
+    it.advance_beating(60, *TEN[3:])
     assert it.fleet().retiring == 0
-    it.lives_on(WINDOW_S + 10, *TEN[3:])
+    it.advance_beating(WINDOW_S + 10, *TEN[3:])
     assert (it.fleet().down, it.fleet().losses) == (0, 1)
     assert word(it.claim("c05")) == "granted"
 
@@ -274,7 +274,7 @@ def test_wait_is_never_beyond_a_window_though_grants_lie_in_the_future() -> None
     it = fleet_of_size(
         10, replace(TERMS, capacity="1", after_loss_wait=False, spacing_us=30 * S, trial=False, min_healthy="1")
     )
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.steps(-3 * 86400)
     it.beat("c02")
     it.kept.grants = dict.fromkeys(it.kept.grants, it.now_us + 3 * 86400 * S)
@@ -301,7 +301,7 @@ def test_other_list_of_servers_stops_grants_for_a_window_and_is_no_loss() -> Non
 def test_while_two_lists_are_in_use_nothing_is_granted() -> None:
     it = fleet_of_size(10)
     for _ in range(200):
-        it.passes(5)
+        it.advance(5)
         it.beat("c00")
         it.beat("c01", servers="two")
         assert word(it.claim("c00")) == word(it.claim("c01", servers="two")) == "data_loss"
@@ -310,27 +310,27 @@ def test_while_two_lists_are_in_use_nothing_is_granted() -> None:
 
 def test_servers_that_are_new_on_the_list_wait_as_long_as_the_old() -> None:
     """One server had granted ten; the two that are new beside it are a majority, and know nothing of that."""
-    view = View(NOW, servers=(Server(0, OLD), Server(1), Server(2)), configured=3)
+    view = View(NOW, servers=(ServerView(0, OLD), ServerView(1), ServerView(2)), configured=3)
     draft = draft_of(view, replace(TERMS, servers="three"))
     data_loss.notice(draft)
     assert [epoch.lost_us for epoch in draft.epochs] == [NOW] * 3
-    assert data_loss.refusal(draft) == Refusal("data_loss", 600 * S + 1)
+    assert data_loss.refusal(draft) == GateRefusal("data_loss", 600 * S + 1)
 
 
 @pytest.mark.parametrize(("silent", "expected"), [(4, "granted"), (5, "newborn"), (9, "newborn")])
 def test_half_of_the_fleet_falling_silent_at_once_is_waited_for(silent: int, expected: str) -> None:
     it = fleet_of_size(10, replace(TERMS, min_healthy="0", never_last=False))
-    it.lives_on(31, *TEN[silent:])
+    it.advance_beating(31, *TEN[silent:])
     assert word(it.claim("c09")) == expected
-    it.lives_on(15, "c09")
+    it.advance_beating(15, "c09")
     assert word(it.claim("c09")) == "granted"
 
 
 def test_fleet_that_falls_silent_and_returns_is_heard_before_anything_is_granted() -> None:
     """Redis was away, and everybody suffers for that: one trial, as for any outage."""
     it = fleet_of_size(10)
-    it.passes(120)
-    it.all_beat(*TEN, presence=Presence.SUSPECT)
+    it.advance(120)
+    it.beat_all(*TEN, presence=Presence.SUSPECT)
     assert [word(it.claim(name)) for name in TEN] == ["newborn"] * 10
-    it.lives_on(20, *TEN, presence=Presence.SUSPECT)
+    it.advance_beating(20, *TEN, presence=Presence.SUSPECT)
     assert [word(it.claim(name)) for name in TEN] == ["granted"] + ["trial"] * 9

@@ -12,68 +12,79 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.fleet_views import TERMS, Played, fleet_of_size, names, word
+from harness.fleet_model import TERMS, FleetModel, fleet_of_size, names, word
 from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
-from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Attend, Edits, Known, PutHold, Release, Request, Resign, Server, View
-from sidecar.core.types import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, Lease, Presence
+from sidecar.core.fleet.view import (
+    Asked,
+    Attend,
+    Edits,
+    EndHold,
+    Known,
+    PutHold,
+    Request,
+    ReturnGrant,
+    ServerView,
+    View,
+)
+from sidecar.core.types import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, LeaseRequest, Presence
 
 S: Final = US_PER_S
 STRICT: Final = replace(TERMS, capacity="4", spacing_us=S, refund_max=8)
-Shut = Callable[[Played], None]
+Shut = Callable[[FleetModel], None]
 
 
 # -- what shuts a gate --------------------------------------------------------------------------------------------
 
 
-def learns(it: Played, **trials: Trial) -> None:
+def learns(it: FleetModel, **trials: Trial) -> None:
     it.kept.state = replace(it.state, trials={**it.state.trials, **trials}).written()
 
 
-def are_out(it: Played, count: int, cause: str) -> None:
+def are_out(it: FleetModel, count: int, cause: str) -> None:
     for number in range(count):
         it.kept.culls[f"{cause}-{number}"] = Cull(f"{cause}-{number}", "0", cause, it.now_us - 2 * S).written()
 
 
-def duplicate(it: Played) -> None:
+def duplicate(it: FleetModel) -> None:
     it.kept.members["c00"] = it.kept.members["c00"]._replace(life="another")
 
 
-def data_loss(it: Played) -> None:
+def data_loss(it: FleetModel) -> None:
     it.kept.epoch = replace(it.epoch, losses=it.epoch.losses + 1, lost_us=it.now_us).written()
 
 
-def newborn(it: Played) -> None:
+def newborn(it: FleetModel) -> None:
     it.kept.epoch = replace(it.epoch, silent_us=it.now_us).written()
 
 
-def paused(it: Played) -> None:
+def paused(it: FleetModel) -> None:
     learns(it, redis=Trial(1, 1, it.now_us, TERMS.window_us))
 
 
-def trial(it: Played) -> None:
+def trial(it: FleetModel) -> None:
     are_out(it, 1, "redis")
 
 
-def causes(it: Played) -> None:
+def causes(it: FleetModel) -> None:
     are_out(it, 1, "disk")
     are_out(it, 1, "net")
 
 
-def floor(it: Played) -> None:
+def floor(it: FleetModel) -> None:
     learns(it, many=Trial(99))
     are_out(it, 20, "many")
 
 
-def granted(it: Played, count: int, age_s: float, *, is_refunded: bool = False) -> None:
+def granted(it: FleetModel, count: int, age_s: float, *, is_refunded: bool = False) -> None:
     for number in range(count):
         claim = f"{age_s}-{number}-{is_refunded}"
         it.kept.grants[claim] = it.now_us - round(age_s * S)
         it.kept.refunded |= {claim} if is_refunded else set()
 
 
-def makes_room(it: Played, gate: str) -> None:
+def makes_room(it: FleetModel, gate: str) -> None:
     """One of the tokens that are in use is that of the requester."""
     if gate in ("window", "refund_max"):
         it.kept.refunded.discard(it.kept.grants.popitem()[0])
@@ -107,7 +118,7 @@ def test_all_gates_are_open_to_begin_with() -> None:
 @pytest.mark.parametrize("gate", GATES)
 def test_gate_that_is_shut_refuses_and_says_when_to_ask_again(gate: str) -> None:
     it = fleet_of_size(20, STRICT)
-    it.all_beat("c00", "c01", "c02", presence=Presence.SUSPECT)
+    it.beat_all("c00", "c01", "c02", presence=Presence.SUSPECT)
     GATES[gate](it)
     answer = it.claim("c00")
     assert isinstance(answer, Denied)
@@ -141,7 +152,7 @@ def test_view_in_which_all_are_shut_opens_gate_by_gate() -> None:
 def test_replay_is_asked_after_the_hold_and_before_all_others(gate: str) -> None:
     it = fleet_of_size(20, STRICT)
     it.claim("c00")
-    it.passes(5)
+    it.advance(5)
     GATES[gate](it)
     makes_room(it, gate)
     answer = it.claim("c00")
@@ -162,7 +173,7 @@ def test_place_that_was_taken_passes_all_gates_anew_and_keeps_its_token(gate: st
     it.claim("c00")
     it.beat("c00", Presence.GONE)
     it.beat("newcomer", first=True)
-    it.lives_on(60, "newcomer", *names(20))
+    it.advance_beating(60, "newcomer", *names(20))
     learns(it, redis=Trial())
     GATES[gate](it)
     makes_room(it, gate)
@@ -221,23 +232,23 @@ def test_duplicates_are_written_down_for_a_window_and_neither_may_end() -> None:
     it = fleet_of_size(10)
     view = it.view("c00")
     beat = Beat("c00", "0", Presence.WELL)
-    for asked in (Claim("id", "c00", "0"), Lease("h", "c00", "0", "1", 60.0)):
+    for asked in (Claim("id", "c00", "0"), LeaseRequest("h", "c00", "0", "1", 60.0)):
         answer, _ = decide(view, Request(asked, TERMS, is_duplicate=True))
         assert word(answer) == "duplicate"
     _, edits = decide(view, Request(Attend(beat), TERMS, is_duplicate=True))
     assert edits.state is not None
     assert edits.state.duplicates == {"c00": view.now_us}
     it.kept.state = edits.state.written()
-    it.lives_on(590, *names(10))
+    it.advance_beating(590, *names(10))
     assert "c00" in it.state.duplicates
-    it.lives_on(20, *names(10))
+    it.advance_beating(20, *names(10))
     assert it.state.duplicates == {}
 
 
 def test_no_more_names_than_a_hundred_are_written_down() -> None:
     many = {f"n{number:03}": 1_000 + number for number in range(MOST_DUPLICATES)}
     request = Request(Attend(Beat("me", "0", Presence.WELL)), TERMS, is_duplicate=True)
-    _, edits = decide(View(2_000, State(duplicates=many)), request)
+    _, edits = decide(View(2_000, FleetState(duplicates=many)), request)
     assert edits.state is not None
     assert len(edits.state.duplicates) == MOST_DUPLICATES
     assert ("n000" in edits.state.duplicates, edits.state.duplicates["me"]) == (False, 2_000)
@@ -250,7 +261,7 @@ NOW: Final = 10**15
 
 
 def three(*numbers: int, culls: dict[str, Cull] | None = None, grants: dict[str, int] | None = None) -> View:
-    servers = tuple(Server(number, OLD, grants or {}) for number in numbers)
+    servers = tuple(ServerView(number, OLD, grants or {}) for number in numbers)
     return View(NOW, servers=servers, configured=3, culls=culls or {}, alive=20, seen_us=NOW, life="0")
 
 
@@ -289,10 +300,10 @@ def test_orders_that_reach_fewer_than_a_majority_write_no_state() -> None:
     held, edits = asks(three(2), PutHold("", "ada", "look", 60 * S))
     assert held
     assert (edits.state, set(edits.holds)) == (None, {""})
-    behind = replace(three(2), holds=edits.holds, state=State(trials={"redis": Trial(1, 1, NOW, 9)}))  # type: ignore[arg-type]
-    was_held, edits = asks(behind, Release(""))
+    behind = replace(three(2), holds=edits.holds, state=FleetState(trials={"redis": Trial(1, 1, NOW, 9)}))  # type: ignore[arg-type]
+    was_held, edits = asks(behind, EndHold(""))
     assert (was_held, edits.state, edits.holds[""]) == (True, None, HoldRow("", "", NOW, 0))
-    _, edits = asks(replace(behind, servers=three(1, 2).servers), Release(""))
+    _, edits = asks(replace(behind, servers=three(1, 2).servers), EndHold(""))
     assert edits.state is not None
     assert edits.state.trials["redis"].failures == 0
 
@@ -323,11 +334,15 @@ views = st.builds(
     View,
     st.just(NOW),
     state=st.builds(
-        State, serial=st.integers(0, 9), trials=st.dictionaries(kinds, trials), several_us=instants, due_us=instants
+        FleetState,
+        serial=st.integers(0, 9),
+        trials=st.dictionaries(kinds, trials),
+        several_us=instants,
+        due_us=instants,
     ),
     servers=st.lists(
         st.builds(
-            Server,
+            ServerView,
             st.just(0),
             st.builds(Epoch, instants, st.integers(0, 5), st.integers(0, 3), st.just(0) | instants, instants),
             st.dictionaries(st.sampled_from(["me/0", "x", "y"]), instants),
@@ -360,11 +375,13 @@ requests = st.builds(
     Request,
     st.one_of(
         st.builds(Claim, st.sampled_from(["me/0", "new"]), instances, lives, kinds),
-        st.builds(Lease, st.sampled_from(["h", "g"]), instances, lives, st.sampled_from(["1", "500p"]), st.just(60.0)),
-        st.builds(Resign, instances, st.sampled_from(["me/0", "h"])),
+        st.builds(
+            LeaseRequest, st.sampled_from(["h", "g"]), instances, lives, st.sampled_from(["1", "500p"]), st.just(60.0)
+        ),
+        st.builds(ReturnGrant, instances, st.sampled_from(["me/0", "h"])),
         st.builds(Attend, beats, st.sampled_from([(), ("a",), ("a", "b")]), st.integers(0, 5), st.integers(0, 9)),
         st.builds(PutHold, st.sampled_from(["", "me"]), st.just("a"), st.just("b"), st.integers(0, 10**9)),
-        st.builds(Release, st.sampled_from(["", "me"])),
+        st.builds(EndHold, st.sampled_from(["", "me"])),
     ),
     st.sampled_from([TERMS, replace(TERMS, refund_max=0, spacing_us=S), replace(TERMS, after_loss_wait=False)]),
     st.tuples(st.builds(Known, st.builds(Epoch, st.just(0) | instants), st.just(0) | instants, st.integers(0, 10**9))),

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import START_US, TERMS, draft_of, fleet_of_size, names, word
+from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import floor
 from sidecar.core.fleet.draft import HOUR_US
-from sidecar.core.fleet.records import Cull, Epoch, State
-from sidecar.core.fleet.refusal import Refusal
-from sidecar.core.fleet.view import Server, View
+from sidecar.core.fleet.records import Cull, Epoch, FleetState
+from sidecar.core.fleet.refusal import GateRefusal
+from sidecar.core.fleet.view import ServerView, View
 from sidecar.core.types import US_PER_S, Presence
 
 NOW = START_US
@@ -27,18 +27,18 @@ def out(count: int) -> dict[str, Cull]:
     [
         (View(NOW, alive=10, seen_us=NOW), None),
         (View(NOW, alive=6, seen_us=NOW, culls=out(4)), None),
-        (View(NOW, alive=5, seen_us=NOW, culls=out(5)), Refusal("floor", BEAT_US)),
+        (View(NOW, alive=5, seen_us=NOW, culls=out(5)), GateRefusal("floor", BEAT_US)),
         (View(NOW, alive=6, seen_us=0, culls=out(5)), None),
-        (View(NOW, alive=5, seen_us=0, culls=out(5)), Refusal("floor", BEAT_US)),
+        (View(NOW, alive=5, seen_us=0, culls=out(5)), GateRefusal("floor", BEAT_US)),
         (View(NOW, alive=6, seen_us=NOW - TERMS.expiry_us - 1, culls=out(5)), None),
         (View(NOW, alive=5, seen_us=NOW, life="1", culls={**out(4), "me": Cull("i", "1", "x", NOW)}), None),
         (
             View(NOW, alive=5, seen_us=NOW, life="2", culls={**out(4), "me": Cull("i", "1", "x", NOW)}),
-            Refusal("floor", BEAT_US),
+            GateRefusal("floor", BEAT_US),
         ),
-        (View(NOW, alive=1, seen_us=NOW, culls=out(9)), Refusal("last", BEAT_US)),
-        (View(NOW, alive=0, culls=out(2)), Refusal("last", BEAT_US)),
-        (View(NOW, alive=6, seen_us=NOW, culls=out(4), beating={"x0": "0"}), Refusal("floor", BEAT_US)),
+        (View(NOW, alive=1, seen_us=NOW, culls=out(9)), GateRefusal("last", BEAT_US)),
+        (View(NOW, alive=0, culls=out(2)), GateRefusal("last", BEAT_US)),
+        (View(NOW, alive=6, seen_us=NOW, culls=out(4), beating={"x0": "0"}), GateRefusal("floor", BEAT_US)),
         (View(NOW, alive=6, seen_us=NOW, culls=out(4), beating={"x0": "1"}), None),
     ],
     ids=[
@@ -56,7 +56,7 @@ def out(count: int) -> dict[str, Cull]:
         "its successor is one",
     ],
 )
-def test_enough_have_to_be_left(view: View, refusal: Refusal | None) -> None:
+def test_enough_have_to_be_left(view: View, refusal: GateRefusal | None) -> None:
     assert floor.refusal(draft_of(view), "me") == refusal
 
 
@@ -64,16 +64,16 @@ def test_enough_have_to_be_left(view: View, refusal: Refusal | None) -> None:
     ("several_us", "born_us", "refusal"),
     [
         (0, NOW - HOUR_US, None),
-        (0, NOW - HOUR_US + 1, Refusal("last", BEAT_US)),
+        (0, NOW - HOUR_US + 1, GateRefusal("last", BEAT_US)),
         (NOW - HOUR_US, 1, None),
-        (NOW - HOUR_US + 1, 1, Refusal("last", BEAT_US)),
+        (NOW - HOUR_US + 1, 1, GateRefusal("last", BEAT_US)),
     ],
 )
 def test_only_member_may_go_if_it_was_the_only_one_for_an_hour(
-    several_us: int, born_us: int, refusal: Refusal | None
+    several_us: int, born_us: int, refusal: GateRefusal | None
 ) -> None:
-    servers = (Server(0, Epoch(1)), Server(1, Epoch(born_us)))
-    view = View(NOW, State(several_us=several_us), servers, 2, alive=1, seen_us=NOW)
+    servers = (ServerView(0, Epoch(1)), ServerView(1, Epoch(born_us)))
+    view = View(NOW, FleetState(several_us=several_us), servers, 2, alive=1, seen_us=NOW)
     assert floor.refusal(draft_of(view), "me") == refusal
 
 
@@ -110,10 +110,10 @@ def test_retirements_and_culls_share_the_floor() -> None:
 
 def test_several_that_were_there_within_the_hour_are_remembered() -> None:
     it = fleet_of_size(2)
-    it.lives_on(3700, *names(2))
+    it.advance_beating(3700, *names(2))
     it.beat("c01", Presence.GONE)
-    it.lives_on(3000, "c00")
+    it.advance_beating(3000, "c00")
     assert word(it.claim("c00")) == "last"
-    it.lives_on(601, "c00")
+    it.advance_beating(601, "c00")
     assert word(it.claim("c00")) == "granted"
     assert it.now_us > START_US + 7200 * US_PER_S

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.fleet_views import START_US, TERMS, draft_of, fleet_of_size, names, word
+from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import grant_window
 from sidecar.core.fleet.grant_window import Bounds
 from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.terms import OFF, Terms
-from sidecar.core.fleet.view import Server, View
+from sidecar.core.fleet.view import ServerView, View
 from sidecar.core.types import US_PER_S, Presence
 
 S = US_PER_S
@@ -23,13 +23,13 @@ OLD = Epoch(NOW - 10**12, servers="one")
 FOUR = replace(TERMS, capacity="4", window_us=600 * S)
 
 
-def server(number: int, *ages_s: float, refunded: int = 0, epoch: Epoch = OLD) -> Server:
+def server(number: int, *ages_s: float, refunded: int = 0, epoch: Epoch = OLD) -> ServerView:
     """One that granted so many seconds ago; the tokens of the first of them were given back."""
     grants = {f"{number}-{at}": NOW - round(age_s * S) for at, age_s in enumerate(ages_s)}
-    return Server(number, epoch, grants, frozenset(list(grants)[:refunded]))
+    return ServerView(number, epoch, grants, frozenset(list(grants)[:refunded]))
 
 
-def view(*servers: Server, configured: int = 0) -> View:
+def view(*servers: ServerView, configured: int = 0) -> View:
     return View(NOW, servers=servers, configured=configured or len(servers), alive=20)
 
 
@@ -41,7 +41,7 @@ def view(*servers: Server, configured: int = 0) -> View:
 def test_grants_keep_their_distance_on_all_servers_together(ages_s: list[float], wait_us: int) -> None:
     terms = replace(TERMS, spacing_us=30 * S)
     for servers in ([server(0, *ages_s)], [server(0), server(1, *ages_s), server(2)]):
-        expected = Refusal("spacing", wait_us) if wait_us else None
+        expected = GateRefusal("spacing", wait_us) if wait_us else None
         assert grant_window.spacing(draft_of(view(*servers), terms)) == expected
         assert grant_window.spacing(draft_of(view(*servers), TERMS)) is None
 
@@ -50,17 +50,17 @@ def test_grants_keep_their_distance_on_all_servers_together(ages_s: list[float],
     ("ages_s", "refunded", "terms", "refusal", "used"),
     [
         ([60] * 3, 0, FOUR, None, 3),
-        ([60] * 4, 0, FOUR, Refusal("window", 540 * S + 1), 4),
-        ([600] * 4, 0, FOUR, Refusal("window", 1), 4),
+        ([60] * 4, 0, FOUR, GateRefusal("window", 540 * S + 1), 4),
+        ([600] * 4, 0, FOUR, GateRefusal("window", 1), 4),
         ([600.000001] * 4, 0, FOUR, None, 0),
-        ([-7200] * 4, 0, FOUR, Refusal("window", 600 * S + 1), 4),
-        ([60] * 4, 1, FOUR, Refusal("window", 540 * S + 1), 4),
+        ([-7200] * 4, 0, FOUR, GateRefusal("window", 600 * S + 1), 4),
+        ([60] * 4, 1, FOUR, GateRefusal("window", 540 * S + 1), 4),
         ([60] * 4, 1, replace(FOUR, refund_max=0), None, 3),
-        ([60] * 12, 11, replace(FOUR, refund_max=0), Refusal("refund_max", 540 * S + 1), 1),
-        ([60] * 6, 5, replace(FOUR, refund_max=6), Refusal("refund_max", 540 * S + 1), 1),
-        ([60] * 6, 2, replace(FOUR, refund_max=6), Refusal("window", 540 * S + 1), 4),
+        ([60] * 12, 11, replace(FOUR, refund_max=0), GateRefusal("refund_max", 540 * S + 1), 1),
+        ([60] * 6, 5, replace(FOUR, refund_max=6), GateRefusal("refund_max", 540 * S + 1), 1),
+        ([60] * 6, 2, replace(FOUR, refund_max=6), GateRefusal("window", 540 * S + 1), 4),
         ([60] * 9, 0, replace(FOUR, strategy="fixed"), None, 9),
-        ([], 0, replace(FOUR, capacity="0"), Refusal("window", 600 * S), 0),
+        ([], 0, replace(FOUR, capacity="0"), GateRefusal("window", 600 * S), 0),
     ],
     ids=[
         "one is left",
@@ -78,7 +78,7 @@ def test_grants_keep_their_distance_on_all_servers_together(ages_s: list[float],
     ],
 )
 def test_tokens_of_the_window(
-    ages_s: list[float], refunded: int, terms: Terms, refusal: Refusal | None, used: int
+    ages_s: list[float], refunded: int, terms: Terms, refusal: GateRefusal | None, used: int
 ) -> None:
     if terms.strategy == "fixed":
         ages_s = [0.0 for _ in ages_s]
@@ -116,7 +116,7 @@ def test_shares_of_three_servers_are_the_budget_and_are_taken_in_the_order_of_th
         draft = draft_of(view(server(2, *[9] * two), server(0, *[9] * zero), server(1, *[9] * one)), terms)
         assert (grant_window.refusal(draft), grant_window.first_free(draft)) == (None, place)
     draft = draft_of(view(server(2, *[9] * 3), server(0, 5, 5, 5, 100), server(1, *[9] * 3)), terms)
-    assert grant_window.refusal(draft) == Refusal("window", 500 * S + 1)
+    assert grant_window.refusal(draft) == GateRefusal("window", 500 * S + 1)
 
 
 def test_server_that_lost_its_memory_gives_no_token() -> None:
@@ -146,14 +146,14 @@ def test_no_order_of_claims_gets_more_than_the_bound(
         strategy, "3", 100 * S, "0", never_last=False, trial=False, beat_us=1000 * S, servers="one", refund_max=5
     )
     it = fleet_of_size(10, terms)
-    it.passes(600)
-    it.all_beat(*names(10))
+    it.advance(600)
+    it.beat_all(*names(10))
     if is_other_strategy_there:
         it.beat("c00", strategy="log")
-    it.passes(600)
+    it.advance(600)
     granted: dict[str, int] = {}
     for number, seconds in asked:
-        it.passes(seconds)
+        it.advance(seconds)
         name = f"c{number:02}"
         if word(it.claim(name)) == "granted":
             granted[f"{name}/{it.sidecar(name).life}"] = it.now_us
@@ -177,7 +177,7 @@ def test_setting_that_nobody_beats_for_any_more_is_in_force_no_longer() -> None:
     it = fleet_of_size(20, replace(TERMS, trial=False))
     assert it.beat("c19", capacity="1").policies == 2
     assert [word(it.claim(name)) for name in names(3)] == ["granted", "window", "window"]
-    it.lives_on(31, *names(19)[1:])
+    it.advance_beating(31, *names(19)[1:])
     assert it.beat("c03").policies == 1
     assert word(it.claim("c01")) == "granted"
 
@@ -196,16 +196,16 @@ def test_token_of_a_cull_that_helped_comes_back_up_to_a_limit(refund_max: int, m
         if answers[-1] == "granted":
             it.beat(name, Presence.DOWN)
             it.replaced(name)
-            it.lives_on(70, *names(10))
+            it.advance_beating(70, *names(10))
     assert answers == ["granted"] * most + [last_word] * (8 - most)
 
 
 def test_tokens_that_were_given_back_count_again_as_soon_as_one_setting_has_no_refunds() -> None:
     it = fleet_of_size(10, replace(TERMS, capacity="2", refund_max=0))
     for name in names(2):
-        it.is_culled(name)
+        it.claim_and_go_down(name)
         it.replaced(name)
-        it.lives_on(70, *names(10))
+        it.advance_beating(70, *names(10))
     assert len(it.kept.refunded) == 2
     it.beat("c09", refund_max=OFF)
     assert word(it.claim("c05")) == "window"

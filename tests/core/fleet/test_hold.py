@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.fleet_views import TERMS, Played, draft_of, fleet_of_size, names, word
+from harness.fleet_model import TERMS, FleetModel, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import hold
 from sidecar.core.fleet.records import HoldRow
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Denied, Granted, Hold
 
@@ -31,10 +31,10 @@ def test_hold_refuses_until_it_is_over(instance: str, now_us: int, shown: Hold |
     draft = draft_of(View(now_us, holds={"": SERVICE, "one": ONE}))
     found = hold.in_force(draft, instance)
     assert (hold.shown(*found) if found else None) == shown
-    assert hold.refusal(draft, instance) == (Refusal("hold", wait_us) if shown else None)
+    assert hold.refusal(draft, instance) == (GateRefusal("hold", wait_us) if shown else None)
 
 
-def held() -> Played:
+def held() -> FleetModel:
     it = fleet_of_size(10)
     assert it.hold() == Hold("ada", "look", it.now_us / US_PER_S + 60)
     return it
@@ -42,13 +42,13 @@ def held() -> Played:
 
 def test_hold_is_in_the_refusal_and_in_the_fleet_and_ends_by_itself() -> None:
     it = held()
-    it.lives_on(59, *names(10))
+    it.advance_beating(59, *names(10))
     answer = it.claim("c00")
     assert isinstance(answer, Denied)
     assert (answer.reason, answer.retry_after_s, answer.hold) == ("hold", 1, it.fleet().hold)
-    it.passes(1)
+    it.advance(1)
     assert word(it.claim("c00")) == "granted"
-    it.lives_on(620, *names(10)[1:])
+    it.advance_beating(620, *names(10)[1:])
     assert not it.kept.holds
 
 
@@ -63,7 +63,7 @@ def test_hold_of_one_instance_leaves_the_others_alone() -> None:
 def test_newer_hold_takes_the_place_of_the_one_before() -> None:
     it = held()
     it.hold(for_s=5)
-    it.passes(5)
+    it.advance(5)
     assert it.fleet().hold is None
 
 
@@ -82,7 +82,7 @@ def test_end_of_a_hold_is_remembered_for_a_window_and_then_nothing() -> None:
     it.release()
     row = HoldRow.read(it.kept.holds[""])
     assert row == HoldRow("", "", it.now_us, 0)
-    it.all_beat(*names(10))
-    it.is_culled("c09")
-    it.lives_on(TERMS.window_us / US_PER_S + 10, *names(9))
+    it.beat_all(*names(10))
+    it.claim_and_go_down("c09")
+    it.advance_beating(TERMS.window_us / US_PER_S + 10, *names(9))
     assert not it.kept.holds

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import START_US, TERMS
+from harness.fleet_model import START_US, TERMS
 from sidecar.core.fleet.merge import view_of
 from sidecar.core.fleet.raw import Raw
-from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import US_PER_S
 
@@ -19,12 +19,12 @@ NOW = START_US
 HOUR = 3600 * S
 
 
-def texts(rows: Mapping[str, Row], by_us: int) -> dict[str, str]:
+def texts(rows: Mapping[str, StoredRecord], by_us: int) -> dict[str, str]:
     return {name: row.shifted(by_us).written() for name, row in rows.items()}
 
 
 def raw(
-    state: State | None = None,
+    state: FleetState | None = None,
     *,
     culls: Mapping[str, Cull] | None = None,
     leases: Mapping[str, Slot] | None = None,
@@ -36,7 +36,7 @@ def raw(
     return Raw(
         NOW + ahead_us,
         epoch=Epoch(NOW - HOUR).shifted(ahead_us).written(),
-        state=(state or State(serial=1, commit="c1")).shifted(ahead_us).written(),
+        state=(state or FleetState(serial=1, commit="c1")).shifted(ahead_us).written(),
         culls=texts(culls or {}, ahead_us),
         leases=texts(leases or {}, ahead_us),
         holds=texts(holds or {}, ahead_us),
@@ -46,9 +46,9 @@ def raw(
 
 A = Cull("a/0", "0", "redis", NOW - 60 * S, occupied_us=NOW + 30 * S)
 B = Cull("b/0", "0", "disk", NOW - 30 * S)
-BEFORE = State(serial=4, commit="c4", trials={"redis": Trial(4, last_us=NOW - 90 * S)})
-LATER = State(serial=5, commit="c5", former="c4 c3", trials={"redis": Trial(1, 1, NOW - S, 600 * S, NOW - S)})
-RIVAL = State(serial=5, commit="x5", former="c4 c3", trials={"redis": Trial(8, last_us=NOW), "net": Trial(2)})
+BEFORE = FleetState(serial=4, commit="c4", trials={"redis": Trial(4, last_us=NOW - 90 * S)})
+LATER = FleetState(serial=5, commit="c5", former="c4 c3", trials={"redis": Trial(1, 1, NOW - S, 600 * S, NOW - S)})
+RIVAL = FleetState(serial=5, commit="x5", former="c4 c3", trials={"redis": Trial(8, last_us=NOW), "net": Trial(2)})
 
 
 @pytest.mark.parametrize("hours", [0, 7, -7])
@@ -89,7 +89,7 @@ def test_rivals_that_wrote_at_the_same_time_are_united_with_the_more_careful_tri
 
 def test_commits_at_one_server_alone_count_for_no_more_than_what_a_majority_took() -> None:
     """Its serial is the higher one, and it knows nothing of the cull of the others."""
-    alone = State(serial=7, commit="x7", former="x6 x5 c4")
+    alone = FleetState(serial=7, commit="x7", former="x6 x5 c4")
     view = view_of([(0, raw(alone, culls={"b": B})), (1, raw(LATER, culls={"a": A}))], 3)
     assert set(view.culls) == {"a", "b"}
 

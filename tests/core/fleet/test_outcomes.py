@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import TERMS, Played, fleet_of_size, names, word
+from harness.fleet_model import TERMS, FleetModel, fleet_of_size, names, word
 from sidecar.core.types import MANUAL, US_PER_S, Entry, Granted, Presence
 
 SUSPECT, WELL, DOWN, GONE, STARTING = (
@@ -22,16 +22,16 @@ FREE = replace(TERMS, trial=False)
 WINDOW_S = TERMS.window_us // US_PER_S
 
 
-def culled(*instances: str, terms: Played | None = None) -> Played:
+def culled(*instances: str, terms: FleetModel | None = None) -> FleetModel:
     """Ten, of which these are down, the first of them for longest."""
     it = terms or fleet_of_size(10, FREE)
     for instance in instances or ("c00",):
-        it.is_culled(instance)
-        it.passes(1)
+        it.claim_and_go_down(instance)
+        it.advance(1)
     return it
 
 
-def vacant(*instances: str) -> Played:
+def vacant(*instances: str) -> FleetModel:
     """The same, and their sidecars have said goodbye."""
     it = culled(*instances)
     for instance in instances or ("c00",):
@@ -64,11 +64,11 @@ def test_newcomers_take_the_places_that_are_vacant_longest() -> None:
 @pytest.mark.parametrize(("silent_s", "phase"), [(30, "watched"), (29, "out")])
 def test_place_is_not_vacant_while_its_sidecar_is_there(silent_s: float, phase: str) -> None:
     it = fleet_of_size(10)
-    it.is_culled("c00")
-    it.passes(10)
+    it.claim_and_go_down("c00")
+    it.advance(10)
     it.beat("c00", DOWN)
-    it.passes(silent_s)
-    it.all_beat(*REST)
+    it.advance(silent_s)
+    it.beat_all(*REST)
     it.replaced("new", under="new")
     assert it.phase("c00") == phase
 
@@ -79,13 +79,13 @@ def test_those_that_the_fleet_knows_replace_nobody(how: str) -> None:
     if how == "goodbye":
         it.beat("c01", GONE)
     elif how == "silent":
-        it.lives_on(40, *TEN[2:])
+        it.advance_beating(40, *TEN[2:])
     elif how == "known row":
-        it.is_culled("c01")
+        it.claim_and_go_down("c01")
         it.beat("c01", GONE)
         it.replaced("n1", under="n1")
-        it.lives_on(60, "n1", *TEN[2:])
-        it.is_culled("c02")
+        it.advance_beating(60, "n1", *TEN[2:])
+        it.claim_and_go_down("c02")
         it.beat("c02", GONE)
     elif how == "holds a slot":
         it.retire("c01")
@@ -119,7 +119,7 @@ def test_replacement_shows_whether_the_cull_helped(
     it = vacant("c00")
     name = under or "c00"
     for number, (after_s, presence) in enumerate(seen):
-        it.passes(after_s)
+        it.advance(after_s)
         if number:
             it.beat(name, presence)
         else:
@@ -133,7 +133,7 @@ def test_replacement_that_falls_silent_or_becomes_another_life_tells_nothing() -
         it = vacant("c00")
         it.replaced("c00")
         if is_silent:
-            it.lives_on(31, *REST)
+            it.advance_beating(31, *REST)
         else:
             it.replaced("c00")
         assert it.outcomes() == (0, 0, 1), is_silent
@@ -156,7 +156,7 @@ def test_container_that_nobody_replaced_within_a_window_tells_nothing(
     after_s: float, outcomes: tuple[int, int, int]
 ) -> None:
     it = vacant("c00")
-    it.lives_on(after_s, *REST)
+    it.advance_beating(after_s, *REST)
     assert it.outcomes() == outcomes
     assert it.fleet().down == 1 - outcomes[2]
     assert [entry.reason for entry in it.entries] == ["not_replaced"] * outcomes[2]
@@ -165,10 +165,10 @@ def test_container_that_nobody_replaced_within_a_window_tells_nothing(
 def test_container_that_is_still_down_is_waited_for() -> None:
     it = culled("c00")
     for _ in range(10):
-        it.lives_on(WINDOW_S / 2, *REST)
+        it.advance_beating(WINDOW_S / 2, *REST)
         assert it.beat("c00", DOWN).down == 1
     assert it.outcomes() == (0, 0, 0)
-    it.lives_on(WINDOW_S + 10, *REST)
+    it.advance_beating(WINDOW_S + 10, *REST)
     assert (it.outcomes(), it.fleet().down) == ((0, 0, 1), 0)
 
 
@@ -176,7 +176,7 @@ def test_place_that_was_taken_stays_taken_while_its_old_container_says_that_it_i
     it = vacant("c00")
     it.replaced("new", under="new")
     for _ in range(10):
-        it.lives_on(WINDOW_S / 2, "new", *REST)
+        it.advance_beating(WINDOW_S / 2, "new", *REST)
         assert it.beat("c00", DOWN).down == 0
     assert it.outcomes() == (1, 0, 0)
     assert it.fleet().losses == 0
@@ -186,16 +186,16 @@ def test_replacement_that_never_becomes_well_tells_nothing() -> None:
     it = vacant("c00")
     it.replaced("c00", STARTING)
     for _ in range(70):
-        it.lives_on(10, *REST)
+        it.advance_beating(10, *REST)
         it.beat("c00", STARTING)
     assert it.outcomes() == (0, 0, 1)
 
 
 def test_outcome_is_told_with_its_cause_and_the_time_since_the_cull() -> None:
     it = culled("c00")
-    it.passes(39)
+    it.advance(39)
     it.replaced("c00")
-    it.passes(60)
+    it.advance(60)
     it.beat("c00")
     assert it.entries == [
         Entry("replaced", 0.0, "c00", "redis", "", seconds=40.0),
@@ -207,18 +207,18 @@ def test_outcome_is_told_with_its_cause_and_the_time_since_the_cull() -> None:
 # -- the control group --------------------------------------------------------------------------------------------
 
 
-def refused_then(recovered: int, of: int, later: int = 0) -> Played:
+def refused_then(recovered: int, of: int, later: int = 0) -> FleetModel:
     """One is culled, and of so many refused suspects some recover while it is replaced; ``later`` are refused then."""
     it = fleet_of_size(20, TERMS)
     others, well = names(20)[1 : of + 1], names(20)[of + 1 : 17]
-    it.all_beat("c00", *others, presence=SUSPECT)
+    it.beat_all("c00", *others, presence=SUSPECT)
     it.claim("c00")
     for name in others:
         assert word(it.claim(name)) == "trial"
     it.beat("c00", DOWN)
     for second in range(0, 101, 20):
-        it.all_beat(*others[recovered if second > 40 else 0 :], presence=SUSPECT)
-        it.all_beat(*others[: recovered if second > 40 else 0], *well)
+        it.beat_all(*others[recovered if second > 40 else 0 :], presence=SUSPECT)
+        it.beat_all(*others[: recovered if second > 40 else 0], *well)
         for number in range(later if second else 0):
             name = f"c{19 - number}"
             it.beat(name, SUSPECT)
@@ -227,7 +227,7 @@ def refused_then(recovered: int, of: int, later: int = 0) -> Played:
             it.replaced("c00")
         elif second > 40:
             it.beat("c00")
-        it.passes(20)
+        it.advance(20)
     return it
 
 
@@ -247,30 +247,30 @@ def test_cull_helps_only_if_the_refused_did_not_recover_as_often(
 
 def test_refused_that_left_or_were_culled_did_not_recover() -> None:
     it = fleet_of_size(20)
-    it.all_beat("c00", "c01", "c02", "c03", "c04", presence=SUSPECT)
+    it.beat_all("c00", "c01", "c02", "c03", "c04", presence=SUSPECT)
     it.claim("c00")
     for name in ("c01", "c02", "c03", "c04"):
         it.claim(name)
         it.beat(name, SUSPECT)
     it.beat("c00", DOWN)
-    it.passes(10)
+    it.advance(10)
     it.replaced("c00")
     it.beat("c01", GONE)
     it.replaced("c02")
     it.beat("c03", SUSPECT, "disk")
     assert it.kept.control == {"refused|redis": 4, "ended|redis": 3, "refused|disk": 1}
-    it.passes(60)
+    it.advance(60)
     it.beat("c00")
     assert it.outcomes() == (1, 0, 0)
 
 
 def test_those_that_recovered_before_the_cull_say_nothing_of_it() -> None:
     it = refused_then(4, 4)
-    it.lives_on(WINDOW_S + 10, *names(20))
+    it.advance_beating(WINDOW_S + 10, *names(20))
     it.beat("c05", SUSPECT)
-    it.is_culled("c05")
+    it.claim_and_go_down("c05")
     it.replaced("c05")
-    it.passes(60)
+    it.advance(60)
     it.beat("c05")
     assert it.outcomes() == (1, 0, 1)
 
@@ -283,7 +283,7 @@ def test_those_that_recovered_before_the_cull_say_nothing_of_it() -> None:
 def test_token_comes_back_only_where_refunds_are_on_and_the_cull_helped(refund_max: int, presence: Presence) -> None:
     it = culled("c00", terms=fleet_of_size(10, replace(TERMS, refund_max=refund_max)))
     it.replaced("c00", presence)
-    it.passes(60)
+    it.advance(60)
     it.beat("c00", presence)
     assert it.kept.refunded == ({"c00/0"} if refund_max == 0 and presence is WELL else set())
 
@@ -292,11 +292,11 @@ def test_container_that_recovers_gives_its_token_back_and_passes_the_gates_again
     it = fleet_of_size(10)
     assert it.claim("c00") == Granted(1, 10, alive=10)
     assert word(it.claim("c01")) == "trial"
-    assert [it.resign("c00"), it.resign("c00")] == [True, False]
+    assert [it.give_back("c00"), it.give_back("c00")] == [True, False]
     assert (it.fleet().down, it.phase("c00")) == (0, "")
     assert word(it.claim("c01")) == "granted"
     assert word(it.claim("c00")) == "trial"
-    assert it.resign("c01")
+    assert it.give_back("c01")
     assert it.claim("c00") == Granted(2, 10, alive=10)
     assert len(it.kept.grants) == 2
     assert it.claim("c00") == Granted(2, 10, replayed=True, alive=9)
@@ -306,35 +306,35 @@ def test_token_that_was_given_back_is_no_way_past_hold_memory_or_floor() -> None
     for reason in ("hold", "data_loss", "floor", "paused", "duplicate"):
         it = fleet_of_size(4, replace(TERMS, trial=reason == "paused"))
         it.claim("c00")
-        it.resign("c00")
+        it.give_back("c00")
         if reason == "hold":
             it.hold()
         elif reason == "data_loss":
             it.steps(100)
         elif reason == "floor":
-            it.is_culled("c01", "disk")
-            it.is_culled("c02", "net")
+            it.claim_and_go_down("c01", "disk")
+            it.claim_and_go_down("c02", "net")
         elif reason == "paused":
-            it.is_culled("c01")
+            it.claim_and_go_down("c01")
             it.replaced("c01", SUSPECT)
         else:
             it.kept.members["c00"] = it.kept.members["c00"]._replace(life="another")
-        it.all_beat("c03")
+        it.beat_all("c03")
         assert word(it.claim("c00")) == reason
 
 
 def test_grant_that_is_used_late_counts_from_then_on() -> None:
     it = fleet_of_size(10, replace(FREE, capacity="2"))
     it.claim("c00")
-    it.lives_on(WINDOW_S, *TEN)
+    it.advance_beating(WINDOW_S, *TEN)
     assert it.claim("c00") == Granted(1, 2, replayed=True, alive=9)
-    it.lives_on(10, *REST)
+    it.advance_beating(10, *REST)
     assert [word(it.claim(name)) for name in TEN[1:3]] == ["granted", "window"]
 
 
 def test_claim_that_is_a_window_old_is_a_new_one() -> None:
     it = fleet_of_size(10, replace(FREE, capacity="1"))
     it.claim("c00")
-    it.lives_on(WINDOW_S + 1, *TEN)
+    it.advance_beating(WINDOW_S + 1, *TEN)
     assert it.claim("c01") == Granted(1, 1, alive=10)  # nobody waits for the first any more
     assert word(it.claim("c00")) == "window"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Row, Slot, State, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
 from sidecar.core.fleet.terms import Terms
 
-RECORDS: tuple[Row, ...] = (
+RECORDS: tuple[StoredRecord, ...] = (
     Epoch(1, 2, 3, 4, 5, "digest", 6),
     Trial(4, 2, 10, 20, 30),
-    State(
+    FleetState(
         serial=7,
         commit="x",
         former="y z",
@@ -38,14 +38,14 @@ each = pytest.mark.parametrize("record", RECORDS, ids=IDS)
 
 
 @each
-def test_record_is_read_as_it_was_written(record: Row) -> None:
+def test_record_is_read_as_it_was_written(record: StoredRecord) -> None:
     assert type(record).read(record.written()) == record
     assert json.loads(record.written())["f"] == 1
     assert record.written().isascii()
 
 
 @each
-def test_names_of_another_version_are_ignored_and_missing_ones_have_their_default(record: Row) -> None:
+def test_names_of_another_version_are_ignored_and_missing_ones_have_their_default(record: StoredRecord) -> None:
     told = json.loads(record.written())
     later = {**told, "f": 2, "invented": {"later": [1]}}
     assert type(record).read(json.dumps(later)) == record
@@ -58,7 +58,7 @@ def test_names_of_another_version_are_ignored_and_missing_ones_have_their_defaul
 
 @each
 @pytest.mark.parametrize("text", ["", "{", "null", "1", '"{}"', "[]", "[{}]", "[" * 100_000, "\ud800", "{} {}"])
-def test_text_that_is_no_object_is_no_record(record: Row, text: str) -> None:
+def test_text_that_is_no_object_is_no_record(record: StoredRecord, text: str) -> None:
     assert type(record).read(text) is None
 
 
@@ -70,7 +70,7 @@ WRONG: dict[str, list[object]] = {
 
 
 @each
-def test_field_of_a_wrong_kind_makes_it_no_record(record: Row) -> None:
+def test_field_of_a_wrong_kind_makes_it_no_record(record: StoredRecord) -> None:
     told = json.loads(record.written())
     for name, value in told.items():
         kind = type(value).__name__
@@ -83,13 +83,13 @@ def test_field_of_a_wrong_kind_makes_it_no_record(record: Row) -> None:
     [("open_culls", {"a": "1"}), ("outcomes", {"a": None}), ("duplicates", {"a": 1.5}), ("trials", [1])],
 )
 def test_counts_are_whole_numbers(field: str, value: object) -> None:
-    assert State.read(json.dumps({field: value})) is None
+    assert FleetState.read(json.dumps({field: value})) is None
 
 
 @pytest.mark.parametrize("bad", [1, None, [], {"limit": "x"}, {"paused_us": 2**70}])
 def test_trial_that_cannot_be_read_is_left_out_and_blinds_no_other(bad: object) -> None:
     text = json.dumps({"serial": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}})
-    assert State.read(text) == State(serial=3, trials={"redis": Trial(4)})
+    assert FleetState.read(text) == FleetState(serial=3, trials={"redis": Trial(4)})
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_no_text_is_too_strange(text: str) -> None:
 
 
 @each
-def test_instants_move_to_another_clock_and_back_and_nothing_else_does(record: Row) -> None:
+def test_instants_move_to_another_clock_and_back_and_nothing_else_does(record: StoredRecord) -> None:
     there = record.shifted(10**9)
     assert there.shifted(-(10**9)) == record
     assert record.shifted(0) is record
@@ -121,12 +121,14 @@ def test_instants_move_to_another_clock_and_back_and_nothing_else_does(record: R
 
 def test_instant_that_never_was_stays_so_by_every_clock() -> None:
     assert Epoch(born_us=5).shifted(7) == Epoch(born_us=12)
-    assert State().shifted(7) == State()
+    assert FleetState().shifted(7) == FleetState()
 
 
 def test_state_moves_with_its_trials_and_duplicates() -> None:
-    state = State(trials={"redis": Trial(paused_us=5, pause_us=100, last_us=4)}, duplicates={"a": 3}, several_us=2)
-    moved = State(trials={"redis": Trial(paused_us=15, pause_us=100, last_us=14)}, duplicates={"a": 13}, several_us=12)
+    state = FleetState(trials={"redis": Trial(paused_us=5, pause_us=100, last_us=4)}, duplicates={"a": 3}, several_us=2)
+    moved = FleetState(
+        trials={"redis": Trial(paused_us=15, pause_us=100, last_us=14)}, duplicates={"a": 13}, several_us=12
+    )
     assert state.shifted(10) == moved
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import START_US, TERMS, Played, draft_of, fleet_of_size, names, word
+from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import slots
-from sidecar.core.fleet.records import Slot, State, Trial
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.records import FleetState, Slot, Trial
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
-from sidecar.core.types import Granted, Lease, Presence
+from sidecar.core.types import Granted, LeaseRequest, Presence
 
 NOW = START_US
 BEAT_US = TERMS.beat_us
@@ -34,8 +34,8 @@ PAUSED = Trial(1, 1, NOW - 1, TERMS.window_us)
 def test_retirement_waits_for_culls_that_may_come(
     causes: dict[str, int], trials: dict[str, Trial], *, is_pending: bool
 ) -> None:
-    draft = draft_of(View(NOW, State(trials=trials), causes=causes))
-    assert slots.culls_pending(draft) == (Refusal("culls", BEAT_US) if is_pending else None)
+    draft = draft_of(View(NOW, FleetState(trials=trials), causes=causes))
+    assert slots.culls_pending(draft) == (GateRefusal("culls", BEAT_US) if is_pending else None)
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def test_retirement_waits_for_culls_that_may_come(
 def test_slot_has_to_be_free(leases: dict[str, Slot], amount: str, *, is_free: bool) -> None:
     draft = draft_of(View(NOW, leases=leases, alive=10))
     slots.expire(draft)
-    refusal = slots.refusal(draft, Lease("h", "me", "0", amount, 60.0))
-    assert refusal == (None if is_free else Refusal("slots", BEAT_US))
+    refusal = slots.refusal(draft, LeaseRequest("h", "me", "0", amount, 60.0))
+    assert refusal == (None if is_free else GateRefusal("slots", BEAT_US))
 
 
 # -- from the lease to the replacement --------------------------------------------------------------------------
 
 
-def retired(timeout_s: float = 600) -> Played:
+def retired(timeout_s: float = 600) -> FleetModel:
     it = fleet_of_size(10)
     assert it.retire("c00", timeout_s=timeout_s) == Granted(1, 1, alive=10, left_s=timeout_s)
     it.beat("c00", Presence.DOWN, is_lease=True)
@@ -73,7 +73,7 @@ def retired(timeout_s: float = 600) -> Played:
 def test_lease_that_is_asked_for_again_is_the_same_and_has_less_time_left() -> None:
     it = fleet_of_size(10)
     it.retire("c00")
-    it.lives_on(100, *names(10))
+    it.advance_beating(100, *names(10))
     assert it.retire("c00") == Granted(1, 1, replayed=True, alive=9, left_s=500)
     assert word(it.retire("c01")) == "slots"
 
@@ -81,11 +81,11 @@ def test_lease_that_is_asked_for_again_is_the_same_and_has_less_time_left() -> N
 def test_lease_whose_time_is_over_is_had_anew_by_the_gates() -> None:
     it = fleet_of_size(10)
     it.retire("c00", timeout_s=60)
-    it.lives_on(30, *names(10))
-    it.passes(30)
+    it.advance_beating(30, *names(10))
+    it.advance(30)
     answer = it.retire("c00", timeout_s=60)
     assert answer == Granted(1, 1, alive=9, left_s=60)
-    it.lives_on(60, *names(10)[1:])
+    it.advance_beating(60, *names(10)[1:])
     assert word(it.retire("c01")) == "granted"
     assert word(it.retire("c00")) == "slots"
 
@@ -93,8 +93,8 @@ def test_lease_whose_time_is_over_is_had_anew_by_the_gates() -> None:
 def test_container_that_retires_is_missing_until_it_is_replaced_and_its_slot_is_free_when_that_is_well() -> None:
     it = retired()
     assert (it.fleet().down, it.fleet().retiring) == (1, 1)
-    it.passes(40)
-    it.all_beat(*names(10)[1:])
+    it.advance(40)
+    it.beat_all(*names(10)[1:])
     fleet = it.replaced("newcomer", Presence.STARTING, under="newcomer")
     assert (fleet.down, fleet.retiring, it.sidecar("newcomer").is_watched) == (0, 1, True)
     assert it.beat("newcomer").retiring == 0
@@ -112,23 +112,23 @@ def test_slot_of_a_container_that_is_replaced_in_place_is_free_when_it_is_well()
 def test_own_container_that_still_serves_keeps_its_slot() -> None:
     it = fleet_of_size(10)
     it.retire("c00")
-    it.all_beat(*names(10))
+    it.beat_all(*names(10))
     assert it.fleet().retiring == 1
 
 
 def test_slot_is_free_after_its_time_whatever_became_of_the_container() -> None:
     it = retired(timeout_s=120)
-    it.lives_on(120, *names(10)[1:])
+    it.advance_beating(120, *names(10)[1:])
     assert (it.fleet().retiring, it.fleet().down) == (0, 1)
 
 
 def test_lease_that_is_not_used_is_given_back_by_its_holder_alone() -> None:
     it = fleet_of_size(10)
     it.retire("c00")
-    assert it.resign("c01", is_lease=True) is False
-    assert it.resign("c00") is False
-    assert it.resign("c00", is_lease=True) is True
-    assert it.resign("c00", is_lease=True) is False
+    assert it.give_back("c01", is_lease=True) is False
+    assert it.give_back("c00") is False
+    assert it.give_back("c00", is_lease=True) is True
+    assert it.give_back("c00", is_lease=True) is False
     assert (it.fleet().down, it.fleet().retiring) == (0, 0)
     assert word(it.retire("c01")) == "granted"
 
@@ -144,7 +144,7 @@ def test_suspect_that_holds_a_lease_may_be_culled_and_culls_hold_up_the_next_lea
 
 def test_replacement_on_trial_that_retires_tells_nothing_of_the_cull() -> None:
     it = fleet_of_size(10)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     it.replaced("c00")
     assert word(it.retire("c00")) == "granted"
     assert it.outcomes() == (0, 0, 1)

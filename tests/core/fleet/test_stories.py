@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from harness.fleet_views import TERMS, Played, fleet_of_size, names, word
+from harness.fleet_model import TERMS, FleetModel, fleet_of_size, names, word
 from sidecar.core.types import US_PER_S, Denied, Presence
 
 WINDOW_S = TERMS.window_us // US_PER_S
@@ -35,7 +35,7 @@ class Told:
         return max((sum(first <= at <= first + seconds for at in times) for first in times), default=0)
 
 
-def lives(it: Played, count: int, sick: Sick, seconds: int, *, away: range = range(0)) -> Told:
+def play(it: FleetModel, count: int, sick: Sick, seconds: int, *, away: range = range(0)) -> Told:
     """Let so many live on: they beat, they claim while they are sick, and the culled are replaced in their place.
 
     ``away``: seconds in which the store is not there for anybody.
@@ -44,7 +44,7 @@ def lives(it: Played, count: int, sick: Sick, seconds: int, *, away: range = ran
     ask_at: dict[str, float] = {}
     back_at: dict[str, float] = {}
     for step in range(0, seconds, STEP_S):
-        it.passes(STEP_S)
+        it.advance(STEP_S)
         at = (it.now_us - began_us) / US_PER_S
         if step in away:
             continue
@@ -58,7 +58,7 @@ def lives(it: Played, count: int, sick: Sick, seconds: int, *, away: range = ran
             elif (step // STEP_S + number) % 2 or (
                 bool(cause) != bool(it.kept.members[name].cause if name in it.kept.members else "")
             ):
-                it.tell(name, Presence.SUSPECT if cause else Presence.WELL, cause or "redis")
+                it.send_beat(name, Presence.SUSPECT if cause else Presence.WELL, cause or "redis")
             if cause and at >= ask_at.get(name, 0):
                 answer = it.claim(name, cause)
                 told.reasons[word(answer)] += 1
@@ -91,7 +91,7 @@ def stuck(part: int) -> Sick:
 def test_outage_that_restarts_do_not_heal_costs_one_container_a_pause(count: int, part: int) -> None:
     """Formerly 10, 5 and 9 more: 30 of 30 sick, 10 of 10, and half of 30, where the brake opened by itself."""
     it = fleet_of_size(count)
-    told = lives(it, count, always(part), 3 * WINDOW_S)
+    told = play(it, count, always(part), 3 * WINDOW_S)
     assert told.most_in(WINDOW_S) == 1
     assert told.count() == 2  # the second pause is of two windows
     assert it.fleet().unhelped == 2
@@ -101,7 +101,7 @@ def test_outage_that_restarts_do_not_heal_costs_one_container_a_pause(count: int
 @pytest.mark.parametrize("away_s", [0, 2, 6, 20, 60])
 def test_store_that_goes_away_as_it_begins_changes_nothing(away_s: int) -> None:
     it = fleet_of_size(30)
-    told = lives(it, 30, always(30), WINDOW_S, away=range(away_s))
+    told = play(it, 30, always(30), WINDOW_S, away=range(away_s))
     assert told.count() == 1
 
 
@@ -109,21 +109,21 @@ def test_store_that_goes_away_as_it_begins_changes_nothing(away_s: int) -> None:
 def test_slow_outage_that_reaches_one_after_the_other_costs_one_container(count: int) -> None:
     """0.2 or 0.3 errors a second each: they become suspect one by one over minutes."""
     it = fleet_of_size(count)
-    told = lives(it, count, lambda name, _, at: "db" if at > 15 * int(name[1:]) else "", 2 * WINDOW_S)
+    told = play(it, count, lambda name, _, at: "db" if at > 15 * int(name[1:]) else "", 2 * WINDOW_S)
     assert told.most_in(WINDOW_S) == 1
 
 
 def test_trial_that_did_not_help_is_not_forgotten_because_one_recovers() -> None:
     """7 of 13: formerly the brake went off a minute after one recovered, and four were culled in a second."""
     it = fleet_of_size(13)
-    told = lives(it, 13, lambda name, _, at: "db" if int(name[1:]) < (7 if at < 120 else 6) else "", WINDOW_S)
+    told = play(it, 13, lambda name, _, at: "db" if int(name[1:]) < (7 if at < 120 else 6) else "", WINDOW_S)
     assert told.count() == 1
 
 
 def test_outage_that_heals_by_itself_teaches_that_waiting_helps_as_much() -> None:
     """All recover while the one that was culled is replaced: its cull is no proof, and nobody else is culled."""
     it = fleet_of_size(30)
-    told = lives(it, 30, lambda _, __, at: "db" if at < 40 or 400 < at < 500 else "", 2 * WINDOW_S)
+    told = play(it, 30, lambda _, __, at: "db" if at < 40 or 400 < at < 500 else "", 2 * WINDOW_S)
     assert told.count() == 1
     assert it.outcomes() == (0, 0, 1)
     assert it.entries[-1].reason == "control"
@@ -134,17 +134,17 @@ def test_outage_of_many_causes_costs_two_containers_a_window_and_one_for_each_ca
         return f"cause-{int(name[1:]) % 5}"
 
     it = fleet_of_size(30)
-    told = lives(it, 30, sick, REPLACED_AFTER_S)
+    told = play(it, 30, sick, REPLACED_AFTER_S)
     assert (told.count(), told.reasons["causes"] > 0) == (2, True)
     it = fleet_of_size(30)
-    told = lives(it, 30, sick, WINDOW_S)
+    told = play(it, 30, sick, WINDOW_S)
     culled = Counter(cause for _, _, cause in told.culls)
     assert (told.count(), set(culled.values())) == (2, {1})
 
 
 def test_outage_of_an_hour_costs_four_containers() -> None:
     it = fleet_of_size(40)
-    told = lives(it, 40, always(40), 3600)
+    told = play(it, 40, always(40), 3600)
     assert told.count() <= 4
     gaps = [later - sooner for (sooner, _, _), (later, _, _) in zip(told.culls, told.culls[1:], strict=False)]
     assert all(gap >= WINDOW_S * 2**number for number, gap in enumerate(gaps))
@@ -153,8 +153,8 @@ def test_outage_of_an_hour_costs_four_containers() -> None:
 def test_where_replacements_do_not_come_there_is_one_cull_a_window() -> None:
     it, culls = fleet_of_size(30), 0
     for _ in range(2 * WINDOW_S // 10):
-        it.lives_on(10, *names(30)[4:])
-        it.all_beat(*(name for name in names(4) if it.phase(name) != "out"), presence=Presence.SUSPECT)
+        it.advance_beating(10, *names(30)[4:])
+        it.beat_all(*(name for name in names(4) if it.phase(name) != "out"), presence=Presence.SUSPECT)
         for name in names(4):
             if it.phase(name) != "out" and word(it.claim(name, "db")) == "granted":
                 it.beat(name, Presence.DOWN, "db")
@@ -169,7 +169,7 @@ def test_where_replacements_do_not_come_there_is_one_cull_a_window() -> None:
 def test_majority_that_a_restart_heals_is_healed_within_the_budget() -> None:
     """70 of 100 stuck: one, two, four, eight, and from then on ten a window."""
     it = fleet_of_size(100)
-    told = lives(it, 100, stuck(70), 8 * WINDOW_S)
+    told = play(it, 100, stuck(70), 8 * WINDOW_S)
     assert {name for _, name, _ in told.culls} == set(names(70))
     assert told.count() == 70
     assert told.most_in(WINDOW_S) == 10
@@ -178,7 +178,7 @@ def test_majority_that_a_restart_heals_is_healed_within_the_budget() -> None:
 
 def test_refunds_heal_a_majority_sooner_and_keep_to_their_own_bound() -> None:
     it = fleet_of_size(60, replace(TERMS, refund_max=0))
-    told = lives(it, 60, stuck(42), 3 * WINDOW_S)
+    told = play(it, 60, stuck(42), 3 * WINDOW_S)
     assert told.count() == 42
     assert 10 < told.most_in(WINDOW_S) <= 30
     assert told.culls[-1][0] < 2 * WINDOW_S  # without refunds: four and a half
@@ -186,7 +186,7 @@ def test_refunds_heal_a_majority_sooner_and_keep_to_their_own_bound() -> None:
 
 def test_lone_sick_container_is_culled_at_once_and_one_more_of_another_cause_too() -> None:
     it = fleet_of_size(10)
-    told = lives(it, 10, lambda name, life, _: {"c03": "db", "c05": "net"}.get(name, "") if not life else "", 200)
+    told = play(it, 10, lambda name, life, _: {"c03": "db", "c05": "net"}.get(name, "") if not life else "", 200)
     assert sorted(cause for _, _, cause in told.culls) == ["db", "net"]
     assert told.culls[-1][0] <= 2 * STEP_S
     assert it.outcomes() == (2, 0, 0)
@@ -195,9 +195,9 @@ def test_lone_sick_container_is_culled_at_once_and_one_more_of_another_cause_too
 def test_cause_that_stops_being_healed_is_paused_at_the_next_failure() -> None:
     """Restarts helped, and then the same errors have another reason: at most what was out together is lost."""
     it = fleet_of_size(60)
-    lives(it, 60, stuck(6), 400)
+    play(it, 60, stuck(6), 400)
     assert it.fleet().trials[0].limit >= 4
-    told = lives(it, 60, always(60), WINDOW_S)
+    told = play(it, 60, always(60), WINDOW_S)
     assert told.count() <= 10
     (trial,) = it.fleet().trials
     assert (trial.limit, trial.failures) == (1, 1)
@@ -205,6 +205,6 @@ def test_cause_that_stops_being_healed_is_paused_at_the_next_failure() -> None:
 
 def test_no_story_breaks_floor_or_budget() -> None:
     it = fleet_of_size(6, replace(TERMS, capacity="3", trial=False))
-    told = lives(it, 6, always(6), 3 * WINDOW_S)
+    told = play(it, 6, always(6), 3 * WINDOW_S)
     assert told.most_in(WINDOW_S) == 3
     assert it.fleet().alive >= 3

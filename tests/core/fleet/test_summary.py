@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import START_US, TERMS
-from sidecar.core.fleet.raw import Heard
-from sidecar.core.fleet.records import Epoch, HoldRow, State, Trial
+from harness.fleet_model import START_US, TERMS
+from sidecar.core.fleet.raw import BeatReply
+from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.view import Known
 from sidecar.core.types import US_PER_S, Beat, CauseTrial, Hold, Presence
@@ -16,13 +16,13 @@ from sidecar.core.types import US_PER_S, Beat, CauseTrial, Hold, Presence
 S = US_PER_S
 NOW = START_US
 EPOCH = Epoch(born_us=NOW - 10**9, grants=5, losses=1, lost_us=NOW - 10**8, servers="one")
-STATE = State(serial=3, several_us=NOW - 5 * S)
+STATE = FleetState(serial=3, several_us=NOW - 5 * S)
 KNOWN = Known(EPOCH, NOW - 10 * S, 10 * S)
-HEARD = Heard(NOW, alive=10, former="0\n\n0")
+HEARD = BeatReply(NOW, alive=10, former="0\n\n0")
 BEAT = Beat("me", "0", Presence.WELL)
 
 
-def reading(heard: Heard = HEARD, epoch: Epoch = EPOCH, state: State = STATE) -> Reading:
+def reading(heard: BeatReply = HEARD, epoch: Epoch = EPOCH, state: FleetState = STATE) -> Reading:
     return Reading.of(replace(heard, epoch=epoch.written(), state=state.written()))
 
 
@@ -62,7 +62,7 @@ QUIET = reading()
         "all is quiet", "nothing is known", "a suspect", "its first", "down", "gone", "another life", "a new row",
         "one was struck off", "half was", "one, and somebody is missing", "one, and a cull is open", "something ends",
         "not yet", "several, long unsaid", "a single one", "never born", "another list", "fewer grants",
-        "that is recorded", "another birth", "that nobody can know", "the clock was stepped", "no record can be read",
+        "that is recorded", "another epoch", "that nobody can know", "the clock was stepped", "no record can be read",
     ],
 )  # fmt: skip
 def test_beat_is_followed_by_a_decision_only_where_something_is_due(
@@ -72,7 +72,7 @@ def test_beat_is_followed_by_a_decision_only_where_something_is_due(
 
 
 def test_fleet_is_what_the_newest_state_and_the_best_informed_server_say() -> None:
-    state = State(
+    state = FleetState(
         serial=9,
         trials={"redis": Trial(4), "disk": Trial(1, 2, NOW - S, 100 * S), "net": Trial(1, 0, NOW, 100 * S)},
         open_culls={"redis": 3},

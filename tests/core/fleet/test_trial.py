@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_views import START_US, TERMS, Played, draft_of, fleet_of_size, names, word
+from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import trial
 from sidecar.core.fleet.draft import HOUR_US, Draft
-from sidecar.core.fleet.records import Cull, State, Trial
-from sidecar.core.fleet.refusal import Refusal
+from sidecar.core.fleet.records import Cull, FleetState, Trial
+from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
 from sidecar.core.types import MANUAL, US_PER_S, Presence
 
@@ -26,7 +26,7 @@ def draft(trials: dict[str, Trial], out: dict[str, str] | None = None, *, is_on:
     culls = {name: Cull(name, "0", cause, NOW - S) for name, cause in (out or {}).items()}
     culls["lease"] = Cull("lease", "0", "redis", NOW - S, is_lease=True)
     culls["over"] = Cull("over", "0", "redis", NOW - S, "over")
-    return draft_of(View(NOW, State(trials=trials), culls=culls), replace(TERMS, trial=is_on))
+    return draft_of(View(NOW, FleetState(trials=trials), culls=culls), replace(TERMS, trial=is_on))
 
 
 PAUSED = Trial(1, 1, NOW - S, WINDOW_US, NOW - S)
@@ -37,14 +37,14 @@ PROVEN = Trial(2)
     ("trials", "out", "refusal"),
     [
         ({}, {}, None),
-        ({}, {"a": "redis"}, Refusal("trial", BEAT_US)),
+        ({}, {"a": "redis"}, GateRefusal("trial", BEAT_US)),
         ({"redis": Trial(4)}, {"a": "redis", "b": "redis", "c": "redis"}, None),
-        ({"redis": Trial(2)}, {"a": "redis", "b": "redis"}, Refusal("trial", BEAT_US)),
-        ({"redis": PAUSED}, {}, Refusal("paused", WINDOW_US - S)),
-        ({"redis": PAUSED}, {"a": "redis"}, Refusal("paused", WINDOW_US - S)),
+        ({"redis": Trial(2)}, {"a": "redis", "b": "redis"}, GateRefusal("trial", BEAT_US)),
+        ({"redis": PAUSED}, {}, GateRefusal("paused", WINDOW_US - S)),
+        ({"redis": PAUSED}, {"a": "redis"}, GateRefusal("paused", WINDOW_US - S)),
         ({"redis": replace(PAUSED, paused_us=NOW - WINDOW_US)}, {}, None),
         ({}, {"a": "disk"}, None),
-        ({}, {"a": "disk", "b": "net"}, Refusal("causes", BEAT_US)),
+        ({}, {"a": "disk", "b": "net"}, GateRefusal("causes", BEAT_US)),
         ({"redis": PROVEN}, {"a": "disk", "b": "net"}, None),
         ({"disk": PROVEN}, {"a": "disk", "b": "net"}, None),
         ({}, {"a": "disk", "b": MANUAL}, None),
@@ -67,7 +67,7 @@ PROVEN = Trial(2)
     ],
 )
 def test_cull_waits_for_the_outcomes_of_its_cause(
-    trials: dict[str, Trial], out: dict[str, str], refusal: Refusal | None
+    trials: dict[str, Trial], out: dict[str, str], refusal: GateRefusal | None
 ) -> None:
     assert trial.refusal(draft(trials, out), "redis") == refusal
     assert trial.refusal(draft(trials, out), MANUAL) is None
@@ -136,7 +136,7 @@ def test_cull_that_told_nothing_pauses_an_unproven_cause_until_a_window_after_it
     before: Trial, age_us: int, paused_for_us: int
 ) -> None:
     it = draft({"redis": before})
-    trial.told_nothing(it, Cull("id", "0", "redis", NOW - age_us))
+    trial.unclear(it, Cull("id", "0", "redis", NOW - age_us))
     found = it.trial("redis")
     assert found.pause_left_us(NOW) == paused_for_us
     assert (found.limit, found.failures) == (before.limit, before.failures)
@@ -148,7 +148,7 @@ def test_orders_of_people_teach_nothing() -> None:
     trial.culled(it, MANUAL)
     trial.helped(it, MANUAL)
     trial.failed(it, order)
-    trial.told_nothing(it, order)
+    trial.unclear(it, order)
     assert it.trials == {}
 
 
@@ -161,15 +161,15 @@ def test_beyond_twenty_causes_all_are_one_and_an_order_is_still_an_order() -> No
 # -- over time ------------------------------------------------------------------------------------------------
 
 
-def shown(it: Played) -> tuple[str, int, int, float, int]:
+def shown(it: FleetModel) -> tuple[str, int, int, float, int]:
     (found,) = it.fleet().trials
     return found
 
 
-def failed_trial() -> Played:
+def failed_trial() -> FleetModel:
     it = fleet_of_size(10, SPARE)
-    it.is_culled("c00")
-    it.lives_on(30, *names(10)[1:])
+    it.claim_and_go_down("c00")
+    it.advance_beating(30, *names(10)[1:])
     it.replaced("c00", Presence.SUSPECT)
     return it
 
@@ -191,22 +191,22 @@ def test_release_forgives_what_is_paused_and_takes_nothing_from_what_is_proven()
 
 def test_cause_is_forgotten_after_an_hour_without_a_cull_an_outcome_or_a_pause() -> None:
     it = failed_trial()
-    it.lives_on(600 + 3590, *names(10))
+    it.advance_beating(600 + 3590, *names(10))
     assert shown(it) == ("redis", 1, 0, 0.0, 1)
-    it.lives_on(20, *names(10))
+    it.advance_beating(20, *names(10))
     assert it.fleet().trials == ()
 
 
 def test_cause_is_not_forgotten_while_a_container_that_was_culled_for_it_is_still_down() -> None:
     it = fleet_of_size(10)
-    it.is_culled("c00")
+    it.claim_and_go_down("c00")
     for _ in range(150):
-        it.lives_on(30, *names(10)[1:4])
+        it.advance_beating(30, *names(10)[1:4])
         it.beat("c00", Presence.DOWN)
     assert shown(it)[:3] == ("redis", 1, 1)
-    it.all_beat(*names(10)[1:])
+    it.beat_all(*names(10)[1:])
     before = it.decisions
-    it.lives_on(60, *names(10)[1:])
+    it.advance_beating(60, *names(10)[1:])
     assert it.decisions - before <= 1  # nobody has to look after it with every beat
 
 
@@ -217,5 +217,5 @@ def test_two_causes_are_tried_in_a_window_and_the_third_waits_for_one_to_help_or
     it.beat("c00", Presence.DOWN, "kind-0")
     it.replaced("c00", Presence.SUSPECT)
     assert [word(it.claim(f"c0{n}", f"kind-{n}")) for n in (2, 3)] == ["causes", "causes"]
-    it.lives_on(601, *names(20))
+    it.advance_beating(601, *names(20))
     assert [word(it.claim(f"c0{n}", f"kind-{n}")) for n in (2, 3)] == ["granted", "granted"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.lives import (
+from harness.containers import (
     APP,
     DENIED,
     DOWN,
@@ -31,16 +31,16 @@ from harness.lives import (
     step_and_beat,
 )
 from sidecar.core.explain.reasons import ORDERED as PUBLIC
-from sidecar.core.life.container import Container, Order, resume
+from sidecar.core.life.container import Container, CullOrder, resume
 from sidecar.core.life.events import (
-    Ask,
+    AppRestarted,
     BeatUnanswered,
+    ClaimToken,
     ClearWindow,
     CullOrdered,
-    Remember,
-    Restarted,
     ReturnToken,
-    Stopped,
+    SaveMemory,
+    StopRequested,
 )
 from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Latch, Policy, Presence, State
@@ -66,8 +66,8 @@ def settling() -> Container:
 def test_order_claims_at_once(container: Container, policy: Policy) -> None:
     ordered, effects = step(container, ORDERED, 6.0, policy)
     assert (ordered.state, ordered.asking) == (SUSPECT, True)
-    assert effects == (Remember(), Ask(f"{APP}/one"))
-    assert ordered.order == Order("ann", "it leaks", container.state, container.due)
+    assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
+    assert ordered.order == CullOrder("ann", "it leaks", container.state, container.due)
 
 
 @pytest.mark.parametrize("look", [FINE, SICK], ids=["fine", "sick"])
@@ -75,7 +75,7 @@ def test_evidence_does_not_cancel_an_order(look: object) -> None:
     ordered, _ = step(up(), ORDERED, 6.0, POLICY)
     ordered, _ = step(ordered, look, 7.0, POLICY)  # type: ignore[arg-type]  # a look
     culled, effects = step(ordered, answered(ordered, GRANTED), 8.0, POLICY)
-    assert (culled.state, effects, culled.due) == (DRAINING, (Remember(),), 18.0)
+    assert (culled.state, effects, culled.due) == (DRAINING, (SaveMemory(),), 18.0)
     assert culled.order == ordered.order
     said = PUBLIC if look is FINE else f"{PUBLIC}; {WHY}"
     assert culled.latch == Latch(f"{APP}/one", 1_000.0, said)
@@ -140,14 +140,14 @@ def test_shadow_only_says_that_it_would_be_culled() -> None:
 
 def test_order_is_for_one_life_only() -> None:
     ordered, _ = step(up(), ORDERED, 6.0, POLICY)
-    fresh, _ = step(ordered, Restarted("two"), 7.0, POLICY)
+    fresh, _ = step(ordered, AppRestarted("two"), 7.0, POLICY)
     assert (fresh.state, fresh.order) == (STARTING, None)
     assert step(fresh, answered(ordered, GRANTED), 8.0, POLICY) == (fresh, (ReturnToken(f"{APP}/one"),))
 
 
 def test_sidecar_that_stops_carries_out_no_order() -> None:
     ordered, _ = step(up(), ORDERED, 6.0, POLICY)
-    stopping, _ = step(ordered, Stopped(), 7.0, POLICY)
+    stopping, _ = step(ordered, StopRequested(), 7.0, POLICY)
     assert step(stopping, answered(ordered, GRANTED), 8.0, POLICY) == (stopping, (ReturnToken(f"{APP}/one"),))
 
 
@@ -168,7 +168,7 @@ def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_n
 def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: float) -> None:
     old = replace(resume(begun(), LATCH, 0.0, drained_for_s, POLICY), answer=GRANTED, bad_checks=3)
     revived, effects = step(old, REVIVED, 20.0, POLICY)
-    assert effects == (ClearWindow(heart=False), Remember())
+    assert effects == (ClearWindow(heart=False), SaveMemory())
     assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)
     assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
     assert revived.claim_id == f"{APP}/revived-1"
@@ -179,7 +179,7 @@ def test_revived_container_that_is_sick_still_is_culled_with_a_token_of_its_own(
     revived, _ = step(resume(begun(), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
     revived, _ = step_and_beat(revived, SICK, 30.0, POLICY)
     revived, effects = step(revived, SICK, 33.0, POLICY)
-    assert effects == (Remember(), Ask(f"{APP}/revived-1"))
+    assert effects == (SaveMemory(), ClaimToken(f"{APP}/revived-1"))
 
 
 @pytest.mark.parametrize("container", [begun(WARM_UP), up(), asking()], ids=["starting", "up", "suspect"])
@@ -189,5 +189,5 @@ def test_revival_means_nothing_to_who_is_up(container: Container) -> None:
 
 def test_name_that_the_app_tells_first_after_its_revival_is_the_word_of_its_claims() -> None:
     revived, _ = step(resume(begun(app_start=None), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
-    named, _ = step(revived, Restarted("two"), 21.0, POLICY)
+    named, _ = step(revived, AppRestarted("two"), 21.0, POLICY)
     assert (named.state, named.claim_id) == (UP, f"{APP}/two")

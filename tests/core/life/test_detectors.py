@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.life.detectors import DETECTORS, complaint, judge
-from sidecar.core.life.outlier import Baseline
+from sidecar.core.measure.outlier import Baseline
 from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
 
 FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE

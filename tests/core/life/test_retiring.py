@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.lives import (
+from harness.containers import (
     AGING,
     APP,
     BUSY,
@@ -38,25 +38,25 @@ from harness.lives import (
 )
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.events import (
-    Ask,
-    AskLease,
+    AppRestarted,
+    ClaimToken,
     ClearWindow,
     CullOrdered,
     Effect,
     Event,
-    Remember,
-    Resign,
-    Restarted,
-    Stopped,
+    ReleaseLease,
+    RequestLease,
+    SaveMemory,
+    StopRequested,
 )
 from sidecar.core.life.transitions import step
 from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State
 
-ASK, RESIGN = AskLease("lease-1"), Resign("lease-1")
+ASK, RELEASE = RequestLease("lease-1"), ReleaseLease("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)
 SHADOW = replace(AGING, enforce=False)
 
-Row = tuple[float, Event | Answer, State, list[AskLease | Resign]]
+Row = tuple[float, Event | Answer, State, list[RequestLease | ReleaseLease]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
 
@@ -133,7 +133,7 @@ def test_next_request_for_a_lease_is_spread(jitter: float) -> None:
 def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() -> None:
     container, effects = step(retiring(), leased(GRANTED), 21_720.0, replace(AGING, lifetime_s=21_600.0))
     assert container.latch == Latch("", 1_000.0, "retired at age 6h 2m, its lifetime is 6h", lease="lease-1")
-    assert effects == (Remember(),)
+    assert effects == (SaveMemory(),)
     assert (container.asked, container.would_culls) == (False, 0)
 
 
@@ -146,9 +146,9 @@ def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() 
         (PATIENT, [(100, BUSY, UP, []), (150, BUSY, UP, []), (150.1, FINE, RETIRING, [ASK])]),
         (PATIENT, [(100, BUSY, UP, []), (199.9, BUSY, UP, []), (200, BUSY, RETIRING, [ASK])]),
         (AGING, [(0, FINE, UP, []), (100, BUSY, RETIRING, [ASK])]),
-        (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [RESIGN]), (107, FINE, RETIRING, [ASK])]),
-        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, GRANTED, UP, [RESIGN]), (110, FINE, RETIRING, [ASK])]),
-        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, UNKNOWN, UP, [RESIGN])]),
+        (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [RELEASE]), (107, FINE, RETIRING, [ASK])]),
+        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, GRANTED, UP, [RELEASE]), (110, FINE, RETIRING, [ASK])]),
+        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, UNKNOWN, UP, [RELEASE])]),
         (PATIENT, [*DUE, (101, BUSY, UP, []), (102, DENIED, UP, [])]),
         (
             PATIENT,
@@ -180,15 +180,15 @@ def test_busy_container_is_left_alone_until_its_maximum(policy: Policy, rows: li
     [
         [
             (105, DENIED, RETIRING, []),
-            (106, SICK, SUSPECT, [RESIGN]),
+            (106, SICK, SUSPECT, [RELEASE]),
             (108, FINE, UP, []),
             (109, FINE, RETIRING, [ASK]),
         ],
-        [(105, DENIED, RETIRING, []), (106, SICK_PING, SUSPECT, [RESIGN])],
-        [(101, SICK, SUSPECT, []), (102, GRANTED, SUSPECT, [RESIGN])],
-        [(101, SICK, SUSPECT, []), (102, UNKNOWN, SUSPECT, [RESIGN])],
+        [(105, DENIED, RETIRING, []), (106, SICK_PING, SUSPECT, [RELEASE])],
+        [(101, SICK, SUSPECT, []), (102, GRANTED, SUSPECT, [RELEASE])],
+        [(101, SICK, SUSPECT, []), (102, UNKNOWN, SUSPECT, [RELEASE])],
         [(101, SICK, SUSPECT, []), (102, DENIED, SUSPECT, [])],
-        [(101, SICK, SUSPECT, []), (102, FINE, UP, []), (103, FINE, UP, []), (103, GRANTED, UP, [RESIGN])],
+        [(101, SICK, SUSPECT, []), (102, FINE, UP, []), (103, FINE, UP, []), (103, GRANTED, UP, [RELEASE])],
     ],
     ids=[
         "sick while it waits for its turn",
@@ -209,9 +209,9 @@ def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> Non
     container, effects = step(container, SICK, 104.0, AGING)
     assert (effects, container.due, container.asking) == ((), 104.25, False)
     container, effects = step(container, leased(GRANTED), 104.1, AGING)
-    assert effects == (RESIGN,)
+    assert effects == (RELEASE,)
     container, effects = step(container, SICK, 104.25, AGING)
-    assert effects == (Remember(), Ask(f"{APP}/one"))
+    assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
     container, _ = step(container, answered(container, GRANTED), 105.0, AGING)
     assert (container.state, container.lease, container.lease_ends) == (DRAINING, "", None)
 
@@ -223,7 +223,7 @@ def test_culled_container_stays_down_as_ever_however_old_it_is() -> None:
 
 def test_back_off_of_leases_is_none_of_claims() -> None:
     container = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
-    container = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RESIGN])], container=container)
+    container = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RELEASE])], container=container)
     assert container.unknowns == 0
 
 
@@ -233,7 +233,7 @@ GONE: list[Row] = [*DUE, (105, GRANTED, DRAINING, []), (115, FINE, DOWN, [])]
 
 
 def test_retired_container_that_nobody_replaces_is_up_again_and_tries_again_a_quarter_later() -> None:
-    container = check_story([*GONE, (164.9, FINE, DOWN, []), (165, SICK, UP, [RESIGN])])
+    container = check_story([*GONE, (164.9, FINE, DOWN, []), (165, SICK, UP, [RELEASE])])
     assert (container.latch, container.verdict, container.lease_ends, container.due) == (None, None, None, None)
     assert container.incarnation == "one"
     check_story([(189.9, FINE, UP, []), (190, FINE, RETIRING, [ASK])], container=container)
@@ -242,7 +242,7 @@ def test_retired_container_that_nobody_replaces_is_up_again_and_tries_again_a_qu
 def test_whoever_comes_back_begins_with_an_empty_window_and_is_remembered_so() -> None:
     container = check_story(GONE)
     _, effects = step(container, FINE, 165.0, AGING)
-    assert effects == (ClearWindow(heart=False), RESIGN, Remember())
+    assert effects == (ClearWindow(heart=False), RELEASE, SaveMemory())
 
 
 def test_lease_counts_from_when_it_was_asked_for() -> None:
@@ -250,7 +250,7 @@ def test_lease_counts_from_when_it_was_asked_for() -> None:
     assert (container.due, container.lease_ends) == (112.5, 160.0)
 
 
-def test_lease_that_was_granted_before_without_being_heard_of_lasts_as_long_as_the_bucket_says() -> None:
+def test_lease_that_was_granted_before_by_a_lost_answer_lasts_as_long_as_the_store_says() -> None:
     again = replace(GRANTED, replayed=True, left_s=25.0)
     container, _ = step(retiring(), leased(again, took_s=1.0), 102.0, AGING)
     assert (container.state, container.lease_ends) == (DRAINING, 126.0)
@@ -261,7 +261,7 @@ def test_lease_that_was_granted_before_without_being_heard_of_lasts_as_long_as_t
 
 def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
     container, effects = step(retiring(), leased(replace(GRANTED, left_s=10.5), took_s=0.5), 100.5, AGING)
-    assert (container.state, container.latch, effects) == (RETIRING, None, (RESIGN,))
+    assert (container.state, container.latch, effects) == (RETIRING, None, (RELEASE,))
     assert container.due == 100.5 + AGING.check_interval_s
 
 
@@ -288,26 +288,26 @@ def test_restarted_sidecar_goes_on_with_what_is_left(gone_s: float, state: State
 @pytest.mark.parametrize("state", [RETIRING, DRAINING, DOWN])
 def test_replacement_in_place_starts_clean(state: State) -> None:
     container = replace(retired(), state=state)
-    fresh, effects = step(container, Restarted("two", identity=RandomIdentity("lease-2", 0.7)), 120.0, AGING)
+    fresh, effects = step(container, AppRestarted("two", identity=RandomIdentity("lease-2", 0.7)), 120.0, AGING)
     assert (fresh.state, fresh.latch, fresh.lease_ends, fresh.born) == (STARTING, None, None, 120.0)
     assert (fresh.identity, fresh.leasing, fresh.respite_until) == (
         RandomIdentity("lease-2", 0.7),
         False,
         float("-inf"),
     )
-    assert effects == (ClearWindow(), Remember())
+    assert effects == (ClearWindow(), SaveMemory())
 
 
 def test_lease_that_comes_for_an_ended_life_is_given_back() -> None:
-    fresh, _ = step(retiring(), Restarted("two", identity=RandomIdentity("lease-2")), 101.0, AGING)
+    fresh, _ = step(retiring(), AppRestarted("two", identity=RandomIdentity("lease-2")), 101.0, AGING)
     after, effects = step(fresh, leased(GRANTED), 102.0, AGING)
-    assert (after, effects) == (fresh, (RESIGN,))
+    assert (after, effects) == (fresh, (RELEASE,))
 
 
 def test_naming_a_life_leaves_its_retirement_as_it_was() -> None:
     container, _ = step(begun(AGING, app_start=None), FINE, 0.0, AGING)
     container, _ = step(container, FINE, 100.0, AGING)
-    named, _ = step(container, Restarted("one", identity=RandomIdentity("lease-2")), 101.0, AGING)
+    named, _ = step(container, AppRestarted("one", identity=RandomIdentity("lease-2")), 101.0, AGING)
     assert (named.state, named.leasing, named.identity, named.born) == (RETIRING, True, RandomIdentity("lease-1"), 0.0)
 
 
@@ -321,9 +321,9 @@ def test_life_that_chance_gave_no_word_is_not_retired() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        [(101, Stopped(), STOPPING, []), (102, GRANTED, STOPPING, [RESIGN])],
-        [(105, DENIED, RETIRING, []), (106, Stopped(), STOPPING, [RESIGN])],
-        [(105, GRANTED, DRAINING, []), (106, Stopped(), STOPPING, []), (500, FINE, STOPPING, [])],
+        [(101, StopRequested(), STOPPING, []), (102, GRANTED, STOPPING, [RELEASE])],
+        [(105, DENIED, RETIRING, []), (106, StopRequested(), STOPPING, [RELEASE])],
+        [(105, GRANTED, DRAINING, []), (106, StopRequested(), STOPPING, []), (500, FINE, STOPPING, [])],
     ],
     ids=["granted while we stop", "perhaps granted before", "a lease in use is kept"],
 )
@@ -342,16 +342,16 @@ def test_shadow_asks_for_nothing_and_says_once_what_it_would_do() -> None:
 @pytest.mark.parametrize("state", [DRAINING, DOWN])
 def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_while(state: State) -> None:
     container, effects = step(replace(retired(), state=state), REVIVED, 120.0, AGING)
-    assert effects == (ClearWindow(heart=False), RESIGN, Remember())
+    assert effects == (ClearWindow(heart=False), RELEASE, SaveMemory())
     assert (container.state, container.latch, container.life) == (UP, None, "revived-1")
     assert container.identity == RandomIdentity("lease-2")
-    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [AskLease("lease-2")])], container=container)
+    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [RequestLease("lease-2")])], container=container)
 
 
 def test_order_comes_before_a_retirement_and_leads_back_to_it_if_refused() -> None:
     container = check_story([*DUE, (105, DENIED, RETIRING, [])])
     container, effects = step(container, CullOrdered("ann", "it leaks"), 106.0, AGING)
-    assert effects == (RESIGN, Remember(), Ask(f"{APP}/one"))
+    assert effects == (RELEASE, SaveMemory(), ClaimToken(f"{APP}/one"))
     assert container.presence is Presence.WELL
     container, effects = step(container, answered(container, DENIED), 107.0, AGING)
     assert (container.state, container.due, effects) == (RETIRING, 107.0, ())
@@ -363,7 +363,7 @@ def test_stray_answers_change_nothing(policy: Policy) -> None:
     effects: tuple[Effect, ...]
     for container in (begun(policy), retired(), resume(begun(policy), LATCH, 0.0, 99.0, policy)):
         after, effects = step(container, leased(GRANTED, "foreign"), 1.0, policy)
-        assert (after, effects) == (container, (Resign("foreign"),))
+        assert (after, effects) == (container, (ReleaseLease("foreign"),))
     after, effects = step(retired(), leased(GRANTED), 101.0, policy)
     assert (after, effects) == (retired(), ())
 
@@ -372,7 +372,7 @@ def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None
     """Another life would have replaced this one for the fleet, which gives the slot of the lease to the next."""
     container = begun(AGING, None)
     container = check_story(DUE, container=container)
-    named, effects = step(container, Restarted("boot-1"), 101.0, AGING)
-    assert (named.app_start, named.life, effects) == ("boot-1", container.life, (Remember(),))
+    named, effects = step(container, AppRestarted("boot-1"), 101.0, AGING)
+    assert (named.app_start, named.life, effects) == ("boot-1", container.life, (SaveMemory(),))
     gone, _ = step(named, leased(GRANTED), 102.0, AGING)
     assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", container.life)

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from harness.lives import (
+from harness.containers import (
     AGING,
     APP,
     BUSY,
@@ -21,7 +21,6 @@ from harness.lives import (
     GRANTED,
     LATCH,
     LEASE,
-    LEGAL,
     ORDERED,
     POLICY,
     REPLAYED,
@@ -39,25 +38,26 @@ from harness.lives import (
     asks,
     begun,
     leased,
+    reachable,
     step_and_beat,
 )
-from sidecar.core.life.container import Container, Order, resume, start
+from sidecar.core.life.container import Container, CullOrder, resume, start
 from sidecar.core.life.delays import unknown_delay
 from sidecar.core.life.events import (
-    Answered,
-    Ask,
+    AppRestarted,
     BeatAnswered,
     BeatUnanswered,
+    ClaimAnswered,
+    ClaimToken,
     ClearWindow,
     CullOrdered,
     Event,
     Judged,
-    Leased,
-    Remember,
-    Restarted,
+    LeaseAnswered,
     ReturnToken,
-    Revived,
-    Stopped,
+    ReviveOrdered,
+    SaveMemory,
+    StopRequested,
 )
 from sidecar.core.life.transitions import TRANSITIONS, step
 from sidecar.core.types import Answer, Denied, Fleet, Hold, Judgement, Latch, Policy, Presence, Reason, State, Verdict
@@ -65,10 +65,6 @@ from sidecar.core.types import Answer, Denied, Fleet, Hold, Judgement, Latch, Po
 EXCESSIVE = Judgement.EXCESSIVE
 
 # -- every pair -----------------------------------------------------------------------------------------------
-
-
-def test_every_pair_of_state_and_event_stands_in_the_table() -> None:
-    assert set(TRANSITIONS) == set(product(State, EVENTS)) == set(LEGAL)
 
 
 def containers(state: State) -> list[Container]:
@@ -81,7 +77,7 @@ def containers(state: State) -> list[Container]:
         [False, True],
         [None, LATCH, LEASE],
         [None, FINE.verdict, SICK.verdict],
-        [None, *(Order("ann", "it leaks", back, 5.0) for back in backs)],
+        [None, *(CullOrder("ann", "it leaks", back, 5.0) for back in backs)],
     )
     return [
         replace(
@@ -90,13 +86,13 @@ def containers(state: State) -> list[Container]:
             due=due,
             asking=asking,
             leasing=leasing,
-            is_heard=is_heard,
+            is_announced=is_announced,
             latch=latch,
             lease_ends=50.0 if latch is LEASE else None,
             verdict=verdict,
             order=order,
         )
-        for name, due, (asking, leasing), is_heard, latch, verdict, order in kinds
+        for name, due, (asking, leasing), is_announced, latch, verdict, order in kinds
     ]
 
 
@@ -104,45 +100,48 @@ def variants(event: type, container: Container) -> list[Event]:
     answers = [answered(container, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
     events: dict[type, list[Event]] = {
         Judged: [FINE, SICK, BUSY, replace(FINE, idle_at=5.0)],
-        Leased: [leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")],
+        LeaseAnswered: [
+            leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")
+        ],
         CullOrdered: [ORDERED],
-        Revived: [REVIVED],
-        Answered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
+        ReviveOrdered: [REVIVED],
+        ClaimAnswered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
         BeatAnswered: [
             BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (container.life, "x")
         ],
         BeatUnanswered: [BeatUnanswered("timeout")],
-        Restarted: [Restarted("two"), Restarted(None, "after-1")],
-        Stopped: [Stopped()],
+        AppRestarted: [AppRestarted("two"), AppRestarted(None, "after-1")],
+        StopRequested: [StopRequested()],
     }
     return events[event]
 
 
-@pytest.mark.parametrize(("state", "event"), list(LEGAL), ids=lambda it: getattr(it, "__name__", it))
-def test_pair_leads_to_a_legal_state(state: State, event: type) -> None:
-    reached = {
-        step(container, variant, now, policy)[0].state
+@pytest.mark.parametrize(("state", "event"), list(product(State, EVENTS)), ids=lambda it: getattr(it, "__name__", it))
+def test_event_leads_to_every_state_that_the_table_names_and_to_no_other(state: State, event: type) -> None:
+    steps = [
+        (container, *step(container, variant, now, policy))
         for container in containers(state)
         for variant in variants(event, container)
         for now in (0.0, 5.0, 100.0)
         for policy in (POLICY, AGING, replace(AGING, enforce=False), replace(AGING, settle_s=0.0, drain_s=0.0))
-    }
-    assert reached
-    assert reached <= LEGAL[state, event]
+    ]
+    assert {after.state for _, after, _ in steps} | {state} == reachable(state, event)
+    if (state, event) not in TRANSITIONS:
+        assert all(after is before and not effects for before, after, effects in steps)
 
 
 @pytest.mark.parametrize("state", [STARTING, UP, RETIRING, DRAINING, DOWN, STOPPING])
 def test_answer_outside_of_suspect_only_gives_back_what_it_may_have_granted(state: State) -> None:
     for container in containers(state):
         in_use = container.latch.claim_id if container.latch else ""
-        for event in cast("list[Answered]", variants(Answered, container)):
+        for event in cast("list[ClaimAnswered]", variants(ClaimAnswered, container)):
             is_in_vain = not isinstance(event.answer, Denied) and event.claim_id != in_use
             effects = (ReturnToken(event.claim_id),) if is_in_vain else ()
             assert step(container, event, 5.0, POLICY) == (container, effects)
 
 
 @pytest.mark.parametrize(
-    ("state", "latch", "doors"),
+    ("state", "latch", "is_up"),
     [
         (STARTING, None, (True, True)),
         (UP, None, (True, True)),
@@ -156,10 +155,10 @@ def test_answer_outside_of_suspect_only_gives_back_what_it_may_have_granted(stat
     ],
 )
 def test_each_state_has_an_answer_for_haproxy_and_nomad(
-    state: State, latch: Latch | None, doors: tuple[bool, bool]
+    state: State, latch: Latch | None, is_up: tuple[bool, bool]
 ) -> None:
     container = replace(begun(), state=state, latch=latch)
-    assert (container.haproxy_up, container.nomad_up) == doors
+    assert (container.haproxy_up, container.nomad_up) == is_up
 
 
 WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
@@ -172,10 +171,10 @@ WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
         (UP, {}, Presence.WELL, "one"),
         (SUSPECT, {}, Presence.SUSPECT, "one"),
         (RETIRING, {}, Presence.WELL, "one"),
-        (SUSPECT, {"order": Order("ann", "it leaks", STARTING, None)}, Presence.STARTING, "one"),
-        (SUSPECT, {"order": Order("ann", "it leaks", UP, None)}, Presence.WELL, "one"),
-        (SUSPECT, {"order": Order("ann", "it leaks", RETIRING, None)}, Presence.WELL, "one"),
-        (SUSPECT, {"order": Order("ann", "it leaks", SUSPECT, None)}, Presence.SUSPECT, "one"),
+        (SUSPECT, {"order": CullOrder("ann", "it leaks", STARTING, None)}, Presence.STARTING, "one"),
+        (SUSPECT, {"order": CullOrder("ann", "it leaks", UP, None)}, Presence.WELL, "one"),
+        (SUSPECT, {"order": CullOrder("ann", "it leaks", RETIRING, None)}, Presence.WELL, "one"),
+        (SUSPECT, {"order": CullOrder("ann", "it leaks", SUSPECT, None)}, Presence.SUSPECT, "one"),
         (DRAINING, {}, Presence.DOWN, "one"),
         (DOWN, {}, Presence.DOWN, "one"),
         (STOPPING, {}, Presence.GONE, "one"),
@@ -186,7 +185,7 @@ WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
         (SUSPECT, {"would_culls": 1, "would_down": True}, Presence.DOWN, "one"),
     ],
 )
-def test_each_standing_is_somebody_to_the_fleet(
+def test_each_state_has_its_presence_in_the_fleet(
     state: State, changes: dict[str, object], presence: Presence, life: str
 ) -> None:
     container = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
@@ -200,7 +199,7 @@ def test_each_standing_is_somebody_to_the_fleet(
 def test_cull_is_latched_with_its_claim_and_reason_and_remembered() -> None:
     container, effects = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
     assert container.latch == Latch(f"{APP}/one", 1_000.0, WHY)
-    assert effects == (Remember(),)
+    assert effects == (SaveMemory(),)
 
 
 WARM_UP = replace(POLICY, grace_s=30.0)
@@ -212,12 +211,12 @@ def test_another_incarnation_starts_clean(state: State) -> None:
     fresh = start(APP, 50.0, WARM_UP, app_start="two")
     assert fresh.due == 80.0
     returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
-    assert step(old, Restarted("two"), 50.0, WARM_UP) == (fresh, (ClearWindow(), *returned, Remember()))
+    assert step(old, AppRestarted("two"), 50.0, WARM_UP) == (fresh, (ClearWindow(), *returned, SaveMemory()))
 
 
 def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
     old = asking()
-    fresh, _ = step(old, Restarted("two"), 10.0, POLICY)
+    fresh, _ = step(old, AppRestarted("two"), 10.0, POLICY)
     fresh, _ = step_and_beat(fresh, SICK, 11.0, POLICY)
     fresh, effects = step(fresh, SICK, 14.0, POLICY)
     assert asks(effects) == [f"{APP}/two"]
@@ -234,54 +233,54 @@ def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
     ids=["has not asked yet", "claim on its way", "was denied"],
 )
 def test_first_name_belongs_to_the_life_that_is_watched(container: Container, incarnation: str) -> None:
-    named, effects = step(container, Restarted("two"), 5.0, POLICY)
+    named, effects = step(container, AppRestarted("two"), 5.0, POLICY)
     assert named == replace(container, app_start="two", incarnation=incarnation)
     assert named.claim_id == f"{APP}/{incarnation}"
-    assert effects == (Remember(),)
+    assert effects == (SaveMemory(),)
 
 
 @pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
 @pytest.mark.parametrize("app_start", ["one", None], ids=["named", "nameless"])
 def test_app_that_has_gone_ends_its_life_before_the_next_is_named(state: State, app_start: str | None) -> None:
     old = replace(asking(app_start=app_start), state=state, latch=LATCH, answer=GRANTED, bad_checks=3, would_culls=2)
-    fresh, effects = step(old, Restarted(None, "after-1"), 50.0, WARM_UP)
+    fresh, effects = step(old, AppRestarted(None, "after-1"), 50.0, WARM_UP)
     assert fresh == replace(start(APP, 50.0, WARM_UP), incarnation="after-1")
     assert (fresh.latch, fresh.claim_id, fresh.born) == (None, f"{APP}/after-1", 50.0)
     returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
-    assert effects == (ClearWindow(), *returned, Remember())
+    assert effects == (ClearWindow(), *returned, SaveMemory())
 
 
 def nameless(policy: Policy = POLICY) -> Container:
     """The life that follows on one that has gone, culled and without a name."""
     down = resume(begun(policy), LATCH, 0.0, 99.0, policy)
-    return step(down, Restarted(None, "after-1"), 60.0, policy)[0]
+    return step(down, AppRestarted(None, "after-1"), 60.0, policy)[0]
 
 
 def test_life_without_a_name_claims_under_a_word_of_its_own() -> None:
     suspect, _ = step_and_beat(nameless(), SICK, 61.0, POLICY)
     suspect, effects = step(suspect, SICK, 64.0, POLICY)
-    assert effects == (Remember(), Ask(f"{APP}/after-1"))
-    suspect, _ = step(suspect, Restarted("two"), 64.5, POLICY)
+    assert effects == (SaveMemory(), ClaimToken(f"{APP}/after-1"))
+    suspect, _ = step(suspect, AppRestarted("two"), 64.5, POLICY)
     assert (suspect.app_start, suspect.claim_id, suspect.asking) == ("two", f"{APP}/after-1", True)
     culled, _ = step(suspect, answered(suspect, GRANTED), 65.0, POLICY)
     assert culled.latch == Latch(f"{APP}/after-1", 1_000.0, WHY)
 
 
 def test_name_that_comes_before_the_first_claim_is_the_word_of_the_claim() -> None:
-    named, effects = step(nameless(), Restarted("two"), 61.0, POLICY)
-    assert (named.claim_id, named.born, effects) == (f"{APP}/two", 60.0, (Remember(),))
+    named, effects = step(nameless(), AppRestarted("two"), 61.0, POLICY)
+    assert (named.claim_id, named.born, effects) == (f"{APP}/two", 60.0, (SaveMemory(),))
 
 
 def test_word_of_a_nameless_life_survives_a_kill() -> None:
     suspect, _ = step_and_beat(nameless(), SICK, 61.0, POLICY)
     killed, _ = step(suspect, SICK, 64.0, POLICY)
     back = start(APP, 70.0, POLICY, app_start=killed.app_start, asked_under=killed.incarnation)
-    assert step(back, Restarted("two"), 71.0, POLICY)[0].claim_id == f"{APP}/after-1"
+    assert step(back, AppRestarted("two"), 71.0, POLICY)[0].claim_id == f"{APP}/after-1"
 
 
 def test_late_grant_to_the_life_that_has_gone_says_nothing_about_the_next() -> None:
     old = asking(app_start=None)
-    fresh, _ = step(old, Restarted(None, "after-1"), 10.0, POLICY)
+    fresh, _ = step(old, AppRestarted(None, "after-1"), 10.0, POLICY)
     fresh, _ = step_and_beat(fresh, SICK, 11.0, POLICY)
     fresh, _ = step(fresh, SICK, 14.0, POLICY)
     assert fresh.asking
@@ -432,7 +431,7 @@ def test_suspect_settles_from_the_first_answered_beat_that_said_so(happened: lis
 def test_without_settle_the_answered_beat_is_followed_by_the_claim_at_once() -> None:
     container = suspected(AT_ONCE)
     assert step(container, SICK, 1.0, AT_ONCE) == (container, ())
-    assert step(container, beat(), 1.0, AT_ONCE)[1] == (Remember(), Ask(f"{APP}/one"))
+    assert step(container, beat(), 1.0, AT_ONCE)[1] == (SaveMemory(), ClaimToken(f"{APP}/one"))
 
 
 @pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
@@ -448,7 +447,7 @@ def test_refused_suspect_that_is_not_heard_any_more_waits_for_the_next_answered_
 
 def test_name_that_comes_while_it_settles_has_to_be_heard_first() -> None:
     container, _ = step(suspected(app_start=None), beat(life="-"), 1.0, POLICY)
-    container, _ = step(container, Restarted("two"), 2.0, POLICY)
+    container, _ = step(container, AppRestarted("two"), 2.0, POLICY)
     assert (container.due, container.life) == (None, "two")
     assert step(container, beat(life="-"), 2.5, POLICY)[0].due is None
     assert step(container, beat(life="two"), 2.5, POLICY)[0].due == 5.5
@@ -506,7 +505,7 @@ def test_container_that_recovers_gives_back_what_it_was_or_may_have_been_granted
     assert (container.state, given_back) == (UP, effects)
 
 
-@pytest.mark.parametrize("event", [Restarted("two"), Restarted(None, "after-1"), Stopped()], ids=str)
+@pytest.mark.parametrize("event", [AppRestarted("two"), AppRestarted(None, "after-1"), StopRequested()], ids=str)
 def test_suspect_that_is_no_more_gives_back_what_it_may_have_been_granted(event: Event) -> None:
     unclear, _ = step(asking(), answered(asking(), UNKNOWN), 4.0, POLICY)
     assert ReturnToken(f"{APP}/one") in step(unclear, event, 5.0, POLICY)[1]
@@ -550,14 +549,14 @@ def test_errors_of_the_grace_do_not_count_when_it_is_over() -> None:
 
 def test_stopping_in_the_drain_does_not_cut_the_drain_short_for_nomad() -> None:
     draining, _ = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
-    stopping, _ = step(draining, Stopped(), 10.0, POLICY)
+    stopping, _ = step(draining, StopRequested(), 10.0, POLICY)
     assert not stopping.haproxy_up
     assert stopping.nomad_up
 
 
 def test_stopping_when_down_stays_down_for_nomad() -> None:
     down = resume(begun(), LATCH, 0.0, 99.0, POLICY)
-    stopping, _ = step(down, Stopped(), 10.0, POLICY)
+    stopping, _ = step(down, StopRequested(), 10.0, POLICY)
     assert not stopping.nomad_up
 
 
@@ -571,10 +570,10 @@ def test_answer_that_is_none_of_the_three_is_not_a_token() -> None:
 def test_first_claim_of_a_life_is_written_down_before_it_is_made() -> None:
     suspect, _ = step_and_beat(begun(), SICK, 0.0, POLICY)
     suspect, effects = step(suspect, SICK, 3.0, POLICY)
-    assert effects == (Remember(), Ask(f"{APP}/one"))
+    assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
     suspect, _ = step(suspect, answered(suspect, DENIED), 4.0, POLICY)
     _, effects = step(suspect, SICK, 14.0, POLICY)
-    assert effects == (Ask(f"{APP}/one"),)
+    assert effects == (ClaimToken(f"{APP}/one"),)
 
 
 def test_claim_made_without_a_name_is_still_the_claim_of_that_life_after_a_kill() -> None:
@@ -582,6 +581,6 @@ def test_claim_made_without_a_name_is_still_the_claim_of_that_life_after_a_kill(
     suspect, _ = step_and_beat(begun(app_start=None), SICK, 0.0, POLICY)
     killed, effects = step(suspect, SICK, 3.0, POLICY)
     assert asks(effects) == [f"{APP}/-"]
-    assert Remember() in effects
+    assert SaveMemory() in effects
     back = start(APP, 5.0, POLICY, app_start=killed.app_start, asked_under=killed.incarnation)
-    assert step(back, Restarted("one"), 6.0, POLICY)[0].claim_id == killed.claim_id
+    assert step(back, AppRestarted("one"), 6.0, POLICY)[0].claim_id == killed.claim_id

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from harness.lives import (
+from harness.containers import (
     APP,
     BUSY,
     DENIED,
@@ -21,7 +21,6 @@ from harness.lives import (
     FINE_PING,
     GRANTED,
     LATCH,
-    LEGAL,
     ORDERED,
     REPLAYED,
     RETIRING,
@@ -33,24 +32,25 @@ from harness.lives import (
     UNKNOWN,
     UP,
     asks,
+    reachable,
 )
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import (
-    Answered,
-    AskLease,
+    AppRestarted,
     BeatAnswered,
     BeatUnanswered,
+    ClaimAnswered,
     ClearWindow,
     Effect,
     Event,
     Judged,
-    Leased,
-    Remember,
-    Resign,
-    Restarted,
+    LeaseAnswered,
+    ReleaseLease,
+    RequestLease,
     ReturnToken,
-    Revived,
-    Stopped,
+    ReviveOrdered,
+    SaveMemory,
+    StopRequested,
 )
 from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Denied, Fleet, Granted, Policy, Presence, RandomIdentity, Unknown
@@ -75,7 +75,7 @@ looks = st.sampled_from([FINE, FINE, BUSY, SICK, SICK, FINE_PING, SICK_PING])
 
 
 class AnyLife(RuleBasedStateMachine):
-    """Walks through lives of an app, with an own and simpler account of what has happened in the present one.
+    """Walks through incarnations of an app, with a simpler account of what has happened in the current one.
 
     ``latched`` is what put it out of balance: a token, a lease, or nothing. ``heard_at``: when the fleet heard that
     this life is suspect, None if it has not. ``is_unclear``: the last claim may have been granted.
@@ -118,12 +118,12 @@ class AnyLife(RuleBasedStateMachine):
     def feel(self, event: Event) -> tuple[Container, tuple[Effect, ...]]:
         before = self.container
         self.container, effects = step(before, event, self.now, self.policy)
-        assert self.container.state in LEGAL[before.state, type(event)]
+        assert self.container.state in reachable(before.state, type(event))
         if self.container.state is not SUSPECT or before.state is not SUSPECT or self.container.life != before.life:
             self.heard_at = None
-        if holders := [effect.holder for effect in effects if isinstance(effect, AskLease)]:
+        if holders := [effect.holder for effect in effects if isinstance(effect, RequestLease)]:
             self.ask_lease(event, before, holders)
-        assert Resign(self.container.lease) not in effects, "the lease that it is under"
+        assert ReleaseLease(self.container.lease) not in effects, "the lease that it is under"
         return before, effects
 
     def ask_lease(self, event: Event, before: Container, holders: list[str]) -> None:
@@ -175,7 +175,7 @@ class AnyLife(RuleBasedStateMachine):
         """Nobody has replaced it."""
         assert self.latched == "lease"
         assert self.now >= self.lease_ends
-        assert effects == (ClearWindow(heart=False), Resign(before.lease), Remember())
+        assert effects == (ClearWindow(heart=False), ReleaseLease(before.lease), SaveMemory())
         self.latched, self.lease_ends = "", math.inf
         self.is_sick, self.bad_checks, self.unknowns = False, 0, 0
 
@@ -201,7 +201,7 @@ class AnyLife(RuleBasedStateMachine):
     def answer(self, answer: Answer, pause: float, jitter: float) -> None:
         self.now += pause
         claim_id = cast("str", self.outstanding)
-        before, effects = self.feel(Answered(claim_id, answer, self.now, jitter))
+        before, effects = self.feel(ClaimAnswered(claim_id, answer, self.now, jitter))
         self.outstanding = None
         self.was_answered = True
         assert asks(effects) == []
@@ -227,7 +227,7 @@ class AnyLife(RuleBasedStateMachine):
             self.latched, self.drain_ends = "token", self.now + self.policy.drain_s
             assert self.container.state is (DRAINING if self.policy.drain_s else DOWN)
             assert self.container.lease == ""
-            assert effects == (Remember(),)
+            assert effects == (SaveMemory(),)
 
     def refuse(self, answer: Answer) -> None:
         assert self.container.haproxy_up
@@ -242,7 +242,7 @@ class AnyLife(RuleBasedStateMachine):
     def answer_something_else(self, data: st.DataObject, answer: Answer) -> None:
         claim_id = data.draw(st.sampled_from(sorted(self.ever_asked)))
         if claim_id != self.outstanding:
-            before, effects = self.feel(Answered(claim_id, answer, self.now))
+            before, effects = self.feel(ClaimAnswered(claim_id, answer, self.now))
             is_in_use = claim_id == before.claim_id and (self.latched == "token" or before.would_down)
             is_in_use = is_in_use or (before.latch is not None and before.latch.claim_id == claim_id)
             returned = () if isinstance(answer, Denied) or is_in_use else (ReturnToken(claim_id),)
@@ -252,7 +252,7 @@ class AnyLife(RuleBasedStateMachine):
 
     @rule(pause=pauses, presence=st.sampled_from([None, None, None, *Presence]), is_own=st.booleans(), jitter=jitters)
     def beat(self, pause: float, presence: Presence | None, *, is_own: bool, jitter: float) -> None:
-        """One of this standing, or a late one."""
+        """The answer to this claim, or a late one."""
         self.now += pause
         life = self.container.life if is_own or presence is None else "another"
         event = BeatAnswered(presence or self.container.presence, life, Fleet(3), jitter)
@@ -285,27 +285,27 @@ class AnyLife(RuleBasedStateMachine):
     def answer_lease(self, answer: Answer, pause: float, jitter: float, took_s: float) -> None:
         self.now += pause
         holder = cast("str", self.leasing)
-        before, effects = self.feel(Leased(holder, answer, self.now, jitter, took_s))
+        before, effects = self.feel(LeaseAnswered(holder, answer, self.now, jitter, took_s))
         self.leasing = None
         assert not self.container.leasing
         if before.state is not RETIRING:
-            assert effects == (() if isinstance(answer, Denied) else (Resign(holder),))
+            assert effects == (() if isinstance(answer, Denied) else (ReleaseLease(holder),))
             assert (self.container.state, self.container.latch) == (before.state, before.latch)
         elif isinstance(answer, Granted):
             self.latched, self.drain_ends = "lease", self.now + self.policy.drain_s
             self.lease_ends = self.now - took_s + self.policy.retire_timeout_s
             assert self.container.state is (DRAINING if self.policy.drain_s else DOWN)
             assert (self.container.lease, self.container.asked) == (holder, before.asked)
-            assert effects == (Remember(),)
+            assert effects == (SaveMemory(),)
         else:
             assert (self.container.state, effects) == (RETIRING, ())
 
     @rule(data=st.data(), answer=answers)
     def answer_lease_of_another_life(self, data: st.DataObject, answer: Answer) -> None:
         holder = data.draw(st.sampled_from(self.ended_holders))
-        before, effects = self.feel(Leased(holder, answer, self.now))
+        before, effects = self.feel(LeaseAnswered(holder, answer, self.now))
         assert self.container == before
-        assert effects == (() if isinstance(answer, Denied) else (Resign(holder),))
+        assert effects == (() if isinstance(answer, Denied) else (ReleaseLease(holder),))
 
     # people
 
@@ -328,16 +328,16 @@ class AnyLife(RuleBasedStateMachine):
     def revive(self, pause: float) -> None:
         self.now += pause
         self.names += 1
-        event = Revived("ann", "it was me", f"revived-{self.names}", self.identity())
+        event = ReviveOrdered("ann", "it was me", f"revived-{self.names}", self.identity())
         before, effects = self.feel(event)
         if before.state not in {DRAINING, DOWN}:
             assert (self.container, effects) == (before, ())
             return
         assert (self.container.state, self.container.life) == (UP, event.incarnation)
-        assert [effect for effect in effects if isinstance(effect, Resign)] == (
-            [Resign(before.lease)] if self.latched == "lease" else []
+        assert [effect for effect in effects if isinstance(effect, ReleaseLease)] == (
+            [ReleaseLease(before.lease)] if self.latched == "lease" else []
         )
-        assert Remember() in effects
+        assert SaveMemory() in effects
         self.ended_holders.append(before.identity.holder)
         born = self.born
         self.live(self.container)
@@ -355,17 +355,17 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         self.names += 1
         returned = self.returned()
-        before, effects = self.feel(Restarted(f"life-{self.names}", identity=self.identity()))
+        before, effects = self.feel(AppRestarted(f"life-{self.names}", identity=self.identity()))
         if before.state is STOPPING:
             assert (self.container, effects) == (before, ())
         elif before.app_start is None and not self.latched:
             assert (self.container.state, self.container.asking) == (before.state, before.asking)
             assert self.container.identity == before.identity
-            assert effects == (Remember(),)
+            assert effects == (SaveMemory(),)
         else:
             fresh = start(APP, self.now, self.policy, app_start=f"life-{self.names}", identity=self.identity())
             assert self.container == fresh
-            assert effects == (ClearWindow(), *returned, Remember())
+            assert effects == (ClearWindow(), *returned, SaveMemory())
             self.ended_holders.append(before.identity.holder)
             self.live(self.container)
 
@@ -374,13 +374,13 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         self.names += 1
         returned = self.returned()
-        before, effects = self.feel(Restarted(None, f"after-{self.names}", self.identity()))
+        before, effects = self.feel(AppRestarted(None, f"after-{self.names}", self.identity()))
         if before.state is STOPPING:
             assert (self.container, effects) == (before, ())
             return
         fresh = start(APP, self.now, self.policy, identity=self.identity())
         assert self.container == replace(fresh, incarnation=f"after-{self.names}")
-        assert effects == (ClearWindow(), *returned, Remember())
+        assert effects == (ClearWindow(), *returned, SaveMemory())
         self.ended_holders.append(before.identity.holder)
         self.live(self.container)
 
@@ -388,9 +388,9 @@ class AnyLife(RuleBasedStateMachine):
     @rule()
     def stop(self) -> None:
         returned = () if self.outstanding else self.returned()
-        before, effects = self.feel(Stopped())
+        before, effects = self.feel(StopRequested())
         is_lost = before.state is RETIRING and not before.leasing
-        assert effects == (*((Resign(before.identity.holder),) if is_lost else ()), *returned)
+        assert effects == (*((ReleaseLease(before.identity.holder),) if is_lost else ()), *returned)
         self.is_unclear = False
 
     # what always holds
@@ -437,7 +437,7 @@ class AnyLife(RuleBasedStateMachine):
             assert container.leasing is (container.due is None)
         if container.state is SUSPECT:
             assert container.asking is (self.outstanding is not None)
-            assert container.is_heard is (self.heard_at is not None)
+            assert container.is_announced is (self.heard_at is not None)
             is_waiting = self.heard_at is None and container.order is None
             assert container.due is None or not is_waiting
             assert [container.asking, container.due is not None, container.would_down].count(True) == (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.lives import (
+from harness.containers import (
     DENIED,
     DOWN,
     DRAINING,
@@ -29,12 +29,12 @@ from harness.lives import (
     step_and_beat,
 )
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import Ask, Event, Judged, Restarted, Stopped
+from sidecar.core.life.events import AppRestarted, ClaimToken, Event, Judged, StopRequested
 from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Policy, State
 
-Row = tuple[float, Event | Answer, State | type[Ask]]
-"""Second, what happens, and the state it leads to; ``Ask``: suspect, and a claim goes out."""
+Row = tuple[float, Event | Answer, State | type[ClaimToken]]
+"""Second, what happens, and the state it leads to; ``ClaimToken``: suspect, and a claim goes out."""
 
 
 def check_story(rows: list[Row], policy: Policy) -> Container:
@@ -43,8 +43,8 @@ def check_story(rows: list[Row], policy: Policy) -> Container:
     for now, happened, expected in rows:
         event = answered(container, happened) if isinstance(happened, Answer) else happened
         container, effects = step_and_beat(container, event, now, policy)
-        state = SUSPECT if expected is Ask else expected
-        assert (container.state, bool(asks(effects))) == (state, expected is Ask), f"at {now} s"
+        state = SUSPECT if expected is ClaimToken else expected
+        assert (container.state, bool(asks(effects))) == (state, expected is ClaimToken), f"at {now} s"
     return container
 
 
@@ -53,7 +53,7 @@ def idle(at: float) -> Judged:
     return replace(SICK_PING, idle_at=at)
 
 
-SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, Ask)]
+SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, ClaimToken)]
 """Up, sick at 5 s, asked at 8 s."""
 
 WARM_UP = replace(POLICY, grace_s=30.0)
@@ -82,10 +82,10 @@ def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows
         (POLICY, [(5, SICK, SUSPECT), (6, SICK, SUSPECT), (7.999, SICK, SUSPECT)]),
         (POLICY, [(5, SICK, SUSPECT), (8, FINE, UP)]),
         (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (9, SICK, SUSPECT)]),
-        (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (10, SICK, Ask)]),
+        (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (10, SICK, ClaimToken)]),
         (POLICY, [*SETTLED, (9, SICK, SUSPECT), (100, SICK, SUSPECT)]),
-        (IMPATIENT, [(5, SICK, Ask)]),
-        (IMPATIENT, [(0, FINE, UP), (5, SICK, Ask)]),
+        (IMPATIENT, [(5, SICK, ClaimToken)]),
+        (IMPATIENT, [(0, FINE, UP), (5, SICK, ClaimToken)]),
     ],
     ids=[
         "asks when settled",
@@ -114,9 +114,9 @@ def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None
         (POLICY, [(9, GRANTED, DRAINING), (11.999, idle(11.999), DRAINING), (12, idle(12), DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)]),
         (replace(POLICY, drain_s=2.0), [(9, GRANTED, DRAINING), (10, idle(10), DRAINING), (11, idle(11), DOWN)]),
-        (POLICY, [(9, GRANTED, DRAINING), (10, Restarted("two"), STARTING), (11, FINE, UP)]),
-        (POLICY, [(9, GRANTED, DRAINING), (19, SICK, DOWN), (60, Restarted("two"), STARTING)]),
-        (POLICY, [(9, GRANTED, DRAINING), (10, Stopped(), STOPPING), (99, FINE, STOPPING)]),
+        (POLICY, [(9, GRANTED, DRAINING), (10, AppRestarted("two"), STARTING), (11, FINE, UP)]),
+        (POLICY, [(9, GRANTED, DRAINING), (19, SICK, DOWN), (60, AppRestarted("two"), STARTING)]),
+        (POLICY, [(9, GRANTED, DRAINING), (10, StopRequested(), STOPPING), (99, FINE, STOPPING)]),
     ],
     ids=[
         "down after the drain",
@@ -140,22 +140,22 @@ def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row])
 @pytest.mark.parametrize(
     "rows",
     [
-        [(9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, Ask)],
-        [(9, DENIED, SUSPECT), (19, SICK, Ask), (20, DENIED, SUSPECT), (30, SICK, Ask)],
+        [(9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, ClaimToken)],
+        [(9, DENIED, SUSPECT), (19, SICK, ClaimToken), (20, DENIED, SUSPECT), (30, SICK, ClaimToken)],
         [(9, DENIED, SUSPECT), (10, FINE, UP)],
-        [(9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, Ask)],
-        [(9, UNKNOWN, SUSPECT), (10, SICK, Ask), (11, UNKNOWN, SUSPECT), (13, SICK, Ask)],
+        [(9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, ClaimToken)],
+        [(9, UNKNOWN, SUSPECT), (10, SICK, ClaimToken), (11, UNKNOWN, SUSPECT), (13, SICK, ClaimToken)],
         [(9, UNKNOWN, SUSPECT), (9.5, FINE, UP)],
         [
             (9, UNKNOWN, SUSPECT),
             (9, FINE, UP),
             (9, SICK, SUSPECT),
-            (12, SICK, Ask),
+            (12, SICK, ClaimToken),
             (13, UNKNOWN, SUSPECT),
-            (14, SICK, Ask),
+            (14, SICK, ClaimToken),
         ],
-        [(9, UNKNOWN, SUSPECT), (10, SICK, Ask), (11, GRANTED, DRAINING)],
-        [(9, DENIED, SUSPECT), (19, SICK, Ask), (20, GRANTED, DRAINING)],
+        [(9, UNKNOWN, SUSPECT), (10, SICK, ClaimToken), (11, GRANTED, DRAINING)],
+        [(9, DENIED, SUSPECT), (19, SICK, ClaimToken), (20, GRANTED, DRAINING)],
     ],
     ids=[
         "denied asks again at the next check",
@@ -180,7 +180,7 @@ def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> N
         [(9, SICK, SUSPECT), (9, GRANTED, DRAINING)],
         [(9, DENIED, SUSPECT), (10, FINE, UP)],
         [(9, UNKNOWN, SUSPECT), (9.5, FINE, UP)],
-        [(9, GRANTED, UP), (50, SICK, SUSPECT), (53, SICK, Ask), (54, REPLAYED, DRAINING)],
+        [(9, GRANTED, UP), (50, SICK, SUSPECT), (53, SICK, ClaimToken), (54, REPLAYED, DRAINING)],
     ],
     ids=["granted too late", "well and sick again in flight", "denied", "unknown", "the late token is used later"],
 )
@@ -192,8 +192,8 @@ def test_recovery_while_the_claim_was_in_flight(rows: list[Row]) -> None:
     "rows",
     [
         [(9, GRANTED, SUSPECT), (100, SICK, SUSPECT)],
-        [(9, GRANTED, SUSPECT), (70, FINE, UP), (80, SICK, SUSPECT), (83, SICK, Ask)],
-        [(9, DENIED, SUSPECT), (19, SICK, Ask)],
+        [(9, GRANTED, SUSPECT), (70, FINE, UP), (80, SICK, SUSPECT), (83, SICK, ClaimToken)],
+        [(9, DENIED, SUSPECT), (19, SICK, ClaimToken)],
     ],
     ids=["granted is only said", "and said again for the next time", "denied asks again"],
 )
@@ -226,18 +226,25 @@ CONFIRMED = replace(POLICY, confirm=3)
 @pytest.mark.parametrize(
     "rows",
     [
-        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, Ask)],
+        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, ClaimToken)],
         [(0, SICK, UP), (10, SICK, UP), (11, SICK_PING, UP), (12, SICK_PING, UP), (20, SICK, SUSPECT)],
         [(0, FINE, UP), (1, SICK_PING, UP), (2, SICK_PING, UP), (3, SICK_PING, UP), (4, SICK_PING, UP)],
         [(0, SICK, UP), (10, SICK, UP), (20, FINE, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT)],
         [(0, SICK, UP), (10, SICK, UP), (15, FINE_PING, UP), (20, SICK, UP), (30, SICK, UP), (40, SICK, SUSPECT)],
-        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, SICK_PING, SUSPECT), (23, SICK_PING, Ask)],
+        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, SICK_PING, SUSPECT), (23, SICK_PING, ClaimToken)],
         [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, FINE, UP), (30, SICK, UP), (40, SICK, UP)],
-        [(0, SICK, UP), (10, SICK, UP), (15, Restarted("two"), STARTING), (15, SICK, UP), (25, SICK, UP)],
-        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, Ask), (24, DENIED, SUSPECT), (34, SICK, Ask)],
+        [(0, SICK, UP), (10, SICK, UP), (15, AppRestarted("two"), STARTING), (15, SICK, UP), (25, SICK, UP)],
         [
-            *[(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, Ask), (23, FINE, SUSPECT)],
-            *[(24, GRANTED, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT), (53, SICK, Ask)],
+            (0, SICK, UP),
+            (10, SICK, UP),
+            (20, SICK, SUSPECT),
+            (23, SICK, ClaimToken),
+            (24, DENIED, SUSPECT),
+            (34, SICK, ClaimToken),
+        ],
+        [
+            *[(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, ClaimToken), (23, FINE, SUSPECT)],
+            *[(24, GRANTED, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT), (53, SICK, ClaimToken)],
         ],
     ],
     ids=[
@@ -270,15 +277,21 @@ YOUNG = replace(POLICY, min_age_s=60.0)
 @pytest.mark.parametrize(
     ("policy", "rows"),
     [
-        (YOUNG, [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, SUSPECT), (59.999, SICK, SUSPECT), (60, SICK, Ask)]),
-        (YOUNG, [(5, SICK, SUSPECT), (40, FINE, UP), (59, SICK, SUSPECT), (61, SICK, SUSPECT), (62, SICK, Ask)]),
-        (YOUNG, [(70, FINE, UP), (75, SICK, SUSPECT), (78, SICK, Ask)]),
-        (YOUNG, [(70, Restarted("two"), STARTING), (75, SICK, SUSPECT), (129, SICK, SUSPECT), (130, SICK, Ask)]),
+        (
+            YOUNG,
+            [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, SUSPECT), (59.999, SICK, SUSPECT), (60, SICK, ClaimToken)],
+        ),
+        (YOUNG, [(5, SICK, SUSPECT), (40, FINE, UP), (59, SICK, SUSPECT), (61, SICK, SUSPECT), (62, SICK, ClaimToken)]),
+        (YOUNG, [(70, FINE, UP), (75, SICK, SUSPECT), (78, SICK, ClaimToken)]),
+        (
+            YOUNG,
+            [(70, AppRestarted("two"), STARTING), (75, SICK, SUSPECT), (129, SICK, SUSPECT), (130, SICK, ClaimToken)],
+        ),
         (
             replace(YOUNG, grace_s=30.0),
-            [(0, SICK, STARTING), (30, FINE, UP), (31, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, Ask)],
+            [(0, SICK, STARTING), (30, FINE, UP), (31, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, ClaimToken)],
         ),
-        (replace(YOUNG, settle_s=0.0), [(5, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, Ask)]),
+        (replace(YOUNG, settle_s=0.0), [(5, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, ClaimToken)]),
     ],
     ids=[
         "judged at once and asks when old enough",
@@ -295,25 +308,25 @@ def test_young_app_is_judged_and_not_claimed_for(policy: Policy, rows: list[Row]
 
 def test_naming_a_life_does_not_make_it_younger() -> None:
     container, _ = step(begun(YOUNG, app_start=None), FINE, 0.0, YOUNG)
-    container, _ = step(container, Restarted("one"), 50.0, YOUNG)
+    container, _ = step(container, AppRestarted("one"), 50.0, YOUNG)
     container, _ = step_and_beat(container, SICK, 55.0, YOUNG)
     assert container.due == 60.0
 
 
 # -- gone without a name for the next life --------------------------------------------------------------------
 
-GONE = Restarted(None, "after-1")
+GONE = AppRestarted(None, "after-1")
 
 
 @pytest.mark.parametrize(
     "rows",
     [
         [(5, GONE, STARTING), (5, FINE, UP)],
-        [*SETTLED, (9, GONE, STARTING), (9, SICK, SUSPECT), (12, SICK, Ask), (13, GRANTED, DRAINING)],
+        [*SETTLED, (9, GONE, STARTING), (9, SICK, SUSPECT), (12, SICK, ClaimToken), (13, GRANTED, DRAINING)],
         [*SETTLED, (9, GRANTED, DRAINING), (10, GONE, STARTING), (10, FINE, UP)],
         [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (60, FINE, UP)],
-        [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (61, Restarted("two"), STARTING)],
-        [*SETTLED, (9, Stopped(), STOPPING), (10, GONE, STOPPING)],
+        [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (61, AppRestarted("two"), STARTING)],
+        [*SETTLED, (9, StopRequested(), STOPPING), (10, GONE, STOPPING)],
     ],
     ids=[
         "gone while up",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.life.outlier import (
+from sidecar.core.measure.outlier import (
     CHANCE,
     KEPT_MIN,
     NO_BASELINE,
@@ -18,7 +18,7 @@ from sidecar.core.life.outlier import (
     FleetUsual,
     OwnUsual,
     Usual,
-    bar,
+    effective_limit,
     quantile,
 )
 from sidecar.core.types import Evidence, Fleet, Policy
@@ -89,7 +89,7 @@ def fleet(errors: int | None, ratio: float | None = None) -> Fleet:
 def after(*beats: tuple[float, Fleet]) -> FleetUsual:
     usual = FleetUsual()
     for at, told in beats:
-        usual = usual.heard(told, at, LIMIT)
+        usual = usual.updated(told, at, LIMIT)
     return usual
 
 
@@ -110,7 +110,7 @@ def test_smoothing_does_not_depend_on_how_often_one_beats(every_s: float) -> Non
 def test_median_over_the_limit_is_compared_and_never_becomes_usual() -> None:
     usual = after((0, fleet(1)), *((count * 10, fleet(300)) for count in range(1, 360)))
     assert (usual.errors, usual.smooth_errors) == (300, 1)
-    usual = usual.heard(fleet(0), 3_600, LIMIT)
+    usual = usual.updated(fleet(0), 3_600, LIMIT)
     assert 0.98 < (usual.smooth_errors or 0) <= 1
 
 
@@ -231,4 +231,4 @@ def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evi
     ],
 )
 def test_limit_is_what_chance_does_not_explain(policy: Policy, baseline: Baseline, limit: int, least: int) -> None:
-    assert bar(limit, holding(9), policy, baseline).limit == least
+    assert effective_limit(limit, holding(9), policy, baseline).limit == least

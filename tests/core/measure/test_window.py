@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.life.window import OTHER, RollingCounts
+from sidecar.core.measure.window import OTHER, RollingCounts
 
 YEAR_S = 365 * 86_400
 

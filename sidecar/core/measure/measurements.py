@@ -1,24 +1,35 @@
-"""Takes what is reported and gives evidence: everything that is counted of one app, and nothing of what it means."""
+"""All counts of one app: reports in, evidence out. The detectors judge the evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from sidecar.core.life.outlier import OwnUsual
-from sidecar.core.life.results import Outcomes
-from sidecar.core.life.success_rate import SuccessHistory
-from sidecar.core.life.window import RollingCounts
-from sidecar.core.types import AppExited, Evidence, Heartbeat, Level, Load, Missed, Ping, Report, Results, Sample
+from sidecar.core.measure.outlier import OwnUsual
+from sidecar.core.measure.results import RequestResults
+from sidecar.core.measure.success_rate import SuccessHistory
+from sidecar.core.measure.window import RollingCounts
+from sidecar.core.types import (
+    AppExited,
+    ErrorLevel,
+    ErrorReport,
+    Evidence,
+    Heartbeat,
+    Load,
+    Missed,
+    Report,
+    Results,
+    Sample,
+)
 
 IGNORED: Final = "ignored"
-"""Where errors of kinds that never count are kept, beside the levels that do not count."""
+"""The key for errors of kinds that never count, among the levels that do not count."""
 
 RESULTS_KEPT_S: Final = 300.0
-"""How long the last results say anything of an app that reports none since. It is called, whatever its weight: so
-long without a result its reports have stopped, and by our rules no data speaks against nobody."""
+"""How long the last results count. An app gets requests at any weight, so after this time its reports have stopped, and
+missing data never makes a container sick."""
 
-_COUNTED: Final = ("errors", "others", "fatal", "outcomes", "_successes")
+_COUNTED: Final = ("errors", "others", "fatal", "results", "_successes")
 _INSTANTS: Final = ("idle_at", "_in_flight_at", "_load_at", "_results_at", "_heartbeat_at")
 _PLAIN: Final = {
     "in_flight": int | float | None,
@@ -26,18 +37,17 @@ _PLAIN: Final = {
     "_missed_scrapes": int,
     "_missed_cause": str | None,
 }
-"""What outlives the process that heard it: what freezes by itself, instants, and values as they are."""
+"""What a takeover transfers: parts that freeze themselves, instants, and plain values."""
 
 
 class Measurements:
     """All counts of one app over the last ``window_s`` seconds.
 
-    ``known_kinds`` are told apart whatever else comes, ``ignored_kinds`` never count. ``now`` is in seconds of one
-    clock throughout; ``turn`` makes its second the current one before anything is taken in it.
+    ``known_kinds`` always have counts of their own, ``ignored_kinds`` never count. ``now`` is in seconds of one clock;
+    ``turn`` makes its second the current one before reports of that second are taken.
 
-    ``usual`` is what this life has had while it was well; whoever judges takes its samples.
-    ``in_flight`` is the last that was said of it, ``idle_at`` when that was, if it was none.
-    ``changes`` counts what may have changed any of it, but for the passing of time.
+    ``usual``: errors of this incarnation while it was well; the controller samples them. ``in_flight``: the last
+    reported number of requests; ``idle_at``: when that was reported as 0, if it still is.
     """
 
     def __init__(
@@ -46,7 +56,7 @@ class Measurements:
         self.errors = RollingCounts(window_s, now_s, known=known_kinds)
         self.others = RollingCounts(window_s, now_s)
         self.fatal = RollingCounts(window_s, now_s)
-        self.outcomes = Outcomes(window_s, now_s)
+        self.results = RequestResults(window_s, now_s)
         self.usual = OwnUsual()
         self.in_flight: float | None = None
         self.idle_at: float | None = None
@@ -60,7 +70,7 @@ class Measurements:
         self._missed_scrapes = 0
         self._missed_cause: str | None = None
         self._take: dict[type, Callable[..., None]] = {
-            Ping: self._take_ping,
+            ErrorReport: self._take_errors,
             Results: self._take_results,
             Heartbeat: self._take_heartbeat,
             Sample: self._take_sample,
@@ -70,20 +80,19 @@ class Measurements:
 
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second."""
-        for counts in (self.errors, self.others, self.fatal, self.outcomes):
+        for counts in (self.errors, self.others, self.fatal, self.results):
             counts.turn(now_s)
 
     def take(self, report: Report, now: float) -> None:
-        """Count one report; what only announces or ends a life counts nothing."""
+        """Count one report; one that only announces or ends an incarnation counts nothing."""
         self._take[type(report)](report, now)
 
     def clear(self, *, heart: bool = True) -> None:
-        """Forget what the verdict rests on, and unless ``heart`` is False the whole life with it.
+        """Empty the window; with ``heart`` also forget the last heartbeat, the success rate and usual errors.
 
-        What was counted ever stays. The last heartbeat, the success rate and what is usual are of a life, not of a
-        window.
+        Counts since the beginning stay.
         """
-        for counts in (self.errors, self.others, self.fatal, self.outcomes):
+        for counts in (self.errors, self.others, self.fatal, self.results):
             counts.clear()
         self.in_flight = self.idle_at = self._load = None
         self._missed_scrapes = 0
@@ -94,7 +103,7 @@ class Measurements:
             self.usual.clear()
 
     def freeze(self, now: float) -> dict[str, Any]:
-        """What ``thaw`` takes in, in values that JSON knows; instants are told as ages."""
+        """The measurements as JSON values for ``thaw``; instants are ages."""
         return {
             **{name: getattr(self, name).freeze(now) for name in _COUNTED},
             **{name: _age(getattr(self, name), now) for name in _INSTANTS},
@@ -103,10 +112,10 @@ class Measurements:
         }
 
     def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
-        """Know what another witness knew when it was ``now``, in place of all that was known here.
+        """Take over measurements that were frozen at ``now``.
 
-        Raises ValueError, TypeError, LookupError or their like for what ``freeze`` does not write, and then knows who
-        knows what.
+        Raises ValueError, TypeError, LookupError or the like for values that ``freeze`` does not write; then the
+        measurements are undefined.
         """
         for name in _COUNTED:
             getattr(self, name).thaw(frozen[name], now)
@@ -119,22 +128,22 @@ class Measurements:
         self.usual.thaw(frozen.get("usual", []), now)  # a sidecar of version 0.1 did not know it
 
     def success_rate(self, now: float) -> float | None:
-        """How large a part of the requests goes well of late, within [0, 1]; None if nothing is known of any.
+        """The part of recent requests that succeeded, within [0, 1]; None if no requests are known.
 
-        It takes requests: errors alone, from pings or from a page without ``requests``, say nothing of a share.
+        Errors alone, from error reports or from a page without ``requests``, give no rate.
         """
         if self._results_at is None or now - self._results_at > RESULTS_KEPT_S:
             return None
         return self._successes.steady_rate(now)
 
     def load(self, now: float) -> Load | None:
-        """How busy the app last said it was: its load if it ever told that in this life, else requests in flight."""
+        """The last reported load; requests in flight if this incarnation has never reported a load."""
         load, at = (self.in_flight, self._in_flight_at) if self._load is None else (self._load, self._load_at)
         return None if load is None or at is None else Load(load, now - at)
 
     def evidence(self, now: float) -> Evidence:
         """What the window holds."""
-        errors, tally = self.errors, self.outcomes.tally()
+        errors, results = self.errors, self.results.counts()
         return Evidence(
             window_s=errors.seconds,
             errors=errors.total,
@@ -143,21 +152,21 @@ class Measurements:
             oldest_age_s=errors.oldest_age_s(),
             newest_age_s=errors.newest_age_s(),
             fatal=self.fatal.total,
-            requests=tally.requests,
-            failed=tally.failed,
-            consecutive=tally.consecutive,
-            kept_ok=tally.kept,
+            requests=results.requests,
+            failed=results.failed,
+            consecutive=results.consecutive,
+            kept_ok=results.kept,
             heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
             missed_scrapes=self._missed_scrapes,
             missed_cause=self._missed_cause,
         )
 
-    def _take_ping(self, ping: Ping, _now: float) -> None:
-        if ping.level is not Level.SERVER_ERROR:
-            self.others.record(ping.level, ping.errors)
+    def _take_errors(self, report: ErrorReport, _now: float) -> None:
+        if report.level is not ErrorLevel.SERVER_ERROR:
+            self.others.record(report.level, report.errors)
             return
-        if self._count(ping.kind, ping.errors) and ping.fatal:
-            self.fatal.record(ping.kind, ping.errors)
+        if self._count(report.kind, report.errors) and report.fatal:
+            self.fatal.record(report.kind, report.errors)
 
     def _take_results(self, results: Results, now: float) -> None:
         self._end(results.ok, results.failed, now)
@@ -184,9 +193,9 @@ class Measurements:
         pass
 
     def _end(self, ok: int, failed: int, now: float) -> None:
-        """Record requests that have ended."""
+        """Count requests that have ended."""
         if ok or failed:
-            self.outcomes.record(ok, failed)
+            self.results.record(ok, failed)
             self._successes.count(now, ok, failed)
             self._results_at = now
 
@@ -201,7 +210,7 @@ class Measurements:
             self._load, self._load_at = load, now
 
     def _count(self, kind: str, errors: int) -> int:
-        """Record errors of a kind; so many of them count."""
+        """Count errors of a kind; return how many of them count."""
         if kind in self._ignored:
             self.others.record(IGNORED, errors)
             return 0

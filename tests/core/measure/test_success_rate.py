@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.cascade.weighted_shuffle import weighted_shuffle
-from sidecar.core.life.success_rate import BUCKET_S, BUCKETS, Floor, SuccessHistory
+from sidecar.core.measure.success_rate import BUCKET_S, BUCKETS, Floor, SuccessHistory
 
 Ended = tuple[float, str]
 """(seconds, how the calls ended at that moment: ``+`` well, ``-`` badly)."""

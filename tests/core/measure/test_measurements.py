@@ -1,4 +1,4 @@
-"""What the witness makes of each report, and what neither time nor one more error may do to the verdict."""
+"""What each report adds to the measurements, and what neither time nor one more error may do to the verdict."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.life.detectors import judge
-from sidecar.core.life.measurements import Measurements
-from sidecar.core.life.window import OTHER
+from sidecar.core.measure.measurements import Measurements
+from sidecar.core.measure.window import OTHER
 from sidecar.core.types import (
     AppExited,
+    ErrorLevel,
+    ErrorReport,
     Evidence,
     Heartbeat,
     Judgement,
-    Level,
     Load,
     Missed,
-    Ping,
     Policy,
     Report,
     Results,
@@ -34,7 +34,7 @@ Told = tuple[float, Report]
 def measurements_of(
     story: Iterable[Told], *, window_s: int = 60, limits: tuple[str, ...] = ()
 ) -> tuple[Measurements, float]:
-    """A witness who has heard the story, and the second at its end."""
+    """The measurements after the story, and the second at its end."""
     measurements, now = Measurements(window_s, 0, known_kinds=limits, ignored_kinds=["cache"]), 0.0
     for seconds, report in story:
         now += seconds
@@ -61,20 +61,24 @@ def just_now(evidence: Evidence) -> Evidence:
     [
         pytest.param([], NOTHING, id="nothing"),
         pytest.param([AppExited()], NOTHING, id="the end of a life counts nothing"),
-        pytest.param([Ping()], just_now(Evidence(60, 1, {"unknown": 1})), id="ping"),
-        pytest.param([Ping(0, app_start="b")], NOTHING, id="announcement"),
-        pytest.param([Ping(3, kind="redis")] * 2, just_now(Evidence(60, 6, {"redis": 6})), id="several of a kind"),
-        pytest.param([Ping(2, Level.RECOVERED)], Evidence(60, levels={"recovered": 2}), id="another level"),
-        pytest.param([Ping(2, fatal=True)], just_now(Evidence(60, 2, {"unknown": 2}, fatal=2)), id="fatal"),
-        pytest.param([Ping(0, fatal=True)], NOTHING, id="none that are fatal"),
+        pytest.param([ErrorReport()], just_now(Evidence(60, 1, {"unknown": 1})), id="ping"),
+        pytest.param([ErrorReport(0, app_start="b")], NOTHING, id="announcement"),
         pytest.param(
-            [Ping(1, Level.INVESTIGATION, fatal=True)],
+            [ErrorReport(3, kind="redis")] * 2, just_now(Evidence(60, 6, {"redis": 6})), id="several of a kind"
+        ),
+        pytest.param([ErrorReport(2, ErrorLevel.RECOVERED)], Evidence(60, levels={"recovered": 2}), id="another level"),
+        pytest.param([ErrorReport(2, fatal=True)], just_now(Evidence(60, 2, {"unknown": 2}, fatal=2)), id="fatal"),
+        pytest.param([ErrorReport(0, fatal=True)], NOTHING, id="none that are fatal"),
+        pytest.param(
+            [ErrorReport(1, ErrorLevel.INVESTIGATION, fatal=True)],
             Evidence(60, levels={"investigation": 1}),
             id="level is stronger",
         ),
-        pytest.param([Ping(4, kind="cache")], Evidence(60, levels={"ignored": 4}), id="ignored kind is shown"),
+        pytest.param([ErrorReport(4, kind="cache")], Evidence(60, levels={"ignored": 4}), id="ignored kind is shown"),
         pytest.param(
-            [Ping(4, kind="cache", fatal=True)], Evidence(60, levels={"ignored": 4}), id="ignored kind is never fatal"
+            [ErrorReport(4, kind="cache", fatal=True)],
+            Evidence(60, levels={"ignored": 4}),
+            id="ignored kind is never fatal",
         ),
         pytest.param([Results(3, 2)], Evidence(60, requests=5, failed=2), id="results"),
         pytest.param([Results()], NOTHING, id="results of nothing"),
@@ -160,7 +164,7 @@ def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load:
     ("story", "rate"),
     [
         pytest.param([], None, id="nothing"),
-        pytest.param([(1, Ping(500))], None, id="errors alone are no share of anything"),
+        pytest.param([(1, ErrorReport(500))], None, id="errors alone are no share of anything"),
         pytest.param([(1, Sample({"redis": 9}))], None, id="nor are those of a page without requests"),
         pytest.param([(1, Results()), (1, Results(in_flight=3))], None, id="results of no request"),
         pytest.param([(1, Results(30, 10))], 0.75, id="results"),
@@ -187,20 +191,20 @@ def test_success_rate_is_of_a_life_and_outlives_the_grace() -> None:
 
 
 EVERYTHING: list[Told] = [
-    (1.0, Ping(2, fatal=True)),
-    (1.0, Ping(2, Level.RECOVERED)),
+    (1.0, ErrorReport(2, fatal=True)),
+    (1.0, ErrorReport(2, ErrorLevel.RECOVERED)),
     (1.0, Results(0, 3)),
     (1.0, Heartbeat()),
     (1.0, Missed("status")),
 ]
 
 
-def test_cleared_witness_has_nothing_to_say_and_still_knows_what_was_counted_ever() -> None:
+def test_cleared_measurements_are_empty_and_keep_the_counts_since_the_beginning() -> None:
     measurements, now = measurements_of(EVERYTHING)
     measurements.clear()
     assert measurements.evidence(now) == NOTHING
     assert (measurements.errors.ever(), measurements.others.ever()) == ({"unknown": 2}, {"recovered": 2})
-    assert measurements.outcomes.ever() == {"failed": 3}
+    assert measurements.results.ever() == {"failed": 3}
 
 
 def test_only_the_heart_may_outlive_a_clearing() -> None:
@@ -210,8 +214,8 @@ def test_only_the_heart_may_outlive_a_clearing() -> None:
 
 
 def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
-    flood = [(0.0, Ping(kind=f"made-up-{number}")) for number in range(100)]
-    measurements, now = measurements_of([*flood, (0.0, Ping(3, kind="redis"))], limits=("redis", "mysql"))
+    flood = [(0.0, ErrorReport(kind=f"made-up-{number}")) for number in range(100)]
+    measurements, now = measurements_of([*flood, (0.0, ErrorReport(3, kind="redis"))], limits=("redis", "mysql"))
     evidence = measurements.evidence(now)
     assert evidence.kinds["redis"] == 3
     assert evidence.kinds[OTHER] == 100 - 30
@@ -220,7 +224,7 @@ def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
 
 def test_more_kinds_with_a_limit_than_the_cap_are_told_apart_too() -> None:
     limited = tuple(f"limited-{number}" for number in range(40))
-    measurements, now = measurements_of([(0.0, Ping(kind=kind)) for kind in (*limited, "new")], limits=limited)
+    measurements, now = measurements_of([(0.0, ErrorReport(kind=kind)) for kind in (*limited, "new")], limits=limited)
     assert measurements.evidence(now).kinds == dict.fromkeys((*limited, OTHER), 1)
 
 
@@ -230,7 +234,7 @@ KINDS = ["redis", "mysql", "cache", "unknown"]
 WINDOW_S = 10
 few = st.integers(0, 4)
 reports = st.one_of(
-    st.builds(Ping, few, st.sampled_from(Level), st.sampled_from(KINDS), fatal=st.booleans()),
+    st.builds(ErrorReport, few, st.sampled_from(ErrorLevel), st.sampled_from(KINDS), fatal=st.booleans()),
     st.builds(Results, few, few),
     st.builds(Heartbeat),
     st.builds(Sample, st.dictionaries(st.sampled_from(KINDS), few), few),
@@ -277,7 +281,16 @@ def test_time_alone_never_makes_the_verdict_worse(story: list[Told], policy: Pol
         was = still
 
 
-errors = st.sampled_from([Ping(), Ping(fatal=True), Ping(kind="redis"), Ping(kind="new"), Results(0, 1), Missed("dns")])
+errors = st.sampled_from(
+    [
+        ErrorReport(),
+        ErrorReport(fatal=True),
+        ErrorReport(kind="redis"),
+        ErrorReport(kind="new"),
+        Results(0, 1),
+        Missed("dns"),
+    ]
+)
 
 
 @settings(max_examples=400, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.life.weight import FULL, Weight, soft_drain
+from sidecar.core.measure.weight import FULL, Weight, soft_drain
 from sidecar.core.types import Fleet, Policy, Presence
 
 
@@ -161,8 +161,8 @@ def test_suspect_keeps_as_little_weight_as_the_others_can_make_up_for(
     presence: Presence, rate: float | None, told: tuple[Fleet | None, bool], policy: Policy, percent: int
 ) -> None:
     """``told``: the fleet, and whether that has heard of this suspect."""
-    fleet, is_heard = told
-    assert soft_drain(presence, rate, fleet, policy, is_heard=is_heard) == percent
+    fleet, is_announced = told
+    assert soft_drain(presence, rate, fleet, policy, is_announced=is_announced) == percent
 
 
 def test_lowered_weight_is_set_at_once_not_below_the_floor_and_rises_as_any_other() -> None:

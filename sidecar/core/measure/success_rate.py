@@ -1,11 +1,11 @@
-"""How well a node has served of late, and how much weight that gives it among its peers.
+"""The success rate of a node in the last 30 s, and the weight that it gives the node among its peers.
 
 After timmc's gist "Success-prioritized, concurrency-limited stochastic fallback cascade": six rolling buckets of five
-seconds, a newer one counting three times the one before, and a sticky one that still knows how a node ended that
-nobody has called since. The weight is the cube of the success rate, so that nine failures in ten cost a node nearly
-all of its first places, and one in ten only a quarter.
+seconds, each counting three times the one before, and a sticky bucket that remembers the last results of a node that
+is no longer called. The weight is the cube of the success rate, so that nine failures in ten cost a node nearly all of
+its first places, and one in ten only a quarter.
 
-This room is handed the time and counts ended calls. It must not know what a call is, or why it failed.
+This module counts calls that have ended. It must not know what a call is, or why it failed.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from typing import Any, Final, NamedTuple, Self
 BUCKETS: Final = 6
 BUCKET_S: Final = 5.0
 NEWER_COUNTS: Final = 3
-"""How many times the bucket before it a bucket counts."""
+"""A bucket counts this many times as much as the one before it."""
 
 NEWEST: Final = 2
-"""So many buckets hold the last five to ten seconds."""
+"""Number of buckets that hold the last five to ten seconds."""
 
 ENOUGH: Final = 10
-"""Fewer calls say little: one failure among them may be chance."""
+"""Among fewer calls one failure may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What is left of a node that ended badly, once its ring is empty: without it, nobody would ever look again.
+    """The least rate and weight of a node whose ring is empty; without it such a node might never be called again.
 
-    ``rate`` is the least that the sticky bucket's rate is read as, ``weight`` the least weight that follows.
-    ValueError unless both are within [0, 1].
+    ``rate``: the least rate of the sticky bucket; ``weight``: the least weight. ValueError unless both are in [0, 1].
 
     The gist floors the *rate* at 0.0001 / n for n nodes, and cubes afterwards. Three nodes, two of them well, ten calls
     a second; how long until the third, well again but unseen, comes first once:
@@ -45,8 +44,8 @@ class Floor:
     ``Floor()``              0.01     201 calls        20 seconds
     ======================== ======== ================ ===============
 
-    A floor of 0.01 is cheap: a try that fails fills the ring again, and the floor is out of play for the next 25 to 30
-    seconds. One look that goes well brings the node back at once, for then its ring holds nothing but a success.
+    A floor of 0.01 is cheap: a call that fails fills the ring again, and the floor does not matter for the next 25 to
+    30 seconds. One call that succeeds brings the node back at once, because then its ring holds one success only.
     """
 
     rate: float = 0.0
@@ -58,14 +57,14 @@ class Floor:
 
     @classmethod
     def of_gist(cls, nodes: int) -> Self:
-        """Floor the rate by the letter of the gist. For those who call each node by other ways as well."""
+        """The floor of the gist, for programs that call each node in other ways as well."""
         return cls(rate=0.0001 / nodes, weight=0.0)
 
 
 DEFAULT_FLOOR: Final = Floor()
 
 
-class Tally(NamedTuple):
+class CallCounts(NamedTuple):
     """Calls that have ended, and those of them that ended well."""
 
     finished: int = 0
@@ -76,14 +75,13 @@ class Tally(NamedTuple):
         return self.succeeded / self.finished
 
 
-NOTHING: Final = Tally()
+NOTHING: Final = CallCounts()
 
 
 class SuccessHistory:
-    """How the calls to one node ended. Constant in memory; time is handed in as seconds of one monotonic clock.
+    """The results of calls to one node, in constant memory. Time is an argument, in seconds of one monotonic clock.
 
-    The ring is turned by whoever asks or tells next, so nothing has to run while nobody calls. A clock that steps back
-    is read as standing still.
+    Each call of a method turns the ring, so nothing has to run in between. A clock that steps back stands still.
     """
 
     __slots__ = ("_floor", "_period", "_ring", "_sticky")
@@ -95,26 +93,26 @@ class SuccessHistory:
         self._sticky = NOTHING
 
     def record(self, now_s: float, *, succeeded: bool) -> None:
-        """Count a call that ended at ``now_s``. A call under way says nothing of its node yet."""
+        """Count a call that ended at ``now_s``."""
         self.count(now_s, succeeded, not succeeded)
 
     def count(self, now_s: float, succeeded: int, failed: int) -> None:
-        """Count calls that ended by ``now_s``, so many well and so many badly."""
+        """Count calls that ended by ``now_s``."""
         self._turn(now_s)
         newest = self._ring[0]
-        self._ring[0] = Tally(newest.finished + succeeded + failed, newest.succeeded + succeeded)
+        self._ring[0] = CallCounts(newest.finished + succeeded + failed, newest.succeeded + succeeded)
 
     def rate(self, now_s: float) -> float:
-        """Success rate within [0, 1]: of the ring; if that is empty of the sticky bucket; 1 if nothing ever ended."""
+        """Success rate within [0, 1]: of the ring, or if that is empty of the sticky bucket; 1 before any call."""
         recent = self._recent(now_s)
         return recent.rate() if recent.finished else self._remembered()
 
     def steady_rate(self, now_s: float) -> float:
-        """Success rate within [0, 1] for a judge who must neither be late nor be moved by chance.
+        """Success rate within [0, 1] for a decision that must be neither late nor moved by chance.
 
-        It is the worse of two: the rate of the ring, mixed with what was remembered if it holds fewer than ``ENOUGH``
-        calls, and that of the ``NEWEST`` buckets, if they hold enough. So a node that begins to fail is known for it
-        within ten seconds, which the whole ring would take twenty for; one that is well again has to be so for longer.
+        It is the lower of two rates: that of the ring, mixed with the sticky bucket if the ring holds fewer than
+        ``ENOUGH`` calls, and that of the ``NEWEST`` buckets, if they hold enough. So a failing node shows within ten
+        seconds, where the whole ring would take twenty; a node that recovers takes longer.
         """
         recent = self._recent(now_s)
         known = min(1.0, sum(tally.finished for tally in self._ring) / ENOUGH)
@@ -130,12 +128,12 @@ class SuccessHistory:
         self._sticky = NOTHING
 
     def freeze(self, now_s: float) -> dict[str, Any]:
-        """What ``thaw`` takes in, in values that JSON knows: the buckets, and when the newest began, as an age."""
+        """The buckets as JSON values for ``thaw``, and the age of the newest."""
         age_s = now_s - self._period * BUCKET_S
         return {"age_s": age_s, "ring": [list(tally) for tally in self._ring], "sticky": list(self._sticky)}
 
     def thaw(self, frozen: Mapping[str, Any], now_s: float) -> None:
-        """Remember what another history held when it was ``now_s``; ValueError or its like if that was none."""
+        """Take over buckets that were frozen at ``now_s``; ValueError, TypeError or LookupError for other values."""
         ring = [_tally(*counts) for counts in frozen["ring"]]
         sticky = _tally(*frozen["sticky"])
         if len(ring) != BUCKETS:
@@ -146,16 +144,16 @@ class SuccessHistory:
         self._sticky = sticky
 
     def weight(self, now_s: float) -> float:
-        """Weight within [0, 1] for the choice among nodes: the rate cubed, floored once the ring is empty.
+        """Weight within [0, 1] for the choice among nodes: the rate cubed, and at least the floor if the ring is empty.
 
-        It is 0 while the ring holds nothing but failures: then a node is called when no better one answers.
+        It is 0 while the ring holds only failures: such a node is called when no better one answers.
         """
         recent = self._recent(now_s)
         if recent.finished:
             return _cube(recent.rate())
         return max(_cube(self._remembered()), self._floor.weight)
 
-    def _recent(self, now_s: float) -> Tally:
+    def _recent(self, now_s: float) -> CallCounts:
         self._turn(now_s)
         return _weighed(self._ring)
 
@@ -171,23 +169,23 @@ class SuccessHistory:
         self._period = max(period, self._period)
 
 
-def _tally(finished: int, succeeded: int) -> Tally:
+def _tally(finished: int, succeeded: int) -> CallCounts:
     if not 0 <= succeeded <= finished:
         raise ValueError(f"{succeeded} of {finished} calls cannot have succeeded")
-    return Tally(int(finished), int(succeeded))
+    return CallCounts(int(finished), int(succeeded))
 
 
 def _period(now_s: float) -> int:
     return int(now_s // BUCKET_S)
 
 
-def _weighed(newest_first: Iterable[Tally]) -> Tally:
+def _weighed(newest_first: Iterable[CallCounts]) -> CallCounts:
     """Sum the buckets by Horner's rule in whole numbers, so that a rate is exact and never leaves [0, 1]."""
     finished = succeeded = 0
     for tally in newest_first:
         finished = finished * NEWER_COUNTS + tally.finished
         succeeded = succeeded * NEWER_COUNTS + tally.succeeded
-    return Tally(finished, succeeded)
+    return CallCounts(finished, succeeded)
 
 
 def _cube(rate: float) -> float:

@@ -1,14 +1,14 @@
-"""Whether an app's errors are more than chance: what they are compared with, and the limit that follows from it.
+"""Whether an app's errors are more than chance: the usual errors to compare with, and the limit that follows.
 
-Errors that come independently of each other at a steady rate are distributed as Poisson found (1837). A container
-stands out if it has so many that a healthy one would have as many in one of ten million windows: fifty containers that
-are looked at every ten seconds have 158 million looks in a year.
+Errors that come independently at a steady rate have a Poisson distribution (1837). A container is an outlier if a
+healthy one would have as many errors in one of ten million windows: fifty containers that are checked every ten seconds
+have 158 million checks in a year.
 
-The rate of a healthy one is the largest of three: the fleet's median now, the same smoothed over ten minutes, and what
-the app itself has had over the past hour. The last two are learned only while nothing is excessive: or an outage, or a
-leak that grows slowly, would come to count as usual, and whoever is sick would stand out no longer.
+The rate of a healthy container is the largest of three: the fleet's median now, the same smoothed over ten minutes, and
+the errors of the app itself over the past hour. The last two are learned only while nothing is excessive. Otherwise an
+outage, or a leak that grows slowly, would become usual, and a sick container would be no outlier.
 
-This module is handed numbers and times. It must not know who counts errors or who reports the medians.
+This module must not know where errors are counted, or where the medians come from.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Final, NamedTuple
 from sidecar.core.types import Evidence, Fleet, Policy
 
 CHANCE: Final = 1e-7
-"""The chance of as many errors in one window of a healthy container below which a container stands out."""
+"""A container is an outlier if a healthy one has as many errors in a window with a chance below this."""
 
 _DEVIATIONS: Final = 5.199337582290661
-"""So many standard deviations above its mean a normal distribution leaves ``CHANCE``."""
+"""Standard deviations above its mean at which a normal distribution leaves ``CHANCE``."""
 
 LARGEST_MEAN: Final = 1e6
 """Above it the approximation of Cornish and Fisher (1938) is good to one in a million and costs nothing."""
@@ -35,7 +35,7 @@ KEPT_MIN: Final = 60
 MINUTE_S: Final = 60.0
 
 _ROUNDED: Final = 10
-"""From here on a person needs no decimals."""
+"""Larger numbers are shown without decimals."""
 
 
 @lru_cache(maxsize=64)
@@ -73,9 +73,9 @@ def _tail(mean: float, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FleetUsual:
-    """What the medians of the fleet have been: now, and smoothed. None: not known, or a fleet of fewer than three.
+    """The medians of the fleet, now and smoothed. None: not known, or a fleet of fewer than three.
 
-    ``errors`` are per window, ``ratio`` is of failed requests, from 0 to 1. ``at``: when the smoothed ones were taken.
+    ``errors`` are per window, ``ratio`` is of failed requests, from 0 to 1. ``at``: when they were updated.
     """
 
     errors: int | None = None
@@ -84,8 +84,8 @@ class FleetUsual:
     smooth_ratio: float | None = None
     at: float = 0.0
 
-    def heard(self, fleet: Fleet, now: float, error_limit: int) -> FleetUsual:
-        """What is usual after an answered beat. A median at or over the limit is not: it is compared, and not kept."""
+    def updated(self, fleet: Fleet, now: float, error_limit: int) -> FleetUsual:
+        """The medians after an answered beat. A median at or over the limit is not usual, so it is not smoothed in."""
         errors, ratio = fleet.median_errors, fleet.median_ratio
         if errors is None:
             return FleetUsual()
@@ -102,9 +102,9 @@ def _smoothed(before: float | None, now: float | None, part: float) -> float | N
 
 
 class OwnUsual:
-    """What this life of the app has had per window over the past hour, as three sums for each of ``KEPT_MIN`` minutes.
+    """The errors per window of this incarnation over the past hour, as three sums for each of ``KEPT_MIN`` minutes.
 
-    The caller takes no sample while the app is suspect, or is spared: so this past cannot excuse itself.
+    The caller takes no sample while the app is suspect or spared, or its errors would raise their own limit.
     """
 
     __slots__ = ("_minutes",)
@@ -113,7 +113,7 @@ class OwnUsual:
         self._minutes: deque[_Minute] = deque(maxlen=KEPT_MIN)
 
     def sample(self, evidence: Evidence, now: float) -> None:
-        """Take in what the window holds now."""
+        """Add a sample of the window."""
         minute = int(now // MINUTE_S)
         one = _Minute(minute, 1, evidence.errors, evidence.requests)
         if self._minutes and self._minutes[-1].minute >= minute:
@@ -122,22 +122,22 @@ class OwnUsual:
         self._minutes.append(one)
 
     def rates(self, now: float) -> tuple[float, float]:
-        """Errors per window, and the part of the requests that these are; 0 where nothing is known."""
+        """Errors per window, and errors per request; 0 where nothing is known."""
         oldest = int(now // MINUTE_S) - KEPT_MIN
         kept = [one for one in self._minutes if one.minute > oldest]
         samples, errors, requests = (sum(one[place] for one in kept) for place in (1, 2, 3))
         return (errors / samples if samples else 0.0), (min(1.0, errors / requests) if requests else 0.0)
 
     def clear(self) -> None:
-        """Know nothing, as of a new life."""
+        """Forget everything: a new incarnation begins."""
         self._minutes.clear()
 
     def freeze(self, now: float) -> list[list[int]]:
-        """What ``thaw`` takes in, in values that JSON knows; each minute by its age."""
+        """The sums as JSON values for ``thaw``, each minute by its age."""
         return [[int(now // MINUTE_S) - one.minute, *one[1:]] for one in self._minutes]
 
     def thaw(self, frozen: list[list[int]], now: float) -> None:
-        """Know what another one knew; ValueError or TypeError for what ``freeze`` does not write."""
+        """Take over frozen sums; ValueError or TypeError for values that ``freeze`` does not write."""
         minutes = [_Minute(int(now // MINUTE_S) - age, *counts) for age, *counts in frozen]
         if any(not isinstance(count, int) or count < 0 for one in minutes for count in one[1:]):
             raise ValueError("samples, errors and requests are whole numbers")
@@ -154,12 +154,12 @@ class _Minute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What an app's errors are compared with; the default: nothing is known, and the limits alone decide.
+    """What an app's errors are compared with. By default nothing is known, and the limits alone decide.
 
-    ``median``: of the fleet's errors per window now; ``smoothed``: as it has been while it was below the limit.
-    ``fleet`` and ``own``: errors per window that are usual for the fleet and for this app. The ratios are the same of
-    requests, ``fleet_ratio`` None where it is not known. ``share``: the part of its load that the container is sent,
-    from 0 to 1, while it is drained softly; 1 otherwise.
+    ``median``: the fleet's median of errors per window now; ``smoothed``: the same while it was below the limit.
+    ``fleet`` and ``own``: usual errors per window of the fleet and of this app. The ratios are errors per request, and
+    ``fleet_ratio`` is None where it is not known. ``share``: the part of its load, from 0 to 1, that a softly drained
+    container gets; 1 otherwise.
     """
 
     median: int | None = None
@@ -172,16 +172,16 @@ class Baseline:
 
     @classmethod
     def of(cls, fleet: FleetUsual, own: tuple[float, float]) -> Baseline:
-        """What follows from the fleet's usual errors and from the app's own."""
+        """The baseline from the fleet's usual errors and the app's own."""
         ratio = None if fleet.ratio is None else max(fleet.ratio, fleet.smooth_ratio or 0.0)
         errors = max(fleet.errors or 0, fleet.smooth_errors or 0.0)
         return cls(fleet.errors, errors, own[0], ratio, own[1], fleet.smooth_errors or 0.0)
 
     def usual(self, evidence: Evidence) -> Usual:
-        """What a healthy container would have in this window.
+        """The errors that a healthy container would have in this window.
 
-        Where requests are counted it is a part of the own ones: a container with ten times the traffic has ten times
-        the errors. Unless none of the requests failed: then the errors were not counted among them.
+        With request counts they are a part of the app's own requests: a container with ten times the traffic has ten
+        times the errors. An app without failed requests does not count its errors among its requests.
         """
         fleet, own = self.fleet, self.own
         if self.fleet_ratio is not None and evidence.requests and evidence.failed:
@@ -193,26 +193,26 @@ NO_BASELINE: Final = Baseline()
 
 
 class Usual(NamedTuple):
-    """Errors per window that are usual, of the fleet or of the app itself."""
+    """Usual errors per window, of the fleet or of the app itself."""
 
     errors: float
     is_own: bool
 
 
-class Bar(NamedTuple):
-    """The limit that errors have to reach, and why it is this one, for a person; nothing if it was set so."""
+class EffectiveLimit(NamedTuple):
+    """The limit that errors have to reach, and why it differs from the one that was set; empty if it does not."""
 
     limit: int
     why: str = ""
 
 
-def bar(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> Bar:
-    """The limit of errors in this window; of a container that is sent a part of its load, that part of the limit."""
-    whole = _bar(limit, evidence, policy, baseline)
+def effective_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> EffectiveLimit:
+    """The limit of errors in this window; a softly drained container has the same part of the limit as of its load."""
+    whole = _whole_limit(limit, evidence, policy, baseline)
     if baseline.share >= 1:
         return whole
     part = f"the part of {whole.limit} for {100 * baseline.share:.0f} % of its load"
-    return Bar(scaled(whole.limit, baseline.share), f"{part}; {whole.why}" if whole.why else part)
+    return EffectiveLimit(scaled(whole.limit, baseline.share), f"{part}; {whole.why}" if whole.why else part)
 
 
 def scaled(limit: int, share: float) -> int:
@@ -220,22 +220,24 @@ def scaled(limit: int, share: float) -> int:
     return max(1, ceil(limit * share))
 
 
-def _bar(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> Bar:
+def _whole_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> EffectiveLimit:
     """The limit of errors in this window, where ``limit`` was set.
 
-    If the fleet's median itself has reached the limit nobody stands out, and the limit alone decides. Unless chance
-    explains that median as well: in a small fleet with some errors in every window it reaches the limit now and then.
+    If the fleet's median itself has reached the limit there are no outliers, and the limit alone decides. A median that
+    chance explains does not count: in a small fleet with errors in every window it reaches the limit now and then.
     """
     if not policy.outlier:
-        return Bar(limit)
+        return EffectiveLimit(limit)
     if baseline.median is not None and baseline.median >= max(policy.error_limit or limit, quantile(baseline.smoothed)):
-        return Bar(limit, f"at least half of this fleet has {baseline.median} or more")
+        return EffectiveLimit(limit, f"at least half of this fleet has {baseline.median} or more")
     usual = baseline.usual(evidence)
     effective = quantile(usual.errors)
     if effective <= limit:
-        return Bar(limit)
+        return EffectiveLimit(limit)
     whose = "this container has" if usual.is_own else "containers of this fleet have"
-    return Bar(effective, f"{whose} {_about(usual.errors)} when {'it is' if usual.is_own else 'they are'} well")
+    return EffectiveLimit(
+        effective, f"{whose} {_about(usual.errors)} when {'it is' if usual.is_own else 'they are'} well"
+    )
 
 
 def _about(errors: float) -> str:

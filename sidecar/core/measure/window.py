@@ -1,7 +1,7 @@
 """Rolling counts: a ring of one-second buckets, constant in memory and time whatever the rate.
 
-The tick turns the ring and a record is one addition into the current bucket, so recording looks at no clock.
-The window must not know what is counted or what is judged; it is handed whole seconds.
+``turn`` moves the ring once a second, and recording is one addition to the current bucket, without a clock. The window
+must not know what is counted or judged.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 OTHER: Final = "other"
-"""Where keys are counted that came after the cap was reached."""
+"""The key that counts for all keys beyond the cap."""
 
 
 class RollingCounts:
     """Counts by key over the last ``seconds`` seconds, exact to the one-second bucket.
 
-    An event recorded in second ``s`` is counted until the ring is turned to second ``s + seconds``. At most
-    ``max_keys`` distinct keys are told apart in a lifetime, ``known`` ones first; later ones are counted as ``other``.
+    An event recorded in second ``s`` counts until the ring is turned to second ``s + seconds``. At most ``max_keys``
+    distinct keys have counts of their own, ``known`` ones first; later ones are counted as ``other``.
     """
 
     __slots__ = ("_closed", "_closed_total", "_ever", "_now_s", "_ring", "_slot", "current", "seconds")
@@ -35,7 +35,7 @@ class RollingCounts:
         self._now_s = now_s
 
     def record(self, key: str, count: int = 1) -> None:
-        """Add ``count`` events of ``key`` to the current second; none leave no trace."""
+        """Add ``count`` events of ``key`` to the current second; 0 leaves no trace."""
         try:
             self.current[key] += count
         except KeyError:
@@ -53,9 +53,9 @@ class RollingCounts:
         return self._closed_total + sum(self.current.values())
 
     def turn(self, now_s: int) -> None:
-        """Make ``now_s`` the current second; buckets older than the window are forgotten.
+        """Make ``now_s`` the current second, and forget buckets older than the window.
 
-        A clock that stands or steps back leaves the ring as it is: nothing is forgotten early.
+        A clock that stands still or steps back changes nothing.
         """
         steps = now_s - self._now_s
         if steps <= 0:
@@ -87,7 +87,7 @@ class RollingCounts:
                 del self._closed[key]
 
     def clear(self) -> None:
-        """Forget the window; what was counted ever stays counted."""
+        """Empty the window; ``ever`` stays."""
         self._ever.settle(self.current)
         self.current, self._closed, self._closed_total = {}, {}, 0
         self._ring = [None] * self.seconds
@@ -101,7 +101,7 @@ class RollingCounts:
         return _sum(self._ever.counts, self.current)
 
     def freeze(self, now: float) -> dict[str, Any]:
-        """What ``thaw`` takes in, in values that JSON knows; instants are told as ages."""
+        """The counts as JSON values for ``thaw``; instants are ages."""
         age_s = now - self._now_s
         buckets: list[list[Any]] = [[age_s, dict(self.current)]] if self.current else []
         for place, bucket in enumerate(self._ring):
@@ -110,10 +110,10 @@ class RollingCounts:
         return {"age_s": age_s, "buckets": buckets, "ever": self.ever()}
 
     def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
-        """Hold what another window held, in place of all that was here; ``now`` is the instant it was frozen at.
+        """Take over the counts of another window that were frozen at ``now``.
 
-        Whole seconds on both clocks are taken for the same. Raises ValueError, TypeError or LookupError for what
-        ``freeze`` does not write, and then holds who knows what.
+        Whole seconds on both clocks count as the same. Raises ValueError, TypeError or LookupError for values that
+        ``freeze`` does not write; then the counts are undefined.
         """
         buckets = [(round(now - age_s), _checked(bucket)) for age_s, bucket in frozen["buckets"]]
         self.clear()
@@ -122,16 +122,16 @@ class RollingCounts:
             self._ever.settle({self._ever.fit(key): max(0, before)})
         newest_s = round(now - frozen["age_s"])
         self._now_s = newest_s - self.seconds
-        for second, bucket in sorted(buckets, key=lambda held: held[0]):
+        for second, bucket in sorted(buckets, key=lambda dated: dated[0]):
             self.turn(second)
             for key, count in bucket.items():
                 self.record(key, count)
         self.turn(newest_s)
 
     def leaving(self, limit: int) -> tuple[int, int]:
-        """How many leave, and in how many seconds, until less than ``limit`` is left; none if it is less already.
+        """Number of events that leave until less than ``limit`` are left, and the seconds until then; 0 if it is less.
 
-        It may be more than need be: what came in one second leaves in one.
+        The number may be more than necessary, because all events of one second leave together.
         """
         need, gone = self.total - limit + 1, 0
         for age in reversed(range(self.seconds)):
@@ -154,7 +154,7 @@ class RollingCounts:
 
 
 class _Cap:
-    """The first ``size`` keys keep their names, so that a flood of made-up kinds cannot grow anything."""
+    """The first ``size`` keys keep their names, so that a flood of invented kinds needs no memory."""
 
     __slots__ = ("counts", "size")
 

@@ -1,0 +1,1 @@
+"""What is counted of one app, and what the counts say: window, results, success rate, usual errors, weight."""
