@@ -1,6 +1,7 @@
-"""What the controller asks of others without waiting: claims and leases of the budget, and what the journal keeps.
+"""Carries out the effects that take time: claims, leases, returned tokens, and saving what has to survive.
 
-Each is a task, each answer of the bucket a message, and every failure an unclear answer.
+Each effect is a task and gets all it needs when it starts. Each answer is a message in the inbox, and a failure is an
+unclear answer.
 """
 
 from __future__ import annotations
@@ -10,105 +11,102 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
+from sidecar.controller.evidence_capture import CullHook
 from sidecar.controller.inbox import Message
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.delays import JITTER, unknown_delay
-from sidecar.core.life.events import Answered, Leased
-from sidecar.core.types import Answer, Claim, Denied, Granted, Lease, Unknown
+from sidecar.core.life.events import ClaimAnswered, LeaseAnswered
+from sidecar.core.types import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
 
-Asked = TypeVar("Asked", Claim, Lease)
+Request = TypeVar("Request", Claim, LeaseRequest)
 
 JOURNAL_WAIT_S: Final = 1.0
 MOMENT_S: Final = 0.05
 LIMIT_S: Final = 30.0
-"""A bucket bounds its answers itself; this is for one that does not, so that nothing is outstanding for ever."""
+"""Time limit for a budget that does not bound its answers itself, so that no request stays outstanding for ever."""
 
 MOST_RETURNS: Final = 30
-"""So often a token is given back that nobody confirms: for a quarter of an hour. Then its window is mostly over."""
+"""Maximum number of attempts to return a token. They take a quarter of an hour, most of its window."""
 
 
-class Bucket(Protocol):
-    """What the controller needs of a budget: an answer as a value, and never an exception for a failure."""
+class TokenBudget(Protocol):
+    """What the controller needs of a budget. A failure is an ``Unknown``, never an exception."""
 
     async def claim(self, claim: Claim) -> Answer:
         """Ask for a token."""
 
-    async def retire(self, lease: Lease) -> Answer:
+    async def retire(self, lease: LeaseRequest) -> Answer:
         """Ask for the lease of a retirement."""
 
-    async def resign(self, instance: str, holder: str) -> bool | Unknown:
-        """Give a lease, or the token of a claim, back; whether it was held."""
+    async def give_back(self, instance: str, holder: str) -> bool | Unknown:
+        """Give back a lease, or the token of a claim; return whether it was in use."""
 
 
 class EffectRunner:
-    """Asks ``bucket``, once what the journal has to keep of the asking is kept, and hands the answer to ``put``.
+    """Runs effects while it is ``open``, and hands each answer to ``put``.
 
-    ``wall`` gives Unix seconds, ``clock`` seconds by which an answer is timed, ``jitter`` a number from 0 to 1. What
-    is asked is asked while it is ``open``; ``on_failure`` hears of every exception, and nobody else does.
+    A request waits until the journal is written. ``hook`` captures evidence after a grant.
+    ``wall`` gives Unix seconds, ``clock`` monotonic seconds, ``jitter`` a number from 0 to 1. ``on_failure`` receives
+    every exception.
     """
 
     def __init__(
         self,
-        bucket: Bucket,
+        budget: TokenBudget,
         journal: Journal,
         put: Callable[[Message], None],
         *,
+        hook: CullHook | None,
         clock: Callable[[], float],
         wall: Callable[[], float],
         jitter: Callable[[], float],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self._bucket = bucket
+        self._budget = budget
         self._journal = journal
         self._put = put
+        self._hook = hook
         self._clock = clock
         self._wall = wall
         self._jitter = jitter
         self._on_failure = on_failure
-        self._asked_at = 0.0
         self._claim: asyncio.Task[None] | None = None
-        self._lease_in_hand = asyncio.Lock()
-        self._token_in_hand = asyncio.Lock()
+        self._lease_lock = asyncio.Lock()
+        self._token_lock = asyncio.Lock()
         self._unreturned: dict[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Take petitions; those that are under way at the end are waited for, or cancelled with who takes them."""
+        """Accept effects; at the end wait for those that run, or cancel them with the caller."""
         async with asyncio.TaskGroup() as self._tasks:
             yield
 
-    def claim(self, claim: Claim, now: float, granted: Callable[[Claim], Awaitable[float]]) -> None:
-        """Ask for a token; ``granted`` has its time before a grant is told, and says how many seconds it took."""
-        self._asked_at = now
-        self._claim = self._start(self._ask, claim, granted)
+    def claim(self, claim: Claim, hook_reason: str) -> None:
+        """Ask for a token. With a ``hook_reason`` the hook runs between a grant and the answer."""
+        self._claim = self._start(self._ask_token, claim, hook_reason)
 
-    def lease(self, lease: Lease, now: float) -> None:
+    def lease(self, lease: LeaseRequest) -> None:
         """Ask for the lease of a retirement."""
-        self._asked_at = now
         self._start(self._ask_lease, lease)
 
-    def resign(self, instance: str, holder: str) -> None:
-        """Give a lease back. Who cannot be told of it frees the slot when its time is over."""
-        self._start(self._resign, instance, holder)
+    def release_lease(self, instance: str, holder: str) -> None:
+        """Give a lease back. If the store does not answer, the slot is free when its time is over."""
+        self._start(self._release_lease, instance, holder)
 
     def return_token(self, instance: str, claim_id: str) -> None:
-        """Give back the token of this claim, until that is confirmed; before that the claim is not made again."""
+        """Give back the token of this claim until the store confirms it; before that the claim is not made again."""
         self._unreturned[claim_id] = instance
         self._start(self._return, claim_id)
 
     def remember(self, memory: Memory) -> None:
-        """Have the journal keep what must survive us."""
+        """Write down what has to survive this process."""
         self._start(self._journal.save, memory)
 
     def withdraw(self) -> None:
-        """Ask for a token no longer: one for an incarnation that has ended helps nobody."""
+        """Cancel the claim: a token for an incarnation that has ended is of no use."""
         if self._claim is not None:
             self._claim.cancel()
-
-    def took_s(self, now: float) -> float:
-        """How long the bucket took to answer what was asked last, if that is answered ``now``."""
-        return now - self._asked_at
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
@@ -123,29 +121,43 @@ class EffectRunner:
         except Exception as error:  # noqa: BLE001 - one bad task must not end the sidecar, as the group would
             self._on_failure(error)
 
-    async def _ask(self, claim: Claim, granted: Callable[[Claim], Awaitable[float]]) -> None:
-        """After more than a moment the bucket is asked again, which costs no token: somebody may have set a hold."""
-        answer = await self._returned(claim.claim_id) or await self._answer(self._bucket.claim, claim)
-        if isinstance(answer, Granted):
-            granted_s = await granted(claim)
-            self._asked_at += granted_s  # the bucket did not take that long
-            if granted_s > MOMENT_S:
-                again = await self._answer(self._bucket.claim, claim)
+    async def _ask_token(self, claim: Claim, hook_reason: str) -> None:
+        """Claim, and after a hook that took more than a moment claim again: a person may have set a hold meanwhile.
+
+        The second claim costs no token.
+        """
+        began, hook_s, capture = self._clock(), 0.0, None
+        answer = await self._returned(claim.claim_id) or await self._answer(self._budget.claim, claim)
+        if isinstance(answer, Granted) and hook_reason and self._hook is not None:
+            hook_began = self._clock()
+            capture = await self._captured(self._hook, claim, hook_reason)
+            hook_s = self._clock() - hook_began
+            if hook_s > MOMENT_S:
+                again = await self._answer(self._budget.claim, claim)
                 if isinstance(again, Denied):
                     self.return_token(claim.instance, claim.claim_id)
                     answer = again
-        self._put(Answered(claim.claim_id, answer, self._wall(), self._jitter()))
+        took_s = self._clock() - began - hook_s
+        self._put(ClaimAnswered(claim.claim_id, answer, self._wall(), self._jitter(), took_s, capture))
 
-    async def _ask_lease(self, lease: Lease) -> None:
-        """Once the last one is given back: or what is granted now would be given back."""
-        async with self._lease_in_hand:
-            asked_at = self._clock()
-            answer = await self._answer(self._bucket.retire, lease)
-        self._put(Leased(lease.holder, answer, self._wall(), self._jitter(), self._clock() - asked_at))
+    async def _captured(self, hook: CullHook, claim: Claim, reason: str) -> str | None:
+        """The output of the hook. A failure of the hook is reported and does not stop the cull."""
+        try:
+            return await hook(claim, reason)
+        except Exception as error:  # noqa: BLE001 - no failure of the hook may stop a cull
+            self._on_failure(error)
+            return None
 
-    async def _resign(self, instance: str, holder: str) -> None:
-        async with self._lease_in_hand, asyncio.timeout(LIMIT_S):
-            await self._bucket.resign(instance, holder)
+    async def _ask_lease(self, lease: LeaseRequest) -> None:
+        """Ask after the last lease was given back; otherwise the new one might be given back in its place."""
+        async with self._lease_lock:
+            began = self._clock()
+            answer = await self._answer(self._budget.retire, lease)
+        self._put(LeaseAnswered(lease.holder, answer, self._wall(), self._jitter(), self._clock() - began))
+
+    async def _release_lease(self, instance: str, holder: str) -> None:
+        async with self._lease_lock, asyncio.timeout(LIMIT_S):
+            await self._budget.give_back(instance, holder)
 
     async def _return(self, claim_id: str) -> None:
         for tries in range(MOST_RETURNS):
@@ -155,13 +167,13 @@ class EffectRunner:
         self._unreturned.pop(claim_id, None)
 
     async def _returned(self, claim_id: str) -> Unknown | None:
-        """None once nothing has to be given back of this claim; else why that is not confirmed."""
-        async with self._token_in_hand:
+        """None once this claim has no token to give back; else why the store has not confirmed the return."""
+        async with self._token_lock:
             if claim_id not in self._unreturned:
                 return None
             try:
                 async with asyncio.timeout(LIMIT_S):
-                    answer = await self._bucket.resign(self._unreturned[claim_id], claim_id)
+                    answer = await self._budget.give_back(self._unreturned[claim_id], claim_id)
             except Exception as error:  # noqa: BLE001 - as in _answer
                 self._on_failure(error)
                 return Unknown("internal")
@@ -170,11 +182,11 @@ class EffectRunner:
             del self._unreturned[claim_id]
             return None
 
-    async def _answer(self, ask: Callable[[Asked], Awaitable[Answer]], asked: Asked) -> Answer:
+    async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request) -> Answer:
         try:
             await self._journal.settled(JOURNAL_WAIT_S)
             async with asyncio.timeout(LIMIT_S):
-                return await ask(asked)
+                return await ask(request)
         except Exception as error:  # noqa: BLE001 - a failing budget is an unclear answer, never an exception
             self._on_failure(error)
             return Unknown("internal")

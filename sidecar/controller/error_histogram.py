@@ -1,40 +1,30 @@
-"""Keeps the errors of the last hour by minute: it wakes once a minute, and reads one number."""
+"""The errors of the last hour by minute, for the status page; the count is read once a minute."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.explain.hour_counts import Hour
-
+MINUTES: Final = 60
 MINUTE_S: Final = 60.0
 
 
-class Minutes:
-    """``ever`` is how many errors there have been, ``clock`` gives seconds."""
+class ErrorHistogram:
+    """Errors by minute, from ``total``, a count that only grows; ``clock`` gives seconds."""
 
-    def __init__(self, ever: Callable[[], int], clock: Callable[[], float]) -> None:
-        self.ever = ever
+    def __init__(self, total: Callable[[], int], clock: Callable[[], float]) -> None:
+        self._total = total
         self._clock = clock
-        self._hour = Hour(self._minute(), ever())
+        self._past = deque([0] * (MINUTES - 1), maxlen=MINUTES - 1)
+        self._minute = self._current_minute()
+        self._before = total()
 
     def counts(self) -> list[int]:
-        """Sixty counts, oldest first, the last being of the minute that runs."""
+        """Sixty counts, oldest first; the last is of the current minute."""
         self._turn()
-        return self._hour.counts(self.ever())
-
-    def began(self) -> float:
-        """When the minute that runs began, on the clock."""
-        return self._minute() * MINUTE_S
-
-    def restore(self, counts: Sequence[int], ever: int, began: float) -> None:
-        """Go on with what others counted: sixty minutes, the last of which ``began`` then on this clock.
-
-        ``ever`` is how many errors they had counted. Where the count goes on from theirs, what came since is of it.
-        """
-        minute = min(round(began / MINUTE_S), self._minute())
-        self._hour.restore(minute, counts, min(ever, self.ever()))
+        return [*self._past, self._running()]
 
     async def run(self) -> None:
         """Count until cancelled."""
@@ -43,7 +33,17 @@ class Minutes:
             self._turn()
 
     def _turn(self) -> None:
-        self._hour.turn(self._minute(), self.ever())
+        """End the minute, if it is over. Errors since the last turn count for the minute that ends."""
+        minute = self._current_minute()
+        steps = minute - self._minute
+        if steps <= 0:
+            return
+        self._past.append(self._running())
+        self._past.extend([0] * min(steps - 1, MINUTES))
+        self._minute, self._before = minute, self._total()
 
-    def _minute(self) -> int:
+    def _running(self) -> int:
+        return max(0, self._total() - self._before)
+
+    def _current_minute(self) -> int:
         return int(self._clock() // MINUTE_S)

@@ -1,4 +1,4 @@
-"""The inbox of the controller: reports, replies to claims and beats, orders and signals wait here until it takes them."""
+"""The inbox of the controller: reports, replies, orders and signals wait here until the controller takes them."""
 
 from __future__ import annotations
 
@@ -7,49 +7,77 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from sidecar.core.life.events import Answered, BeatAnswered, BeatUnanswered, CullOrdered, Leased, Revived, Stopped
+from sidecar.core.life.events import (
+    BeatAnswered,
+    BeatUnanswered,
+    ClaimAnswered,
+    CullOrdered,
+    LeaseAnswered,
+    ReviveOrdered,
+    StopRequested,
+)
 from sidecar.core.types import Report
 
 INBOX_LIMIT: Final = 10_000
+REPORTS_A_TURN: Final = 1_000
+"""Reports that the controller takes, in about a millisecond, before it lets health answers go first."""
 
-Message = Sequence[Report] | Answered | Leased | BeatAnswered | BeatUnanswered | CullOrdered | Revived | Stopped
+Message = (
+    Sequence[Report]
+    | ClaimAnswered
+    | LeaseAnswered
+    | BeatAnswered
+    | BeatUnanswered
+    | CullOrdered
+    | ReviveOrdered
+    | StopRequested
+)
 
 
 class Inbox:
-    """A queue that is emptied in one go; what the app may send without bound is bounded."""
+    """The queue of the controller. Reports are bounded, because an app may send any number of them."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._is_cut = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether the controller has taken all that came."""
+        """Whether the controller has taken every message."""
         return not self._messages
 
     def offer(self, reports: Sequence[Report]) -> bool:
-        """Hand in what the app reports; False when too much is waiting, and then nothing was taken."""
+        """Put all reports into the inbox, or none and return False if it is full."""
         if len(self._messages) >= INBOX_LIMIT:
             return False
         self.put(reports)
         return True
 
     def put(self, message: Message) -> None:
-        """Hand in a message."""
+        """Put a message into the inbox."""
         self._messages.append(message)
         if self._waiter is not None:
             self._wake()
 
     async def take(self, timeout_s: float) -> deque[Message]:
-        """All waiting messages, in order; none after ``timeout_s`` seconds without any."""
-        if not self._messages:
+        """Waiting messages in order, up to ``REPORTS_A_TURN`` reports; none after ``timeout_s`` seconds without any."""
+        if self._is_cut:
+            await asyncio.sleep(0)
+        elif not self._messages:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             timer = loop.call_later(timeout_s, self._wake)
             await self._waiter
             self._waiter = None
             timer.cancel()
-        taken, self._messages = self._messages, deque()
+        taken: deque[Message] = deque()
+        reports = 0
+        while self._messages and reports < REPORTS_A_TURN:
+            message = self._messages.popleft()
+            taken.append(message)
+            reports += len(message) if isinstance(message, Sequence) else 1
+        self._is_cut = bool(self._messages)
         return taken
 
     def _wake(self) -> None:

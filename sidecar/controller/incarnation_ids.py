@@ -1,60 +1,62 @@
-"""What the app and its metrics page call the life that they report of, and those that have ended.
+"""The ids by which the app and its metrics page name the current incarnation, and those of incarnations that ended.
 
-Both name one life, each in its own way: a name is compared with those of its own kind only.
+Both sources name the same incarnation, each with an id of its own. An id is compared with ids of its own source only.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from sidecar.core.types import Ping, Report, Sample
+from sidecar.core.types import ErrorReport, Report, Sample
 
-ENDED_NAMES: Final = 16
+ENDED_IDS: Final = 16
 PAGE: Final = "page:"
-"""Before what a metrics page calls an incarnation, so that nobody takes it for what the app itself calls it."""
+"""Prefix of an id that comes from a metrics page, so that it is never taken for an id of the app."""
 
 
-class Place(Enum):
-    """Where a name belongs."""
+class IdStatus(Enum):
+    """Which incarnation an id belongs to."""
 
-    ALIVE = auto()
+    CURRENT = auto()
     ENDED = auto()
     NEW = auto()
 
 
-class Names:
-    """The names of the life that is watched, by who gave them, and the last that have ended."""
+class IncarnationIds:
+    """The ids of the current incarnation by source, and the last ``ENDED_IDS`` that have ended."""
 
-    def __init__(self, name: str | None = None) -> None:
-        self.alive: dict[str, str] = {}
-        self.ended: deque[str] = deque(maxlen=ENDED_NAMES)
-        self.begin(name)
+    def __init__(
+        self, first: str | None = None, *, current: Mapping[str, str] | None = None, ended: Iterable[str] = ()
+    ) -> None:
+        self.current = dict(current) if current else {_source(first): first} if first else {}
+        self.ended = deque(ended, maxlen=ENDED_IDS)
 
-    def place(self, name: str) -> Place:
-        """Whose name it is. The first of its kind names the life that others have named already."""
+    def status(self, name: str) -> IdStatus:
+        """Which incarnation the id belongs to; the first id of a second source is one of the current incarnation."""
         source = _source(name)
-        if self.alive.get(source) == name:
-            return Place.ALIVE
+        if self.current.get(source) == name:
+            return IdStatus.CURRENT
         if name in self.ended:
-            return Place.ENDED
-        if self.alive and source not in self.alive:
-            self.alive[source] = name
-            return Place.ALIVE
-        return Place.NEW
+            return IdStatus.ENDED
+        if self.current and source not in self.current:
+            self.current[source] = name
+            return IdStatus.CURRENT
+        return IdStatus.NEW
 
     def begin(self, name: str | None) -> None:
-        """Another life, by its name if it has one."""
-        self.ended.extend(self.alive.values())
-        self.alive = {_source(name): name} if name else {}
+        """Begin another incarnation, with its id if that is known."""
+        self.ended.extend(self.current.values())
+        self.current = {_source(name): name} if name else {}
 
 
-def name_of(report: Report) -> str | None:
-    """What a report calls the incarnation that it is of, if anything."""
+def incarnation_id(report: Report) -> str | None:
+    """The id of the incarnation that a report is about, if it has one."""
     if isinstance(report, Sample):
         return f"{PAGE}{report.app_start}" if report.app_start else None
-    return report.app_start if isinstance(report, Ping) else None
+    return report.app_start if isinstance(report, ErrorReport) else None
 
 
 def _source(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What must survive a killed sidecar, in one small file: the incarnation, its age and its latch.
+"""The journal: one small file with what has to survive a killed sidecar (incarnation, age, latch).
 
-A journal that cannot be read or written costs persistence and never health: every failure is reported to
-``on_failure`` and answered with "nothing remembered". The disk is touched in a thread, and waited for with a bound.
+A journal that cannot be read or written costs persistence and never health: ``on_failure`` receives every failure, and
+the sidecar runs without a memory. A thread reads and writes the file, and the wait for it is bounded.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,9 +25,9 @@ SIZE_LIMIT: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of one incarnation: whose it is, its name, the word it claims under, its latch if it has one.
+    """One incarnation: its app, the app's id for it, the id that it claims under, and its latch if it has one.
 
-    ``born`` in Unix seconds, None if nobody wrote it down; ``identity`` is what chance gave it.
+    ``born`` in Unix seconds, None if it is not known; ``identity``: its random values.
     """
 
     app: str
@@ -38,7 +39,7 @@ class Memory:
 
 
 class Journal:
-    """One file in ``directory``, replaced as a whole; ``directory`` None keeps nothing."""
+    """One file in ``directory``, replaced as a whole; without a ``directory`` nothing is kept."""
 
     def __init__(self, directory: Path | None, app: str, on_failure: Callable[[str, Exception], None]) -> None:
         name = "".join(char if char.isalnum() or char in "-." else "_" for char in app)
@@ -49,24 +50,24 @@ class Journal:
         self._newest: Memory | None = None
 
     async def load(self, timeout_s: float) -> Memory | None:
-        """The memory of this very app, if there is one that can be read within ``timeout_s`` seconds."""
+        """The memory of this app, if there is one that can be read within ``timeout_s`` seconds."""
         if self.path is None:
             return None
         try:
             async with asyncio.timeout(timeout_s):
                 memory = await in_thread(_read, self.path)
-        except Exception as error:  # noqa: BLE001 - whatever stands there, it may not keep the sidecar from starting
+        except Exception as error:  # noqa: BLE001 - no content of the file may keep the sidecar from starting
             self._on_failure("read", error)
             return None
         return memory if memory and memory.app == self._app else None
 
     async def save(self, memory: Memory) -> None:
-        """Replace the file. Writes follow one another; while one waits, a newer memory takes its place."""
+        """Replace the file. While a write waits for another, a newer memory takes its place."""
         if self.path is None:
             return
         waiting, self._newest = self._newest, memory
         if waiting is not None:
-            return  # one write waits already: a disk that hangs may not pile them up
+            return  # a write waits already: writes must not pile up while the disk hangs
         async with self._writing:
             newest, self._newest = self._newest, None
             try:
@@ -85,16 +86,19 @@ class Journal:
 
 def _read(path: Path) -> Memory | None:
     try:
-        with path.open("rb") as file:
-            return _decode(file.read(SIZE_LIMIT))
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        return _decode(file.read(SIZE_LIMIT))
 
 
 def _encode(memory: Memory) -> bytes:
     fields = asdict(memory)
     if memory.latch is not None and not memory.latch.lease:
-        del fields["latch"]["lease"], fields["latch"]["spent_s"]  # who knows of no leases would not take the latch
+        del fields["latch"]["lease"], fields["latch"]["spent_s"]  # a version without leases would refuse them
     return json.dumps({"format": FORMAT, **fields}, indent=1).encode() + b"\n"
 
 
@@ -106,12 +110,12 @@ def _decode(content: bytes) -> Memory:
         fields["app"],
         fields["app_start"],
         fields["incarnation"],
-        born=fields.get("born"),  # what a sidecar wrote that knew of no age is still good for the rest
-        identity=RandomIdentity(*fields.get("lot", NO_IDENTITY)),
+        born=fields.get("born"),  # missing in a file of an older version
+        identity=RandomIdentity(*fields.get("identity", NO_IDENTITY)),
     )
     _take_texts(memory.app, memory.incarnation, memory.identity.holder)
-    _take_texts(*_told(memory.app_start))
-    _take_numbers(memory.identity.part, *_told(memory.born))
+    _take_texts(*_known(memory.app_start))
+    _take_numbers(memory.identity.part, *_known(memory.born))
     return replace(memory, latch=_latch(fields["latch"])) if fields["latch"] is not None else memory
 
 
@@ -122,7 +126,7 @@ def _latch(fields: dict[str, Any]) -> Latch:
     return latch
 
 
-def _told(value: object) -> tuple[object, ...]:
+def _known(value: object) -> tuple[object, ...]:
     return () if value is None else (value,)
 
 
@@ -141,10 +145,12 @@ def _take_numbers(*values: object) -> None:
 def _replace(path: Path, content: bytes) -> None:
     """Write aside, sync, rename, sync the directory: a reader finds the old file or the new one, whole."""
     aside = path.with_suffix(".new")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    # An interrupted write may have left the file, or an attacker: a FIFO would hang, a link would lead elsewhere.
+    aside.unlink(missing_ok=True)
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         while content:
-            content = content[os.write(handle, content) :]  # a disk that fills up may take a part
+            content = content[os.write(handle, content) :]  # a disk that fills up takes only a part
         os.fsync(handle)
     finally:
         os.close(handle)

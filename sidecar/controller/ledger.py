@@ -1,8 +1,8 @@
-"""The keeper of the ledger: what this sidecar sees is kept here, and sent to the bucket as soon as that takes it.
+"""The ledger of this sidecar: it keeps entries about what happens, and sends them to the store.
 
-Nobody waits for it. While the bucket is away entries gather, as many as there is room for; then the oldest go, and are
-counted. They are sent in order, a batch a second at most, and a batch that had no clear answer is sent again as it is:
-the bucket writes each entry once. When it has lost its memory it is sent anew what it may have forgotten.
+Nothing waits for it. While the store is away entries wait, up to a bound; then the oldest are dropped, and counted.
+Entries are sent in order, at most a batch a second. A batch without a clear answer is sent again as it is, because the
+store writes each entry once. After a data loss the ledger sends again what the store may have forgotten.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
 
-from sidecar.core.explain.ledger_entries import Scribe
-from sidecar.core.explain.ledger_log import NOTED_S, SHARED_S
+from sidecar.controller.evidence_capture import evidence_text
+from sidecar.controller.ledger_entries import EntryWriter
 from sidecar.core.life.delays import HONOUR_S
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, Entry, Fleet, Unknown
+from sidecar.store.memory_ledger import NOTED_S, SHARED_S
 
 T = TypeVar("T")
 
 MOST_WAITING: Final = 1000
 MOST_SENT: Final = 200
-"""So many are kept after they were sent: to be shown while the bucket is away, and sent anew if it forgets them."""
+"""Sent entries that are kept, to show them while the store is away and to send them again after a data loss."""
 
 BATCH: Final = 100
 PACE_S: Final = 1.0
@@ -33,50 +34,48 @@ BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_CAP_S: Final = 30.0
 FINISH_S: Final = 2.0
 JITTER: Final = 0.5
-"""A batch comes up to this part earlier: a fleet that lost its Redis together shall not come back together."""
+"""A batch comes earlier by up to this part of its delay, or the whole fleet would send to a returned Redis at once."""
 
 _REFUSED: Final = frozenset({"permission", "response"})
-"""What a bucket answers that will not pass by itself: a user that may not write, a key of another kind."""
+"""Errors that last until an operator acts: a user that may not write, a key of another kind."""
 
 
-class RefusedError(Exception):
-    """The bucket answers, and takes no entries; the text has its word for why."""
+class LedgerRefusedError(Exception):
+    """The store answers but takes no entries; the message has the error."""
 
 
-class Notes(Protocol):
-    """What the keeper needs of a budget."""
+class LedgerStore(Protocol):
+    """What the ledger needs of a budget."""
 
     async def note(self, entries: Sequence[Entry]) -> int | Unknown:
-        """Write entries, each once; how many were new."""
+        """Write entries, each once; return how many were new."""
 
 
 class Ledger:
-    """Keeps and sends what ``instance`` sees; ``wall`` gives Unix seconds, ``clock`` monotonic ones.
+    """Keeps and sends entries about what the sidecar of ``instance`` sees.
 
-    ``rng`` spreads what is sent again. ``capture`` is what is kept as evidence of its cull. ``on_failure`` hears of
-    every exception: none leaves this room, for who tells us of a step must not fail by it.
+    ``wall`` gives Unix seconds, ``clock`` monotonic seconds; ``rng`` spreads repeated batches. ``on_failure`` receives
+    every exception; none reaches the caller, because a ledger entry must not stop a step.
     """
 
     def __init__(
         self,
-        budget: Notes,
+        budget: LedgerStore,
         instance: str,
         *,
         wall: Callable[[], float],
         rng: Random,
         on_failure: Callable[[Exception], None],
         honour_s: float = HONOUR_S,
-        capture: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
         self._budget = budget
-        self._scribe = Scribe(instance, honour_s)
+        self._entries = EntryWriter(instance, honour_s)
         self._wall = wall
         self._clock = clock
         self._rng = rng
         self._on_failure = on_failure
-        self._capture = capture
         self._waiting: deque[Entry] = deque()
         self._batch: list[Entry] = []
         self._sent: deque[Entry] = deque(maxlen=MOST_SENT)
@@ -84,31 +83,27 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """How many entries the bucket has not confirmed yet."""
+        """Number of entries that the store has not confirmed yet."""
         return len(self._batch) + len(self._waiting)
 
-    def unsent(self, most: int) -> list[Entry]:
-        """The newest that the bucket has not confirmed, at most so many, oldest first."""
-        return [*self._batch, *self._waiting][-most:]
-
     def local(self, since: float) -> list[Entry]:
-        """What this sidecar still has of what happened since (Unix seconds), sent or not, oldest first."""
+        """The entries since ``since`` (Unix seconds) that are still kept, sent or not, oldest first."""
         return [entry for entry in (*self._sent, *self._batch, *self._waiting) if entry.at >= since]
 
-    # -- what is told -----------------------------------------------------------------------------------------
+    # -- writing ----------------------------------------------------------------------------------------------
 
     def notice(self, record: Record) -> None:
-        """Keep what a step of the container is worth."""
+        """Write the entries about a step of the container."""
         self._keep(self._written, record)
 
     def beaten(self, answer: Fleet | Unknown) -> None:
-        """Keep what an answer to a beat is worth."""
-        kept = self._keep(self._scribe.beaten, answer)
+        """Write the entries about an answer to a beat."""
+        kept = self._keep(self._entries.of_beat, answer)
         if any(entry.what == "data_loss" for entry in kept):
             self._restore()
 
     def add(self, *entries: Entry) -> None:
-        """Keep these, to be sent."""
+        """Keep entries, to be sent."""
         for entry in entries:
             self._waiting.append(entry)
             self._has_news.set()
@@ -117,26 +112,28 @@ class Ledger:
                 self.dropped += 1
 
     def _written(self, record: Record, at: float, now: float) -> list[Entry]:
-        return [self._with_capture(entry) for entry in self._scribe.step(record, at, now)]
-
-    def _with_capture(self, entry: Entry) -> Entry:
-        found = self._capture() if entry.what == "culled" else None
-        return entry._replace(detail=f"{entry.detail}\n{found}"[:DETAIL_LIMIT]) if found else entry
+        entries = self._entries.of_step(record, at, now)
+        if record.cull_evidence is None or not (text := evidence_text(record.cull_evidence, at - now)):
+            return entries
+        return [
+            entry._replace(detail=f"{entry.detail}\n{text}"[:DETAIL_LIMIT]) if entry.what == "culled" else entry
+            for entry in entries
+        ]
 
     def _keep(self, written: Callable[[T, float, float], list[Entry]], seen: T) -> list[Entry]:
         try:
             entries = written(seen, self._wall(), self._clock())
-        except Exception as error:  # noqa: BLE001 - the ledger is in nobody's way
+        except Exception as error:  # noqa: BLE001 - no failure of the ledger may stop a step
             self._on_failure(error)
             return []
         self.add(*entries)
         return entries
 
     def _restore(self) -> None:
-        """Send anew what was sent, as far as there is room and the bucket would know an entry that it still has."""
-        now, room = self._wall(), MOST_WAITING - self.waiting
+        """Send kept entries again, up to the bound: those that the store recognises if it still has them."""
+        now, free = self._wall(), MOST_WAITING - self.waiting
         known = [entry for entry in self._sent if now - entry.at < (SHARED_S if entry.once else NOTED_S)]
-        self._waiting.extendleft(reversed(known[-room:] if room > 0 else []))
+        self._waiting.extendleft(reversed(known[-free:] if free > 0 else []))
         self._sent.clear()
 
     # -- sending ----------------------------------------------------------------------------------------------
@@ -150,14 +147,14 @@ class Ledger:
             await asyncio.sleep(self._pause_s(failures))
 
     async def finish(self) -> None:
-        """Try once to send what is left, as the process ends; ``run`` has to have ended before."""
+        """Try once to send the rest as the process ends, after ``run`` has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
                 while self.waiting and await self._send():
                     pass
 
     async def _send(self) -> bool:
-        """Send the oldest, or once more what had no clear answer; whether there was one now."""
+        """Send the oldest entries, or again the batch without a clear answer; return whether the answer was clear."""
         if not self._batch:
             self._batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
         try:
@@ -166,8 +163,8 @@ class Ledger:
             self._on_failure(error)
             return False
         if isinstance(answer, Unknown):
-            if answer.error in _REFUSED:  # of all else the beats tell, which then have no answer either
-                self._on_failure(RefusedError(f"the bucket takes no entries: {answer.error}"))
+            if answer.error in _REFUSED:  # beats report all other errors, because the store does not answer them either
+                self._on_failure(LedgerRefusedError(f"the store takes no entries: {answer.error}"))
             return False
         self._sent.extend(self._batch)
         self._batch = []

@@ -1,13 +1,14 @@
-"""The sign of life: tells the fleet how the container is, every beat and at once when that changes.
+"""The beats of the sidecar: they report the container's state to the fleet, at intervals and at once after a change.
 
-It reads the controller and writes to the budget; what it hears back is the last that is known of the fleet, and a
-message to the controller. A beat keeps the way to the bucket open too, so that a claim costs one round trip.
+The controller hands in each snapshot, and each answer of the store is a message to the controller. A beat also keeps
+the connection to the store open, so that a claim costs one round trip.
 
-A suspect beats more often, for its claim waits until the fleet has been heard. A container that has many more errors
-than it told tells that soon, for the others compare theirs with the median.
+A suspect beats more often, because it may claim only after a beat has announced it. A container with many more errors
+than in its last beat beats at once, because the others compare their errors with the median.
 
-A beat without an answer is sent again soon. Once the store answers again no claim is made for somewhat longer than a
-beat: it may be another server that knows less, and hears by then from the containers that are down.
+After a beat without an answer the next comes soon. After the store answers again, the sidecar waits ``RETURN_BEATS``
+beat intervals before a claim: the store may be another server that knows less, and by then the containers that are down
+have beaten there.
 """
 
 from __future__ import annotations
@@ -17,145 +18,145 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from sidecar.core.fleet import about as members
+from sidecar.core.fleet import about
+from sidecar.core.fleet.about import About
 from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
-from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.types import MANUAL, About, Beat, Evidence, Fleet, Policy, Presence, Unknown
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.types import MANUAL, Beat, Evidence, Fleet, Policy, Presence, Unknown
 
 FIRST_AFTER_S: Final = 0.25
-"""Importing the client of Redis takes 50 ms of the processor, which belong to the first polls."""
+"""The import of the Redis client takes 50 ms of CPU time; the first polls come before it."""
 
 JITTER: Final = 0.1
 STALE_BEATS: Final = 3
 
 SUSPECT_BEATS: Final = 5
 LEAST_S: Final = 1.0
-"""A suspect beats so many times as often as others, but for its changes not more often than this."""
+"""A suspect beats ``SUSPECT_BEATS`` times as often as others, but not more often than this except for changes."""
 
 AGAIN_S: Final = 2.0
 AGAIN_JITTER: Final = 0.5
-"""After a beat without an answer the next one comes this soon, give or take half: the whole fleet does the same."""
+"""Delay after a beat without an answer, give or take half, because the whole fleet beats again then."""
 
 RETURN_BEATS: Final = 1.5
-"""For so many beats after the store was away no claim is made: in that time every other sidecar has beaten."""
+"""Beat intervals without claims after the store was away: in that time every other sidecar has beaten."""
 
 MOVED: Final = 0.5
-"""The part of the errors it told last by which their number has to differ for a beat: a storm that fills the window
-is told some ten times and not sixty."""
+"""A beat comes at once when the errors differ by this part from those in the last beat: a storm that fills the window
+costs about ten beats and not sixty."""
 
 MILLION: Final = 1_000_000
 
 ABOUT_EVERY: Final = 30
-"""So many beats after it was told last, what stands about the container is told again: it may have been forgotten."""
+"""After this many beats the description of the container is sent again: the store may have lost it."""
 
 STEP_S: Final = 1.0
 """Wall clock and monotonic clock drift apart by less."""
 
 
-class Beats(Protocol):
+class BeatBudget(Protocol):
     """What the membership needs of a budget."""
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """Tell the fleet how the container is, and hear how the fleet is."""
+        """Report the container's state to the fleet, and return the state of the fleet."""
 
 
 class Description:
-    """What a person is told of the container, as one line of ``core.members``.
+    """Describes the container for people, in one line of ``core.fleet.about``.
 
-    ``wall`` gives Unix seconds, ``limit`` is of errors in the window, ``version`` that of the sidecar.
+    ``limit`` is of errors in the window, ``version`` that of the sidecar.
     """
 
-    def __init__(self, wall: Callable[[], float], limit: int, version: str) -> None:
-        self._wall = wall
+    def __init__(self, limit: int, version: str) -> None:
         self._limit = limit
         self._version = version
         self._since = self._born = 0.0
 
     def __call__(self, seen: Snapshot) -> str:
-        """The line; it stays the same while nothing happens, whatever the clocks do meanwhile."""
+        """The line; it stays the same while nothing happens, even if the clocks drift apart."""
         container = seen.container
-        unix = self._wall() - seen.now
-        self._since = _steady(self._since, container.since + unix)
-        self._born = _steady(self._born, container.born + unix)
+        self._since = _steady(self._since, seen.unix_of(container.since))
+        self._born = _steady(self._born, seen.unix_of(container.born))
         numbers = (seen.share, seen.evidence.errors, self._limit)
-        about = About(container.state, int(self._since), container.life, *numbers, self._version, int(self._born))
-        return members.pack(about)
+        return about.pack(
+            About(container.state, int(self._since), container.life, *numbers, self._version, int(self._born))
+        )
 
 
 def _steady(before: float, now: float) -> float:
-    """An instant as it was known before, unless it is another one now."""
+    """The earlier instant, unless the new one differs by more than clocks drift."""
     return now if abs(now - before) >= STEP_S else before
 
 
 class Membership:
-    """Beats every ``interval_s`` seconds, by ``JITTER`` of it earlier or later.
+    """Beats every ``interval_s`` seconds, give or take ``JITTER`` of it.
 
-    ``told`` hears every answer, and ``put`` brings it to the controller. ``clock`` gives the seconds by which
-    ``fleet`` grows stale. ``errors`` is the number in the window now. ``about`` is what else there is to tell, at most a line: told
-    when it is news, and when it may have been forgotten.
+    ``put`` passes each answer to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of
+    ``fleet``. ``describe`` gives a line about the container; beats send it when it has changed, and when the store may
+    have lost it.
     """
 
     def __init__(
         self,
-        snapshot: Callable[[], Snapshot],
-        budget: Beats,
+        budget: BeatBudget,
         *,
         policy: Policy,
         interval_s: float,
         clock: Callable[[], float],
         rng: Random,
-        errors: Callable[[], int],
         put: Callable[[BeatAnswered | BeatUnanswered], None],
-        told: Callable[[Fleet | Unknown], None],
+        on_answer: Callable[[Fleet | Unknown], None],
         on_failure: Callable[[Exception], None],
-        about: Callable[[Snapshot], str] = lambda _: "",
+        describe: Callable[[Snapshot], str] = lambda _: "",
     ) -> None:
-        self._snapshot = snapshot
         self._budget = budget
         self._policy = policy
         self._interval_s = interval_s
         self._clock = clock
         self._rng = rng
-        self._errors = errors
         self._put = put
-        self._told = told
+        self._on_answer = on_answer
         self._on_failure = on_failure
-        self._about = about
-        self._known = ""
-        self._beats = 0
+        self._describe = describe
+        self._seen: Snapshot | None = None
+        self._known_description = ""
+        self._beats_since = 0
         self._changed = asyncio.Event()
         self._kind = "unknown"
         self._fleet: Fleet | None = None
-        self._heard_at = 0.0
+        self._answered_at = 0.0
         self._is_away = False
         self._claims_from = 0.0
-        self._said: Presence | None = None
+        self._reported: Presence | None = None
         self._last: Beat | None = None
 
     @property
     def fleet(self) -> Fleet | None:
-        """The fleet as it was last heard of, unless that is too long ago."""
-        return self._fleet if self.heard_s <= STALE_BEATS * self._interval_s else None
+        """The fleet by the last answer, unless that is too old."""
+        return self._fleet if self.fleet_age_s <= STALE_BEATS * self._interval_s else None
 
     @property
-    def heard_s(self) -> float:
-        """How many seconds ago that was."""
-        return self._clock() - self._heard_at
+    def fleet_age_s(self) -> float:
+        """Seconds since the last answer."""
+        return self._clock() - self._answered_at
 
-    def notice(self, record: Record) -> None:
-        """Beat at once when the fleet ought to know of this step."""
-        if _shown(record.before) != _shown(record.after):
+    def update(self, seen: Snapshot) -> None:
+        """Take the newest snapshot; beat at once if the fleet has to know what has changed since the last beat."""
+        self._seen = seen
+        if self._last is not None and (self._has_changed(self._last, seen) or self._has_moved(self._last, seen)):
             self._changed.set()
 
-    def look(self) -> None:
-        """Beat if the errors are many more, or many fewer, than was told last; called once a second."""
+    def _has_changed(self, last: Beat, seen: Snapshot) -> bool:
+        container = seen.container
+        now = (container.presence, container.life, _is_refused(container))
+        return now != (last.presence, last.incarnation, last.refused)
+
+    def _has_moved(self, last: Beat, seen: Snapshot) -> bool:
+        """Whether the errors are many more, or many fewer, than in the last beat."""
         limit = self._policy.error_limit
-        if not limit or self._last is None:
-            return
-        if abs(self._errors() - self._last.errors) >= max(limit, MOVED * self._last.errors):
-            self._changed.set()
+        return limit > 0 and abs(seen.evidence.errors - last.errors) >= max(limit, MOVED * last.errors)
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -179,9 +180,11 @@ class Membership:
         return min(self._interval_s, max(LEAST_S, self._interval_s / SUSPECT_BEATS))
 
     async def beat(self) -> None:
-        """Tell the fleet once, unless it has been told goodbye."""
-        beat = self._beat()
-        if self._said is Presence.GONE is beat.presence:
+        """Beat once, unless there is no snapshot yet, or the fleet knows already that the sidecar stops."""
+        if self._seen is None:
+            return
+        beat = self._beat(self._seen)
+        if self._reported is Presence.GONE is beat.presence:
             return
         self._last = beat
         try:
@@ -192,34 +195,35 @@ class Membership:
             raise
         self._confirm(beat.about, answer)
         if isinstance(answer, Fleet):
-            self._hear(beat, answer)
+            self._take(beat, answer)
         else:
             self._is_away = True
             self._put(BeatUnanswered(answer.error, self.fleet))
-        self._told(answer)
+        self._on_answer(answer)
 
-    def _hear(self, beat: Beat, answer: Fleet) -> None:
+    def _take(self, beat: Beat, answer: Fleet) -> None:
         now = self._clock()
         if self._is_away:
             self._claims_from = now + RETURN_BEATS * self._interval_s
-        self._fleet, self._heard_at, self._said, self._is_away = answer, now, beat.presence, False
+        self._fleet, self._answered_at, self._reported, self._is_away = answer, now, beat.presence, False
         wait_s = max(0.0, self._claims_from - now)
         self._put(BeatAnswered(beat.presence, beat.incarnation, answer, wait_s=wait_s))
 
-    def _confirm(self, about: str, answer: Fleet | Unknown) -> None:
-        """Remember what is known there now: nothing that was not answered, nor what a lost memory or a server lacks."""
+    def _confirm(self, description: str, answer: Fleet | Unknown) -> None:
+        """Remember the description that the store has. Without an answer, or after a data loss, it may have none."""
         before = self._fleet
-        if about:
-            self._known, self._beats = about, 0
-        self._beats += 1
+        if description:
+            self._known_description, self._beats_since = description, 0
+        self._beats_since += 1
         if isinstance(answer, Unknown) or (
             before is not None and (answer.losses, answer.away) != (before.losses, before.away)
         ):
-            self._known = ""
+            self._known_description = ""
 
-    def _news(self, seen: Snapshot) -> str:
-        about = self._about(seen)
-        return about if about != self._known or self._beats >= ABOUT_EVERY else ""
+    def _new_description(self, seen: Snapshot) -> str:
+        description = self._describe(seen)
+        is_new = description != self._known_description or self._beats_since >= ABOUT_EVERY
+        return description if is_new else ""
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -228,8 +232,7 @@ class Membership:
         except TimeoutError:
             pass
 
-    def _beat(self) -> Beat:
-        seen = self._snapshot()
+    def _beat(self, seen: Snapshot) -> Beat:
         container = seen.container
         presence = container.presence
         if container.order is not None:
@@ -244,9 +247,9 @@ class Membership:
             presence,
             self._kind if presence in (Presence.SUSPECT, Presence.DOWN) and not lease else "unknown",
             claim_id if presence is Presence.DOWN else "",
-            first=self._said is None,
+            first=self._reported is None,
             lease=lease,
-            about=self._news(seen),
+            about=self._new_description(seen),
             errors=seen.evidence.errors,
             ratio=_ratio(seen.evidence, self._policy),
             refused=_is_refused(container),
@@ -254,7 +257,7 @@ class Membership:
 
 
 def _ratio(evidence: Evidence, policy: Policy) -> int | None:
-    """Failed requests per million, if there were enough to tell."""
+    """Failed requests per million; None if there were too few requests."""
     if evidence.requests < max(1, policy.ratio_min_requests):
         return None
     return round(MILLION * evidence.failed / evidence.requests)
@@ -262,7 +265,3 @@ def _ratio(evidence: Evidence, policy: Policy) -> int | None:
 
 def _is_refused(container: Container) -> bool:
     return container.refused and container.presence is Presence.SUSPECT
-
-
-def _shown(container: Container) -> tuple[Presence, str, bool]:
-    return container.presence, container.life, _is_refused(container)

@@ -1,4 +1,4 @@
-"""The hall and its pulse: claims never overtake beats, and a token that is not used is given back."""
+"""The controller and the membership: claims never overtake beats, and a token that is not used is given back."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.controller import EXACT, POLICY, WALL_S, Stage
+from harness.controller import EXACT, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, FIRST_AFTER_S, RETURN_BEATS, Membership
-from sidecar.core.life.events import Answered
-from sidecar.core.types import AppExited, Beat, Claim, Denied, Fleet, Granted, Ping, Policy, Presence, State, Unknown
+from sidecar.core.life.events import ClaimAnswered
+from sidecar.core.types import (
+    AppExited,
+    Beat,
+    Claim,
+    Denied,
+    ErrorReport,
+    Fleet,
+    Granted,
+    Policy,
+    Presence,
+    State,
+    Unknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sidecar.core.life.snapshot import Record
 
 GRANTED = Granted(1, 10)
 AWAY = Unknown("timeout")
@@ -40,60 +52,51 @@ class Fleetwide:
 
 
 @contextlib.asynccontextmanager
-async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator[tuple[Stage, Fleetwide]]:
-    """A hall with a pulse of its own, as a sidecar has them."""
-    noticed: list[Membership] = []
-
-    def observe(record: Record) -> None:
-        stage.told.append((stage.loop.time(), record))
-        noticed[0].notice(record)
-
-    stage, store = Stage(policy, EXACT, window_s=window_s, observe=observe), Fleetwide()
-    stage.fleet = None
-    controller = stage.controller
+async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator[tuple[ControllerRig, Fleetwide]]:
+    """A controller with its own membership, as a sidecar has them."""
+    store, inbox, failures = Fleetwide(), Inbox(), []  # type: tuple[Fleetwide, Inbox, list[Exception]]
+    loop = asyncio.get_running_loop()
     membership = Membership(
-        controller.snapshot,
         store,
         policy=policy,
         interval_s=INTERVAL_S,
-        clock=stage.loop.time,
+        clock=loop.time,
         rng=Random(0),
-        errors=lambda: controller.measurements.errors.total,
-        put=controller.inbox.put,
-        told=lambda _: None,
-        on_failure=stage.failures.append,
+        put=inbox.put,
+        on_answer=lambda _: None,
+        on_failure=failures.append,
     )
-    noticed.append(membership)
-    controller.each_second = membership.look
-    running = stage.loop.create_task(membership.run())
-    async with stage:
-        yield stage, store
+    rig = ControllerRig(policy, EXACT, window_s=window_s, inbox=inbox, publish=membership.update)
+    rig.fleet = None
+    running = rig.loop.create_task(membership.run())
+    async with rig:
+        yield rig, store
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    assert stage.failures == []
+    assert rig.failures == failures == []
 
 
 @in_virtual_time
 async def test_without_settle_the_fifth_error_is_told_claimed_and_carried_out_without_any_timer() -> None:
-    async with beating(AT_ONCE) as (stage, store):
-        await stage.passes(1)
-        began = stage.loop.time()
-        await stage.errors(4)
-        await stage.errors(1, kind="redis")
+    async with beating(AT_ONCE) as (rig, store):
+        await rig.advance(1)
+        began = rig.loop.time()
+        await rig.errors(4)
+        await rig.errors(1, kind="redis")
         assert store.beats[-1].presence is Presence.SUSPECT
-        assert len(stage.budget.asked) == 1
-        await stage.answered(GRANTED)
-        assert (stage.state(), stage.loop.time()) == (State.DRAINING, began)
+        assert len(rig.budget.asked) == 1
+        await rig.answered(GRANTED)
+        assert (rig.state(), rig.loop.time()) == (State.DRAINING, began)
 
 
 @in_virtual_time
 async def test_sidecar_that_has_just_started_claims_nothing_before_its_first_beat() -> None:
-    async with beating(AT_ONCE) as (stage, store):
-        await stage.errors(5)
-        assert (stage.state(), stage.budget.asked, store.beats) == (State.SUSPECT, [], [])
-        await stage.passes(FIRST_AFTER_S)
-        assert len(stage.budget.asked) == 1
+    async with beating(AT_ONCE) as (rig, store):
+        await rig.errors(5)
+        assert (rig.state(), rig.budget.asked, store.beats) == (State.SUSPECT, [], [])
+        await rig.advance(FIRST_AFTER_S)
+        assert len(rig.budget.asked) == 1
 
 
 @pytest.mark.parametrize("away_s", [2, 6, 20, 60])
@@ -101,36 +104,36 @@ async def test_sidecar_that_has_just_started_claims_nothing_before_its_first_bea
 async def test_while_the_store_is_away_nothing_is_claimed_and_after_that_the_fleet_is_heard_first(
     away_s: float,
 ) -> None:
-    async with beating() as (stage, store):
-        await stage.passes(1)
+    async with beating() as (rig, store):
+        await rig.advance(1)
         store.answer = AWAY
-        await stage.errors(5)
-        await stage.passes(away_s)
-        assert (stage.budget.asked, stage.controller.snapshot().beat_error) == ([], "timeout")
+        await rig.errors(5)
+        await rig.advance(away_s)
+        assert (rig.budget.asked, rig.controller.snapshot.beat_error) == ([], "timeout")
         store.answer = Fleet(10, 10)
-        came_back = stage.loop.time()
-        while not stage.budget.asked:
-            await stage.passes(0.1)
-        waited_s = stage.loop.time() - came_back
+        came_back = rig.loop.time()
+        while not rig.budget.asked:
+            await rig.advance(0.1)
+        waited_s = rig.loop.time() - came_back
         others_beat_s = RETURN_BEATS * INTERVAL_S
         assert others_beat_s <= waited_s <= others_beat_s + AGAIN_S * (1 + AGAIN_JITTER) + 0.2
 
 
 @in_virtual_time
 async def test_refused_suspect_claims_no_more_while_the_store_is_away() -> None:
-    async with beating(AT_ONCE) as (stage, store):
-        await stage.passes(1)
-        await stage.errors(5)
-        await stage.answered(Denied("trial", 1, 10, 5.0))
+    async with beating(AT_ONCE) as (rig, store):
+        await rig.advance(1)
+        await rig.errors(5)
+        await rig.answered(Denied("trial", 1, 10, 5.0))
         assert store.beats[-1].refused
         store.answer = AWAY
-        await stage.passes(60)
-        assert len(stage.budget.asked) == 1
+        await rig.advance(60)
+        assert len(rig.budget.asked) == 1
         store.answer = Fleet(10, 1)
-        await stage.passes(RETURN_BEATS * INTERVAL_S)
-        assert len(stage.budget.asked) == 1
-        await stage.passes(3)
-        assert len(stage.budget.asked) == 2
+        await rig.advance(RETURN_BEATS * INTERVAL_S)
+        assert len(rig.budget.asked) == 1
+        await rig.advance(3)
+        assert len(rig.budget.asked) == 2
 
 
 # -- a token that is not used ---------------------------------------------------------------------------------
@@ -138,89 +141,87 @@ async def test_refused_suspect_claims_no_more_while_the_store_is_away() -> None:
 RETURNED = [("a", "web/a/boot-1")]
 
 
-async def recovers_while_asking(stage: Stage) -> None:
-    await stage.errors(5, app_start="boot-1")
-    assert len(stage.budget.in_the_air) == 1
-    await stage.passes(7)
+async def recovers_while_asking(rig: ControllerRig) -> None:
+    await rig.errors(5, app_start="boot-1")
+    assert len(rig.budget.outstanding) == 1
+    await rig.advance(7)
 
 
 @pytest.mark.parametrize("answer", [GRANTED, AWAY, RuntimeError("broken")], ids=["granted", "unclear", "failed"])
 @in_virtual_time
 async def test_recovered_container_gives_its_token_back(answer: Granted | Unknown | Exception) -> None:
-    async with Stage(AT_ONCE, window_s=5) as stage:
-        await recovers_while_asking(stage)
-        await stage.answered(answer)
-        await stage.passes(2)
-        assert (stage.state(), stage.budget.resigned) == (State.UP, RETURNED)
+    async with ControllerRig(AT_ONCE, window_s=5) as rig:
+        await recovers_while_asking(rig)
+        await rig.answered(answer)
+        await rig.advance(2)
+        assert (rig.state(), rig.budget.returned) == (State.UP, RETURNED)
 
 
-@pytest.mark.parametrize("end", [Ping(0, app_start="boot-2"), AppExited()], ids=["another name", "gone"])
+@pytest.mark.parametrize("end", [ErrorReport(0, app_start="boot-2"), AppExited()], ids=["another name", "gone"])
 @in_virtual_time
-async def test_claim_of_a_life_that_ends_is_given_back(end: Ping | AppExited) -> None:
-    async with Stage(AT_ONCE) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.reports(end)
-        assert (stage.budget.cancelled, stage.budget.resigned) == (["web/a/boot-1"], RETURNED)
+async def test_claim_of_a_life_that_ends_is_given_back(end: ErrorReport | AppExited) -> None:
+    async with ControllerRig(AT_ONCE) as rig:
+        await rig.errors(5, app_start="boot-1")
+        await rig.reports(end)
+        assert (rig.budget.cancelled, rig.budget.returned) == (["web/a/boot-1"], RETURNED)
 
 
 @in_virtual_time
 async def test_grant_that_comes_late_is_given_back() -> None:
-    async with Stage(AT_ONCE) as stage:
-        stage.controller.inbox.put(Answered("web/a/boot-0", GRANTED, WALL_S))
+    async with ControllerRig(AT_ONCE) as rig:
+        rig.controller.inbox.put(ClaimAnswered("web/a/boot-0", GRANTED, WALL_S))
         await settle()
-        assert stage.budget.resigned == [("a", "web/a/boot-0")]
+        assert rig.budget.returned == [("a", "web/a/boot-0")]
 
 
 @in_virtual_time
 async def test_token_is_given_back_until_that_is_confirmed() -> None:
-    async with Stage(AT_ONCE, window_s=5) as stage:
-        stage.budget.refuses = [AWAY] * 3
-        await recovers_while_asking(stage)
-        await stage.answered(GRANTED)
-        assert stage.budget.resigned == []
-        await stage.passes(9)
-        assert stage.budget.resigned == RETURNED
-        await stage.passes(120)
-        assert stage.budget.resigned == RETURNED
+    async with ControllerRig(AT_ONCE, window_s=5) as rig:
+        rig.budget.refuses = [AWAY] * 3
+        await recovers_while_asking(rig)
+        await rig.answered(GRANTED)
+        assert rig.budget.returned == []
+        await rig.advance(9)
+        assert rig.budget.returned == RETURNED
+        await rig.advance(120)
+        assert rig.budget.returned == RETURNED
 
 
 @in_virtual_time
 async def test_claim_is_not_made_again_before_its_token_is_given_back() -> None:
     """Or it would be granted what it had been granted, past every gate."""
-    async with Stage(AT_ONCE, window_s=5) as stage:
-        stage.budget.resigning.clear()
-        await recovers_while_asking(stage)
-        await stage.answered(GRANTED)
-        await stage.errors(5, app_start="boot-1")
-        assert (stage.state(), len(stage.budget.asked)) == (State.SUSPECT, 1)
-        stage.budget.resigning.set()
+    async with ControllerRig(AT_ONCE, window_s=5) as rig:
+        rig.budget.return_gate.clear()
+        await recovers_while_asking(rig)
+        await rig.answered(GRANTED)
+        await rig.errors(5, app_start="boot-1")
+        assert (rig.state(), len(rig.budget.asked)) == (State.SUSPECT, 1)
+        rig.budget.return_gate.set()
         await settle()
-        assert (stage.budget.resigned, len(stage.budget.asked)) == (RETURNED, 2)
+        assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
 
 
 @in_virtual_time
 async def test_claim_whose_token_cannot_be_given_back_is_not_answered() -> None:
-    async with Stage(AT_ONCE, window_s=5) as stage:
-        stage.budget.refuses = [AWAY] * 2
-        await recovers_while_asking(stage)
-        await stage.answered(GRANTED)
-        await stage.errors(5, app_start="boot-1")
-        assert (stage.controller.container.answer, len(stage.budget.asked)) == (AWAY, 1)
-        await stage.passes(2)
-        assert (stage.budget.resigned, len(stage.budget.asked)) == (RETURNED, 2)
+    async with ControllerRig(AT_ONCE, window_s=5) as rig:
+        rig.budget.refuses = [AWAY] * 2
+        await recovers_while_asking(rig)
+        await rig.answered(GRANTED)
+        await rig.errors(5, app_start="boot-1")
+        assert (rig.controller.container.answer, len(rig.budget.asked)) == (AWAY, 1)
+        await rig.advance(2)
+        assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
 
 
 @in_virtual_time
 async def test_token_that_a_hold_took_back_while_the_evidence_was_kept_is_given_back() -> None:
-    async with Stage(AT_ONCE) as stage:
+    async def looks(_claim: Claim, _reason: str) -> str:
+        await asyncio.sleep(1)
+        return ""
 
-        async def looks(_claim: Claim, _reason: str) -> str:
-            await asyncio.sleep(1)
-            return ""
-
-        stage.controller.inquest._hook = looks
-        await stage.errors(5, app_start="boot-1")
-        await stage.answered(GRANTED)
-        await stage.passes(1)
-        await stage.answered(Denied("hold", 1, 10, 60.0))
-        assert (stage.state(), stage.budget.resigned) == (State.SUSPECT, RETURNED)
+    async with ControllerRig(AT_ONCE, hook=looks) as rig:
+        await rig.errors(5, app_start="boot-1")
+        await rig.answered(GRANTED)
+        await rig.advance(1)
+        await rig.answered(Denied("hold", 1, 10, 60.0))
+        assert (rig.state(), rig.budget.returned) == (State.SUSPECT, RETURNED)

@@ -1,4 +1,4 @@
-"""The hall among parts that fail: each failure is reported, and the house goes on."""
+"""The controller among parts that fail: each failure is reported, and the controller goes on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.controller import POLICY, Notes, Stage
+from harness.controller import POLICY, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.types import Granted, Ping, State, Unknown
+from sidecar.core.types import ErrorReport, Granted, State, Unknown
 
 if TYPE_CHECKING:
     from sidecar.controller.journal import Memory
@@ -27,31 +27,31 @@ async def test_bad_observer_is_reported_and_changes_nothing() -> None:
     def observe(_record: Record) -> None:
         raise BadError
 
-    async with Stage(observe=observe) as stage:
-        assert stage.controller.checked_at is not None
-        await stage.errors(5, app_start="boot-1")
-        assert stage.controller.evidence().errors == 5
-        await stage.passes(3.25)
-        await stage.answered(GRANTED)
-        await stage.passes(10.25)
-        assert stage.state() is State.DOWN
-        assert {type(error) for error in stage.failures} == {BadError}
-        assert len(stage.failures) < 20
+    async with ControllerRig(observe=observe) as rig:
+        assert rig.controller.snapshot.checked_at is not None
+        await rig.errors(5, app_start="boot-1")
+        assert rig.controller.snapshot.evidence.errors == 5
+        await rig.advance(3.25)
+        await rig.answered(GRANTED)
+        await rig.advance(10.25)
+        assert rig.state() is State.DOWN
+        assert {type(error) for error in rig.failures} == {BadError}
+        assert len(rig.failures) < 20
 
 
 @in_virtual_time
 async def test_failing_budget_is_an_unclear_answer() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.errors(5)
-        await stage.answered(BadError())
-        assert stage.controller.container.answer == Unknown("internal")
-        assert [type(error) for error in stage.failures] == [BadError]
-        await stage.passes(2)
-        await stage.answered(GRANTED)
-        assert stage.state() is State.DRAINING
+    async with ControllerRig(NO_SETTLE) as rig:
+        await rig.errors(5)
+        await rig.answered(BadError())
+        assert rig.controller.container.answer == Unknown("internal")
+        assert [type(error) for error in rig.failures] == [BadError]
+        await rig.advance(2)
+        await rig.answered(GRANTED)
+        assert rig.state() is State.DRAINING
 
 
-class BrokenNotes(Notes):
+class BrokenNotes(MemoryJournal):
     """A journal that breaks its promise never to raise."""
 
     async def save(self, memory: Memory) -> None:
@@ -63,14 +63,14 @@ class BrokenNotes(Notes):
 
 @in_virtual_time
 async def test_broken_journal_makes_the_claim_an_unclear_answer() -> None:
-    async with Stage(NO_SETTLE, journal=BrokenNotes()) as stage:
-        await stage.errors(5, app_start="boot-1")
-        assert stage.controller.container.answer == Unknown("internal")
-        assert not stage.controller.container.asking
-        assert {type(error) for error in stage.failures} == {BadError}
+    async with ControllerRig(NO_SETTLE, journal=BrokenNotes()) as rig:
+        await rig.errors(5, app_start="boot-1")
+        assert rig.controller.container.answer == Unknown("internal")
+        assert not rig.controller.container.asking
+        assert {type(error) for error in rig.failures} == {BadError}
 
 
-class HangingNotes(Notes):
+class HangingNotes(MemoryJournal):
     """A journal whose disk hangs for as long as one is willing to wait."""
 
     async def settled(self, timeout_s: float) -> None:
@@ -79,23 +79,23 @@ class HangingNotes(Notes):
 
 @in_virtual_time
 async def test_hanging_disk_holds_up_a_claim_for_a_second_and_nothing_else() -> None:
-    async with Stage(NO_SETTLE, journal=HangingNotes()) as stage:
-        await stage.errors(5)
-        await stage.errors(5)
-        assert stage.controller.evidence().errors == 10
-        assert stage.budget.asked == []
-        await stage.passes(1)
-        assert stage.budget.asked == ["web/a/-"]
+    async with ControllerRig(NO_SETTLE, journal=HangingNotes()) as rig:
+        await rig.errors(5)
+        await rig.errors(5)
+        assert rig.controller.snapshot.evidence.errors == 10
+        assert rig.budget.asked == []
+        await rig.advance(1)
+        assert rig.budget.asked == ["web/a/-"]
 
 
 @in_virtual_time
 async def test_message_that_cannot_be_handled_does_not_take_the_next_ones_with_it() -> None:
-    async with Stage() as stage:
-        stage.controller.inbox.put([Ping(1, kind=[])])  # type: ignore[arg-type] # what no door lets through
-        stage.controller.inbox.put([Ping(5)])
+    async with ControllerRig() as rig:
+        rig.controller.inbox.put([ErrorReport(1, kind=[])])  # type: ignore[arg-type] # no listener accepts this
+        rig.controller.inbox.put([ErrorReport(5)])
         await settle()
-        assert [type(error) for error in stage.failures] == [TypeError]
-        assert stage.state() is State.SUSPECT
+        assert [type(error) for error in rig.failures] == [TypeError]
+        assert rig.state() is State.SUSPECT
 
 
 class Limit(int):
@@ -112,14 +112,14 @@ class Limit(int):
 @in_virtual_time
 async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin() -> None:
     limit = Limit(5)
-    async with Stage(replace(POLICY, error_limit=limit)) as stage:
-        await stage.errors(5)
+    async with ControllerRig(replace(POLICY, error_limit=limit)) as rig:
+        await rig.errors(5)
         limit.broken = True
-        await stage.passes(2.75)
-        assert stage.failures == []
-        await stage.passes(20)
-        assert 15 <= len(stage.failures) <= 25
-        assert stage.budget.asked == []
+        await rig.advance(2.75)
+        assert rig.failures == []
+        await rig.advance(20)
+        assert 15 <= len(rig.failures) <= 25
+        assert rig.budget.asked == []
         limit.broken = False
-        await stage.passes(2)
-        assert stage.budget.asked == ["web/a/-"]
+        await rig.advance(2)
+        assert rig.budget.asked == ["web/a/-"]

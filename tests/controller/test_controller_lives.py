@@ -1,4 +1,4 @@
-"""The hall over several lives of its app: whose reports count, whose token is whose, and who starts clean."""
+"""The controller over several incarnations of its app: which reports count, and which token belongs to which."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness.controller import POLICY, WALL_S, Stage
+from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.controller.container_controller import RESTARTS_A_SECOND
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import resume, start
-from sidecar.core.life.events import Answered
-from sidecar.core.types import AppExited, Granted, Heartbeat, Latch, Ping, Report, Results, Sample, State
+from sidecar.core.life.events import ClaimAnswered
+from sidecar.core.types import AppExited, ErrorReport, Granted, Heartbeat, Latch, Report, Results, Sample, State
 
 GRANTED = Granted(1, 10)
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -20,70 +21,72 @@ AT_ONCE = replace(NO_SETTLE, drain_s=0.0)
 
 @in_virtual_time
 async def test_restart_of_the_app_cancels_the_claim_of_the_old_life() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.errors(1, app_start="boot-2")
-        assert stage.budget.cancelled == ["web/a/boot-1"]
-        assert stage.controller.evidence().errors == 1
-        await stage.errors(4, app_start="boot-2")
-        await stage.passes(10)
-        assert stage.budget.in_the_air == ["web/a/boot-2"]
-        assert stage.budget.most_at_once == 1
+    async with ControllerRig(NO_SETTLE) as rig:
+        await rig.errors(5, app_start="boot-1")
+        await rig.errors(1, app_start="boot-2")
+        assert rig.budget.cancelled == ["web/a/boot-1"]
+        assert rig.controller.snapshot.evidence.errors == 1
+        await rig.errors(4, app_start="boot-2")
+        await rig.advance(10)
+        assert rig.budget.outstanding == ["web/a/boot-2"]
+        assert rig.budget.most_at_once == 1
 
 
 @in_virtual_time
 async def test_restart_in_the_message_that_asked_leaves_one_claim() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.errors(1, app_start="boot-1")
-        stage.controller.inbox.put([Ping(5, app_start="boot-1")])
-        stage.controller.inbox.put([Ping(5, app_start="boot-2")])
+    async with ControllerRig(NO_SETTLE) as rig:
+        await rig.errors(1, app_start="boot-1")
+        rig.controller.inbox.put([ErrorReport(5, app_start="boot-1")])
+        rig.controller.inbox.put([ErrorReport(5, app_start="boot-2")])
         await settle()
-        await stage.passes(10)
-        assert stage.budget.asked == ["web/a/boot-2"]
+        await rig.advance(10)
+        assert rig.budget.asked == ["web/a/boot-2"]
 
 
 @in_virtual_time
 async def test_grant_to_the_old_life_says_nothing_about_the_new_one() -> None:
-    async with Stage(NO_SETTLE, window_s=600) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.errors(5, app_start="boot-2")
-        await stage.passes(10)
-        stage.controller.inbox.put(Answered("web/a/boot-1", GRANTED, WALL_S))
+    async with ControllerRig(NO_SETTLE, window_s=600) as rig:
+        await rig.errors(5, app_start="boot-1")
+        await rig.errors(5, app_start="boot-2")
+        await rig.advance(10)
+        rig.controller.inbox.put(ClaimAnswered("web/a/boot-1", GRANTED, WALL_S))
         await settle()
-        assert stage.state() is State.SUSPECT
-        assert stage.budget.in_the_air == ["web/a/boot-2"]
+        assert rig.state() is State.SUSPECT
+        assert rig.budget.outstanding == ["web/a/boot-2"]
 
 
 @in_virtual_time
 async def test_stale_reports_of_an_ended_life_are_counted_apart() -> None:
-    async with Stage() as stage:
-        await stage.errors(1, app_start="boot-1")
-        await stage.errors(2, app_start="boot-2")
-        await stage.pings(Ping(9, app_start="boot-1"), Ping(9, app_start="boot-1"), Ping(1, app_start="boot-2"))
-        assert stage.controller.stale_reports == 2
-        assert stage.controller.evidence().errors == 3
-        assert stage.controller.container.app_start == "boot-2"
+    async with ControllerRig() as rig:
+        await rig.errors(1, app_start="boot-1")
+        await rig.errors(2, app_start="boot-2")
+        await rig.pings(
+            ErrorReport(9, app_start="boot-1"), ErrorReport(9, app_start="boot-1"), ErrorReport(1, app_start="boot-2")
+        )
+        assert rig.controller.stale_reports == 2
+        assert rig.controller.snapshot.evidence.errors == 3
+        assert rig.controller.container.app_start == "boot-2"
 
 
 @in_virtual_time
 async def test_ping_without_a_name_counts_for_the_life_we_watch() -> None:
-    async with Stage() as stage:
-        await stage.errors(1, app_start="boot-1")
-        await stage.errors(2)
-        assert stage.controller.evidence().errors == 3
-        assert stage.controller.stale_reports == 0
+    async with ControllerRig() as rig:
+        await rig.errors(1, app_start="boot-1")
+        await rig.errors(2)
+        assert rig.controller.snapshot.evidence.errors == 3
+        assert rig.controller.stale_reports == 0
 
 
 @in_virtual_time
 async def test_culled_app_that_is_replaced_starts_clean() -> None:
-    async with Stage(replace(NO_SETTLE, drain_s=0.0)) as stage:
-        await stage.errors(5, app_start="boot-1")
-        await stage.answered(GRANTED)
-        assert stage.state() is State.DOWN
-        await stage.pings(Ping(0, app_start="boot-2"))
-        await stage.passes(10)
-        assert stage.state() is State.UP
-        assert stage.notes.last == Memory("web/a", "boot-2", "boot-2")
+    async with ControllerRig(replace(NO_SETTLE, drain_s=0.0)) as rig:
+        await rig.errors(5, app_start="boot-1")
+        await rig.answered(GRANTED)
+        assert rig.state() is State.DOWN
+        await rig.pings(ErrorReport(0, app_start="boot-2"))
+        await rig.advance(10)
+        assert rig.state() is State.UP
+        assert rig.notes.last == Memory("web/a", "boot-2", "boot-2")
 
 
 # -- the names that a metrics page gives ----------------------------------------------------------------------
@@ -95,83 +98,83 @@ def page(errors: int, app_start: str | None) -> Sample:
 
 @in_virtual_time
 async def test_sample_of_a_new_life_begins_it_and_one_of_an_ended_life_is_stale() -> None:
-    async with Stage() as stage:
-        await stage.reports(page(3, "100.5"))
-        await stage.reports(page(1, "200.5"))
-        assert stage.controller.evidence().errors == 1
-        await stage.reports(page(4, "100.5"), page(0, "200.5"))
-        assert stage.controller.stale_reports == 1
-        assert stage.controller.evidence().errors == 1
-        assert stage.controller.evidence().requests == 20
+    async with ControllerRig() as rig:
+        await rig.reports(page(3, "100.5"))
+        await rig.reports(page(1, "200.5"))
+        assert rig.controller.snapshot.evidence.errors == 1
+        await rig.reports(page(4, "100.5"), page(0, "200.5"))
+        assert rig.controller.stale_reports == 1
+        assert rig.controller.snapshot.evidence.errors == 1
+        assert rig.controller.snapshot.evidence.requests == 20
 
 
 @in_virtual_time
 async def test_sample_without_a_name_counts_for_the_life_we_watch() -> None:
-    async with Stage() as stage:
-        await stage.reports(page(1, "100.5"), page(2, None))
-        assert stage.controller.evidence().errors == 3
+    async with ControllerRig() as rig:
+        await rig.reports(page(1, "100.5"), page(2, None))
+        assert rig.controller.snapshot.evidence.errors == 3
 
 
 @pytest.mark.parametrize("first", ["page", "app"])
 @in_virtual_time
 async def test_app_and_page_may_call_one_life_by_two_names(first: str) -> None:
-    both: list[Report] = [page(1, "100.5"), Ping(1, app_start="boot-1")]
-    async with Stage() as stage:
+    both: list[Report] = [page(1, "100.5"), ErrorReport(1, app_start="boot-1")]
+    async with ControllerRig() as rig:
         for report in 3 * (both if first == "page" else both[::-1]):
-            await stage.reports(report)
-        assert stage.controller.evidence().errors == 6
-        assert stage.controller.stale_reports == 0
-        assert not any(record.restarted for record in stage.records)
+            await rig.reports(report)
+        assert rig.controller.snapshot.evidence.errors == 6
+        assert rig.controller.stale_reports == 0
+        assert not any(record.restarted for record in rig.records)
 
 
 @pytest.mark.parametrize("first", ["page", "app"])
 @in_virtual_time
 async def test_either_name_that_changes_begins_a_life_and_ends_both_old_names(first: str) -> None:
-    old: list[Report] = [page(1, "100.5"), Ping(1, app_start="boot-1")]
-    new: list[Report] = [page(1, "200.5"), Ping(1, app_start="boot-2")]
-    async with Stage() as stage:
-        await stage.reports(*old)
-        await stage.reports(*(new if first == "page" else new[::-1]))
-        assert stage.controller.evidence().errors == 2
-        await stage.reports(*old)
-        assert stage.controller.stale_reports == 2
-        await stage.reports(*new)
-        assert stage.controller.evidence().errors == 4
-        assert [record.restarted for record in stage.records].count(True) == 1
+    old: list[Report] = [page(1, "100.5"), ErrorReport(1, app_start="boot-1")]
+    new: list[Report] = [page(1, "200.5"), ErrorReport(1, app_start="boot-2")]
+    async with ControllerRig() as rig:
+        await rig.reports(*old)
+        await rig.reports(*(new if first == "page" else new[::-1]))
+        assert rig.controller.snapshot.evidence.errors == 2
+        await rig.reports(*old)
+        assert rig.controller.stale_reports == 2
+        await rig.reports(*new)
+        assert rig.controller.snapshot.evidence.errors == 4
+        assert [record.restarted for record in rig.records].count(True) == 1
 
 
 @in_virtual_time
 async def test_culled_life_named_by_the_app_ends_when_its_page_names_another() -> None:
-    async with Stage(AT_ONCE) as stage:
-        await stage.reports(Ping(5, app_start="boot-1"))
-        await stage.answered(GRANTED)
-        await stage.reports(page(0, "100.5"))
-        assert stage.state() is State.DOWN
-        await stage.reports(page(0, "200.5"))
-        assert (stage.state(), stage.latch) == (State.UP, None)
+    async with ControllerRig(AT_ONCE) as rig:
+        await rig.reports(ErrorReport(5, app_start="boot-1"))
+        await rig.answered(GRANTED)
+        await rig.reports(page(0, "100.5"))
+        assert rig.state() is State.DOWN
+        await rig.reports(page(0, "200.5"))
+        assert (rig.state(), rig.latch) == (State.UP, None)
 
 
 @pytest.mark.parametrize(
     ("remembered", "same", "other"),
     [
-        ("boot-1", Ping(0, app_start="boot-1"), Ping(0, app_start="boot-2")),
+        ("boot-1", ErrorReport(0, app_start="boot-1"), ErrorReport(0, app_start="boot-2")),
         ("boot-1", page(0, "100.5"), page(0, "200.5")),
         ("page:100.5", page(0, "100.5"), page(0, "200.5")),
-        ("page:100.5", Ping(0, app_start="boot-1"), page(0, "200.5")),
+        ("page:100.5", ErrorReport(0, app_start="boot-1"), page(0, "200.5")),
     ],
     ids=["by the app", "by the app, and then by its page", "by its page", "by its page, and then by the app"],
 )
 @in_virtual_time
 async def test_life_that_is_remembered_is_known_again_by_its_name(
-    remembered: str, same: Ping | Sample, other: Ping | Sample
+    remembered: str, same: ErrorReport | Sample, other: ErrorReport | Sample
 ) -> None:
     life = start("web/a", 1000.0, AT_ONCE, app_start=remembered, asked_under=remembered)
     latch = Latch(f"web/a/{remembered}", WALL_S, "sick")
-    async with Stage(AT_ONCE, container=resume(life, latch, 1000.0, 99.0, AT_ONCE)) as stage:
-        await stage.reports(same)
-        assert stage.latch == latch
-        await stage.reports(other)
-        assert stage.latch is None
+    async with ControllerRig(AT_ONCE, container=resume(life, latch, 1000.0, 99.0, AT_ONCE)) as rig:
+        await rig.reports(same)
+        assert rig.latch == latch
+        await rig.reports(other)
+        assert rig.latch is None
 
 
 # -- an app that has gone -------------------------------------------------------------------------------------
@@ -179,69 +182,81 @@ async def test_life_that_is_remembered_is_known_again_by_its_name(
 
 @in_virtual_time
 async def test_culled_app_that_has_gone_is_followed_by_a_clean_start() -> None:
-    async with Stage(AT_ONCE) as stage:
-        await stage.errors(5)
-        await stage.answered(GRANTED)
-        assert stage.state() is State.DOWN
-        await stage.reports(AppExited())
-        assert (stage.state(), stage.latch, stage.controller.evidence().errors) == (State.UP, None, 0)
-        assert [record.restarted for record in stage.records].count(True) == 1
-        await stage.errors(5)
-        first, second = stage.budget.asked
+    async with ControllerRig(AT_ONCE) as rig:
+        await rig.errors(5)
+        await rig.answered(GRANTED)
+        assert rig.state() is State.DOWN
+        await rig.reports(AppExited())
+        assert (rig.state(), rig.latch, rig.controller.snapshot.evidence.errors) == (State.UP, None, 0)
+        assert [record.restarted for record in rig.records].count(True) == 1
+        await rig.errors(5)
+        first, second = rig.budget.asked
         assert first == "web/a/-"
         assert second.startswith("web/a/after-")
-        assert stage.notes.last == Memory("web/a", None, second.removeprefix("web/a/"))
+        assert rig.notes.last == Memory("web/a", None, second.removeprefix("web/a/"))
 
 
 @in_virtual_time
 async def test_each_life_that_ends_without_a_name_has_a_word_of_its_own() -> None:
-    async with Stage(NO_SETTLE) as stage:
+    async with ControllerRig(NO_SETTLE) as rig:
         for _ in range(5):
-            await stage.errors(5)
-            await stage.reports(AppExited())
-        assert len(set(stage.budget.asked)) == 5
-        assert stage.budget.cancelled == stage.budget.asked
+            await rig.errors(5)
+            await rig.reports(AppExited())
+        assert len(set(rig.budget.asked)) == 5
+        assert rig.budget.cancelled == rig.budget.asked
 
 
 @in_virtual_time
 async def test_reports_of_the_life_that_has_gone_are_stale() -> None:
-    async with Stage() as stage:
-        await stage.reports(Ping(2, app_start="boot-1"), page(2, "100.5"), AppExited())
-        assert stage.controller.evidence().errors == 0
-        await stage.reports(Ping(5, app_start="boot-1"), page(5, "100.5"))
-        assert (stage.controller.stale_reports, stage.controller.evidence().errors) == (2, 0)
-        await stage.reports(Ping(1, app_start="boot-2"), Ping(1))
-        assert (stage.controller.container.app_start, stage.controller.evidence().errors) == ("boot-2", 2)
+    async with ControllerRig() as rig:
+        await rig.reports(ErrorReport(2, app_start="boot-1"), page(2, "100.5"), AppExited())
+        assert rig.controller.snapshot.evidence.errors == 0
+        await rig.reports(ErrorReport(5, app_start="boot-1"), page(5, "100.5"))
+        assert (rig.controller.stale_reports, rig.controller.snapshot.evidence.errors) == (2, 0)
+        await rig.reports(ErrorReport(1, app_start="boot-2"), ErrorReport(1))
+        assert (rig.controller.container.app_start, rig.controller.snapshot.evidence.errors) == ("boot-2", 2)
 
 
 @in_virtual_time
 async def test_what_was_told_before_the_end_does_not_count_after_it() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.reports(Ping(4), Results(0, 30), Heartbeat(), AppExited(), Ping(1))
-        evidence = stage.controller.evidence()
+    async with ControllerRig(NO_SETTLE) as rig:
+        await rig.reports(ErrorReport(4), Results(0, 30), Heartbeat(), AppExited(), ErrorReport(1))
+        evidence = rig.controller.snapshot.evidence
         assert (evidence.errors, evidence.requests, evidence.heartbeat_age_s) == (1, 0, None)
-        assert stage.budget.asked == []
+        assert rig.budget.asked == []
 
 
 @in_virtual_time
 async def test_going_opens_the_grace() -> None:
-    async with Stage(replace(NO_SETTLE, grace_s=30.0)) as stage:
-        await stage.passes(40)
-        await stage.reports(AppExited())
-        await stage.errors(5)
-        await stage.passes(29)
-        assert (stage.state(), stage.budget.asked) == (State.STARTING, [])
+    async with ControllerRig(replace(NO_SETTLE, grace_s=30.0)) as rig:
+        await rig.advance(40)
+        await rig.reports(AppExited())
+        await rig.errors(5)
+        await rig.advance(29)
+        assert (rig.state(), rig.budget.asked) == (State.STARTING, [])
 
 
 @in_virtual_time
 async def test_name_that_comes_while_a_nameless_claim_is_in_the_air_keeps_its_word() -> None:
-    async with Stage(NO_SETTLE) as stage:
-        await stage.reports(AppExited())
-        await stage.errors(5)
-        await stage.errors(1, app_start="boot-2")
-        await stage.answered(GRANTED)
-        (claimed,) = stage.budget.asked
-        assert stage.latch is not None
-        assert stage.latch.claim_id == claimed
+    async with ControllerRig(NO_SETTLE) as rig:
+        await rig.reports(AppExited())
+        await rig.errors(5)
+        await rig.errors(1, app_start="boot-2")
+        await rig.answered(GRANTED)
+        (claimed,) = rig.budget.asked
+        assert rig.latch is not None
+        assert rig.latch.claim_id == claimed
         word = claimed.removeprefix("web/a/")
-        assert stage.notes.last == Memory("web/a", "boot-2", word, stage.latch)
+        assert rig.notes.last == Memory("web/a", "boot-2", word, rig.latch)
+
+
+@in_virtual_time
+async def test_new_incarnations_are_at_most_ten_a_second() -> None:
+    async with ControllerRig() as rig:
+        rig.controller.inbox.put([ErrorReport(app_start=f"boot-{number}") for number in range(100)])
+        await settle()
+        assert rig.controller.container.incarnation == f"boot-{RESTARTS_A_SECOND - 1}"
+        assert rig.controller.stale_reports == 100 - RESTARTS_A_SECOND
+        await rig.advance(1)
+        await rig.errors(1, app_start="boot-last")
+        assert rig.controller.container.incarnation == "boot-last"

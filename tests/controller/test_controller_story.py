@@ -8,25 +8,25 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.controller import POLICY, Stage
+from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.controller.controller import Pace
-from sidecar.core.life.events import Answered
-from sidecar.core.types import Answer, Denied, Granted, Level, Ping, State, Unknown
+from sidecar.controller.container_controller import Pace
+from sidecar.core.life.events import ClaimAnswered
+from sidecar.core.types import Answer, Denied, ErrorLevel, ErrorReport, Granted, State, Unknown
 
 GRANTED = Granted(1, 10)
 DENIED = Denied("window", 10, 10, 60.0)
 LIVES = ["boot-1", "boot-2", "boot-3", None]
 PINGS = st.builds(
-    Ping,
+    ErrorReport,
     errors=st.integers(0, 4),
-    level=st.sampled_from([Level.SERVER_ERROR, Level.SERVER_ERROR, Level.CLIENT_ERROR]),
+    level=st.sampled_from([ErrorLevel.SERVER_ERROR, ErrorLevel.SERVER_ERROR, ErrorLevel.CLIENT_ERROR]),
     kind=st.sampled_from(["redis", "http", "unknown"]),
     app_start=st.sampled_from(LIVES),
 )
 ANSWERS = st.sampled_from([GRANTED, GRANTED, DENIED, Unknown("timeout"), RuntimeError("broken")])
 TIMES = st.sampled_from([0.25, 0.5, 1.0, 3.0, 9.75, 30.0])
-Action = list[Ping] | float | Answer | Exception
+Action = list[ErrorReport] | float | Answer | Exception
 ACTIONS: st.SearchStrategy[Action] = st.one_of(st.lists(PINGS, min_size=1, max_size=3), TIMES, ANSWERS)
 
 
@@ -41,13 +41,13 @@ class Naive:
     stale: int = 0
     culled: bool = False
 
-    def receive(self, ping: Ping, now: float) -> None:
+    def receive(self, ping: ErrorReport, now: float) -> None:
         if ping.app_start in self.ended:
             self.stale += 1
             return
         if ping.app_start not in (None, self.life):
             self._begin(ping.app_start)
-        if ping.level is Level.SERVER_ERROR and ping.errors:
+        if ping.level is ErrorLevel.SERVER_ERROR and ping.errors:
             self.errors.append((int(now), ping.kind, ping.errors))
 
     def _begin(self, life: str | None) -> None:
@@ -68,56 +68,56 @@ class Naive:
 
 @dataclass
 class Play:
-    """One random story, told to the hall and to the model alike."""
+    """One random story, played to the controller and to the model."""
 
-    stage: Stage
+    rig: ControllerRig
     naive: Naive
     granted: list[str] = field(default_factory=list)
 
     async def act(self, action: Action) -> None:
-        stage = self.stage
+        rig = self.rig
         if isinstance(action, float):
-            await stage.passes(action)
+            await rig.advance(action)
         elif isinstance(action, list):
             for ping in action:
-                self.naive.receive(ping, stage.loop.time())
-                self.naive.culled |= stage.latch is not None
-            await stage.pings(*action)
-        elif stage.budget.in_the_air:
+                self.naive.receive(ping, rig.loop.time())
+                self.naive.culled |= rig.latch is not None
+            await rig.pings(*action)
+        elif rig.budget.outstanding:
             if isinstance(action, Granted):
-                self.granted += stage.budget.in_the_air
-            await stage.answered(action)
-            self.naive.culled = stage.latch is not None
+                self.granted += rig.budget.outstanding
+            await rig.answered(action)
+            self.naive.culled = rig.latch is not None
 
     def check(self) -> None:
-        controller, now = self.stage.controller, self.stage.loop.time()
-        assert controller.evidence().kinds == self.naive.kinds(now)
-        assert controller.evidence().errors == sum(self.naive.kinds(now).values())
+        controller, now = self.rig.controller, self.rig.loop.time()
+        assert controller.snapshot.evidence.kinds == self.naive.kinds(now)
+        assert controller.snapshot.evidence.errors == sum(self.naive.kinds(now).values())
         assert controller.stale_reports == self.naive.stale
-        assert self.stage.budget.most_at_once <= 1
+        assert self.rig.budget.most_at_once <= 1
         assert controller.container.state is not State.DRAINING or controller.container.latch is not None
         assert controller.container.latch is None or controller.container.latch.claim_id in self.granted
 
 
 @settings(max_examples=100, deadline=None)
-@given(actions=st.lists(ACTIONS, max_size=40), on_ping=st.booleans(), settle_s=st.sampled_from([0.0, 3.0]))
+@given(actions=st.lists(ACTIONS, max_size=40), on_report=st.booleans(), settle_s=st.sampled_from([0.0, 3.0]))
 def test_any_story_keeps_the_window_exact_and_culls_only_with_a_grant(
-    *, actions: list[Action], on_ping: bool, settle_s: float
+    *, actions: list[Action], on_report: bool, settle_s: float
 ) -> None:
     @in_virtual_time
     async def story() -> None:
         policy = replace(POLICY, settle_s=settle_s)
-        async with Stage(policy, Pace(0.0, on_ping=on_ping), window_s=10) as stage:
-            play = Play(stage, Naive(10))
+        async with ControllerRig(policy, Pace(0.0, on_report=on_report), window_s=10) as rig:
+            play = Play(rig, Naive(10))
             for action in actions:
                 await play.act(action)
                 play.check()
             down = (State.DRAINING, State.DOWN)
-            for _, record in stage.told:
+            for _, record in rig.observed:
                 if record.after.state in down and record.before.state not in down:
-                    assert isinstance(record.event, Answered)
+                    assert isinstance(record.event, ClaimAnswered)
                     assert isinstance(record.event.answer, Granted)
                     assert record.evidence.errors >= policy.error_limit or record.evidence.fatal
-            assert all(isinstance(error, RuntimeError | TimeoutError) for error in stage.failures)
+            assert all(isinstance(error, RuntimeError | TimeoutError) for error in rig.failures)
 
     story()

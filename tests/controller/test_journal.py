@@ -8,7 +8,8 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.controller import journal as journal_module
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.types import Latch, RandomIdentity
 
@@ -267,13 +269,26 @@ async def test_device_in_the_place_of_the_file_is_reported(kept: Kept, device: s
     assert kept.told == ["read"]
 
 
-async def test_link_laid_out_for_us_is_not_followed(kept: Kept, tmp_path: Path) -> None:
+async def test_fifo_in_the_place_of_the_file_is_reported(kept: Kept) -> None:
+    os.mkfifo(kept.path)
+    assert await kept.load() is None
+    assert kept.told == ["read"]
+
+
+@pytest.mark.parametrize("plant", [Path.symlink_to, Path.hardlink_to], ids=["symbolic", "hard"])
+async def test_planted_link_is_not_followed(kept: Kept, tmp_path: Path, plant: Callable[[Path, Path], None]) -> None:
     precious = tmp_path / "precious"
     precious.write_text("keep")
-    kept.path.with_suffix(".new").symlink_to(precious)
+    plant(kept.path.with_suffix(".new"), precious)
     await kept.journal.save(LATCHED)
-    assert kept.told == ["write"]
-    assert precious.read_text() == "keep"
+    assert await kept.load() == LATCHED
+    assert (precious.read_text(), kept.failures) == ("keep", [])
+
+
+async def test_planted_fifo_hangs_no_write(kept: Kept) -> None:
+    os.mkfifo(kept.path.with_suffix(".new"))
+    await asyncio.wait_for(kept.journal.save(LATCHED), 10)
+    assert await kept.load() == LATCHED
 
 
 def run(program: str, directory: Path) -> str:
@@ -307,28 +322,34 @@ async def test_disk_that_takes_a_part_and_is_full_leaves_the_earlier_file_whole(
     assert await kept.load() == Memory("web/a", "old", "old")
 
 
-# -- a disk that hangs: a pipe that nobody has opened at the other end --------------------------------------
+# -- a disk that hangs --------------------------------------------------------------------------------------
 
 
 @contextmanager
-def hanging(path: Path) -> Iterator[None]:
-    """Make whoever opens ``path`` wait until the context ends; what they write then is lost."""
-    os.mkfifo(path)
-    try:
-        yield
-    finally:
-        gone = path.rename(path.with_suffix(".gone"))
-        os.close(os.open(gone, os.O_RDWR | os.O_NONBLOCK))
+def hanging(function: str) -> Iterator[None]:
+    """Make the journal's work on the disk wait until the context ends."""
+    goes_on, original = threading.Event(), getattr(journal_module, function)
+
+    def hang(*arguments: object) -> object:
+        goes_on.wait(60)
+        return original(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal_module, function, hang)
+        try:
+            yield
+        finally:
+            goes_on.set()
 
 
 async def test_hanging_disk_does_not_hold_up_the_start(kept: Kept) -> None:
-    with hanging(kept.path):
+    with hanging("_read"):
         assert await kept.journal.load(BOUND_S) is None
         assert [(operation, type(error)) for operation, error in kept.failures] == [("read", TimeoutError)]
 
 
 async def test_hanging_disk_holds_up_a_claim_for_its_bound_and_no_longer(kept: Kept) -> None:
-    with hanging(kept.path.with_suffix(".new")):
+    with hanging("_replace"):
         saving = asyncio.create_task(kept.journal.save(LATCHED))
         await asyncio.sleep(0)
         await kept.journal.settled(BOUND_S)
@@ -339,7 +360,7 @@ async def test_hanging_disk_holds_up_a_claim_for_its_bound_and_no_longer(kept: K
 
 async def test_hanging_disk_piles_up_no_writes(kept: Kept) -> None:
     memories = [replace(LATCHED, incarnation=f"boot-{number}") for number in range(1000)]
-    with hanging(kept.path.with_suffix(".new")):
+    with hanging("_replace"):
         saving = [asyncio.create_task(kept.journal.save(memory)) for memory in memories]
         await asyncio.sleep(0)
         assert sum(not task.done() for task in saving) == 2
@@ -348,12 +369,12 @@ async def test_hanging_disk_piles_up_no_writes(kept: Kept) -> None:
 
 
 HANGING_DISK = """
-import asyncio, os, sys
+import asyncio, sys, time
 from pathlib import Path
+from sidecar.controller import journal as module
 from sidecar.controller.journal import Journal, Memory
 journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, type(error).__name__))
-os.mkfifo(journal.path)
-os.mkfifo(journal.path.with_suffix(".new"))
+module._read = module._replace = lambda *_: time.sleep(3600)
 async def main():
     await journal.load(0.05)
     saving = asyncio.create_task(journal.save(Memory("web/a", "new", "new")))

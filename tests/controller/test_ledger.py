@@ -1,4 +1,4 @@
-"""The keeper: nothing lost, nothing twice, in order, bounded, and in nobody's way."""
+"""The ledger loses nothing, sends nothing twice, keeps the order and its bounds, and delays no step."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.controller import Stage
-from harness.lives import POLICY, REPLAYED, WHY, answered, asking
+from harness.containers import POLICY, REPLAYED, WHY, answered, asking
+from harness.controller import ControllerRig
 from harness.stores import redis_store
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from harness.waiting import eventually
-from sidecar.cli.report.figures import Cause, report
-from sidecar.controller.ledger import BACKOFF_CAP_S, BATCH, FINISH_S, JITTER, MOST_SENT, MOST_WAITING, PACE_S, Ledger
-from sidecar.controller.ledger import Notes as NotesOfBudget
-from sidecar.core.explain.ledger_log import NOTED_S, SHARED_S
+from sidecar.cli.report.figures import Cause, report_of
+from sidecar.controller.ledger import (
+    BACKOFF_CAP_S,
+    BATCH,
+    FINISH_S,
+    JITTER,
+    MOST_SENT,
+    MOST_WAITING,
+    PACE_S,
+    Ledger,
+    LedgerStore,
+)
+from sidecar.core.explain import reasons
+from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.life import transitions
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
+from sidecar.store.memory_ledger import NOTED_S, SHARED_S
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -37,8 +48,8 @@ AWAY = Unknown("connection")
 WALL_S = 1_700_000_000.0
 
 
-class Notes:
-    """A bucket that says what it is told to, and keeps each entry that it took."""
+class ManualStore:
+    """A store that answers as the test says, and keeps each entry that it took."""
 
     def __init__(self) -> None:
         self.says: Unknown | Exception | None = None
@@ -58,10 +69,10 @@ class Notes:
         return len(entries)
 
 
-class Watched:
+class RecordedBudget:
     """A budget, and what it answered."""
 
-    def __init__(self, budget: NotesOfBudget) -> None:
+    def __init__(self, budget: LedgerStore) -> None:
         self.answers: list[int | Unknown] = []
         self._budget = budget
 
@@ -70,10 +81,10 @@ class Watched:
         return self.answers[-1]
 
 
-class Desk:
-    """A keeper, its bucket, and its failures."""
+class LedgerRig:
+    """A ledger, its store, and its failures."""
 
-    def __init__(self, notes: NotesOfBudget) -> None:
+    def __init__(self, notes: LedgerStore) -> None:
         self.failures: list[Exception] = []
         self.ledger = Ledger(notes, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
         self.running: asyncio.Task[None] | None = None
@@ -103,8 +114,8 @@ def entries(count: int, start: int = 0) -> list[Entry]:
 
 @in_virtual_time
 async def test_entries_are_sent_at_once_and_then_a_batch_a_second() -> None:
-    notes = Notes()
-    async with Desk(notes).works() as ledger:
+    notes = ManualStore()
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(2 * BATCH + 1))
         await asyncio.sleep(10)
         sent_at = [at for at, _ in notes.batches]
@@ -115,18 +126,18 @@ async def test_entries_are_sent_at_once_and_then_a_batch_a_second() -> None:
 
 
 @in_virtual_time
-async def test_quiet_keeper_asks_for_nothing() -> None:
-    notes = Notes()
-    async with Desk(notes).works():
+async def test_ledger_without_entries_asks_for_nothing() -> None:
+    notes = ManualStore()
+    async with LedgerRig(notes).works():
         await asyncio.sleep(1000)
     assert notes.batches == []
 
 
 @in_virtual_time
 async def test_batch_without_a_clear_answer_is_sent_again_as_it_was() -> None:
-    notes = Notes()
+    notes = ManualStore()
     notes.says = AWAY
-    async with Desk(notes).works() as ledger:
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(3))
         await settle()
         ledger.add(*entries(3, 3))
@@ -141,9 +152,9 @@ async def test_batch_without_a_clear_answer_is_sent_again_as_it_was() -> None:
 
 @in_virtual_time
 async def test_silence_between_tries_grows_up_to_its_limit_and_is_spread() -> None:
-    notes = Notes()
+    notes = ManualStore()
     notes.says = AWAY
-    async with Desk(notes).works() as ledger:
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(1))
         await asyncio.sleep(600)
     times = [at for at, _ in notes.batches]
@@ -154,16 +165,16 @@ async def test_silence_between_tries_grows_up_to_its_limit_and_is_spread() -> No
 
 
 @in_virtual_time
-async def test_bucket_that_raises_ends_nothing_and_is_told() -> None:
-    notes = Notes()
+async def test_store_that_raises_ends_nothing_and_is_told() -> None:
+    notes = ManualStore()
     notes.says = RuntimeError("broken")
-    desk = Desk(notes)
-    async with desk.works() as ledger:
+    ledger_rig = LedgerRig(notes)
+    async with ledger_rig.works() as ledger:
         ledger.add(*entries(1))
         await asyncio.sleep(1)
         notes.says = None
         await asyncio.sleep(10)
-    assert {str(error) for error in desk.failures} == {"broken"}
+    assert {str(error) for error in ledger_rig.failures} == {"broken"}
     assert notes.kept == entries(1)
 
 
@@ -173,28 +184,28 @@ async def test_bucket_that_raises_ends_nothing_and_is_told() -> None:
     [
         ("connection", []),
         ("timeout", []),
-        ("permission", ["the bucket takes no entries: permission"]),
-        ("response", ["the bucket takes no entries: response"]),
+        ("permission", ["the store takes no entries: permission"]),
+        ("response", ["the store takes no entries: response"]),
     ],
 )
-async def test_bucket_that_refuses_entries_is_told_and_one_that_is_away_is_not(error: str, told: list[str]) -> None:
-    notes = Notes()
+async def test_store_that_refuses_entries_is_told_and_one_that_is_away_is_not(error: str, told: list[str]) -> None:
+    notes = ManualStore()
     notes.says = Unknown(error)
-    desk = Desk(notes)
-    async with desk.works() as ledger:
+    ledger_rig = LedgerRig(notes)
+    async with ledger_rig.works() as ledger:
         ledger.add(*entries(1))
         await asyncio.sleep(0.4)
-    assert [str(failure) for failure in desk.failures] == told
+    assert [str(failure) for failure in ledger_rig.failures] == told
 
 
-# -- room -------------------------------------------------------------------------------------------------------
+# -- bounds -------------------------------------------------------------------------------------------------------
 
 
 @in_virtual_time
 async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
-    notes = Notes()
+    notes = ManualStore()
     notes.says = AWAY
-    async with Desk(notes).works() as ledger:
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(MOST_WAITING + 7))
         assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 7)
         notes.says = None
@@ -205,9 +216,9 @@ async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
 
 @in_virtual_time
 async def test_batch_that_is_on_its_way_is_not_what_is_dropped() -> None:
-    notes = Notes()
+    notes = ManualStore()
     notes.open.clear()
-    async with Desk(notes).works() as ledger:
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(MOST_WAITING))
         await settle()
         ledger.add(*entries(5, MOST_WAITING))
@@ -219,8 +230,8 @@ async def test_batch_that_is_on_its_way_is_not_what_is_dropped() -> None:
 
 @in_virtual_time
 async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
-    notes = Notes()
-    async with Desk(notes).works() as ledger:
+    notes = ManualStore()
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(MOST_SENT + 50))
         await asyncio.sleep(60)
         notes.says = AWAY
@@ -234,12 +245,12 @@ LOST = (Fleet(1), replace(Fleet(1), losses=1))
 
 
 @in_virtual_time
-async def test_what_was_sent_is_sent_anew_when_the_bucket_has_lost_its_memory() -> None:
-    notes = Notes()
-    desk = Desk(notes)
+async def test_what_was_sent_is_sent_anew_when_the_store_has_lost_its_data() -> None:
+    notes = ManualStore()
+    ledger_rig = LedgerRig(notes)
     old = [Entry("suspect", WALL_S - NOTED_S - 1), Entry("paused", WALL_S - SHARED_S - 1, once="paused redis 1")]
     new = [Entry("suspect", WALL_S - NOTED_S + 1), Entry("paused", WALL_S - SHARED_S + 1, once="paused redis 1")]
-    async with desk.works() as ledger:
+    async with ledger_rig.works() as ledger:
         ledger.add(*old, *new)
         await asyncio.sleep(5)
         notes.batches.clear()
@@ -252,9 +263,9 @@ async def test_what_was_sent_is_sent_anew_when_the_bucket_has_lost_its_memory() 
 
 @in_virtual_time
 async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> None:
-    notes = Notes()
-    desk = Desk(notes)
-    ledger = desk.ledger
+    notes = ManualStore()
+    ledger_rig = LedgerRig(notes)
+    ledger = ledger_rig.ledger
     ledger.add(*entries(3))
     await ledger.finish()
     ledger.add(*entries(MOST_WAITING - 3, 3))
@@ -270,9 +281,9 @@ async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> Non
 
 @in_virtual_time
 async def test_what_is_left_is_sent_at_the_end() -> None:
-    notes = Notes()
+    notes = ManualStore()
     notes.open.clear()
-    async with Desk(notes).works() as ledger:
+    async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(BATCH + 2))
         await settle()
     notes.open.set()
@@ -283,25 +294,25 @@ async def test_what_is_left_is_sent_at_the_end() -> None:
 
 
 @in_virtual_time
-async def test_bucket_that_is_away_at_the_end_is_tried_once() -> None:
-    notes = Notes()
+async def test_store_that_is_away_at_the_end_is_tried_once() -> None:
+    notes = ManualStore()
     notes.says = AWAY
-    desk = Desk(notes)
-    desk.ledger.add(*entries(2 * BATCH))
-    await desk.ledger.finish()
+    ledger_rig = LedgerRig(notes)
+    ledger_rig.ledger.add(*entries(2 * BATCH))
+    await ledger_rig.ledger.finish()
     assert len(notes.batches) == 1
 
 
 @in_virtual_time
-async def test_bucket_that_hangs_does_not_hold_up_the_end() -> None:
+async def test_store_that_hangs_does_not_hold_up_the_end() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    notes = Notes()
+    notes = ManualStore()
     notes.open.clear()
-    desk = Desk(notes)
-    desk.ledger.add(*entries(1))
+    ledger_rig = LedgerRig(notes)
+    ledger_rig.ledger.add(*entries(1))
     began = loop.time()
-    await desk.ledger.finish()
+    await ledger_rig.ledger.finish()
     assert loop.time() - began == pytest.approx(FINISH_S)
 
 
@@ -312,42 +323,42 @@ async def test_steps_and_answers_are_kept_with_the_time_at_which_they_came() -> 
     before = asking()
     event = answered(before, REPLAYED)
     after, _ = transitions.step(before, event, 4.0, POLICY)
-    desk = Desk(Notes())
-    desk.ledger.notice(Record(event, before, after, Evidence(60)))
-    desk.ledger.beaten(AWAY)
-    desk.ledger.beaten(Fleet(1))
-    assert [(one.what, one.at, one.instance) for one in desk.ledger.local(0.0)] == [
+    ledger_rig = LedgerRig(ManualStore())
+    ledger_rig.ledger.notice(Record(event, before, after, Evidence(60)))
+    ledger_rig.ledger.beaten(AWAY)
+    ledger_rig.ledger.beaten(Fleet(1))
+    assert [(one.what, one.at, one.instance) for one in ledger_rig.ledger.local(0.0)] == [
         (what, WALL_S, "a") for what in ("granted", "culled", "redis_away", "redis_back")
     ]
 
 
-async def test_scribe_that_fails_is_told_and_stops_nobody() -> None:
-    desk = Desk(Notes())
-    desk.ledger.notice(None)  # type: ignore[arg-type]  # what no step is
-    assert [type(failure) for failure in desk.failures] == [AttributeError]
-    assert desk.ledger.waiting == 0
+async def test_writer_that_fails_is_reported_and_stops_no_step() -> None:
+    ledger_rig = LedgerRig(ManualStore())
+    ledger_rig.ledger.notice(None)  # type: ignore[arg-type]  # what no step is
+    assert [type(failure) for failure in ledger_rig.failures] == [AttributeError]
+    assert ledger_rig.ledger.waiting == 0
 
 
-# -- from the hall to the report ----------------------------------------------------------------------------------
+# -- from the controller to the report --------------------------------------------------------------------------
 
 
 @in_virtual_time
-async def test_cull_is_told_the_same_by_the_hall_the_ledger_and_the_report() -> None:
+async def test_cull_is_told_the_same_by_the_controller_the_ledger_and_the_report() -> None:
     budget = budget_of(MemoryStore(lambda: round(WALL_S * US_PER_S)))
-    desk = Desk(budget)
-    async with desk.works() as ledger, Stage(observe=ledger.notice) as stage:
-        await stage.errors(5, kind="redis", app_start="one")
-        await stage.passes(3.5)
-        await stage.answered(Granted(1, 10))
-        await stage.passes(11)
-        await stage.errors(1, app_start="two")
-        await stage.passes(2)
+    ledger_rig = LedgerRig(budget)
+    async with ledger_rig.works() as ledger, ControllerRig(observe=ledger.notice) as rig:
+        await rig.errors(5, kind="redis", app_start="one")
+        await rig.advance(3.5)
+        await rig.answered(Granted(1, 10))
+        await rig.advance(11)
+        await rig.errors(1, app_start="two")
+        await rig.advance(2)
         entries = await budget.entries(0, "", 100)
     assert not isinstance(entries, Unknown)
     assert [(one.what, one.kind) for one in entries] == [(what, "redis") for what in ("suspect", "granted", "culled")]
-    told = report(entries, WALL_S - 1, WALL_S + 1, WALL_S + 1)
+    told = report_of(entries, WALL_S - 1, WALL_S + 1, WALL_S + 1)
     assert told.causes == (Cause("redis", 1),)
-    assert desk.failures == []
+    assert ledger_rig.failures == []
 
 
 # -- a real Redis -----------------------------------------------------------------------------------------------
@@ -357,9 +368,9 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
     redis_server: RedisServer,
 ) -> None:
     budget = budget_of(redis_store(redis_server.url, timeout_s=5))
-    watched = Watched(budget)
-    desk = Desk(watched)
-    async with desk.works() as ledger:
+    watched = RecordedBudget(budget)
+    ledger_rig = LedgerRig(watched)
+    async with ledger_rig.works() as ledger:
         ledger.add(*entries(3))
         await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="the first are sent")
         kept = redis_server.cli("XRANGE", "{ha:default/app}:events", "-", "+")
@@ -373,20 +384,20 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
     assert len(kept) == 3
     assert not isinstance(answer, Unknown)
     assert [entry._replace(id="") for entry in answer] == entries(150, 3)
-    assert (desk.failures, ledger.dropped) == ([], 0)
+    assert (ledger_rig.failures, ledger.dropped) == ([], 0)
 
 
 async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server: RedisServer) -> None:
     budget = budget_of(redis_store(redis_server.url, timeout_s=5))
-    desk = Desk(budget)
+    ledger_rig = LedgerRig(budget)
     told: list[Fleet | Unknown] = []
 
     async def beat() -> bool:
         told.append(await budget.beat(Beat("a", "1", Presence.WELL)))
-        desk.ledger.beaten(told[-1])
+        ledger_rig.ledger.beaten(told[-1])
         return isinstance(told[-1], Fleet)
 
-    async with desk.works() as ledger:
+    async with ledger_rig.works() as ledger:
         assert await beat()
         ledger.add(*entries(3))
         await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="they are sent")
@@ -404,8 +415,8 @@ async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server:
 async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_server: RedisServer) -> None:
     budget = budget_of(redis_store(redis_server.url, timeout_s=0.3))
     patient = budget_of(redis_store(redis_server.url, timeout_s=5))
-    watched = Watched(budget)
-    async with Desk(watched).works() as ledger:
+    watched = RecordedBudget(budget)
+    async with LedgerRig(watched).works() as ledger:
         ledger.add(*entries(1))
         await eventually(lambda: ledger.waiting == 0, timeout_s=20, what="the first is sent")
         redis_server.pause()
@@ -427,20 +438,25 @@ async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_s
 )
 def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: str) -> None:
     told: list[Exception] = []
-    ledger = Ledger(Notes(), "a", wall=lambda: WALL_S, rng=Random(0), on_failure=told.append, capture=lambda: found)
+    ledger = Ledger(ManualStore(), "a", wall=lambda: WALL_S, rng=Random(0), on_failure=told.append)
     before = asking()
     event = answered(before, REPLAYED)
     after, _ = transitions.step(before, event, 5.0, POLICY)
-    ledger.notice(Record(event, before, after, Evidence(60)))
+    ledger.notice(Record(event, before, after, Evidence(60), CullEvidence("", WALL_S, capture=found)))
     details = {entry.what: entry.detail for entry in ledger.local(0.0)}
-    assert details["culled"] == detail
+    assert details == {"granted": reasons.answer(REPLAYED), "culled": detail}
     assert told == []
 
 
 def test_wall_clock_that_jumps_says_when_and_not_for_how_long() -> None:
     walls, told = iter((WALL_S, WALL_S + 7200)), list[Exception]()
     ledger = Ledger(
-        Notes(), "a", wall=lambda: next(walls), rng=Random(0), on_failure=told.append, clock=iter((5.0, 9.0)).__next__
+        ManualStore(),
+        "a",
+        wall=lambda: next(walls),
+        rng=Random(0),
+        on_failure=told.append,
+        clock=iter((5.0, 9.0)).__next__,
     )
     ledger.beaten(AWAY)
     ledger.beaten(Fleet(10))

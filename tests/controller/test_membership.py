@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
+from harness.containers import SICK
 from harness.controller import POLICY, WALL_S
-from harness.lives import SICK
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.controller.membership import (
     ABOUT_EVERY,
@@ -23,11 +23,11 @@ from sidecar.controller.membership import (
     Description,
     Membership,
 )
-from sidecar.core.fleet.about import unpack
-from sidecar.core.life.container import Container, Order, start
-from sidecar.core.life.events import BeatAnswered, BeatUnanswered, Stopped
-from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.types import About, Beat, Denied, Evidence, Fleet, Latch, Presence, State, Unknown
+from sidecar.core.fleet.about import About, unpack
+from sidecar.core.life.container import Container, CullOrder, start
+from sidecar.core.life.events import BeatAnswered, BeatUnanswered
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.types import Beat, Denied, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
 
 INTERVAL_S = 10.0
 FLEET = Fleet(3)
@@ -41,7 +41,7 @@ STOPPING = replace(UP, state=State.STOPPING)
 RETIRING = replace(UP, state=State.RETIRING)
 LEASE = Latch("", WALL_S, "retired", lease="lease-1")
 DENIED = Denied("trial", 1, 10, 60.0)
-ORDER = Order("ann", "it leaks", State.UP, None)
+ORDER = CullOrder("ann", "it leaks", State.UP, None)
 
 
 class Middle:
@@ -62,9 +62,9 @@ class Always(Middle):
 
 
 class Scene:
-    """A pulse and what it can see: the standing, a bucket that answers as it is told, and who hears the answers."""
+    """A membership with a container, a budget that answers as the test says, and the observers of the answers."""
 
-    def __init__(self, rng: object = None, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, rng: object = None, interval_s: float = INTERVAL_S, policy: Policy = POLICY) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
@@ -81,17 +81,15 @@ class Scene:
         self.open = asyncio.Event()
         self.open.set()
         self.membership = Membership(
-            self._snapshot,
             self,
-            policy=POLICY,
+            policy=policy,
             interval_s=interval_s,
             clock=loop.time,
             rng=rng or Middle(),  # type: ignore[arg-type]  # of chance it needs the one method
-            errors=lambda: self.evidence.errors,
             put=self.heard.append,
-            told=self._tell,
+            on_answer=self._tell,
             on_failure=self.failures.append,
-            about=lambda _: self.about,
+            describe=lambda _: self.about,
         )
 
     def _snapshot(self) -> Snapshot:
@@ -103,7 +101,7 @@ class Scene:
         self.told.append(answer)
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """The bucket."""
+        """Answer as a budget."""
         self.beats.append((self.loop.time() - self.began, beat))
         await self.open.wait()
         if isinstance(self.answer, Exception):
@@ -128,24 +126,33 @@ class Scene:
 
     async def becomes(self, container: Container) -> None:
         """Take a step, and let everybody hear of it."""
-        before, self.container = self.container, container
-        self.membership.notice(Record(Stopped(), before, container, self.evidence))
+        self.container = container
+        self.publish()
         await settle()
 
     async def counts(self, errors: int) -> None:
         """Have so many errors in the window, and a second pass."""
         self.evidence = replace(self.evidence, errors=errors)
-        self.membership.look()
-        await self.passes(1)
+        self.publish()
+        await self.advance(1)
 
-    async def passes(self, seconds: float) -> None:
+    def publish(self) -> None:
+        """Hand in a snapshot, as the controller does."""
+        self.membership.update(self._snapshot())
+
+    async def beat_now(self) -> None:
+        self.publish()
+        await self.membership.beat()
+
+    async def advance(self, seconds: float) -> None:
+        self.publish()
         await asyncio.sleep(seconds)
         await settle()
 
 
 @contextlib.asynccontextmanager
-async def beating(rng: object = None, interval_s: float = INTERVAL_S) -> AsyncIterator[Scene]:
-    scene = Scene(rng, interval_s)
+async def beating(rng: object = None, interval_s: float = INTERVAL_S, policy: Policy = POLICY) -> AsyncIterator[Scene]:
+    scene = Scene(rng, interval_s, policy)
     running = asyncio.create_task(scene.membership.run())
     await settle()
     try:
@@ -163,16 +170,16 @@ async def beating(rng: object = None, interval_s: float = INTERVAL_S) -> AsyncIt
 async def test_first_beat_leaves_the_first_polls_alone_whatever_happens_meanwhile() -> None:
     async with beating() as scene:
         await scene.becomes(SUSPECT)
-        await scene.passes(FIRST_AFTER_S - 0.01)
+        await scene.advance(FIRST_AFTER_S - 0.01)
         assert scene.beats == []
-        await scene.passes(0.02)
+        await scene.advance(0.02)
         assert scene.said == [Presence.SUSPECT]
 
 
 @in_virtual_time
 async def test_beats_come_an_interval_apart() -> None:
     async with beating() as scene:
-        await scene.passes(35)
+        await scene.advance(35)
         assert scene.times == pytest.approx([FIRST_AFTER_S + beat * INTERVAL_S for beat in range(4)])
 
 
@@ -180,17 +187,17 @@ async def test_beats_come_an_interval_apart() -> None:
 async def test_beat_that_fails_inside_is_told_and_the_next_comes_all_the_same() -> None:
     async with beating() as scene:
         scene.tells = False
-        await scene.passes(FIRST_AFTER_S)
+        await scene.advance(FIRST_AFTER_S)
         scene.tells = True
-        await scene.passes(INTERVAL_S)
+        await scene.advance(INTERVAL_S)
         assert (len(scene.beats), scene.told) == (2, [FLEET])
         assert list(map(str, scene.failures)) == ["who was told failed"]
 
 
 @in_virtual_time
-async def test_jitter_keeps_every_beat_within_its_bounds_and_no_two_pulses_in_step() -> None:
+async def test_jitter_keeps_every_beat_within_its_bounds_and_no_two_sidecars_in_step() -> None:
     async with beating(Random(1)) as one, beating(Random(2)) as other:
-        await one.passes(40 * INTERVAL_S)
+        await one.advance(40 * INTERVAL_S)
         gaps = [after - before for scene in (one, other) for before, after in pairwise(scene.times)]
         assert all(INTERVAL_S * (1 - JITTER) <= gap <= INTERVAL_S * (1 + JITTER) for gap in gaps)
         assert min(gaps) < INTERVAL_S * (1 - JITTER / 2)
@@ -220,14 +227,14 @@ CHANGES = {
 async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container, after: Container) -> None:
     async with beating() as scene:
         scene.container = before
-        await scene.passes(1)
+        await scene.advance(1)
         await scene.becomes(after)
         assert scene.times == pytest.approx([FIRST_AFTER_S, 1])
         assert (scene.last.presence, scene.last.incarnation) == (after.presence, after.life)
         pause_s = INTERVAL_S / SUSPECT_BEATS if after.presence is Presence.SUSPECT else INTERVAL_S
-        await scene.passes(pause_s - 0.01)
+        await scene.advance(pause_s - 0.01)
         assert len(scene.beats) == 2
-        await scene.passes(0.02)
+        await scene.advance(0.02)
         assert len(scene.beats) == (2 if after is STOPPING else 3)
 
 
@@ -249,7 +256,7 @@ async def test_step_that_the_fleet_does_not_care_for_waits_for_the_next_beat(
 ) -> None:
     async with beating() as scene:
         scene.container = before
-        await scene.passes(1)
+        await scene.advance(1)
         await scene.becomes(after)
         assert len(scene.beats) == 1
 
@@ -258,24 +265,24 @@ async def test_step_that_the_fleet_does_not_care_for_waits_for_the_next_beat(
 async def test_presence_that_flips_while_a_beat_is_on_its_way_makes_one_more_beat_that_tells_the_last() -> None:
     async with beating() as scene:
         scene.open.clear()
-        await scene.passes(1)
+        await scene.advance(1)
         for number in range(101):
             await scene.becomes(SUSPECT if number % 2 == 0 else UP)
         assert scene.said == [Presence.WELL]
         scene.open.set()
-        await scene.passes(1)
+        await scene.advance(1)
         assert scene.said == [Presence.WELL, Presence.SUSPECT]
 
 
 @in_virtual_time
 async def test_flapping_costs_no_more_than_one_beat_a_flip_and_ends_with_it() -> None:
     async with beating() as scene:
-        await scene.passes(1)
+        await scene.advance(1)
         for number in range(20):
             await scene.becomes(SUSPECT if number % 2 == 0 else UP)
         assert len(scene.beats) <= 21
         assert scene.last.presence is Presence.WELL
-        await scene.passes(INTERVAL_S - 1)
+        await scene.advance(INTERVAL_S - 1)
         assert len(scene.beats) <= 21
 
 
@@ -284,10 +291,10 @@ async def test_flapping_costs_no_more_than_one_beat_a_flip_and_ends_with_it() ->
 async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: float, pause_s: float) -> None:
     async with beating(interval_s=interval_s) as scene:
         scene.container = SUSPECT
-        await scene.passes(FIRST_AFTER_S + 3 * pause_s + 0.01)
+        await scene.advance(FIRST_AFTER_S + 3 * pause_s + 0.01)
         assert scene.times == pytest.approx([FIRST_AFTER_S + number * pause_s for number in range(4)])
         await scene.becomes(UP)
-        await scene.passes(interval_s - 0.01)
+        await scene.advance(interval_s - 0.01)
         assert len(scene.beats) == 5
 
 
@@ -295,7 +302,7 @@ async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: floa
 async def test_errors_that_have_become_many_more_or_fewer_are_told_soon() -> None:
     async with beating() as scene:
         scene.evidence = Evidence(60)
-        await scene.passes(1)
+        await scene.advance(1)
         for errors in (1, 4, 5, 9, 10, 14, 15, 21, 30, 40, 45, 23, 22, 18, 17, 0):
             await scene.counts(errors)
         told = [beat.errors for _, beat in scene.beats]
@@ -303,10 +310,18 @@ async def test_errors_that_have_become_many_more_or_fewer_are_told_soon() -> Non
 
 
 @in_virtual_time
+async def test_without_an_error_limit_errors_wait_for_the_next_beat() -> None:
+    async with beating(policy=replace(POLICY, error_limit=0)) as scene:
+        await scene.advance(1)
+        await scene.counts(500)
+        assert len(scene.beats) == 1
+
+
+@in_virtual_time
 async def test_storm_is_told_a_dozen_times_and_not_every_second() -> None:
     async with beating() as scene:
         scene.evidence = Evidence(60)
-        await scene.passes(1)
+        await scene.advance(1)
         for second in range(1, 61):
             await scene.counts(10 * second)
         assert len(scene.beats) <= 16
@@ -316,9 +331,9 @@ async def test_storm_is_told_a_dozen_times_and_not_every_second() -> None:
 async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_their_own_time() -> None:
     async with beating() as scene:
         scene.answer = AWAY
-        await scene.passes(9)
+        await scene.advance(9)
         scene.answer = FLEET
-        await scene.passes(21)
+        await scene.advance(21)
         assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 2, 4, 6, 8, 10, 20)])
 
 
@@ -326,7 +341,7 @@ async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_th
 async def test_short_beat_without_an_answer_is_not_sent_again_sooner() -> None:
     async with beating(interval_s=0.5) as scene:
         scene.answer = AWAY
-        await scene.passes(2)
+        await scene.advance(2)
         assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 0.5, 1, 1.5)])
 
 
@@ -335,17 +350,17 @@ async def test_short_beat_without_an_answer_is_not_sent_again_sooner() -> None:
 async def test_fleet_does_not_ask_a_store_that_was_away_all_at_once(chance: float, first_s: float) -> None:
     async with beating(Always(chance)) as scene:
         scene.answer = AWAY
-        await scene.passes(FIRST_AFTER_S + first_s)
+        await scene.advance(FIRST_AFTER_S + first_s)
         assert scene.times == pytest.approx([FIRST_AFTER_S, FIRST_AFTER_S + first_s])
 
 
 @in_virtual_time
 async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away() -> None:
     async with beating() as scene:
-        await scene.passes(1)
+        await scene.advance(1)
         for answer in (AWAY, FLEET, FLEET, FLEET):
             scene.answer = answer
-            await scene.passes(INTERVAL_S)
+            await scene.advance(INTERVAL_S)
         waits = [one.wait_s for one in scene.heard if isinstance(one, BeatAnswered)]
         assert waits == pytest.approx([0, 1.5 * INTERVAL_S, 0.5 * INTERVAL_S, 0])
 
@@ -415,15 +430,15 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
         "stopping",
         "would be down",
         "would be down again",
-        "lives on after it would have been culled",
+        "goes on after it would have been culled",
         "instance without its service",
     ],
 )
 @in_virtual_time
-async def test_every_standing_has_its_beat(container: Container, beat: Beat) -> None:
+async def test_every_state_has_its_beat(container: Container, beat: Beat) -> None:
     scene = Scene()
     scene.container = container
-    await scene.membership.beat()
+    await scene.beat_now()
     assert scene.last == beat
 
 
@@ -435,14 +450,14 @@ async def test_every_standing_has_its_beat(container: Container, beat: Beat) -> 
 async def test_ratio_is_told_once_there_are_enough_requests(requests: int, failed: int, ratio: int | None) -> None:
     scene = Scene()
     scene.evidence = Evidence(60, requests=requests, failed=failed)
-    await scene.membership.beat()
+    await scene.beat_now()
     assert scene.last.ratio == ratio
 
 
 @in_virtual_time
 async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be() -> None:
     async with beating() as scene:
-        await scene.passes(1)
+        await scene.advance(1)
         await scene.becomes(SUSPECT)
         scene.evidence = Evidence(60)
         await scene.becomes(DRAINING)
@@ -453,7 +468,7 @@ async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be
 async def test_retired_container_complains_of_nothing_whatever_it_suffered_from_before() -> None:
     async with beating() as scene:
         await scene.becomes(SUSPECT)
-        await scene.passes(1)
+        await scene.advance(1)
         await scene.becomes(UP)
         await scene.becomes(replace(DOWN, latch=LEASE))
         assert (scene.last.presence, scene.last.kind, scene.last.lease) == (Presence.DOWN, "unknown", "lease-1")
@@ -462,7 +477,7 @@ async def test_retired_container_complains_of_nothing_whatever_it_suffered_from_
 @in_virtual_time
 async def test_container_that_is_well_again_complains_of_nothing() -> None:
     async with beating() as scene:
-        await scene.passes(1)
+        await scene.advance(1)
         await scene.becomes(SUSPECT)
         await scene.becomes(UP)
         assert [beat.kind for _, beat in scene.beats] == ["unknown", "redis", "unknown"]
@@ -472,9 +487,9 @@ async def test_container_that_is_well_again_complains_of_nothing() -> None:
 async def test_beat_says_first_until_one_has_been_answered() -> None:
     async with beating() as scene:
         scene.answer = AWAY
-        await scene.passes(15)
+        await scene.advance(15)
         scene.answer = FLEET
-        await scene.passes(20)
+        await scene.advance(20)
         unanswered = scene.told.count(AWAY)
         assert [beat.first for _, beat in scene.beats] == [True] * (unanswered + 1) + [False]
 
@@ -485,22 +500,22 @@ async def test_beat_says_first_until_one_has_been_answered() -> None:
 @in_virtual_time
 async def test_goodbye_is_said_once() -> None:
     async with beating() as scene:
-        await scene.passes(1)
+        await scene.advance(1)
         await scene.becomes(STOPPING)
-        await scene.passes(5 * INTERVAL_S)
-        await scene.membership.beat()
+        await scene.advance(5 * INTERVAL_S)
+        await scene.beat_now()
         assert scene.said == [Presence.WELL, Presence.GONE]
 
 
 @in_virtual_time
 async def test_goodbye_that_nobody_heard_is_said_again_at_the_end() -> None:
     async with beating() as scene:
-        await scene.passes(1)
+        await scene.advance(1)
         scene.answer = AWAY
         await scene.becomes(STOPPING)
         scene.answer = FLEET
-        await scene.membership.beat()
-        await scene.membership.beat()
+        await scene.beat_now()
+        await scene.beat_now()
         assert scene.said == [Presence.WELL, Presence.GONE, Presence.GONE]
 
 
@@ -513,7 +528,7 @@ async def test_every_answer_is_told_and_the_last_fleet_is_kept() -> None:
         assert scene.membership.fleet is None
         for answer in (AWAY, FLEET, AWAY, Fleet(4)):
             scene.answer = answer
-            await scene.passes(INTERVAL_S)
+            await scene.advance(INTERVAL_S)
         heard = [answer for answer, _ in groupby(scene.told)]
         assert heard == [AWAY, FLEET, AWAY, Fleet(4)]
         assert scene.membership.fleet == Fleet(4)
@@ -522,15 +537,15 @@ async def test_every_answer_is_told_and_the_last_fleet_is_kept() -> None:
 @in_virtual_time
 async def test_fleet_that_was_not_heard_of_for_three_beats_is_not_known() -> None:
     scene = Scene()
-    await scene.membership.beat()
+    await scene.beat_now()
     scene.answer = AWAY
-    await scene.passes(STALE_BEATS * INTERVAL_S)
-    await scene.membership.beat()
+    await scene.advance(STALE_BEATS * INTERVAL_S)
+    await scene.beat_now()
     assert scene.membership.fleet == FLEET
-    await scene.passes(0.01)
+    await scene.advance(0.01)
     assert scene.membership.fleet is None
     scene.answer = FLEET
-    await scene.membership.beat()
+    await scene.beat_now()
     assert scene.membership.fleet == FLEET
 
 
@@ -538,25 +553,25 @@ async def test_fleet_that_was_not_heard_of_for_three_beats_is_not_known() -> Non
 async def test_age_of_the_fleet_counts_from_its_answer() -> None:
     scene = Scene()
     scene.open.clear()
-    beating = asyncio.create_task(scene.membership.beat())
-    await scene.passes(100)
+    beating = asyncio.create_task(scene.beat_now())
+    await scene.advance(100)
     scene.open.set()
     await beating
     assert scene.membership.fleet == FLEET
 
 
 @in_virtual_time
-async def test_hall_hears_of_every_beat_and_of_no_fleet_that_is_too_old() -> None:
+async def test_controller_gets_every_beat_and_no_fleet_that_is_too_old() -> None:
     scene = Scene()
     scene.container = SUSPECT
-    await scene.membership.beat()
+    await scene.beat_now()
     for answer in (AWAY, RuntimeError("broken")):
         scene.answer = answer
         with contextlib.suppress(RuntimeError):
-            await scene.membership.beat()
-    await scene.passes(STALE_BEATS * INTERVAL_S + 1)
+            await scene.beat_now()
+    await scene.advance(STALE_BEATS * INTERVAL_S + 1)
     scene.answer = AWAY
-    await scene.membership.beat()
+    await scene.beat_now()
     assert scene.heard == [
         BeatAnswered(Presence.SUSPECT, "boot-1", FLEET),
         BeatUnanswered("timeout", FLEET),
@@ -566,10 +581,10 @@ async def test_hall_hears_of_every_beat_and_of_no_fleet_that_is_too_old() -> Non
 
 
 @in_virtual_time
-async def test_hall_hears_what_the_beat_said_and_not_what_has_become_of_it() -> None:
+async def test_controller_gets_what_the_beat_told_and_not_what_has_changed_since() -> None:
     scene = Scene()
     scene.open.clear()
-    beat = asyncio.create_task(scene.membership.beat())
+    beat = asyncio.create_task(scene.beat_now())
     await settle()
     scene.container = SUSPECT
     scene.open.set()
@@ -581,10 +596,10 @@ async def test_hall_hears_what_the_beat_said_and_not_what_has_become_of_it() -> 
 
 
 async def _abouts(scene: Scene, *answers: Fleet | Unknown) -> list[str]:
-    """What was told about the container, beat by beat, while the bucket answers so."""
+    """What each beat told about the container, while the budget answers so."""
     for answer in answers:
         scene.answer = answer
-        await scene.membership.beat()
+        await scene.beat_now()
     return scene.abouts
 
 
@@ -616,29 +631,28 @@ async def test_what_is_known_is_told_again_after_many_beats() -> None:
     assert [place for place, about in enumerate(told) if about] == [0, ABOUT_EVERY, 2 * ABOUT_EVERY]
 
 
+def _shown(container: Container, now: float, unix: float) -> Snapshot:
+    return Snapshot(now, container, REDIS, None, weight=80, unix=unix)
+
+
 def test_description_says_what_a_person_asks_for() -> None:
-    describe = Description(lambda: WALL_S, 5, "0.9")
-    container = replace(SUSPECT, since=90.0, born=40.0)
-    about = unpack(describe(Snapshot(100.0, container, REDIS, None, weight=80)))
+    describe = Description(5, "0.9")
+    about = unpack(describe(_shown(replace(SUSPECT, since=90.0, born=40.0), 100.0, WALL_S)))
     assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
-    about = unpack(describe(Snapshot(100.0, replace(DOWN, since=99.0, born=40.0), REDIS, None, weight=80)))
+    about = unpack(describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S)))
     assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
 
 
 @pytest.mark.parametrize("drift_s", [0.0, 0.4, -0.4, 0.9], ids=str)
 def test_description_stays_the_same_while_clocks_drift(drift_s: float) -> None:
-    wall = [WALL_S]
-    describe = Description(lambda: wall[0], 5, "0.9")
-    first = describe(Snapshot(100.0, UP, REDIS, None))
-    wall[0] += 3600 + drift_s
-    assert describe(Snapshot(3700.0, UP, REDIS, None)) == first
+    describe = Description(5, "0.9")
+    first = describe(_shown(UP, 100.0, WALL_S))
+    assert describe(_shown(UP, 3700.0, WALL_S + 3600 + drift_s)) == first
 
 
 def test_description_follows_a_wall_clock_that_is_put_right() -> None:
-    wall = [0.0]
-    describe = Description(lambda: wall[0], 5, "0.9")
-    describe(Snapshot(100.0, UP, REDIS, None))
-    wall[0] = WALL_S
-    about = unpack(describe(Snapshot(110.0, UP, REDIS, None)))
+    describe = Description(5, "0.9")
+    describe(_shown(UP, 100.0, 0.0))
+    about = unpack(describe(_shown(UP, 110.0, WALL_S)))
     assert about is not None
     assert (about.since, about.born) == (int(WALL_S - 110 + UP.since), int(WALL_S - 110 + UP.born))

@@ -1,0 +1,355 @@
+"""What becomes a line of the ledger: each story is told once, in order, and what all see carries a shared word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from harness.containers import DENIED, FINE, GRANTED, POLICY, REPLAYED, SICK, WHY, answered, begun, heard
+from sidecar.controller.ledger_entries import EntryWriter, changes
+from sidecar.core.life import transitions
+from sidecar.core.life.container import resume
+from sidecar.core.life.delays import HONOUR_S
+from sidecar.core.life.events import AppRestarted, ClaimAnswered, CullOrdered, Event, LeaseAnswered, ReviveOrdered
+from sidecar.core.life.snapshot import Record
+from sidecar.core.types import (
+    ENTRY_WORDS,
+    CauseTrial,
+    Denied,
+    Entry,
+    Evidence,
+    Fleet,
+    Granted,
+    Hold,
+    Latch,
+    Policy,
+    RandomIdentity,
+    State,
+    Unknown,
+)
+
+WALL_S = 1_000.0
+"""Unix time when the story begins: that of the latches that ``harness.containers`` answers with."""
+
+REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
+PAUSED = Denied("paused", 0, 10, 60.0, 8, 6)
+HELD = Denied("hold", 0, 10, 60.0, hold=Hold("ann", "deploy", 2_000.0))
+SHADOW = replace(POLICY, enforce=False)
+CALM = Fleet(10)
+
+
+class Story:
+    """A container, and the writer of its entries."""
+
+    def __init__(self, policy: Policy = POLICY, honour_s: float = HONOUR_S) -> None:
+        self.policy = policy
+        self.container = begun(policy)
+        self.writer = EntryWriter("alloc", honour_s)
+        self.entries: list[Entry] = []
+        self.jump_s = 0.0
+
+    def at(self, second: float, event: Event) -> None:
+        before = self.container
+        self.container, _ = transitions.step(before, event, second, self.policy)
+        record = Record(event, before, self.container, REDIS)
+        self.entries += self.writer.of_step(record, WALL_S + second + self.jump_s, second)
+
+    def told(self, *steps: tuple[float, Event]) -> list[Entry]:
+        """The entries so far, after these steps; the fleet hears at once of a container that has become suspect."""
+        for second, event in steps:
+            self.at(second, event)
+            if self.container.state is State.SUSPECT and not self.container.is_announced:
+                self.at(second, heard(self.container))
+        return self.entries
+
+    def asks(self, second: float = 3.0) -> Story:
+        """Excessive from the first second on, and a claim on its way."""
+        self.told((0.0, SICK), (second, SICK))
+        assert self.container.asking
+        return self
+
+    def is_told(self, second: float, answer: Granted | Denied | Unknown) -> None:
+        self.at(second, answered(self.container, answer))
+
+    @property
+    def whats(self) -> list[str]:
+        return [entry.what for entry in self.entries]
+
+
+def entry(what: str, second: float, **about: object) -> Entry:
+    return Entry(what, WALL_S + second, "alloc", "redis", **about)  # type: ignore[arg-type]  # as the test says
+
+
+# -- one container ------------------------------------------------------------------------------------------
+
+
+def test_cull_is_told_from_the_first_suspicion_on_and_its_replacement_is_left_to_the_store() -> None:
+    story = Story().asks()
+    story.is_told(4.0, GRANTED)
+    story.told((14.0, SICK), (24.0, SICK), (35.0, AppRestarted("two")))
+    assert story.entries == [
+        entry("suspect", 0.0, reason="errors", detail=WHY),
+        entry("granted", 4.0, reason="granted", detail="token granted, 1 of 10 in use"),
+        entry("culled", 4.0, reason="errors", seconds=4.0, detail=WHY),
+    ]
+
+
+def test_suspect_that_gets_well_has_recovered() -> None:
+    story = Story()
+    story.told((0.0, SICK), (2.0, FINE))
+    assert story.entries[1:] == [entry("recovered", 2.0, seconds=2.0)]
+
+
+def test_same_refusal_is_told_once_a_spell_and_another_reason_beside_it() -> None:
+    story = Story().asks()
+    for number, answer in enumerate((PAUSED, PAUSED, DENIED, PAUSED, DENIED)):
+        story.is_told(10.0 * number + 4, answer)
+        story.at(10.0 * number + 20, SICK)
+    told = [one for one in story.entries if one.what == "denied"]
+    assert [(one.reason, one.seconds) for one in told] == [("paused", 60.0), ("window", 200.0)]
+    story.is_told(60.0, Unknown("timeout"))
+    story.at(70.0, FINE)
+    story.told((80.0, SICK), (90.0, SICK))
+    story.is_told(91.0, PAUSED)
+    assert story.whats == ["suspect", "denied", "denied", "recovered", "suspect", "denied"]
+
+
+def test_hold_that_refuses_is_told_with_its_sentence() -> None:
+    story = Story().asks()
+    story.is_told(4.0, HELD)
+    assert story.entries[-1].detail == "ann holds the service: deploy, no container is culled for 1m"
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [(GRANTED, "granted"), (REPLAYED, "replayed")],
+    ids=["granted", "replayed"],
+)
+def test_token_is_told_with_what_kind_it_is(answer: Granted, word: str) -> None:
+    story = Story().asks()
+    story.is_told(4.0, answer)
+    assert story.entries[1].reason == word
+
+
+def test_answer_to_another_claim_tells_nothing() -> None:
+    story = Story().asks()
+    story.at(4.0, ClaimAnswered("another", GRANTED, WALL_S))
+    assert story.whats == ["suspect"]
+
+
+def test_token_that_comes_too_late_is_told_and_the_recovery_too() -> None:
+    story = Story().asks()
+    story.at(4.0, FINE)
+    story.is_told(5.0, GRANTED)
+    assert story.whats == ["suspect", "granted", "recovered"]
+
+
+def test_shadow_mode_tells_what_would_have_been() -> None:
+    story = Story(SHADOW).asks()
+    story.is_told(4.0, GRANTED)
+    story.told((10.0, SICK), (64.0, FINE))
+    assert story.whats == ["suspect", "granted", "would_cull", "would_recover"]
+    assert story.entries[2:] == [
+        entry("would_cull", 4.0, reason="errors", detail=WHY),
+        entry("would_recover", 64.0, seconds=60.0),
+    ]
+
+
+def test_would_be_cull_that_ends_with_the_app_has_not_recovered() -> None:
+    story = Story(SHADOW).asks()
+    story.is_told(4.0, GRANTED)
+    story.at(20.0, AppRestarted("two"))
+    assert story.whats == ["suspect", "granted", "would_cull"]
+
+
+def test_sidecar_that_took_over_tells_what_it_can_know() -> None:
+    story = Story(SHADOW).asks()
+    story.is_told(4.0, GRANTED)
+    story.writer, story.entries = EntryWriter("alloc"), []
+    story.at(64.0, FINE)
+    assert story.entries == [Entry("would_recover", WALL_S + 64, "alloc")]
+
+
+@pytest.mark.parametrize(("second", "times"), [(3.0 + HONOUR_S, 0), (4.0 + HONOUR_S, 1)], ids=["not yet", "too long"])
+def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> None:
+    story = Story().asks()
+    story.is_told(4.0, GRANTED)
+    story.told(*((4.0 + 10 * number, SICK) for number in range(1, 4)))
+    story.told((second, SICK), (second + 0.5, SICK))
+    told = [one for one in story.entries if one.what == "not_honoured"]
+    assert len(told) == times
+    assert all(one.once == f"not_honoured {story.container.claim_id}" for one in told)
+
+
+@pytest.mark.parametrize("jump_s", [7200.0, -7200.0], ids=["forward", "back"])
+def test_wall_clock_that_jumps_changes_nothing_in_how_long_a_container_is_down(jump_s: float) -> None:
+    story = Story().asks()
+    story.is_told(4.0, GRANTED)
+    story.jump_s = jump_s
+    story.told(*((4.0 + 10 * number, SICK) for number in range(1, 30)))
+    assert story.whats == ["suspect", "granted", "culled"]
+    story.told((4.0 + HONOUR_S, SICK), (324.0, ReviveOrdered("ann", "false alarm", "revived-1")))
+    assert [(one.what, one.seconds) for one in story.entries[3:]] == [("not_honoured", HONOUR_S), ("revived", 320.0)]
+
+
+@pytest.mark.parametrize(("away_s", "down_s"), [(1.0, 301.0), (100.0, 300.0), (900.0, 900.0)])
+def test_latch_that_was_found_on_disk_is_judged_by_the_wall_clock_once(away_s: float, down_s: float) -> None:
+    story = Story()
+    story.container = resume(story.container, Latch("id", WALL_S + 50 - away_s, WHY), 50.0, away_s, POLICY)
+    story.at(50.0, SICK)
+    story.jump_s = 7200.0
+    story.told(*((float(second), SICK) for second in range(60, 400, 10)))
+    assert [(one.what, one.seconds) for one in story.entries] == [("not_honoured", down_s)]
+
+
+def test_cull_by_order_is_told_with_who_gave_it() -> None:
+    story = Story()
+    story.told((0.0, FINE), (5.0, CullOrdered("ann", "stuck")))
+    story.is_told(6.0, GRANTED)
+    assert story.whats == ["granted", "culled"]
+    culled = story.entries[-1]
+    assert (culled.reason, culled.author, culled.detail, culled.seconds) == ("ordered", "ann", "stuck", 1.0)
+
+
+def test_order_that_is_refused_is_told_each_time_and_is_no_near_miss() -> None:
+    story = Story()
+    story.at(0.0, FINE)
+    for second in (5.0, 15.0):
+        story.at(second, CullOrdered("ann", "stuck"))
+        story.is_told(second + 1, PAUSED)
+    assert [(one.what, one.reason, one.author) for one in story.entries] == [("denied", "paused", "ann")] * 2
+
+
+def test_revival_is_told_with_who_wanted_it() -> None:
+    story = Story().asks()
+    story.is_told(4.0, GRANTED)
+    story.told((30.0, SICK), (40.0, ReviveOrdered("ann", "false alarm", "revived-1")))
+    assert story.entries[-1] == entry("revived", 40.0, reason="false alarm", author="ann", seconds=36.0)
+
+
+def test_retirement_is_told_and_its_replacement_is_left_to_the_store() -> None:
+    policy = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0)
+    story = Story(policy)
+    story.container = replace(story.container, identity=RandomIdentity("holder"))
+    story.told((0.0, FINE), (101.0, FINE), (102.0, FINE))
+    assert story.container.leasing
+    story.at(103.0, LeaseAnswered(story.container.identity.holder, GRANTED, WALL_S + 103))
+    story.told((120.0, FINE), (143.0, AppRestarted("two")))
+    assert [(one.what, one.reason, one.seconds) for one in story.entries] == [
+        ("retired", "", None),
+    ]
+
+
+def test_who_was_retired_and_not_replaced_is_back() -> None:
+    latched = replace(begun(), latch=Latch("", WALL_S, "old", lease="holder"))
+    record = Record(FINE, latched, replace(latched, latch=None), REDIS)
+    assert EntryWriter("alloc").of_step(record, WALL_S + 600, 5.0) == [
+        Entry("revived", WALL_S + 600, "alloc", reason="not_replaced", seconds=600.0)
+    ]
+
+
+def test_step_that_changes_nothing_is_worth_nothing() -> None:
+    story = Story()
+    assert story.told(*((float(second), FINE) for second in range(20))) == []
+
+
+def test_wall_clock_that_stepped_back_gives_no_negative_time() -> None:
+    before = replace(begun(), latch=Latch("id", WALL_S + 500, "many"))
+    record = Record(ReviveOrdered("ann", "false alarm", "two"), before, begun(app_start="two"), REDIS)
+    assert [one.seconds for one in EntryWriter("alloc").of_step(record, WALL_S, 5.0)] == [0.0]
+
+
+# -- the store --------------------------------------------------------------------------------------
+
+
+def test_outage_is_told_at_its_beginning_and_at_its_end() -> None:
+    writer = EntryWriter("alloc")
+    answers: list[Fleet | Unknown] = [CALM, Unknown("timeout"), Unknown("connection"), CALM, CALM]
+    jumps_s = [0.0, 0.0, 0.0, 7200.0, 0.0]
+    entries = [
+        one
+        for second, (answer, jump_s) in enumerate(zip(answers, jumps_s, strict=True))
+        for one in writer.of_beat(answer, WALL_S + second + jump_s, float(second))
+    ]
+    assert entries == [
+        Entry("redis_away", WALL_S + 1, "alloc", reason="timeout", detail="Redis did not answer in time"),
+        Entry("redis_back", WALL_S + 3 + 7200, "alloc", seconds=2.0),
+    ]
+
+
+def test_store_of_its_own_is_never_away() -> None:
+    assert EntryWriter("alloc").of_beat(Unknown("alone"), WALL_S, 5.0) == []
+
+
+# -- the fleet --------------------------------------------------------------------------------------------------
+
+HOLD = Hold("ann", "deploy", WALL_S + 600)
+TRIED = CauseTrial("disk", 2, 1)
+STOPPED = CauseTrial("redis", 1, 0, 540.0, 1)
+PAUSE = Entry("paused", WALL_S, "", "redis", seconds=540.0, once="paused redis 1")
+TWINS = Entry("duplicate", WALL_S, "alloc", once="duplicate alloc")
+FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (None, replace(CALM, trials=(STOPPED,), losses=3), []),
+        (CALM, CALM, []),
+        (CALM, replace(CALM, trials=(TRIED, STOPPED)), [PAUSE]),
+        (replace(CALM, trials=(STOPPED,)), replace(CALM, trials=(STOPPED._replace(paused_s=530.0),)), []),
+        (
+            replace(CALM, trials=(STOPPED,)),
+            replace(CALM, trials=(STOPPED._replace(paused_s=1200.0, failures=2),)),
+            [PAUSE._replace(seconds=1200.0, once="paused redis 2")],
+        ),
+        (replace(CALM, trials=(STOPPED._replace(paused_s=0.0),)), replace(CALM, trials=(STOPPED,)), [PAUSE]),
+        (replace(CALM, trials=(STOPPED,)), CALM, []),
+        (None, replace(CALM, duplicate=True), [TWINS]),
+        (CALM, replace(CALM, duplicate=True), [TWINS]),
+        (replace(CALM, duplicate=True), replace(CALM, duplicate=True), []),
+        (replace(CALM, duplicate=True), CALM, []),
+        (CALM, replace(CALM, hold=HOLD), [FIRST]),
+        (replace(CALM, hold=HOLD), replace(CALM, hold=HOLD), []),
+        (replace(CALM, hold=HOLD), CALM, []),
+        (
+            replace(CALM, hold=HOLD),
+            replace(CALM, hold=replace(HOLD, author="bob", until=WALL_S + 60)),
+            [Entry("hold", WALL_S, "", "", "deploy", "bob", 60.0, once="hold  1060")],
+        ),
+        (CALM, replace(CALM, losses=2), [Entry("data_loss", WALL_S, once="data_loss")]),
+        (CALM, replace(CALM, helped=1, culls_by=(("helped", "redis", 1),)), []),
+    ],
+    ids=[
+        "first answer",
+        "nothing",
+        "paused",
+        "paused as before",
+        "paused again before the pause was over",
+        "paused again",
+        "no pause any more",
+        "duplicate at first",
+        "duplicate",
+        "duplicate as before",
+        "no duplicate any more",
+        "hold",
+        "same hold",
+        "release, which who takes the order tells",
+        "another hold",
+        "lost memory",
+        "judged, which the store records",
+    ],
+)
+def test_changes_of_the_fleet_are_told_under_a_word_that_all_share(
+    before: Fleet | None, after: Fleet, told: Sequence[Entry]
+) -> None:
+    assert list(changes(before, after, WALL_S, "alloc")) == told
+
+
+def test_all_that_is_told_is_something_that_the_ledger_knows() -> None:
+    loud = replace(CALM, trials=(STOPPED,), hold=HOLD, losses=1, helped=1, unhelped=1, unclear=1, duplicate=True)
+    stories = [list(changes(one, other, WALL_S, "alloc")) for one, other in pairwise((CALM, loud, CALM))]
+    assert {one.what for story in stories for one in story} <= ENTRY_WORDS
