@@ -1,1 +1,1 @@
-"""What the app says: reports over HTTP, datagrams, and scraped metrics."""
+"""The inputs from the app: reports over HTTP, datagrams, and scraped metrics."""

@@ -1,9 +1,9 @@
-"""The datagram door: StatsD packets from a UDP port and a unix socket, many a wake-up, summed before they go in.
+"""Receives StatsD packets on a UDP port and a unix socket, and sums equal lines before they are reported.
 
-asyncio's own datagram endpoint allocates 256 KiB for each packet. Here one buffer is filled up to ``BATCH`` times, and
-then the loop has its turn, so that a flood waits in the kernel and health answers do not wait behind it. What comes
-first is handed in at once. What follows within ``PAUSE_S`` is handed in together, most of it being the same, and a UDP
-socket that was emptied is left alone for so long: to wake up for each packet would cost ten times as much.
+asyncio's own datagram endpoint allocates 256 KiB for each packet. Here one buffer takes up to ``BATCH`` packets in a
+turn of the loop, so that a flood waits in the kernel and not in front of health answers. The first packet is reported
+at once. Packets within the next ``PAUSE_S`` are reported together, and the loop does not watch an emptied UDP socket
+meanwhile: a wake-up for each packet would cost ten times as much.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import Final
 
 from sidecar.core.types import Report
 from sidecar.inputs.statsd import PacketReader
-from sidecar.net.sockets import bound, located, printed, remove_stale
+from sidecar.net.sockets import address_of, bind_unix, remove_stale
 
 BATCH: Final = 64
 BATCH_BYTES: Final = 1_500
-"""What is received in one turn of the loop at most, and how many bytes of different packets are read; of a larger one,
-a piece. Lines that are all different take up to 8 us each, and a health answer takes several turns."""
+"""Maximum number of packets received, and bytes of different packets parsed, in one turn of the loop; larger packets
+are parsed in pieces. Lines that all differ take up to 8 us each, and a health answer takes several turns."""
 
 PAUSE_S: Final = 0.001
-"""Not for unix sockets: they queue ten packets (net.unix.max_dgram_qlen), and then their senders wait or lose."""
+"""Unix sockets have no pause: they queue ten packets (net.unix.max_dgram_qlen), then their senders wait or lose."""
 
 PACKET_LIMIT: Final = 65_536
 RECEIVE_BUFFER: Final = 1_048_576
-"""Bytes that the kernel is to keep for a UDP socket: some 2,700 packets, 50 ms of 50,000 a second."""
+"""Bytes that the kernel queues for a UDP socket: some 2,700 packets, or 50 ms at 50,000 a second."""
 
 SO_RCVBUFFORCE: Final = 33
 SO_MEMINFO: Final = 55
 MEMINFO: Final = struct.Struct("=9I")
-"""Linux, asm-generic/socket.h and linux/sock_diag.h, which ``socket`` does not name. Drops come last."""
+"""Constants of Linux (asm-generic/socket.h, linux/sock_diag.h) that ``socket`` lacks. The last field counts drops."""
 
 
 class Datagrams:
-    """Reads StatsD packets and hands what they say to ``offer``, which answers False when too much is waiting.
+    """Passes the reports in StatsD packets to ``offer``, which returns False when too many reports are waiting.
 
-    ``on_failure`` is told when a socket cannot be read. ``prefix`` is that of the app's StatsD client. Counted are
-    ``packets``, ``lines`` and those ``unreadable``, packets over 64 KiB (``truncated``; nothing in them counts) and
-    reports that ``offer`` did not take (``refused``). ``receive_buffer``: bytes that the kernel allowed for UDP.
+    ``on_failure`` takes the error of a socket that cannot be read. ``prefix`` is that of the app's StatsD client.
+    Counts: ``packets``, ``lines``, ``unreadable`` lines, ``truncated`` packets (over 64 KiB; nothing in them counts)
+    and reports that ``offer`` has ``refused``.
     """
 
     def __init__(
@@ -55,13 +55,12 @@ class Datagrams:
     ) -> None:
         self.addresses: list[str] = []
         self.packets = self.lines = self.unreadable = self.truncated = self.refused = 0
-        self.receive_buffer: int | None = None
         self._offer = offer
         self._on_failure = on_failure
         self._reader = PacketReader(prefix)
         self._buffer = memoryview(bytearray(PACKET_LIMIT))
         self._packets: dict[bytes, int] = {}
-        self._room = BATCH_BYTES
+        self._bytes_left = BATCH_BYTES
         self._rest = b""
         self._pause: asyncio.TimerHandle | None = None
         self._resting: list[socket.socket] = []
@@ -69,38 +68,36 @@ class Datagrams:
         self._dropped = 0
 
     async def open_udp(self, host: str, port: int) -> None:
-        """Receive on every address of ``host``; OSError when that is not possible."""
+        """Receive on every address of ``host``; OSError if that is not possible."""
         loop = asyncio.get_running_loop()
         for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
             opened = socket.socket(family, kind, protocol)
             try:
                 if family == socket.AF_INET6:
                     opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                self.receive_buffer = _enlarge(opened)
+                _enlarge_buffer(opened)
                 opened.bind(address)
             except OSError:
                 opened.close()
                 raise
-            self._open(opened, printed(opened.getsockname()))
+            self._open(opened)
 
     async def open_unix(self, path: str) -> None:
-        """Receive on a unix socket that its owner and group may use; OSError when that is not possible."""
+        """Receive on a unix socket that its owner and group may use; OSError if that is not possible."""
         remove_stale(path)
-        self._open(bound(path, socket.SOCK_DGRAM), path)
+        self._open(bind_unix(path, socket.SOCK_DGRAM))
 
     def adopt(self, opened: socket.socket) -> None:
         """Receive on a socket that is bound already, of either kind."""
-        if opened.family != socket.AF_UNIX:
-            self.receive_buffer = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-        self._open(opened, located(opened))
+        self._open(opened)
 
     @property
     def descriptors(self) -> list[tuple[int, str]]:
-        """What it receives on, each with its address."""
+        """The open sockets, each with its address."""
         return [*zip((opened.fileno() for opened in self._drops), self.addresses, strict=True)]
 
     def let_go(self) -> None:
-        """Receive no more, and hand in all that was received; what waits is for whoever has the same sockets."""
+        """Stop receiving, and report everything received; another process with the same sockets receives the rest."""
         for opened in self._drops:
             asyncio.get_running_loop().remove_reader(opened)
         while self._rest:
@@ -110,7 +107,7 @@ class Datagrams:
         self.close(keep_paths=True)
 
     def close(self, *, keep_paths: bool = False) -> None:
-        """Stop receiving and remove the socket's file, unless somebody else receives there; the counts stay."""
+        """Stop receiving, and remove the socket's file unless another process receives there; the counts stay."""
         self._dropped = self.kernel_drops
         self._rest = b""
         self._packets.clear()
@@ -127,16 +124,28 @@ class Datagrams:
 
     @property
     def kernel_drops(self) -> int:
-        """Packets that the kernel had no room for, as it says now; costs a system call a socket."""
+        """Packets that the kernel has dropped from full buffers; costs a system call for each socket."""
         for opened, before in self._drops.items():
             self._drops[opened] = now = _drops(opened, before)
             self._dropped += (now - before) % 2**32  # the kernel's counter has 32 bits
         return self._dropped
 
-    def _open(self, opened: socket.socket, address: str) -> None:
+    @property
+    def counts(self) -> dict[str, int]:
+        """Packets, lines, and losses by reason."""
+        return {
+            "packets": self.packets,
+            "lines": self.lines,
+            "unreadable": self.unreadable,
+            "truncated": self.truncated,
+            "refused": self.refused,
+            "kernel": self.kernel_drops,
+        }
+
+    def _open(self, opened: socket.socket) -> None:
         opened.settimeout(0)
         self._drops[opened] = _drops(opened, 0)
-        self.addresses.append(address)
+        self.addresses.append(address_of(opened))
         self._watch(opened)
 
     def _watch(self, opened: socket.socket) -> None:
@@ -144,15 +153,15 @@ class Datagrams:
 
     def _readable(self, opened: socket.socket) -> None:
         if self._rest:
-            return  # the kernel keeps it until the large packet before it is read
+            return  # the kernel keeps it until the large packet has been parsed
         if self._emptied(opened) and opened.family != socket.AF_UNIX:
             asyncio.get_running_loop().remove_reader(opened)
             self._resting.append(opened)
-        if self._pause is None or self._room <= 0:
+        if self._pause is None or self._bytes_left <= 0:
             self._read()
 
     def _resume(self) -> None:
-        """Look at the sockets that rest: one that has packets rests on, and nobody had to wake up for them."""
+        """Read the unwatched sockets: one that had packets stays unwatched, which saves wake-ups."""
         self._pause = None
         resting, self._resting = self._resting, []
         for opened in resting:
@@ -173,7 +182,7 @@ class Datagrams:
         return False
 
     def _receive(self, opened: socket.socket) -> None:
-        """Count equal packets, which most are; BlockingIOError when there are no more."""
+        """Receive packets and count equal ones, for most are; BlockingIOError when there are no more."""
         buffer, receive, packets = self._buffer, opened.recv_into, self._packets
         for _ in range(BATCH):
             # MSG_TRUNC: the packet's own size, also when it is larger than the buffer (recv(2)).
@@ -190,8 +199,8 @@ class Datagrams:
             times = packets.get(packet, 0)
             packets[packet] = times + 1
             if not times:
-                self._room -= size + 1
-                if self._room <= 0:
+                self._bytes_left -= size + 1
+                if self._bytes_left <= 0:
                     return
 
     def _read_on(self) -> None:
@@ -202,12 +211,12 @@ class Datagrams:
             asyncio.get_running_loop().call_soon(self._read_on)
 
     def _read(self) -> None:
-        """Hand in what the packets say, and pause after that."""
+        """Report what the packets say, then pause."""
         if self._pause is None and (self._packets or self._resting):
             self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._resume)
         batch = self._reader.read(self._packets)
         self._packets.clear()
-        self._room = BATCH_BYTES
+        self._bytes_left = BATCH_BYTES
         self.lines += batch.lines
         self.unreadable += batch.unreadable
         if batch.reports and not self._offer(batch.reports):
@@ -215,7 +224,7 @@ class Datagrams:
 
 
 def _cut(packet: bytes) -> tuple[bytes, bytes]:
-    """Whole lines of about a batch, at least one, and the rest of the packet."""
+    """Whole lines of about ``BATCH_BYTES``, at least one, and the rest of the packet."""
     if len(packet) <= BATCH_BYTES:
         return packet, b""
     end = packet.rfind(b"\n", 0, BATCH_BYTES)
@@ -224,18 +233,16 @@ def _cut(packet: bytes) -> tuple[bytes, bytes]:
     return (packet[:end], packet[end + 1 :]) if end >= 0 else (packet, b"")
 
 
-def _enlarge(opened: socket.socket) -> int:
-    """Ask for the receive buffer, past the system's limit where we may; the bytes that we have."""
+def _enlarge_buffer(opened: socket.socket) -> None:
+    """Ask for the receive buffer, beyond the system's limit if permitted."""
     try:
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
     except OSError:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-    # The kernel doubles what was asked for, to have room for its own bookkeeping (socket(7)).
-    return opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
 
 def _drops(opened: socket.socket, before: int) -> int:
-    """The kernel's count; as ``before`` where it does not tell."""
+    """The kernel's count of drops; ``before`` if the kernel has none."""
     try:
         return int(MEMINFO.unpack(opened.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO.size))[-1])
     except (OSError, struct.error):

@@ -1,8 +1,7 @@
-"""Finds wanted series on a metrics page: bytes in pieces in, readings out, and nothing parsed but the lines found.
+"""Finds selected series on a metrics page, which comes in pieces of bytes, and parses only their lines.
 
-Text 0.0.4 and OpenMetrics 1.0, with the quoted names of Prometheus 3. It knows nothing of selectors: whoever scans says
-by ``Family`` which bytes to look for and by ``resolve`` what a series is to it. Pages are ours to judge, not to
-validate: a line that nobody wants may be anything.
+Text 0.0.4 and OpenMetrics 1.0, with the quoted names of Prometheus 3. It knows nothing of selectors: a ``Family`` has
+the bytes to look for, and ``resolve`` returns the use of a series. Other lines are not validated.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ LONGEST_LINE: Final = 65_536
 _NEWLINE: Final = 10
 _EOF: Final = b"# EOF"
 _OTHER: Final = re.compile(rb"[\w:]|\s*+(?:#|\Z)")
-"""A comment, or a line whose name is plain and stands at its begin."""
+"""A comment, or a line that begins with a plain name."""
 
 _NOT_PLAIN: Final = re.compile(r'["\\\n]')
 _LEGACY: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 
 
 class Family(NamedTuple):
-    """What to look for: ``needle`` is in every wanted line, and ``pattern`` takes such a line from the needle on.
+    """What to look for: ``needle`` is in every selected line, ``pattern`` matches such a line from the needle on.
 
-    ``usual`` does so where no line has it but at its begin: series and value, or series and whatever follows.
+    ``usual`` is for lines with the needle at their beginning only: it finds series and value, or series and the rest.
     """
 
     needle: bytes
@@ -38,7 +37,7 @@ class Family(NamedTuple):
 
 
 class Page(NamedTuple, Generic[T]):
-    """What was found on a page, and its values; a line that two families find is read twice.
+    """The series found on a page, and their values; a line found by two families is read twice.
 
     ``cut_off``: the end of the page is missing.
     """
@@ -49,23 +48,23 @@ class Page(NamedTuple, Generic[T]):
 
     @property
     def readings(self) -> list[tuple[T, float]]:
-        """Both together; a tuple each is ten times the memory."""
+        """Pairs of series and value, in ten times the memory."""
         return list(zip(self.found, self.values, strict=True))
 
 
 def family(name: str, suffixes: Iterable[str] = (), prefilter: bytes = b"") -> Family:
-    """What finds the lines of ``name`` (in UTF-8) and of ``name`` with each of the suffixes.
+    """Finds the lines of ``name`` (in UTF-8) and of ``name`` with each of the suffixes.
 
-    ``prefilter`` is an expression that fits, behind the name, every line that is wanted.
+    ``prefilter`` is an expression that matches, behind the name, every selected line.
     """
     if not _LEGACY.fullmatch(name):
-        # Quoted, perhaps with escapes in more than one spelling: the longest piece that has only one.
+        # Quoted, perhaps with escapes, which have several spellings: look for the longest piece without any.
         needle = max(_NOT_PLAIN.split(name), key=len).encode()
         return Family(needle, re.compile(re.escape(needle) + b".*"), None)
     tails = b"|".join(re.escape(suffix.encode()) for suffix in suffixes)
     begin = re.escape(name.encode()) + (b"(?:" + tails + b")?" if tails else b"")
     follows = rb"[{ \t\r\v\f]" + prefilter
-    # A quote behind it: a name in braces, which may stand behind the labels. Nothing is known of such a line.
+    # A quote behind it: a name in braces, perhaps behind the labels. The prefilter does not apply to such a line.
     pattern = re.compile(begin + b'(?:"|' + follows + b").*")
     usual = re.compile(b"(" + begin + b"(?=" + follows + rb")(?:\{.*\})?)(?: ([^ \t\r\n]+)$|(.*))", re.MULTILINE)
     return Family(name.encode(), pattern, usual)
@@ -74,8 +73,8 @@ def family(name: str, suffixes: Iterable[str] = (), prefilter: bytes = b"") -> F
 class Scanner(Generic[T]):
     """Reads one page in pieces. Memory: the readings, and an incomplete line of at most ``longest_line`` bytes.
 
-    ``resolve`` is given a series as the page spells it and says what it is, or None when it is not wanted; it
-    raises BadPageError when that is no series (``parse_series`` does).
+    ``resolve`` takes a series as the page spells it and returns its use, or None if it has none; it raises
+    BadPageError if that is no series (``parse_series`` does).
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Scanner(Generic[T]):
         self._values = array("d")
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes; BadPageError when the page cannot be read."""
+        """Take the next bytes; BadPageError if the page cannot be read."""
         data = self._rest + piece
         end = data.rfind(b"\n") + 1
         self._rest = data[end:]
@@ -107,9 +106,9 @@ class Scanner(Generic[T]):
             self._last_line = data[max(0, end - len(_EOF) - 3) : end]
 
     def finish(self, *, whole: bool = False) -> Page[T]:
-        """The page. ``whole``: its length is known to be right, so that a last line without an end is a line.
+        """The page. ``whole``: its length is known to be right, so a last line without a newline is a line.
 
-        Otherwise such a line is not used: the digits of its value may be missing. OpenMetrics ends with ``# EOF``.
+        Otherwise that line is not used, because digits of its value may be missing. OpenMetrics ends with ``# EOF``.
         """
         last = self._rest
         if last and whole:
@@ -135,33 +134,33 @@ class Scanner(Generic[T]):
                     self._look_back(data, start, hit.end())
 
     def _read_usual(self, hits: Iterable[tuple[bytes, bytes, bytes]]) -> None:
-        """Thousands of lines: nothing is called for each that need not be."""
+        """Read lines with as few calls as possible, because there may be thousands."""
         resolve, found, values = self._resolve, self._found, self._values
         for series, value, rest in hits:
             try:
                 if rest or b"_" in value:
                     raise BadPageError
-                wanted = resolve(series)
-                if wanted is not None:
+                use = resolve(series)
+                if use is not None:
                     values.append(float(value))
-                    found.append(wanted)
+                    found.append(use)
             except ValueError:  # an exemplar, a timestamp, or no line at all
                 self._read(series + (rest or b" " + value))
 
     def _look_back(self, data: bytes, start: int, end: int) -> None:
-        """A needle within a line: a comment, another name or a value, unless blanks or a brace begin the line."""
+        """Read a line with the needle inside, unless it is a comment, or begins with another name."""
         line = data[data.rfind(b"\n", 0, start) + 1 : end]
         if not _OTHER.match(line):
             self._read(line.strip())
 
     def _read(self, line: bytes) -> None:
-        """Split a line at its last brace; an exemplar, or a brace in a value, may make that the wrong one."""
+        """Split a line at its last brace, and strictly if that gives no series: an exemplar may have braces too."""
         try:
             series, fields = split_quickly(line)
-            wanted = self._resolve(series)
+            use = self._resolve(series)
         except BadPageError:
             series, fields = split_strictly(line)
-            wanted = self._resolve(series)
-        if wanted is not None:
+            use = self._resolve(series)
+        if use is not None:
             self._values.append(value_of(fields, line))
-            self._found.append(wanted)
+            self._found.append(use)

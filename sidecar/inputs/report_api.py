@@ -1,7 +1,7 @@
-"""The local door: the app on this machine reports its errors and reads how it stands.
+"""The app's part of the local listener: it reports errors, results and heartbeats, and reads ``GET /verdict``.
 
-Only loopback and the unix socket lead here, and a web page in a browser on this machine is kept out: it cannot help
-sending ``Origin`` or ``Sec-Fetch-Site``, and a rebound name shows in ``Host``.
+The listener is on loopback and a unix socket only. It refuses requests of web pages in a browser on this machine:
+browsers send ``Origin`` or ``Sec-Fetch-Site``, and DNS rebinding shows in ``Host``.
 """
 
 from __future__ import annotations
@@ -17,55 +17,53 @@ from aiohttp import hdrs
 from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Heartbeat, Report, State, Unknown
-from sidecar.inputs.prepared_answer import Prepared
-from sidecar.inputs.reports import BadReportError, read_pings, read_results
+from sidecar.inputs.fixed_response import FixedResponse
+from sidecar.inputs.report_bodies import BadReportError, read_errors, read_results
 from sidecar.net import web
-from sidecar.net.connections import Held
-from sidecar.net.listener import Refusal, Routes, body, json_response
 
 T = TypeVar("T")
 
 LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
-LIVES: Final = 128
-ACCEPTED: Final = {state: Prepared(HTTPStatus.ACCEPTED, f'{{"state":"{state}"}}\n'.encode()) for state in State}
+LIFE_CONNECTIONS: Final = 128
+ACCEPTED: Final = {state: FixedResponse(HTTPStatus.ACCEPTED, f'{{"state":"{state}"}}\n'.encode()) for state in State}
 
 
 def routes(
     offer: Callable[[Sequence[Report]], bool],
-    gone: Callable[[], None],
+    on_exit: Callable[[], None],
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
-) -> Routes:
-    """Routes of the local door.
+) -> web.Routes:
+    """Routes of the local listener.
 
-    ``offer`` takes reports to the controller, or says that it has too many already. ``gone`` is called when
-    the app has exited.
+    ``offer`` passes reports to the controller, or returns False if too many are waiting. ``on_exit`` records that the
+    app has exited.
     """
-    life = _Life(gone)
+    life = _LifeConnections(on_exit)
 
     def accepted(request: web.BaseRequest, reports: Sequence[Report]) -> web.StreamResponse:
         if not offer(reports):
-            raise Refusal(503, "full", "too many reports are waiting, this one was not counted")
+            raise web.HttpError(503, "full", "too many reports are waiting, this one was not counted")
         return ACCEPTED[state()].to(request)
 
     async def post_errors(request: web.BaseRequest) -> web.StreamResponse:
-        return accepted(request, _read(read_pings, await body(request)))
+        return accepted(request, _read(read_errors, await web.read_body(request)))
 
     async def post_results(request: web.BaseRequest) -> web.StreamResponse:
-        return accepted(request, (_read(read_results, await body(request)),))
+        return accepted(request, (_read(read_results, await web.read_body(request)),))
 
     async def post_heartbeat(request: web.BaseRequest) -> web.StreamResponse:
         return accepted(request, (Heartbeat(),))
 
     async def post_life(request: web.BaseRequest) -> web.StreamResponse:
-        if _is_tcp(request):
-            raise Refusal(403, "socket_only", "/life: only over the unix socket")
-        await body(request)  # unread it would hide the end of the connection
-        return life.held()
+        if web.is_tcp(request):
+            raise web.HttpError(403, "socket_only", "/life: only over the unix socket")
+        await web.read_body(request)  # an unread body would hide the end of the connection
+        return life.open()
 
     async def get_verdict(_request: web.BaseRequest) -> web.Response:
-        return json_response({"mode": mode, **verdict(snapshot())})
+        return web.json_response({"mode": mode, **verdict(snapshot())})
 
     return {
         "/errors": {"POST": post_errors},
@@ -76,62 +74,58 @@ def routes(
     }
 
 
-class _Life:
-    """The connections that the app holds open as long as it lives; it has gone when the last of them is closed.
+class _LifeConnections:
+    """Connections that the app keeps open as long as it runs; it has exited when the last of them is closed.
 
-    An app of several processes may hold several. Only over the unix socket, where nobody else can close them.
+    Each process of the app may have one. They are on the unix socket only, where no other machine can close them.
     """
 
-    def __init__(self, gone: Callable[[], None]) -> None:
-        self._gone = gone
+    def __init__(self, on_exit: Callable[[], None]) -> None:
+        self._on_exit = on_exit
         self._connections = 0
 
-    def held(self) -> Held:
-        """One more of them; ``Refusal`` when there are too many."""
-        if self._connections >= LIVES:
-            raise Refusal(503, "full", f"/life: {LIVES} connections are held already")
+    def open(self) -> web.LongResponse:
+        """Open one more; ``HttpError`` if there are too many."""
+        if self._connections >= LIFE_CONNECTIONS:
+            raise web.HttpError(503, "full", f"/life: {LIFE_CONNECTIONS} connections are open already")
         self._connections += 1
-        return Held(self._closed)
+        return web.LongResponse(self._closed)
 
     def _closed(self) -> None:
         self._connections -= 1
         if not self._connections:
-            self._gone()
+            self._on_exit()
 
 
 def _read(read: Callable[[bytes], T], content: bytes) -> T:
     try:
         return read(content)
     except BadReportError as error:
-        raise Refusal(400, "body", str(error)) from None
+        raise web.HttpError(400, "body", str(error)) from None
 
 
 def refuse_browsers(request: web.BaseRequest) -> None:
-    """Raise ``Refusal`` for a request that a web page in a browser made."""
+    """Raise ``HttpError`` for a request of a web page in a browser."""
     headers = request.headers
     if hdrs.ORIGIN in headers or headers.get("Sec-Fetch-Site", "none") != "none":
-        raise Refusal(403, "cross_origin", "Origin: web pages may not send here")
-    refuse_names(request)
+        raise web.HttpError(403, "cross_origin", "Origin: web pages may not send here")
+    refuse_foreign_hosts(request)
 
 
-def refuse_names(request: web.BaseRequest) -> None:
-    """Raise ``Refusal`` for a request that came over TCP by a name that is not of this machine: a rebound one."""
+def refuse_foreign_hosts(request: web.BaseRequest) -> None:
+    """Raise ``HttpError`` for a request over TCP to a host name other than this machine's loopback (DNS rebinding)."""
     host = request.headers.get(hdrs.HOST)
-    if host and not LOOPBACK.fullmatch(host) and _is_tcp(request):
-        raise Refusal(403, "host", f"Host: takes a name of this machine's loopback, not {host[:100]!r}")
-
-
-def _is_tcp(request: web.BaseRequest) -> bool:
-    return isinstance(request.protocol.peername, tuple)
+    if host and not LOOPBACK.fullmatch(host) and web.is_tcp(request):
+        raise web.HttpError(403, "host", f"Host: takes a name of this machine's loopback, not {host[:100]!r}")
 
 
 def verdict(snapshot: Snapshot) -> dict[str, Any]:
-    """How the app stands, as JSON values. Durations are seconds."""
+    """State, verdict and evidence of the app, as JSON values. Durations are in seconds."""
     container, evidence = snapshot.container, snapshot.evidence
     judged = container.verdict
     return {
         "state": container.state,
-        "for_s": round(snapshot.now - container.since, 3),
+        "state_age_s": round(snapshot.now - container.since, 3),
         "verdict": judged.judgement if judged else None,
         "reasons": [asdict(reason) for reason in judged.reasons] if judged else [],
         "evidence": asdict(evidence),

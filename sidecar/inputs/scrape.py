@@ -1,8 +1,8 @@
-"""Scrapes the app's metrics page and hands in what has been counted since the last time.
+"""Scrapes the app's metrics page and reports the increments since the last scrape.
 
-A page is streamed: inflated, scanned and forgotten in slices, and the loop gets its turn between them. Whatever goes
-wrong is a ``Missed`` with one word of ``CAUSES``; it is never an error of the app. aiohttp's client is loaded when the
-first page is fetched, and certificates only for https: most sidecars need neither.
+A page is streamed: inflated, scanned and dropped in slices, with turns of the loop between them. A failed scrape is a
+``Missed`` with one word of ``CAUSES``, never an error of the app. The first page imports aiohttp's client, and only
+https loads the system's certificates.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
+from sidecar.config.scrape_url import Target
 from sidecar.core.types import Missed, Report, Sample
+from sidecar.inputs.counter_increments import Counters, SeriesUse
 from sidecar.inputs.exposition import Page, Scanner
-from sidecar.inputs.increments import Counters, Use
-from sidecar.inputs.page_body import OPENMETRICS, TEXT, MissError, has_length, is_openmetrics, slices
+from sidecar.inputs.page_download import OPENMETRICS, TEXT, MissError, has_length, is_openmetrics, slices
 from sidecar.inputs.series import BadPageError
-from sidecar.inputs.wanted_series import Wanted
+from sidecar.inputs.series_selection import SeriesSelection
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession
@@ -30,7 +29,7 @@ Offer = Callable[[Sequence[Report]], bool]
 
 MAX_BYTES: Final = 64 << 20
 TURN_S: Final = 0.0005
-"""How long we may work before the loop gets its turn."""
+"""Time that the scraper may work before the loop has its turn."""
 
 JITTER: Final = 0.1
 CAUSES: Final = (
@@ -47,54 +46,27 @@ CAUSES: Final = (
     "tls",
     "too_large",
 )
-"""The words of ``Missed``. ``cut_off``: the page has no end; ``encoding``: it is neither plain nor good gzip."""
+"""The causes of ``Missed``. ``cut_off``: the end of the page is missing; ``encoding``: neither plain nor valid gzip."""
 
-_URL_HINT: Final = "takes http://, https:// or unix:///path/of.sock:/metrics"
 _ACCEPT: Final = f"{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};version=0.0.4;q=0.4,{TEXT};q=0.2,*/*;q=0.1"
 _ACCEPT_UTF8: Final = (
     f"{OPENMETRICS};version=1.0.0;escaping=allow-utf-8;q=0.8,{TEXT};version=1.0.0;escaping=allow-utf-8;q=0.7,{_ACCEPT}"
 )
-"""Only who looks for a quoted name asks for such names: others find the plain ones that they see in a browser."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the page is: an HTTP URL, and the path of a unix socket when it is asked for there."""
-
-    url: str
-    socket: str | None = None
-
-
-def parse_target(url: str) -> Target:
-    """Read ``http[s]://host[:port]/path`` or ``unix:///path/of.sock[:/path]``; ValueError names no part of it."""
-    scheme, _, rest = url.strip().partition("://")
-    if scheme.lower() == "unix":
-        socket, colon, path = rest.partition(":/")
-        if not socket.startswith("/"):
-            raise ValueError(_URL_HINT)
-        return Target(f"http://localhost/{path}" if colon else "http://localhost/metrics", socket)
-    try:
-        parts = urlsplit(url.strip())
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ValueError(_URL_HINT)
-    return Target(url.strip())
+"""For selectors with quoted names only: otherwise the app sends the names that a browser shows."""
 
 
 class Scraper:
-    """Fetches one page over and over, on one connection that is kept.
+    """Fetches one page again and again on one connection.
 
-    ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page, as it is and as it was sent. ``offer`` takes
-    each Sample and each Missed; ``on_failure`` is told of exceptions that nobody has foreseen. ``wall`` is Unix time;
-    ``tls`` makes the context for https, in a thread, when it is first needed.
+    ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page, both inflated and as sent. ``offer`` takes each
+    Sample and each Missed; ``on_failure`` takes unforeseen exceptions. ``wall`` is Unix time; ``tls`` makes the context
+    for https, in a thread, when it is first needed.
     """
 
     def __init__(
         self,
         target: Target,
-        wanted: Wanted,
+        selection: SeriesSelection,
         *,
         interval_s: float,
         timeout_s: float,
@@ -106,7 +78,7 @@ class Scraper:
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
         self._target = target
-        self._wanted = wanted
+        self._selection = selection
         self._counters = Counters()
         self._interval_s = interval_s
         self._timeout_s = timeout_s
@@ -116,17 +88,12 @@ class Scraper:
         self._max_bytes = max_bytes
         self._wall = wall
         self._tls = tls
-        self._accept = _ACCEPT_UTF8 if wanted.utf8 else _ACCEPT
+        self._accept = _ACCEPT_UTF8 if selection.has_quoted_names else _ACCEPT
         self._session: ClientSession | None = None
         self._turns = _Turns()
 
-    @property
-    def overflow(self) -> int:
-        """Wanted series of the last page for which there was no room: they count nothing."""
-        return self._wanted.overflow
-
     async def run(self) -> None:
-        """Scrape now and then once an interval, with jitter, until cancelled."""
+        """Scrape at once and then once an interval, with jitter, until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -137,7 +104,7 @@ class Scraper:
             await self.close()
 
     async def scrape(self) -> Sample | Missed:
-        """Fetch one page. Of what fails it says the word only: an exception's text may hold the URL."""
+        """Fetch one page. A failure is a word only: the text of an exception may contain the URL."""
         at = self._wall()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -149,19 +116,19 @@ class Scraper:
             return Missed(str(miss))
         except BadPageError:
             return Missed("format")
-        except Exception as error:  # noqa: BLE001 - a page may fail in ways that nobody has foreseen
+        except Exception as error:  # noqa: BLE001 - unforeseen failures must not end the scrapes
             return Missed(self._cause(error))
 
     async def close(self) -> None:
-        """Let the connection go; the next scrape makes a new one."""
+        """Close the connection; the next scrape opens a new one."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def _take(self, page: Page[Use], at: float) -> Sample:
-        # Not under the timeout: half of a page that is taken would be lost.
-        complete = not (page.cut_off or self._wanted.overflow)
-        taking = self._counters.taking(page.found, page.values, at, complete=complete)
+    async def _take(self, page: Page[SeriesUse], at: float) -> Sample:
+        # Outside the timeout: it would lose the rest of a page that is half taken.
+        complete = not (page.cut_off or self._selection.overflow)
+        taking = self._counters.take(page.found, page.values, at, complete=complete)
         while True:
             try:
                 next(taking)
@@ -170,13 +137,13 @@ class Scraper:
                 return sample
             await self._turns.rest()
 
-    async def _fetch(self) -> Page[Use]:
+    async def _fetch(self) -> Page[SeriesUse]:
         if self._session is None:
             self._session = await self._open()
         async with self._session.get(self._target.url, allow_redirects=False) as response:
             openmetrics = is_openmetrics(response)
-            self._wanted.begin(openmetrics=openmetrics)
-            scanner = Scanner(self._wanted.families, self._wanted.use, openmetrics=openmetrics)
+            self._selection.begin(openmetrics=openmetrics)
+            scanner = Scanner(self._selection.families, self._selection.use, openmetrics=openmetrics)
             async for piece in slices(response, self._max_bytes):
                 scanner.feed(piece)
                 await self._turns.rest()
@@ -186,7 +153,7 @@ class Scraper:
         return page
 
     async def _open(self) -> ClientSession:
-        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar  # noqa: PLC0415 - only who scrapes pays
+        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar  # noqa: PLC0415 - most sidecars do not scrape
 
         return ClientSession(
             connector=await self._connector(),
@@ -222,7 +189,7 @@ class Scraper:
 
 
 class _Turns:
-    """Gives the loop its turn once we have worked for ``TURN_S``."""
+    """Gives the loop its turn after work of ``TURN_S``."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()

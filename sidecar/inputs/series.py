@@ -1,4 +1,4 @@
-"""One series of a metrics page, and one value: bytes in, names and labels and numbers out."""
+"""Parses one series of a metrics page and one value: bytes in, name, labels and number out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPE: Final = re.compile(r'\\([\\n"])')
 
 
 class BadPageError(ValueError):
-    """A page that cannot be read: a wanted line that is none, or a line without end. The text says which."""
+    """The page cannot be read: a selected line is invalid, or a line is too long. The message names it."""
 
 
 class Series(NamedTuple):
@@ -99,14 +99,14 @@ def _hexadecimal(text: bytes) -> float:
 
 
 def bad_page(text: bytes) -> BadPageError:
-    """The error that shows the begin of what cannot be read."""
+    """An error that shows the beginning of ``text``."""
     return BadPageError(f"cannot read {text[:100]!r}")
 
 
 def split_quickly(line: bytes) -> tuple[bytes, list[bytes]]:
-    """Series and fields of a line that is not blank, parted at its last brace, before what looks like an exemplar.
+    """Split a line, not blank, at its last brace before an exemplar: series and fields.
 
-    Braces or an exemplar's sign in a label may make that wrong; then what comes out is no series.
+    With braces or `` # `` in a label the result may be wrong, but then it is not a valid series.
     """
     cut = line.find(b" # ")
     head = line if cut < 0 else line[:cut]
@@ -120,14 +120,14 @@ def split_quickly(line: bytes) -> tuple[bytes, list[bytes]]:
 
 
 def split_strictly(line: bytes) -> tuple[bytes, list[bytes]]:
-    """The same with an eye on every quote."""
+    """The same, but slowly: quoted text is skipped."""
     match = _SERIES.match(line)
     end = match.end() if match else 0
     return line[:end], line[end:].partition(b" # ")[0].split()
 
 
 def value_of(fields: list[bytes], line: bytes) -> float:
-    """The value, which may be followed by a timestamp."""
+    """The value in the fields, which may include a timestamp."""
     if not fields or len(fields) > 2:  # noqa: PLR2004 - value and timestamp
         raise bad_page(line)
     if len(fields) > 1:

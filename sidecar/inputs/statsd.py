@@ -1,18 +1,18 @@
-"""What StatsD datagrams say: bytes in, reports out, and how much of it could not be read.
+"""Parses StatsD packets: bytes in, reports out, and the number of unreadable lines.
 
 A line is ``NAME:VALUE[:VALUE...]|TYPE[|@RATE][|#TAG:VALUE,...]`` (statsd/docs/metric_types.md, DogStatsD datagram
-format 1.0 to 1.4). Counters of these names, plain or behind the prefix of the app's client, are taken:
+format 1.0 to 1.4). These counters are read, with or without the prefix of the app's client:
 
-- ``errors`` that happened; tags as the fields of ``POST /errors``: level, kind, fingerprint, fatal, app_start
-- ``requests`` that went well, and ``failed`` ones: together they are the ratio; an error is not yet a failed request
+- ``errors``, with the fields of ``POST /errors`` as tags: level, kind, fingerprint, fatal, app_start
+- ``requests`` that succeeded and ``failed`` ones, for the success rate; an error alone is no failed request
 - ``heartbeat``
 
-And two gauges, ``in_flight``: how many requests are under way in the whole app, and ``load``: how busy it is, in any
-unit. Of several that come at once the largest counts, since a drain must not end for one that is out of date.
+So are two gauges: ``in_flight``, the number of requests in progress in the whole app, and ``load``, how busy it is, in
+any unit. Of several in one batch the largest counts, because an old value must not end a drain.
 
-All other metrics of the client, events and service checks are none of our business and no mistake either. A sampled
-count is ``count / rate``, exact in decimals and then rounded to the nearest whole number, halves up. Times, containers
-and other extensions of DogStatsD are skipped: a report counts when it comes.
+All other metrics, events and service checks are skipped without an error. A sampled count is ``count / rate``, computed
+in decimals and rounded to the nearest whole number, halves up. Timestamps, containers and other extensions of DogStatsD
+are skipped: a report counts when it comes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.types import Heartbeat, Ping, Report, Results
-from sidecar.inputs.reports import MOST_ERRORS, READERS
+from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
+from sidecar.inputs.report_bodies import MOST_ERRORS, READERS
 
 LINE_LIMIT: Final = 8_192
-"""DogStatsD clients send packets of this size at most."""
+"""DogStatsD clients send no larger packets."""
 
 KNOWN_LIMIT: Final = 512
 KNOWN_LINE_LIMIT: Final = 512
-"""Lines that are remembered once read, since most come again: so many, and none longer than this many bytes."""
+"""Maximum number of remembered parsed lines, and of their bytes: most lines come again."""
 
 COUNTER: Final = b"c"
 GAUGE: Final = b"g"
@@ -45,24 +45,24 @@ FLAGS: Final = {"true": True, "false": False}
 OK: Final = Results(ok=1)
 FAILED: Final = Results(failed=1)
 UNITS: Final[Mapping[bytes, Report]] = {
-    b"errors": Ping(),
+    b"errors": ErrorReport(),
     b"requests": OK,
     b"failed": FAILED,
     b"heartbeat": Heartbeat(),
 }
-"""What a count of one stands for."""
+"""The report of a count of one."""
 
 IN_FLIGHT: Final = Results(in_flight=0)
 LOAD: Final = Results(load=0.0)
 GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT, b"load": LOAD}
-"""What a gauge of zero stands for."""
+"""The report of a gauge of zero."""
 
 Times = tuple[Report, int]
-"""One unit, and how many of it a line says."""
+"""The report of one unit, and the number of units."""
 
 
-class Batch(NamedTuple):
-    """What some packets said in sum: each kind of report once, and how many ``lines`` there were and of no use."""
+class ParsedPackets(NamedTuple):
+    """The sum of some packets: each kind of report once, the number of ``lines``, and of ``unreadable`` ones."""
 
     reports: list[Report]
     lines: int
@@ -70,13 +70,13 @@ class Batch(NamedTuple):
 
 
 def read_packet(data: bytes, prefix: str = "") -> tuple[list[Report], int]:
-    """Reports of one packet, equal ones summed, and how many of its lines were unreadable. Raises nothing."""
+    """The reports of one packet, equal ones summed, and the number of unreadable lines. Raises nothing."""
     batch = PacketReader(prefix).read({data: 1})
     return batch.reports, batch.unreadable
 
 
 class PacketReader:
-    """Reads packets of one listener. ``prefix`` stands before the names; one that ends in no sign gets a dot."""
+    """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign."""
 
     def __init__(self, prefix: str = "") -> None:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
@@ -84,8 +84,8 @@ class PacketReader:
         self._units = {**units, **{joined.encode() + name: unit for name, unit in units.items()}}
         self._known: dict[bytes, Times] = {}
 
-    def read(self, packets: Mapping[bytes, int]) -> Batch:
-        """Sum up packets, each with how many times it came. Raises nothing."""
+    def read(self, packets: Mapping[bytes, int]) -> ParsedPackets:
+        """Sum up packets, each with the number of times it came. Raises nothing."""
         totals: dict[Report, int] = {}
         count = unreadable = 0
         for line, times in _lines(packets).items():
@@ -98,18 +98,18 @@ class PacketReader:
             if said is not None:
                 unit, number = said
                 totals[unit] = totals.get(unit, 0) + number * times
-        return Batch(_reports(totals), count, unreadable)
+        return ParsedPackets(_reports(totals), count, unreadable)
 
     def _read_line(self, line: bytes) -> Times | None:
         said = self._parse(line.strip())
         if said is not None and len(line) <= KNOWN_LINE_LIMIT:
             if len(self._known) >= KNOWN_LIMIT:
-                self._known.clear()  # what is still being sent is soon back
+                self._known.clear()  # lines that the app still sends come back soon
             self._known[line] = said
         return said
 
     def _parse(self, line: bytes) -> Times | None:
-        """None for what is not ours; ValueError for what nobody could read."""
+        """None for other metrics; ValueError for an unreadable line."""
         if not line or line.startswith((EVENT, SERVICE_CHECK)):
             return None
         name, _, rest = line.partition(b":")
@@ -118,7 +118,7 @@ class PacketReader:
             raise ValueError("not NAME:VALUE|TYPE")
         unit = self._units.get(name)
         if unit is None:
-            return None  # unchecked: the members of a set, for one, may be any text
+            return None  # no further check: the members of a set, for example, may be any text
         type_ = rest.partition(b"|")[0]
         if type_ not in TYPES:
             raise ValueError("no such type")
@@ -131,7 +131,7 @@ class PacketReader:
 
 
 def _lines(packets: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Distinct lines that are not empty, and how many times each came."""
+    """Distinct lines that are not empty, each with its number of times."""
     lines: dict[bytes, int] = {}
     for packet, times in packets.items():
         for line in packet.split(b"\n") if b"\n" in packet else (packet,):
@@ -149,7 +149,7 @@ def _reports(totals: dict[Report, int]) -> list[Report]:
         if isinstance(unit, Results):
             gauges.append(unit)
         else:
-            reports.append(Ping(count, *unit[1:]) if isinstance(unit, Ping) else unit)
+            reports.append(ErrorReport(count, *unit[1:]) if isinstance(unit, ErrorReport) else unit)
     if ok or failed or gauges:
         in_flight = max((gauge.in_flight for gauge in gauges if gauge.in_flight is not None), default=None)
         load = max((gauge.load for gauge in gauges if gauge.load is not None), default=None)
@@ -158,7 +158,7 @@ def _reports(totals: dict[Report, int]) -> list[Report]:
 
 
 def _sections(rest: bytes) -> dict[bytes, bytes]:
-    """What stands after the type, by its sign; extensions begin with a letter."""
+    """The sections behind the type, by their sign; extensions begin with a letter."""
     sections: dict[bytes, bytes] = {}
     for section in rest.split(b"|")[1:] if b"|" in rest else ():
         sign = section[:1]
@@ -176,8 +176,8 @@ def _counted(unit: Report, values: bytes, sections: Mapping[bytes, bytes]) -> Ti
         count = _scaled(count, sections[b"@"])
     if count > MOST_ERRORS:
         raise ValueError(f"takes at most {MOST_ERRORS}")
-    if b"#" in sections and isinstance(unit, Ping):
-        unit = Ping(**_tags(sections[b"#"]))
+    if b"#" in sections and isinstance(unit, ErrorReport):
+        unit = ErrorReport(**_tags(sections[b"#"]))
         return (unit, count) if count or unit.app_start else None
     return (unit, count) if count else None
 
@@ -197,7 +197,7 @@ def _load(values: bytes) -> Times:
 
 
 _MEASURED: Final[Mapping[Report, Callable[[bytes], Times]]] = {IN_FLIGHT: _in_flight, LOAD: _load}
-"""What reads the values of a gauge."""
+"""The parsers of gauges."""
 
 
 def _number(value: bytes) -> int:
@@ -210,7 +210,7 @@ def _number(value: bytes) -> int:
 
 
 def _scaled(count: int, rate: bytes) -> int:
-    """``count / rate`` to the nearest; in whole numbers, since 7 / 0.07 is not 100 in floats."""
+    """``count / rate`` rounded, in whole numbers, because 7 / 0.07 is not 100 in floats."""
     match = RATE.fullmatch(rate)
     if not match:
         raise ValueError("takes a rate")
@@ -222,7 +222,7 @@ def _scaled(count: int, rate: bytes) -> int:
 
 
 def _tags(section: bytes) -> dict[str, Any]:
-    """Fields of a ping by the rules of ``POST /errors``; other tags belong to the app."""
+    """Fields of an error report, by the rules of ``POST /errors``; other tags are skipped."""
     fields: dict[str, Any] = {}
     for tag in section.split(b","):
         name, colon, value = tag.partition(b":")
@@ -244,4 +244,4 @@ TAGS: Final[Mapping[bytes, tuple[str, Callable[[str], Any]]]] = {
     **{name.encode(): READERS[name] for name in ("level", "kind", "fingerprint", "app_start")},
     b"fatal": ("fatal", _flag),
 }
-"""Tag: field of ``Ping``, and what reads its value or raises ValueError."""
+"""Tag -> field of ``ErrorReport``, and the parser of its value, which raises ValueError."""

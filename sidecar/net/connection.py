@@ -1,43 +1,101 @@
-"""One connection of a door: it reads heads, answers at once what was made ready, and hands all else to aiohttp.
+"""One connection of a listener. It answers from the cache, and passes other requests to aiohttp one by one.
 
-aiohttp sees one request at a time, and the next one when it has an answer to that. So nothing that a client sends ahead
-of answers, behind an upgrade or in tiny chunks is ever kept: what waits is a head and one reading. A client that does
-not read its answers is not read from either.
+aiohttp gets the next request when it has a response to the one before. So the buffer for data that a client sends ahead
+of responses, behind an upgrade or in tiny chunks is at most one head and one read. The listener stops reading from a
+client that does not read its responses.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from sidecar.net.chunks import Chunks, TooManyChunksError
-from sidecar.net.heads import CHUNKED, END, BadHeadError, Head, refusal, refuse_hopeless
-
-if TYPE_CHECKING:
-    from sidecar.net.crowd import Backend, Crowd
+from sidecar.net import web
+from sidecar.net.chunked_body import ChunkedBody, TooManyChunksError
+from sidecar.net.request_head import (
+    CHUNKED,
+    END,
+    BadHeadError,
+    HeadParser,
+    RequestHead,
+    error_response,
+    refuse_hopeless,
+)
 
 READ_BYTES: Final = 16 * 1024
-A_TURN: Final = 2
-"""Requests of one connection that are looked at before it is another one's turn."""
+REQUESTS_A_TURN: Final = 2
+"""Requests of one connection that the loop handles before other connections."""
 
 LINGER_S: Final = 1.0
 LINGER_BYTES: Final = 128 * 1024
-"""Of a client that was refused: it may still be sending, and would miss the answer if the connection were reset."""
+"""Bytes to read after a refusal: if the client is still sending, a reset would destroy the response."""
+
+ResponseCache = Callable[[RequestHead], bytes | None]
+"""The whole cached response to this plain request, None if there is none."""
+
+
+class ConnectionOwner(Protocol):
+    """The interface of the listener for its connections."""
+
+    heads: HeadParser
+    buffer: memoryview
+
+    @property
+    def response_cache(self) -> ResponseCache | None:
+        """The cached responses, if there are any."""
+
+    def on_refusal(self, word: str, /) -> None:
+        """Count a refused request."""
+
+    def add(self, connection: Connection) -> None:
+        """Count a new connection."""
+
+    def remove(self, connection: Connection) -> None:
+        """Forget a closed connection."""
+
+    def note_request(self, connection: Connection) -> None:
+        """Note that it has sent a whole head."""
+
+    def note_unread(self, connection: Connection, *, is_unread: bool) -> None:
+        """Note that its client does not read, or reads again."""
+
+    def continue_later(self, connection: Connection) -> None:
+        """Call its ``advance`` in a later turn of the loop."""
+
+    def cut(self, connection: Connection, word: str) -> None:
+        """Abort it, and count that under ``word``."""
+
+    def new_handler(self, connection: Connection) -> AiohttpHandler:
+        """Make the handler that passes requests to aiohttp."""
+
+
+class AiohttpHandler(web.RequestHandler):
+    """aiohttp's end of a connection."""
+
+    __slots__ = ("connection",)
+    connection: Connection
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether every response has left."""
+        waiter = self._waiter  # aiohttp's own attribute: nothing public shows that the last response has left
+        return waiter is not None and not waiter.done()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one connection. ``early``: bytes that were read from it before."""
+    """The protocol of one connection. ``early``: bytes that were read before it had a transport."""
 
-    def __init__(self, crowd: Crowd, early: bytes = b"") -> None:
+    def __init__(self, owner: ConnectionOwner, early: bytes = b"") -> None:
         self.transport: asyncio.Transport | None = None
-        self.backend: Backend | None = None
+        self.handler: AiohttpHandler | None = None
         self.is_asked = False
-        """Whether aiohttp has a request whose answer it does not know yet."""
-        self._crowd = crowd
+        """Whether aiohttp has a request and no response to it yet."""
+        self._owner = owner
         self._rest = early
-        self._body: int | Chunks = 0
-        self._is_stuck = False
+        self._body: int | ChunkedBody = 0
+        self._is_unread = False
         self._is_later = False
         self._is_over = False
         self._lingered = 0
@@ -45,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is between two requests: nothing has come of the next, and every answer has left."""
+        """Whether every response has left, and no byte of another request has come."""
         transport = self.transport
         if transport is None or self.has_begun or self._is_over or transport.get_write_buffer_size():
             return False
@@ -54,37 +112,29 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def has_begun(self) -> bool:
         """Whether anything has come since the last whole request."""
-        return bool(self._rest) or self.has_body_to_come
-
-    @property
-    def has_body_to_come(self) -> bool:
-        """Whether the last request is not whole yet."""
-        return bool(self._body)
+        return bool(self._rest or self._body)
 
     @property
     def _is_answered(self) -> bool:
-        return self.backend is None or (not self.is_asked and self.backend.is_waiting)
+        return self.handler is None or (not self.is_asked and self.handler.is_waiting)
 
-    # -- what the transport says ------------------------------------------------------------------------------
+    # -- called by the transport ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - only stream sockets lead here
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - listeners have stream sockets only
         self.transport = transport
-        self._crowd.came(self)
+        self._owner.add(self)
         if self._rest:
             self.advance()
 
     def get_buffer(self, _size: int) -> memoryview:
-        """Where to read to: every connection reads at another moment."""
-        return self._crowd.buffer
+        """One buffer for all connections: each empties it before another is read."""
+        return self._owner.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take in what was read."""
-        self.data_received(bytes(self._crowd.buffer[:nbytes]))
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes in."""
+        """Take the bytes in the buffer."""
+        data = bytes(self._owner.buffer[:nbytes])
         if self._is_over:
             self._lingered += len(data)
             if self._lingered > LINGER_BYTES:
@@ -97,43 +147,43 @@ class Connection(asyncio.BufferedProtocol):
         """Let the transport close."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Hold nothing any more."""
+        """Free everything."""
         self._is_over = True
         self._rest = b""
-        self._crowd.gone(self)
+        self._owner.remove(self)
         if self._timer is not None:
             self._timer.cancel()
-        if self.backend is not None:
-            self.backend.connection_lost(exc)
+        if self.handler is not None:
+            self.handler.connection_lost(exc)
         self.transport = None
 
     def pause_writing(self) -> None:
-        """Ask nothing more for a client that does not read."""
-        self._is_stuck = True
-        self._crowd.stuck(self, is_stuck=True)
-        if self.backend is not None:
-            self.backend.pause_writing()
+        """Handle no further request: the client does not read."""
+        self._is_unread = True
+        self._owner.note_unread(self, is_unread=True)
+        if self.handler is not None:
+            self.handler.pause_writing()
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._is_stuck = False
-        self._crowd.stuck(self, is_stuck=False)
-        if self.backend is not None:
-            self.backend.resume_writing()
-        self._crowd.later(self)
+        self._is_unread = False
+        self._owner.note_unread(self, is_unread=False)
+        if self.handler is not None:
+            self.handler.resume_writing()
+        self._owner.continue_later(self)
 
     # -- requests, one by one ---------------------------------------------------------------------------------
 
     def answered(self) -> None:
-        """Go on: aiohttp has an answer to its request, which may still have to leave."""
+        """Continue with the next request: aiohttp has a response, which may not have left yet."""
         self.is_asked = False
         if self._rest:
-            self._crowd.later(self)
+            self._owner.continue_later(self)
 
     def advance(self) -> None:
-        """Look at what has come, as far as may be in one turn."""
+        """Handle what has come, as far as one turn allows."""
         self._is_later = False
-        for _ in range(A_TURN):
+        for _ in range(REQUESTS_A_TURN):
             if not self._may_go_on():
                 break
             if self._body:
@@ -143,87 +193,88 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._is_later = self._may_go_on()
         if self._is_later:
-            self._crowd.later(self)
+            self._owner.continue_later(self)
         self._regulate()
 
     def _may_go_on(self) -> bool:
         transport = self.transport
         if self._is_over or transport is None or transport.is_closing() or not self._rest:
             return False
-        return bool(self._body) or not (self.is_asked or self._is_stuck)
+        return bool(self._body) or not (self.is_asked or self._is_unread)
 
     def _regulate(self) -> None:
-        """Read on, unless there is enough to do, or the client reads no answers. A body is aiohttp's to stop."""
+        """Pause reading while a request waits or the client reads no responses. During a body aiohttp decides."""
         transport = self.transport
         if transport is None or self._body:
             return
         is_waiting = self._rest and (self.is_asked or self._is_later)
-        if not self._is_over and (self._is_stuck or is_waiting):
+        if not self._is_over and (self._is_unread or is_waiting):
             transport.pause_reading()
         else:
             transport.resume_reading()
 
     def _next_request(self) -> bool:
-        """Deal with a head; False if it is not whole, or was the last."""
+        """Handle a head; False if it is not whole, or was the last."""
         rest = self._rest = self._rest.lstrip(b"\r\n")
         end = rest.find(END) + len(END)
+        owner = self._owner
         try:
             if end < len(END):
                 if rest:
                     refuse_hopeless(rest)
                 return False
-            head = self._crowd.heads.read(rest[:end])
-            self._crowd.heard(self)
-            ready = self._crowd.ready
-            if ready is not None and head.is_plain and self._is_answered and (answer := ready(head)) is not None:
+            head = owner.heads.read(rest[:end])
+            owner.note_request(self)
+            cache = owner.response_cache
+            if cache is not None and head.is_plain and self._is_answered and (response := cache(head)) is not None:
                 self._rest = rest[end:]
-                return self._answer(answer, keeps=head.keeps)
-            self._ask(head, end)
+                return self._respond(response, keeps=head.keeps)
+            self._pass_on(head, end)
         except BadHeadError as error:
             self._refuse(error)
             return False
         return True
 
-    def _answer(self, answer: bytes, *, keeps: bool) -> bool:
-        assert self.transport is not None  # noqa: S101 - what has come came on it
-        self.transport.write(answer)
+    def _respond(self, response: bytes, *, keeps: bool) -> bool:
+        assert self.transport is not None  # noqa: S101 - a request has come on it
+        self.transport.write(response)
         if not keeps:
             self._is_over = True
             self.transport.close()
         return keeps
 
-    def _ask(self, head: Head, end: int) -> None:
-        """Let aiohttp answer, which has the body in one piece with its head if that has come."""
+    def _pass_on(self, head: RequestHead, end: int) -> None:
+        """Pass a request to aiohttp, with as much of its body as has come."""
         rest = self._rest
-        self._body = Chunks() if head.length == CHUNKED else head.length
+        self._body = ChunkedBody() if head.length == CHUNKED else head.length
         try:
-            end += self._of_body(rest[end:])
+            end += self._count_body(rest[end:])
         except ValueError as error:
             raise BadHeadError(400, "not_http", f"not HTTP: {error}") from None
         except TooManyChunksError as error:
             raise BadHeadError(400, "chunks", f"body: {error}") from None
-        if self.backend is None:
-            self.backend = self._crowd.backend(self)
+        if self.handler is None:
+            self.handler = self._owner.new_handler(self)
         self.is_asked = True
         self._rest = rest[end:]
-        self.backend.data_received(rest[:end])
+        self.handler.data_received(rest[:end])
 
     def _feed_body(self) -> None:
-        assert self.backend is not None  # noqa: S101 - the body follows a head that it was given
+        assert self.handler is not None  # noqa: S101 - it has the head of this body
         rest = self._rest
         try:
-            taken = self._of_body(rest)
+            taken = self._count_body(rest)
         except TooManyChunksError:
-            self._crowd.cut(self, "chunks")
+            self._owner.cut(self, "chunks")
             return
         except ValueError:
-            self._rest, self._is_over = b"", True  # there is no end to wait for: the handler's time will be over
+            self._rest, self._is_over = b"", True  # the body has no end: the handler's time-out ends the request
             return
         self._rest = rest[taken:]
-        self.backend.data_received(rest[:taken])
+        self.handler.data_received(rest[:taken])
 
-    def _of_body(self, data: bytes) -> int:
-        """How many of these bytes are of the body, which are then no longer awaited."""
+    def _count_body(self, data: bytes) -> int:
+        """The number of these bytes that belong to the body; the rest of the body is what is still expected."""
         body = self._body
         if isinstance(body, int):
             taken = min(body, len(data))
@@ -237,32 +288,32 @@ class Connection(asyncio.BufferedProtocol):
     # -- the end ----------------------------------------------------------------------------------------------
 
     def _refuse(self, error: BadHeadError) -> None:
-        """Say why, if every answer before has left, and end the connection when the client has had time to read it."""
+        """Send the error if every earlier response has left, and close once the client has had time to read it."""
         transport, self._rest, self._is_over = self.transport, b"", True
-        self._crowd.refused(error.word)
-        assert transport is not None  # noqa: S101 - what has come came on it
+        self._owner.on_refusal(error.word)
+        assert transport is not None  # noqa: S101 - the head has come on it
         if not self._is_answered:
-            assert self.backend is not None  # noqa: S101 - else there would be no answer to wait for
-            self.backend.close()
+            assert self.handler is not None  # noqa: S101 - without it every request is answered
+            self.handler.close()
             return
-        transport.write(refusal(error))
+        transport.write(error_response(error))
         if transport.can_write_eof():
-            with suppress(OSError):  # it was reset meanwhile
+            with suppress(OSError):  # the client has reset it meanwhile
                 transport.write_eof()
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self.abort)
         else:
             transport.close()
 
-    def end(self) -> None:
-        """Close it; what was written leaves before."""
+    def close(self) -> None:
+        """Close it after what was written has left."""
         self._is_over = True
-        if self.backend is not None:
-            self.backend.force_close()
+        if self.handler is not None:
+            self.handler.force_close()
         if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
-        """End it at once: a gentle close would wait for a client that does not read."""
+        """Close it at once: ``close`` would wait for a client that does not read."""
         self._is_over = True
         self._rest = b""
         if self.transport is not None:

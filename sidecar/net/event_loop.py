@@ -1,7 +1,7 @@
-"""An event loop that looks at the public door first, and takes few other events a turn.
+"""An event loop that handles the public listener first, and few other events in each turn.
 
-A plain loop handles all that is ready before it looks again: with 256 busy connections at the local door a health poll
-would wait for all of them. Here it waits for ``OTHERS_A_TURN``, however many are ready.
+A plain loop handles everything that is ready before it polls again: with 256 busy connections at the local listener a
+health poll would wait for all of them. Here it waits for at most ``OTHER_EVENTS``.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-FIRST_A_TURN: Final = 256
-"""All of them: each costs little, and the next poll waits for them in any case."""
+PRIORITY_EVENTS: Final = 256
+"""Priority events in a turn: all of them, because each costs little."""
 
-OTHERS_A_TURN: Final = 8
-"""Each costs some 50 us. With fewer a poll waits less, and the local door takes fewer reports a second."""
+OTHER_EVENTS: Final = 8
+"""Other events in a turn; each costs about 50 us. With fewer a poll waits less, but the loop takes fewer reports."""
 
-LOOKED_AT_FIRST: Final = contextvars.ContextVar("looked_at_first", default=False)
-"""What is registered in a context where this is true is looked at first: a socket that listens, and by inheritance of
-the context every connection that it accepts."""
+IS_PRIORITY: Final = contextvars.ContextVar("is_priority", default=False)
+"""A file registered in a context where this is true has priority. Connections inherit the context of their listening
+socket."""
 
 
-def context(*, is_first: bool) -> contextvars.Context:
-    """A context to listen in."""
+def context(*, is_priority: bool) -> contextvars.Context:
+    """A context for a listening socket and its connections."""
     made = contextvars.copy_context()
-    made.run(LOOKED_AT_FIRST.set, is_first)
+    made.run(IS_PRIORITY.set, is_priority)
     return made
 
 
 def new_loop() -> asyncio.SelectorEventLoop:
-    """The loop of a daemon, to be given to ``asyncio.Runner``."""
-    return asyncio.SelectorEventLoop(TurnSelector())
+    """The loop of a daemon, for ``asyncio.Runner``."""
+    return asyncio.SelectorEventLoop(PrioritySelector())
 
 
-class TurnSelector(selectors.BaseSelector):
-    """Two sets of files, of which the first is itself a file of the other: so one system call waits for both."""
+class PrioritySelector(selectors.BaseSelector):
+    """Two epoll sets. The priority set is a file of the other set, so that one system call waits for both."""
 
     def __init__(self) -> None:
-        self._first = select.epoll()
+        self._priority = select.epoll()
         self._others = select.epoll()
-        self._others.register(self._first.fileno(), select.EPOLLIN)
+        self._others.register(self._priority.fileno(), select.EPOLLIN)
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._set_of: dict[int, select.epoll] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Watch a file; by the context it belongs to the first or to the others."""
+        """Watch a file; the context says whether it has priority."""
         fd = _number(fileobj)
         if fd in self._keys:
             raise KeyError(f"{fileobj!r} (FD {fd}) is already registered")
-        chosen = self._first if LOOKED_AT_FIRST.get() else self._others
+        chosen = self._priority if IS_PRIORITY.get() else self._others
         chosen.register(fd, _epoll_events(events))
         self._set_of[fd] = chosen
         key = self._keys[fd] = selectors.SelectorKey(fileobj, fd, events, data)
@@ -74,19 +74,19 @@ class TurnSelector(selectors.BaseSelector):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready, the first ones first."""
-        ready = self._first.poll(0, FIRST_A_TURN)
+        """The files that are ready, those with priority first."""
+        ready = self._priority.poll(0, PRIORITY_EVENTS)
         wait_s = 0.0 if ready else -1 if timeout is None else max(0.0, timeout)
-        others = self._others.poll(wait_s, OTHERS_A_TURN + 1)
-        nested = self._first.fileno()
+        others = self._others.poll(wait_s, OTHER_EVENTS + 1)
+        nested = self._priority.fileno()
         if not ready and any(fd == nested for fd, _ in others):
-            ready = self._first.poll(0, FIRST_A_TURN)
+            ready = self._priority.poll(0, PRIORITY_EVENTS)
         ready += [pair for pair in others if pair[0] != nested]
         keys = self._keys
         return [(keys[fd], _events(seen) & keys[fd].events) for fd, seen in ready if fd in keys]
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """What is watched, by file."""
+        """The watched files."""
         return _ByFile(self._keys)
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
@@ -94,10 +94,10 @@ class TurnSelector(selectors.BaseSelector):
         return self._keys[_number(fileobj)]
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._keys.clear()
         self._set_of.clear()
-        self._first.close()
+        self._priority.close()
         self._others.close()
 
 
@@ -122,6 +122,6 @@ def _epoll_events(events: int) -> int:
 
 
 def _events(seen: int) -> int:
-    """An error is told to whoever reads or writes."""
+    """An error counts as readable and as writable."""
     events = selectors.EVENT_WRITE if seen & ~select.EPOLLIN else 0
     return events | (selectors.EVENT_READ if seen & ~select.EPOLLOUT else 0)

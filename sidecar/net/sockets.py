@@ -1,30 +1,34 @@
-"""Unix sockets that take nobody's place, and addresses as people write them."""
+"""Opens the sockets of listeners: addresses, unix socket files, and connections within the descriptor limit."""
 
 from __future__ import annotations
 
 import errno
 import os
+import resource
 import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 SOCKET_MODE: Final = 0o660
-BACKLOG: Final = 1024
+RESERVED_DESCRIPTORS: Final = 40
+"""Descriptors for everything but connections: log, state file, listening sockets, Redis, scrape, message, standby."""
+
+MIN_CONNECTIONS: Final = 4
 
 Inherited = Mapping[str, Sequence[socket.socket]]
-"""By the name of the setting: sockets that another process opened and gave us, bound and maybe listening."""
+"""Name of the setting -> sockets that another process has passed on, bound and perhaps listening."""
 
 
 class CannotListenError(Exception):
-    """A door cannot be opened; the text begins with the setting that names it."""
+    """A listener cannot be opened. The text begins with the setting that names its address."""
 
 
 @contextmanager
-def named(setting: str, address: str) -> Iterator[None]:
-    """Turn an OSError of opening ``address`` into ``CannotListenError`` that names the setting."""
+def naming_setting(setting: str, address: str) -> Iterator[None]:
+    """Turn an OSError of opening ``address`` into a ``CannotListenError`` that names the setting."""
     try:
         yield
     except (OSError, UnicodeError) as error:
@@ -35,62 +39,38 @@ def _cause(error: OSError | UnicodeError) -> str:
     """The system's own words; asyncio's repeat the address."""
     if isinstance(error, UnicodeError):
         return "not a host name"
-    # A name that does not resolve has a number of the resolver's, below zero; a path too long has none.
+    # The resolver's errors have a number below zero; a path that is too long has none.
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
-def printed(address: Any) -> str:
-    """``host:port`` of a socket address as ``getsockname`` gives it."""
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-class Shared(socket.socket):
-    """A socket that another process may listen on too.
-
-    asyncio's backlog is also how many it accepts at once: so small a number would push out who waits already.
-    """
-
-    def listen(self, _backlog: int = BACKLOG, /) -> None:
-        """Listen, with the backlog of all our sockets."""
-        super().listen(BACKLOG)
-
-
-def bound_tcp(host: str, port: int) -> list[socket.socket]:
-    """A socket at every address of ``host``, as asyncio binds them; OSError when one cannot be had."""
-    opened: list[socket.socket] = []
-    one: socket.socket
+def bind_tcp(host: str, port: int) -> list[socket.socket]:
+    """A socket at every address of ``host``; OSError if one of them cannot be bound."""
+    sockets: list[socket.socket] = []
     try:
-        for family, kind, number, _, address in socket.getaddrinfo(
+        for family, kind, protocol, _, address in socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             try:
-                one = Shared(family, kind, number)
+                opened = socket.socket(family, kind, protocol)
             except OSError as error:
-                if error.errno == errno.EAFNOSUPPORT:  # a kernel without IPv6, whose resolver has heard of it
+                if error.errno == errno.EAFNOSUPPORT:  # the resolver knows IPv6, the kernel does not
                     continue
                 raise
-            opened.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sockets.append(opened)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind(address)
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            opened.bind(address)
     except OSError:
-        for one in opened:
-            one.close()
+        for opened in sockets:
+            opened.close()
         raise
-    return opened
+    return sockets
 
 
-def located(opened: socket.socket) -> str:
-    """The address of a socket as people write it: ``host:port``, or a path."""
-    address = opened.getsockname()
-    return address if isinstance(address, str) else printed(address)
-
-
-def bound(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket at ``path``; OSError when something is there. asyncio would take the path from whoever listens on it."""
+def bind_unix(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    """A socket at ``path``; OSError if the path exists. asyncio would take the path from another process."""
     opened = socket.socket(socket.AF_UNIX, kind)
     before = os.umask(0o777 & ~SOCKET_MODE)
     try:
@@ -104,7 +84,7 @@ def bound(path: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
 
 
 def remove_stale(path: str) -> None:
-    """Remove a socket that nobody answers on any more; anything else in its place is left, and binding fails."""
+    """Remove a socket file that no process serves. Anything else stays, and binding fails."""
     try:
         if not stat.S_ISSOCK(Path(path).stat().st_mode):
             return
@@ -117,5 +97,30 @@ def remove_stale(path: str) -> None:
         except ConnectionRefusedError:
             Path(path).unlink()
         except OSError as error:
-            if error.errno != errno.EPROTOTYPE:  # somebody reads datagrams there: binding says that it is in use
+            if error.errno != errno.EPROTOTYPE:  # a datagram socket in use: binding will say so
                 raise
+
+
+def address_of(opened: socket.socket) -> str:
+    """The address of a socket as people write it: ``host:port``, or a path."""
+    address = opened.getsockname()
+    if isinstance(address, str):
+        return address
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def raise_descriptor_limit(wanted: int) -> int:
+    """Raise the process's limit of open files to ``wanted`` if permitted; return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
+
+
+def connection_limit(wanted: int, of_all: int, descriptors: int) -> int:
+    """Connections of a listener within the descriptor limit, if it wants ``wanted`` and all listeners ``of_all``."""
+    return max(MIN_CONNECTIONS, min(wanted, wanted * (descriptors - RESERVED_DESCRIPTORS) // of_all))

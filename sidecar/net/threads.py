@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Result of ``work(*args, **kwargs)``, or its exception. A cancelled wait leaves the thread to itself."""
+    """Result of ``work(*args, **kwargs)``, or its exception. A cancelled wait does not end the thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -24,30 +24,32 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         try:
             result = work(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - handed to the waiter, whatever it is
-            _tell(loop, done, done.set_exception, error)
+            _settle(loop, done, done.set_exception, error)
         else:
-            _tell(loop, done, done.set_result, result)
+            _settle(loop, done, done.set_result, result)
 
     threading.Thread(target=run, name=getattr(work, "__name__", "work"), daemon=True).start()
     return await done
 
 
-def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], settle: Callable[..., None], value: object) -> None:
-    def tell() -> None:
+def _settle(
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], settle: Callable[..., None], value: object
+) -> None:
+    def settle_now() -> None:
         if not done.done():
             settle(value)
 
     try:
-        loop.call_soon_threadsafe(tell)
+        loop.call_soon_threadsafe(settle_now)
     except RuntimeError:
-        return  # the loop has ended, nobody waits
+        return  # the loop has ended
 
 
 class DaemonThreads(ThreadPoolExecutor):
     """An executor for the event loop's own needs: it resolves names, which may hang for as long as DNS does."""
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run ``work`` in a daemon thread of its own, which nobody joins."""
+        """Run ``work`` in a daemon thread of its own, which is never joined."""
         future: Future[T] = Future()
 
         def run() -> None:

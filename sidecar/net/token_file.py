@@ -1,7 +1,6 @@
-"""The token that opens what is not for everybody: a bearer token (RFC 6750) in a file, compared and never told.
+"""The token for orders and for the remote status page: a bearer token (RFC 6750) in a file.
 
-The file is read at each use, for it is small and may change at any time. That waits for its disk: fit for a command,
-and for a thread (``admission``), never for a loop.
+Commands read the file directly. In the sidecar a thread reads it (``token_check``), because the disk may hang.
 """
 
 from __future__ import annotations
@@ -13,50 +12,51 @@ from pathlib import Path
 from typing import Final
 
 SHORTEST: Final = 16
+"""Bytes. A shorter token could be guessed and is not valid."""
+
 LONGEST: Final = 4096
-"""Bytes; what is shorter can be guessed, and is no token; nor does a larger file hold one."""
 
 
 class Token:
-    """What stands in the file at ``path``, without the white space round it."""
+    """The content of the file at ``path``, without surrounding white space. It is read at each use."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     @property
     def is_there(self) -> bool:
-        """Whether there is any token at all."""
+        """Whether the file holds a token."""
         return bool(self.read())
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a request takes to bring it; nothing if there is none."""
+        """The headers of a request that needs the token; empty if there is none."""
         token = self.read().decode("latin-1")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def read(self) -> bytes:
-        """The token that is there now, ``b""`` if there is none."""
+        """The token as it is now, ``b""`` if there is none."""
         try:
             content = _content(self._path)
-        except (OSError, ValueError):  # also for a path that no file system would take
+        except (OSError, ValueError):  # ValueError: no file system takes such a path
             return b""
         token = content.strip()
         return token if len(token) >= SHORTEST and len(content) <= LONGEST else b""
 
 
-def given(header: str | None) -> bytes:
-    """What an ``Authorization`` header brings, ``b""`` if that is no bearer token."""
+def bearer_token(header: str | None) -> bytes:
+    """The token in an ``Authorization`` header, ``b""`` if it has none."""
     scheme, _, token = (header or "").partition(" ")
     return token.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b""
 
 
-def is_same(brought: bytes, token: bytes) -> bool:
-    """Whether that is the token, in constant time; False whenever there is none to compare it with."""
-    return hmac.compare_digest(brought, token) and bool(token)
+def is_same(given: bytes, token: bytes) -> bool:
+    """Compare in constant time; False whenever there is no token to compare with."""
+    return hmac.compare_digest(given, token) and bool(token)
 
 
 def _content(path: Path) -> bytes:
-    """What a regular file holds, and one byte more than it may: at anything else one could wait for ever."""
+    """At most ``LONGEST`` + 1 bytes of a regular file; reading anything else might never end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(handle, LONGEST + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else b""

@@ -1,1 +1,1 @@
-"""What others read: health, agent-check, metrics page, why, orders, the status page."""
+"""The outputs of the sidecar: health, agent-check, metrics page, why, orders, the status page."""

@@ -1,8 +1,8 @@
-"""The public door: what HAProxy, Nomad and people poll. Read-only, from memory, without free text of the app.
+"""The public listener for HAProxy, Nomad and people. Read-only, from memory, without free text of the app.
 
 Every health answer has headers for balancers that read no agent-check, and for people: ``X-Arbiter-Weight`` (percent,
-0 when out of balance), ``X-Arbiter-State``, and ``X-Arbiter-Reason`` of what is out of balance. ``x-envoy-degraded``
-tells Envoy, which knows no weights here, to prefer others: below ``DEGRADED_BELOW``, where a fifth of requests fails.
+0 when out of balance), ``X-Arbiter-State``, and ``X-Arbiter-Reason`` when out of balance. ``x-envoy-degraded`` makes
+Envoy, which knows no weights here, prefer other hosts: below ``DEGRADED_BELOW``, where a fifth of requests fails.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
 from sidecar.net import web
-from sidecar.net.connections import Handler
-from sidecar.net.listener import Routes
-from sidecar.server.rationed import Rationed
+from sidecar.server.throttled_page import ThrottledPage
 
 BODY_LIMIT: Final = 3 * 1024
 """Nomad keeps this much of a failing check's body."""
@@ -36,41 +34,38 @@ DEGRADED: Final = "x-envoy-degraded"
 DEGRADED_BELOW: Final = 50
 REASON_LIMIT: Final = 120
 _UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
-"""What would end a line early, or is not ASCII: a reason may come from a file on disk."""
+"""Characters that would end a header early, or are not ASCII: a reason may come from a file on disk."""
 
 POLLERS: Final = {"nomad/": "nomad", "consul health check": "consul", "haproxy": "haproxy"}
-"""By how the user agent begins: ``Nomad/1.8.0 (+https://www.nomadproject.io/; go1.22.4)``, ``Consul Health Check``,
-and what people set for HAProxy, which says nothing by itself."""
+"""Beginning of the user agent -> poller: ``Nomad/1.8.0 (+https://www.nomadproject.io/; go1.22.4)``, ``Consul Health
+Check``, and what operators set for HAProxy, which sends none by itself."""
+
+TEXT_S: Final = 1.0
+"""Maximum age of the reasons in the body of a "down"."""
 
 
-class Said(NamedTuple):
-    """What an answer says."""
+class HealthAnswer(NamedTuple):
+    """The answer to a poll."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
-TEXT_S: Final = 1.0
-"""So old may the reasons in the body of a "down" be."""
-
 _TEXT: Final[dict[str, str]] = {hdrs.CONTENT_TYPE: PLAIN}
-OUR_FAILURE: Final = Said(200, _TEXT, b"up\n")
-ALIVE: Final = Said(200, _TEXT, b"alive\n")
-STALE: Final = Said(503, _TEXT, b"the last check is too old\n")
-READY: Final = Said(200, _TEXT, b"ready\n")
-NOT_READY: Final = Said(503, _TEXT, b"not ready\n")
-
-Glance = Callable[[], tuple[Container, int]]
-"""Standing and weight: what an answer depends on, at no cost."""
+OUR_FAILURE: Final = HealthAnswer(200, _TEXT, b"up\n")
+ALIVE: Final = HealthAnswer(200, _TEXT, b"alive\n")
+STALE: Final = HealthAnswer(503, _TEXT, b"the last check is too old\n")
+READY: Final = HealthAnswer(200, _TEXT, b"ready\n")
+NOT_READY: Final = HealthAnswer(503, _TEXT, b"not ready\n")
 
 
 class Health:
-    """What the public door says. The answer to a poll is made when the standing changes, not when it is asked for.
+    """The answers of the public listener, by path: ``polls`` about the container, ``probes`` about the sidecar.
 
-    ``stale_after_s``: without a check for this long the loop counts as stuck. ``on_poll(poller, path, status)`` is told
-    of every health answer. ``explained(limit)`` is the body of a "down" in at most so many bytes, which may change each
-    second; ``glance`` is what ``snapshot`` would tell of standing and weight.
+    An answer to a poll changes only with state or weight. ``stale_after_s``: without a check for this long the
+    controller counts as stuck. ``on_poll(poller, path, status)`` gets every poll. ``explanation(limit)`` is the body of
+    a "down" in at most ``limit`` bytes. ``clock`` is the clock of the snapshot's times.
     """
 
     def __init__(
@@ -81,174 +76,159 @@ class Health:
         stale_after_s: float,
         on_poll: Callable[[str, str, int], None],
         on_failure: Callable[[Exception], None],
-        explained: Callable[[int], str] | None = None,
-        glance: Glance | None = None,
+        explanation: Callable[[int], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        say = _explainer(explained, on_failure)
-        look = glance or partial(_glance, snapshot)
+        body_of = partial(_body_of_down, explanation, on_failure)
 
-        def polled(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], Said]:
-            saying = _Saying(is_up, look, say, down_status, clock)
+        def poll(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], HealthAnswer]:
+            current = _CurrentAnswer(is_up, snapshot, body_of, down_status, clock)
 
-            def answer(user_agent: str) -> Said:
+            def answer_to(user_agent: str) -> HealthAnswer:
                 try:
-                    said = saying.now()
-                    on_poll(poller(user_agent, path), path, said.status)
+                    answer = current.get()
+                    on_poll(poller(user_agent, path), path, answer.status)
                 except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
                     on_failure(error)
                     return OUR_FAILURE
-                return said
+                return answer
 
-            return answer
+            return answer_to
+
+        def livez(_user_agent: str) -> HealthAnswer:
+            checked_at = snapshot().checked_at
+            return STALE if checked_at is None or clock() - checked_at > stale_after_s else ALIVE
+
+        def readyz(_user_agent: str) -> HealthAnswer:
+            current = snapshot()
+            is_stopping = current.container.state is State.STOPPING
+            return NOT_READY if current.checked_at is None or is_stopping else READY
 
         self.polls = {
-            "/health": polled("/health", lambda container: container.haproxy_up),
-            "/health/haproxy": polled("/health/haproxy", lambda container: container.haproxy_up),
-            "/health/nomad": polled("/health/nomad", lambda container: container.nomad_up),
+            "/health": poll("/health", lambda container: container.haproxy_up),
+            "/health/haproxy": poll("/health/haproxy", lambda container: container.haproxy_up),
+            "/health/nomad": poll("/health/nomad", lambda container: container.nomad_up),
         }
-        self.probes = {
-            "/livez": partial(_livez, snapshot, stale_after_s),
-            "/readyz": partial(_readyz, snapshot),
-        }
+        self.probes = {"/livez": livez, "/readyz": readyz}
 
 
 def routes(
     health: Health,
     *,
     metrics: Callable[[], tuple[bytes, str]],
-    get_why: Handler | None = None,
+    get_why: web.Handler | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Routes:
-    """Routes of the public door.
+) -> web.Routes:
+    """Routes of the public listener.
 
-    ``metrics()`` gives the page and its content type, in a time that is bounded by ``clock``. ``get_why`` answers
+    ``metrics()`` writes the page and its content type, in a bounded share of the time of ``clock``. ``get_why`` answers
     ``/why``.
     """
-    page_now = Rationed(metrics, clock)
+    metrics_page = ThrottledPage(metrics, clock)
 
-    async def page(_request: web.BaseRequest) -> web.Response:
-        content, content_type = await page_now.get()
+    async def get_metrics(_request: web.BaseRequest) -> web.Response:
+        content, content_type = await metrics_page.get()
         return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
-    more: Routes = {"/why": {"GET": get_why}} if get_why else {}
-    polls = {path: _handler(answer) for path, answer in health.polls.items()}
+    more: web.Routes = {"/why": {"GET": get_why}} if get_why else {}
+    polls = {path: _handler(answer_to) for path, answer_to in health.polls.items()}
     return {
         **more,
-        # OPTIONS is what HAProxy's httpchk sends unless told otherwise.
+        # HAProxy's httpchk sends OPTIONS by default.
         **{path: {"GET": handler, "OPTIONS": handler} for path, handler in polls.items()},
-        **{path: {"GET": _handler(answer)} for path, answer in health.probes.items()},
-        "/metrics": {"GET": page},
+        **{path: {"GET": _handler(answer_to)} for path, answer_to in health.probes.items()},
+        "/metrics": {"GET": get_metrics},
     }
 
 
-def _handler(answer: Callable[[str], Said]) -> Handler:
-    async def answered(request: web.BaseRequest) -> web.Response:
-        status, headers, body = answer(request.headers.get(hdrs.USER_AGENT, ""))
+def _handler(answer_to: Callable[[str], HealthAnswer]) -> web.Handler:
+    async def handle(request: web.BaseRequest) -> web.Response:
+        status, headers, body = answer_to(request.headers.get(hdrs.USER_AGENT, ""))
         return web.Response(body=body, status=status, headers=headers)
 
-    return answered
+    return handle
 
 
-class _Saying:
-    """The answer at one path, for as long as it stays the same."""
+class _CurrentAnswer:
+    """The answer at one path, kept until it changes."""
 
     def __init__(
         self,
         is_up: Callable[[Container], bool],
-        glance: Glance,
-        say: Callable[[Container], bytes],
+        snapshot: Callable[[], Snapshot],
+        body_of: Callable[[Container], bytes],
         down_status: int,
         clock: Callable[[], float],
     ) -> None:
         self._is_up = is_up
-        self._glance = glance
-        self._say = say
+        self._snapshot = snapshot
+        self._body_of = body_of
         self._down_status = down_status
         self._clock = clock
-        self._of: tuple[Container, int] | None = None
+        self._container: Container | None = None
+        self._weight = 0
         self._until = inf
-        self._said = OUR_FAILURE
+        self._answer = OUR_FAILURE
 
-    def now(self) -> Said:
-        """What there is to say."""
-        of, known = self._glance(), self._of
-        is_same = known is not None and of[0] is known[0] and of[1] == known[1]
-        if not is_same or self._clock() >= self._until:
-            self._said = self._made(*of)
-            self._of = of
-        return self._said
+    def get(self) -> HealthAnswer:
+        current = self._snapshot()
+        container, weight = current.container, current.weight
+        if container is not self._container or weight != self._weight or self._clock() >= self._until:
+            self._answer = self._make(container, weight)
+            self._container, self._weight = container, weight
+        return self._answer
 
-    def _made(self, container: Container, weight: int) -> Said:
+    def _make(self, container: Container, weight: int) -> HealthAnswer:
         if self._is_up(container):
             self._until = inf
-            return Said(200, _headers(container, weight), b"up\n")
+            return HealthAnswer(200, _headers(container, weight), b"up\n")
         self._until = self._clock() + TEXT_S
-        return Said(self._down_status, _headers(container, weight), self._say(container))
+        return HealthAnswer(self._down_status, _headers(container, weight), self._body_of(container))
 
 
-def _glance(snapshot: Callable[[], Snapshot]) -> tuple[Container, int]:
-    seen = snapshot()
-    return seen.container, seen.weight
-
-
-def _explainer(
-    explained: Callable[[int], str] | None, on_failure: Callable[[Exception], None]
-) -> Callable[[Container], bytes]:
-    """What says why in the body of a "down": all that is known, and if that fails what every standing tells."""
-
-    def say(container: Container) -> bytes:
-        try:
-            told = explained(BODY_LIMIT) if explained else explain(container)
-        except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
-            on_failure(error)
-            told = explain(container)
-        return told.encode(errors="replace")
-
-    return say
+def _body_of_down(
+    explanation: Callable[[int], str] | None, on_failure: Callable[[Exception], None], container: Container
+) -> bytes:
+    """The whole explanation; if that fails, a short one from the container's state alone."""
+    try:
+        text = explanation(BODY_LIMIT) if explanation else explain(container)
+    except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
+        on_failure(error)
+        text = explain(container)
+    return text.encode(errors="replace")
 
 
 def _headers(container: Container, weight: int) -> dict[str, str]:
     share = weight if container.haproxy_up else 0
     headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: container.state.value}
     if not container.haproxy_up:
-        headers[REASON] = harmless(why(container))[:REASON_LIMIT]
+        headers[REASON] = printable_ascii(why_down(container))[:REASON_LIMIT]
     elif share < DEGRADED_BELOW:
         headers[DEGRADED] = "true"
     return headers
 
 
-def _livez(snapshot: Callable[[], Snapshot], stale_after_s: float, _user_agent: str) -> Said:
-    seen = snapshot()
-    return STALE if seen.checked_at is None or seen.now - seen.checked_at > stale_after_s else ALIVE
-
-
-def _readyz(snapshot: Callable[[], Snapshot], _user_agent: str) -> Said:
-    seen = snapshot()
-    return NOT_READY if seen.checked_at is None or seen.container.state is State.STOPPING else READY
-
-
 @lru_cache(maxsize=64)
 def poller(user_agent: str, path: str) -> str:
-    """Who asks: by name if the user agent says it; HAProxy's plain check says nothing, but has a path of its own."""
-    named = user_agent.lower()
-    for beginning, name in POLLERS.items():
-        if named.startswith(beginning):
+    """The poller's name by its user agent; HAProxy's plain check sends none, but has a path of its own."""
+    lower = user_agent.lower()
+    for begin, name in POLLERS.items():
+        if lower.startswith(begin):
             return name
-    return "haproxy" if not named and path == "/health/haproxy" else "other"
+    return "haproxy" if not lower and path == "/health/haproxy" else "other"
 
 
 def explain(container: Container) -> str:
-    """The least that the body of a "down" says: state, evidence at the cull, what the budget said. At most 3 KiB."""
-    lines = [f"{container.state}: {why(container)}"]
+    """The short body of a "down": state, evidence at the cull, the budget's answer. At most 3 KiB."""
+    lines = [f"{container.state}: {why_down(container)}"]
     if container.latch and container.answer:
         lines.append(reasons.answer(container.answer))
     text = "\n".join(lines).encode(errors="replace")[: BODY_LIMIT - 1]
     return text.decode(errors="ignore") + "\n"
 
 
-def why(container: Container) -> str:
-    """Why the container is out of balance, in one sentence."""
+def why_down(container: Container) -> str:
+    """Why the container is out of balance, in one sentence; empty if it is not."""
     if container.latch is not None:
         return container.latch.reason
     if container.state is State.STOPPING:
@@ -256,6 +236,6 @@ def why(container: Container) -> str:
     return ""
 
 
-def harmless(text: str) -> str:
-    """The text as printable ASCII, which can neither end a line nor begin another."""
+def printable_ascii(text: str) -> str:
+    """The text with ``?`` for all other characters, so that it stays on its line."""
     return _UNSAFE.sub("?", text)

@@ -1,6 +1,6 @@
-"""The ledger for whoever asks at the local door: what happened to the service, and when.
+"""``GET /events`` at the local listener: the entries of the service's ledger.
 
-An answer here may have to wait for the bucket, never for longer than ``limit_s``; then it is what this sidecar knows.
+An answer waits for the shared store, at most ``limit_s``; after that it has the entries that this sidecar knows.
 """
 
 from __future__ import annotations
@@ -12,35 +12,33 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.types import Entry, Unknown
 from sidecar.net import web
-from sidecar.net.listener import Refusal, Routes, json_response
 from sidecar.runlock import durations
-from sidecar.server import unclear
+from sidecar.server import unknown_replies
 
 SINCE_S: Final = 3600.0
 LONGEST_S: Final = 400 * 24 * 3600.0
 MOST: Final = 500
-"""So many at once, and no more: reading them takes the loop some 5 ms, or 20 where hooks printed all that they may."""
+"""Maximum number of entries in one answer: the loop reads them in about 5 ms, or 20 ms with the longest details."""
 
 _AFTER: Final = re.compile(r"[0-9,-]{1,400}")
 _MOST: Final = re.compile(r"[0-9]{1,4}")
 
 Stored = Callable[[float, str, int], Awaitable[Sequence[Entry] | Unknown]]
-"""``(since, after, most)``: as ``Budget.entries`` has it."""
+"""``(since, after, most)``, as in ``Budget.entries``."""
 
 
-class Asked(NamedTuple):
-    """What the query says: of the last so many seconds, behind that id, at most so many."""
+class LedgerQuery(NamedTuple):
+    """Asks for at most ``most`` entries of the last ``since_s`` seconds behind the id ``after``."""
 
     since_s: float = SINCE_S
     after: str = ""
     most: int = MOST
 
 
-class Events:
-    """Answers with the entries of the bucket; while that does not answer, with those that ``local`` has.
+class LedgerApi:
+    """Answers with the store's entries, or with those of ``local`` while the store does not answer.
 
-    ``local`` takes the Unix second since when; ``identity`` stands beside the entries: service, instance,
-    mode, and what part of the service enforces.
+    ``local(since)`` takes a Unix second; the answer also has ``identity`` (service, instance, mode, enforced percent).
     """
 
     def __init__(
@@ -58,39 +56,39 @@ class Events:
         self._wall = wall
         self._limit_s = limit_s
 
-    def routes(self) -> Routes:
-        """Routes of the local door."""
+    def routes(self) -> web.Routes:
+        """Routes of the local listener."""
         return {"/events": {"GET": self.get}}
 
     async def get(self, request: web.BaseRequest) -> web.Response:
-        """A page of entries in the order in which they arrived; the last id asks for the next page."""
-        asked = read_query(tuple(request.query.items()))
-        since = self._wall() - asked.since_s
-        answer = await unclear.within(self._limit_s, self._stored(since, asked.after, asked.most))
+        """One page of entries, in the order of their arrival; the next page is ``after`` the last id."""
+        query = read_query(tuple(request.query.items()))
+        since = self._wall() - query.since_s
+        answer = await unknown_replies.within(self._limit_s, self._stored(since, query.after, query.most))
         if isinstance(answer, Unknown):
-            told: dict[str, Any] = {"stored": False, **unclear.told(answer)}
-            entries: Sequence[Entry] = self._local(since)[-asked.most :]
+            store: dict[str, Any] = {"stored": False, **unknown_replies.fields(answer)}
+            entries: Sequence[Entry] = self._local(since)[-query.most :]
         else:
-            told, entries = {"stored": True}, answer
-        return json_response({**self._identity, "events": [_shown(entry) for entry in entries], **told})
+            store, entries = {"stored": True}, answer
+        return web.json_response({**self._identity, "events": [_fields(entry) for entry in entries], **store})
 
 
-def read_query(query: Sequence[tuple[str, str]]) -> Asked:
-    """Read the pairs of a query string; Refusal names what cannot be read."""
+def read_query(pairs: Sequence[tuple[str, str]]) -> LedgerQuery:
+    """Read the pairs of a query string; ``HttpError`` names the parameter that cannot be read."""
     fields: dict[str, Any] = {}
-    for name, value in query:
+    for name, value in pairs:
         if name not in _READERS or _READERS[name][0] in fields:
-            raise _refusal(name[:64], "takes since, after and most, each once")
+            raise _error(name[:64], "takes since, after and most, each once")
         field, read = _READERS[name]
         try:
             fields[field] = read(value)
         except ValueError as error:
-            raise _refusal(name, str(error)) from None
-    return Asked(**fields)
+            raise _error(name, str(error)) from None
+    return LedgerQuery(**fields)
 
 
-def _refusal(name: str, sentence: str) -> Refusal:
-    return Refusal(HTTPStatus.BAD_REQUEST, "query", f"{name}: {sentence}")
+def _error(name: str, sentence: str) -> web.HttpError:
+    return web.HttpError(HTTPStatus.BAD_REQUEST, "query", f"{name}: {sentence}")
 
 
 def _since(value: str) -> float:
@@ -119,8 +117,8 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 }
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
-    """Where it stands and when it was first, then the rest; the shared word is nobody's business."""
+def _fields(entry: Entry) -> dict[str, Any]:
+    """Id and time first, then the rest without ``once``, which is only for the store."""
     fields = entry._asdict()
     del fields["once"]
     return {"id": fields.pop("id"), "at": fields.pop("at"), **fields}

@@ -1,4 +1,4 @@
-"""What the orders of a person may say: hold, release, cull, revive; an order out, or an error that names the field."""
+"""Parses the orders of a person: hold, release, cull, revive. An error names the field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from sidecar.inputs.reports import BadReportError, Readers, read_object
+from sidecar.inputs.report_bodies import BadReportError, Readers, read_object
 from sidecar.runlock import durations
 
 SHORTEST_S: Final = 1.0
@@ -21,11 +21,11 @@ NO_BODY: Final = (
     "body: DELETE takes none, scope and instance go into the query: /hold?scope=instance&instance=ID; "
     "without a query it releases the service"
 )
-"""Who put the scope into a body would otherwise release the whole service."""
+"""Without this error a client that puts the scope into a body would release the whole service."""
 
 
 class HoldOrder(NamedTuple):
-    """A hold that a person wants; ``instance`` is ``""`` for the service."""
+    """An order to hold culls; ``instance`` is ``""`` for the whole service."""
 
     instance: str
     author: str
@@ -34,38 +34,38 @@ class HoldOrder(NamedTuple):
 
 
 def read_hold(body: bytes, own: str) -> HoldOrder:
-    """Read one object; scope ``instance`` without a name is ``own``."""
+    """Read one object; scope ``instance`` without a name means ``own``."""
     fields = read_object(body, READERS)
     for name in ("for", "reason", "author"):
         if READERS[name][0] not in fields:
             raise BadReportError(f"{name}: is missing")
-    instance = _whom(fields.pop("scope", SERVICE), fields.pop("instance", None), own)
+    instance = _instance_of(fields.pop("scope", SERVICE), fields.pop("instance", None), own)
     return HoldOrder(instance, **fields)
 
 
-class Order(NamedTuple):
-    """What a person says who wants this container culled, or up again."""
+class OverrideOrder(NamedTuple):
+    """An order to cull this container, or to revive it."""
 
     author: str
     reason: str = NO_REASON
 
 
-def read_order(body: bytes) -> Order:
-    """Read one object; the reason may be left out, the author not."""
+def read_order(body: bytes) -> OverrideOrder:
+    """Read one object; the reason is optional, the author is not."""
     fields = read_object(body, ORDER_READERS)
     if "author" not in fields:
         raise BadReportError("author: is missing")
-    return Order(**fields)
+    return OverrideOrder(**fields)
 
 
-class Release(NamedTuple):
-    """Whose hold is over, ``""`` for the service; ``author`` is ``""`` for who does not say."""
+class ReleaseOrder(NamedTuple):
+    """An order to end the hold of ``instance``, ``""`` for the service's; ``author`` is ``""`` if not given."""
 
     instance: str
     author: str = ""
 
 
-def read_release(query: Sequence[tuple[str, str]], own: str) -> Release:
+def read_release(query: Sequence[tuple[str, str]], own: str) -> ReleaseOrder:
     """Read the pairs of a query string."""
     fields: dict[str, Any] = {}
     for name, value in query:
@@ -75,11 +75,11 @@ def read_release(query: Sequence[tuple[str, str]], own: str) -> Release:
             fields[name] = _QUERY[name](value)
         except ValueError as error:
             raise BadReportError(f"{name}: {error}") from None
-    instance = _whom(fields.get("scope", SERVICE), fields.get("instance"), own)
-    return Release(instance, fields.get("author", ""))
+    instance = _instance_of(fields.get("scope", SERVICE), fields.get("instance"), own)
+    return ReleaseOrder(instance, fields.get("author", ""))
 
 
-def _whom(scope: str, instance: str | None, own: str) -> str:
+def _instance_of(scope: str, instance: str | None, own: str) -> str:
     if scope != SERVICE:
         return instance or own
     if instance is not None:
@@ -102,12 +102,12 @@ def _instance(value: object) -> str:
 def _for(value: object) -> float:
     seconds = durations.parse(value)
     if not SHORTEST_S <= seconds <= LONGEST_S:
-        raise ValueError("takes 1s to 168h, which is a week")
+        raise ValueError("takes 1s to 168h (a week)")
     return seconds
 
 
 def _text(value: object, limit: int) -> str:
-    """What a person wrote, for one line of a terminal or a log: nothing in it may move the cursor."""
+    """One line of text for a terminal or a log, without control characters."""
     text = value.strip() if isinstance(value, str) else ""
     if not text or len(text) > limit or not text.isprintable():
         raise ValueError(f"takes a line of 1 to {limit} printable characters")
@@ -122,6 +122,6 @@ READERS: Final[Readers] = {
     "instance": ("instance", _instance),
 }
 
-ORDER_READERS: Final[Readers] = {name: READERS[name] for name in Order._fields}
+ORDER_READERS: Final[Readers] = {name: READERS[name] for name in OverrideOrder._fields}
 
 _QUERY: Final = {"scope": _scope, "instance": _instance, "author": READERS["author"][1]}

@@ -1,7 +1,7 @@
-"""A person culls this container, or has it up again: ``POST /cull`` and ``POST /revive``, for the local door alone.
+"""``POST /cull`` and ``POST /revive`` at the local listener: a person culls this container, or puts it back.
 
-An order goes through the inbox like any message, and all gates of the fleet apply to it. The answer is what came of
-it, or 202 when that takes longer than ``limit_s``; no other door waits with it.
+An order goes through the inbox like any message, and all gates of the fleet apply to it. The response is its outcome,
+or 202 if that takes longer than ``limit_s``; no other listener waits with it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import CullOrdered, Event, Revived
+from sidecar.core.life.events import CullOrdered, Event, ReviveOrdered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Denied, Granted, State, Unknown
-from sidecar.inputs.reports import BadReportError
+from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
-from sidecar.net.listener import Refusal, Routes, body, json_response
 from sidecar.server import callers
-from sidecar.server.callers import Admits
-from sidecar.server.orders import Order, read_order
+from sidecar.server.callers import Authorize
+from sidecar.server.orders import OverrideOrder, read_order
 
 OUT_OF_BALANCE: Final = (State.DRAINING, State.DOWN)
-PENDING: Final = "there is no answer yet: GET /why tells what comes of it"
+PENDING: Final = "there is no answer yet: GET /why shows the outcome"
 
-Ordered = CullOrdered | Revived
+Ordered = CullOrdered | ReviveOrdered
 
 
-class Outcome(NamedTuple):
-    """What came of an order: the machine's words, and a sentence; ``retry_after_s`` of who was denied."""
+class OrderOutcome(NamedTuple):
+    """The outcome of an order: words for programs, and a sentence. ``retry_after_s`` if it was denied."""
 
     word: str
     sentence: str
@@ -40,10 +39,10 @@ class Outcome(NamedTuple):
     retry_after_s: float | None = None
 
 
-class Overrides:
-    """Takes orders for ``instance`` and hands them to ``put``; ``notice`` has to hear of every step of the controller.
+class OverridesApi:
+    """Passes orders for ``instance`` to ``put``; ``notice`` must observe every step of the controller.
 
-    ``told`` takes a sentence for the log on every order. ``admits``: who may give one over TCP, None for all.
+    ``log`` takes a sentence for each order. ``authorize`` checks orders over TCP; None allows all.
     """
 
     def __init__(
@@ -52,47 +51,47 @@ class Overrides:
         *,
         instance: str,
         limit_s: float,
-        told: Callable[[str], None],
-        admits: Admits | None = None,
+        log: Callable[[str], None],
+        authorize: Authorize | None = None,
     ) -> None:
         self._put = put
         self._instance = instance
         self._limit_s = limit_s
-        self._told = told
-        self._admits = admits
+        self._log = log
+        self._authorize = authorize
         self._waiting: list[_Waiting] = []
 
-    def routes(self) -> Routes:
-        """Routes of the local door."""
+    def routes(self) -> web.Routes:
+        """Routes of the local listener."""
         return {"/cull": {"POST": self.post_cull}, "/revive": {"POST": self.post_revive}}
 
     async def post_cull(self, request: web.BaseRequest) -> web.Response:
-        """Claim a token for this container, whatever its window holds."""
+        """Claim a token for this container, whatever its errors."""
         order = await self._order(request, "orders the cull of")
         return self._answer(order, await self._outcome(CullOrdered(*order)))
 
     async def post_revive(self, request: web.BaseRequest) -> web.Response:
-        """Be up again, as another life."""
+        """Put the container back in balance, as a new incarnation."""
         order = await self._order(request, "revives")
-        return self._answer(order, await self._outcome(Revived(*order)))
+        return self._answer(order, await self._outcome(ReviveOrdered(*order)))
 
     def notice(self, record: Record) -> None:
-        """Tell those who wait what a step means to their orders."""
+        """Set the outcome of each order that this step decides."""
         for waiting in self._waiting:
             if not waiting.outcome.done() and (outcome := waiting.seen(record)) is not None:
                 waiting.outcome.set_result(outcome)
 
-    async def _order(self, request: web.BaseRequest, does: str) -> Order:
-        await callers.check(request, self._admits)
+    async def _order(self, request: web.BaseRequest, does: str) -> OverrideOrder:
+        await callers.check(request, self._authorize)
         try:
-            order = read_order(await body(request))
+            order = read_order(await web.read_body(request))
         except BadReportError as error:
-            raise Refusal(HTTPStatus.BAD_REQUEST, "body", str(error)) from None
+            raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", str(error)) from None
         origin = callers.origin(request)
-        self._told(f"{order.author} {does} instance {self._instance}: {order.reason} ({origin})")
-        return Order(order.author, f"{order.reason} ({origin})")
+        self._log(f"{order.author} {does} instance {self._instance}: {order.reason} ({origin})")
+        return OverrideOrder(order.author, f"{order.reason} ({origin})")
 
-    async def _outcome(self, event: Ordered) -> Outcome:
+    async def _outcome(self, event: Ordered) -> OrderOutcome:
         waiting = _Waiting(event, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
@@ -100,12 +99,12 @@ class Overrides:
             async with asyncio.timeout(self._limit_s):
                 return await waiting.outcome
         except TimeoutError:
-            return Outcome("pending", PENDING, HTTPStatus.ACCEPTED)
+            return OrderOutcome("pending", PENDING, HTTPStatus.ACCEPTED)
         finally:
             self._waiting.remove(waiting)
 
-    def _answer(self, order: Order, outcome: Outcome) -> web.Response:
-        told: dict[str, Any] = {
+    def _answer(self, order: OverrideOrder, outcome: OrderOutcome) -> web.Response:
+        fields: dict[str, Any] = {
             "outcome": outcome.word,
             "reason": outcome.reason,
             "sentence": outcome.sentence,
@@ -113,84 +112,86 @@ class Overrides:
             "instance": self._instance,
             "order": order._asdict(),
         }
-        return json_response(told, outcome.status)
+        return web.json_response(fields, outcome.status)
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """One who waits for what comes of an order; ``has_begun`` once the order was taken."""
+    """A request that waits for the outcome of its order; ``has_begun`` once the controller has taken the order."""
 
     event: Ordered
-    outcome: asyncio.Future[Outcome]
+    outcome: asyncio.Future[OrderOutcome]
     has_begun: bool = False
 
-    def seen(self, record: Record) -> Outcome | None:
-        """What the step means to this order, if it decides it."""
+    def seen(self, record: Record) -> OrderOutcome | None:
+        """The order's outcome, if this step decides it."""
         if self.has_begun:
             return cull_outcome(record)
         if not _is_of(record.event, self.event):
             return None
-        if isinstance(self.event, Revived):
+        if isinstance(self.event, ReviveOrdered):
             return revive_outcome(record)
         self.has_begun = record.before.order is None is not record.after.order
         return None if self.has_begun else not_taken(record.before)
 
 
 def _is_of(event: Event, order: Ordered) -> bool:
-    """Whether it is this order: the controller adds to a revival what the next life is to be called."""
+    """Whether the event is this order: the controller adds the new incarnation id to a revival."""
     if isinstance(event, CullOrdered):
         return event is order
-    if isinstance(event, Revived) and isinstance(order, Revived):
+    if isinstance(event, ReviveOrdered) and isinstance(order, ReviveOrdered):
         return (event.author, event.reason) == (order.author, order.reason)
     return False
 
 
-def not_taken(container: Container) -> Outcome:
-    """Why an order to cull changes nothing."""
+def not_taken(container: Container) -> OrderOutcome:
+    """The outcome of an order to cull that changes nothing."""
     if container.state is State.STOPPING:
         return _STOPPING
     if container.state in OUT_OF_BALANCE:
-        return Outcome(
+        return OrderOutcome(
             "already", f"it is {container.state} already: {container.latch.reason if container.latch else ''}"
         )
     if container.order is not None:
-        return Outcome("already", f"{container.order.author} ordered it already, and there is no answer yet")
-    return Outcome("already", "in shadow mode it would be down already")
+        return OrderOutcome("already", f"{container.order.author} ordered it already, and there is no answer yet")
+    return OrderOutcome("already", "in shadow mode it would be down already")
 
 
-def cull_outcome(record: Record) -> Outcome | None:
-    """What a step means to an order that was taken; None while there is no answer."""
+def cull_outcome(record: Record) -> OrderOutcome | None:
+    """The outcome of a cull that the controller has taken; None while there is no answer."""
     after = record.after
     if after.state is State.STOPPING:
         return _STOPPING
     if record.culled and isinstance(after.answer, Granted):
-        return Outcome("granted", reasons.answer(after.answer), reason=reasons.reason_word(after.answer))
+        return OrderOutcome("granted", reasons.answer(after.answer), reason=reasons.reason_word(after.answer))
     if after.order is not None:
         return None
     if record.restarted:
-        return Outcome("restarted", "the app has begun another life, which nobody ordered to end", HTTPStatus.CONFLICT)
+        return OrderOutcome(
+            "restarted", "the app has restarted, and the order was for its previous incarnation", HTTPStatus.CONFLICT
+        )
     if after.would_culls > record.before.would_culls:
-        return Outcome("would_cull", "granted, but shadow mode leaves it up")
+        return OrderOutcome("would_cull", "granted, but shadow mode leaves the container up")
     return _refused(after)
 
 
-def _refused(container: Container) -> Outcome:
+def _refused(container: Container) -> OrderOutcome:
     answer = container.answer
     if isinstance(answer, Denied):
         sentence, word = reasons.answer(answer), reasons.reason_word(answer)
-        return Outcome("denied", sentence, HTTPStatus.CONFLICT, word, round(answer.retry_after_s, 3))
+        return OrderOutcome("denied", sentence, HTTPStatus.CONFLICT, word, round(answer.retry_after_s, 3))
     word = answer.error if isinstance(answer, Unknown) else "internal"
     status = HTTPStatus.GATEWAY_TIMEOUT if word == "timeout" else HTTPStatus.BAD_GATEWAY
-    return Outcome("unknown", reasons.answer(Unknown(word)), status, word)
+    return OrderOutcome("unknown", reasons.answer(Unknown(word)), status, word)
 
 
-def revive_outcome(record: Record) -> Outcome:
-    """What the step means that took an order to revive."""
+def revive_outcome(record: Record) -> OrderOutcome:
+    """The outcome of an order to revive, by the step that took it."""
     if record.before.state in OUT_OF_BALANCE:
-        return Outcome("revived", "it is up again, with an empty window")
+        return OrderOutcome("revived", "it is up again, with an empty window")
     if record.before.state is State.STOPPING:
         return _STOPPING
-    return Outcome("not_down", f"it is {record.before.state}: there is nothing to revive", HTTPStatus.CONFLICT)
+    return OrderOutcome("not_down", f"it is {record.before.state}: there is nothing to revive", HTTPStatus.CONFLICT)
 
 
-_STOPPING: Final = Outcome("stopping", "the sidecar was told to stop", HTTPStatus.CONFLICT)
+_STOPPING: Final = OrderOutcome("stopping", "the sidecar was told to stop", HTTPStatus.CONFLICT)

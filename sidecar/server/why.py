@@ -1,7 +1,7 @@
-"""Why the container stands as it does, and what would clear it: as one value, and as text.
+"""``GET /why``: why the container is in its state and what would change that, as JSON and as text.
 
-All of it comes from memory: nothing here waits for the bucket. At the public door stands nothing that the app wrote
-freely: no samples, no capture, no names of incarnations. Who holds culls, and why, is told at each.
+All of it comes from memory: nothing here waits for the shared store. The public listener shows no free text of the app:
+no samples, no capture, no incarnation ids. Both listeners show the author and the reason of a hold.
 """
 
 from __future__ import annotations
@@ -13,25 +13,22 @@ from typing import Any, Final, NamedTuple
 from aiohttp import hdrs
 
 from sidecar.core.explain import reasons
-from sidecar.core.explain.history import History
-from sidecar.core.explain.remedies import Outlook, clears
-from sidecar.core.explain.runbooks import ANCHORS
-from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample, Kept
+from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
 from sidecar.core.fleet import about
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
 from sidecar.net import web
-from sidecar.net.listener import Refusal, json_response
-from sidecar.server.health import why
-from sidecar.server.why_text import written
+from sidecar.server.health import PLAIN, why_down
+from sidecar.server.history import History
+from sidecar.server.remedies import Outlook, remedies
+from sidecar.server.why_text import as_text
 
-PLAIN: Final = "text/plain; charset=utf-8"
 FORMATS: Final = ("json", "text")
 
 
-class Identity(NamedTuple):
-    """What does not change while the sidecar runs. ``runbook_url``: what links to runbooks begin with, or nothing."""
+class WhyIdentity(NamedTuple):
+    """Values that never change in a process. ``runbook_url``: the beginning of links to runbooks, or empty."""
 
     service: str
     instance: str
@@ -40,11 +37,11 @@ class Identity(NamedTuple):
     runbook_url: str = ""
 
 
-class Sources(NamedTuple):
-    """Where what changes is read from.
+class WhySources(NamedTuple):
+    """The sources of all other values.
 
-    ``heard_s``: how many seconds ago ``fleet`` was heard of. ``local_hold``: one that the shared bucket does not know.
-    ``leaving(limit)`` as ``RollingCounts`` has it. ``samples`` and ``kept``: of this life, and of the last cull.
+    ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
+    ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -53,39 +50,38 @@ class Sources(NamedTuple):
     local_hold: Callable[[], Hold | None]
     leaving: Callable[[int], tuple[int, int]]
     samples: Callable[[], Iterable[ErrorSample]]
-    kept: Callable[[], Kept | None]
     wall: Callable[[], float]
 
 
 class Why:
     """Answers for one container; ``history`` has its decisions."""
 
-    def __init__(self, identity: Identity, sources: Sources, history: History) -> None:
+    def __init__(self, identity: WhyIdentity, sources: WhySources, history: History) -> None:
         self._identity = identity
         self._from = sources
         self._history = history
         self._written: tuple[object, str] = (None, "")
 
     async def get_public(self, request: web.BaseRequest) -> web.Response:
-        """``GET /why`` of the public door."""
+        """``GET /why`` of the public listener."""
         return _response(request, self.value())
 
     async def get_local(self, request: web.BaseRequest) -> web.Response:
-        """``GET /why`` of the local door."""
+        """``GET /why`` of the local listener."""
         return _response(request, self.local())
 
     def text(self, limit: int) -> str:
-        """What the public door tells, in at most ``limit`` bytes: the older part of the history is left out first.
+        """The public answer as text in at most ``limit`` bytes: the oldest decisions are left out first.
 
-        It is written once a second: polls may come in thousands.
+        It is written at most once a second, because there may be thousands of polls.
         """
         of = (self._from.wall() // 1, self._from.snapshot().container, limit)
         if self._written[0] != of:
-            self._written = (of, written(self.value(), limit))
+            self._written = (of, as_text(self.value(), limit))
         return self._written[1]
 
     def value(self) -> dict[str, Any]:
-        """What the public door tells, as JSON values; times are Unix seconds, durations seconds."""
+        """The public answer as JSON values; times are Unix seconds, durations seconds."""
         value = self._value(self._from.snapshot(), self._from.fleet())
         value["incarnation"] = None
         if value["fleet"]:
@@ -93,18 +89,18 @@ class Why:
         return value
 
     def local(self) -> dict[str, Any]:
-        """What the local door tells: the same, and what the app wrote."""
+        """The local answer: the same, and what the app has written."""
         seen = self._from.snapshot()
         value = self._value(seen, self._from.fleet())
-        kept = self._from.kept()
-        offset = self._from.wall() - seen.now
-        was_culled = kept is not None and _claim_id(seen.container) == kept.claim_id
-        samples = kept.samples if kept and was_culled else self._from.samples()
+        cull = seen.last_cull
+        offset = seen.unix - seen.now
+        is_culled = cull is not None and _claim_id(seen.container) == cull.claim_id
+        samples = cull.samples if cull and is_culled else self._from.samples()
         return {
             **value,
             "samples": [_sample(each, offset) for each in samples],
-            "capture": kept.capture if kept else None,
-            "last_cull": None if kept is None or was_culled else _kept(kept, offset),
+            "capture": cull.capture if cull else None,
+            "last_cull": None if cull is None or is_culled else _last_cull(cull, offset),
         }
 
     def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
@@ -119,7 +115,7 @@ class Why:
             "incarnation": container.life,
             "mode": own.mode,
             "state": container.state,
-            "since": round(unix - (seen.now - container.since), 3),
+            "since": round(seen.unix_of(container.since), 3),
             "at": round(unix, 3),
             "health": {"haproxy": container.haproxy_up, "nomad": container.nomad_up},
             "weight": seen.share,
@@ -130,9 +126,9 @@ class Why:
             "window": _window(seen, own.error_limit),
             "claim": _claim(container, age_s, answered_at),
             "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),
-            "fleet": _fleet(fleet, held) if fleet else None,
-            "hold": _shown_hold(held),
-            "clears": list(clears(seen, outlook)),
+            "fleet": {**about.fleet(fleet), "hold": about.hold(held)} if fleet else None,
+            "hold": about.hold(held),
+            "remedies": list(remedies(seen, outlook)),
             "history": [_decision(*each) for each in self._history.newest()],
             "runbook": _runbook(own.runbook_url, container),
         }
@@ -141,9 +137,9 @@ class Why:
 def _sentence(seen: Snapshot, error_limit: int) -> str:
     container, evidence = seen.container, seen.evidence
     if not container.haproxy_up:
-        return why(container)
+        return why_down(container)
     if container.state is State.STARTING:
-        return "it is not judged until its grace is over"
+        return "it is not judged until its grace period is over"
     judged = reasons.verdict(container.verdict)
     if container.would_down:
         return f"it would be down but for shadow mode: {judged}"
@@ -184,27 +180,16 @@ def _claim(container: Container, age_s: float, answered_at: float | None) -> dic
 def _budget(
     container: Container, answered_at: float | None, fleet: Fleet | None, heard_at: float
 ) -> dict[str, Any] | None:
-    """Tokens as the last clear answer had them, to a claim or to a beat.
-
-    A hold that is known here refuses without asking for any.
-    """
+    """Tokens by the last clear answer to a claim or to a beat: under a known hold the sidecar sends no claims."""
     answer = container.answer
-    told: Granted | Denied | Fleet | None = None if isinstance(answer, Unknown) else answer
+    counts: Granted | Denied | Fleet | None = None if isinstance(answer, Unknown) else answer
     at = answered_at
-    if fleet is not None and fleet.capacity and (not told or not told.capacity or (at or 0.0) < heard_at):
-        told, at = fleet, heard_at
-    if told is None or not told.capacity:
+    if fleet is not None and fleet.capacity and (not counts or not counts.capacity or (at or 0.0) < heard_at):
+        counts, at = fleet, heard_at
+    if counts is None or not counts.capacity:
         return None
-    left = max(0, told.capacity - told.used)
-    return {"used": told.used, "capacity": told.capacity, "left": left, "at": _rounded(at)}
-
-
-def _fleet(fleet: Fleet, held: Hold | None) -> dict[str, Any]:
-    return {**about.fleet(fleet), "hold": _shown_hold(held)}
-
-
-def _shown_hold(held: Hold | None) -> dict[str, Any] | None:
-    return None if held is None else {"scope": "instance" if held.instance else "service", **asdict(held)}
+    left = max(0, counts.capacity - counts.used)
+    return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": _rounded(at)}
 
 
 def _decision(at: float, what: str, reason: str, sentence: str, times: int) -> dict[str, Any]:
@@ -225,8 +210,8 @@ def _sample(sample: ErrorSample, offset: float) -> dict[str, Any]:
     }
 
 
-def _kept(kept: Kept, offset: float) -> dict[str, Any]:
-    return {"at": round(kept.at, 3), "samples": [_sample(each, offset) for each in kept.samples]}
+def _last_cull(cull: CullEvidence, offset: float) -> dict[str, Any]:
+    return {"at": round(cull.at, 3), "samples": [_sample(each, offset) for each in cull.samples]}
 
 
 def _claim_id(container: Container) -> str:
@@ -234,10 +219,10 @@ def _claim_id(container: Container) -> str:
 
 
 def _runbook(url: str, container: Container) -> str:
-    """Where a person reads on: of what stands in the way of a cull or a retirement, else the beginning."""
+    """The runbook for the refusal of a cull or a retirement; else the first page."""
     answer = {State.SUSPECT: container.answer, State.RETIRING: container.lease_answer}.get(container.state)
     word = reasons.reason_word(answer) if answer is not None else ""
-    anchor = ANCHORS.get(word, "")
+    anchor = reasons.runbook(word)
     return f"{url}#{anchor}" if url and anchor else url
 
 
@@ -247,16 +232,16 @@ def _rounded(at: float | None) -> float | None:
 
 def _response(request: web.BaseRequest, value: dict[str, Any]) -> web.Response:
     if _format(request) == "json":
-        return json_response(value)
-    return web.Response(body=written(value).encode(errors="replace"), headers={hdrs.CONTENT_TYPE: PLAIN})
+        return web.json_response(value)
+    return web.Response(body=as_text(value).encode(errors="replace"), headers={hdrs.CONTENT_TYPE: PLAIN})
 
 
 def _format(request: web.BaseRequest) -> str:
-    """What the client wants: as it says in the query, else by its ``Accept``."""
+    """The format in the query, else by the ``Accept`` header."""
     wanted = request.query.get("format")
     if wanted is None:
         accepted = request.headers.get(hdrs.ACCEPT, "")
         return "text" if "text/plain" in accepted and "application/json" not in accepted else "json"
     if wanted not in FORMATS:
-        raise Refusal(400, "query", f"format: takes {' or '.join(FORMATS)}")
+        raise web.HttpError(400, "query", f"format: takes {' or '.join(FORMATS)}")
     return wanted

@@ -1,4 +1,4 @@
-"""What ``/why`` says, as lines for a person: what matters most comes first, for the end may be cut off."""
+"""``GET /why`` as lines for a person: the most important first, because the end may be cut off."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final
 from sidecar.core.explain import reasons
 
 LINE_LIMIT: Final = 400
-"""Characters of one line: a reason that was read from disk may be of any length."""
+"""Characters of a line: a reason that was read from disk may have any length."""
 
 LEFT_OUT: Final = "...\n"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What a terminal would obey, what would begin another line, or what turns the direction of the rest of one."""
+"""Characters that control a terminal, that begin another line, or that change the direction of the text."""
 
 _COUNTED: Final = re.compile(r"\b(\d{1,18}) server errors? in ")
 _DAY_S: Final = 86400
 
 
-def written(value: dict[str, Any], limit: int | None = None) -> str:
-    """The value as text; of more than ``limit`` bytes of UTF-8 the last lines are left out."""
-    lines = [f"{_harmless(line)[:LINE_LIMIT]}\n" for line in _lines(value)]
+def as_text(value: dict[str, Any], limit: int | None = None) -> str:
+    """The value as text; beyond ``limit`` bytes of UTF-8 the last lines are left out."""
+    lines = [f"{_printable(line)[:LINE_LIMIT]}\n" for line in _lines(value)]
     if limit is None:
         return "".join([*lines, *_capture(value)])
     return "".join(_fitting(lines, limit))
@@ -53,7 +53,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         yield from _fleet(value["fleet"])
     if value["hold"]:
         yield _hold(value["hold"])
-    for sentence in value["clears"]:
+    for sentence in value["remedies"]:
         yield f"clears when: {sentence}"
     yield _about(value)
     if value["runbook"]:
@@ -65,14 +65,14 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
 
 
 def _first(value: dict[str, Any]) -> str:
-    """The state and why, with a hint where that counts other errors than the window, which goes on."""
+    """State and sentence, with a hint if the sentence counts other errors than the window does now."""
     counted = _COUNTED.search(value["sentence"])
     is_older = counted is not None and int(counted[1]) != value["window"]["errors"]
     return f"{value['state']}: {value['sentence']}{' (when judged)' if is_older else ''}"
 
 
 def _rules(value: dict[str, Any]) -> Iterator[str]:
-    """Those that the first line does not tell already."""
+    """The rules that the first line does not show."""
     rules = value["rules"]
     if len(rules) == 1 and rules[0]["sentence"] in value["sentence"]:
         return
@@ -129,16 +129,16 @@ def _trial(trial: dict[str, Any]) -> str:
 
 
 def _hold(hold: dict[str, Any]) -> str:
-    whom = f"instance {hold['instance']}" if hold["instance"] else "the service"
-    return f"hold: {whom} until {_time(hold['until'])} by {hold['author']}: {hold['reason']}"
+    scope = f"instance {hold['instance']}" if hold["instance"] else "the service"
+    return f"hold: {scope} until {_time(hold['until'])} by {hold['author']}: {hold['reason']}"
 
 
 def _about(value: dict[str, Any]) -> str:
     sides = ", ".join(f"{side} {'up' if is_up else 'down'}" for side, is_up in value["health"].items())
     life = f", incarnation {value['incarnation']}" if value["incarnation"] else ""
-    who = f"{value['service']}/{value['instance']}{life}, mode {value['mode']}"
+    name = f"{value['service']}/{value['instance']}{life}, mode {value['mode']}"
     weight = f"weight {value['weight']} %{' (soft drain)' if value['soft_drained'] else ''}"
-    return f"{who}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
+    return f"{name}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
 
 
 def _samples(samples: Any) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _samples(samples: Any) -> Iterator[str]:
 
 def _capture(value: dict[str, Any]) -> Iterator[str]:
     for line in (value.get("capture") or "").splitlines():
-        yield f"| {_harmless(line)}\n"
+        yield f"| {_printable(line)}\n"
 
 
 def _time(unix: float) -> str:
@@ -158,5 +158,5 @@ def _time(unix: float) -> str:
     return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
 
 
-def _harmless(line: str) -> str:
+def _printable(line: str) -> str:
     return _CONTROL.sub("?", line)

@@ -1,4 +1,4 @@
-"""The datagram door on real sockets: what arrives, what may wait, what is lost and how one hears of it."""
+"""StatsD packets on real sockets: what is reported, what waits, what is lost, and how that is counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import eventually
-from sidecar.core.types import Heartbeat, Ping, Report, Results
+from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.datagram import BATCH, BATCH_BYTES, PACKET_LIMIT, PAUSE_S, RECEIVE_BUFFER, Datagrams
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Who was kept waiting by the machine catches up with no more than a millisecond, 
 
 
 class Controller:
-    """What the door is handed: takes reports unless it is full, and what could not be read."""
+    """Takes reports unless it is full, and the errors of sockets that cannot be read."""
 
     def __init__(self) -> None:
         self.offers: list[Sequence[Report]] = []
@@ -64,7 +64,7 @@ class Controller:
     @property
     def errors(self) -> list[int]:
         """How many errors each offer brought."""
-        return [sum(report.errors for report in offer if isinstance(report, Ping)) for offer in self.offers]
+        return [sum(report.errors for report in offer if isinstance(report, ErrorReport)) for offer in self.offers]
 
 
 @pytest.fixture
@@ -127,12 +127,12 @@ async def _assert_sum(controller: Controller, errors: int) -> None:
     assert sum(controller.errors) == errors
 
 
-async def _assert_known(controller: Controller, door: Datagrams, errors: int) -> None:
+async def _assert_known(controller: Controller, datagrams: Datagrams, errors: int) -> None:
     """Each has come, or was counted as lost: the kernel may still be at it when the sender is done."""
     await eventually(
-        lambda: sum(controller.errors) + door.kernel_drops >= errors, timeout_s=10, what="all are known of"
+        lambda: sum(controller.errors) + datagrams.kernel_drops >= errors, timeout_s=10, what="all are counted"
     )
-    assert sum(controller.errors) + door.kernel_drops == errors
+    assert sum(controller.errors) + datagrams.kernel_drops == errors
 
 
 # -- packets ------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ async def _assert_known(controller: Controller, door: Datagrams, errors: int) ->
 async def test_udp_packet_becomes_reports(controller: Controller, udp: Datagrams, client: socket.socket) -> None:
     client.send(b"errors:2|c|#kind:redis\nrequests:10|c\nheartbeat:1|c\npage.views:1|c\n")
     await _assert_sum(controller, 2)
-    assert controller.offers == [[Ping(2, kind="redis"), Heartbeat(), Results(ok=10)]]
+    assert controller.offers == [[ErrorReport(2, kind="redis"), Heartbeat(), Results(ok=10)]]
     assert (udp.packets, udp.lines, udp.unreadable) == (1, 4, 0)
 
 
@@ -149,11 +149,11 @@ async def test_unix_packet_becomes_reports(controller: Controller, unix: Datagra
     with _connected(path) as client:
         client.send(ONE)
         await _assert_sum(controller, 1)
-    assert controller.offers == [[Ping()]]
+    assert controller.offers == [[ErrorReport()]]
     assert unix.addresses == [path]
 
 
-async def test_both_sockets_feed_one_hall(
+async def test_both_sockets_report_to_one_controller(
     controller: Controller, udp: Datagrams, client: socket.socket, path: str
 ) -> None:
     await udp.open_unix(path)
@@ -164,7 +164,7 @@ async def test_both_sockets_feed_one_hall(
     assert udp.packets == 2
 
 
-async def test_client_may_have_a_prefix(controller: Controller) -> None:
+async def test_client_may_use_a_prefix(controller: Controller) -> None:
     datagrams = Datagrams(controller.offer, on_failure=controller.failures.append, prefix="myapp")
     await datagrams.open_udp("127.0.0.1", 0)
     with _connected(datagrams.addresses[0]) as client, closing(datagrams):
@@ -172,27 +172,32 @@ async def test_client_may_have_a_prefix(controller: Controller) -> None:
         await _assert_sum(controller, 1)
 
 
-async def test_garbage_is_counted_and_offers_nothing(
+async def test_garbage_is_counted_and_reports_nothing(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     for packet in (b"", b"\n", bytes(range(128, 256)), b"errors:-1|c", b"page.views:1|c"):
         client.send(packet)
     client.send(ONE)
     await _assert_sum(controller, 1)
-    assert controller.offers == [[Ping()]]
+    assert controller.offers == [[ErrorReport()]]
     assert (udp.packets, udp.lines, udp.unreadable) == (6, 4, 2)
 
 
 async def test_packet_over_64_kib_is_dropped_and_counted(controller: Controller, unix: Datagrams, path: str) -> None:
+    lines = (ONE + b"\n") * (PACKET_LIMIT // len(ONE))
     with _connected(path) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * PACKET_LIMIT)
-        client.send((ONE + b"\n") * (PACKET_LIMIT // len(ONE)))
+        for size in (PACKET_LIMIT + 1, PACKET_LIMIT + 1, PACKET_LIMIT):
+            client.send(lines[:size])
         client.send(ONE)
-        await _assert_sum(controller, 1)
-    assert (unix.packets, unix.truncated, unix.lines) == (2, 1, 1)
+        whole = lines[:PACKET_LIMIT].count(b"\n")
+        await _assert_sum(controller, whole + 1)
+    outcomes = {"packets": 4, "truncated": 2, "refused": 0, "kernel": 0}
+    assert outcomes.items() <= unix.counts.items()
+    assert unix.lines - unix.unreadable == whole + 1
 
 
-async def test_full_inbox_refuses_and_that_is_counted(
+async def test_reports_refused_by_a_full_inbox_are_counted(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     controller.full = True
@@ -207,7 +212,7 @@ async def test_full_inbox_refuses_and_that_is_counted(
 # -- turns --------------------------------------------------------------------------------------------------
 
 
-async def test_first_packets_are_handed_in_at_once_and_the_next_after_a_pause(
+async def test_first_packets_are_reported_at_once_and_the_next_after_a_pause(
     controller: Controller, client: socket.socket
 ) -> None:
     clock = asyncio.get_running_loop().time
@@ -220,7 +225,7 @@ async def test_first_packets_are_handed_in_at_once_and_the_next_after_a_pause(
     assert all(len(offer) == 1 for offer in controller.offers)
 
 
-async def test_packet_after_a_pause_is_handed_in_at_once(
+async def test_packet_after_a_pause_is_reported_at_once(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     for errors in (1, 2):
@@ -233,9 +238,7 @@ async def test_packet_after_a_pause_is_handed_in_at_once(
     assert controller.errors == [1, 1, 1]
 
 
-async def test_different_packets_do_not_wait_once_they_are_many_bytes(
-    controller: Controller, client: socket.socket
-) -> None:
+async def test_many_bytes_of_different_packets_end_the_pause(controller: Controller, client: socket.socket) -> None:
     kinds = [b"errors:1|c|#kind:k%d\n" % number * 8 for number in range(200)]
     for packet in kinds:
         client.send(packet)
@@ -244,7 +247,7 @@ async def test_different_packets_do_not_wait_once_they_are_many_bytes(
     assert max(controller.errors) <= 8 * most
 
 
-async def test_others_have_their_turn_between_two_of_ours(udp: Datagrams, client: socket.socket) -> None:
+async def test_other_work_has_its_turn_between_two_batches(udp: Datagrams, client: socket.socket) -> None:
     turns: list[int] = []
     for _ in range(5 * BATCH):
         client.send(ONE)
@@ -268,7 +271,7 @@ async def test_large_packet_is_read_in_pieces_and_nothing_is_lost(
     assert (udp.packets, udp.lines, udp.unreadable) == (2, len(lines) + 1, 0)
     most = BATCH_BYTES // len(b"errors:1|c|#kind:k0\n") + 1
     assert max(controller.errors) <= most
-    assert controller.offers[-1] == [Ping()]
+    assert controller.offers[-1] == [ErrorReport()]
 
 
 async def test_large_packet_without_lines_is_one_piece(
@@ -291,7 +294,7 @@ async def test_large_packet_within_a_pause_is_read_too(
     assert (udp.packets, udp.lines, udp.unreadable) == (3, 5002, 0)
 
 
-async def test_pause_of_one_socket_is_not_prolonged_by_another(
+async def test_pause_of_one_socket_does_not_prolong_that_of_another(
     controller: Controller, udp: Datagrams, client: socket.socket, path: str
 ) -> None:
     await udp.open_unix(path)
@@ -312,7 +315,7 @@ async def test_pause_of_one_socket_is_not_prolonged_by_another(
 # -- the kernel ---------------------------------------------------------------------------------------------
 
 
-async def test_kernel_says_what_it_had_no_room_for(
+async def test_packets_dropped_by_the_kernel_are_counted(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     assert udp.kernel_drops == 0
@@ -327,13 +330,14 @@ async def test_kernel_says_what_it_had_no_room_for(
 
 
 async def test_receive_buffer_is_as_large_as_the_system_allows(udp: Datagrams) -> None:
-    assert udp.receive_buffer is not None
+    (enlarged,) = udp._drops
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
-        default = plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    assert RECEIVE_BUFFER >= udp.receive_buffer >= min(default, RECEIVE_BUFFER)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        allowed, size = (each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in (plain, enlarged))
+    assert allowed <= size <= 2 * RECEIVE_BUFFER, "the kernel doubles it for its own bookkeeping (socket(7))"
 
 
-async def test_socket_that_cannot_be_read_is_told_and_the_door_goes_on(
+async def test_socket_that_cannot_be_read_is_reported_and_the_others_go_on(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     broken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -371,7 +375,7 @@ async def test_ipv6_is_opened_and_printed(controller: Controller) -> None:
         assert datagrams.addresses[0].startswith("[::1]:")
 
 
-async def test_taken_port_is_refused(controller: Controller, udp: Datagrams) -> None:
+async def test_port_in_use_is_refused(controller: Controller, udp: Datagrams) -> None:
     async with _opened(controller) as second:
         with pytest.raises(OSError, match="in use"):
             await second.open_udp(*_host_and_port(udp.addresses[0]))
@@ -427,14 +431,14 @@ async def test_missing_directory_is_an_error(controller: Controller, path: str) 
             await datagrams.open_unix(path + "/statsd.sock")
 
 
-async def test_closed_door_removes_its_file(unix: Datagrams, path: str) -> None:
+async def test_close_removes_the_socket_file(unix: Datagrams, path: str) -> None:
     unix.close()
     unix.close()
     with pytest.raises(FileNotFoundError):
         _connected(path)
 
 
-async def test_closed_door_leaves_the_file_of_its_successor(controller: Controller, unix: Datagrams, path: str) -> None:
+async def test_close_leaves_the_socket_file_of_a_successor(controller: Controller, unix: Datagrams, path: str) -> None:
     os.remove(path)  # noqa: PTH107 - blocking for a moment is no harm here, in whichever words
     async with _opened(controller) as successor:
         await successor.open_unix(path)
@@ -444,7 +448,7 @@ async def test_closed_door_leaves_the_file_of_its_successor(controller: Controll
             await _assert_sum(controller, 1)
 
 
-async def test_door_closed_within_a_large_packet_is_quiet(
+async def test_close_within_a_large_packet_is_quiet(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:
     client.send((ONE + b"\n") * 5000)
@@ -481,12 +485,12 @@ async def _ticks(sender: asyncio.subprocess.Process, clock: Callable[[], float] 
     return [after - before for before, after in pairwise(at)]
 
 
-@pytest.mark.parametrize("door", ["udp", "unix"])
-async def test_flood_loses_what_the_kernel_says_and_starves_nobody(
-    controller: Controller, path: str, door: str
+@pytest.mark.parametrize("kind", ["udp", "unix"])
+async def test_flood_loses_only_what_the_kernel_drops_and_starves_no_other_work(
+    controller: Controller, path: str, kind: str
 ) -> None:
     async with _opened(controller) as datagrams:
-        await (datagrams.open_unix(path) if door == "unix" else datagrams.open_udp("127.0.0.1", 0))
+        await (datagrams.open_unix(path) if kind == "unix" else datagrams.open_udp("127.0.0.1", 0))
         async with _sending(datagrams.addresses[0], 200_000) as sender:
             # Of the processor: how long it has to wait for that is for the machine to say.
             gaps = sorted(await _ticks(sender, time.thread_time))
@@ -494,7 +498,7 @@ async def test_flood_loses_what_the_kernel_says_and_starves_nobody(
         await _assert_known(controller, datagrams, 200_000)
         assert datagrams.packets == sum(controller.errors)
         assert gaps[len(gaps) * 9 // 10] < 0.05
-        if door == "unix":
+        if kind == "unix":
             assert datagrams.kernel_drops == 0  # the sender waits instead
 
 
@@ -513,11 +517,13 @@ async def test_no_packet_of_50_000_a_second_is_lost(controller: Controller, udp:
     pytest.skip(f"the machine is too busy: the loop had to wait for {longest:.3f} s")
 
 
-# -- one after the other --------------------------------------------------------------------------------------
+# -- one after the other ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["udp", "unix"])
-async def test_packets_go_on_with_whoever_has_the_same_socket(controller: Controller, kind: str, path: str) -> None:
+async def test_another_process_with_the_same_socket_receives_the_next_packets(
+    controller: Controller, kind: str, path: str
+) -> None:
     first = Datagrams(controller.offer, on_failure=controller.failures.append)
     await (first.open_udp("127.0.0.1", 0) if kind == "udp" else first.open_unix(path))
     ((number, address),) = first.descriptors
@@ -536,7 +542,9 @@ async def test_packets_go_on_with_whoever_has_the_same_socket(controller: Contro
             assert second.kernel_drops == 0
 
 
-async def test_what_was_received_is_handed_in_before_it_is_let_go_of(controller: Controller, udp: Datagrams) -> None:
+async def test_received_packets_are_reported_before_the_sockets_are_passed_on(
+    controller: Controller, udp: Datagrams
+) -> None:
     with _connected(udp.addresses[0]) as client:
         client.send(b"\n".join(b"errors:1|c|#kind:k%d" % kind for kind in range(300)))
         await eventually(lambda: udp.packets == 1, timeout_s=5, what="it was received")

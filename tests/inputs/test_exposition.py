@@ -46,7 +46,7 @@ def _reading(name: str, labels: dict[str, str], value: float) -> tuple[str, froz
     return name, frozenset(labels.items()), repr(float(value))
 
 
-# -- lines ----------------------------------------------------------------------------------------------------
+# -- lines --------------------------------------------------------------------------------------------------
 
 LINES = [
     pytest.param("up 1", Series("up", {}), 1, id="no labels"),
@@ -78,7 +78,8 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "series", "value"), LINES)
 def test_line_is_read_as_prometheus_client_reads_it(line: str, series: Series, value: float) -> None:
-    assert _scan(line.encode() + b"\n", {"up"}).readings == [(series, value)]
+    page = _scan(line.encode() + b"\n", {"up"})
+    assert (page.found, [*page.values]) == ([series], [value])
     assert _expected(line + "\n", read_text) == {_reading(*series, value)}
 
 
@@ -92,10 +93,10 @@ def test_line_is_read_as_prometheus_client_reads_it(line: str, series: Series, v
         pytest.param("up_total 7 # {} 1", 7, id="exemplar without labels"),
     ],
 )
-def test_exemplar_is_passed_over(line: str, value: float) -> None:
+def test_exemplar_is_ignored(line: str, value: float) -> None:
     page = f"# TYPE up counter\n{line}\n# EOF\n"
     found = _scan(page.encode(), {"up_total"}, openmetrics=True)
-    assert [reading[1] for reading in found.readings] == [value]
+    assert [*found.values] == [value]
     assert _found(found) == _expected(page, read_openmetrics)
 
 
@@ -115,7 +116,7 @@ def test_exemplar_is_passed_over(line: str, value: float) -> None:
         "up",
     ],
 )
-def test_other_lines_are_passed_over(line: str) -> None:
+def test_other_lines_are_ignored(line: str) -> None:
     assert _scan(f"up 1\n{line}\nup 2\n".encode(), {"up"}).readings == [(Series("up", {}), 1), (Series("up", {}), 2)]
 
 
@@ -143,18 +144,18 @@ def test_other_lines_are_passed_over(line: str) -> None:
         b"up 0xp",
     ],
 )
-def test_wanted_line_that_is_none_is_refused(line: bytes) -> None:
+def test_invalid_selected_line_is_refused(line: bytes) -> None:
     with pytest.raises(BadPageError, match="cannot read"):
         _scan(b"up 1\n" + line + b"\nup 2\n", {"up"})
 
 
 @pytest.mark.parametrize("text", ["0x1p-2", "0X1.8P1", "Infinity", "nan", "NAN", "1E5", "+1"])
-def test_number_takes_what_go_takes(text: str) -> None:
+def test_number_accepts_what_go_accepts(text: str) -> None:
     go = {"0x1p-2": 0.25, "0X1.8P1": 3.0, "1E5": 1e5, "+1": 1.0, "Infinity": math.inf}.get(text, math.nan)
     assert repr(number(text.encode())) == repr(go)
 
 
-# -- the end of a page ----------------------------------------------------------------------------------------
+# -- the end of a page --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_line_without_end_is_refused() -> None:
         scanner.feed(b"x")
 
 
-def test_memory_is_that_of_a_line() -> None:
+def test_memory_is_bounded_by_a_line() -> None:
     scanner = Scanner([family("up")], parse_series)
     line = b'other_seconds_bucket{le="0.5",handler="/api/up"} 17\n' * 300
     scanner.feed(line)
@@ -210,7 +211,7 @@ def test_memory_is_that_of_a_line() -> None:
         tracemalloc.stop()
 
 
-def test_prefilter_and_suffixes_leave_only_what_is_wanted() -> None:
+def test_prefilter_and_suffixes_leave_only_selected_lines() -> None:
     lines = b"\n".join(
         b'req%s{code="%d"} 1' % (suffix, code)
         for suffix in (b"", b"_total", b"_created", b"_sum")
@@ -222,7 +223,7 @@ def test_prefilter_and_suffixes_leave_only_what_is_wanted() -> None:
     assert names == ["req", "req_total", "req_created"]
 
 
-# -- agreement ------------------------------------------------------------------------------------------------
+# -- agreement ----------------------------------------------------------------------------------------------
 
 NAMES = ("up", "up_total", "group_up", "up:up", "u", "process_start_time_seconds")
 QUOTED = ("my.metric", "\u00e9", "up", 'a"b', "a\\b", "x y", '"')

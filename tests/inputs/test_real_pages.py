@@ -12,9 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from harness.binaries import require
 from harness.child import Child
+from harness.children import Children, StartHaproxy, StartRedis
 from harness.haproxy import Haproxy
-from harness.ports import free_port, wait_for
-from harness.starting import Children, StartHaproxy, StartRedis
+from harness.ports import free_port
+from harness.waiting import wait_for
 from sidecar.inputs.exposition import Scanner, family
 from sidecar.inputs.series import Series, parse_series
 
@@ -30,9 +31,6 @@ class Exporter(Child):
         super().__init__(program, directory)
         self._program = require(program)
         self._arguments = arguments
-        self.port = 0
-
-    def _choose_place(self) -> None:
         self.port = free_port()
 
     def _command(self) -> list[str]:
@@ -144,8 +142,8 @@ defaults
 frontend metrics
   bind 127.0.0.1:{port}
   http-request use-service prometheus-exporter if {{ path /metrics }}
-  default_backend nobody
-backend nobody
+  default_backend none
+backend none
   server "one" 127.0.0.1:1
 """
 

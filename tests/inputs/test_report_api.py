@@ -1,4 +1,4 @@
-"""The local door on a real socket: what the app gets for what it sends, and who may not send at all."""
+"""The app's routes on a real socket: the responses to reports, and the requests that are refused."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.listening import Told, Wire, chunked, get, listening, post
+from harness.raw_http import Observed, RawConnection, chunked, get, listening, post
 from sidecar.core.explain import reasons
-from sidecar.core.life import transitions
+from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
     Answer,
     Denied,
+    ErrorLevel,
+    ErrorReport,
     Evidence,
     Granted,
     Heartbeat,
     Judgement,
     Latch,
-    Level,
     Load,
-    Ping,
     Policy,
     Reason,
     Report,
@@ -33,26 +33,26 @@ from sidecar.core.types import (
     Verdict,
 )
 from sidecar.inputs import report_api
-from sidecar.net.connections import BODY_LIMIT
+from sidecar.net.web import BODY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from sidecar.core.life.transitions import Container
+    from sidecar.core.life.container import Container
     from sidecar.net.listener import Listener
 
 FULL_BODY = (
     b'{"count":2,"level":"recovered","kind":"redis","message":"m","fingerprint":"f","fatal":true,"app_start":"b"}'
 )
-FULL_PING = Ping(2, Level.RECOVERED, "redis", "m", "f", fatal=True, app_start="b")
+FULL_PING = ErrorReport(2, ErrorLevel.RECOVERED, "redis", "m", "f", fatal=True, app_start="b")
 REASON = Reason("errors", 5, 5, "5 server errors in 60 s, the limit is 5")
 EVIDENCE = Evidence(60, 5, {"redis": 3, "unknown": 2}, {"recovered": 1}, oldest_age_s=12, newest_age_s=0)
-UP = transitions.start("app/a", 100.0, Policy())
+UP = start("app/a", 100.0, Policy())
 
 
 class Controller:
-    """What the door is handed: an inbox that may be full, and a state."""
+    """An inbox that may be full, and a state."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[Report, ...]] = []
@@ -76,14 +76,14 @@ def controller() -> Controller:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
 def _routes(controller: Controller) -> Any:
     return report_api.routes(
         controller.offer,
-        gone=controller.go,
+        on_exit=controller.go,
         state=lambda: controller.state,
         snapshot=lambda: controller.snapshot,
         mode="enforce",
@@ -91,15 +91,15 @@ def _routes(controller: Controller) -> Any:
 
 
 @pytest.fixture
-async def door(controller: Controller, told: Told) -> AsyncIterator[Listener]:
-    async with listening(_routes(controller), told, guard=report_api.refuse_browsers) as listener:
+async def listener(controller: Controller, observed: Observed) -> AsyncIterator[Listener]:
+    async with listening(_routes(controller), observed, guard=report_api.refuse_browsers) as listener:
         yield listener
-    assert told.failures == []
+    assert observed.failures == []
 
 
 @pytest.fixture
-async def wire(door: Listener) -> AsyncIterator[Wire]:
-    async with await Wire.to(door) as wire:
+async def wire(listener: Listener) -> AsyncIterator[RawConnection]:
+    async with await RawConnection.to(listener) as wire:
         yield wire
 
 
@@ -109,17 +109,19 @@ errors = partial(post, "/errors")
 @pytest.mark.parametrize(
     ("request_", "reports"),
     [
-        pytest.param(errors(), (Ping(),), id="nothing"),
-        pytest.param(get("/errors", method="POST"), (Ping(),), id="nothing, and no length"),
-        pytest.param(b"POST /errors HTTP/1.0\r\n\r\n", (Ping(),), id="HTTP/1.0"),
-        pytest.param(chunked("/errors"), (Ping(),), id="nothing, in chunks"),
-        pytest.param(errors(b"{}"), (Ping(),), id="empty object"),
+        pytest.param(errors(), (ErrorReport(),), id="nothing"),
+        pytest.param(get("/errors", method="POST"), (ErrorReport(),), id="nothing, and no length"),
+        pytest.param(b"POST /errors HTTP/1.0\r\n\r\n", (ErrorReport(),), id="HTTP/1.0"),
+        pytest.param(chunked("/errors"), (ErrorReport(),), id="nothing, in chunks"),
+        pytest.param(errors(b"{}"), (ErrorReport(),), id="empty object"),
         pytest.param(errors(FULL_BODY), (FULL_PING,), id="every field"),
         pytest.param(chunked("/errors", FULL_BODY[:9], FULL_BODY[9:]), (FULL_PING,), id="in chunks"),
-        pytest.param(errors(b'[{"count":2},{"kind":"redis"}]'), (Ping(2), Ping(kind="redis")), id="array"),
-        pytest.param(errors(b"{}", "Content-Type: text/plain"), (Ping(),), id="any content type"),
-        pytest.param(errors(b"{}", "Content-Encoding: identity"), (Ping(),), id="encoding that is none"),
-        pytest.param(errors(b" " * (BODY_LIMIT - 2) + b"{}"), (Ping(),), id="largest body"),
+        pytest.param(
+            errors(b'[{"count":2},{"kind":"redis"}]'), (ErrorReport(2), ErrorReport(kind="redis")), id="array"
+        ),
+        pytest.param(errors(b"{}", "Content-Type: text/plain"), (ErrorReport(),), id="any content type"),
+        pytest.param(errors(b"{}", "Content-Encoding: identity"), (ErrorReport(),), id="encoding that is none"),
+        pytest.param(errors(b" " * (BODY_LIMIT - 2) + b"{}"), (ErrorReport(),), id="largest body"),
         pytest.param(post("/results", b'{"ok":3,"failed":2}'), (Results(3, 2),), id="results"),
         pytest.param(chunked("/results", b'{"ok"', b":3}"), (Results(3),), id="results in chunks"),
         pytest.param(post("/results", b'{"load":0.7}'), (Results(load=0.7),), id="load"),
@@ -128,18 +130,30 @@ errors = partial(post, "/errors")
         pytest.param(post("/heartbeat", b"nonsense"), (Heartbeat(),), id="heartbeat, whatever it says"),
     ],
 )
-async def test_report_is_handed_in_and_answered_with_the_state(
-    wire: Wire, controller: Controller, told: Told, request_: bytes, reports: tuple[Report, ...]
+async def test_report_is_passed_on_and_answered_with_the_state(
+    wire: RawConnection, controller: Controller, observed: Observed, request_: bytes, reports: tuple[Report, ...]
 ) -> None:
     answer = await wire.ask(request_)
     assert (answer.status, answer.body) == (202, b'{"state":"up"}\n')
     assert answer.headers["content-type"] == "application/json"
     assert controller.taken == [reports]
-    assert told == Told()
+    assert observed == Observed()
+
+
+async def test_client_of_http_1_0_that_keeps_its_connection_is_answered_in_http_1_0(wire: RawConnection) -> None:
+    for _ in range(2):
+        answer = await wire.ask(b"POST /errors HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n")
+        assert (answer.status, answer.headers.get("connection"), answer.json()) == (202, "keep-alive", {"state": "up"})
+
+
+async def test_client_that_wants_its_connection_closed_gets_that(wire: RawConnection) -> None:
+    answer = await wire.ask(errors(b"{}", "Connection: close"))
+    assert (answer.status, answer.headers.get("connection"), answer.json()) == (202, "close", {"state": "up"})
+    assert await wire.rest() == b""
 
 
 @pytest.mark.parametrize("state", State)
-async def test_reply_tells_the_state_that_holds(wire: Wire, controller: Controller, state: State) -> None:
+async def test_response_has_the_present_state(wire: RawConnection, controller: Controller, state: State) -> None:
     controller.state = state
     assert (await wire.ask(errors())).json() == {"state": state.value}
 
@@ -171,32 +185,39 @@ async def test_reply_tells_the_state_that_holds(wire: Wire, controller: Controll
         pytest.param(post("/errors/"), 404, "path", "path: '/errors/' is not served here", id="slash behind"),
     ],
 )
-async def test_bad_report_is_refused_by_name_counted_as_such_and_not_handed_in(
-    wire: Wire, controller: Controller, told: Told, *, request_: bytes, status: int, word: str, error: str
+async def test_bad_report_is_refused_by_field_counted_and_not_passed_on(
+    wire: RawConnection,
+    controller: Controller,
+    observed: Observed,
+    *,
+    request_: bytes,
+    status: int,
+    word: str,
+    error: str,
 ) -> None:
     answer = await wire.ask(request_)
     assert answer.status == status
     assert answer.error.startswith(error)
-    assert told.refusals == [("door", word)]
+    assert observed.refusals == [("listener", word)]
     assert controller.taken == []
 
 
-async def test_connection_is_kept_over_a_bad_report(wire: Wire, controller: Controller) -> None:
+async def test_connection_is_kept_over_a_bad_report(wire: RawConnection, controller: Controller) -> None:
     assert (await wire.ask(errors(b"nonsense"))).status == 400
     assert (await wire.ask(errors())).status == 202
-    assert controller.taken == [(Ping(),)]
+    assert controller.taken == [(ErrorReport(),)]
 
 
 @pytest.mark.parametrize(
     "request_", [errors(), post("/results", b'{"ok":1}'), post("/heartbeat")], ids=["errors", "results", "heartbeat"]
 )
-async def test_report_that_finds_the_inbox_full_is_a_503(
-    wire: Wire, controller: Controller, told: Told, request_: bytes
+async def test_report_to_a_full_inbox_is_a_503(
+    wire: RawConnection, controller: Controller, observed: Observed, request_: bytes
 ) -> None:
     controller.full = True
     answer = await wire.ask(request_)
     assert (answer.status, answer.error) == (503, "too many reports are waiting, this one was not counted")
-    assert told.refusals == [("door", "full")]
+    assert observed.refusals == [("listener", "full")]
 
 
 # -- browsers -----------------------------------------------------------------------------------------------
@@ -234,11 +255,17 @@ async def test_report_that_finds_the_inbox_full_is_a_503(
     ],
     ids=["errors", "results", "heartbeat", "verdict"],
 )
-async def test_web_page_is_kept_out(
-    wire: Wire, controller: Controller, told: Told, *, request_: Callable[..., bytes], headers: list[str], word: str
+async def test_web_page_is_refused(
+    wire: RawConnection,
+    controller: Controller,
+    observed: Observed,
+    *,
+    request_: Callable[..., bytes],
+    headers: list[str],
+    word: str,
 ) -> None:
     answer = await wire.ask(request_(*headers))
-    assert (answer.status, told.words) == (403, [word])
+    assert (answer.status, observed.words) == (403, [word])
     assert controller.taken == []
 
 
@@ -258,12 +285,12 @@ async def test_web_page_is_kept_out(
     ],
     ids=lambda headers: headers[0],
 )
-async def test_app_on_this_machine_is_let_in(wire: Wire, controller: Controller, headers: list[str]) -> None:
+async def test_app_on_this_machine_is_allowed(wire: RawConnection, controller: Controller, headers: list[str]) -> None:
     assert (await wire.ask(errors(b"", *headers))).status == 202
     assert len(controller.taken) == 1
 
 
-async def test_preflight_gets_no_permission(wire: Wire, controller: Controller) -> None:
+async def test_preflight_gets_no_cors_permission(wire: RawConnection, controller: Controller) -> None:
     asked = [
         "Origin: http://evil.example",
         "Access-Control-Request-Method: POST",
@@ -276,16 +303,18 @@ async def test_preflight_gets_no_permission(wire: Wire, controller: Controller) 
     assert controller.taken == []
 
 
-async def test_answers_give_no_permission_either(wire: Wire) -> None:
+async def test_responses_give_no_cors_permission(wire: RawConnection) -> None:
     for request in (errors(), get("/verdict")):
         assert not [name for name in (await wire.ask(request)).headers if name.startswith("access-control-")]
 
 
-async def test_unix_socket_takes_any_host_and_no_web_page(controller: Controller, told: Told, run_dir: Path) -> None:
+async def test_unix_socket_takes_any_host_and_no_web_page(
+    controller: Controller, observed: Observed, run_dir: Path
+) -> None:
     path = str(run_dir / "app.sock")
     async with (
-        listening(_routes(controller), told, path, guard=report_api.refuse_browsers) as door,
-        await Wire.to(door) as wire,
+        listening(_routes(controller), observed, path, guard=report_api.refuse_browsers) as listener,
+        await RawConnection.to(listener) as wire,
     ):
         for host in ("Host: arbiter", "Host: evil.example:80", "Host: localhost", "Host:"):
             assert (await wire.ask(errors(b"", host))).status == 202
@@ -308,7 +337,7 @@ DOWN = replace(
 BASE = {
     "mode": "enforce",
     "state": "starting",
-    "for_s": 5.5,
+    "state_age_s": 5.5,
     "verdict": None,
     "reasons": [],
     "evidence": {
@@ -397,8 +426,8 @@ def _claim(answer: Answer, **more: object) -> dict[str, object]:
         pytest.param(replace(UP, would_down=True), {"would_be_down": True}, id="would be culled"),
     ],
 )
-async def test_verdict_tells_how_the_app_stands(
-    wire: Wire, controller: Controller, container: Container, said: dict[str, object]
+async def test_verdict_has_state_evidence_and_claim(
+    wire: RawConnection, controller: Controller, container: Container, said: dict[str, object]
 ) -> None:
     controller.snapshot = Snapshot(105.5, container, EVIDENCE, 100.0)
     answer = await wire.ask(get("/verdict"))
@@ -407,20 +436,25 @@ async def test_verdict_tells_how_the_app_stands(
     assert answer.body.endswith(b"}\n")
 
 
-async def test_verdict_tells_the_weight_and_the_rate_that_it_comes_from(wire: Wire, controller: Controller) -> None:
+async def test_verdict_has_weight_and_success_rate(wire: RawConnection, controller: Controller) -> None:
     controller.snapshot = replace(controller.snapshot, weight=13, success_rate=0.50123)
-    told = (await wire.ask(get("/verdict"))).json()
-    assert (told["weight"], told["success_rate"]) == (13, 0.5012)
+    observed = (await wire.ask(get("/verdict"))).json()
+    assert (observed["weight"], observed["success_rate"]) == (13, 0.5012)
 
 
-async def test_verdict_tells_of_a_planned_end(wire: Wire, controller: Controller) -> None:
+async def test_verdict_has_the_planned_retirement(wire: RawConnection, controller: Controller) -> None:
     old = replace(UP, state=State.RETIRING, born=-894.5)
     controller.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, retire_at=100.0, load=Load(0.7, 3.0))
-    told = (await wire.ask(get("/verdict"))).json()
-    assert (told["state"], told["age_s"], told["retire_in_s"], told["load"]) == ("retiring", 1000.0, -5.5, 0.7)
+    observed = (await wire.ask(get("/verdict"))).json()
+    assert (observed["state"], observed["age_s"], observed["retire_in_s"], observed["load"]) == (
+        "retiring",
+        1000.0,
+        -5.5,
+        0.7,
+    )
 
 
-async def test_head_of_the_verdict_has_its_length_and_no_body(wire: Wire) -> None:
+async def test_head_of_the_verdict_has_its_length_and_no_body(wire: RawConnection) -> None:
     whole = await wire.ask(get("/verdict"))
     head = await wire.ask(get("/verdict", method="HEAD"))
     assert (head.status, head.headers["content-length"]) == (200, str(len(whole.body)))

@@ -21,13 +21,15 @@ import pytest
 from aiohttp import web
 
 from harness.binaries import require
-from harness.ports import eventually, free_port
+from harness.ports import free_port
 from harness.virtual_time import START_S, in_virtual_time
+from harness.waiting import eventually
+from sidecar.config.scrape_url import Target, parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.core.types import Missed, Report, Sample
-from sidecar.inputs.page_body import SLICE_BYTES
-from sidecar.inputs.scrape import CAUSES, Scraper, Target, parse_target
-from sidecar.inputs.wanted_series import Wanted
+from sidecar.inputs.page_download import SLICE_BYTES
+from sidecar.inputs.scrape import CAUSES, Scraper
+from sidecar.inputs.series_selection import SeriesSelection
 
 T0 = 1_700_000_000.0
 START = T0 - 100
@@ -81,8 +83,8 @@ async def _serving(
 
 
 @dataclass
-class Told:
-    """What the scraper handed in, and the exceptions of which it told."""
+class Observed:
+    """The reports and the exceptions of a scraper."""
 
     reports: list[Report] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
@@ -92,23 +94,23 @@ class Told:
         return True
 
 
-def _scraper(url: str, told: Told, errors: str = ERRORS, **how: Any) -> Scraper:
-    wanted = Wanted(parse_selectors(errors), parse_selectors("http_requests_total"), parse_selectors("busy"))
+def _scraper(url: str, observed: Observed, errors: str = ERRORS, **how: Any) -> Scraper:
+    wanted = SeriesSelection(parse_selectors(errors), parse_selectors("http_requests_total"), parse_selectors("busy"))
     options: dict[str, Any] = {"interval_s": 0.02, "timeout_s": 5.0, "rng": random.Random(1)} | how
-    return Scraper(parse_target(url), wanted, offer=told.offer, on_failure=told.failures.append, **options)
+    return Scraper(parse_target(url), wanted, offer=observed.offer, on_failure=observed.failures.append, **options)
 
 
 async def _scrape(handler: Handler, **how: Any) -> Sample | Missed:
     """The second of two scrapes."""
-    told = Told()
+    observed = Observed()
     async with _serving(handler) as url:
-        scraper = _scraper(url, told, **how)
+        scraper = _scraper(url, observed, **how)
         try:
             await scraper.scrape()
             return await scraper.scrape()
         finally:
             await scraper.close()
-            assert not told.failures
+            assert not observed.failures
 
 
 def _answering(body: bytes, **headers: str) -> Handler:
@@ -118,7 +120,7 @@ def _answering(body: bytes, **headers: str) -> Handler:
     return answer
 
 
-# -- where the page is ----------------------------------------------------------------------------------------
+# -- where the page is --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,13 +157,13 @@ def test_bad_target_is_refused_without_repeating_it(url: str) -> None:
         parse_target(url)
 
 
-# -- good pages -----------------------------------------------------------------------------------------------
+# -- good pages ---------------------------------------------------------------------------------------------
 
 
 async def test_second_page_becomes_a_sample() -> None:
-    page, told = Page(7, 100), Told()
+    page, observed = Page(7, 100), Observed()
     async with _serving(page) as url:
-        scraper = _scraper(url, told)
+        scraper = _scraper(url, observed)
         first = await scraper.scrape()
         page.rise(errors=2, requests=30)
         second = await scraper.scrape()
@@ -171,9 +173,9 @@ async def test_second_page_becomes_a_sample() -> None:
 
 
 async def test_page_on_a_unix_socket(run_dir: Path) -> None:
-    page, told = Page(), Told()
+    page, observed = Page(), Observed()
     async with _serving(page, path=str(run_dir / "app.sock")) as url:
-        scraper = _scraper(url, told)
+        scraper = _scraper(url, observed)
         sample = await scraper.scrape()
         await scraper.close()
     assert isinstance(sample, Sample)
@@ -181,16 +183,16 @@ async def test_page_on_a_unix_socket(run_dir: Path) -> None:
 
 
 async def test_run_scrapes_on_one_connection_until_cancelled() -> None:
-    page, told = Page(), Told()
+    page, observed = Page(), Observed()
     async with _serving(page) as url:
-        running = asyncio.create_task(_scraper(url, told).run())
-        await eventually(lambda: len(told.reports) >= 5, timeout_s=5, what="five scrapes")
+        running = asyncio.create_task(_scraper(url, observed).run())
+        await eventually(lambda: len(observed.reports) >= 5, timeout_s=5, what="five scrapes")
         peers = {request.transport.get_extra_info("peername") for request in page.asked if request.transport}
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
     assert len(peers) == 1
-    assert all(isinstance(report, Sample) for report in told.reports)
+    assert all(isinstance(report, Sample) for report in observed.reports)
 
 
 @in_virtual_time
@@ -202,7 +204,7 @@ async def test_first_scrape_is_at_once_and_intervals_are_jittered() -> None:
         return True
 
     rng, same = random.Random(7), random.Random(7)
-    scraper = _scraper("unix:///nobody/is/here.sock", Told(), interval_s=10.0, rng=rng)
+    scraper = _scraper("unix:///not/there.sock", Observed(), interval_s=10.0, rng=rng)
     scraper._offer = offer
     running = asyncio.create_task(scraper.run())
     await asyncio.sleep(100)
@@ -220,22 +222,22 @@ async def test_scraper_goes_on_after_a_failure() -> None:
     async def flaky(_request: web.Request) -> web.Response:
         return web.Response(status=next(answers, 200), text=Page().text())
 
-    told = Told()
+    observed = Observed()
     async with _serving(flaky) as url:
-        running = asyncio.create_task(_scraper(url, told).run())
-        await eventually(lambda: len(told.reports) >= 4, timeout_s=5, what="four scrapes")
+        running = asyncio.create_task(_scraper(url, observed).run())
+        await eventually(lambda: len(observed.reports) >= 4, timeout_s=5, what="four scrapes")
         running.cancel()
         await asyncio.wait([running])
-    assert [isinstance(report, Missed) for report in told.reports[:4]] == [True, False, True, False]
+    assert [isinstance(report, Missed) for report in observed.reports[:4]] == [True, False, True, False]
 
 
 @pytest.mark.parametrize(
     ("errors", "escaping"), [(ERRORS, False), ('{"http.errors"}', True)], ids=["plain names", "quoted names"]
 )
 async def test_formats_are_negotiated(*, errors: str, escaping: bool) -> None:
-    page, told = Page(), Told()
+    page, observed = Page(), Observed()
     async with _serving(page) as url:
-        scraper = _scraper(url, told, errors)
+        scraper = _scraper(url, observed, errors)
         await scraper.scrape()
         await scraper.close()
     accept = page.asked[0].headers["Accept"]
@@ -293,11 +295,11 @@ MEMBERS = gzip.compress(LONG[:70_000]) + gzip.compress(LONG[70_000:])
         ),
     ],
 )
-async def test_page_is_read_however_it_is_sent(handler: Handler) -> None:
+async def test_page_is_read_in_every_encoding(handler: Handler) -> None:
     assert await _scrape(handler) == Sample({}, 0, 3.0, repr(START))
 
 
-async def test_loop_has_its_turn_while_a_large_page_is_read() -> None:
+async def test_loop_has_turns_while_a_large_page_is_read() -> None:
     lines = (f'http_requests_total{{code="{code}",path="/{n}"}} 1' for n in range(4000) for code in (200, 500))
     body, stalls = "\n".join(lines).encode() + b"\n", []
 
@@ -307,9 +309,9 @@ async def test_loop_has_its_turn_while_a_large_page_is_read() -> None:
             await asyncio.sleep(0)
             stalls.append(time.thread_time() - before)
 
-    told = Told()
+    observed = Observed()
     async with _serving(_answering(body, Content_Type="text/plain")) as url:
-        scraper = _scraper(url, told)
+        scraper = _scraper(url, observed)
         await scraper.scrape()
         watching = asyncio.create_task(watch())
         sample = await scraper.scrape()
@@ -319,7 +321,7 @@ async def test_loop_has_its_turn_while_a_large_page_is_read() -> None:
     assert len(stalls) > len(body) / SLICE_BYTES / 10
 
 
-# -- no page --------------------------------------------------------------------------------------------------
+# -- no page ------------------------------------------------------------------------------------------------
 
 
 async def _reset(request: web.Request) -> web.StreamResponse:
@@ -390,9 +392,9 @@ async def test_page_that_takes_too_long_is_a_timeout() -> None:
     assert await _scrape(_never, timeout_s=0.05) == Missed("timeout")
 
 
-async def test_nobody_there_is_no_connection(run_dir: Path) -> None:
+async def test_refused_connection_is_a_missed_scrape(run_dir: Path) -> None:
     for url in (f"http://127.0.0.1:{free_port()}/metrics", f"unix://{run_dir}/none.sock", "http://127.0.0.1:1/"):
-        scraper = _scraper(url, Told())
+        scraper = _scraper(url, Observed())
         assert await scraper.scrape() == Missed("connection")
         await scraper.close()
 
@@ -406,7 +408,7 @@ async def test_answer_that_is_not_http_is_a_protocol_error(answer: bytes) -> Non
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Told())
+    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Observed())
     assert await scraper.scrape() == Missed("protocol")
     await scraper.close()
     server.close()
@@ -425,7 +427,7 @@ async def test_text_that_ends_with_its_connection_is_used_up_to_its_last_whole_l
         await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Told())
+    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Observed())
     assert [await scraper.scrape() for _ in range(3)] == [
         Sample({}),
         Sample({"unknown": 2}, 2),
@@ -436,17 +438,17 @@ async def test_text_that_ends_with_its_connection_is_used_up_to_its_last_whole_l
     await server.wait_closed()
 
 
-async def test_failure_that_nobody_has_foreseen_is_told_and_missed() -> None:
+async def test_unforeseen_failure_is_reported_and_a_missed_scrape() -> None:
     def broken() -> float:
         raise RuntimeError("no clock")
 
-    told = Told()
-    scraper = _scraper("https://localhost:1/", told, tls=broken)
+    observed = Observed()
+    scraper = _scraper("https://localhost:1/", observed, tls=broken)
     assert await scraper.scrape() == Missed("internal")
-    assert [str(error) for error in told.failures] == ["no clock"]
+    assert [str(error) for error in observed.failures] == ["no clock"]
 
 
-# -- https and credentials ------------------------------------------------------------------------------------
+# -- https and credentials ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -460,33 +462,33 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-async def test_https_is_scraped_by_who_trusts_the_certificate(certificate: Path) -> None:
+async def test_https_is_scraped_only_with_a_trusted_certificate(certificate: Path) -> None:
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     served.load_cert_chain(certificate)
-    told = Told()
+    observed = Observed()
     async with _serving(Page(), tls=served) as url:
-        trusting = _scraper(url, told, tls=lambda: ssl.create_default_context(cafile=str(certificate)))
-        strict = _scraper(url, told)
+        trusting = _scraper(url, observed, tls=lambda: ssl.create_default_context(cafile=str(certificate)))
+        strict = _scraper(url, observed)
         answers = [await trusting.scrape(), await strict.scrape()]
         await trusting.close()
         await strict.close()
     assert answers == [Sample({}, 0, 3.0, repr(START)), Missed("tls")]
-    assert not told.failures
+    assert not observed.failures
 
 
-async def test_credentials_are_sent_and_never_told(caplog: pytest.LogCaptureFixture) -> None:
-    page, told = Page(), Told()
+async def test_credentials_are_sent_and_appear_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    page, observed = Page(), Observed()
     async with _serving(page) as url:
-        scraper = _scraper(url.replace("://", "://me:hush@"), told)
+        scraper = _scraper(url.replace("://", "://me:hush@"), observed)
         await scraper.scrape()
         await scraper.close()
-    gone = _scraper(f"http://me:hush@127.0.0.1:{free_port()}/", told)
+    gone = _scraper(f"http://me:hush@127.0.0.1:{free_port()}/", observed)
     missed = await gone.scrape()
     await gone.close()
     assert page.asked[0].headers["Authorization"].startswith("Basic ")
-    assert "hush" not in caplog.text + repr(missed) + repr(told)
+    assert "hush" not in caplog.text + repr(missed) + repr(observed)
 
 
-def test_client_is_imported_only_by_who_scrapes() -> None:
+def test_http_client_is_imported_only_for_scrapes() -> None:
     code = "import sys, sidecar.inputs.scrape; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

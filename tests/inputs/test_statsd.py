@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.types import Heartbeat, Level, Ping, Report, Results
+from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs import statsd
-from sidecar.inputs.reports import MOST_ERRORS
+from sidecar.inputs.report_bodies import MOST_ERRORS
 from sidecar.inputs.statsd import KNOWN_LIMIT, KNOWN_LINE_LIMIT, LINE_LIMIT, PacketReader, read_packet
 
 LONG_RATE = b"0.3333333333333333"
 
 READABLE: dict[str, tuple[bytes, list[Report]]] = {
-    "one error": (b"errors:1|c", [Ping()]),
-    "several errors": (b"errors:3|c", [Ping(3)]),
-    "tags": (b"errors:3|c|@0.5|#level:server_error,kind:redis", [Ping(6, kind="redis")]),
-    "tags before the rate": (b"errors:3|c|#kind:redis|@0.5", [Ping(6, kind="redis")]),
+    "one error": (b"errors:1|c", [ErrorReport()]),
+    "several errors": (b"errors:3|c", [ErrorReport(3)]),
+    "tags": (b"errors:3|c|@0.5|#level:server_error,kind:redis", [ErrorReport(6, kind="redis")]),
+    "tags before the rate": (b"errors:3|c|#kind:redis|@0.5", [ErrorReport(6, kind="redis")]),
     "every tag": (
         b"errors:1|c|#level:recovered,kind:db.read,fingerprint:a1b2,app_start:17,fatal:true",
-        [Ping(1, Level.RECOVERED, "db.read", None, "a1b2", fatal=True, app_start="17")],
+        [ErrorReport(1, ErrorLevel.RECOVERED, "db.read", None, "a1b2", fatal=True, app_start="17")],
     ),
-    "not fatal": (b"errors:1|c|#fatal:false", [Ping()]),
-    "kind with a colon": (b"errors:1|c|#kind:http:503", [Ping(kind="http:503")]),
-    "tags of the app's own": (b"errors:1|c|#env:prod,canary,kind,version:1,level", [Ping()]),
-    "no tags": (b"errors:1|c|#", [Ping()]),
-    "life announced without an error": (b"errors:0|c|#app_start:17", [Ping(0, app_start="17")]),
+    "not fatal": (b"errors:1|c|#fatal:false", [ErrorReport()]),
+    "kind with a colon": (b"errors:1|c|#kind:http:503", [ErrorReport(kind="http:503")]),
+    "tags of the app's own": (b"errors:1|c|#env:prod,canary,kind,version:1,level", [ErrorReport()]),
+    "no tags": (b"errors:1|c|#", [ErrorReport()]),
+    "life announced without an error": (b"errors:0|c|#app_start:17", [ErrorReport(0, app_start="17")]),
     "no errors": (b"errors:0|c", []),
     "no requests": (b"requests:0|c", []),
     "no heartbeat": (b"heartbeat:0|c", []),
@@ -49,25 +49,28 @@ READABLE: dict[str, tuple[bytes, list[Report]]] = {
     "load is part of the one result": (b"load:0.5|g\nin_flight:2|g\nfailed:1|c", [Results(0, 1, 2, 0.5)]),
     "several heartbeats are one": (b"heartbeat:3|c\nheartbeat:1|c", [Heartbeat()]),
     "sampled requests": (b"requests:1|c|@0.1", [Results(ok=10)]),
-    "packed values": (b"errors:1:2:3|c", [Ping(6)]),
-    "packed and sampled": (b"errors:1:2|c|@0.5", [Ping(6)]),
-    "whole float": (b"errors:1.0|c", [Ping()]),
-    "leading zeros": (b"errors:007|c", [Ping(7)]),
-    "the most": (b"errors:%d|c" % MOST_ERRORS, [Ping(MOST_ERRORS)]),
-    "container": (b"errors:1|c|#kind:db|c:ci-83c0a99c0a54c0c187f461c7980e9b57f3f6a8b0", [Ping(kind="db")]),
-    "time": (b"errors:1|c|T1656581400", [Ping()]),
-    "external data": (b"errors:1|c|e:it-false,cn-app,pu-810fe89d", [Ping()]),
-    "cardinality": (b"errors:1|c|card:low", [Ping()]),
-    "all extensions": (b"errors:2|c|@0.5|#kind:db|c:ci-83|e:it-false|T1656581400|card:low", [Ping(4, kind="db")]),
-    "final newline": (b"errors:1|c\n", [Ping()]),
-    "windows newline": (b"errors:1|c\r\nheartbeat:1|c\r\n", [Ping(), Heartbeat()]),
-    "final blank": (b"errors:1|c ", [Ping()]),
-    "empty lines": (b"\n\n\r\nerrors:1|c\n\n", [Ping()]),
+    "packed values": (b"errors:1:2:3|c", [ErrorReport(6)]),
+    "packed and sampled": (b"errors:1:2|c|@0.5", [ErrorReport(6)]),
+    "whole float": (b"errors:1.0|c", [ErrorReport()]),
+    "leading zeros": (b"errors:007|c", [ErrorReport(7)]),
+    "the most": (b"errors:%d|c" % MOST_ERRORS, [ErrorReport(MOST_ERRORS)]),
+    "container": (b"errors:1|c|#kind:db|c:ci-83c0a99c0a54c0c187f461c7980e9b57f3f6a8b0", [ErrorReport(kind="db")]),
+    "time": (b"errors:1|c|T1656581400", [ErrorReport()]),
+    "external data": (b"errors:1|c|e:it-false,cn-app,pu-810fe89d", [ErrorReport()]),
+    "cardinality": (b"errors:1|c|card:low", [ErrorReport()]),
+    "all extensions": (
+        b"errors:2|c|@0.5|#kind:db|c:ci-83|e:it-false|T1656581400|card:low",
+        [ErrorReport(4, kind="db")],
+    ),
+    "final newline": (b"errors:1|c\n", [ErrorReport()]),
+    "windows newline": (b"errors:1|c\r\nheartbeat:1|c\r\n", [ErrorReport(), Heartbeat()]),
+    "final blank": (b"errors:1|c ", [ErrorReport()]),
+    "empty lines": (b"\n\n\r\nerrors:1|c\n\n", [ErrorReport()]),
     "empty packet": (b"", []),
-    "equal lines are one report": (b"errors:1|c\nerrors:1|c\nerrors:2|c", [Ping(4)]),
+    "equal lines are one report": (b"errors:1|c\nerrors:1|c\nerrors:2|c", [ErrorReport(4)]),
     "kinds are told apart": (
         b"errors:1|c|#kind:a\nerrors:1|c|#kind:b\nerrors:1|c|#kind:a",
-        [Ping(2, kind="a"), Ping(1, kind="b")],
+        [ErrorReport(2, kind="a"), ErrorReport(1, kind="b")],
     ),
 }
 
@@ -178,17 +181,17 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("packet", "reports"), READABLE.values(), ids=READABLE)
-def test_packet_says_what_it_says(packet: bytes, reports: list[Report]) -> None:
+def test_packet_becomes_reports(packet: bytes, reports: list[Report]) -> None:
     assert read_packet(packet) == (reports, 0)
 
 
 @pytest.mark.parametrize(("line", "errors"), RATES.values(), ids=RATES)
 def test_sampled_count_is_scaled_to_the_nearest_whole_number(line: bytes, errors: int) -> None:
-    assert read_packet(line) == ([Ping(errors)], 0)
+    assert read_packet(line) == ([ErrorReport(errors)], 0)
 
 
 @pytest.mark.parametrize("line", FOREIGN.values(), ids=FOREIGN)
-def test_what_is_not_ours_is_neither_an_error_nor_a_mistake(line: bytes) -> None:
+def test_other_metrics_are_neither_counted_nor_unreadable(line: bytes) -> None:
     assert read_packet(line) == ([], 0)
 
 
@@ -199,44 +202,44 @@ def test_unreadable_line_is_dropped_and_counted(line: bytes) -> None:
 
 @pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
 def test_unreadable_line_harms_no_other(line: bytes) -> None:
-    assert read_packet(b"errors:1|c\n" + line + b"\nerrors:1|c") == ([Ping(2)], 1)
+    assert read_packet(b"errors:1|c\n" + line + b"\nerrors:1|c") == ([ErrorReport(2)], 1)
 
 
 @pytest.mark.parametrize(
     ("prefix", "line", "reports"),
     [
-        ("myapp", b"myapp.errors:1|c", [Ping()]),
-        ("myapp", b"errors:1|c", [Ping()]),
+        ("myapp", b"myapp.errors:1|c", [ErrorReport()]),
+        ("myapp", b"errors:1|c", [ErrorReport()]),
         ("myapp", b"myapp.requests:2|c", [Results(ok=2)]),
         ("myapp", b"myapp.in_flight:2|g", [Results(in_flight=2)]),
         ("myapp", b"myapperrors:1|c", []),
         ("myapp", b"other.errors:1|c", []),
-        ("myapp.", b"myapp.errors:1|c", [Ping()]),
-        ("myapp_", b"myapp_errors:1|c", [Ping()]),
+        ("myapp.", b"myapp.errors:1|c", [ErrorReport()]),
+        ("myapp_", b"myapp_errors:1|c", [ErrorReport()]),
         ("team.myapp", b"team.myapp.heartbeat:1|c", [Heartbeat()]),
         ("", b"myapp.errors:1|c", []),
     ],
     ids=["behind it", "plain", "requests", "gauge", "no dot", "other", "own dot", "own sign", "two words", "none set"],
 )
-def test_prefix_of_the_client_may_stand_before_the_name(prefix: str, line: bytes, reports: list[Report]) -> None:
+def test_prefix_of_the_client_is_removed(prefix: str, line: bytes, reports: list[Report]) -> None:
     assert read_packet(line, prefix) == (reports, 0)
 
 
 # -- many packets -------------------------------------------------------------------------------------------
 
 
-def test_packets_are_summed_with_how_often_they_came() -> None:
+def test_packets_are_summed_by_the_number_of_times_they_came() -> None:
     batch = PacketReader().read({b"errors:1|c": 50, b"errors:2|c\nrequests:3|c\n": 4, b"garbage": 7, b"": 3})
-    assert batch.reports == [Ping(58), Results(ok=12)]
+    assert batch.reports == [ErrorReport(58), Results(ok=12)]
     assert (batch.lines, batch.unreadable) == (50 + 8 + 7, 7)
 
 
-def test_gauge_is_not_multiplied_by_how_often_it_came() -> None:
+def test_gauge_is_not_multiplied() -> None:
     batch = PacketReader().read({b"in_flight:3|g": 50, b"in_flight:0|g\nrequests:1|c": 4})
     assert batch.reports == [Results(4, 0, 3)]
 
 
-def test_line_says_the_same_when_it_comes_again() -> None:
+def test_remembered_line_is_parsed_the_same() -> None:
     reader = PacketReader()
     packets = {line: 1 for line, _ in READABLE.values()}
     assert reader.read(packets) == reader.read(packets)
@@ -247,7 +250,7 @@ def test_remembered_lines_are_bounded() -> None:
     for number in range(3 * KNOWN_LIMIT):
         reader.read({b"errors:1|c|#kind:k%d" % number: 1})
         assert len(reader._known) <= KNOWN_LIMIT
-    assert reader.read({b"errors:1|c|#kind:k0": 1}).reports == [Ping(kind="k0")]
+    assert reader.read({b"errors:1|c|#kind:k0": 1}).reports == [ErrorReport(kind="k0")]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +258,7 @@ def test_remembered_lines_are_bounded() -> None:
     [b"errors" + b":1" * KNOWN_LINE_LIMIT + b"|c", b"page.views:1|c", b"garbage"],
     ids=["long", "foreign", "unreadable"],
 )
-def test_lines_that_do_not_pay_are_not_remembered(line: bytes) -> None:
+def test_long_and_unreadable_lines_are_not_remembered(line: bytes) -> None:
     reader = PacketReader()
     reader.read({line: 1})
     assert not reader._known
@@ -275,7 +278,7 @@ CUT = st.tuples(st.sampled_from(LINES), st.integers(0, 60), ANY_BYTES).map(lambd
 
 
 def _counts(report: Report) -> list[int]:
-    if isinstance(report, Ping):
+    if isinstance(report, ErrorReport):
         return [report.errors]
     return [report.ok, report.failed, report.in_flight or 0] if isinstance(report, Results) else []
 
@@ -288,14 +291,14 @@ def test_any_bytes_are_read_or_counted(packet: bytes) -> None:
     assert len(reports) <= lines
     for report in reports:
         assert all(0 <= count <= MOST_ERRORS * lines for count in _counts(report))
-        assert isinstance(report, Ping | Results | Heartbeat)
-        if isinstance(report, Ping):
+        assert isinstance(report, ErrorReport | Results | Heartbeat)
+        if isinstance(report, ErrorReport):
             assert len(report.kind) <= 64
-            assert report.level in Level
+            assert report.level in ErrorLevel
 
 
 @given(st.one_of(ANY_BYTES, NEARLY, CUT), st.one_of(ANY_BYTES, NEARLY, CUT))
-def test_one_reader_reads_a_packet_as_a_fresh_one_does(before: bytes, packet: bytes) -> None:
+def test_used_reader_reads_a_packet_as_a_new_one_does(before: bytes, packet: bytes) -> None:
     reader = PacketReader()
     reader.read({before: 1})
     batch = reader.read({packet: 1})

@@ -1,4 +1,4 @@
-"""Real StatsD clients from the registries, sending what an app would send to the real door."""
+"""Real StatsD clients from the registries, sending an app's reports to the real sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import statsd
 from datadog.dogstatsd.base import DogStatsd
 
 from harness.waiting import eventually
-from sidecar.core.types import Heartbeat, Level, Ping, Report, Results
+from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.datagram import Datagrams
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Controller:
     """What came in, summed."""
 
     errors: Counter[str] = field(default_factory=Counter)
-    levels: Counter[Level] = field(default_factory=Counter)
+    levels: Counter[ErrorLevel] = field(default_factory=Counter)
     ok: int = 0
     failed: int = 0
     heartbeats: int = 0
@@ -68,7 +68,7 @@ class Controller:
 
     def offer(self, reports: Sequence[Report]) -> bool:
         for report in reports:
-            if isinstance(report, Ping):
+            if isinstance(report, ErrorReport):
                 self.errors[report.kind] += report.errors
                 self.levels[report.level] += report.errors
             elif isinstance(report, Results):
@@ -86,7 +86,7 @@ def controller() -> Controller:
 
 
 @pytest.fixture
-async def door(controller: Controller, run_dir: Path) -> AsyncIterator[Datagrams]:
+async def datagrams(controller: Controller, run_dir: Path) -> AsyncIterator[Datagrams]:
     failures: list[Exception] = []
     datagrams = Datagrams(controller.offer, on_failure=failures.append, prefix=PREFIX)
     await datagrams.open_udp("127.0.0.1", 0)
@@ -96,23 +96,23 @@ async def door(controller: Controller, run_dir: Path) -> AsyncIterator[Datagrams
     assert not failures
 
 
-def _host_and_port(door: Datagrams) -> tuple[str, int]:
-    host, _, port = door.addresses[0].rpartition(":")
+def _host_and_port(datagrams: Datagrams) -> tuple[str, int]:
+    host, _, port = datagrams.addresses[0].rpartition(":")
     return host, int(port)
 
 
 async def _heard(controller: Controller, errors: int = 0) -> None:
     """A client sends the heartbeat last, but some send again later what found the queue full."""
-    await eventually(lambda: controller.heartbeats, timeout_s=10, what="the heartbeat is heard")
-    await eventually(lambda: controller.counted >= errors, timeout_s=10, what="all that was sent before is heard")
+    await eventually(lambda: controller.heartbeats, timeout_s=10, what="the heartbeat has come")
+    await eventually(lambda: controller.counted >= errors, timeout_s=10, what="everything sent before has come")
 
 
 # -- Python: statsd -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prefix", [PREFIX, None], ids=["prefix", "plain"])
-async def test_statsd_counts_what_it_was_told(controller: Controller, door: Datagrams, prefix: str | None) -> None:
-    with closing(statsd.StatsClient(*_host_and_port(door), prefix=prefix)) as client:
+async def test_statsd_reports_are_counted(controller: Controller, datagrams: Datagrams, prefix: str | None) -> None:
+    with closing(statsd.StatsClient(*_host_and_port(datagrams), prefix=prefix)) as client:
         client.incr("errors")
         client.incr("errors", 3)
         client.incr("requests", 10)
@@ -130,17 +130,17 @@ async def test_statsd_counts_what_it_was_told(controller: Controller, door: Data
     await _heard(controller, 5 + 17)
     assert controller.errors == {"unknown": 5}
     assert (controller.ok, controller.failed) == (15, 2)
-    assert door.unreadable == 0
+    assert datagrams.unreadable == 0
 
 
-async def test_statsd_sampled_errors_are_scaled(controller: Controller, door: Datagrams) -> None:
-    with closing(statsd.StatsClient(*_host_and_port(door))) as client:
+async def test_statsd_sampled_errors_are_scaled(controller: Controller, datagrams: Datagrams) -> None:
+    with closing(statsd.StatsClient(*_host_and_port(datagrams))) as client:
         for _ in range(200):
             client.incr("errors", rate=0.25)
         client.incr("heartbeat")
     await _heard(controller)
-    assert controller.errors["unknown"] == 4 * (door.lines - 1)
-    assert door.unreadable == 0
+    assert controller.errors["unknown"] == 4 * (datagrams.lines - 1)
+    assert datagrams.unreadable == 0
 
 
 # -- Python: datadog ----------------------------------------------------------------------------------------
@@ -157,20 +157,22 @@ async def test_statsd_sampled_errors_are_scaled(controller: Controller, door: Da
     ids=["as it is", "buffered", "aggregated", "with origin"],
 )
 @pytest.mark.parametrize("place", ["udp", "unix"])
-async def test_datadog_counts_what_it_was_told(
-    controller: Controller, door: Datagrams, place: str, options: dict[str, object]
+async def test_datadog_reports_are_counted(
+    controller: Controller, datagrams: Datagrams, place: str, options: dict[str, object]
 ) -> None:
-    await asyncio.to_thread(_send_as_datadog, door, place, options)
+    await asyncio.to_thread(_send_as_datadog, datagrams, place, options)
     await _heard(controller, 8 + 12)
     assert controller.errors == {"unknown": 4, "redis": 4}
-    assert controller.levels == {Level.SERVER_ERROR: 7, Level.CLIENT_ERROR: 1}
+    assert controller.levels == {ErrorLevel.SERVER_ERROR: 7, ErrorLevel.CLIENT_ERROR: 1}
     assert (controller.ok, controller.failed) == (10, 2)
-    assert door.unreadable == 0
+    assert datagrams.unreadable == 0
 
 
-def _send_as_datadog(door: Datagrams, place: str, options: dict[str, object]) -> None:
-    host, port = _host_and_port(door)
-    where = {"host": host, "port": port} if place == "udp" else {"socket_path": door.addresses[1], "socket_timeout": 5}
+def _send_as_datadog(datagrams: Datagrams, place: str, options: dict[str, object]) -> None:
+    host, port = _host_and_port(datagrams)
+    where = (
+        {"host": host, "port": port} if place == "udp" else {"socket_path": datagrams.addresses[1], "socket_timeout": 5}
+    )
     client = DogStatsd(**where, **options, namespace=PREFIX, constant_tags=["env:prod"])  # type: ignore[arg-type]
     client.increment("errors")
     client.increment("errors", 3, tags=["kind:redis"])
@@ -213,15 +215,15 @@ def _node_home() -> Path:
 @pytest.mark.parametrize(
     ("place", "modules"), [("udp", ["hot-shots"]), ("unix", ["hot-shots", "unix-dgram"])], ids=["udp", "unix"]
 )
-async def test_hot_shots_counts_what_it_was_told(
-    controller: Controller, door: Datagrams, place: str, modules: list[str]
+async def test_hot_shots_reports_are_counted(
+    controller: Controller, datagrams: Datagrams, place: str, modules: list[str]
 ) -> None:
     await asyncio.to_thread(_require_node, *modules)
-    host, port = _host_and_port(door)
-    where = json.dumps(["", host, port] if place == "udp" else [door.addresses[1], "", 0])
+    host, port = _host_and_port(datagrams)
+    where = json.dumps(["", host, port] if place == "udp" else [datagrams.addresses[1], "", 0])
     client = await asyncio.create_subprocess_exec("node", "-e", HOT_SHOTS, where, cwd=_node_home())
     assert await asyncio.wait_for(client.wait(), 60) == 0
     await _heard(controller, 5 + 4)
     assert controller.errors == {"unknown": 1, "redis": 4}
     assert (controller.ok, controller.failed) == (2, 2)
-    assert door.unreadable == 0
+    assert datagrams.unreadable == 0

@@ -1,4 +1,4 @@
-"""What one connection may ask of a door, and that nothing which it sends ahead is kept."""
+"""What one connection may request, and that little of what it sends ahead is buffered."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from harness.listening import Told, Wire, chunked, get, listening, pass_idle, post
+from harness.raw_http import Observed, RawConnection, chunked, get, listening, pass_idle, post
 from harness.waiting import eventually
-from sidecar.net.chunks import CHUNKS_LIMIT
+from sidecar.net.bounded_server import UNREAD_S
+from sidecar.net.chunked_body import CHUNKS_LIMIT
 from sidecar.net.connection import READ_BYTES
-from sidecar.net.connections import UNREAD_S
-from sidecar.net.heads import HEAD_LIMIT, Head
-from sidecar.net.listener import Listener, body
+from sidecar.net.listener import Listener
+from sidecar.net.request_head import HEAD_LIMIT, RequestHead
+from sidecar.net.web import read_body
 
 if TYPE_CHECKING:
-    from sidecar.net.listener import Routes
+    from sidecar.net.web import Routes
 
 UPGRADE = get("/slow", "Connection: Upgrade", "Upgrade: websocket")
 READY = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nready\n"
 
 
 class Slow:
-    """A route that answers when it is told to."""
+    """A route that answers when the test allows it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -38,7 +39,7 @@ class Slow:
         return web.Response(text="slow\n")
 
     async def echo(self, request: web.BaseRequest) -> web.Response:
-        return web.Response(body=await body(request))
+        return web.Response(body=await read_body(request))
 
     async def ready(self, _request: web.BaseRequest) -> web.Response:
         return web.Response(text="ready\n")
@@ -57,8 +58,8 @@ class Slow:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
 @pytest.fixture
@@ -66,12 +67,12 @@ async def slow() -> Slow:
     return Slow()
 
 
-def _ready(head: Head) -> bytes | None:
+def _ready(head: RequestHead) -> bytes | None:
     return READY if head.target == "/ready" else None
 
 
 def _held_bytes(listener: Listener) -> int:
-    return sum(len(connection._rest) for connection in listener._server._heard)
+    return sum(len(connection._rest) for connection in listener._server._last_request)
 
 
 # -- what is refused ----------------------------------------------------------------------------------------
@@ -93,51 +94,57 @@ def _held_bytes(listener: Listener) -> int:
     ],
 )
 async def test_request_is_refused_with_a_sentence_and_its_connection_ended(
-    told: Told, slow: Slow, word: str, request_: bytes
+    observed: Observed, slow: Slow, word: str, request_: bytes
 ) -> None:
-    async with listening(slow.routes, told) as listener:
+    async with listening(slow.routes, observed) as listener:
         for kept in (False, True):
-            async with await Wire.to(listener) as wire:
+            async with await RawConnection.to(listener) as wire:
                 if kept:
                     assert (await wire.ask(post("/slow", b"first"))).body == b"first"
                 answer = await wire.ask(request_)
                 assert (answer.status, answer.headers["connection"]) == (400, "close")
                 assert answer.error
                 assert await wire.rest() == b""
-    assert told.refusals == [("door", word)] * 2
-    assert (slow.asked, told.failures) == (0, [])
+    assert observed.refusals == [("listener", word)] * 2
+    assert (slow.asked, observed.failures) == (0, [])
 
 
-async def test_chunks_that_come_in_time_are_cut_when_they_are_too_many(told: Told, slow: Slow) -> None:
-    async with listening(slow.routes, told) as listener, await Wire.to(listener) as wire:
+async def test_chunks_that_come_in_time_are_cut_when_they_are_too_many(observed: Observed, slow: Slow) -> None:
+    async with listening(slow.routes, observed) as listener, await RawConnection.to(listener) as wire:
         request = chunked("/slow", *[b"x"] * CHUNKS_LIMIT)
         await wire.send(request[:200])
         await eventually(lambda: listener._server.requests_count, timeout_s=5, what="the head is read")
         await wire.send(request[200:])
         assert await wire.rest() == b""
-    assert told.words[0] == "chunks"
-    assert told.failures == []
+    assert observed.words[0] == "chunks"
+    assert observed.failures == []
 
 
-async def test_door_that_takes_no_bodies_refuses_them_all(told: Told, slow: Slow) -> None:
-    async with listening(slow.routes, told, takes_bodies=False) as listener, await Wire.to(listener) as wire:
+async def test_listener_without_bodies_refuses_them_all(observed: Observed, slow: Slow) -> None:
+    async with (
+        listening(slow.routes, observed, takes_bodies=False) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
         assert (await wire.ask(post("/slow", b"hello"))).status == 400
-    assert told.words == ["body"]
+    assert observed.words == ["body"]
 
 
-async def test_upgrade_that_a_server_may_ignore_is_ignored(told: Told, slow: Slow) -> None:
+async def test_upgrade_that_a_server_may_ignore_is_ignored(observed: Observed, slow: Slow) -> None:
     asks = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
-    async with listening(slow.routes, told) as listener, await Wire.to(listener) as wire:
+    async with listening(slow.routes, observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(post("/slow", b"first", *asks) + post("/slow", b"next"))
         assert [(await wire.answer()).body for _ in range(2)] == [b"first", b"next"]
-    assert told == Told()
+    assert observed == Observed()
 
 
 # -- what is sent ahead -------------------------------------------------------------------------------------
 
 
-async def test_answers_come_in_the_order_of_the_requests_whoever_gives_them(told: Told, slow: Slow) -> None:
-    async with listening(slow.routes, told, ready=_ready) as listener, await Wire.to(listener) as wire:
+async def test_responses_of_cache_and_aiohttp_come_in_the_order_of_the_requests(observed: Observed, slow: Slow) -> None:
+    async with (
+        listening(slow.routes, observed, response_cache=_ready) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
         await wire.send(get("/ready") + get("/slow") + get("/ready") * 3 + post("/slow", b"echo") + get("/ready"))
         assert (await wire.answer()).body == b"ready\n"
         await eventually(lambda: slow.asked, timeout_s=5, what="it is asked")
@@ -146,8 +153,8 @@ async def test_answers_come_in_the_order_of_the_requests_whoever_gives_them(told
         assert rest == [b"slow\n", b"ready\n", b"ready\n", b"ready\n", b"echo", b"ready\n"]
 
 
-async def test_while_an_answer_is_awaited_little_is_read_and_nothing_asked(told: Told, slow: Slow) -> None:
-    async with listening(slow.routes, told) as listener, await Wire.to(listener) as wire:
+async def test_little_is_read_while_a_response_is_awaited(observed: Observed, slow: Slow) -> None:
+    async with listening(slow.routes, observed) as listener, await RawConnection.to(listener) as wire:
         sending = asyncio.create_task(wire.send(get("/slow") * 100_000))
         await eventually(lambda: slow.asked, timeout_s=5, what="it is asked")
         for _ in range(50):
@@ -158,46 +165,51 @@ async def test_while_an_answer_is_awaited_little_is_read_and_nothing_asked(told:
         sending.cancel()
 
 
-async def test_client_that_reads_no_answers_is_asked_for_no_more_and_cut_in_time(told: Told, slow: Slow) -> None:
-    async with listening(slow.routes, told, ready=_ready) as listener:
+async def test_client_that_does_not_read_gets_no_further_responses_and_is_cut_in_time(
+    observed: Observed, slow: Slow
+) -> None:
+    async with listening(slow.routes, observed, response_cache=_ready) as listener:
         for request in (get("/ready"), get("/big")):
-            async with await Wire.to(listener) as wire:
+            async with await RawConnection.to(listener) as wire:
                 wire._reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that does not read
                 sending = asyncio.create_task(wire.send(request * 400_000))
-                await eventually(lambda: listener._server._stuck, timeout_s=10, what="it does not read")
+                await eventually(lambda: listener._server._unread, timeout_s=10, what="it does not read")
                 assert _held_bytes(listener) <= 2 * READ_BYTES
                 pass_idle(listener, UNREAD_S + 1)
                 await eventually(lambda: not listener.is_busy, timeout_s=5, what="it is cut")
                 sending.cancel()
-    assert told.words == ["unread"] * 2
+    assert observed.words == ["unread"] * 2
     assert slow.asked <= 2
 
 
-async def test_pipelined_polls_are_all_answered_and_leave_others_their_turn(told: Told, slow: Slow) -> None:
-    async with listening(slow.routes, told, ready=_ready) as listener, await Wire.to(listener) as wire:
+async def test_pipelined_polls_are_all_answered_and_leave_others_their_turn(observed: Observed, slow: Slow) -> None:
+    async with (
+        listening(slow.routes, observed, response_cache=_ready) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
         sending = asyncio.create_task(wire.send(get("/ready") * 2_000))
         for n in range(2_000):
             assert (await wire.answer()).body == b"ready\n"
             if n == 100:
-                async with await Wire.to(listener) as other:
+                async with await RawConnection.to(listener) as other:
                     assert (await other.ask(get("/ready"))).body == b"ready\n"
         await sending
-    assert told == Told()
+    assert observed == Observed()
 
 
-async def test_what_connections_held_is_gone_with_them(told: Told, slow: Slow) -> None:
+async def test_memory_of_closed_connections_is_freed(observed: Observed, slow: Slow) -> None:
     """And not at the next collection: attackers are quicker than that comes."""
 
     async def come_and_go(count: int) -> int:
         for _ in range(count):
-            async with await Wire.to(listener) as wire:
+            async with await RawConnection.to(listener) as wire:
                 before = listener._server.requests_count
                 await wire.send(post("/slow", b"x" * 60_000)[:-1])
                 await eventually(lambda: listener._server.requests_count > before, timeout_s=5, what="it is asked")  # noqa: B023
         await eventually(lambda: not listener._server.connections, timeout_s=5, what="all have gone")
         return tracemalloc.get_traced_memory()[0]
 
-    async with listening(slow.routes, told) as listener:
+    async with listening(slow.routes, observed) as listener:
         gc.collect()
         gc.disable()
         tracemalloc.start()

@@ -1,4 +1,4 @@
-"""A loop that looks at one door first, and does all else that a loop does."""
+"""The loop serves the priority listener first, and does everything else that a loop does."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.net import descriptors
-from sidecar.net.event_loop import OTHERS_A_TURN, TurnSelector, context, new_loop
+from sidecar.net.event_loop import OTHER_EVENTS, PrioritySelector, context, new_loop
+from sidecar.net.sockets import connection_limit, raise_descriptor_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIRST = context(is_first=True)
+PRIORITY = context(is_priority=True)
 
 
 @pytest.fixture
-def selector() -> Iterator[TurnSelector]:
-    selector = TurnSelector()
+def selector() -> Iterator[PrioritySelector]:
+    selector = PrioritySelector()
     yield selector
     selector.close()
 
@@ -30,18 +30,18 @@ def selector() -> Iterator[TurnSelector]:
 @pytest.fixture
 def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
     with ExitStack() as stack:
-        pairs = [socket.socketpair() for _ in range(3 * OTHERS_A_TURN)]
+        pairs = [socket.socketpair() for _ in range(3 * OTHER_EVENTS)]
         for one in (end for pair in pairs for end in pair):
             stack.enter_context(one)
         yield pairs
 
 
-def test_first_ones_come_before_few_of_the_others_and_nobody_is_forgotten(
-    selector: TurnSelector, pairs: list[tuple[socket.socket, socket.socket]]
+def test_priority_files_come_before_a_few_others_and_none_is_forgotten(
+    selector: PrioritySelector, pairs: list[tuple[socket.socket, socket.socket]]
 ) -> None:
     for number, (ours, theirs) in enumerate(pairs):
         if number in (5, 20):
-            FIRST.run(selector.register, ours, selectors.EVENT_READ, number)
+            PRIORITY.run(selector.register, ours, selectors.EVENT_READ, number)
         else:
             selector.register(ours, selectors.EVENT_READ, number)
         theirs.send(b"x")
@@ -49,17 +49,17 @@ def test_first_ones_come_before_few_of_the_others_and_nobody_is_forgotten(
     for _ in range(4):
         turn = [key.data for key, _ in selector.select(0)]
         assert set(turn[:2]) == {5, 20}
-        assert len(turn) <= 2 + OTHERS_A_TURN + 1
+        assert len(turn) <= 2 + OTHER_EVENTS + 1
         seen.update(turn)
     assert seen == set(range(len(pairs)))
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_file_is_watched_for_what_it_is_registered_for(
-    selector: TurnSelector, pairs: list[tuple[socket.socket, socket.socket]], *, is_first: bool
+@pytest.mark.parametrize("is_priority", [True, False])
+def test_file_is_watched_for_the_events_of_its_registration(
+    selector: PrioritySelector, pairs: list[tuple[socket.socket, socket.socket]], *, is_priority: bool
 ) -> None:
     ours, theirs = pairs[0]
-    context(is_first=is_first).run(selector.register, ours, selectors.EVENT_READ, "read")
+    context(is_priority=is_priority).run(selector.register, ours, selectors.EVENT_READ, "read")
     assert selector.select(0) == []
     assert selector.get_map()[ours] is selector.get_key(ours.fileno())
     selector.modify(ours, selectors.EVENT_READ | selectors.EVENT_WRITE, "both")
@@ -91,11 +91,11 @@ def test_loop_serves_timers_threads_and_connections() -> None:
         assert runner.run(talk()) == b"HELLO\n"
 
 
-def test_connections_have_what_the_limit_of_descriptors_leaves() -> None:
-    assert [descriptors.share(128, 320, limit) for limit in (20, 64, 200, 360, 20_000)] == [4, 9, 64, 128, 128]
+def test_connections_get_what_the_descriptor_limit_leaves() -> None:
+    assert [connection_limit(128, 320, limit) for limit in (20, 64, 200, 360, 20_000)] == [4, 9, 64, 128, 128]
 
 
 def test_limit_that_is_high_enough_stays() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert descriptors.allowed(8) == before[0]
+    assert raise_descriptor_limit(8) == before[0]
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

@@ -1,4 +1,4 @@
-"""What comes to a door as bytes of any kind: it never fails, never holds much, and reads as aiohttp does.
+"""A listener that receives arbitrary bytes never fails, never buffers much, and parses as aiohttp does.
 
 20,000 inputs, or a million with ``ATTACK_LONG=1``. Each is made from its number alone: a failure names it.
 """
@@ -15,7 +15,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpRequestParser
 
 from sidecar.net.connection import READ_BYTES, Connection
-from sidecar.net.heads import END, HEAD_LIMIT, BadHeadError, Head, Heads, parse
+from sidecar.net.request_head import END, HEAD_LIMIT, BadHeadError, HeadParser, RequestHead, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,18 +79,18 @@ def _messages(data: bytes) -> list[Any]:
         return []
 
 
-class _Backend:
+class _FakeHandler:
     """In aiohttp's place: takes a request, and answers when it is whole."""
 
-    def __init__(self, crowd: _Crowd) -> None:
-        self._crowd = crowd
+    def __init__(self, owner: _FakeOwner) -> None:
+        self._owner = owner
         self.is_waiting = True
 
     def data_received(self, data: bytes) -> None:
-        if not self._crowd.is_under_way:
-            self._crowd.is_under_way = True
-            self._crowd.asked.append(b"")
-        self._crowd.asked[-1] += data
+        if not self._owner.is_under_way:
+            self._owner.is_under_way = True
+            self._owner.asked.append(b"")
+        self._owner.asked[-1] += data
 
     def close(self) -> None:
         pass
@@ -131,84 +131,85 @@ class _Transport(asyncio.Transport):
         return 0
 
 
-class _Crowd:
-    """A door whose every answer is ``ready``, or comes from ``_Backend``."""
+class _FakeOwner:
+    """A listener whose responses come from its cache or from ``_FakeHandler``."""
 
     def __init__(self, transport: _Transport) -> None:
-        self.heads = Heads()
+        self.heads = HeadParser()
         self.buffer = memoryview(bytearray(READ_BYTES))
-        self.connection = Connection(self)  # type: ignore[arg-type]  # its door is a stub
+        self.connection = Connection(self)
         self.asked: list[bytes] = []
         self.is_under_way = False
-        self.answered: list[Head] = []
+        self.answered: list[RequestHead] = []
         self.words: list[str] = []
         self.waiting: list[Connection] = []
         self.connection.connection_made(transport)
 
-    def ready(self, head: Head) -> bytes | None:
+    def response_cache(self, head: RequestHead) -> bytes | None:
         if not head.target.startswith(("/health", "/livez")):
             return None
         self.answered.append(head)
         return b"answer"
 
-    def backend(self, _connection: Connection) -> Any:
-        return _Backend(self)
+    def new_handler(self, _connection: Connection) -> Any:
+        return _FakeHandler(self)
 
-    def later(self, connection: Connection) -> None:
+    def continue_later(self, connection: Connection) -> None:
         self.waiting.append(connection)
 
-    def refused(self, word: str) -> None:
+    def on_refusal(self, word: str) -> None:
         self.words.append(word)
 
     def cut(self, connection: Connection, word: str) -> None:
         self.words.append(word)
         connection.abort()
 
-    def came(self, connection: Connection) -> None:
+    def add(self, connection: Connection) -> None:
         pass
 
-    heard = gone = came
+    note_request = remove = add
 
-    def stuck(self, connection: Connection, *, is_stuck: bool) -> None:
+    def note_unread(self, connection: Connection, *, is_unread: bool) -> None:
         pass
 
 
-def _fed(data: bytes, chance: random.Random) -> _Crowd:
-    """A door to which this came. aiohttp's answers come between two pieces."""
+def _fed(data: bytes, chance: random.Random) -> _FakeOwner:
+    """A listener that has received ``data``. aiohttp's responses come between two pieces."""
     transport = _Transport()
-    crowd = _Crowd(transport)
-    connection = crowd.connection
+    owner = _FakeOwner(transport)
+    connection = owner.connection
     for piece in _pieces(data, chance):
         if transport.is_closed:
             break
-        connection.data_received(piece)
+        owner.buffer[: len(piece)] = piece
+        connection.buffer_updated(len(piece))
         for _ in range(10):
-            if connection.is_asked and not connection.has_body_to_come:
-                crowd.is_under_way = False
+            if connection.is_asked and not connection._body:
+                owner.is_under_way = False
                 connection.answered()
-            waiting, crowd.waiting = crowd.waiting, []
+            waiting, owner.waiting = owner.waiting, []
             for each in waiting:
                 each.advance()
         assert len(connection._rest) <= HEAD_LIMIT + READ_BYTES
-    return crowd
+    return owner
 
 
-async def test_no_input_makes_a_door_fail_or_hand_on_more_than_one_request_at_a_time() -> None:
+async def test_no_input_makes_a_listener_fail_or_pass_on_more_than_one_request_at_a_time() -> None:
     handed = answered = 0
     for number in range(INPUTS):
         chance = random.Random(SEED + number)
         data = _stream(chance)
-        crowd = _fed(data, chance)
-        for asked in crowd.asked:
+        owner = _fed(data, chance)
+        for asked in owner.asked:
             assert len(_messages(asked)) <= 1, (number, asked)
-        handed += len(crowd.asked)
-        answered += len(crowd.answered)
+        handed += len(owner.asked)
+        answered += len(owner.answered)
         if not number % A_LOOP:
             await asyncio.sleep(0)
     assert min(handed, answered) > INPUTS / 10, "the inputs are too bad to tell anything"
 
 
-async def test_what_is_answered_without_aiohttp_is_what_aiohttp_would_have_answered() -> None:
+async def test_requests_answered_from_the_cache_mean_the_same_to_aiohttp() -> None:
     plain = 0
     for number in range(INPUTS):
         raw = _stream(random.Random(SEED - number)).partition(END)[0] + END

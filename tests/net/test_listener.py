@@ -1,4 +1,4 @@
-"""Clients that misbehave, one kind after the other: each gets its answer or is cut, is counted, and harms nobody."""
+"""Misbehaving clients of every kind: each gets a response or is cut, is counted, and does no harm to others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from aiohttp import web
 
-from harness.listening import Told, Wire, chunked, get, listening, pass_idle, post
+from harness.raw_http import Observed, RawConnection, chunked, get, listening, pass_idle, post
 from harness.virtual_time import settle
 from harness.waiting import eventually
-from sidecar.net.connections import BODY_LIMIT
-from sidecar.net.heads import HEADERS_LIMIT, LINE_LIMIT
-from sidecar.net.listener import ACCEPTED_AT_ONCE, Listener, Refusal, body
+from sidecar.net.listener import PRIORITY_ACCEPTS, Listener
+from sidecar.net.request_head import HEADERS_LIMIT, LINE_LIMIT
+from sidecar.net.web import BODY_LIMIT, HttpError, read_body
 
 if TYPE_CHECKING:
-    from sidecar.net.listener import Routes
+    from sidecar.net.web import Routes
 
 SEED = 20261120
 UP = get("/up")
@@ -39,11 +39,11 @@ async def _up(_request: web.BaseRequest) -> web.Response:
 
 
 async def _echo(request: web.BaseRequest) -> web.Response:
-    return web.Response(body=await body(request))
+    return web.Response(body=await read_body(request))
 
 
 async def _hurried(request: web.BaseRequest) -> web.Response:
-    return web.Response(body=await body(request, timeout_s=0.05))
+    return web.Response(body=await read_body(request, timeout_s=0.05))
 
 
 async def _boom(_request: web.BaseRequest) -> NoReturn:
@@ -69,17 +69,17 @@ ROUTES: Routes = {
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
 async def _is_up(listener: Listener) -> bool:
-    async with await Wire.to(listener) as wire:
+    async with await RawConnection.to(listener) as wire:
         return (await wire.ask(UP)).body == b"up\n"
 
 
 def _held(listener: Listener) -> int:
-    return len(listener._server._heard)
+    return len(listener._server._last_request)
 
 
 # -- what it answers ----------------------------------------------------------------------------------------
@@ -99,21 +99,21 @@ def _held(listener: Listener) -> int:
     ],
 )
 async def test_what_a_route_serves_is_served_and_the_connection_kept(
-    told: Told, request_: bytes, length: int, content: bytes
+    observed: Observed, request_: bytes, length: int, content: bytes
 ) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         answer = await wire.ask(request_)
         assert (answer.status, answer.headers["content-length"], answer.body) == (200, str(length), content)
         assert (await wire.ask(UP)).status == 200
-    assert told == Told()
+    assert observed == Observed()
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_http_1_0_without_a_host_is_served_and_its_connection_ended(told: Told, method: str) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_http_1_0_without_a_host_is_served_and_its_connection_ended(observed: Observed, method: str) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(f"{method} /up HTTP/1.0\r\n\r\n".encode())).status == 200
         assert await wire.rest() == b""
-    assert told == Told()
+    assert observed == Observed()
 
 
 @pytest.mark.parametrize(
@@ -145,69 +145,71 @@ async def test_http_1_0_without_a_host_is_served_and_its_connection_ended(told: 
     ],
 )
 async def test_request_that_cannot_be_served_is_refused_with_a_sentence(
-    told: Told, request_: bytes, status: int, allow: str | None, error: str
+    observed: Observed, request_: bytes, status: int, allow: str | None, error: str
 ) -> None:
-    async with listening(ROUTES, told) as listener:
-        async with await Wire.to(listener) as wire:
+    async with listening(ROUTES, observed) as listener:
+        async with await RawConnection.to(listener) as wire:
             answer = await wire.ask(request_)
         assert await _is_up(listener)
     assert answer.status == status
     assert answer.headers.get("allow") == allow
     assert answer.error.startswith(error)
-    assert len(told.refusals) == 1
-    assert told.failures == []
+    assert len(observed.refusals) == 1
+    assert observed.failures == []
 
 
-async def test_head_that_is_refused_has_no_body(told: Told) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_head_that_is_refused_has_no_body(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(get("/none", method="HEAD"))).status == 404
         assert (await wire.ask(UP)).body == b"up\n"
 
 
-async def test_guard_sees_every_request_first(told: Told) -> None:
+async def test_guard_sees_every_request_first(observed: Observed) -> None:
     def guard(request: web.BaseRequest) -> None:
         if "Cookie" in request.headers:
-            raise Refusal(403, "cookie", "no cookies")
+            raise HttpError(403, "cookie", "no cookies")
 
-    async with listening(ROUTES, told, guard=guard) as listener, await Wire.to(listener) as wire:
+    async with listening(ROUTES, observed, guard=guard) as listener, await RawConnection.to(listener) as wire:
         for request in (get("/up", "Cookie: a"), get("/none", "Cookie: a")):
             answer = await wire.ask(request)
             assert (answer.status, answer.error) == (403, "no cookies")
         assert (await wire.ask(UP)).status == 200
-    assert told.refusals == [("door", "cookie")] * 2
+    assert observed.refusals == [("listener", "cookie")] * 2
 
 
 @pytest.mark.parametrize("path", ["/boom", "/timeout"])
-async def test_route_that_raises_is_told_and_the_client_sees_500_without_the_cause(told: Told, path: str) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_exception_of_a_route_is_reported_and_the_client_sees_500_without_the_cause(
+    observed: Observed, path: str
+) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         answer = await wire.ask(get(path))
         assert answer.status == 500
         assert answer.error == "the sidecar failed to answer, see its log"
         assert (await wire.ask(UP)).status == 200
-    assert [str(error) for error in told.failures] == ["secret"]
-    assert told.refusals == []
+    assert [str(error) for error in observed.failures] == ["secret"]
+    assert observed.refusals == []
 
 
-async def test_connection_is_kept_and_pipelined_requests_are_answered_in_order(told: Told) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_connection_is_kept_and_pipelined_requests_are_answered_in_order(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(b"".join(post("/echo", b"%d" % n) for n in range(100)))
         assert [(await wire.answer()).body for _ in range(100)] == [b"%d" % n for n in range(100)]
         assert (await wire.ask(UP)).status == 200
-    assert told == Told()
+    assert observed == Observed()
 
 
-async def test_client_that_asks_first_is_invited_to_send(told: Told) -> None:
+async def test_client_that_expects_100_continue_gets_it(observed: Observed) -> None:
     asks, payload = post("/echo", b"hello", "Expect: 100-continue")[:-5], b"hello"
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(asks)
         assert (await wire.answer()).status == 100
         answer = await wire.ask(payload)
         assert (answer.status, answer.body) == (200, b"hello")
 
 
-async def test_client_that_asks_first_with_too_much_is_refused_at_once(told: Told) -> None:
+async def test_client_that_expects_100_continue_for_too_large_a_body_is_refused_at_once(observed: Observed) -> None:
     asks = get("/echo", "Expect: 100-continue", f"Content-Length: {BODY_LIMIT + 1}", method="POST")
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(asks)).status == 413
 
 
@@ -244,84 +246,86 @@ async def test_client_that_asks_first_with_too_much_is_refused_at_once(told: Tol
         pytest.param(get("/echo", "Transfer-Encoding: chunked", method="POST") + b"zz\r\n", id="chunk of no size"),
     ],
 )
-async def test_what_is_not_http_gets_a_400_is_counted_and_ends_its_connection(told: Told, garbage: bytes) -> None:
-    async with listening(ROUTES, told) as listener:
-        async with await Wire.to(listener) as wire:
+async def test_what_is_not_http_gets_a_400_is_counted_and_ends_its_connection(
+    observed: Observed, garbage: bytes
+) -> None:
+    async with listening(ROUTES, observed) as listener:
+        async with await RawConnection.to(listener) as wire:
             assert (await wire.ask(garbage)).status == 400
             assert await wire.rest() == b""
         assert await _is_up(listener)
-    assert told.refusals == [("door", "not_http")]
-    assert told.failures == []
+    assert observed.refusals == [("listener", "not_http")]
+    assert observed.failures == []
 
 
-async def test_noise_gets_no_good_answer_and_is_never_our_failure(told: Told) -> None:
+async def test_noise_gets_no_good_response_and_is_no_failure_of_the_sidecar(observed: Observed) -> None:
     noise = random.Random(SEED)
     methods = [b"", b"GET /up HTTP/1.1\r\n", UP[:-2], post("/echo", b"x" * 9)[:-9], chunked("/echo")[:-5]]
-    async with listening(ROUTES, told) as listener:
+    async with listening(ROUTES, observed) as listener:
         for n in range(300):
-            async with await Wire.to(listener) as wire:
+            async with await RawConnection.to(listener) as wire:
                 await wire.send(methods[n % len(methods)] + noise.randbytes(noise.randrange(1, 300)) + b"\r\n\r\n")
                 wire.reset() if n % 2 else wire.close()
         await eventually(lambda: _held(listener) == 0, timeout_s=5, what="all of them are gone")
         assert await _is_up(listener)
-    assert told.failures == []
+    assert observed.failures == []
 
 
 @pytest.mark.parametrize("leave", ["close", "reset"])
-async def test_client_that_leaves_midway_does_no_harm(told: Told, leave: str) -> None:
+async def test_client_that_leaves_midway_does_no_harm(observed: Observed, leave: str) -> None:
     requests = [post("/echo", b"hello world"), chunked("/echo", b"hello", b" world"), UP * 3]
-    async with listening(ROUTES, told) as listener:
+    async with listening(ROUTES, observed) as listener:
         for request in requests:
             for end in range(len(request)):
-                wire = await Wire.to(listener)
+                wire = await RawConnection.to(listener)
                 await wire.send(request[:end])
                 getattr(wire, leave)()
-        await eventually(lambda: _held(listener) == 0, timeout_s=5, what="nobody is remembered who has left")
+        await eventually(lambda: _held(listener) == 0, timeout_s=5, what="closed connections are forgotten")
         assert await _is_up(listener)
-    assert told.failures == []
+    assert observed.failures == []
 
 
-async def test_report_of_a_client_that_does_not_wait_is_still_read(told: Told) -> None:
+async def test_request_of_a_client_that_does_not_wait_is_still_read(observed: Observed) -> None:
     seen: list[bytes] = []
 
     async def note(request: web.BaseRequest) -> web.Response:
-        seen.append(await body(request))
+        seen.append(await read_body(request))
         return web.Response()
 
-    async with listening({"/note": {"POST": note}}, told) as listener:
+    async with listening({"/note": {"POST": note}}, observed) as listener:
         for n in range(20):
-            wire = await Wire.to(listener)
+            wire = await RawConnection.to(listener)
             await wire.send(post("/note", b"%d" % n))
             wire.close()
         await eventually(lambda: len(seen) == 20, timeout_s=5, what="all of them are read")
     assert sorted(seen) == sorted(b"%d" % n for n in range(20))
 
 
-async def test_chunks_that_go_wrong_midway_are_a_body_that_does_not_come(told: Told) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_chunks_that_go_wrong_midway_are_a_body_that_does_not_come(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(chunked("/hurried", b"hello")[:-5])
         await eventually(lambda: listener._server.requests_count, timeout_s=5, what="the head is read")
         assert (await wire.ask(b"zz\r\n" + UP)).status == 408
         assert b" 200 OK" not in await wire.rest()
-    assert told.words[0] == "slow"
-    assert told.failures == []
+    assert observed.words[0] == "slow"
+    assert observed.failures == []
 
 
-async def test_body_that_breaks_off_is_told_as_such(told: Told) -> None:
-    async with listening(ROUTES, told) as listener:
-        async with await Wire.to(listener) as wire:
+async def test_body_that_breaks_off_is_counted_as_broken(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener:
+        async with await RawConnection.to(listener) as wire:
             await wire.send(post("/echo", b"hello")[:-1])
             await eventually(lambda: listener._server.requests_count, timeout_s=5, what="the head is read")
-        await eventually(lambda: told.words, timeout_s=5, what="it is counted")
-    assert told.words == ["broken"]
-    assert told.failures == []
+        await eventually(lambda: observed.words, timeout_s=5, what="it is counted")
+    assert observed.words == ["broken"]
+    assert observed.failures == []
 
 
-# -- who takes too long -------------------------------------------------------------------------------------
+# -- slow clients -------------------------------------------------------------------------------------------
 
 
-async def test_client_that_trickles_a_head_is_cut_however_busy_it_is(told: Told) -> None:
-    async with listening(ROUTES, told, idle_s=0.1) as listener, await Wire.to(listener) as wire:
+async def test_client_that_trickles_a_head_is_cut(observed: Observed) -> None:
+    async with listening(ROUTES, observed, idle_s=0.1) as listener, await RawConnection.to(listener) as wire:
 
         async def drip() -> bool:
             await wire.send(b"G" if not wire.ended else b"")
@@ -330,88 +334,88 @@ async def test_client_that_trickles_a_head_is_cut_however_busy_it_is(told: Told)
         await wire.send(UP[:-2] + b"X-Slow: ")
         await eventually(drip, timeout_s=10, what="it is cut")
         assert await wire.rest() == b""
-    assert told.failures == []
+    assert observed.failures == []
 
 
-async def test_kept_connection_that_trickles_is_cut_too(told: Told) -> None:
-    async with listening(ROUTES, told, idle_s=IDLE_S) as listener, await Wire.to(listener) as wire:
+async def test_kept_connection_that_trickles_is_cut_too(observed: Observed) -> None:
+    async with listening(ROUTES, observed, idle_s=IDLE_S) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(UP)).status == 200
         await wire.send(b"GET /u")
         pass_idle(listener, IDLE_S + 1)
         assert await wire.rest() == b""
-    assert told.words == ["idle"]
+    assert observed.words == ["idle"]
 
 
-async def test_kept_connection_stays_while_it_brings_requests(told: Told) -> None:
-    async with listening(ROUTES, told, idle_s=IDLE_S) as listener, await Wire.to(listener) as wire:
+async def test_kept_connection_stays_while_it_sends_requests(observed: Observed) -> None:
+    async with listening(ROUTES, observed, idle_s=IDLE_S) as listener, await RawConnection.to(listener) as wire:
         for _ in range(5):
             assert (await wire.ask(UP)).status == 200
             pass_idle(listener, IDLE_S - 1)
         assert (await wire.ask(UP)).status == 200
         pass_idle(listener, IDLE_S + 1)
         assert await wire.rest() == b""
-    assert told.words == ["idle"]
+    assert observed.words == ["idle"]
 
 
-async def test_client_that_does_not_read_is_cut_and_costs_nothing_more(told: Told) -> None:
-    async with listening(ROUTES, told, idle_s=0.1) as listener, await Wire.to(listener) as wire:
+async def test_client_that_does_not_read_is_cut_and_costs_nothing_more(observed: Observed) -> None:
+    async with listening(ROUTES, observed, idle_s=0.1) as listener, await RawConnection.to(listener) as wire:
         await wire.send(get("/big") * 3)
-        await eventually(lambda: told.words, timeout_s=5, what="it is cut")
-        assert told.words == ["idle"]
+        await eventually(lambda: observed.words, timeout_s=5, what="it is cut")
+        assert observed.words == ["idle"]
         await eventually(lambda: not listener._server.connections, timeout_s=5, what="the connection is gone")
         assert len(await wire.rest()) < 3 * BIG
-    assert told.failures == []
+    assert observed.failures == []
 
 
-async def test_body_that_does_not_come_is_a_408_and_ends_its_connection(told: Told) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_body_that_does_not_come_is_a_408_and_ends_its_connection(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         answer = await wire.ask(post("/hurried", b"hello")[:-1])
         assert (answer.status, answer.error) == (408, "body: did not come within 0.05 s")
         assert await wire.rest() == b""
-    assert told.words == ["slow"]
+    assert observed.words == ["slow"]
 
 
-async def test_body_that_nobody_reads_does_not_hold_up_the_answer(told: Told) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_body_that_no_handler_reads_does_not_hold_up_the_response(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         answer = await wire.ask(get("/up", "Content-Length: 1000000", method="POST"))
         assert answer.status == 405
         assert await wire.rest() == b""
 
 
-# -- who comes as a crowd -----------------------------------------------------------------------------------
+# -- too many clients ---------------------------------------------------------------------------------------
 
 
-async def test_when_all_places_are_taken_the_longest_silent_one_makes_room(told: Told) -> None:
-    async with listening(ROUTES, told, max_connections=8) as listener, AsyncExitStack() as held:
-        crowd = [await held.enter_async_context(await Wire.to(listener)) for _ in range(8)]
+async def test_when_all_places_are_taken_the_connection_idle_for_longest_is_cut(observed: Observed) -> None:
+    async with listening(ROUTES, observed, max_connections=8) as listener, AsyncExitStack() as held:
+        clients = [await held.enter_async_context(await RawConnection.to(listener)) for _ in range(8)]
         await eventually(lambda: _held(listener) == 8, timeout_s=5, what="all places are taken")
-        assert (await crowd[0].ask(UP)).status == 200  # now the second one has been silent longest
+        assert (await clients[0].ask(UP)).status == 200  # now the second has been silent for longest
         assert await _is_up(listener)
-        assert await crowd[1].rest() == b""
-        for wire in (crowd[0], *crowd[2:]):
+        assert await clients[1].rest() == b""
+        for wire in (clients[0], *clients[2:]):
             assert (await wire.ask(UP)).status == 200
-    assert told.refusals == [("door", "crowded")]
+    assert observed.refusals == [("listener", "crowded")]
 
 
-async def test_crowd_that_comes_at_once_does_not_push_out_a_poll_in_its_midst(told: Told) -> None:
-    async with listening(ROUTES, told, max_connections=8 * ACCEPTED_AT_ONCE) as listener, AsyncExitStack() as held:
+async def test_many_clients_at_once_do_not_push_out_a_poll_among_them(observed: Observed) -> None:
+    async with listening(ROUTES, observed, max_connections=8 * PRIORITY_ACCEPTS) as listener, AsyncExitStack() as held:
 
         async def idle() -> None:
-            await held.enter_async_context(await Wire.to(listener))
+            await held.enter_async_context(await RawConnection.to(listener))
 
         polls = [asyncio.create_task(_is_up(listener)) if n % 50 == 25 else idle() for n in range(600)]
         results = await asyncio.gather(*polls)
         assert results.count(True) == 12
         assert await _is_up(listener)
-        assert _held(listener) <= 8 * ACCEPTED_AT_ONCE
-    assert set(told.words) == {"crowded"}
-    assert told.failures == []
+        assert _held(listener) <= 8 * PRIORITY_ACCEPTS
+    assert set(observed.words) == {"crowded"}
+    assert observed.failures == []
 
 
 # -- the end ------------------------------------------------------------------------------------------------
 
 
-async def test_close_ends_everything_and_waits_only_for_answers_under_way(told: Told, run_dir: Path) -> None:
+async def test_close_ends_everything_and_waits_only_for_responses_under_way(observed: Observed, run_dir: Path) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def slow(_request: web.BaseRequest) -> web.Response:
@@ -420,9 +424,9 @@ async def test_close_ends_everything_and_waits_only_for_answers_under_way(told: 
         return web.Response(text="late\n")
 
     path = str(run_dir / "app.sock")
-    async with listening({"/slow": {"GET": slow}, **ROUTES}, told, path) as listener, AsyncExitStack() as wires:
+    async with listening({"/slow": {"GET": slow}, **ROUTES}, observed, path) as listener, AsyncExitStack() as wires:
         await listener.open_tcp("127.0.0.1", 0)
-        kept, busy, silent = [await wires.enter_async_context(await Wire.to(listener)) for _ in range(3)]
+        kept, busy, silent = [await wires.enter_async_context(await RawConnection.to(listener)) for _ in range(3)]
         assert (await kept.ask(UP)).status == 200
         await busy.send(get("/slow"))
         await entered.wait()
@@ -437,19 +441,19 @@ async def test_close_ends_everything_and_waits_only_for_answers_under_way(told: 
             await asyncio.open_connection("127.0.0.1", int(listener.addresses[1].rpartition(":")[2]))
 
 
-async def test_close_does_not_wait_for_connections_between_two_requests(told: Told) -> None:
-    async with listening(ROUTES, told) as listener, await Wire.to(listener) as wire:
+async def test_close_does_not_wait_for_connections_between_two_requests(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(UP)).status == 200
         closing = asyncio.create_task(listener.close())
         await settle()
         assert closing.done()
 
 
-async def test_close_ends_an_answer_that_hangs(told: Told) -> None:
+async def test_close_ends_a_response_that_hangs(observed: Observed) -> None:
     async def hang(_request: web.BaseRequest) -> web.Response:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
-    async with listening({"/hang": {"GET": hang}}, told) as listener, await Wire.to(listener) as wire:
+    async with listening({"/hang": {"GET": hang}}, observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(get("/hang"))
         await eventually(lambda: listener._server.requests_count, timeout_s=5, what="it hangs")
         async with asyncio.timeout(20):
@@ -460,10 +464,12 @@ async def test_close_ends_an_answer_that_hangs(told: Told) -> None:
 # -- the unix socket ----------------------------------------------------------------------------------------
 
 
-async def test_unix_socket_is_for_owner_and_group_and_leaves_the_umask_as_it_was(told: Told, run_dir: Path) -> None:
+async def test_unix_socket_is_for_owner_and_group_and_leaves_the_umask_as_it_was(
+    observed: Observed, run_dir: Path
+) -> None:
     before = os.umask(0o022)
     try:
-        async with listening(ROUTES, told, str(run_dir / "app.sock")) as listener:
+        async with listening(ROUTES, observed, str(run_dir / "app.sock")) as listener:
             mode = (run_dir / "app.sock").stat().st_mode
             assert stat.S_ISSOCK(mode)
             assert stat.S_IMODE(mode) == 0o660
@@ -474,27 +480,27 @@ async def test_unix_socket_is_for_owner_and_group_and_leaves_the_umask_as_it_was
     assert not (run_dir / "app.sock").exists()
 
 
-async def test_socket_left_by_a_killed_process_is_replaced(told: Told, run_dir: Path) -> None:
+async def test_socket_left_by_a_killed_process_is_replaced(observed: Observed, run_dir: Path) -> None:
     path = run_dir / "app.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    async with listening(ROUTES, told, str(path)) as listener:
+    async with listening(ROUTES, observed, str(path)) as listener:
         assert await _is_up(listener)
 
 
-async def test_socket_that_somebody_answers_on_is_refused_and_goes_on_answering(told: Told, run_dir: Path) -> None:
+async def test_socket_in_use_is_refused_and_goes_on_answering(observed: Observed, run_dir: Path) -> None:
     path = str(run_dir / "app.sock")
-    async with listening(ROUTES, told, path) as first:
+    async with listening(ROUTES, observed, path) as first:
         with pytest.raises(OSError, match="in use"):
             await _open(path)
         assert await _is_up(first)
 
 
-async def test_close_leaves_a_socket_that_another_has_bound_meanwhile(told: Told, run_dir: Path) -> None:
+async def test_close_leaves_a_socket_that_another_process_has_bound(observed: Observed, run_dir: Path) -> None:
     path = str(run_dir / "app.sock")
-    async with listening(ROUTES, told, path) as first:
+    async with listening(ROUTES, observed, path) as first:
         _remove(path)
-        async with listening(ROUTES, Told(), path) as second:
+        async with listening(ROUTES, Observed(), path) as second:
             await first.close()
             assert await _is_up(second)
 
@@ -508,7 +514,7 @@ def _remove(path: str) -> None:
 
 
 async def _open(path: str) -> None:
-    listener = Listener("door", ROUTES, on_refusal=_ignore, on_failure=_ignore)
+    listener = Listener("listener", ROUTES, on_refusal=_ignore, on_failure=_ignore)
     try:
         await listener.open_unix(path)
     finally:
@@ -520,7 +526,7 @@ def _ignore(*_: Any) -> None:
 
 
 def _identity(path: Path) -> tuple[int, ...]:
-    """What tells whether it is the same; not when it was last looked at, for whoever follows a link changes that."""
+    """What identifies a file; without the access time, which following a link changes."""
     found = path.lstat()
     return found.st_mode, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -534,7 +540,7 @@ def _make_dangling_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [_make_file, _make_dangling_link, os.mkdir], ids=lambda make: make.__name__)
-async def test_what_is_no_socket_is_left_in_its_place(run_dir: Path, make: Any) -> None:
+async def test_file_that_is_no_socket_is_left_in_its_place(run_dir: Path, make: Any) -> None:
     path = run_dir / "app.sock"
     make(path)
     before = _identity(path)
@@ -543,7 +549,7 @@ async def test_what_is_no_socket_is_left_in_its_place(run_dir: Path, make: Any) 
     assert _identity(path) == before
 
 
-async def test_datagram_socket_of_somebody_is_left_in_its_place(run_dir: Path) -> None:
+async def test_datagram_socket_in_use_is_left_in_its_place(run_dir: Path) -> None:
     path = run_dir / "app.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(str(path))
@@ -556,14 +562,14 @@ async def test_datagram_socket_of_somebody_is_left_in_its_place(run_dir: Path) -
     ("name", "complaint"),
     [("none/app.sock", "No such file"), ("file/app.sock", "Not a directory"), ("x" * 120, "too long")],
 )
-async def test_path_that_cannot_be_is_refused(run_dir: Path, name: str, complaint: str) -> None:
+async def test_impossible_path_is_refused(run_dir: Path, name: str, complaint: str) -> None:
     (run_dir / "file").touch()
     with pytest.raises(OSError, match=complaint):
         await _open(str(run_dir / name))
 
 
-async def test_port_in_use_is_refused(told: Told) -> None:
-    async with listening(ROUTES, told) as listener:
+async def test_port_in_use_is_refused(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener:
         host, _, port = listener.addresses[0].rpartition(":")
         other = Listener("other", ROUTES, on_refusal=_ignore, on_failure=_ignore)
         with pytest.raises(OSError, match="in use"):
@@ -571,8 +577,8 @@ async def test_port_in_use_is_refused(told: Told) -> None:
         await other.close()
 
 
-async def test_both_families_are_printed_as_a_url_has_them(told: Told) -> None:
-    async with listening(ROUTES, told) as listener:
+async def test_addresses_of_both_families_are_written_as_in_a_url(observed: Observed) -> None:
+    async with listening(ROUTES, observed) as listener:
         try:
             await listener.open_tcp("::1", 0)
         except OSError:

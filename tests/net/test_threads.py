@@ -42,7 +42,7 @@ async def test_loop_goes_on_while_the_work_hangs() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["result", "exception"])
-async def test_cancelled_wait_leaves_the_thread_to_itself(*, fails: bool) -> None:
+async def test_cancelled_wait_does_not_end_the_thread(*, fails: bool) -> None:
     release, ended = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
     complaints: list[dict[str, object]] = []
@@ -53,7 +53,7 @@ async def test_cancelled_wait_leaves_the_thread_to_itself(*, fails: bool) -> Non
         release.wait(10)
         ended.set()
         if fails:
-            raise KeyError("nobody waits")
+            raise KeyError("not awaited")
 
     waiting = asyncio.create_task(in_thread(work))
     await asyncio.sleep(0)

@@ -1,8 +1,9 @@
-"""TLS before the doors: certificates that come, go and break, and clients who never finish their handshake."""
+"""TLS: certificates that change and break, clients that never finish their handshake, and floods of them."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import socket
@@ -10,24 +11,24 @@ import ssl
 import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
 from harness.certificates import Authority
-from harness.listening import Told, Wire, get, listening, post
+from harness.raw_http import Observed, RawConnection, get, listening, post
 from harness.waiting import eventually
-from sidecar.net import handshakes
-from sidecar.net.connections import BODY_LIMIT
-from sidecar.net.listener import Refusal, body
-from sidecar.net.tls import Pair, TlsDoors, certificate, client_context, expiry, listed, problem
-from sidecar.server.agent_check import open_agent
+from sidecar.net import acceptor
+from sidecar.net.acceptor import HANDSHAKES, ConnectionStarter
+from sidecar.net.tls import KeyPair, ServerTls, certificate, client_context, problem
+from sidecar.net.web import BODY_LIMIT, HttpError, read_body
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
-    from sidecar.net.listener import Listener, Routes
+    from sidecar.net.listener import Listener
+    from sidecar.net.web import Routes
 
 DAY_S = 86_400
 UP = get("/up")
@@ -39,33 +40,33 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def first(authority: Authority) -> Pair:
-    return Pair(*map(str, authority.sign("first")))
+def first(authority: Authority) -> KeyPair:
+    return KeyPair(*map(str, authority.sign("first")))
 
 
 @pytest.fixture(scope="module")
-def second(authority: Authority) -> Pair:
-    return Pair(*map(str, authority.sign("second")))
+def second(authority: Authority) -> KeyPair:
+    return KeyPair(*map(str, authority.sign("second")))
 
 
 class Files:
-    """A pair of files that changes, and what the doors tell of it."""
+    """A pair of files that changes, and what ``ServerTls`` reports of it."""
 
-    def __init__(self, directory: Path, pair: Pair) -> None:
-        self.pair = Pair(str(directory / "tls.crt"), str(directory / "tls.key"))
+    def __init__(self, directory: Path, pair: KeyPair) -> None:
+        self.pair = KeyPair(str(directory / "tls.crt"), str(directory / "tls.key"))
         self.expires: list[float] = []
         self.failures: list[Exception] = []
         self.replace(pair)
 
-    def replace(self, by: Pair, *names: str) -> None:
-        """Put these files in place of ours, as whoever renews certificates does."""
+    def replace(self, by: KeyPair, *names: str) -> None:
+        """Put these files in place of the present ones, as renewal tools do."""
         for name in names or ("cert", "key"):
             place = getattr(self.pair, name)
             shutil.copy(getattr(by, name), f"{place}.new")
             Path(f"{place}.new").replace(place)
 
     def spoil(self, how: str) -> None:
-        """Leave something of the certificate that is none: ``empty``, ``gone``, ``garbage`` or ``half``."""
+        """Make the certificate ``empty``, ``gone``, ``garbage`` or ``half``."""
         cert = Path(self.pair.cert)
         whole = cert.read_text()
         if how == "gone":
@@ -80,18 +81,18 @@ class Files:
         os.mkfifo(key)
         return key
 
-    def doors(self, names: str = "page") -> TlsDoors:
-        return TlsDoors(self.pair, names, on_loaded=self.expires.append, on_failure=self.failures.append)
+    def tls(self) -> ServerTls:
+        return ServerTls(self.pair, on_loaded=self.expires.append, on_failure=self.failures.append)
 
 
 @pytest.fixture
-def files(tmp_path: Path, first: Pair) -> Files:
+def files(tmp_path: Path, first: KeyPair) -> Files:
     return Files(tmp_path, first)
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
 async def _up(_request: web.BaseRequest) -> web.Response:
@@ -99,11 +100,11 @@ async def _up(_request: web.BaseRequest) -> web.Response:
 
 
 async def _echo(request: web.BaseRequest) -> web.Response:
-    return web.Response(body=await body(request))
+    return web.Response(body=await read_body(request))
 
 
 async def _no(_request: web.BaseRequest) -> web.Response:
-    raise Refusal(401, "token", "no")
+    raise HttpError(401, "token", "no")
 
 
 ROUTES: Routes = {"/up": {"GET": _up}, "/echo": {"POST": _echo}, "/no": {"GET": _no}}
@@ -114,12 +115,12 @@ def _place(listener: Listener) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _wire(listener: Listener, context: ssl.SSLContext | None = None) -> Wire:
-    return Wire(*await asyncio.open_connection(*_place(listener), ssl=context or client_context()))
+async def _connect(listener: Listener, context: ssl.SSLContext | None = None) -> RawConnection:
+    return RawConnection(*await asyncio.open_connection(*_place(listener), ssl=context or client_context()))
 
 
 async def _shown(listener: Listener) -> bytes | None:
-    """The certificate that the door shows, in DER."""
+    """The certificate that the listener shows, in DER."""
     reader, writer = await asyncio.open_connection(*_place(listener), ssl=client_context())
     shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
@@ -131,27 +132,25 @@ async def _shown(listener: Listener) -> bytes | None:
 # -- the pair of files --------------------------------------------------------------------------------------
 
 
-def test_expiry_is_what_openssl_says(authority: Authority, first: Pair) -> None:
-    for path in (authority.ca, first.cert):
-        told = ssl._ssl._test_decode_cert(str(path))  # type: ignore[attr-defined]  # as openssl reads it
-        assert expiry(Path(path).read_bytes()) == ssl.cert_time_to_seconds(told["notAfter"])
+@pytest.mark.parametrize("days", [2, 0], ids=["valid", "expired"])
+def test_expiry_is_what_openssl_says(authority: Authority, tmp_path: Path, days: int) -> None:
+    files = Files(tmp_path, KeyPair(*map(str, authority.sign(f"for-{days}", days=days))))
+    files.tls()
+    decoded = ssl._ssl._test_decode_cert(files.pair.cert)  # type: ignore[attr-defined]  # as openssl reads it
+    assert files.expires == [ssl.cert_time_to_seconds(decoded["notAfter"])]
+    assert files.failures == []
+
+
+def test_expiry_of_a_certificate_that_no_client_accepts_is_not_known(authority: Authority, tmp_path: Path) -> None:
+    cert, key = authority.sign("clients-only", extensions="extendedKeyUsage=clientAuth\n")
+    files = Files(tmp_path, KeyPair(str(cert), str(key)))
+    files.tls()
+    assert [math.isnan(each) for each in files.expires] == [True]
+    assert files.failures == []
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ("nothing", ValueError),
-        ("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n", (ValueError, LookupError)),
-    ],
-    ids=["text", "empty sequence"],
-)
-def test_expiry_of_no_certificate_is_none(content: str, found: Any) -> None:
-    with pytest.raises(found):
-        expiry(content.encode())
-
-
-@pytest.mark.parametrize(
-    ("cert", "key", "said"),
+    ("cert", "key", "sentence"),
     [
         ("first.cert", "first.key", None),
         ("first.cert", "second.key", "key values mismatch"),
@@ -163,100 +162,92 @@ def test_expiry_of_no_certificate_is_none(content: str, found: Any) -> None:
     ],
     ids=["pair", "two pairs", "key for both", "certificate for both", "missing", "directory", "empty"],
 )
-def test_problem_of_a_pair_is_said_in_a_sentence(
-    first: Pair, second: Pair, cert: str, key: str, said: str | None
+def test_problem_of_a_pair_is_a_sentence(
+    first: KeyPair, second: KeyPair, cert: str, key: str, sentence: str | None
 ) -> None:
     known = {
         f"{name}.{part}": getattr(pair, part)
         for name, pair in (("first", first), ("second", second))
         for part in pair._fields
     }
-    found = problem(Pair(known.get(cert, cert), known.get(key, key)))
-    assert found == said or (said is not None and found is not None and said in found)
+    found = problem(KeyPair(known.get(cert, cert), known.get(key, key)))
+    assert found == sentence or (sentence is not None and found is not None and sentence in found)
 
 
 def test_key_with_a_password_is_refused_without_asking_for_it(
-    authority: Authority, first: Pair, tmp_path: Path
+    authority: Authority, first: KeyPair, tmp_path: Path
 ) -> None:
     locked = str(tmp_path / "locked.key")
     authority._openssl("ec", "-in", first.key, "-aes256", "-passout", "pass:secret", "-out", locked)
-    assert "are no certificate and its key" in str(problem(Pair(first.cert, locked)))
+    assert "are no certificate and its key" in str(problem(KeyPair(first.cert, locked)))
 
 
-async def test_without_a_pair_to_begin_with_the_door_waits_for_one(
-    files: Files, told: Told, first: Pair, second: Pair
+async def test_without_a_pair_no_handshake_succeeds_until_there_is_one(
+    files: Files, observed: Observed, first: KeyPair, second: KeyPair
 ) -> None:
     files.replace(second, "key")
-    doors = files.doors()
-    async with listening(ROUTES, told, tls=doors) as door:
+    tls = files.tls()
+    async with listening(ROUTES, observed, tls=tls) as listener:
         assert [str(error).rpartition(": ")[2] for error in files.failures] == ["key values mismatch"]
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await _shown(door)
+            await _shown(listener)
         files.replace(first)
-        await doors.look()
-        assert await _shown(door) == certificate(first.cert)
-    assert told.words == ["handshake"]
+        await tls.reload()
+        assert await _shown(listener) == certificate(first.cert)
+    assert observed.words == ["handshake"]
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [("page", ("page",)), (" page , agent,", ("page", "agent")), ("", ())],
-    ids=["one", "two", "none"],
-)
-async def test_doors_are_those_that_are_listed(files: Files, text: str, names: tuple[str, ...]) -> None:
-    assert listed(text) == names
-    doors = files.doors(text)
-    assert [name for name in ("page", "public", "local", "agent") if doors.at(name) is doors] == [*names]
-
-
-async def test_new_pair_is_shown_to_the_next_client_and_old_connections_go_on(
-    files: Files, told: Told, first: Pair, second: Pair
+async def test_new_pair_is_shown_to_new_connections_and_old_ones_go_on(
+    files: Files, observed: Observed, first: KeyPair, second: KeyPair
 ) -> None:
-    doors = files.doors()
-    async with listening(ROUTES, told, tls=doors) as door, await _wire(door) as before:
+    tls = files.tls()
+    async with listening(ROUTES, observed, tls=tls) as listener, await _connect(listener) as before:
         assert (await before.ask(UP)).status == 200
-        assert await _shown(door) == certificate(first.cert)
+        assert await _shown(listener) == certificate(first.cert)
         files.replace(second)
-        await doors.look()
-        assert await _shown(door) == certificate(second.cert)
+        await tls.reload()
+        assert await _shown(listener) == certificate(second.cert)
         assert (await before.ask(UP)).status == 200
+        await tls.reload()
     assert [round(at - time.time(), -4) for at in files.expires] == [pytest.approx(2 * DAY_S, abs=DAY_S / 8)] * 2
     assert files.failures == []
 
 
 @pytest.mark.parametrize("half", ["cert", "key"])
 async def test_half_of_a_new_pair_changes_nothing_until_the_other_half_is_there(
-    files: Files, told: Told, first: Pair, second: Pair, half: str
+    files: Files, observed: Observed, first: KeyPair, second: KeyPair, half: str
 ) -> None:
-    doors = files.doors()
-    async with listening(ROUTES, told, tls=doors) as door:
+    tls = files.tls()
+    async with listening(ROUTES, observed, tls=tls) as listener:
         files.replace(second, half)
         for count in (1, 2):
-            await doors.look()
+            await tls.reload()
             assert len(files.failures) == count, "it is tried again, though nothing has changed"
-            assert await _shown(door) == certificate(first.cert)
+            assert await _shown(listener) == certificate(first.cert)
         files.replace(second)
-        await doors.look()
-        assert await _shown(door) == certificate(second.cert)
+        await tls.reload()
+        assert await _shown(listener) == certificate(second.cert)
     assert len(files.failures) == 2
 
 
 @pytest.mark.parametrize("broken", ["empty", "gone", "garbage", "half"])
-async def test_broken_file_keeps_the_pair_before(files: Files, told: Told, first: Pair, broken: str) -> None:
-    doors = files.doors()
-    async with listening(ROUTES, told, tls=doors) as door:
+async def test_broken_file_keeps_the_previous_pair(
+    files: Files, observed: Observed, first: KeyPair, broken: str
+) -> None:
+    tls = files.tls()
+    async with listening(ROUTES, observed, tls=tls) as listener:
         files.spoil(broken)
-        await doors.look()
-        assert await _shown(door) == certificate(first.cert)
+        await tls.reload()
+        assert await _shown(listener) == certificate(first.cert)
         files.replace(first)
-        await doors.look()
-        assert await _shown(door) == certificate(first.cert)
+        await tls.reload()
+        assert await _shown(listener) == certificate(first.cert)
     assert len(files.failures) == 1
     assert "BEGIN" not in str(files.failures[0])
 
 
-async def test_pair_behind_links_that_are_turned_round_is_found(
-    tmp_path: Path, told: Told, first: Pair, second: Pair
+async def test_pair_behind_a_link_that_changes_is_found(
+    tmp_path: Path, observed: Observed, first: KeyPair, second: KeyPair
 ) -> None:
     for name, pair in (("one", first), ("two", second)):
         (tmp_path / name).mkdir()
@@ -265,112 +256,109 @@ async def test_pair_behind_links_that_are_turned_round_is_found(
     now = tmp_path / "now"
     now.symlink_to("one")
     failures: list[Exception] = []
-    pair = Pair(str(now / "tls.crt"), str(now / "tls.key"))
-    doors = TlsDoors(pair, "page", on_loaded=lambda _: None, on_failure=failures.append)
-    async with listening(ROUTES, told, tls=doors) as door:
+    pair = KeyPair(str(now / "tls.crt"), str(now / "tls.key"))
+    tls = ServerTls(pair, on_loaded=lambda _: None, on_failure=failures.append)
+    async with listening(ROUTES, observed, tls=tls) as listener:
         (tmp_path / "next").symlink_to("two")
         (tmp_path / "next").rename(now)
-        await doors.look()
-        assert await _shown(door) == certificate(second.cert)
+        await tls.reload()
+        assert await _shown(listener) == certificate(second.cert)
     assert failures == []
 
 
-async def test_files_are_looked_at_again_and_again(files: Files, second: Pair) -> None:
-    doors = files.doors()
-    watching = asyncio.create_task(doors.watch(0.01))
+async def test_files_are_looked_at_again_and_again(files: Files, second: KeyPair) -> None:
+    watching = asyncio.create_task(files.tls().watch(0.01))
     files.replace(second)
-    await eventually(lambda: len(files.expires) == 2, timeout_s=5, what="the new pair is taken")
+    await eventually(lambda: len(files.expires) == 2, timeout_s=5, what="the new pair is used")
     watching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watching
 
 
 async def test_loop_goes_on_while_the_files_cannot_be_read(files: Files) -> None:
-    """A pipe without a writer hangs whoever opens it, as a disk that has gone does."""
-    doors = files.doors()
-    pipe = files.pipe()
-    looking = asyncio.create_task(doors.look())
+    """A pipe without a writer hangs the thread that opens it, as a lost disk does."""
+    tls = files.tls()
+    key = files.pipe()
+    reloading = asyncio.create_task(tls.reload())
     for _ in range(20):
         await asyncio.sleep(0.001)
-    assert not looking.done()
-    # Without a reader this fails at once, instead of holding up the loop that is to start one.
-    end = await eventually(lambda: os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), timeout_s=10, what="it is being read")
-    os.write(end, b"no key")
+    assert not reloading.done()
+    # Opening a pipe for writing fails as long as no thread reads it.
+    end = await eventually(lambda: os.open(key, os.O_WRONLY | os.O_NONBLOCK), timeout_s=10, what="it is being read")
     os.close(end)
-    await asyncio.wait_for(looking, 5)
-    assert len(files.failures) == 1
+    reloading.cancel()
 
 
-# -- what a door makes of it --------------------------------------------------------------------------------
+# -- a listener with TLS ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
-async def test_door_serves_over_tls_and_keeps_the_connection(files: Files, told: Told, version: ssl.TLSVersion) -> None:
-    context = client_context()
-    context.minimum_version = context.maximum_version = version
-    async with listening(ROUTES, told, tls=files.doors()) as door, await _wire(door, context) as wire:
-        assert (await wire.ask(UP)).body == b"up\n"
-        assert (await wire.ask(post("/echo", b"x" * BODY_LIMIT))).body == b"x" * BODY_LIMIT
-        assert (await wire.ask(get("/none"))).status == 404
-    assert told.words == ["path"]
-
-
-async def test_door_is_known_to_whoever_knows_the_authority(files: Files, told: Told, authority: Authority) -> None:
+async def test_listener_serves_over_tls_and_keeps_the_connection(
+    files: Files, observed: Observed, authority: Authority, version: ssl.TLSVersion
+) -> None:
     context = ssl.create_default_context(cafile=str(authority.ca))
-    async with listening(ROUTES, told, tls=files.doors()) as door, await _wire(door, context) as wire:
-        assert (await wire.ask(UP)).status == 200
+    context.minimum_version = context.maximum_version = version
+    async with listening(ROUTES, observed, tls=files.tls()) as listener, await _connect(listener, context) as client:
+        assert (await client.ask(UP)).body == b"up\n"
+        assert (await client.ask(post("/echo", b"x" * BODY_LIMIT))).body == b"x" * BODY_LIMIT
+        assert (await client.ask(get("/none"))).status == 404
+    assert observed.words == ["path"]
 
 
-async def test_request_that_comes_with_the_end_of_the_handshake_is_answered(files: Files, told: Told) -> None:
-    async with listening(ROUTES, told, tls=files.doors()) as door:
+async def test_request_that_comes_with_the_end_of_the_handshake_is_answered(files: Files, observed: Observed) -> None:
+    async with listening(ROUTES, observed, tls=files.tls()) as listener:
         for _ in range(20):
-            async with await _wire(door) as wire:
-                assert (await wire.ask(UP)).status == 200
-    assert told == Told()
+            async with await _connect(listener) as client:
+                assert (await client.ask(UP)).status == 200
+    assert observed == Observed()
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
-async def test_older_tls_is_refused(files: Files, told: Told) -> None:
+async def test_older_tls_is_refused(files: Files, observed: Observed) -> None:
     context = client_context()
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    async with listening(ROUTES, told, tls=files.doors()) as door:
+    async with listening(ROUTES, observed, tls=files.tls()) as listener:
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await _wire(door, context)
-        await eventually(lambda: told.words == ["handshake"], timeout_s=5, what="it is counted")
+            await _connect(listener, context)
+        await eventually(lambda: observed.words == ["handshake"], timeout_s=5, what="it is counted")
 
 
 @pytest.mark.parametrize("sent", [UP, b"\0" * 100, b"\x16\x03\x01\x00\x05hello"], ids=["HTTP", "zeros", "no hello"])
-async def test_who_speaks_no_tls_is_cut_and_counted(files: Files, told: Told, sent: bytes) -> None:
-    async with listening(ROUTES, told, tls=files.doors()) as door:
-        async with await Wire.to(door) as wire:
-            await wire.send(sent)
-            assert b"HTTP" not in await wire.rest()
-        async with await _wire(door) as wire:
-            assert (await wire.ask(UP)).status == 200
-    assert told.words == ["handshake"]
-    assert told.failures == []
+async def test_client_that_speaks_no_tls_is_cut_and_counted(files: Files, observed: Observed, sent: bytes) -> None:
+    async with listening(ROUTES, observed, tls=files.tls()) as listener:
+        async with await RawConnection.to(listener) as client:
+            await client.send(sent)
+            assert b"HTTP" not in await client.rest()
+        async with await _connect(listener) as client:
+            assert (await client.ask(UP)).status == 200
+    assert observed.words == ["handshake"]
+    assert observed.failures == []
 
 
-async def test_unix_socket_of_the_same_door_stays_plain(files: Files, told: Told, run_dir: Path) -> None:
+async def test_unix_socket_of_the_same_listener_stays_plain(files: Files, observed: Observed, run_dir: Path) -> None:
     async with (
-        listening(ROUTES, told, str(run_dir / "door.sock"), tls=files.doors()) as door,
-        await Wire.to(door) as wire,
+        listening(ROUTES, observed, str(run_dir / "http.sock"), tls=files.tls()) as listener,
+        await RawConnection.to(listener) as client,
     ):
-        assert (await wire.ask(UP)).status == 200
+        assert (await client.ask(UP)).status == 200
 
 
 async def test_wrong_token_is_answered_later_and_a_right_request_is_not(
-    told: Told, monkeypatch: pytest.MonkeyPatch
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with listening(ROUTES, told) as door, await Wire.to(door) as wire, await Wire.to(door) as other:
+    async with (
+        listening(ROUTES, observed) as listener,
+        await RawConnection.to(listener) as client,
+        await RawConnection.to(listener) as other,
+    ):
         begun = time.monotonic()
-        assert (await wire.ask(get("/no"))).status == 401
+        assert (await client.ask(get("/no"))).status == 401
         assert time.monotonic() - begun >= 0.15
-        monkeypatch.setattr("sidecar.net.listener.GUESS_S", 60)  # however long a busy machine takes for the other
-        await wire.send(get("/no"))
-        await eventually(lambda: len(told.words) == 2, timeout_s=5, what="the guess is seen")
+        monkeypatch.setattr("sidecar.net.listener.WRONG_TOKEN_S", 60)  # however busy the machine is
+        await client.send(get("/no"))
+        await eventually(lambda: len(observed.words) == 2, timeout_s=5, what="the wrong token is seen")
         assert (await other.ask(UP)).status == 200
 
 
@@ -378,166 +366,165 @@ async def test_wrong_token_is_answered_later_and_a_right_request_is_not(
 
 
 @asynccontextmanager
-async def _crowd(place: tuple[str, int], count: int, hello: bytes = b"") -> AsyncIterator[list[socket.socket]]:
-    """So many connections that say this and no more."""
-    crowd: list[socket.socket] = []
+async def _connections(place: tuple[str, int], count: int, hello: bytes = b"") -> AsyncIterator[None]:
+    """Connections that send ``hello`` and no more."""
+    opened: list[socket.socket] = []
     loop = asyncio.get_running_loop()
     try:
         for _ in range(count):
-            one = socket.socket()
-            one.setblocking(False)  # noqa: FBT003 - the name of the standard library
-            crowd.append(one)
-            await loop.sock_connect(one, place)
+            connection = socket.socket()
+            connection.setblocking(False)  # noqa: FBT003 - the name of the standard library
+            opened.append(connection)
+            await loop.sock_connect(connection, place)
             if hello:
-                await loop.sock_sendall(one, hello)
-        yield crowd
+                with suppress(ConnectionError):  # cut already
+                    await loop.sock_sendall(connection, hello)
+        yield
     finally:
-        for one in crowd:
-            one.close()
+        for connection in opened:
+            connection.close()
 
 
 def _hello() -> bytes:
-    """The first flight of a client, after which it is for the server to sign."""
+    """The first flight of a client, which the server answers with a signature."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
         client_context().wrap_bio(incoming, outgoing).do_handshake()
     return outgoing.read()
 
 
-@pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01", _hello()], ids=["silent", "half", "whole"])
-async def test_crowd_of_half_handshakes_is_bounded_and_costs_the_next_client_little(
-    files: Files, told: Told, monkeypatch: pytest.MonkeyPatch, hello: bytes
-) -> None:
-    turns = _count_turns(monkeypatch)
-    async with listening(ROUTES, told, tls=files.doors()) as door:
-        made = door._handshakes
-        assert made is not None
-        async with _crowd(_place(door), 400, hello):
-            await eventually(lambda: "crowded" in told.words, timeout_s=10, what="some made room for others")
-            assert len(made._waiting) <= handshakes.WAITING
-            assert len(made._begun) <= handshakes.AT_ONCE
-            begun = next(turns)
-            async with await _wire(door) as wire:
-                assert (await wire.ask(UP)).status == 200
-            assert (next(turns) - begun) * handshakes.PACE_S < 1, "on a machine that has time for us"
-    assert told.failures == []
-    await eventually(lambda: not made.is_busy, timeout_s=5, what="nobody is left")
+@asynccontextmanager
+async def _flood(place: tuple[str, int], count: int) -> AsyncIterator[None]:
+    """Whole hellos of ``count`` connections, again and again."""
 
+    async def flood() -> None:
+        while True:
+            async with _connections(place, count, _hello()):
+                await asyncio.sleep(0)
 
-def _count_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """How many handshakes have had their turn so far, each time one asks."""
-    turns = 0
-    turn = handshakes.Handshakes._turn
-
-    def counted(crowd: handshakes.Handshakes) -> None:
-        nonlocal turns
-        turns += 1
-        turn(crowd)
-
-    monkeypatch.setattr(handshakes.Handshakes, "_turn", counted)
-    return iter(lambda: turns, -1)
-
-
-async def test_crowd_from_one_address_shuts_out_nobody_from_another(files: Files, told: Told) -> None:
-    async with listening(ROUTES, told, tls=files.doors()) as door:
-        host, port = _place(door)
-
-        async def flood() -> None:
-            while True:
-                async with _crowd((host, port), 100, _hello()):
-                    await asyncio.sleep(0)
-
-        flooding = asyncio.create_task(flood())
-        await eventually(lambda: "crowded" in told.words, timeout_s=10, what="the crowd is too large")
-        for _ in range(5):
-            streams = await asyncio.open_connection(host, port, ssl=client_context(), local_addr=("127.0.0.2", 0))
-            async with Wire(*streams) as wire:
-                assert (await wire.ask(UP)).status == 200
+    flooding = asyncio.create_task(flood())
+    try:
+        yield
+    finally:
         flooding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await flooding
 
 
-async def test_handshake_has_its_time_and_no_more(files: Files, told: Told) -> None:
-    doors = files.doors()
+@pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01", _hello()], ids=["silent", "half", "whole"])
+async def test_unfinished_handshakes_are_bounded_and_the_next_client_is_served(
+    files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch, hello: bytes
+) -> None:
+    monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 0.05)
+    async with listening(ROUTES, observed, tls=files.tls()) as listener:
+        starter = listener._starter
+        async with _connections(_place(listener), 400, hello):
+            await eventually(lambda: len(observed.words) >= 300, timeout_s=10, what="the oldest are cut")
+            assert len(starter._starting) <= HANDSHAKES
+            async with await _connect(listener) as client:
+                assert (await client.ask(UP)).status == 200
+        await eventually(lambda: not starter.is_busy, timeout_s=5, what="none is left")
+    assert {*observed.words} <= {"crowded", "handshake"}
+    assert observed.failures == []
+
+
+async def test_handshake_is_not_cut_for_another_before_its_time(
+    files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
+    pairs = [socket.socketpair() for _ in range(HANDSHAKES)]
+    for ours, _ in pairs:
+        assert starter.may_begin()
+        ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
+        starter.begin(ours, asyncio.Protocol, files.tls().context)
+    assert (starter.may_begin(), observed.words) == (False, [])
+    monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 0)
+    assert (starter.may_begin(), observed.words) == (True, ["crowded"])
+    starter.close()
+    await eventually(lambda: not starter.is_busy, timeout_s=5, what="all are cut")
+    assert [ours.fileno() for ours, _ in pairs] == [-1] * HANDSHAKES
+    for _, theirs in pairs:
+        theirs.close()
+
+
+async def test_flood_from_one_address_does_not_shut_out_another(files: Files, observed: Observed) -> None:
+    async with listening(ROUTES, observed, tls=files.tls()) as listener:
+        host, port = _place(listener)
+        async with _flood((host, port), 100):
+            await eventually(lambda: len(observed.words) > HANDSHAKES, timeout_s=10, what="the flood has begun")
+            for _ in range(5):
+                streams = await asyncio.open_connection(host, port, ssl=client_context(), local_addr=("127.0.0.2", 0))
+                async with RawConnection(*streams) as client:
+                    assert (await client.ask(UP)).status == 200
+
+
+async def test_clients_that_come_at_once_are_all_served(files: Files, observed: Observed) -> None:
+    async with listening(ROUTES, observed, tls=files.tls(), is_priority=True) as listener:
+
+        async def ask() -> int:
+            async with await _connect(listener) as client:
+                return (await client.ask(UP)).status
+
+        assert await asyncio.gather(*(ask() for _ in range(3 * HANDSHAKES))) == [200] * 3 * HANDSHAKES
+    assert observed == Observed()
+
+
+async def test_handshake_has_its_time_and_no_more(
+    files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.1)
     made: list[asyncio.Protocol] = []
 
     def make() -> asyncio.Protocol:
         made.append(asyncio.Protocol())
         return made[-1]
 
-    crowd = handshakes.Handshakes(doors.context, make, lambda word: told.refused("x", word), told.failures.append, 0.1)
-    server = await asyncio.get_running_loop().create_server(crowd, "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    assert await asyncio.wait_for(reader.read(), 5) == b""
-    writer.close()
-    server.close()
-    assert (told.words, told.failures, made) == (["handshake"], [], [])
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
+    starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
+    await asyncio.wait_for(starter.start(ours, make, files.tls().context), 5)
+    assert (observed.words, observed.failures) == (["handshake"], [])
+    assert ours.fileno() < 0
+    theirs.close()
 
 
-async def test_handshakes_that_wait_end_with_the_door(files: Files, told: Told) -> None:
-    async with listening(ROUTES, told, tls=files.doors()) as door:
-        reader, writer = await asyncio.open_connection(*_place(door))
-        await eventually(lambda: door.is_busy, timeout_s=5, what="it is seen")
+async def test_connection_that_has_not_begun_to_start_is_closed_too(files: Files, observed: Observed) -> None:
+    ours, theirs = socket.socketpair()
+    starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
+    starter.begin(ours, asyncio.Protocol, files.tls().context)
+    starter.close()
+    await eventually(lambda: not starter.is_busy, timeout_s=5, what="it is cancelled")
+    assert (ours.fileno(), observed) == (-1, Observed())
+    theirs.close()
+
+
+async def test_unfinished_handshakes_end_with_the_listener(files: Files, observed: Observed) -> None:
+    async with listening(ROUTES, observed, tls=files.tls()) as listener:
+        reader, writer = await asyncio.open_connection(*_place(listener))
+        await eventually(lambda: listener.is_busy, timeout_s=5, what="it is accepted")
     with suppress(ConnectionError):  # in good order or not
         assert await asyncio.wait_for(reader.read(), 5) == b""
     writer.close()
 
 
-@pytest.fixture
-def plain(told: Told) -> Iterator[Told]:
-    yield told
-    assert told.failures == []
-
-
-async def test_plain_door_answers_while_another_is_flooded(files: Files, plain: Told) -> None:
-    hello, took = _hello(), []
-    async with listening(ROUTES, plain) as health, listening(ROUTES, Told(), tls=files.doors()) as flooded:
-
-        async def flood() -> None:
-            while True:
-                async with _crowd(_place(flooded), 50, hello):
-                    await asyncio.sleep(0)
-
-        flooding = asyncio.create_task(flood())
-        async with await Wire.to(health) as wire:
-            for _ in range(200):
-                begun = time.thread_time()  # of the loop that both doors share, whoever else the machine works for
-                assert (await wire.ask(UP)).status == 200
-                took.append(time.thread_time() - begun)
-        flooding.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await flooding
+async def test_plain_listener_answers_while_another_is_flooded(files: Files, observed: Observed) -> None:
+    took = []
+    async with (
+        listening(ROUTES, observed) as health,
+        listening(ROUTES, Observed(), tls=files.tls()) as flooded,
+        _flood(_place(flooded), 50),
+        await RawConnection.to(health) as client,
+    ):
+        for _ in range(200):
+            begun = time.thread_time()  # of the loop of both listeners, however busy the machine is
+            assert (await client.ask(UP)).status == 200
+            took.append(time.thread_time() - begun)
     assert sorted(took)[len(took) // 2] < 0.1
+    assert observed.failures == []
 
 
-# -- the ends of connections --------------------------------------------------------------------------------
-
-
-async def test_connection_with_tls_is_ended_and_not_given_away(files: Files, told: Told) -> None:
-    async with listening(ROUTES, told, tls=files.doors()) as door, await _wire(door) as wire:
-        assert (await wire.ask(UP)).status == 200
-        await eventually(lambda: door.let_go() == [] and not door.is_busy, timeout_s=5, what="it is let go")
-        assert await wire.rest() == b"", "in good order: an end without it would be an error of TLS"
-
-
-async def test_agent_tells_its_line_over_tls(files: Files, told: Told) -> None:
-    def broken() -> Any:
-        raise LookupError("no snapshot: it counts as up")
-
-    doors = files.doors("agent")
-    server = await open_agent(
-        "127.0.0.1",
-        0,
-        broken,
-        maxconn=0,
-        on_poll=lambda *_: None,
-        on_failure=told.failures.append,
-        over=lambda make: doors.over(make, lambda word: told.refused("agent", word), told.failures.append),
-    )
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=client_context())
-    assert await reader.read() == b"up ready 100%\n"
-    writer.close()
-    await writer.wait_closed()
-    server.close()
-    assert told.refusals == []
+async def test_tls_connection_is_closed_and_not_passed_on(files: Files, observed: Observed) -> None:
+    async with listening(ROUTES, observed, tls=files.tls()) as listener, await _connect(listener) as client:
+        assert (await client.ask(UP)).status == 200
+        await eventually(lambda: listener.let_go() == [] and not listener.is_busy, timeout_s=5, what="it is let go")
+        assert await client.rest() == b"", "in good order: otherwise TLS would report an error"

@@ -1,4 +1,4 @@
-"""A token opens only for who brings it, and whatever is wrong with its file closes."""
+"""Only the token in the file is accepted; if anything is wrong with the file, nothing is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.net.token_file import LONGEST, SHORTEST, Token, given, is_same
+from sidecar.net.token_file import LONGEST, SHORTEST, Token, bearer_token, is_same
 
 WORD = "sesame-0123456789"
 
@@ -19,7 +19,7 @@ def _token(directory: Path, content: bytes) -> Token:
 
 
 def _lets_in(token: Token, header: str | None) -> bool:
-    return is_same(given(header), token.read())
+    return is_same(bearer_token(header), token.read())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def _lets_in(token: Token, header: str | None) -> bool:
         ("Bearer \udcff\u00e9\U0001f600", False),
     ],
 )
-def test_header_has_to_bring_the_token(tmp_path: Path, header: str | None, is_let_in: bool) -> None:  # noqa: FBT001 - a row
+def test_header_must_have_the_token(tmp_path: Path, header: str | None, is_let_in: bool) -> None:  # noqa: FBT001 - a row
     assert _lets_in(_token(tmp_path, f"\n {WORD}\n".encode()), header) is is_let_in
 
 
@@ -48,7 +48,7 @@ def test_header_has_to_bring_the_token(tmp_path: Path, header: str | None, is_le
     [b"", b" \n\t", b"x" * (SHORTEST - 1), b"x" * (LONGEST + 1)],
     ids=["empty", "blank", "too short", "too large"],
 )
-def test_file_without_a_token_lets_nobody_in(tmp_path: Path, content: bytes) -> None:
+def test_file_without_a_token_allows_nothing(tmp_path: Path, content: bytes) -> None:
     token = _token(tmp_path, content)
     assert not token.is_there
     headers = ("Bearer", "Bearer ", "Bearer  ", None, f"Bearer {content.decode()}")
@@ -58,7 +58,7 @@ def test_file_without_a_token_lets_nobody_in(tmp_path: Path, content: bytes) -> 
 @pytest.mark.parametrize(
     "path", ["", "/nowhere/token", "/etc", "nul\0"], ids=["none", "missing", "directory", "no path"]
 )
-def test_file_that_cannot_be_read_lets_nobody_in(path: str) -> None:
+def test_file_that_cannot_be_read_allows_nothing(path: str) -> None:
     token = Token(path)
     assert not token.is_there
     assert not _lets_in(token, "Bearer ")
@@ -81,8 +81,8 @@ def test_token_of_other_letters_is_compared_as_bytes(tmp_path: Path) -> None:
     assert _lets_in(_token(tmp_path, word.encode()), f"Bearer {word}")
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    """To open a pipe that nobody writes to would wait for ever, and the whole sidecar with it."""
+def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Opening a pipe without a writer would wait for ever."""
     os.mkfifo(tmp_path / "token")
     assert not Token(str(tmp_path / "token")).is_there
     assert not Token(str(tmp_path)).is_there

@@ -1,4 +1,4 @@
-"""The engineer's routes on a real socket: what is held, what is told of it, and what a bucket that is away changes."""
+"""Holds and the fleet on a real socket, with and without an answer of the store."""
 
 from __future__ import annotations
 
@@ -8,91 +8,92 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.known_fleet import KnownFleet
-from harness.listening import Answer, Told, Wire, get, listening, post
-from harness.unreliable import UnreliableBudget
-from sidecar.core.types import About, CauseTrial, Entry, Fleet, Hold, Member, Presence, Roll, State
+from harness.budgets import StubBudget, UnreliableBudget
+from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
+from sidecar.core.explain import reasons
+from sidecar.core.fleet.about import About, Member, MemberList
+from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Presence, State
 from sidecar.inputs import report_api
-from sidecar.net.connections import BODY_LIMIT
-from sidecar.server.admin import Admin
-from sidecar.store.held_budget import HeldBudget
+from sidecar.net.web import BODY_LIMIT
+from sidecar.server.admin import AdminApi
+from sidecar.store.budget_with_holds import BudgetWithHolds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from sidecar.server.callers import Admits
+    from sidecar.server.callers import Authorize
 
 NOW_S = 1_700_000_000.0
 ORDER = {"for": "1h", "reason": "migration", "author": "alice"}
-IDENTITY = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "bucket": "redis://:***@h"}
+IDENTITY = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "store": "redis://:***@h"}
 OWN = {"state": "up", "since": NOW_S - 60, "incarnation": "1", "weight": 100, "errors": 0, "limit": 5}
 TCP = "over TCP from 127.0.0.1"
 HELD = {"scope": "service", "instance": "", "author": "alice", "reason": "migration", "until": NOW_S + 3600}
 TIMEOUT = {"error": "timeout", "sentence": "Redis did not answer in time"}
-ALONE = {"error": "alone", "sentence": "there is no shared bucket"}
+ALONE = {"error": "alone", "sentence": reasons.failure("alone")}
 AWAY = {"error": "connection", "sentence": "Redis cannot be reached"}
 
 
-class Desk:
+class AdminRig:
     """Sidecar ``a`` with what it is handed."""
 
     def __init__(self) -> None:
-        self.shared = KnownFleet(lambda: NOW_S)
+        self.shared = StubBudget(lambda: NOW_S)
         self.budget = UnreliableBudget(self.shared)
-        self.held = HeldBudget(self.budget, lambda: NOW_S, "a")
+        self.held = BudgetWithHolds(self.budget, lambda: NOW_S, "a")
         self.fleet: Fleet | None = None
         self.log: list[str] = []
         self.ledger: list[Entry] = []
 
-    def admin(self, admits: Admits | None = None) -> Admin:
-        return Admin(
+    def admin(self, authorize: Authorize | None = None) -> AdminApi:
+        return AdminApi(
             self.held,
             fleet=lambda: self.fleet,
             identity=IDENTITY,
             own=lambda: OWN,
             limit_s=0.2,
             wall=lambda: NOW_S,
-            told=self.log.append,
-            noted=self.ledger.append,
-            admits=admits,
+            log=self.log.append,
+            record=self.ledger.append,
+            authorize=authorize,
         )
 
 
 @pytest.fixture
-async def desk() -> Desk:
-    return Desk()
+async def rig() -> AdminRig:
+    return AdminRig()
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
 @pytest.fixture
-async def wire(desk: Desk, told: Told) -> AsyncIterator[Wire]:
+async def wire(rig: AdminRig, observed: Observed) -> AsyncIterator[RawConnection]:
     async with (
-        listening(desk.admin().routes(), told, guard=report_api.refuse_browsers) as listener,
-        await Wire.to(listener) as wire,
+        listening(rig.admin().routes(), observed, guard=report_api.refuse_browsers) as listener,
+        await RawConnection.to(listener) as wire,
     ):
         yield wire
-    assert told.failures == []
+    assert observed.failures == []
 
 
-async def _hold(wire: Wire, **fields: object) -> Answer:
+async def _hold(wire: RawConnection, **fields: object) -> Answer:
     return await wire.ask(post("/hold", json.dumps({**ORDER, **fields}).encode()))
 
 
-async def _release(wire: Wire, query: str = "") -> Answer:
+async def _release(wire: RawConnection, query: str = "") -> Answer:
     return await wire.ask(get(f"/hold{query}", method="DELETE"))
 
 
-async def _fleet(wire: Wire) -> Answer:
+async def _fleet(wire: RawConnection) -> Answer:
     return await wire.ask(get("/fleet"))
 
 
-def _shared(desk: Desk) -> list[Hold]:
-    return list(desk.shared.known.holds)
+def _shared(rig: AdminRig) -> list[Hold]:
+    return list(rig.shared.known.holds)
 
 
 # -- hold ---------------------------------------------------------------------------------------------------
@@ -106,59 +107,65 @@ def _shared(desk: Desk) -> list[Hold]:
         pytest.param({"scope": "instance", "instance": "b"}, "instance", "b", id="another instance"),
     ],
 )
-async def test_hold_is_stored_in_the_bucket(
-    wire: Wire, desk: Desk, fields: dict[str, str], scope: str, instance: str
+async def test_hold_is_stored_in_the_shared_store(
+    wire: RawConnection, rig: AdminRig, fields: dict[str, str], scope: str, instance: str
 ) -> None:
     answer = await _hold(wire, **fields)
     assert (answer.status, answer.json()) == (
         200,
         {"hold": {**HELD, "scope": scope, "instance": instance}, "stored": True},
     )
-    assert _shared(desk) == [Hold("alice", "migration", NOW_S + 3600, instance)]
-    assert desk.held.local is None
-    assert desk.log == [f"alice holds {f'instance {instance}' if instance else 'the service'}: migration ({TCP})"]
+    assert _shared(rig) == [Hold("alice", "migration", NOW_S + 3600, instance)]
+    assert rig.held.local is None
+    assert rig.log == [f"alice holds {f'instance {instance}' if instance else 'the service'}: migration ({TCP})"]
     once = f"hold {instance} {NOW_S + 3600:.0f}"
     detail = f"ordered at a {TCP}"
-    assert desk.ledger == [Entry("hold", NOW_S, instance, "", "migration", "alice", 3600.0, detail, once)]
+    assert rig.ledger == [Entry("hold", NOW_S, instance, "", "migration", "alice", 3600.0, detail, once)]
 
 
 @pytest.mark.parametrize("error", [AWAY, ALONE], ids=["away", "alone"])
-async def test_hold_without_a_shared_bucket_is_kept_here(wire: Wire, desk: Desk, error: dict[str, str]) -> None:
-    desk.budget.error = error["error"]
+async def test_hold_without_a_shared_store_is_kept_here(
+    wire: RawConnection, rig: AdminRig, error: dict[str, str]
+) -> None:
+    rig.budget.error = error["error"]
     answer = await _hold(wire)
     assert (answer.status, answer.json()) == (200, {"hold": HELD, "stored": False, **error})
-    assert desk.held.local == Hold("alice", "migration", NOW_S + 3600)
-    assert desk.log == [f"alice holds the service: migration ({TCP}, here only: {error['sentence']})"]
-    assert desk.ledger[0].detail == f"ordered at a {TCP}, here only: {error['sentence']}"
+    assert rig.held.local == Hold("alice", "migration", NOW_S + 3600)
+    assert rig.log == [f"alice holds the service: migration ({TCP}, here only: {error['sentence']})"]
+    assert rig.ledger[0].detail == f"ordered at a {TCP}, here only: {error['sentence']}"
 
 
-async def test_hold_under_a_bucket_that_hangs_is_kept_here(wire: Wire, desk: Desk) -> None:
-    desk.budget.hangs = True
+async def test_hold_is_kept_here_while_the_store_hangs(wire: RawConnection, rig: AdminRig) -> None:
+    rig.budget.hangs = True
     answer = await _hold(wire)
     assert (answer.status, answer.json()) == (200, {"hold": HELD, "stored": False, **TIMEOUT})
-    assert desk.held.local is not None
+    assert rig.held.local is not None
 
 
-async def test_hold_of_another_that_nobody_can_be_told_is_a_502_and_holds_nobody(wire: Wire, desk: Desk) -> None:
-    desk.budget.error = "connection"
+async def test_hold_of_another_instance_without_the_store_is_a_502_and_holds_nothing(
+    wire: RawConnection, rig: AdminRig
+) -> None:
+    rig.budget.error = "connection"
     answer = await _hold(wire, scope="instance", instance="b")
     assert (answer.status, answer.json()) == (502, AWAY)
-    assert desk.held.local is None
-    assert desk.log == []
+    assert rig.held.local is None
+    assert rig.log == []
 
 
-async def test_hold_of_another_under_a_bucket_that_hangs_is_a_504(wire: Wire, desk: Desk) -> None:
-    desk.budget.hangs = True
+async def test_hold_of_another_instance_while_the_store_hangs_is_a_504(wire: RawConnection, rig: AdminRig) -> None:
+    rig.budget.hangs = True
     answer = await _hold(wire, scope="instance", instance="b")
     assert (answer.status, answer.json()) == (504, TIMEOUT)
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_without_a_shared_bucket_there_is_no_other_instance(wire: Wire, desk: Desk, method: str) -> None:
-    desk.budget.error = "alone"
+async def test_without_a_shared_store_there_is_no_other_instance(
+    wire: RawConnection, rig: AdminRig, method: str
+) -> None:
+    rig.budget.error = "alone"
     other = {"scope": "instance", "instance": "b"}
     answer = await (_hold(wire, **other) if method == "POST" else _release(wire, "?scope=instance&instance=b"))
-    assert (answer.status, answer.error) == (404, "instance: there is no shared bucket, and this is a, not b")
+    assert (answer.status, answer.error) == (404, "instance: there is no shared store, and this is a, not b")
 
 
 @pytest.mark.parametrize(
@@ -183,14 +190,14 @@ async def test_without_a_shared_bucket_there_is_no_other_instance(wire: Wire, de
         ),
     ],
 )
-async def test_bad_order_is_refused_and_holds_nobody(
-    wire: Wire, desk: Desk, told: Told, *, request_: bytes, status: int, word: str, error: str
+async def test_bad_order_is_refused_and_holds_nothing(
+    wire: RawConnection, rig: AdminRig, observed: Observed, *, request_: bytes, status: int, word: str, error: str
 ) -> None:
     answer = await wire.ask(request_)
     assert answer.status == status
     assert answer.error.startswith(error)
-    assert told.words == [word]
-    assert desk.budget.asked == 0
+    assert observed.words == [word]
+    assert rig.budget.asked == 0
 
 
 # -- release ------------------------------------------------------------------------------------------------
@@ -204,48 +211,50 @@ async def test_bad_order_is_refused_and_holds_nobody(
         pytest.param("?scope=instance&instance=b", "instance", "b", id="another instance"),
     ],
 )
-async def test_release_ends_the_hold_in_the_bucket(
-    wire: Wire, desk: Desk, query: str, scope: str, instance: str
+async def test_release_ends_the_hold_in_the_shared_store(
+    wire: RawConnection, rig: AdminRig, query: str, scope: str, instance: str
 ) -> None:
-    await desk.shared.hold(instance, "bob", "why", 60)
+    await rig.shared.hold(instance, "bob", "why", 60)
     for released in (True, False):
         answer = await _release(wire, query)
         assert (answer.status, answer.json()) == (200, {"released": released, "scope": scope, "instance": instance})
-    assert _shared(desk) == []
+    assert _shared(rig) == []
 
 
-async def test_release_is_audited_under_the_word_of_the_hold_that_it_ended(wire: Wire, desk: Desk) -> None:
-    desk.fleet = Fleet(alive=1, hold=Hold("bob", "why", NOW_S + 60))
+async def test_release_is_recorded_with_the_key_of_the_hold_that_it_ended(wire: RawConnection, rig: AdminRig) -> None:
+    rig.fleet = Fleet(alive=1, hold=Hold("bob", "why", NOW_S + 60))
     await _release(wire, "?author=alice")
     await _release(wire, "?scope=instance")
-    assert desk.log == [f"alice releases the service ({TCP})", f"somebody releases instance a ({TCP})"]
+    assert rig.log == [f"alice releases the service ({TCP})", f"a person releases instance a ({TCP})"]
     detail = f"ordered at a {TCP}"
-    assert desk.ledger == [
+    assert rig.ledger == [
         Entry("release", NOW_S, "", author="alice", detail=detail, once=f"release  {NOW_S + 60:.0f}"),
         Entry("release", NOW_S, "a", detail=detail),
     ]
 
 
 @pytest.mark.parametrize("was_held", [True, False], ids=["held here", "not held here"])
-async def test_release_without_a_bucket_is_one_of_this_sidecar(wire: Wire, desk: Desk, *, was_held: bool) -> None:
-    desk.budget.error = "connection"
+async def test_release_without_the_store_ends_this_sidecars_own_hold(
+    wire: RawConnection, rig: AdminRig, *, was_held: bool
+) -> None:
+    rig.budget.error = "connection"
     if was_held:
-        await desk.held.hold("", "alice", "why", 60)
+        await rig.held.hold("", "alice", "why", 60)
     answer = await _release(wire)
     assert (answer.status, answer.json()) == (
         200,
         {"released": was_held, "scope": "service", "instance": "", **AWAY},
     )
-    assert desk.held.local is None
+    assert rig.held.local is None
 
 
-async def test_release_of_another_without_a_bucket_is_a_502(wire: Wire, desk: Desk) -> None:
-    desk.budget.error = "connection"
+async def test_release_of_another_instance_without_the_store_is_a_502(wire: RawConnection, rig: AdminRig) -> None:
+    rig.budget.error = "connection"
     answer = await _release(wire, "?scope=instance&instance=b")
     assert (answer.status, answer.json()) == (502, AWAY)
 
 
-# -- who may ------------------------------------------------------------------------------------------------
+# -- authorization ------------------------------------------------------------------------------------------
 
 
 def _bearer(word: str) -> str:
@@ -253,39 +262,44 @@ def _bearer(word: str) -> str:
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_orders_over_tcp_need_the_token_if_there_is_one(desk: Desk, told: Told, method: str) -> None:
-    async def admits(header: str | None) -> bool:
+async def test_orders_over_tcp_need_the_token_if_there_is_one(rig: AdminRig, observed: Observed, method: str) -> None:
+    async def authorize(header: str | None) -> bool:
         return header == "Bearer right"
 
-    routes = desk.admin(admits).routes()
+    routes = rig.admin(authorize).routes()
     content = json.dumps(ORDER).encode() if method == "POST" else b""
-    async with listening(routes, told) as listener, await Wire.to(listener) as wire:
+    async with listening(routes, observed) as listener, await RawConnection.to(listener) as wire:
         for headers, status in (((), 401), ((_bearer("wrong"),), 401), ((_bearer("right"),), 200)):
             answer = await wire.ask(post("/hold", content, *headers).replace(b"POST", method.encode(), 1))
             assert answer.status == status
         assert (await _fleet(wire)).status == 200
-    assert told.words == ["token", "token"]
-    assert len(desk.log) == 1
+    assert observed.words == ["token", "token"]
+    assert len(rig.log) == 1
 
 
-async def test_unix_socket_needs_no_token_and_tells_the_user(desk: Desk, told: Told, run_dir: Path) -> None:
-    async def admits(_: str | None) -> bool:
+async def test_unix_socket_needs_no_token_and_the_log_names_the_user(
+    rig: AdminRig, observed: Observed, run_dir: Path
+) -> None:
+    async def authorize(_: str | None) -> bool:
         return False
 
-    routes = desk.admin(admits).routes()
-    async with listening(routes, told, str(run_dir / "a.sock")) as listener, await Wire.to(listener) as wire:
+    routes = rig.admin(authorize).routes()
+    async with (
+        listening(routes, observed, str(run_dir / "a.sock")) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
         assert (await _hold(wire)).status == 200
-    assert desk.log == [f"alice holds the service: migration (over the unix socket by user {os.getuid()})"]
+    assert rig.log == [f"alice holds the service: migration (over the unix socket by user {os.getuid()})"]
 
 
 # -- fleet --------------------------------------------------------------------------------------------------
 
 
-async def test_fleet_is_told_member_by_member(wire: Wire, desk: Desk) -> None:
+async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRig) -> None:
     about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
     held = Hold("bob", "why", NOW_S + 60)
     paused = CauseTrial("redis", 1, 0, 540.0, 1)
-    desk.shared.known = Roll(
+    rig.shared.known = MemberList(
         Fleet(2, 1, trials=(paused,), hold=held, median_errors=3, median_ratio=0.25),
         0,
         (Member("a", Presence.WELL, "", 0.0, about), Member("b", Presence.SUSPECT, "redis", 0.0, duplicate=True)),
@@ -315,10 +329,12 @@ async def test_fleet_is_told_member_by_member(wire: Wire, desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("error", "status"), [("connection", 502), ("timeout", 504), ("alone", 200)], ids=["away", "slow", "alone"]
 )
-async def test_fleet_without_a_bucket_is_what_was_heard_last(wire: Wire, desk: Desk, error: str, status: int) -> None:
-    desk.budget.error = error
-    await desk.held.hold("", "alice", "migration", 3600)
-    desk.fleet = Fleet(alive=3, hold=desk.held.local)
+async def test_fleet_without_the_store_is_the_last_known_summary(
+    wire: RawConnection, rig: AdminRig, error: str, status: int
+) -> None:
+    rig.budget.error = error
+    await rig.held.hold("", "alice", "migration", 3600)
+    rig.fleet = Fleet(alive=3, hold=rig.held.local)
     answer = await _fleet(wire)
     seen: dict[str, Any] = answer.json()
     assert (answer.status, seen["error"]) == (status, error)
@@ -326,7 +342,7 @@ async def test_fleet_without_a_bucket_is_what_was_heard_last(wire: Wire, desk: D
     assert (seen["used"], seen["members"], seen["departed"], seen["holds"]) == (None, [], [], [])
 
 
-async def test_fleet_that_was_never_heard_of_is_null(wire: Wire, desk: Desk) -> None:
-    desk.budget.hangs = True
+async def test_unknown_fleet_is_null(wire: RawConnection, rig: AdminRig) -> None:
+    rig.budget.hangs = True
     answer = await _fleet(wire)
     assert (answer.status, answer.json()["fleet"]) == (504, None)

@@ -15,25 +15,28 @@ from hypothesis import strategies as st
 
 from harness.waiting import eventually
 from sidecar.core.life import transitions
+from sidecar.core.life.container import start
+from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Evidence, Granted, Latch, Policy, State
+from sidecar.net.sockets import bind_tcp
 from sidecar.server.agent_check import line, open_agent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sidecar.core.life.transitions import Container
+    from sidecar.core.life.container import Container
 
 UP_LINE = "up ready 100%\n"
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
 LATCH = Latch("app/a/-", 1.0, SENTENCE)
-STARTING = transitions.start("app/a", 100.0, Policy())
+STARTING = start("app/a", 100.0, Policy())
 UP = replace(STARTING, state=State.UP)
 SUSPECT = replace(UP, state=State.SUSPECT)
 DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
 DOWN = replace(DRAINING, state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
-    transitions.step(container, transitions.Stopped(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
+    transitions.step(container, StopRequested(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
 
 
@@ -92,7 +95,7 @@ def test_line_out_of_balance_is_the_same_at_any_weight(container: Container) -> 
         pytest.param("", "fail #culled: \n", id="empty"),
     ],
 )
-def test_reason_read_from_disk_is_made_harmless(reason: str, said: str) -> None:
+def test_reason_read_from_disk_is_made_printable(reason: str, said: str) -> None:
     assert line(replace(DOWN, latch=replace(LATCH, reason=reason))) == said
 
 
@@ -108,7 +111,7 @@ def test_any_reason_is_one_short_line_of_ascii(container: Container, reason: str
 
 
 class Controller:
-    """What the agent is handed, and what it told. ``failure`` is what reading the standing raises."""
+    """The snapshot that the agent is given, and what it reports. ``failure`` is what reading the snapshot raises."""
 
     def __init__(self) -> None:
         self.current = UP
@@ -128,16 +131,16 @@ class Controller:
     async def agent(self) -> AsyncIterator[tuple[str, int]]:
         """The address of an open agent; nothing may be left to asyncio to tell."""
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unhandled.append(context))
-        server = await open_agent(
-            "127.0.0.1",
-            0,
+        (opened,) = bind_tcp("127.0.0.1", 0)
+        agent = open_agent(
+            opened,
             self.snapshot,
             maxconn=self.maxconn,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
         )
-        with closing(server):
-            yield server.sockets[0].getsockname()
+        with closing(agent):
+            yield opened.getsockname()
         assert self.unhandled == []
 
 
@@ -175,11 +178,11 @@ async def test_a_thousand_pollers_at_once_get_one_line_each(controller: Controll
     assert len(controller.polls) == 1_000
 
 
-async def test_poller_that_sends_something_gets_its_line_all_the_same(controller: Controller) -> None:
+async def test_poller_that_sends_something_gets_its_line_too(controller: Controller) -> None:
     async with controller.agent() as address:
         with socket.create_connection(address) as poller:  # into the backlog: the agent sees it with what it has sent
             poller.sendall(b"agent-send of HAProxy\n")
-            # Not to the end of the connection: what nobody has read makes that a reset.
+            # Not to the end of the connection: unread data turns that into a reset.
             assert await asyncio.to_thread(poller.recv, 100) == UP_LINE.encode()
 
 
@@ -196,7 +199,7 @@ async def test_pollers_that_hang_up_or_reset_do_no_harm(controller: Controller) 
     assert controller.failures == []
 
 
-async def test_failure_of_ours_is_told_and_the_app_is_up(controller: Controller) -> None:
+async def test_failure_of_the_sidecar_is_reported_and_the_app_is_up(controller: Controller) -> None:
     controller.failure, controller.maxconn = RuntimeError("broken"), 200
     async with controller.agent() as address:
         assert await _poll(address) == b"up ready 100% maxconn:200\n"
@@ -206,19 +209,11 @@ async def test_failure_of_ours_is_told_and_the_app_is_up(controller: Controller)
     assert [str(error) for error in controller.failures] == ["broken"]
 
 
-async def test_port_in_use_is_refused(controller: Controller) -> None:
-    async with controller.agent() as (host, port):
-        with pytest.raises(OSError, match="in use"):
-            await open_agent(host, port, controller.snapshot, maxconn=0, on_poll=print, on_failure=print)
-
-
-async def test_socket_that_another_process_bound_is_as_good_as_our_own(controller: Controller) -> None:
+async def test_connection_that_waits_in_the_backlog_of_an_inherited_socket_is_answered(controller: Controller) -> None:
     inherited = socket.create_server(("127.0.0.1", 0))
     address = inherited.getsockname()
     with socket.create_connection(address) as early:
-        server = await open_agent(
-            "nobody.invalid", 1, controller.snapshot, maxconn=0, on_poll=print, on_failure=print, opened=inherited
-        )
-        with closing(server):
+        agent = open_agent(inherited, controller.snapshot, maxconn=0, on_poll=print, on_failure=print)
+        with closing(agent):
             assert await _poll(address) == UP_LINE.encode()
-            assert await asyncio.to_thread(early.recv, 100) == UP_LINE.encode(), "who waited in the backlog is answered"
+            assert await asyncio.to_thread(early.recv, 100) == UP_LINE.encode()

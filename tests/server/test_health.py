@@ -13,34 +13,36 @@ from unittest.mock import Mock
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from harness.listening import Told, Wire, get, listening
+from harness.raw_http import Observed, RawConnection, get, listening
 from harness.virtual_time import in_virtual_time
 from sidecar.core.life import transitions
+from sidecar.core.life.container import start
+from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Evidence, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
-from sidecar.net import heads
+from sidecar.net import request_head
 from sidecar.server import health
-from sidecar.server.ready_answers import ReadyAnswers
+from sidecar.server.health_cache import HealthCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aiohttp import web
 
-    from sidecar.core.life.transitions import Container
-    from sidecar.net.listener import Routes
+    from sidecar.core.life.container import Container
+    from sidecar.net.web import Routes
 
 STALE_S = 38.0
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
 LATCH = Latch("app/a/-", 1.0, SENTENCE)
-STARTING = transitions.start("app/a", 100.0, Policy())
+STARTING = start("app/a", 100.0, Policy())
 UP = replace(STARTING, state=State.UP)
 SUSPECT = replace(UP, state=State.SUSPECT)
 RETIRING = replace(UP, state=State.RETIRING)
 DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
 DOWN = replace(DRAINING, state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
-    transitions.step(container, transitions.Stopped(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
+    transitions.step(container, StopRequested(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
 SHADOW = replace(SUSPECT, would_culls=1, would_down=True)
 DENIED = replace(SUSPECT, answer=Denied("window", 10, 10, 60.0))
@@ -50,7 +52,7 @@ PATHS = ("/health", "/health/haproxy", "/health/nomad", "/livez", "/readyz")
 
 
 class Controller:
-    """What the door is handed, and what it told. ``failure`` is what reading the hall raises."""
+    """The snapshot that the listener is given, and what it reports. ``failure`` is what reading the snapshot raises."""
 
     def __init__(
         self, container: Container = UP, checked_at: float | None = 100.0, now: float = 105.0, *, weight: int = 100
@@ -76,14 +78,14 @@ class Controller:
     def routes(self, down_status: int = 503, clock: Callable[[], float] = time.monotonic) -> Routes:
         return health.routes(self.health(down_status), metrics=self.metrics, clock=clock)
 
-    def health(self, down_status: int = 503, clock: Callable[[], float] = time.monotonic) -> health.Health:
+    def health(self, down_status: int = 503) -> health.Health:
         return health.Health(
             self.snapshot,
             down_status=down_status,
             stale_after_s=STALE_S,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
-            clock=clock,
+            clock=lambda: self.now,
         )
 
 
@@ -178,23 +180,21 @@ def test_body_says_why(container: Container, text: str) -> None:
         ),
     ],
 )
-def test_headers_tell_other_balancers_the_weight_and_people_why(
-    container: Container, weight: int, headers: dict[str, str]
-) -> None:
+def test_headers_have_weight_state_and_reason(container: Container, weight: int, headers: dict[str, str]) -> None:
     routes = Controller(container, weight=weight).routes()
     for path in ("/health", "/health/haproxy", "/health/nomad"):
-        told = dict(_ask(routes, path).headers)
-        assert told.pop("Content-Type") == "text/plain; charset=utf-8"
-        assert told == headers
+        observed = dict(_ask(routes, path).headers)
+        assert observed.pop("Content-Type") == "text/plain; charset=utf-8"
+        assert observed == headers
 
 
 @pytest.mark.parametrize("reason", ["a\r\nSet-Cookie: b\0", "\u00fc\u23f1\ud800", "x" * 10_000])
-def test_reason_read_from_disk_is_harmless_in_a_header(reason: str) -> None:
+def test_reason_read_from_disk_is_printable_in_a_header(reason: str) -> None:
     controller = Controller(replace(DOWN, latch=replace(LATCH, reason=reason)))
-    told = _ask(controller.routes(), "/health").headers["X-Arbiter-Reason"]
-    assert told.isascii()
-    assert told.isprintable()
-    assert 0 < len(told) <= 120
+    observed = _ask(controller.routes(), "/health").headers["X-Arbiter-Reason"]
+    assert observed.isascii()
+    assert observed.isprintable()
+    assert 0 < len(observed) <= 120
 
 
 @pytest.mark.parametrize("reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000])
@@ -208,16 +208,16 @@ def test_body_of_a_reason_read_from_disk_fits_what_nomad_keeps(reason: str) -> N
     assert controller.failures == []
 
 
-def test_body_repeats_nothing_that_the_app_wrote_freely() -> None:
+def test_body_has_no_free_text_of_the_app() -> None:
     verdict = Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, SENTENCE),))
-    told = replace(DOWN, verdict=verdict, app_start="free-text", incarnation="free-text")
-    routes = Controller(told).routes()
+    observed = replace(DOWN, verdict=verdict, app_start="free-text", incarnation="free-text")
+    routes = Controller(observed).routes()
     for path in ("/health", "/health/haproxy", "/health/nomad"):
         assert "free-text" not in (_ask(routes, path).text or "")
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/haproxy", "/health/nomad"])
-def test_failure_of_ours_is_told_and_the_app_is_up(path: str) -> None:
+def test_failure_of_the_sidecar_is_reported_and_the_app_is_up(path: str) -> None:
     controller = Controller(DOWN)
     controller.failure = RuntimeError("broken")
     response = _ask(controller.routes(), path)
@@ -252,20 +252,20 @@ def test_readyz_is_about_the_sidecar(container: Container, checked_at: float | N
     assert _ask(Controller(container, checked_at).routes(), "/readyz").status == status
 
 
-def test_metrics_are_handed_on_as_they_are() -> None:
+def test_metrics_page_is_served_unchanged() -> None:
     response = _ask(Controller().routes(), "/metrics")
     assert response.body == b"arbiter_state 1\n"
     assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
 @in_virtual_time
-async def test_crowd_that_asks_for_metrics_shares_a_page() -> None:
+async def test_many_requests_for_metrics_share_a_page() -> None:
     controller = Controller()
     routes = controller.routes(clock=partial(next, count(step=0.001)))
     request = make_mocked_request("GET", "/metrics")
     answers = [await each for each in asyncio.as_completed([routes["/metrics"]["GET"](request) for _ in range(40)])]
     assert {answer.status for answer in answers} == {200}
-    assert controller.pages == 2, "one for the first, and one for all who came after"
+    assert controller.pages == 2, "one for the first, and one for all later requests"
 
 
 @pytest.mark.parametrize(
@@ -285,13 +285,13 @@ async def test_crowd_that_asks_for_metrics_shares_a_page() -> None:
         ("Prometheus/3.1.0", "/health", "other"),
     ],
 )
-def test_poll_is_told_by_who_asked(user_agent: str | None, path: str, name: str) -> None:
+def test_poll_is_counted_by_poller(user_agent: str | None, path: str, name: str) -> None:
     controller = Controller()
     _ask(controller.routes(), path, {} if user_agent is None else {"User-Agent": user_agent})
     assert controller.polls == [(name, path, 200)]
 
 
-def test_only_health_is_told_as_a_poll_and_with_its_status() -> None:
+def test_only_health_is_counted_as_a_poll_with_its_status() -> None:
     controller = Controller(DRAINING)
     routes = controller.routes()
     for path in routes:
@@ -303,12 +303,12 @@ def test_only_health_is_told_as_a_poll_and_with_its_status() -> None:
     ]
 
 
-# -- the bytes that were made before ------------------------------------------------------------------------
+# -- the cache ----------------------------------------------------------------------------------------------
 
 
-def _ready(controller: Controller) -> ReadyAnswers:
+def _cache(controller: Controller) -> HealthCache:
     answers = controller.health()
-    return ReadyAnswers({**answers.polls, **answers.probes})
+    return HealthCache({**answers.polls, **answers.probes})
 
 
 @pytest.mark.parametrize("container", [UP, SUSPECT, DRAINING, DOWN, STOPPING], ids=lambda container: container.state)
@@ -323,15 +323,15 @@ def _ready(controller: Controller) -> ReadyAnswers:
     ],
     ids=["1.1", "1.1 that closes", "1.0", "1.0 that keeps"],
 )
-async def test_ready_bytes_are_those_of_aiohttp(container: Container, path: str, form: str) -> None:
+async def test_cached_bytes_are_those_of_aiohttp(container: Container, path: str, form: str) -> None:
     controller = Controller(container, weight=40)
-    ready = _ready(controller)
-    asked = Mock(side_effect=ready)
-    async with listening(controller.routes(), Told(), ready=asked) as listener:
+    cache = _cache(controller)
+    asked = Mock(side_effect=cache)
+    async with listening(controller.routes(), Observed(), response_cache=asked) as listener:
         for method in ("GET", "HEAD"):
             answers = []
             for more in ("", "Expect: nothing\r\n"):  # the latter is for aiohttp
-                async with await Wire.to(listener) as wire:
+                async with await RawConnection.to(listener) as wire:
                     answer = await wire.ask(form.format(method=method, path=path, more=more).encode())
                     keeps = answer.headers.get("connection", "")
                     if keeps == "close":
@@ -340,13 +340,13 @@ async def test_ready_bytes_are_those_of_aiohttp(container: Container, path: str,
             quick, slow = answers
             assert (quick.status, quick.body) == (slow.status, slow.body)
             assert {**quick.headers, "date": ""} == {**slow.headers, "date": ""}
-    assert asked.call_count == 2, "one of each pair was ready"
+    assert asked.call_count == 2, "one of each pair was cached"
 
 
-def test_ready_answer_follows_the_standing_and_the_weight_at_once() -> None:
+def test_cached_answer_follows_state_and_weight_at_once() -> None:
     controller = Controller(UP)
-    ready = _ready(controller)
-    head = heads.parse(b"GET /health HTTP/1.0\r\n\r\n")
+    cache = _cache(controller)
+    head = request_head.parse(b"GET /health HTTP/1.0\r\n\r\n")
     for container, weight, status, share in (
         (UP, 100, b" 200 ", b"Weight: 100"),
         (UP, 70, b" 200 ", b"Weight: 70"),
@@ -355,13 +355,13 @@ def test_ready_answer_follows_the_standing_and_the_weight_at_once() -> None:
         (UP, 70, b" 200 ", b"Weight: 70"),
     ):
         controller.container, controller.weight = container, weight
-        answer = ready(head) or b""
+        answer = cache(head) or b""
         assert status in answer
         assert share in answer
     assert len(controller.polls) == 5
 
 
-def test_reasons_in_a_ready_answer_are_at_most_a_second_old() -> None:
+def test_reasons_in_a_cached_answer_are_at_most_a_second_old() -> None:
     now, texts = [0.0], iter(("first", "second", "third"))
     health_ = health.Health(
         Controller(DOWN).snapshot,
@@ -369,7 +369,7 @@ def test_reasons_in_a_ready_answer_are_at_most_a_second_old() -> None:
         stale_after_s=STALE_S,
         on_poll=lambda *_: None,
         on_failure=print,
-        explained=lambda _limit: next(texts),
+        explanation=lambda _limit: next(texts),
         clock=lambda: now[0],
     )
     said = [health_.polls["/health"]("").body for now[0] in (0.0, 0.9, 1.0, 1.9, 2.0)]
@@ -378,8 +378,8 @@ def test_reasons_in_a_ready_answer_are_at_most_a_second_old() -> None:
 
 @pytest.mark.parametrize("container", [UP, DOWN], ids=["up", "down"])
 async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(container: Container) -> None:
-    controller, told = Controller(container), Told()
-    async with listening(controller.routes(), told) as listener, await Wire.to(listener) as wire:
+    controller, observed = Controller(container), Observed()
+    async with listening(controller.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         for path in (*PATHS, "/metrics"):
             whole = await wire.ask(get(path))
             head = await wire.ask(get(path, method="HEAD"))
@@ -387,7 +387,7 @@ async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(
             assert head.headers["content-length"] == str(len(whole.body))
         for method in ("POST", "PUT", "DELETE"):
             assert (await wire.ask(get("/health", method=method))).status == 405
-    assert told.words == ["method"] * 3
+    assert observed.words == ["method"] * 3
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(
 )
 async def test_on_the_wire_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
     controller = Controller(DRAINING)
-    async with listening(controller.routes(), Told()) as listener, await Wire.to(listener) as wire:
+    async with listening(controller.routes(), Observed()) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(request_)).status == 503
         assert await wire.rest() == b""
     assert controller.polls == [("haproxy", "/health/haproxy", 503)]

@@ -1,4 +1,4 @@
-"""``GET /events`` on a real socket: pages of the ledger, what is told without it, and what cannot be read."""
+"""``GET /events`` on a real socket: pages of the ledger, answers without it, and bad queries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.listening import Told, Wire, get, listening
+from harness.raw_http import Observed, RawConnection, get, listening
 from sidecar.core.types import Entry, Unknown
-from sidecar.server.ledger_api import Asked, Events
+from sidecar.server.ledger_api import LedgerApi, LedgerQuery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,8 +31,8 @@ SHOWN = {
 }
 
 
-class Desk:
-    """A ledger that says what it is told to, and what it was asked."""
+class LedgerRig:
+    """A ledger that answers as the test sets, and records the questions."""
 
     def __init__(self) -> None:
         self.says: Sequence[Entry] | Unknown = [CULLED]
@@ -51,27 +51,27 @@ class Desk:
         self.since.append(since)
         return self.local
 
-    def events(self) -> Events:
-        return Events(self.stored, self.kept, identity=IDENTITY, wall=lambda: NOW_S, limit_s=0.1)
+    def events(self) -> LedgerApi:
+        return LedgerApi(self.stored, self.kept, identity=IDENTITY, wall=lambda: NOW_S, limit_s=0.1)
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def rig() -> LedgerRig:
+    return LedgerRig()
 
 
 @pytest.fixture
-async def wire(desk: Desk) -> AsyncIterator[Wire]:
-    told = Told()
-    async with listening(desk.events().routes(), told) as listener, await Wire.to(listener) as wire:
+async def wire(rig: LedgerRig) -> AsyncIterator[RawConnection]:
+    observed = Observed()
+    async with listening(rig.events().routes(), observed) as listener, await RawConnection.to(listener) as wire:
         yield wire
-    assert told.failures == []
+    assert observed.failures == []
 
 
-async def test_entries_are_shown_as_the_ledger_has_them(wire: Wire, desk: Desk) -> None:
+async def test_entries_are_shown_as_in_the_ledger(wire: RawConnection, rig: LedgerRig) -> None:
     answer = await wire.ask(get("/events"))
     assert (answer.status, answer.json()) == (200, {**IDENTITY, "events": [SHOWN], "stored": True})
-    assert desk.asked == [(NOW_S - 3600, "", 500)]
+    assert rig.asked == [(NOW_S - 3600, "", 500)]
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ async def test_entries_are_shown_as_the_ledger_has_them(wire: Wire, desk: Desk) 
         ("after=&most=1", (NOW_S - 3600, "", 1)),
     ],
 )
-async def test_query_says_since_when_behind_what_and_how_many(
-    wire: Wire, desk: Desk, query: str, asked: tuple[float, str, int]
+async def test_query_has_since_after_and_most(
+    wire: RawConnection, rig: LedgerRig, query: str, asked: tuple[float, str, int]
 ) -> None:
     assert (await wire.ask(get(f"/events?{query}"))).status == 200
-    assert desk.asked == [asked]
+    assert rig.asked == [asked]
 
 
 @pytest.mark.parametrize(
@@ -108,41 +108,41 @@ async def test_query_says_since_when_behind_what_and_how_many(
         ("limit=5", "limit"),
     ],
 )
-async def test_query_that_cannot_be_read_is_refused_by_the_name_of_its_field(
-    wire: Wire, desk: Desk, query: str, name: str
+async def test_bad_query_is_refused_with_the_name_of_the_field(
+    wire: RawConnection, rig: LedgerRig, query: str, name: str
 ) -> None:
     answer = await wire.ask(get(f"/events?{query}"))
     assert answer.status == 400
     assert answer.error.startswith(f"{name}: ")
-    assert desk.asked == []
+    assert rig.asked == []
 
 
-async def test_without_an_answer_it_is_what_this_sidecar_knows(wire: Wire, desk: Desk) -> None:
-    desk.says = Unknown("connection")
+async def test_without_an_answer_the_sidecars_own_entries_are_shown(wire: RawConnection, rig: LedgerRig) -> None:
+    rig.says = Unknown("connection")
     answer = (await wire.ask(get("/events?since=60"))).json()
-    told = {"stored": False, "error": "connection", "sentence": "Redis cannot be reached"}
-    assert answer == {**IDENTITY, "events": [{**SHOWN, "id": ""}], **told}
-    assert desk.since == [NOW_S - 60]
+    observed = {"stored": False, "error": "connection", "sentence": "Redis cannot be reached"}
+    assert answer == {**IDENTITY, "events": [{**SHOWN, "id": ""}], **observed}
+    assert rig.since == [NOW_S - 60]
 
 
-async def test_ledger_that_hangs_is_waited_for_no_longer_than_the_limit(wire: Wire, desk: Desk) -> None:
-    desk.hangs = True
+async def test_ledger_that_hangs_is_waited_for_within_the_limit(wire: RawConnection, rig: LedgerRig) -> None:
+    rig.hangs = True
     answer = (await wire.ask(get("/events"))).json()
     assert (answer["stored"], answer["error"]) == (False, "timeout")
 
 
-async def test_of_what_it_knows_itself_the_newest_are_shown(wire: Wire, desk: Desk) -> None:
-    desk.says = Unknown("connection")
-    desk.local = [CULLED._replace(at=float(number)) for number in range(5)]
+async def test_newest_of_its_own_entries_are_shown(wire: RawConnection, rig: LedgerRig) -> None:
+    rig.says = Unknown("connection")
+    rig.local = [CULLED._replace(at=float(number)) for number in range(5)]
     answer: dict[str, Any] = (await wire.ask(get("/events?most=2"))).json()
     assert [event["at"] for event in answer["events"]] == [3.0, 4.0]
 
 
-async def test_text_of_any_kind_is_json(wire: Wire, desk: Desk) -> None:
+async def test_text_of_any_kind_is_json(wire: RawConnection, rig: LedgerRig) -> None:
     hostile = '</script>\x1b[2J\ud800"'
-    desk.says = [CULLED._replace(kind=hostile)]
+    rig.says = [CULLED._replace(kind=hostile)]
     assert (await wire.ask(get("/events"))).json()["events"][0]["kind"] == hostile
 
 
-def test_nothing_said_is_the_last_hour() -> None:
-    assert Asked() == (3600.0, "", 500)
+def test_default_is_the_last_hour() -> None:
+    assert LedgerQuery() == (3600.0, "", 500)

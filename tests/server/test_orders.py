@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from sidecar.inputs.reports import BadReportError
-from sidecar.server.orders import NO_REASON, HoldOrder, Order, Release, read_hold, read_order, read_release
+from sidecar.inputs.report_bodies import BadReportError
+from sidecar.server.orders import NO_REASON, HoldOrder, OverrideOrder, ReleaseOrder, read_hold, read_order, read_release
 
 LEAST = {"for": "1h", "reason": "why", "author": "alice"}
 
@@ -85,15 +85,15 @@ def test_body_that_is_no_order_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("query", "release"),
     [
-        ([], Release("")),
-        ([("scope", "service")], Release("")),
-        ([("scope", "instance")], Release("a")),
-        ([("scope", "instance"), ("instance", "b")], Release("b")),
-        ([("instance", "b"), ("scope", "instance")], Release("b")),
-        ([("author", "alice")], Release("", "alice")),
+        ([], ReleaseOrder("")),
+        ([("scope", "service")], ReleaseOrder("")),
+        ([("scope", "instance")], ReleaseOrder("a")),
+        ([("scope", "instance"), ("instance", "b")], ReleaseOrder("b")),
+        ([("instance", "b"), ("scope", "instance")], ReleaseOrder("b")),
+        ([("author", "alice")], ReleaseOrder("", "alice")),
     ],
 )
-def test_release_is_read(query: list[tuple[str, str]], release: Release) -> None:
+def test_release_is_read(query: list[tuple[str, str]], release: ReleaseOrder) -> None:
     assert read_release(query, "a") == release
 
 
@@ -118,11 +118,11 @@ def test_bad_release_is_refused_by_the_field(query: list[tuple[str, str]], compl
 @pytest.mark.parametrize(
     ("body", "order"),
     [
-        (b'{"author":"alice"}', Order("alice", NO_REASON)),
-        (b'{"author":"alice","reason":" stuck "}', Order("alice", "stuck")),
+        (b'{"author":"alice"}', OverrideOrder("alice", NO_REASON)),
+        (b'{"author":"alice","reason":" stuck "}', OverrideOrder("alice", "stuck")),
     ],
 )
-def test_order_to_cull_or_revive_is_read(body: bytes, order: Order) -> None:
+def test_order_to_cull_or_revive_is_read(body: bytes, order: OverrideOrder) -> None:
     assert read_order(body) == order
 
 

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.listening import Answer, Told, Wire, get, listening, post
+from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
 from sidecar.core.life import transitions
-from sidecar.core.life.snapshot import Record
-from sidecar.core.life.transitions import (
-    Answered,
-    Ask,
-    Container,
+from sidecar.core.life.container import Container, start
+from sidecar.core.life.events import (
+    AppRestarted,
+    ClaimAnswered,
+    ClaimToken,
     CullOrdered,
     Event,
     Judged,
-    Restarted,
-    Revived,
-    Stopped,
+    ReviveOrdered,
+    StopRequested,
 )
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Answer as Reply
 from sidecar.core.types import Denied, Evidence, Granted, Judgement, Policy, State, Unknown, Verdict
 from sidecar.inputs import report_api
-from sidecar.server.overrides import Overrides
+from sidecar.server.overrides import OverridesApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,19 +36,19 @@ FINE = Judged(Verdict(Judgement.FINE))
 
 
 class Box:
-    """An arbiter that steps as soon as it is told to; ``reply`` is what the bucket says, None for nothing yet."""
+    """A controller that steps at once; ``reply`` is the answer of the store, None for no answer yet."""
 
     def __init__(self, policy: Policy | None = None, limit_s: float = 0.2) -> None:
         self.policy = policy or Policy()
-        self.container: Container = transitions.start("app/a", 0.0, self.policy, app_start="1")
+        self.container: Container = start("app/a", 0.0, self.policy, app_start="1")
         self.reply: Reply | None = Granted(1, 10)
         self.log: list[str] = []
         self.is_stuck = False
         self.has_order = asyncio.Event()
-        self.overrides = Overrides(self.put, instance="a", limit_s=limit_s, told=self.log.append)
+        self.overrides = OverridesApi(self.put, instance="a", limit_s=limit_s, log=self.log.append)
         self.step(FINE)
 
-    def put(self, event: CullOrdered | Revived) -> None:
+    def put(self, event: CullOrdered | ReviveOrdered) -> None:
         if not self.is_stuck:
             self.step(event)
             self.has_order.set()
@@ -58,8 +58,8 @@ class Box:
         self.container, effects = transitions.step(before, event, 1.0, self.policy)
         self.overrides.notice(Record(event, before, self.container, Evidence(60)))
         for effect in effects:
-            if isinstance(effect, Ask) and self.reply is not None:
-                self.step(Answered(effect.claim_id, self.reply, 1_700_000_000.0))
+            if isinstance(effect, ClaimToken) and self.reply is not None:
+                self.step(ClaimAnswered(effect.claim_id, self.reply, 1_700_000_000.0))
 
 
 @pytest.fixture
@@ -68,21 +68,21 @@ async def box() -> Box:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
 @pytest.fixture
-async def wire(box: Box, told: Told) -> AsyncIterator[Wire]:
+async def wire(box: Box, observed: Observed) -> AsyncIterator[RawConnection]:
     async with (
-        listening(box.overrides.routes(), told, guard=report_api.refuse_browsers) as listener,
-        await Wire.to(listener) as wire,
+        listening(box.overrides.routes(), observed, guard=report_api.refuse_browsers) as listener,
+        await RawConnection.to(listener) as wire,
     ):
         yield wire
-    assert told.failures == []
+    assert observed.failures == []
 
 
-async def _order(wire: Wire, path: str, **fields: object) -> Answer:
+async def _order(wire: RawConnection, path: str, **fields: object) -> Answer:
     return await wire.ask(post(path, json.dumps({**ORDER, **fields}).encode()))
 
 
@@ -93,7 +93,7 @@ def _told(answer: Answer) -> tuple[int, str, str]:
     return answer.status, value["outcome"], value["reason"]
 
 
-async def test_granted_order_drains_and_says_who_gave_it(wire: Wire, box: Box) -> None:
+async def test_granted_order_drains_and_names_its_author(wire: RawConnection, box: Box) -> None:
     answer = await _order(wire, "/cull")
     assert _told(answer) == (200, "granted", "granted")
     assert answer.json()["sentence"] == "token granted, 1 of 10 in use"
@@ -112,8 +112,8 @@ async def test_granted_order_drains_and_says_who_gave_it(wire: Wire, box: Box) -
         pytest.param(Unknown("timeout"), (504, "unknown", "timeout"), id="slow"),
     ],
 )
-async def test_refused_order_says_why_and_leaves_it_up(
-    wire: Wire, box: Box, reply: Reply, outcome: tuple[int, str, str]
+async def test_refused_order_says_why_and_leaves_the_container_up(
+    wire: RawConnection, box: Box, reply: Reply, outcome: tuple[int, str, str]
 ) -> None:
     box.reply = reply
     answer = await _order(wire, "/cull")
@@ -124,45 +124,45 @@ async def test_refused_order_says_why_and_leaves_it_up(
         assert answer.json()["sentence"] == "all 10 tokens of the window are in use, the next comes back in 42s"
 
 
-async def test_order_without_an_answer_in_time_is_a_202(wire: Wire, box: Box) -> None:
+async def test_order_without_an_answer_in_time_is_a_202(wire: RawConnection, box: Box) -> None:
     box.reply = None
     assert _told(await _order(wire, "/cull")) == (202, "pending", "")
     assert _told(await _order(wire, "/cull", author="bob")) == (200, "already", "")
     assert [line.partition(" ")[0] for line in box.log] == ["alice", "bob"]
 
 
-async def test_hall_that_does_not_listen_is_a_202_as_well(wire: Wire, box: Box) -> None:
+async def test_controller_that_hangs_is_a_202_too(wire: RawConnection, box: Box) -> None:
     box.is_stuck = True
     assert _told(await _order(wire, "/cull")) == (202, "pending", "")
     assert _told(await _order(wire, "/revive")) == (202, "pending", "")
-    box.step(CullOrdered("late", ""))  # nobody waits any more
+    box.step(CullOrdered("late", ""))  # no request waits any more
     assert box.container.state is State.DRAINING
 
 
-@pytest.mark.parametrize("event", [Restarted("2"), Stopped()], ids=["restarted", "stopped"])
-async def test_order_that_meets_another_end_says_so(told: Told, event: Event) -> None:
+@pytest.mark.parametrize("event", [AppRestarted("2"), StopRequested()], ids=["restarted", "stopped"])
+async def test_order_overtaken_by_another_event_says_so(observed: Observed, event: Event) -> None:
     box = Box(limit_s=60)
     box.reply = None
-    async with listening(box.overrides.routes(), told) as listener, await Wire.to(listener) as wire:
+    async with listening(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(post("/cull", json.dumps(ORDER).encode()))
         async with asyncio.timeout(5):
             await box.has_order.wait()
         box.step(event)
-        word = "restarted" if isinstance(event, Restarted) else "stopping"
+        word = "restarted" if isinstance(event, AppRestarted) else "stopping"
         assert _told(await wire.answer()) == (409, word, "")
 
 
-async def test_order_for_one_that_is_down_changes_nothing(wire: Wire, box: Box) -> None:
+async def test_order_for_a_container_that_is_down_changes_nothing(wire: RawConnection, box: Box) -> None:
     await _order(wire, "/cull")
     answer = await _order(wire, "/cull")
     assert _told(answer) == (200, "already", "")
     assert answer.json()["sentence"] == "it is draining already: a person ordered the cull"
-    box.step(Stopped())
+    box.step(StopRequested())
     assert _told(await _order(wire, "/cull")) == (409, "stopping", "")
     assert _told(await _order(wire, "/revive")) == (409, "stopping", "")
 
 
-async def test_culled_container_is_revived(wire: Wire, box: Box) -> None:
+async def test_culled_container_is_revived(wire: RawConnection, box: Box) -> None:
     await _order(wire, "/cull")
     answer = await _order(wire, "/revive")
     assert _told(answer) == (200, "revived", "")
@@ -174,9 +174,9 @@ async def test_culled_container_is_revived(wire: Wire, box: Box) -> None:
     assert answer.json()["sentence"] == "it is up: there is nothing to revive"
 
 
-async def test_shadow_mode_only_says_what_it_would_do(told: Told) -> None:
+async def test_shadow_mode_only_says_what_would_happen(observed: Observed) -> None:
     box = Box(Policy(enforce=False))
-    async with listening(box.overrides.routes(), told) as listener, await Wire.to(listener) as wire:
+    async with listening(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         assert _told(await _order(wire, "/cull")) == (200, "would_cull", "")
         assert box.container.haproxy_up
         assert _told(await _order(wire, "/cull")) == (200, "already", "")
@@ -187,35 +187,43 @@ async def test_shadow_mode_only_says_what_it_would_do(told: Told) -> None:
     ("content", "headers", "status", "word"),
     [
         pytest.param(b"", (), 400, "body", id="nothing"),
-        pytest.param(b'{"reason":"x"}', (), 400, "body", id="nobody"),
+        pytest.param(b'{"reason":"x"}', (), 400, "body", id="no author"),
         pytest.param(b'{"author":"a\\u001b"}', (), 400, "body", id="control character"),
         pytest.param(b'{"author":"alice"}', ("Origin: http://evil.example",), 403, "cross_origin", id="web page"),
         pytest.param(b'{"author":"alice"}', ("Host: evil.example",), 403, "host", id="rebound name"),
     ],
 )
 async def test_bad_order_orders_nothing(
-    wire: Wire, box: Box, told: Told, *, path: str, content: bytes, headers: tuple[str, ...], status: int, word: str
+    wire: RawConnection,
+    box: Box,
+    observed: Observed,
+    *,
+    path: str,
+    content: bytes,
+    headers: tuple[str, ...],
+    status: int,
+    word: str,
 ) -> None:
     assert (await wire.ask(post(path, content, *headers))).status == status
-    assert told.words == [word]
+    assert observed.words == [word]
     assert box.log == []
     assert box.container.state is State.UP
 
 
-async def test_orders_over_tcp_need_the_token_if_there_is_one(box: Box, told: Told) -> None:
-    async def admits(header: str | None) -> bool:
+async def test_orders_over_tcp_need_the_token_if_there_is_one(box: Box, observed: Observed) -> None:
+    async def authorize(header: str | None) -> bool:
         return header == "B x"
 
-    overrides = Overrides(box.put, instance="a", limit_s=0.2, told=box.log.append, admits=admits)
-    async with listening(overrides.routes(), told) as listener, await Wire.to(listener) as wire:
+    overrides = OverridesApi(box.put, instance="a", limit_s=0.2, log=box.log.append, authorize=authorize)
+    async with listening(overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         content = json.dumps(ORDER).encode()
         for headers, status in (((), 401), (("Authorization: B y",), 401), (("Authorization: B x",), 202)):
             assert (await wire.ask(post("/cull", content, *headers))).status == status
-    assert told.words == ["token", "token"]
+    assert observed.words == ["token", "token"]
     assert len(box.log) == 1
 
 
 @pytest.mark.parametrize("path", ["/cull", "/revive"])
-async def test_nobody_is_culled_by_looking(wire: Wire, box: Box, path: str) -> None:
+async def test_get_culls_nothing(wire: RawConnection, box: Box, path: str) -> None:
     assert (await wire.ask(get(path))).status == 405
     assert box.container.state is State.UP

@@ -1,4 +1,4 @@
-"""Why, as JSON and as text: from memory, whole at the local door, without the app's free text at the public one."""
+"""``GET /why`` as JSON and as text: whole at the local listener, without free text of the app at the public one."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from sidecar.core.explain.history import Decision, History
-from sidecar.core.explain.samples import ErrorSample, Kept
-from sidecar.core.life import transitions
-from sidecar.core.life.container import Order
+from sidecar.core.explain.samples import CullEvidence, ErrorSample
+from sidecar.core.life.container import Container, CullOrder, start
+from sidecar.core.life.events import Judged
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import (
     Answer,
     CauseTrial,
     Denied,
+    ErrorLevel,
     Evidence,
     Fleet,
     Granted,
     Hold,
     Judgement,
     Latch,
-    Level,
     Policy,
     Reason,
     State,
     Unknown,
     Verdict,
 )
-from sidecar.net.listener import Refusal
+from sidecar.net.web import HttpError
 from sidecar.server import health
-from sidecar.server.why import Identity, Sources, Why
+from sidecar.server.history import Decision, History
+from sidecar.server.why import Why, WhyIdentity, WhySources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiohttp import web
 
-    from sidecar.net.connections import Handler
+    from sidecar.net.web import Handler
 
 FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
@@ -61,57 +61,64 @@ FLEET = Fleet(
     median_errors=1,
     median_ratio=0.0025,
 )
-UP = replace(
-    transitions.start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}"), state=State.UP, incarnation=f"life-{FREE}"
-)
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_heard=True)
+UP = replace(start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}"), state=State.UP, incarnation=f"life-{FREE}")
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_announced=True)
 HELD = replace(SUSPECT, answer=Denied("hold", 3, 10, 300.0, hold=HOLD))
 DOWN = replace(
     SUSPECT,
     state=State.DOWN,
     answer=Granted(3, 10),
     latch=Latch("app/a/life", 1.0, "9 server errors in 60 s"),
-    order=Order(FREE, FREE, State.UP, None),
+    order=CullOrder(FREE, FREE, State.UP, None),
 )
 EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {}, 48, 20, requests=40, failed=9)
-SAMPLE = ErrorSample("f1", "redis", Level.SERVER_ERROR, 7, NOW - 40, NOW - 2, f"{FREE}: password=hunter2")
+SAMPLE = ErrorSample("f1", "redis", ErrorLevel.SERVER_ERROR, 7, NOW - 40, NOW - 2, f"{FREE}: password=hunter2")
 OLD = SAMPLE._replace(fingerprint="f0")
 
 
 class Memory:
-    """What the sidecar knows, as the door is handed it."""
+    """What the sidecar knows."""
 
     def __init__(
-        self, container: transitions.Container = UP, fleet: Fleet | None = FLEET, kept: Kept | None = None
+        self, container: Container = UP, fleet: Fleet | None = FLEET, last_cull: CullEvidence | None = None
     ) -> None:
         self.container = container
+        self.last_cull = last_cull
         self.fleet = fleet
         self.heard_s = 2.0
         self.weight = 100
         self.local_hold: Hold | None = None
         self.history = History(lambda: UNIX)
         self.why = Why(
-            Identity("app", "a", "enforce", 5, "https://runbooks.example.org/arbiter"),
-            Sources(
+            WhyIdentity("app", "a", "enforce", 5, "https://runbooks.example.org/arbiter"),
+            WhySources(
                 self.snapshot,
                 fleet=lambda: self.fleet,
                 heard_s=lambda: self.heard_s,
                 local_hold=lambda: self.local_hold,
                 leaving=lambda _limit: (5, 12),
                 samples=lambda: (SAMPLE,),
-                kept=lambda: kept,
                 wall=lambda: UNIX,
             ),
             self.history,
         )
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(NOW, self.container, EVIDENCE, NOW, self.weight, is_soft_drained=self.weight < 100)
+        return Snapshot(
+            NOW,
+            self.container,
+            EVIDENCE,
+            NOW,
+            self.weight,
+            is_soft_drained=self.weight < 100,
+            last_cull=self.last_cull,
+            unix=UNIX,
+        )
 
     def decided(self, count: int) -> None:
         """Fill the history with different decisions, one a minute."""
         for number in range(count):
-            self.history._note(Decision(UNIX - 60 * (count - number), f"what-{number}", "", "sentence " * 6))
+            self.history._add(Decision(UNIX - 60 * (count - number), f"what-{number}", "", "sentence " * 6))
 
 
 def _ask(handler: Handler, query: str = "", headers: Mapping[str, str] | None = None) -> web.Response:
@@ -149,11 +156,11 @@ FIELDS = {
         "sentence",
         "spared",
     ),
-    *("rules", "window", "claim", "budget", "fleet", "hold", "clears", "history", "runbook"),
+    *("rules", "window", "claim", "budget", "fleet", "hold", "remedies", "history", "runbook"),
 }
 
 
-def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
+def test_public_answer_has_everything_but_free_text() -> None:
     value = _json(_ask(Memory(HELD).why.get_public))
     assert value.keys() == FIELDS
     assert (value["state"], value["since"], value["weight"]) == ("suspect", UNIX - 12, 100)
@@ -175,7 +182,7 @@ def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
     assert value["fleet"]["away"] == ["timeout"]
     held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
     assert value["hold"] == value["fleet"]["hold"] == held
-    assert value["clears"][1] == "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"
+    assert value["remedies"][1] == "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"
     assert value["runbook"] == "https://runbooks.example.org/arbiter#hold"
 
 
@@ -183,13 +190,13 @@ def test_public_door_tells_all_that_is_not_the_apps_free_text() -> None:
     "container", [UP, SUSPECT, HELD, DOWN, replace(SUSPECT, order=DOWN.order)], ids=lambda container: container.state
 )
 @pytest.mark.parametrize("query", ["", "?format=text"])
-def test_public_door_tells_no_free_text(container: transitions.Container, query: str) -> None:
-    memory = Memory(container, kept=Kept("app/a/life", UNIX, (SAMPLE,), FREE))
+def test_public_answer_has_no_free_text(container: Container, query: str) -> None:
+    memory = Memory(container, last_cull=CullEvidence("app/a/life", UNIX, (SAMPLE,), FREE))
     assert FREE not in _body_of(_ask(memory.why.get_public, query))
     assert FREE not in memory.why.text(3_072)
 
 
-def test_local_door_tells_the_life_and_samples_redacted() -> None:
+def test_local_answer_has_the_incarnation_and_redacted_samples() -> None:
     value = _json(_ask(Memory(HELD).why.get_local))
     assert value.keys() == {*FIELDS, "samples", "capture", "last_cull"}
     assert value["incarnation"] == f"life-{FREE}"
@@ -207,13 +214,13 @@ def test_local_door_tells_the_life_and_samples_redacted() -> None:
 
 
 def test_culled_container_shows_the_evidence_of_its_cull() -> None:
-    value = Memory(DOWN, kept=Kept("app/a/life", UNIX - 9, (OLD,), "stack")).why.local()
+    value = Memory(DOWN, last_cull=CullEvidence("app/a/life", UNIX - 9, (OLD,), "stack")).why.local()
     assert [sample["fingerprint"] for sample in value["samples"]] == ["f0"]
     assert (value["capture"], value["last_cull"]) == ("stack", None)
 
 
-def test_next_life_shows_its_own_samples_and_the_last_cull_beside() -> None:
-    value = Memory(UP, kept=Kept("app/a/life", UNIX - 9, (OLD,), "stack")).why.local()
+def test_next_incarnation_shows_its_own_samples_and_the_last_cull() -> None:
+    value = Memory(UP, last_cull=CullEvidence("app/a/life", UNIX - 9, (OLD,), "stack")).why.local()
     assert [sample["fingerprint"] for sample in value["samples"]] == ["f1"]
     assert (value["capture"], value["last_cull"]["at"]) == ("stack", UNIX - 9)
     assert [sample["fingerprint"] for sample in value["last_cull"]["samples"]] == ["f0"]
@@ -225,7 +232,7 @@ def test_what_is_not_known_is_null() -> None:
     assert value["sentence"] == "in service: 9 server errors in 60 s, the limit is 5"
 
 
-def test_hold_that_only_this_sidecar_knows_is_told() -> None:
+def test_hold_that_only_this_sidecar_knows_is_shown() -> None:
     memory = Memory(UP, fleet=None)
     memory.local_hold = HOLD
     assert memory.why.local()["hold"] == memory.why.value()["hold"]
@@ -235,19 +242,19 @@ def test_hold_that_only_this_sidecar_knows_is_told() -> None:
 def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
     memory = Memory(SUSPECT)
     denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
-    memory.history.notice(Record(transitions.Judged(BAD), SUSPECT, denied, EVIDENCE))
+    memory.history.notice(Record(Judged(BAD), SUSPECT, denied, EVIDENCE))
     memory.history.answered_at = UNIX - 10
     memory.container = denied
     value = memory.why.value()
     assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10)
-    assert value["clears"][1] == "the next token comes back in 3m 10s"
+    assert value["remedies"][1] == "the next token comes back in 3m 10s"
 
 
 COUNTED = replace(FLEET, used=4, capacity=10)
 
 
 @pytest.mark.parametrize(
-    ("answer", "answered_at", "fleet", "told"),
+    ("answer", "answered_at", "fleet", "expected"),
     [
         (None, None, COUNTED, (4, 10, 6, UNIX - 2)),
         (Denied("window", 10, 10, 9.0), UNIX - 3600, COUNTED, (4, 10, 6, UNIX - 2)),
@@ -257,16 +264,16 @@ COUNTED = replace(FLEET, used=4, capacity=10)
         (Denied("window", 10, 10, 9.0), UNIX - 3600, FLEET, (10, 10, 0, UNIX - 3600)),
         (Granted(12, 10), UNIX - 1, None, (12, 10, 0, UNIX - 1)),
     ],
-    ids=["no claim", "old claim", "new claim", "no answer", "hold known here", "bucket that tells none", "no fleet"],
+    ids=["no claim", "old claim", "new claim", "no answer", "hold known here", "answer without numbers", "no fleet"],
 )
 def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
-    answer: Answer | None, answered_at: float | None, fleet: Fleet | None, told: tuple[float, ...]
+    answer: Answer | None, answered_at: float | None, fleet: Fleet | None, expected: tuple[float, ...]
 ) -> None:
     memory = Memory(replace(SUSPECT, answer=answer), fleet=fleet)
     memory.history.answered_at = answered_at
     budget = memory.why.value()["budget"]
-    assert tuple(budget[name] for name in ("used", "capacity", "left", "at")) == told
-    assert f"tokens: {told[0]} of {told[1]} in use, {told[2]} left, at " in memory.why.text(3_072)
+    assert tuple(budget[name] for name in ("used", "capacity", "left", "at")) == expected
+    assert f"tokens: {expected[0]} of {expected[1]} in use, {expected[2]} left, at " in memory.why.text(3_072)
 
 
 @pytest.mark.parametrize(
@@ -280,13 +287,13 @@ def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
         ("?format=json", {"Accept": "text/plain"}, "application/json"),
     ],
 )
-def test_client_chooses_between_json_and_text(query: str, headers: dict[str, str], content_type: str) -> None:
-    for door in (Memory().why.get_public, Memory().why.get_local):
-        assert _ask(door, query, headers).content_type == content_type
+def test_format_is_json_or_text_as_the_client_asks(query: str, headers: dict[str, str], content_type: str) -> None:
+    for listener in (Memory().why.get_public, Memory().why.get_local):
+        assert _ask(listener, query, headers).content_type == content_type
 
 
-async def test_format_that_is_none_is_refused() -> None:
-    with pytest.raises(Refusal, match="format: takes json or text"):
+async def test_unknown_format_is_refused() -> None:
+    with pytest.raises(HttpError, match="format: takes json or text"):
         await Memory().why.get_public(make_mocked_request("GET", "/why?format=xml"))
 
 
@@ -312,7 +319,7 @@ def test_text_begins_with_what_matters_most() -> None:
     ]
 
 
-def test_text_tells_what_was_judged_from_what_is_counted_now() -> None:
+def test_text_marks_a_verdict_older_than_the_window() -> None:
     latch = Latch("app/a/life", 1.0, "24 server errors in 3 s, the limit is 5")
     lines = Memory(replace(DOWN, verdict=None, latch=latch)).why.text(3_072).splitlines()
     assert lines[0] == "down: 24 server errors in 3 s, the limit is 5 (when judged)"
@@ -320,7 +327,7 @@ def test_text_tells_what_was_judged_from_what_is_counted_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentences", "told"),
+    ("sentences", "expected"),
     [
         (("9 server errors in 60 s",), []),
         (("no heartbeat for 9.0 s",), ["rule rule-0: 9, limit 5: no heartbeat for 9.0 s"]),
@@ -329,12 +336,12 @@ def test_text_tells_what_was_judged_from_what_is_counted_now() -> None:
             ["rule rule-0: 9, limit 5: 9 server errors in 60 s", "rule rule-1: 9, limit 5: a fatal error"],
         ),
     ],
-    ids=["told already", "another since", "several"],
+    ids=["in the first line", "another since", "several"],
 )
-def test_text_tells_rules_that_its_first_line_does_not(sentences: tuple[str, ...], told: list[str]) -> None:
+def test_text_has_the_rules_that_its_first_line_has_not(sentences: tuple[str, ...], expected: list[str]) -> None:
     reasons = tuple(Reason(f"rule-{number}", 9, 5, sentence) for number, sentence in enumerate(sentences))
     lines = Memory(replace(DOWN, verdict=Verdict(Judgement.EXCESSIVE, reasons))).why.text(3_072).splitlines()
-    assert [line for line in lines if line.startswith("rule ")] == told
+    assert [line for line in lines if line.startswith("rule ")] == expected
 
 
 @pytest.mark.parametrize(
@@ -346,7 +353,7 @@ def test_text_tells_rules_that_its_first_line_does_not(sentences: tuple[str, ...
     ],
     ids=["granted", "replayed", "denied"],
 )
-def test_text_says_of_a_claim_nothing_twice(answer: Granted | Denied, line: str) -> None:
+def test_text_repeats_nothing_of_a_claim(answer: Granted | Denied, line: str) -> None:
     assert line in Memory(replace(SUSPECT, answer=answer)).why.text(3_072).splitlines()
 
 
@@ -359,30 +366,30 @@ def test_text_says_of_a_claim_nothing_twice(answer: Granted | Denied, line: str)
     ],
     ids=["paused again", "duplicate", "median of errors alone"],
 )
-def test_text_tells_what_is_out_of_the_ordinary_in_the_fleet(changes: dict[str, Any], line: str) -> None:
+def test_text_has_what_is_unusual_in_the_fleet(changes: dict[str, Any], line: str) -> None:
     text = Memory(SUSPECT, fleet=replace(FLEET, **changes)).why.text(3_072)
     assert any(one.startswith(line) for one in text.splitlines())
 
 
-def test_errors_that_are_spared_are_told_with_why() -> None:
+def test_spared_errors_are_shown_with_the_reason() -> None:
     sentence = "6 errors in 60 s are over the limit of 5, and no more than chance gives at the fleet's usual rate"
     memory = Memory(replace(UP, verdict=Verdict(Judgement.FINE, spared=sentence)))
     assert memory.why.value()["spared"] == sentence
     assert memory.why.text(3_072).splitlines()[1] == f"spared: {sentence}"
 
 
-def test_soft_drain_is_told_beside_the_weight() -> None:
+def test_soft_drain_is_shown_beside_the_weight() -> None:
     memory = Memory(SUSPECT)
     memory.weight = 10
     assert (memory.why.value()["weight"], memory.why.value()["soft_drained"]) == (10, True)
     assert ", weight 10 % (soft drain)" in memory.why.text(3_072)
 
 
-def test_paused_cause_is_told_with_how_an_engineer_ends_the_pause() -> None:
+def test_paused_cause_is_shown_with_the_command_that_ends_the_pause() -> None:
     paused = replace(SUSPECT, answer=Denied("paused", 3, 10, 600.0, 20, 18))
-    for door in ("value", "local"):
-        clears = getattr(Memory(paused).why, door)()["clears"]
-        assert clears[1] == "the pause ends in 10m; or an engineer finds what is wrong, then health-arbiter release"
+    for listener in ("value", "local"):
+        remedies = getattr(Memory(paused).why, listener)()["remedies"]
+        assert remedies[1] == "the pause ends in 10m; or an engineer finds what is wrong, then health-arbiter release"
 
 
 @pytest.mark.parametrize(
@@ -400,9 +407,11 @@ def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) ->
         assert "clears when: the container is replaced" in text
 
 
-def test_local_text_has_samples_and_the_capture_and_nothing_that_a_terminal_obeys() -> None:
-    kept = Kept("app/a/life", UNIX, (SAMPLE._replace(message="a\x1b[2J\nb\u202ec"),), "line one\nline \x1b two\n")
-    lines = _body_of(_ask(Memory(DOWN, kept=kept).why.get_local, "?format=text")).splitlines()
+def test_local_text_has_samples_and_capture_without_control_characters() -> None:
+    cull = CullEvidence(
+        "app/a/life", UNIX, (SAMPLE._replace(message="a\x1b[2J\nb\u202ec"),), "line one\nline \x1b two\n"
+    )
+    lines = _body_of(_ask(Memory(DOWN, last_cull=cull).why.get_local, "?format=text")).splitlines()
     assert "error f1 (redis, server_error): 7 from 13:59:20Z to 13:59:58Z: a?[2J?b?c" in lines
     assert lines[-2:] == ["| line one", "| line ? two"]
 
@@ -428,14 +437,14 @@ def test_local_text_has_samples_and_the_capture_and_nothing_that_a_terminal_obey
         "claim of no use any more",
     ],
 )
-def test_runbook_is_that_of_what_stands_in_the_way(changes: dict[str, Any], anchor: str) -> None:
-    for door in ("value", "local"):
-        told = getattr(Memory(replace(SUSPECT, **changes)).why, door)()
-        assert told["runbook"] == f"https://runbooks.example.org/arbiter{anchor}"
+def test_runbook_is_that_of_the_obstacle(changes: dict[str, Any], anchor: str) -> None:
+    for listener in ("value", "local"):
+        expected = getattr(Memory(replace(SUSPECT, **changes)).why, listener)()
+        assert expected["runbook"] == f"https://runbooks.example.org/arbiter{anchor}"
 
 
 @pytest.mark.parametrize("state", State)
-def test_every_state_with_every_answer_is_told(state: State) -> None:
+def test_every_state_with_every_answer_has_a_text(state: State) -> None:
     for answer in (None, Granted(1, 10), HELD.answer, Denied("hold", 0, 0, 1.0, hold=HOLD), Unknown("timeout")):
         for latch in (None, DOWN.latch, Latch("", 1.0, "retired", lease="word")):
             for shadow in (False, True):
@@ -444,7 +453,7 @@ def test_every_state_with_every_answer_is_told(state: State) -> None:
                 assert memory.why.text(3_072).startswith(f"{state}: ")
 
 
-# -- in the body of a "down" ----------------------------------------------------------------------------------
+# -- in the body of a "down" --------------------------------------------------------------------------------
 
 
 def _body(memory: Memory, failures: list[Exception]) -> web.Response:
@@ -454,7 +463,7 @@ def _body(memory: Memory, failures: list[Exception]) -> web.Response:
         stale_after_s=38.0,
         on_poll=lambda *_: None,
         on_failure=failures.append,
-        explained=memory.why.text,
+        explanation=memory.why.text,
     )
     routes = health.routes(answers, metrics=lambda: (b"", ""), get_why=memory.why.get_public)
     assert routes["/why"]["GET"] == memory.why.get_public
@@ -468,7 +477,7 @@ def test_body_of_a_down_is_the_text() -> None:
     assert failures == []
 
 
-def test_text_is_written_once_a_second_and_anew_for_another_standing() -> None:
+def test_text_is_written_once_a_second_and_again_for_another_state() -> None:
     memory = Memory(DOWN)
     text = memory.why.text(3_072)
     memory.decided(3)
@@ -477,7 +486,7 @@ def test_text_is_written_once_a_second_and_anew_for_another_standing() -> None:
     assert "what-2" in memory.why.text(3_072)
 
 
-def test_up_stays_one_word() -> None:
+def test_body_of_an_up_is_one_word() -> None:
     assert _body(Memory(UP), []).text == "up\n"
 
 

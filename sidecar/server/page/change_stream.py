@@ -1,7 +1,7 @@
-"""What several people look at, read once for all of them, and only while anybody looks.
+"""The status page's data, read once for all viewers, and only while there are viewers.
 
-It has parts, each of which is written as JSON when it is read and told when it has changed. Quick parts come from
-memory; slow ones may have to wait for the bucket, and keep no quick one waiting.
+It has parts by name. The stream writes each as JSON after it was read, and sends it when it has changed. Quick parts
+come from memory; slow ones may wait for the shared store, and do not delay the quick ones.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, Final
 
 QUICK_PAUSE_S: Final = 1.0
 SLOW_PAUSE_S: Final = 2.0
-REST: Final = 10
-"""After the slow parts have taken a time, they rest so many times as long: a bucket that is slow has more to do."""
+SLOW_PAUSE_FACTOR: Final = 10
+"""The pause after a read of the slow parts is this many times as long as the read, to spare a slow store."""
 
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 
 Parts = Mapping[str, Any]
 
 
-class Feed:
-    """Parts by name, as JSON values; ``wall`` gives the Unix seconds that are told with them.
+class ChangeStream:
+    """Parts by name, as JSON values, from ``quick`` and ``slow``; ``wall`` is the Unix time sent with them.
 
-    ``clock`` measures how long the slow ones take. What a reader raises goes to ``on_failure``, and the parts stay.
+    ``clock`` measures the slow reads. ``on_failure`` gets the exception of a read, and the parts stay as they were.
     """
 
     def __init__(
@@ -37,89 +37,89 @@ class Feed:
         clock: Callable[[], float],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self.watchers = 0
+        self.viewers = 0
+        self.version = 0
         self._quick = quick
         self._slow = slow
         self._wall = wall
         self._clock = clock
         self._on_failure = on_failure
-        self.version = 0
         self._written: dict[str, tuple[str, int]] = {}
-        self._turned: asyncio.Future[None] | None = None
-        self._works: list[asyncio.Task[None]] = []
+        self._changed: asyncio.Future[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._reading = asyncio.Lock()
         self._hurried = asyncio.Event()
         self._slow_at = float("-inf")
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Keep the parts fresh meanwhile."""
-        self.watchers += 1
-        if self.watchers == 1:
-            self._written.clear()  # nobody kept it fresh
-            self._take(self._quick)
-            self._works = [asyncio.create_task(work) for work in (self._look(), self._ask())]
+    def viewed(self) -> Iterator[None]:
+        """Keep the parts fresh while the context lasts."""
+        self.viewers += 1
+        if self.viewers == 1:
+            self._written.clear()  # nothing has kept it fresh
+            self._update(self._quick)
+            self._tasks = [asyncio.create_task(work) for work in (self._read_quick(), self._read_slow())]
         try:
             yield
         finally:
-            self.watchers -= 1
-            if not self.watchers:
-                for work in self._works:
-                    work.cancel()
+            self.viewers -= 1
+            if not self.viewers:
+                for task in self._tasks:
+                    task.cancel()
 
     @property
-    def turned(self) -> asyncio.Future[None]:
-        """Done when there is something new to tell."""
-        if self._turned is None or self._turned.done():
-            self._turned = asyncio.get_running_loop().create_future()
-        return self._turned
+    def changed(self) -> asyncio.Future[None]:
+        """Done when there is something new to send."""
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        return self._changed
 
     def since(self, version: int) -> str:
-        """What has changed since that version, as JSON: ``""`` for nothing, and all of it since 0."""
-        told = [f'"{name}":{text}' for name, (text, at) in self._written.items() if at > version]
-        text = "{" + ",".join((f'"now":{self._wall():.3f}', *told)) + "}"
-        return text if told else ""
+        """What has changed since that version, as JSON: everything since 0, ``""`` for nothing."""
+        parts = [f'"{name}":{text}' for name, (text, at) in self._written.items() if at > version]
+        return "{" + ",".join((f'"now":{self._wall():.3f}', *parts)) + "}" if parts else ""
 
     def hurry(self) -> None:
-        """Read the slow parts again at once, if anybody looks: something has been done to them."""
+        """Read the slow parts at once if there are viewers: an order has changed them."""
         self._slow_at = float("-inf")
         self._hurried.set()
 
     async def whole(self) -> str:
-        """All parts as JSON, as fresh as if somebody looked."""
-        if not self.watchers:
-            self._take(self._quick)
+        """All parts as JSON, as fresh as with viewers."""
+        if not self.viewers:
+            self._update(self._quick)
         async with self._reading:
-            if self._clock() - self._slow_at >= SLOW_PAUSE_S and not self.watchers:
-                await self._read_slow()
+            if self._clock() - self._slow_at >= SLOW_PAUSE_S and not self.viewers:
+                await self._update_slow()
         return self.since(0)
 
-    async def _look(self) -> None:
+    async def _read_quick(self) -> None:
         while True:
             await asyncio.sleep(QUICK_PAUSE_S)
-            self._take(self._quick)
+            self._update(self._quick)
 
-    async def _ask(self) -> None:
+    async def _read_slow(self) -> None:
         while True:
             begun = self._clock()
             async with self._reading:
-                await self._read_slow()
+                await self._update_slow()
             took_s = self._clock() - begun
+            pause_s = max(SLOW_PAUSE_S - took_s, SLOW_PAUSE_FACTOR * took_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LONGEST_PAUSE_S, max(SLOW_PAUSE_S - took_s, REST * took_s))):
+                async with asyncio.timeout(min(MAX_PAUSE_S, pause_s)):
                     await self._hurried.wait()
             self._hurried.clear()
 
-    async def _read_slow(self) -> None:
+    async def _update_slow(self) -> None:
         try:
-            read = await self._slow()
-        except Exception as error:  # noqa: BLE001 - who looks must not end for all others what fails once
+            parts = await self._slow()
+        except Exception as error:  # noqa: BLE001 - a failure must not end the stream of all viewers
             self._on_failure(error)
         else:
-            self._take(lambda: read)
+            self._update(lambda: parts)
             self._slow_at = self._clock()
 
-    def _take(self, read: Callable[[], Parts]) -> None:
+    def _update(self, read: Callable[[], Parts]) -> None:
         try:
             written = {name: json.dumps(value, separators=(",", ":")) for name, value in read().items()}
         except Exception as error:  # noqa: BLE001 - as above
@@ -130,5 +130,5 @@ class Feed:
             return
         self.version += 1
         self._written |= {name: (text, self.version) for name, text in new.items()}
-        if self._turned is not None and not self._turned.done():
-            self._turned.set_result(None)
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)

@@ -1,4 +1,4 @@
-"""One reading for all who look, none while nobody does, and only what changed is told."""
+"""One read for all viewers, none without viewers, and only changes are sent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from harness.waiting import eventually
-from sidecar.server.page import change_stream as feed_module
-from sidecar.server.page.change_stream import Feed
+from sidecar.server.page import change_stream
+from sidecar.server.page.change_stream import ChangeStream
 
 
 class Sources:
-    """What the feed reads, and how often it did."""
+    """What the changes reads, and how often it did."""
 
     def __init__(self) -> None:
         self.quick: dict[str, Any] = {"why": 1}
@@ -42,15 +42,17 @@ class Sources:
     def words(self) -> set[str]:
         return {str(error) for error in self.failures}
 
-    def feed(self) -> Feed:
+    def changes(self) -> ChangeStream:
         clock = asyncio.get_running_loop().time
-        return Feed(self.read_quick, self.read_slow, wall=lambda: 1.5, clock=clock, on_failure=self.failures.append)
+        return ChangeStream(
+            self.read_quick, self.read_slow, wall=lambda: 1.5, clock=clock, on_failure=self.failures.append
+        )
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "QUICK_PAUSE_S", 0.01)
-    monkeypatch.setattr(feed_module, "SLOW_PAUSE_S", 0.02)
+    monkeypatch.setattr(change_stream, "QUICK_PAUSE_S", 0.01)
+    monkeypatch.setattr(change_stream, "SLOW_PAUSE_S", 0.02)
 
 
 @pytest.fixture
@@ -59,101 +61,103 @@ async def sources() -> Sources:
 
 
 async def test_quick_parts_are_there_at_once_and_slow_ones_when_they_come(sources: Sources) -> None:
-    feed = sources.feed()
+    changes = sources.changes()
     sources.gate.clear()
-    with feed.watched():
-        assert json.loads(feed.since(0)) == {"now": 1.5, "why": 1}
-        seen, turned = feed.version, feed.turned
+    with changes.viewed():
+        assert json.loads(changes.since(0)) == {"now": 1.5, "why": 1}
+        seen, turned = changes.version, changes.changed
         sources.gate.set()
         await asyncio.wait_for(turned, 5)
-        assert json.loads(feed.since(seen)) == {"now": 1.5, "fleet": 10}
-        assert json.loads(feed.since(0)) == {"now": 1.5, "why": 1, "fleet": 10}
+        assert json.loads(changes.since(seen)) == {"now": 1.5, "fleet": 10}
+        assert json.loads(changes.since(0)) == {"now": 1.5, "why": 1, "fleet": 10}
 
 
-async def test_what_has_not_changed_is_not_told_again(sources: Sources) -> None:
-    feed = sources.feed()
-    with feed.watched():
+async def test_unchanged_parts_are_not_sent_again(sources: Sources) -> None:
+    changes = sources.changes()
+    with changes.viewed():
         await eventually(lambda: sources.slow_reads >= 3, timeout_s=5, what="it was read again")
-        seen = feed.version
-        assert feed.since(seen) == ""
+        seen = changes.version
+        assert changes.since(seen) == ""
         sources.quick = {"why": 2}
-        await asyncio.wait_for(feed.turned, 5)
-        assert json.loads(feed.since(seen)) == {"now": 1.5, "why": 2}
+        await asyncio.wait_for(changes.changed, 5)
+        assert json.loads(changes.since(seen)) == {"now": 1.5, "why": 2}
 
 
 async def test_slow_parts_that_hang_keep_no_quick_one_waiting(sources: Sources) -> None:
-    feed = sources.feed()
+    changes = sources.changes()
     sources.gate.clear()
-    with feed.watched():
-        seen = feed.version
+    with changes.viewed():
+        seen = changes.version
         sources.quick = {"why": 2}
-        await asyncio.wait_for(feed.turned, 5)
-        assert json.loads(feed.since(seen))["why"] == 2
+        await asyncio.wait_for(changes.changed, 5)
+        assert json.loads(changes.since(seen))["why"] == 2
 
 
-async def test_nothing_is_read_before_anybody_looks_nor_after(sources: Sources) -> None:
-    feed = sources.feed()
+async def test_nothing_is_read_without_viewers(sources: Sources) -> None:
+    changes = sources.changes()
     assert len(asyncio.all_tasks()) == 1
     assert (sources.quick_reads, sources.slow_reads) == (0, 0)
-    with feed.watched():
+    with changes.viewed():
         await eventually(lambda: sources.slow_reads, timeout_s=5, what="it was read")
     before = (sources.quick_reads, sources.slow_reads)
-    await eventually(lambda: len(asyncio.all_tasks()) == 1, timeout_s=5, what="nobody is left to read")
+    await eventually(lambda: len(asyncio.all_tasks()) == 1, timeout_s=5, what="no task is left")
     assert (sources.quick_reads, sources.slow_reads) == before
 
 
-async def test_many_who_look_are_read_for_once(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "SLOW_PAUSE_S", 60)
-    feed = sources.feed()
-    with feed.watched(), feed.watched(), feed.watched():
-        assert all(json.loads(text)["fleet"] == 10 for text in await asyncio.gather(*(feed.whole() for _ in range(9))))
+async def test_many_viewers_share_one_read(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_stream, "SLOW_PAUSE_S", 60)
+    changes = sources.changes()
+    with changes.viewed(), changes.viewed(), changes.viewed():
+        assert all(
+            json.loads(text)["fleet"] == 10 for text in await asyncio.gather(*(changes.whole() for _ in range(9)))
+        )
         assert sources.slow_reads == 1
 
 
-async def test_whole_state_is_read_for_who_asks_once(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "SLOW_PAUSE_S", 60)
-    feed = sources.feed()
-    assert json.loads(await feed.whole()) == {"now": 1.5, "why": 1, "fleet": 10}
-    await asyncio.gather(*(feed.whole() for _ in range(9)))
+async def test_whole_state_is_read_without_viewers(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_stream, "SLOW_PAUSE_S", 60)
+    changes = sources.changes()
+    assert json.loads(await changes.whole()) == {"now": 1.5, "why": 1, "fleet": 10}
+    await asyncio.gather(*(changes.whole() for _ in range(9)))
     assert sources.slow_reads == 1
 
 
-async def test_who_comes_back_sees_nothing_old(sources: Sources) -> None:
-    feed = sources.feed()
-    await feed.whole()
+async def test_returning_viewer_sees_nothing_old(sources: Sources) -> None:
+    changes = sources.changes()
+    await changes.whole()
     sources.gate.clear()
-    with feed.watched():
-        assert "fleet" not in json.loads(feed.since(0))
+    with changes.viewed():
+        assert "fleet" not in json.loads(changes.since(0))
 
 
 async def test_order_is_seen_at_once(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "SLOW_PAUSE_S", 60)
-    feed = sources.feed()
-    with feed.watched():
-        await eventually(lambda: "fleet" in feed.since(0), timeout_s=5, what="it was read")
+    monkeypatch.setattr(change_stream, "SLOW_PAUSE_S", 60)
+    changes = sources.changes()
+    with changes.viewed():
+        await eventually(lambda: "fleet" in changes.since(0), timeout_s=5, what="it was read")
         sources.slow = {"fleet": 11}
-        feed.hurry()
-        await eventually(lambda: '"fleet":11' in feed.since(0), timeout_s=5, what="it was read again")
+        changes.hurry()
+        await eventually(lambda: '"fleet":11' in changes.since(0), timeout_s=5, what="it was read again")
         assert sources.slow_reads == 2
 
 
-async def test_failure_is_told_and_the_parts_stay(sources: Sources) -> None:
-    feed = sources.feed()
-    with feed.watched():
-        await eventually(lambda: "fleet" in feed.since(0), timeout_s=5, what="it was read")
+async def test_failure_is_reported_and_the_parts_stay(sources: Sources) -> None:
+    changes = sources.changes()
+    with changes.viewed():
+        await eventually(lambda: "fleet" in changes.since(0), timeout_s=5, what="it was read")
         sources.breaks = True
-        await eventually(lambda: sources.words == {"quick", "slow"}, timeout_s=5, what="both are told")
-        assert json.loads(feed.since(0)) == {"now": 1.5, "why": 1, "fleet": 10}
+        await eventually(lambda: sources.words == {"quick", "slow"}, timeout_s=5, what="both are reported")
+        assert json.loads(changes.since(0)) == {"now": 1.5, "why": 1, "fleet": 10}
         sources.breaks, sources.quick = False, {"why": 3}
-        await eventually(lambda: '"why":3' in feed.since(0), timeout_s=5, what="it goes on")
+        await eventually(lambda: '"why":3' in changes.since(0), timeout_s=5, what="it goes on")
 
 
-async def test_bucket_that_is_slow_is_asked_less_often(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "REST", 100)
-    feed = sources.feed()
+async def test_slow_store_is_asked_less_often(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_stream, "SLOW_PAUSE_FACTOR", 100)
+    changes = sources.changes()
     sources.gate.clear()
-    with feed.watched():
-        await eventually(lambda: sources.quick_reads > 5, timeout_s=5, what="the bucket takes its time")
+    with changes.viewed():
+        await eventually(lambda: sources.quick_reads > 5, timeout_s=5, what="the store is slow")
         sources.gate.set()
         await eventually(lambda: sources.quick_reads > 25, timeout_s=5, what="time for ten rests")
         assert sources.slow_reads == 1

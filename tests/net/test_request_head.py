@@ -1,11 +1,20 @@
-"""What a door reads of a head before anybody else does, and what it refuses."""
+"""What is read of a request head before aiohttp sees it, and what is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from sidecar.net.chunks import CHUNKS_LIMIT, Chunks, TooManyChunksError
-from sidecar.net.heads import CACHED, CHUNKED, HEAD_LIMIT, BadHeadError, Head, Heads, parse, refuse_hopeless
+from sidecar.net.chunked_body import CHUNKS_LIMIT, ChunkedBody, TooManyChunksError
+from sidecar.net.request_head import (
+    CACHED,
+    CHUNKED,
+    HEAD_LIMIT,
+    BadHeadError,
+    HeadParser,
+    RequestHead,
+    parse,
+    refuse_hopeless,
+)
 
 
 def _raw(line: str, *headers: str) -> bytes:
@@ -17,47 +26,47 @@ def _raw(line: str, *headers: str) -> bytes:
     [
         pytest.param(
             _raw("GET /health HTTP/1.1", "Host: a", "User-Agent: Consul Health Check"),
-            Head("GET", "/health", 1, keeps=True, length=0, user_agent="Consul Health Check", is_plain=True),
+            RequestHead("GET", "/health", 1, keeps=True, length=0, user_agent="Consul Health Check", is_plain=True),
             id="poll",
         ),
         pytest.param(
             _raw("GET /a?b=c HTTP/1.0"),
-            Head("GET", "/a?b=c", 0, keeps=False, length=0, user_agent="", is_plain=True),
+            RequestHead("GET", "/a?b=c", 0, keeps=False, length=0, user_agent="", is_plain=True),
             id="1.0",
         ),
         pytest.param(
             _raw("HEAD / HTTP/1.0", "CONNECTION: Keep-Alive"),
-            Head("HEAD", "/", 0, keeps=True, length=0, user_agent="", is_plain=True),
+            RequestHead("HEAD", "/", 0, keeps=True, length=0, user_agent="", is_plain=True),
             id="1.0 kept",
         ),
         pytest.param(
             _raw("GET / HTTP/1.1", "host:", "connection:\tclose "),
-            Head("GET", "/", 1, keeps=False, length=0, user_agent="", is_plain=True),
+            RequestHead("GET", "/", 1, keeps=False, length=0, user_agent="", is_plain=True),
             id="close",
         ),
         pytest.param(
             _raw("POST /errors HTTP/1.1", "Host: a", "Content-Length: 007"),
-            Head("POST", "/errors", 1, keeps=True, length=7, user_agent="", is_plain=False),
+            RequestHead("POST", "/errors", 1, keeps=True, length=7, user_agent="", is_plain=False),
             id="body",
         ),
         pytest.param(
             _raw("POST / HTTP/1.1", "Host: a", "Transfer-Encoding: Chunked"),
-            Head("POST", "/", 1, keeps=True, length=CHUNKED, user_agent="", is_plain=False),
+            RequestHead("POST", "/", 1, keeps=True, length=CHUNKED, user_agent="", is_plain=False),
             id="chunks",
         ),
         pytest.param(
             _raw("GET / HTTP/1.1", "Host: a", "Expect: 100-continue"),
-            Head("GET", "/", 1, keeps=True, length=0, user_agent="", is_plain=False),
+            RequestHead("GET", "/", 1, keeps=True, length=0, user_agent="", is_plain=False),
             id="asks for more than an answer",
         ),
         pytest.param(
             _raw("GET / HTTP/1.1", "Host: a", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"),
-            Head("GET", "/", 1, keeps=True, length=0, user_agent="", is_plain=False),
+            RequestHead("GET", "/", 1, keeps=True, length=0, user_agent="", is_plain=False),
             id="Java, which asks for HTTP/2 each time and can do without",
         ),
     ],
 )
-def test_head_is_read(raw: bytes, head: Head) -> None:
+def test_head_is_read(raw: bytes, head: RequestHead) -> None:
     assert parse(raw) == head
 
 
@@ -115,7 +124,7 @@ def test_head_without_an_end_is_bounded() -> None:
 
 
 def test_few_heads_are_remembered_and_no_long_ones() -> None:
-    heads = Heads()
+    heads = HeadParser()
     for n in range(10 * CACHED):
         assert heads.read(_raw(f"GET /{n} HTTP/1.0")).target == f"/{n}"
     heads.read(_raw("GET / HTTP/1.0", "A: " + "b" * 4_000))
@@ -123,8 +132,8 @@ def test_few_heads_are_remembered_and_no_long_ones() -> None:
     assert max(map(len, heads._known)) < 100
 
 
-def test_door_without_bodies_refuses_them_all() -> None:
-    heads = Heads(takes_bodies=False)
+def test_parser_without_bodies_refuses_them_all() -> None:
+    heads = HeadParser(takes_bodies=False)
     raw = _raw("POST /health HTTP/1.1", "Host: a", "Content-Length: 1")
     for _ in range(2):
         with pytest.raises(BadHeadError, match="body"):
@@ -139,9 +148,9 @@ def _chunked(*chunks: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 64, 1_000])
-def test_end_of_a_body_is_found_in_whatever_pieces_it_comes(piece: int) -> None:
+def test_end_of_a_body_is_found_in_pieces_of_any_size(piece: int) -> None:
     body = _chunked(b"a", b"\r\n0\r\n\r\n", b"x" * 300)
-    data, chunks, taken = body + b"GET / HTTP/1.1\r\n", Chunks(), 0
+    data, chunks, taken = body + b"GET / HTTP/1.1\r\n", ChunkedBody(), 0
     while not chunks.is_over:
         taken += chunks.take(data[taken : taken + piece])
     assert data[:taken] == body
@@ -150,15 +159,15 @@ def test_end_of_a_body_is_found_in_whatever_pieces_it_comes(piece: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"zz\r\n", b"-1\r\n", b"1;a=b\r\n", b"1\n", b"\r\n", b"0\r\nTrailer: a\r\n\r\n", b"1" * 20, b" 1\r\n"]
 )
-def test_what_is_no_chunk_is_an_error_however_it_comes(data: bytes) -> None:
+def test_invalid_chunk_is_an_error_in_pieces_of_any_size(data: bytes) -> None:
     for pieces in ([data], [data[n : n + 1] for n in range(len(data))]):
-        chunks = Chunks()
+        chunks = ChunkedBody()
         with pytest.raises(ValueError, match=r"no chunk|trailers"):
             sum(map(chunks.take, pieces))
 
 
-def test_body_has_few_chunks() -> None:
+def test_number_of_chunks_is_bounded() -> None:
     most = [b"x"] * (CHUNKS_LIMIT - 1)
-    assert Chunks().take(_chunked(*most)) == len(_chunked(*most))
+    assert ChunkedBody().take(_chunked(*most)) == len(_chunked(*most))
     with pytest.raises(TooManyChunksError):
-        Chunks().take(_chunked(*most, b"x"))
+        ChunkedBody().take(_chunked(*most, b"x"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sidecar.config.selectors import parse_selectors
+from sidecar.inputs.counter_increments import Reading, Role, SeriesUse
 from sidecar.inputs.exposition import Scanner
-from sidecar.inputs.increments import Reading, Role, Use
-from sidecar.inputs.wanted_series import CROWDED_PAGES, Wanted
+from sidecar.inputs.series_selection import CROWDED_PAGES, SeriesSelection
 
 ERRORS = 'kind=web: http_requests_total{code=~"5.."}, kind_from=db: db_errors_total, {"my.errors"}'
 
@@ -15,13 +15,13 @@ ERRORS = 'kind=web: http_requests_total{code=~"5.."}, kind_from=db: db_errors_to
 LOAD = parse_selectors('both, cpu{core="0"}')
 
 
-def _wanted(**how: int) -> Wanted:
-    return Wanted(
+def _wanted(**how: int) -> SeriesSelection:
+    return SeriesSelection(
         parse_selectors(ERRORS), parse_selectors("http_requests_total"), parse_selectors("busy, both"), LOAD, **how
     )
 
 
-def _read(wanted: Wanted, text: str, *, openmetrics: bool = False) -> list[Reading]:
+def _read(wanted: SeriesSelection, text: str, *, openmetrics: bool = False) -> list[Reading]:
     wanted.begin(openmetrics=openmetrics)
     scanner = Scanner(wanted.families, wanted.use, openmetrics=openmetrics)
     scanner.feed(text.encode())
@@ -54,7 +54,7 @@ def _uses(text: str, *, openmetrics: bool = False) -> list[tuple[Role, str | Non
         ("other 1", []),
     ],
 )
-def test_line_has_its_use(line: str, uses: list[tuple[Role, str | None, bool]]) -> None:
+def test_each_series_has_its_use(line: str, uses: list[tuple[Role, str | None, bool]]) -> None:
     assert _uses(line) == uses
 
 
@@ -67,11 +67,11 @@ def test_line_has_its_use(line: str, uses: list[tuple[Role, str | None, bool]]) 
         ("busy_total 4", []),
     ],
 )
-def test_openmetrics_may_add_total_and_leave_it_out(line: str, uses: list[tuple[Role, str | None, bool]]) -> None:
+def test_openmetrics_may_add_or_omit_total(line: str, uses: list[tuple[Role, str | None, bool]]) -> None:
     assert _uses(line, openmetrics=True) == uses
 
 
-def test_creation_and_spelling_belong_to_one_counter() -> None:
+def test_created_and_every_spelling_belong_to_one_counter() -> None:
     text = (
         'http_requests_total{code="503",a="b"} 1\n'
         'http_requests_total{a="b", code = "503"} 1\n'
@@ -85,26 +85,26 @@ def test_creation_and_spelling_belong_to_one_counter() -> None:
 
 
 def test_first_selector_gives_the_kind() -> None:
-    twice = Wanted(parse_selectors("kind=a: x_total, kind=b: x_total"))
+    twice = SeriesSelection(parse_selectors("kind=a: x_total, kind=b: x_total"))
     assert [use.kind for use, _ in _read(twice, "x_total 1")] == ["a"]
 
 
 def test_selector_without_a_condition_lets_every_line_through() -> None:
-    both = Wanted(parse_selectors('x_total{code="5"}'), parse_selectors("x_total"))
+    both = SeriesSelection(parse_selectors('x_total{code="5"}'), parse_selectors("x_total"))
     assert len(_read(both, 'x_total{code="4"} 1\nx_total{code="5"} 1\nx_total 1\n')) == 3
 
 
-def test_series_for_which_there_is_no_room_are_counted_and_the_others_stay() -> None:
+def test_series_without_room_are_counted_and_the_others_stay() -> None:
     small = _wanted(most_series=2)
     text = "".join(f'http_requests_total{{code="50{number}"}} 1\n' for number in range(5))
     first = [use.key for use, _ in _read(small, text + "process_start_time_seconds 1\n") if use.role is Role.COUNTER]
     assert (len(first), small.overflow) == (2, 3)
     again = [use for use, _ in _read(small, text + "process_start_time_seconds 1\n")]
     assert [use.key for use in again if use.role is Role.COUNTER] == first
-    assert Use(0, Role.START) in again
+    assert SeriesUse(0, Role.START) in again
 
 
-def test_series_that_have_gone_make_room_in_the_end() -> None:
+def test_series_that_have_left_the_page_make_room_in_the_end() -> None:
     small = _wanted(most_series=2)
     _read(small, 'http_requests_total{code="500"} 1\nhttp_requests_total{code="501"} 1\n')
     pages = [_read(small, 'http_requests_total{code="502"} 1\n') for _ in range(CROWDED_PAGES + 1)]
@@ -113,8 +113,8 @@ def test_series_that_have_gone_make_room_in_the_end() -> None:
     assert not small.overflow
 
 
-def test_unwanted_series_take_no_room_of_wanted_ones() -> None:
-    small = Wanted(parse_selectors('x_total{code!="200"}'), most_series=3)
+def test_unused_series_take_no_room_of_used_ones() -> None:
+    small = SeriesSelection(parse_selectors('x_total{code!="200"}'), most_series=3)
     text = "".join(f'x_total{{code="200",n="{number}"}} 1\n' for number in range(50))
     assert len(_read(small, text + 'x_total{code="500"} 1\n')) == 1
     assert not small.overflow
@@ -122,5 +122,5 @@ def test_unwanted_series_take_no_room_of_wanted_ones() -> None:
 
 
 @pytest.mark.parametrize(("errors", "utf8"), [("x", False), ('{"x.y"}', True)])
-def test_quoted_names_are_known_of(*, errors: str, utf8: bool) -> None:
-    assert Wanted(parse_selectors(errors)).utf8 is utf8
+def test_quoted_names_are_noticed(*, errors: str, utf8: bool) -> None:
+    assert SeriesSelection(parse_selectors(errors)).has_quoted_names is utf8

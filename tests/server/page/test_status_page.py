@@ -1,4 +1,4 @@
-"""The routes of the status page on a real socket: who is let in, what is sent, and for how long."""
+"""The routes of the status page on a real socket: access, what is sent, and for how long."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from harness.listening import Answer, Told, Wire, get, listening, pass_idle, post
+from harness.raw_http import Answer, Observed, RawConnection, get, listening, pass_idle, post
 from harness.waiting import eventually
-from sidecar.app import page_parts
-from sidecar.net.listener import Listener, Refusal, json_response
-from sidecar.server.page import pages as pages_module
-from sidecar.server.page.change_stream import Feed
-from sidecar.server.page.pages import FILES, POLICY, STREAMS, Pages
+from sidecar.app import build_listeners
+from sidecar.net.listener import Listener
+from sidecar.net.web import HttpError, json_response
+from sidecar.server.page import status_page
+from sidecar.server.page.change_stream import ChangeStream
+from sidecar.server.page.status_page import FILES, POLICY, STREAMS, StatusPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 WORD = "csrf-word"
 OWN = "Origin: http://localhost"
 TOKEN = "Bearer sesame"
-DATA = Path(pages_module.__file__).parent
+DATA = Path(status_page.__file__).parent
 BIG = 20_000_000
 """More bytes than all buffers on the way take."""
 
@@ -38,24 +39,24 @@ class Board:
     """A page over a state that the test sets, and the orders that came."""
 
     def __init__(self) -> None:
-        self.told = Told()
+        self.observed = Observed()
         self.state: dict[str, Any] = {"csrf": WORD, "n": 0}
         self.orders: list[str] = []
         self.is_admitted = True
         self.is_in_doubt = False
         orders = {"POST": self._order, "DELETE": self._order}
-        self.feed = Feed(
+        self.changes = ChangeStream(
             lambda: self.state,
             self._slow,
             wall=lambda: 1.5,
             clock=asyncio.get_running_loop().time,
-            on_failure=self.told.failures.append,
+            on_failure=self.observed.failures.append,
         )
-        self.pages = Pages(self.feed, orders, csrf=WORD)
+        self.page = StatusPage(self.changes, orders, csrf=WORD)
 
-    async def admits(self, header: str | None) -> bool:
+    async def authorize(self, header: str | None) -> bool:
         if self.is_in_doubt:
-            raise Refusal(503, "token_file", "token: nobody knows")
+            raise HttpError(503, "token_file", "token: not known")
         return self.is_admitted and header == TOKEN
 
     async def _slow(self) -> dict[str, Any]:
@@ -74,24 +75,24 @@ async def board(monkeypatch: pytest.MonkeyPatch) -> Board:
 
 @pytest.fixture
 async def local(board: Board) -> AsyncIterator[Listener]:
-    async with listening(board.pages.routes(), board.told, guard=page_parts.guard_local) as listener:
+    async with listening(board.page.routes(), board.observed, guard=build_listeners.guard_local) as listener:
         yield listener
-    assert board.told.failures == []
+    assert board.observed.failures == []
 
 
 @pytest.fixture
 async def remote(board: Board) -> AsyncIterator[Listener]:
-    async with listening(board.pages.routes(board.admits), board.told) as listener:
+    async with listening(board.page.routes(board.authorize), board.observed) as listener:
         yield listener
-    assert board.told.failures == []
+    assert board.observed.failures == []
 
 
 async def _ask(listener: Listener, request: bytes) -> Answer:
-    async with await Wire.to(listener) as wire:
+    async with await RawConnection.to(listener) as wire:
         return await wire.ask(request)
 
 
-async def _events(wire: Wire, count: int) -> list[str]:
+async def _events(wire: RawConnection, count: int) -> list[str]:
     """So many blocks of a stream that was asked for."""
     taken = ""
     async with asyncio.timeout(5):
@@ -111,7 +112,7 @@ def _is_stuck(listener: Listener) -> bool:
 
 @pytest.mark.parametrize("path", STATIC)
 @pytest.mark.parametrize("site", ["none", "same-origin", "cross-site"])
-async def test_files_hold_nothing_and_are_for_everybody(remote: Listener, path: str, site: str) -> None:
+async def test_files_have_no_data_and_need_no_token(remote: Listener, path: str, site: str) -> None:
     answer = await _ask(remote, get(path, f"Sec-Fetch-Site: {site}"))
     assert answer.status == (303 if path == "/" else 200)
     assert answer.headers["content-security-policy"] == POLICY
@@ -120,7 +121,7 @@ async def test_files_hold_nothing_and_are_for_everybody(remote: Listener, path: 
     assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-async def test_root_leads_to_the_page(local: Listener) -> None:
+async def test_root_redirects_to_the_page(local: Listener) -> None:
     assert (await _ask(local, get("/"))).headers["location"] == "page"
 
 
@@ -131,15 +132,15 @@ async def test_state_has_all_parts(local: Listener) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_light_room_has_the_paths_of_the_page(board: Board) -> None:
-    assert {path: tuple(methods) for path, methods in board.pages.routes().items()} == page_parts.PATHS
+def test_late_routes_have_the_paths_of_the_page(board: Board) -> None:
+    assert {path: tuple(methods) for path, methods in board.page.routes().items()} == build_listeners.PAGE_PATHS
 
 
 # -- the stream ---------------------------------------------------------------------------------------------
 
 
-async def test_stream_tells_all_at_once_and_then_what_changes(board: Board, local: Listener) -> None:
-    async with await Wire.to(local) as wire:
+async def test_stream_sends_everything_and_then_each_change(board: Board, local: Listener) -> None:
+    async with await RawConnection.to(local) as wire:
         answer = await wire.ask(get("/page/stream"))
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         first, second = await _events(wire, 2)
@@ -150,91 +151,96 @@ async def test_stream_tells_all_at_once_and_then_what_changes(board: Board, loca
         assert json.loads(third.removeprefix("data: ")) == {"now": 1.5, "n": 1}
 
 
-async def test_stream_tells_too_what_changes_while_its_client_is_slow_to_read(board: Board, local: Listener) -> None:
-    async with await Wire.to(local) as wire:
+async def test_stream_sends_changes_made_while_its_client_reads_slowly(board: Board, local: Listener) -> None:
+    async with await RawConnection.to(local) as wire:
         await wire.ask(get("/page/stream"))
         await _events(wire, 2)
         board.state = {**board.state, "text": "x" * BIG}
         await eventually(lambda: _is_stuck(local), timeout_s=5, what="it is more than the client reads")
-        version = board.feed.version
+        version = board.changes.version
         board.state = {**board.state, "n": "last"}
-        await eventually(lambda: board.feed.version > version, timeout_s=5, what="it is seen")
+        await eventually(lambda: board.changes.version > version, timeout_s=5, what="it is seen")
         taken = await _events(wire, 2)
     assert len(taken[0]) > BIG
     assert json.loads(taken[1].removeprefix("data: ")) == {"now": 1.5, "n": "last"}
 
 
-async def test_quiet_stream_says_that_it_is_still_there(local: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages_module, "COMMENT_S", 0.05)
-    async with await Wire.to(local) as wire:
+async def test_quiet_stream_sends_comments(local: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_page, "COMMENT_S", 0.05)
+    async with await RawConnection.to(local) as wire:
         await wire.ask(get("/page/stream"))
         assert (await _events(wire, 4))[-1].startswith(": ")
 
 
-async def test_head_of_a_stream_is_not_held(board: Board, local: Listener) -> None:
-    async with await Wire.to(local) as wire:
+async def test_head_request_opens_no_stream(board: Board, local: Listener) -> None:
+    async with await RawConnection.to(local) as wire:
         assert (await wire.ask(get("/page/stream", method="HEAD"))).status == 200
         assert (await wire.ask(get("/page/state"))).status == 200
-    assert board.feed.watchers == 0
+    assert board.changes.viewers == 0
 
 
 async def test_one_stream_too_many_is_refused_until_another_ends(board: Board, local: Listener) -> None:
-    wires = [await Wire.to(local) for _ in range(STREAMS + 1)]
+    wires = [await RawConnection.to(local) for _ in range(STREAMS + 1)]
     try:
         for wire in wires[:-1]:
             assert (await wire.ask(get("/page/stream"))).status == 200
         refused = await wires[-1].ask(get("/page/stream"))
-        assert (refused.status, board.told.words) == (503, ["full"])
-        await eventually(lambda: board.feed.watchers == STREAMS, timeout_s=5, what="all look")
+        assert (refused.status, board.observed.words) == (503, ["full"])
+        await eventually(lambda: board.changes.viewers == STREAMS, timeout_s=5, what="all are connected")
         wires[0].close()
-        await eventually(lambda: board.feed.watchers < STREAMS, timeout_s=5, what="one has left")
+        await eventually(lambda: board.changes.viewers < STREAMS, timeout_s=5, what="one is closed")
         assert (await wires[-1].ask(get("/page/stream"))).status == 200
+        async with await RawConnection.to(local) as another:
+            assert (await another.ask(get("/page/stream"))).status == 503, "one place was free, and no more"
     finally:
         for wire in wires:
             wire.close()
-    await eventually(lambda: board.feed.watchers == 0, timeout_s=5, what="all have left")
+    await eventually(lambda: board.changes.viewers == 0, timeout_s=5, what="all are closed")
 
 
-async def test_who_does_not_read_is_dropped(board: Board, local: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages_module, "SLOW_S", 0.1)
+async def test_client_that_does_not_read_is_cut(board: Board, local: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_page, "SLOW_S", 0.1)
     monkeypatch.setattr("sidecar.server.page.change_stream.QUICK_PAUSE_S", 0.001)
-    async with await Wire.to(local) as wire, await Wire.to(local) as other:
+    async with await RawConnection.to(local) as wire, await RawConnection.to(local) as other:
         await wire.send(get("/page/stream"))
-        await eventually(lambda: board.feed.watchers == 1, timeout_s=5, what="it looks")
+        await eventually(lambda: board.changes.viewers == 1, timeout_s=5, what="it is connected")
         grown = 0
 
         def left() -> bool:
             nonlocal grown
             grown += 1
             board.state = {"text": f"{grown}" + "x" * 200_000}
-            return board.feed.watchers == 0
+            return board.changes.viewers == 0
 
         await eventually(left, timeout_s=10, what="it is dropped")
         assert (await other.ask(get("/page.css"))).status == 200
 
 
 async def test_stream_is_not_cut_for_being_quiet(board: Board) -> None:
-    async with listening(board.pages.routes(), board.told, idle_s=60) as door, await Wire.to(door) as wire:
+    async with (
+        listening(board.page.routes(), board.observed, idle_s=60) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
         await wire.ask(get("/page/stream"))
-        async with await Wire.to(door) as idle:
-            await eventually(lambda: door.is_busy, timeout_s=5, what="it is there")
-            pass_idle(door, 61)
-            await eventually(lambda: idle.ended, timeout_s=5, what="who asks for nothing is cut")
+        async with await RawConnection.to(listener) as idle:
+            await eventually(lambda: listener.is_busy, timeout_s=5, what="it is there")
+            pass_idle(listener, 61)
+            await eventually(lambda: idle.ended, timeout_s=5, what="a connection without requests is cut")
         assert not wire.ended
-        assert board.feed.watchers == 1
+        assert board.changes.viewers == 1
 
 
 async def test_listener_that_closes_ends_its_streams(board: Board) -> None:
-    async with listening(board.pages.routes(), board.told) as door:
-        wire = await Wire.to(door)
+    async with listening(board.page.routes(), board.observed) as listener:
+        wire = await RawConnection.to(listener)
         await wire.ask(get("/page/stream"))
     assert await wire.rest()
-    assert board.feed.watchers == 0
+    assert board.changes.viewers == 0
     wire.close()
 
 
-async def test_stream_ends_when_its_token_is_no_longer_one(board: Board, remote: Listener) -> None:
-    async with await Wire.to(remote) as wire:
+async def test_stream_ends_when_its_token_is_no_longer_valid(board: Board, remote: Listener) -> None:
+    async with await RawConnection.to(remote) as wire:
         await wire.ask(get("/page/stream", f"Authorization: {TOKEN}"))
         await _events(wire, 2)
         board.is_admitted = False
@@ -242,19 +248,17 @@ async def test_stream_ends_when_its_token_is_no_longer_one(board: Board, remote:
         assert b"secret" not in await wire.rest()
 
 
-async def test_stream_ends_in_good_order_when_nobody_can_tell_whether_its_token_is_one(
-    board: Board, remote: Listener
-) -> None:
-    async with await Wire.to(remote) as wire:
+async def test_stream_ends_in_good_order_when_the_token_cannot_be_checked(board: Board, remote: Listener) -> None:
+    async with await RawConnection.to(remote) as wire:
         await wire.ask(get("/page/stream", f"Authorization: {TOKEN}"))
         await _events(wire, 2)
         board.is_in_doubt = True
         board.state = {**board.state, "n": "secret"}
         assert await wire.rest() == b"0\r\n\r\n"
-    assert board.told.words == []
+    assert board.observed.words == []
 
 
-# -- who is let in ------------------------------------------------------------------------------------------
+# -- access -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", CLOSED)
@@ -277,21 +281,21 @@ async def test_other_web_pages_see_nothing(local: Listener, path: str, headers: 
 
 
 @pytest.mark.parametrize("path", [*STATIC, *CLOSED, "/page/hold"])
-async def test_rebound_name_does_not_lead_to_the_local_door(local: Listener, path: str) -> None:
+async def test_rebound_host_name_is_refused_at_the_local_listener(local: Listener, path: str) -> None:
     method = "DELETE" if path == "/page/hold" else "GET"
     answer = await _ask(local, get(path, "Host: evil.example", "Origin: http://evil.example", method=method))
     assert (answer.status, answer.error.split(":")[0]) == (403, "Host")
 
 
 @pytest.mark.parametrize("path", ["/errors", "/hold"])
-async def test_local_door_still_refuses_web_pages_elsewhere(board: Board, local: Listener, path: str) -> None:
+async def test_local_listener_still_refuses_other_web_pages(board: Board, local: Listener, path: str) -> None:
     answer = await _ask(local, post(path, b"", OWN, "Sec-Fetch-Site: same-origin"))
-    assert (answer.status, board.told.words) == (403, ["cross_origin"])
+    assert (answer.status, board.observed.words) == (403, ["cross_origin"])
 
 
 @pytest.mark.parametrize("path", [*CLOSED, "/page/hold"])
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic sesame"])
-async def test_at_the_remote_door_all_else_takes_the_token(
+async def test_page_listener_needs_the_token_for_everything_else(
     board: Board, remote: Listener, path: str, header: str | None
 ) -> None:
     authorization = [f"Authorization: {header}"] if header else []
@@ -302,14 +306,14 @@ async def test_at_the_remote_door_all_else_takes_the_token(
 
 
 @pytest.mark.parametrize("path", [*CLOSED, "/page/hold"])
-async def test_at_the_remote_door_doubt_about_the_token_lets_nobody_in(
+async def test_page_listener_allows_nothing_if_the_token_cannot_be_checked(
     board: Board, remote: Listener, path: str
 ) -> None:
     board.is_in_doubt = True
     headers = (f"Authorization: {TOKEN}", OWN, f"X-Arbiter-CSRF: {WORD}")
     answer = await _ask(remote, post(path, b"", *headers) if path == "/page/hold" else get(path, *headers))
-    assert (answer.status, answer.error) == (503, "token: nobody knows")
-    assert (board.orders, board.told.words) == ([], ["token_file"])
+    assert (answer.status, answer.error) == (503, "token: not known")
+    assert (board.orders, board.observed.words) == ([], ["token_file"])
 
 
 # -- orders -------------------------------------------------------------------------------------------------
@@ -339,7 +343,7 @@ async def test_order_from_elsewhere_is_refused(
     board: Board, local: Listener, order: Callable[..., bytes], headers: list[str], word: str
 ) -> None:
     answer = await _ask(local, order(*headers))
-    assert (answer.status, board.told.words, board.orders) == (403, [word], [])
+    assert (answer.status, board.observed.words, board.orders) == (403, [word], [])
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=["hold", "release"])
@@ -356,13 +360,13 @@ async def test_order_of_the_page_is_passed_on(
 # -- the files ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_becomes_markup_or_code() -> None:
+def test_script_makes_no_markup_or_code_of_data() -> None:
     script = (DATA / "page.js").read_text()
     forbidden = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|srcdoc|DOMParser|\.on[a-z]+ ?="
     assert re.findall(forbidden, script) == []
 
 
-def test_page_takes_nothing_from_elsewhere_and_nothing_inline() -> None:
+def test_page_loads_nothing_from_elsewhere_and_nothing_inline() -> None:
     html, style = (DATA / "index.html").read_text(), (DATA / "page.css").read_text()
     assert re.findall(r"https?://|\son[a-z]+=|\sstyle=|<style|<script(?! src=\"page.js\")", html) == []
     assert re.findall(r"https?://|@import|url\(", style) == []

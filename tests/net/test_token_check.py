@@ -1,4 +1,4 @@
-"""Who brings the token is let in, and a disk that hangs costs whoever waits for it an answer, and nobody else."""
+"""Requests with the token are allowed, and a hung disk delays only the requests that need the file."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from harness.listening import Told, Wire, get, listening, post
+from harness.raw_http import Observed, RawConnection, get, listening, post
 from harness.virtual_time import in_virtual_time, settle
 from harness.waiting import eventually
-from sidecar.net.admission import LIMIT_S, Admission
-from sidecar.net.listener import Refusal
+from sidecar.net.token_check import LIMIT_S, TokenCheck
 from sidecar.net.token_file import Token
+from sidecar.net.web import HttpError
 from sidecar.server import callers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sidecar.net.listener import Routes
+    from sidecar.net.web import Routes
 
 WORD = b"sesame-0123456789"
 RIGHT = f"Bearer {WORD.decode()}"
 WRONG = "Bearer sesame-9876543210"
-CROWD = 50
+MANY = 50
 NEVER_S = 20.0
-"""Longer than any test takes: a thread that nobody lets go ends by itself."""
+"""Longer than any test takes: then a thread ends by itself."""
 
 
 class Disk:
@@ -46,7 +46,7 @@ class Disk:
         self._under_way += 1
         self.together = max(self.together, self._under_way)
         content = self.content
-        self.begun += 1  # last: who sees it changes the content
+        self.begun += 1  # last: the test changes the content when it sees this
         self.goes_on.wait(NEVER_S)
         self._under_way -= 1
         return content
@@ -59,26 +59,26 @@ def disk() -> Iterator[Disk]:
     disk.goes_on.set()
 
 
-async def _refused(admission: Admission, header: str = RIGHT) -> Refusal:
-    with pytest.raises(Refusal) as refused:
-        await admission.admits(header)
+async def _refused(check: TokenCheck, header: str = RIGHT) -> HttpError:
+    with pytest.raises(HttpError) as refused:
+        await check.allows(header)
     return refused.value
 
 
 async def test_file_is_read_at_each_use(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    admission = Admission(Token(str(path)).read)
+    check = TokenCheck(Token(str(path)).read)
     for content, header in ((WORD, RIGHT), (WRONG.removeprefix("Bearer ").encode(), WRONG)):
         path.write_bytes(content)
-        assert [await admission.admits(brought) for brought in (RIGHT, WRONG)] == [header == RIGHT, header == WRONG]
+        assert [await check.allows(brought) for brought in (RIGHT, WRONG)] == [header == RIGHT, header == WRONG]
     path.unlink()
-    assert not await admission.admits(WRONG)
+    assert not await check.allows(WRONG)
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", f"Basic {WORD.decode()}"])
 @in_virtual_time
-async def test_who_brings_no_token_is_not_worth_a_reading(disk: Disk, header: str | None) -> None:
-    assert not await Admission(disk.read).admits(header)
+async def test_request_without_a_token_does_not_read_the_file(disk: Disk, header: str | None) -> None:
+    assert not await TokenCheck(disk.read).allows(header)
     assert disk.begun == 0
 
 
@@ -86,9 +86,9 @@ async def test_who_brings_no_token_is_not_worth_a_reading(disk: Disk, header: st
 
 
 @in_virtual_time
-async def test_who_waits_for_a_disk_that_hangs_is_refused_in_time_and_told_why(disk: Disk) -> None:
+async def test_request_that_waits_for_a_hung_disk_is_refused_in_time_with_the_reason(disk: Disk) -> None:
     begun_at = asyncio.get_running_loop().time()
-    refused = await _refused(Admission(disk.read))
+    refused = await _refused(TokenCheck(disk.read))
     assert asyncio.get_running_loop().time() - begun_at == pytest.approx(LIMIT_S)
     assert (refused.status, refused.word) == (503, "token_file")
     assert "ARBITER_TOKEN_FILE cannot be read within 2 s" in str(refused)
@@ -96,70 +96,70 @@ async def test_who_waits_for_a_disk_that_hangs_is_refused_in_time_and_told_why(d
 
 
 @in_virtual_time
-async def test_crowd_at_a_disk_that_hangs_costs_one_thread_however_often_it_comes(disk: Disk) -> None:
-    admission = Admission(disk.read)
+async def test_many_requests_at_a_hung_disk_cost_one_thread(disk: Disk) -> None:
+    check = TokenCheck(disk.read)
     for _ in range(3):
         begun_at = asyncio.get_running_loop().time()
-        crowd = await asyncio.gather(*(_refused(admission) for _ in range(CROWD)))
-        assert {refused.status for refused in crowd} == {503}
+        refusals = await asyncio.gather(*(_refused(check) for _ in range(MANY)))
+        assert {refused.status for refused in refusals} == {503}
         assert asyncio.get_running_loop().time() - begun_at == pytest.approx(LIMIT_S)
     await eventually(lambda: disk.begun, timeout_s=5, what="it is read")
     assert disk.begun == 1
 
 
-async def test_disk_that_comes_back_lets_in_again(disk: Disk) -> None:
-    admission = Admission(disk.read, limit_s=0.05)
-    await _refused(admission)
+async def test_requests_are_allowed_again_when_the_disk_comes_back(disk: Disk) -> None:
+    check = TokenCheck(disk.read, limit_s=0.05)
+    await _refused(check)
     disk.goes_on.set()
-    assert await Admission.admits(_patient(admission), RIGHT)
+    assert await TokenCheck.allows(_patient(check), RIGHT)
     assert (disk.begun, disk.together) == (2, 1)
 
 
-def _patient(admission: Admission) -> Admission:
+def _patient(check: TokenCheck) -> TokenCheck:
     """The same with all the time that a test has."""
-    admission._limit_s = NEVER_S
-    return admission
+    check._limit_s = NEVER_S
+    return check
 
 
 @in_virtual_time
-async def test_who_can_start_no_thread_lets_nobody_in() -> None:
+async def test_no_request_is_allowed_if_no_thread_can_be_started() -> None:
     def read() -> bytes:
         raise RuntimeError("can't start new thread")
 
-    assert (await _refused(Admission(read))).status == 503
+    assert (await _refused(TokenCheck(read))).status == 503
 
 
 # -- one reading for many -----------------------------------------------------------------------------------
 
 
-async def test_who_comes_during_a_reading_shares_the_next(disk: Disk) -> None:
-    admission = Admission(disk.read, NEVER_S)
-    first = asyncio.create_task(admission.admits(RIGHT))
+async def test_requests_during_a_read_share_the_next_read(disk: Disk) -> None:
+    check = TokenCheck(disk.read, NEVER_S)
+    first = asyncio.create_task(check.allows(RIGHT))
     await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
-    crowd = [asyncio.create_task(admission.admits(RIGHT)) for _ in range(CROWD)]
+    waiting = [asyncio.create_task(check.allows(RIGHT)) for _ in range(MANY)]
     await settle()
     disk.goes_on.set()
-    assert {await one for one in (first, *crowd)} == {True}
+    assert {await one for one in (first, *waiting)} == {True}
     assert (disk.begun, disk.together) == (2, 1)
 
 
-async def test_file_that_changes_during_a_reading_counts_for_who_comes_after(disk: Disk) -> None:
-    admission = Admission(disk.read, NEVER_S)
-    before = asyncio.create_task(admission.admits(RIGHT))
+async def test_file_that_changes_during_a_read_counts_for_later_requests(disk: Disk) -> None:
+    check = TokenCheck(disk.read, NEVER_S)
+    before = asyncio.create_task(check.allows(RIGHT))
     await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
     disk.content = b"another-0123456789"
-    after = [asyncio.create_task(admission.admits(header)) for header in (RIGHT, "Bearer another-0123456789")]
+    after = [asyncio.create_task(check.allows(header)) for header in (RIGHT, "Bearer another-0123456789")]
     await settle()
     disk.goes_on.set()
     assert await before
     assert [await one for one in after] == [False, True]
 
 
-async def test_who_leaves_takes_the_reading_from_nobody(disk: Disk) -> None:
-    admission = Admission(disk.read, NEVER_S)
-    leaves = asyncio.create_task(admission.admits(RIGHT))
+async def test_cancelled_request_does_not_cancel_the_read_of_others(disk: Disk) -> None:
+    check = TokenCheck(disk.read, NEVER_S)
+    leaves = asyncio.create_task(check.allows(RIGHT))
     await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
-    stays = asyncio.create_task(admission.admits(RIGHT))
+    stays = asyncio.create_task(check.allows(RIGHT))
     await settle()
     leaves.cancel()
     await settle()
@@ -169,35 +169,39 @@ async def test_who_leaves_takes_the_reading_from_nobody(disk: Disk) -> None:
     assert disk.together == 1
 
 
-# -- at a door ----------------------------------------------------------------------------------------------
+# -- at a listener ------------------------------------------------------------------------------------------
 
 
 async def _up(_request: web.BaseRequest) -> web.Response:
     return web.Response(text="up\n")
 
 
-async def _order(admission: Admission, request: web.BaseRequest) -> web.Response:
-    await callers.check(request, admission.admits)
+async def _order(check: TokenCheck, request: web.BaseRequest) -> web.Response:
+    await callers.check(request, check.allows)
     return web.Response(text="done\n")
 
 
 async def test_health_is_answered_while_an_order_waits_for_the_disk(disk: Disk) -> None:
-    told = Told()
-    routes: Routes = {"/health": {"GET": _up}, "/hold": {"POST": partial(_order, Admission(disk.read, NEVER_S))}}
-    async with listening(routes, told) as door, await Wire.to(door) as orders, await Wire.to(door) as polls:
+    observed = Observed()
+    routes: Routes = {"/health": {"GET": _up}, "/hold": {"POST": partial(_order, TokenCheck(disk.read, NEVER_S))}}
+    async with (
+        listening(routes, observed) as listener,
+        await RawConnection.to(listener) as orders,
+        await RawConnection.to(listener) as polls,
+    ):
         await orders.send(post("/hold", b"", f"Authorization: {RIGHT}"))
         await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
         for _ in range(10):
             assert (await polls.ask(get("/health"))).status == 200
         disk.goes_on.set()
         assert (await orders.answer()).status == 200
-    assert told.failures == []
+    assert observed.failures == []
 
 
 async def test_order_that_waits_too_long_is_not_carried_out_and_counted(disk: Disk) -> None:
-    told = Told()
-    routes: Routes = {"/hold": {"POST": partial(_order, Admission(disk.read, 0.05))}}
-    async with listening(routes, told) as door, await Wire.to(door) as orders:
+    observed = Observed()
+    routes: Routes = {"/hold": {"POST": partial(_order, TokenCheck(disk.read, 0.05))}}
+    async with listening(routes, observed) as listener, await RawConnection.to(listener) as orders:
         answer = await orders.ask(post("/hold", b"", f"Authorization: {RIGHT}"))
-    assert (answer.status, told.words) == (503, ["token_file"])
+    assert (answer.status, observed.words) == (503, ["token_file"])
     assert "ARBITER_TOKEN_FILE" in answer.error

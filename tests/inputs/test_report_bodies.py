@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.types import Level, Ping, Results
-from sidecar.inputs.reports import MESSAGE_LIMIT, MOST_ERRORS, MOST_PINGS, BadReportError, read_pings, read_results
+from sidecar.core.types import ErrorLevel, ErrorReport, Results
+from sidecar.inputs.report_bodies import (
+    MESSAGE_LIMIT,
+    MOST_ERRORS,
+    MOST_REPORTS,
+    BadReportError,
+    read_errors,
+    read_results,
+)
 
 FULL = {
     "count": 3,
@@ -22,9 +29,9 @@ FULL = {
     "fatal": True,
     "app_start": "2026-11-20T10:00:00Z@42",
 }
-FULL_PING = Ping(
+FULL_PING = ErrorReport(
     3,
-    Level.INVESTIGATION,
+    ErrorLevel.INVESTIGATION,
     "db/redis:time-out_1.x",
     "Zeit\u00fcberschreitung \u23f1\n",
     "#a1|{~}",
@@ -37,30 +44,39 @@ FIELDS = ("count", "level", "kind", "message", "fingerprint", "fatal", "app_star
 @pytest.mark.parametrize(
     ("body", "pings"),
     [
-        pytest.param(b"", (Ping(),), id="empty body is one server error"),
-        pytest.param(b"{}", (Ping(),), id="empty object is one server error"),
-        pytest.param(b' \r\n\t{ "count" : 2 } \n', (Ping(2),), id="blanks around"),
-        pytest.param(b"[{}]", (Ping(),), id="array of one"),
-        pytest.param(b'[{"count":2},{},{"count":0}]', (Ping(2), Ping(), Ping(0)), id="array keeps its order"),
+        pytest.param(b"", (ErrorReport(),), id="empty body is one server error"),
+        pytest.param(b"{}", (ErrorReport(),), id="empty object is one server error"),
+        pytest.param(b' \r\n\t{ "count" : 2 } \n', (ErrorReport(2),), id="blanks around"),
+        pytest.param(b"[{}]", (ErrorReport(),), id="array of one"),
+        pytest.param(
+            b'[{"count":2},{},{"count":0}]', (ErrorReport(2), ErrorReport(), ErrorReport(0)), id="array keeps its order"
+        ),
         pytest.param(json.dumps(FULL).encode(), (FULL_PING,), id="every field"),
         pytest.param(json.dumps(FULL, ensure_ascii=False).encode(), (FULL_PING,), id="every field in UTF-8"),
         pytest.param(json.dumps(FULL).encode("utf-8-sig"), (FULL_PING,), id="byte order mark"),
-        pytest.param(b'{"count":0,"app_start":"b2"}', (Ping(0, app_start="b2"),), id="announced by count 0"),
-        pytest.param(b'{"message":null,"fingerprint":null,"app_start":null}', (Ping(),), id="null is nothing said"),
-        pytest.param(b'{"count":%d}' % MOST_ERRORS, (Ping(MOST_ERRORS),), id="largest count"),
-        pytest.param(b'{"message":""}', (Ping(message=""),), id="empty message"),
+        pytest.param(b'{"count":0,"app_start":"b2"}', (ErrorReport(0, app_start="b2"),), id="announced by count 0"),
+        pytest.param(
+            b'{"message":null,"fingerprint":null,"app_start":null}', (ErrorReport(),), id="null is nothing said"
+        ),
+        pytest.param(b'{"count":%d}' % MOST_ERRORS, (ErrorReport(MOST_ERRORS),), id="largest count"),
+        pytest.param(b'{"message":""}', (ErrorReport(message=""),), id="empty message"),
         pytest.param(
             json.dumps({"message": "\u00fc" * MESSAGE_LIMIT}).encode(),
-            (Ping(message="\u00fc" * MESSAGE_LIMIT),),
+            (ErrorReport(message="\u00fc" * MESSAGE_LIMIT),),
             id="longest message, in characters",
         ),
-        pytest.param(json.dumps({"kind": "k" * 64}).encode(), (Ping(kind="k" * 64),), id="longest kind"),
-        pytest.param(b"[" + b",".join([b"{}"] * MOST_PINGS) + b"]", (Ping(),) * MOST_PINGS, id="longest array"),
-        *(pytest.param(b'{"level":"%s"}' % level.encode(), (Ping(level=level),), id=level) for level in Level),
+        pytest.param(json.dumps({"kind": "k" * 64}).encode(), (ErrorReport(kind="k" * 64),), id="longest kind"),
+        pytest.param(
+            b"[" + b",".join([b"{}"] * MOST_REPORTS) + b"]", (ErrorReport(),) * MOST_REPORTS, id="longest array"
+        ),
+        *(
+            pytest.param(b'{"level":"%s"}' % level.encode(), (ErrorReport(level=level),), id=level)
+            for level in ErrorLevel
+        ),
     ],
 )
-def test_good_body_becomes_pings(body: bytes, pings: tuple[Ping, ...]) -> None:
-    assert read_pings(body) == pings
+def test_good_body_becomes_error_reports(body: bytes, pings: tuple[ErrorReport, ...]) -> None:
+    assert read_errors(body) == pings
 
 
 OBJECTS = "body: takes an object or a non-empty array of objects"
@@ -95,7 +111,7 @@ ALL = "it takes count, level, kind, message, fingerprint, fatal, app_start"
         pytest.param(b"[[]]", "body[0]: takes an object", id="array in the array"),
         pytest.param(b"[{},null]", "body[1]: takes an object", id="null in the array"),
         pytest.param(
-            b"[" + b",".join([b"{}"] * (MOST_PINGS + 1)) + b"]",
+            b"[" + b",".join([b"{}"] * (MOST_REPORTS + 1)) + b"]",
             "body: takes at most 1000 objects, not 1001",
             id="array too long",
         ),
@@ -147,13 +163,13 @@ ALL = "it takes count, level, kind, message, fingerprint, fatal, app_start"
 )
 def test_bad_body_is_refused_by_the_name_of_the_field(body: bytes, complaint: str) -> None:
     with pytest.raises(BadReportError, match="^" + re.escape(complaint)):
-        read_pings(body)
+        read_errors(body)
 
 
-def _assert_within_bounds(ping: Ping) -> None:
+def _assert_within_bounds(ping: ErrorReport) -> None:
     assert type(ping.errors) is int
     assert 0 <= ping.errors <= MOST_ERRORS
-    assert type(ping.level) is Level
+    assert type(ping.level) is ErrorLevel
     assert re.fullmatch(r"[\x21-\x7e]{1,64}", ping.kind)
     assert ping.message is None or len(ping.message) <= MESSAGE_LIMIT
     for token in (ping.fingerprint, ping.app_start):
@@ -161,11 +177,11 @@ def _assert_within_bounds(ping: Ping) -> None:
     assert type(ping.fatal) is bool
 
 
-def _read(body: bytes) -> tuple[Ping, ...]:
+def _read(body: bytes) -> tuple[ErrorReport, ...]:
     """What the body says, within bounds; none for one that was refused. Any other exception ends the test."""
     with suppress(BadReportError):
-        pings = read_pings(body)
-        assert 1 <= len(pings) <= MOST_PINGS
+        pings = read_errors(body)
+        assert 1 <= len(pings) <= MOST_REPORTS
         for ping in pings:
             _assert_within_bounds(ping)
         return pings
@@ -173,14 +189,14 @@ def _read(body: bytes) -> tuple[Ping, ...]:
 
 
 NUMBERS = st.integers() | st.floats() | st.just(10**400)
-SCALARS = st.none() | st.booleans() | NUMBERS | st.text() | st.sampled_from([*Level])
+SCALARS = st.none() | st.booleans() | NUMBERS | st.text() | st.sampled_from([*ErrorLevel])
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
 NEARLY = st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3)
 GOOD = st.fixed_dictionaries(
     {},
     optional={
         "count": st.integers(0, MOST_ERRORS),
-        "level": st.sampled_from([*Level]),
+        "level": st.sampled_from([*ErrorLevel]),
         "kind": st.from_regex(r"[A-Za-z0-9_.:/-]{1,64}", fullmatch=True),
         "message": st.none() | st.text(max_size=MESSAGE_LIMIT),
         "fatal": st.booleans(),
@@ -190,19 +206,19 @@ GOOD = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(st.binary(max_size=200) | st.text(alphabet='{}[]:,"\\0123e-.tfn ', max_size=60).map(str.encode))
-def test_any_bytes_are_pings_within_bounds_or_refused(body: bytes) -> None:
+def test_any_bytes_are_reports_within_bounds_or_refused(body: bytes) -> None:
     _read(body)
 
 
 @settings(deadline=None)
 @given(VALUES | NEARLY | st.lists(NEARLY | GOOD, max_size=3))
-def test_any_json_is_pings_within_bounds_or_refused(value: object) -> None:
+def test_any_json_is_reports_within_bounds_or_refused(value: object) -> None:
     _read(json.dumps(value).encode())
 
 
 @settings(deadline=None)
 @given(st.lists(GOOD, min_size=1, max_size=5))
-def test_good_fields_in_any_combination_are_taken(values: list[dict[str, object]]) -> None:
+def test_good_fields_in_any_combination_are_read(values: list[dict[str, object]]) -> None:
     pings = _read(json.dumps(values).encode())
     assert [ping.errors for ping in pings] == [value.get("count", 1) for value in values]
     assert [ping.kind for ping in pings] == [value.get("kind", "unknown") for value in values]
@@ -212,7 +228,7 @@ def test_good_fields_in_any_combination_are_taken(values: list[dict[str, object]
 @given(st.lists(GOOD, max_size=3), st.sampled_from([7, [], {"count": -1}, {"kind": "a b"}]), st.lists(GOOD, max_size=3))
 def test_one_bad_object_refuses_the_whole_array(before: list[object], bad: object, after: list[object]) -> None:
     with pytest.raises(BadReportError, match=rf"\[{len(before)}\]"):
-        read_pings(json.dumps([*before, bad, *after]).encode())
+        read_errors(json.dumps([*before, bad, *after]).encode())
 
 
 # -- results ------------------------------------------------------------------------------------------------
@@ -285,5 +301,5 @@ def test_bad_results_are_refused_by_the_name_of_the_field(body: bytes, complaint
 def test_any_body_is_results_within_bounds_or_refused(body: bytes) -> None:
     with suppress(BadReportError):
         results = read_results(body)
-        told = (results.ok, results.failed, 0 if results.in_flight is None else results.in_flight)
-        assert all(type(number) is int and 0 <= number <= MOST_ERRORS for number in told)
+        seen = (results.ok, results.failed, 0 if results.in_flight is None else results.in_flight)
+        assert all(type(number) is int and 0 <= number <= MOST_ERRORS for number in seen)

@@ -1,7 +1,7 @@
-"""An answer that is the same each time, written in one piece.
+"""A response that is always the same, written to the connection in one piece.
 
-Building a response, its headers and two writes anew is a third of what a report costs. One object serves any number of
-requests: it holds nothing of any of them.
+A response with headers and two writes would be a third of the cost of a report. One object serves all requests, because
+it holds no data of any of them.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from aiohttp.http import HttpVersion11
 from sidecar.net import web
 
 
-class Prepared:
+class FixedResponse:
     """``status`` with a JSON ``content``."""
 
     def __init__(self, status: HTTPStatus, content: bytes) -> None:
         self._status = status
         self._content = content
-        self._whole = _Whole(status, content)
+        self._in_one_piece = _OnePieceResponse(status, content)
 
     def to(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to this request. Only a client that keeps its connection gets the piece made before."""
+        """The response to this request: in one piece only if the client speaks HTTP/1.1 and keeps its connection."""
         if request.keep_alive and request.version == HttpVersion11:
-            return self._whole
+            return self._in_one_piece
         return web.Response(body=self._content, status=self._status, content_type="application/json")
 
 
-class _Whole(web.StreamResponse):
+class _OnePieceResponse(web.StreamResponse):
     def __init__(self, status: HTTPStatus, content: bytes) -> None:
         super().__init__(status=status)
         self._head = (
@@ -54,4 +54,4 @@ class _Whole(web.StreamResponse):
         return request.writer
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing: the piece has its end."""
+        """Nothing: the piece is the whole response."""

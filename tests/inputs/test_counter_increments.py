@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.types import Sample
-from sidecar.inputs.increments import MOST_LIVES, SLICE, Counters, Reading, Role, Use
-from sidecar.inputs.process_starts import SETTLED_PAGES
+from sidecar.inputs.app_incarnation import SETTLED_PAGES
+from sidecar.inputs.counter_increments import MAX_COUNT, MOST_PROCESSES, SLICE, Counters, Reading, Role, SeriesUse
 
 T0 = 1_700_000_000.0
 INTERVAL_S = 10.0
@@ -34,9 +34,9 @@ class Scrapes:
     ) -> Sample:
         page = [_counter(name, value) for name, value in values.items()]
         if start is not None:
-            page.append((Use(0, Role.START), start))
+            page.append((SeriesUse(0, Role.START), start))
         if created is not None:
-            page += [(Use(hash(name), Role.CREATED), created) for name in values]
+            page += [(SeriesUse(hash(name), Role.CREATED), created) for name in values]
         sample = _taken(self.counters, page, self.at, complete=complete)
         self.at += INTERVAL_S
         return sample
@@ -44,7 +44,7 @@ class Scrapes:
 
 def _taken(counters: Counters, page: Sequence[Reading], at: float, *, complete: bool = True) -> Sample:
     """What comes of all slices."""
-    taking = counters.taking([use for use, _ in page], [value for _, value in page], at, complete=complete)
+    taking = counters.take([use for use, _ in page], [value for _, value in page], at, complete=complete)
     while True:
         try:
             next(taking)
@@ -54,10 +54,10 @@ def _taken(counters: Counters, page: Sequence[Reading], at: float, *, complete: 
 
 
 def _counter(name: str, value: float) -> Reading:
-    return Use(hash(name), Role.COUNTER, name, requests=True), value
+    return SeriesUse(hash(name), Role.COUNTER, name, requests=True), value
 
 
-# -- one process ----------------------------------------------------------------------------------------------
+# -- one process --------------------------------------------------------------------------------------------
 
 
 def test_first_scrape_counts_nothing() -> None:
@@ -74,51 +74,58 @@ def test_increase_is_counted_by_kind_and_as_requests(start: float | None) -> Non
 
 def test_series_that_only_counts_requests_is_no_error() -> None:
     counters = Counters()
-    use = Use(1, Role.COUNTER, None, requests=True)
+    use = SeriesUse(1, Role.COUNTER, None, requests=True)
     _taken(counters, [(use, 10)], T0)
     assert _taken(counters, [(use, 15)], T0 + 10) == Sample({}, requests=5)
 
 
-def test_born_series_counts_from_zero_when_its_process_was_seen_without_it() -> None:
+def test_new_series_counts_from_zero_if_its_process_was_seen_without_it() -> None:
     scrape = Scrapes()
     scrape(BEFORE, a=1)
     assert scrape(BEFORE, a=1, b=3).errors == {"b": 3}
 
 
-def test_born_series_counts_nothing_when_nobody_knows_the_process() -> None:
+def test_new_series_counts_nothing_if_the_process_is_unknown() -> None:
     scrape = Scrapes()
     scrape(a=1)
     assert scrape(a=1, b=3).errors == {}
     assert scrape(a=1, b=5).errors == {"b": 2}
 
 
-def test_born_series_counts_from_zero_when_its_creation_says_so() -> None:
+def test_new_series_counts_from_zero_if_its_creation_says_so() -> None:
     scrape = Scrapes()
     scrape(a=1)
     assert scrape(created=SINCE, a=1, b=3).errors == {"b": 3}
     assert scrape(created=BEFORE, a=1, c=3).errors == {}
 
 
-def test_born_series_counts_nothing_when_the_last_page_was_cut_off() -> None:
+def test_new_series_counts_nothing_if_the_last_page_was_cut_off() -> None:
     scrape = Scrapes()
     scrape(BEFORE, complete=False, a=1)
     assert scrape(BEFORE, a=1, b=3).errors == {}
     assert scrape(BEFORE, a=1, b=4, c=2).errors == {"b": 1, "c": 2}
 
 
-def test_series_that_comes_back_counts_from_where_it_was() -> None:
+def test_series_that_comes_back_counts_from_its_last_value() -> None:
     scrape = Scrapes()
     scrape(BEFORE, a=10, b=1)
     scrape(BEFORE, b=1)
     assert scrape(BEFORE, a=12, b=1).errors == {"a": 2}
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
-def test_value_that_is_no_count_is_passed_over(value: float) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e308, 2 * MAX_COUNT])
+def test_value_that_is_no_count_is_ignored(value: float) -> None:
     scrape = Scrapes()
     scrape(BEFORE, a=10)
     assert scrape(BEFORE, a=value) == Sample({}, app_start=repr(BEFORE))
     assert scrape(BEFORE, a=11).errors == {"a": 1}
+
+
+def test_sum_of_huge_counters_is_bounded() -> None:
+    scrape = Scrapes()
+    scrape(BEFORE, a=0, b=0, c=0)
+    sample = scrape(BEFORE, a=MAX_COUNT, b=MAX_COUNT, c=MAX_COUNT)
+    assert (sample.errors, sample.requests) == (dict.fromkeys("abc", MAX_COUNT), MAX_COUNT)
 
 
 def test_fractions_are_carried_over() -> None:
@@ -127,37 +134,42 @@ def test_fractions_are_carried_over() -> None:
     assert [scrape(BEFORE, a=value).errors for value in (0.4, 0.8, 1.2, 1.6, 3.0)] == [{}, {}, {"a": 1}, {}, {"a": 2}]
 
 
-def test_last_reading_of_a_series_is_taken() -> None:
+def test_last_reading_of_a_series_counts() -> None:
     counters = Counters()
     _taken(counters, [_counter("a", 1)], T0)
     assert _taken(counters, [_counter("a", 2), _counter("a", 3)], T0 + 10).errors == {"a": 2}
 
 
-def test_levels_are_summed_and_need_no_scrape_before() -> None:
-    levels = [(Use(1, Role.LEVEL), 2.0), (Use(2, Role.LEVEL), 3.5), (Use(3, Role.LEVEL), math.nan)]
+def test_levels_are_summed_from_the_first_scrape_on() -> None:
+    levels = [(SeriesUse(1, Role.LEVEL), 2.0), (SeriesUse(2, Role.LEVEL), 3.5), (SeriesUse(3, Role.LEVEL), math.nan)]
     assert _taken(Counters(), levels, T0) == Sample({}, in_flight=5.5)
     assert _taken(Counters(), [], T0).in_flight is None
 
 
 def test_load_is_a_sum_of_its_own() -> None:
-    levels = [(Use(1, Role.LOAD), 0.5), (Use(2, Role.LOAD), 0.25), (Use(3, Role.LEVEL), 7.0), (Use(4, Role.BOTH), 1.0)]
+    levels = [
+        (SeriesUse(1, Role.LOAD), 0.5),
+        (SeriesUse(2, Role.LOAD), 0.25),
+        (SeriesUse(3, Role.LEVEL), 7.0),
+        (SeriesUse(4, Role.BOTH), 1.0),
+    ]
     assert _taken(Counters(), levels, T0) == Sample({}, in_flight=8.0, load=1.75)
-    assert _taken(Counters(), [(Use(1, Role.LEVEL), 1.0)], T0).load is None
+    assert _taken(Counters(), [(SeriesUse(1, Role.LEVEL), 1.0)], T0).load is None
 
 
-@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan])
-def test_load_that_makes_no_sense_is_not_known(value: float) -> None:
-    assert _taken(Counters(), [(Use(1, Role.LOAD), value)], T0).load is None
+@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, 1e308])
+def test_invalid_load_is_ignored(value: float) -> None:
+    assert _taken(Counters(), [(SeriesUse(1, Role.LOAD), value)], T0).load is None
 
 
-def test_load_is_known_though_the_page_tells_nothing_else() -> None:
+def test_load_is_known_though_the_counters_are_not() -> None:
     counters = Counters()
     _taken(counters, [_counter("a", 5)], T0)
-    sample = _taken(counters, [_counter("a", 3), (Use(1, Role.LOAD), 0.5)], T0 + 10)
+    sample = _taken(counters, [_counter("a", 3), (SeriesUse(1, Role.LOAD), 0.5)], T0 + 10)
     assert (sample.unknown, sample.load) == (1, 0.5)
 
 
-# -- restarts -------------------------------------------------------------------------------------------------
+# -- restarts -----------------------------------------------------------------------------------------------
 
 
 def test_new_process_counts_from_zero_and_is_a_new_incarnation() -> None:
@@ -166,7 +178,7 @@ def test_new_process_counts_from_zero_and_is_a_new_incarnation() -> None:
     assert scrape(SINCE, a=3, b=1) == Sample({"a": 3, "b": 1}, requests=4, app_start=repr(SINCE))
 
 
-def test_new_process_is_one_although_its_counters_are_higher() -> None:
+def test_process_with_higher_counters_is_still_a_new_one() -> None:
     scrape = Scrapes()
     scrape(BEFORE, a=5)
     assert scrape(SINCE, a=7).errors == {"a": 7}
@@ -179,42 +191,42 @@ def test_new_process_is_known_after_lost_scrapes() -> None:
     assert scrape(SINCE, a=7) == Sample({"a": 7}, requests=7, app_start=repr(SINCE))
 
 
-def test_restart_told_by_creation_is_a_new_incarnation() -> None:
+def test_restart_known_by_creation_is_a_new_incarnation() -> None:
     scrape = Scrapes()
     assert scrape(created=BEFORE, a=50, b=1).app_start is None
     assert scrape(created=SINCE, a=3, b=1) == Sample({"a": 3}, requests=3, app_start=repr(SINCE))
 
 
-def test_one_series_created_anew_is_no_new_incarnation() -> None:
+def test_one_series_created_again_is_no_new_incarnation() -> None:
     scrape = Scrapes()
     scrape(created=BEFORE, a=50, b=1)
     page = [
         _counter("a", 3),
         _counter("b", 1),
-        (Use(hash("a"), Role.CREATED), SINCE),
-        (Use(hash("b"), Role.CREATED), BEFORE),
+        (SeriesUse(hash("a"), Role.CREATED), SINCE),
+        (SeriesUse(hash("b"), Role.CREATED), BEFORE),
     ]
     assert _taken(scrape.counters, page, scrape.at) == Sample({"a": 3}, requests=3)
 
 
-# -- several processes ----------------------------------------------------------------------------------------
+# -- several processes --------------------------------------------------------------------------------------
 
 
-def test_counter_that_goes_back_is_unknown_and_its_page_counts_nothing() -> None:
+def test_counter_that_decreases_is_unknown_and_its_page_counts_nothing() -> None:
     scrape = Scrapes()
     scrape(BEFORE, a=50, b=10)
     assert scrape(BEFORE, a=20, b=30) == Sample({}, app_start=repr(BEFORE), unknown=1)
     assert scrape(BEFORE, a=23, b=30).errors == {"a": 3}
 
 
-def test_workers_that_nothing_tells_apart_are_followed_side_by_side() -> None:
+def test_indistinguishable_workers_are_followed_side_by_side() -> None:
     scrape = Scrapes()
     scrape(a=1000)
     assert scrape(a=50).unknown == 1
     assert [scrape(a=value).errors for value in (1001, 51, 1001, 53)] == [{"a": 1}, {"a": 1}, {}, {"a": 2}]
 
 
-def test_workers_with_the_same_start_have_no_births() -> None:
+def test_workers_with_the_same_start_have_no_new_series() -> None:
     scrape = Scrapes()
     for value in (1000, 50, 1001):
         scrape(BEFORE, a=value)
@@ -233,7 +245,7 @@ def test_workers_with_different_starts_are_compared_with_themselves() -> None:
     ]
 
 
-def test_workers_that_take_turns_are_no_new_incarnation() -> None:
+def test_workers_that_answer_in_turns_are_no_new_incarnation() -> None:
     scrape = Scrapes()
     starts = (BEFORE, BEFORE + 0.3, BEFORE, BEFORE - 5)
     assert {scrape(start, a=1).app_start for start in starts * 20} == {repr(BEFORE)}
@@ -251,9 +263,9 @@ def test_restart_of_all_workers_is_believed_in_the_end() -> None:
     for start in (BEFORE, BEFORE + 1, BEFORE):
         scrape(start, a=1)
     starts = [scrape.at - 5, scrape.at - 4]
-    told = [scrape(starts[turn % 2], a=1).app_start for turn in range(SETTLED_PAGES)]
-    assert set(told[:-1]) == {repr(BEFORE)}
-    assert told[-1] in {repr(start) for start in starts}
+    seen = [scrape(starts[turn % 2], a=1).app_start for turn in range(SETTLED_PAGES)]
+    assert set(seen[:-1]) == {repr(BEFORE)}
+    assert seen[-1] in {repr(start) for start in starts}
 
 
 def test_page_that_loses_its_start_counts_nothing_twice() -> None:
@@ -266,16 +278,16 @@ def test_page_that_loses_its_start_counts_nothing_twice() -> None:
     ]
 
 
-# -- bounds ---------------------------------------------------------------------------------------------------
+# -- bounds -------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_bounded_and_a_forgotten_series_is_not_taken_for_a_new_one() -> None:
+def test_memory_is_bounded_and_a_forgotten_series_does_not_count_as_new() -> None:
     scrape = Scrapes(Counters(most_series=100))
     scrape(BEFORE, a=1000)
     for number in range(20):
         others = [_counter(f"x{number}_{index}", 1) for index in range(50)]
-        _taken(scrape.counters, [*others, (Use(0, Role.START), BEFORE)], scrape.at)
-    assert len(scrape.counters._lives[BEFORE].values) <= 100
+        _taken(scrape.counters, [*others, (SeriesUse(0, Role.START), BEFORE)], scrape.at)
+    assert len(scrape.counters._processes[BEFORE].values) <= 100
     assert scrape(BEFORE, a=1001).errors == {}
 
 
@@ -283,16 +295,16 @@ def test_processes_are_bounded() -> None:
     scrape = Scrapes()
     for number in range(50):
         scrape(BEFORE + number, a=1)
-    assert len(scrape.counters._lives) == MOST_LIVES
+    assert len(scrape.counters._processes) == MOST_PROCESSES
 
 
-def test_long_page_is_taken_in_slices() -> None:
+def test_long_page_is_processed_in_slices() -> None:
     uses = [_counter(str(number), 1)[0] for number in range(5 * SLICE)]
-    taking = Counters().taking(uses, [1.0] * len(uses), T0)
+    taking = Counters().take(uses, [1.0] * len(uses), T0)
     assert sum(1 for _ in taking) == 10
 
 
-# -- properties -----------------------------------------------------------------------------------------------
+# -- properties ---------------------------------------------------------------------------------------------
 
 SERIES = ("a", "b", "c")
 
@@ -321,7 +333,7 @@ class App:
     def page(self, index: int, hidden: str | None) -> list[Reading]:
         worker = self.workers[index % len(self.workers)]
         page = [_counter(name, worker[name]) for name in SERIES if name in worker and name != hidden]
-        return [*page, (Use(0, Role.START), worker["start"])] if self._tells else page
+        return [*page, (SeriesUse(0, Role.START), worker["start"])] if self._tells else page
 
 
 Steps = list[tuple[Any, ...]]
@@ -367,7 +379,7 @@ def test_never_more_is_counted_than_has_happened(
 
 @settings(max_examples=500, deadline=None)
 @given(STEPS, st.integers(2, 4))
-def test_workers_that_nothing_tells_apart_count_at_most_what_they_had_before(steps: Steps, workers: int) -> None:
+def test_indistinguishable_workers_count_no_more_than_has_happened(steps: Steps, workers: int) -> None:
     app = App(tells=False, workers=workers)
     history = _tell(app, steps)
     assert all(counted <= app.happened for counted, _ in history)

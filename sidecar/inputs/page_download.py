@@ -1,4 +1,4 @@
-"""The body of an answer as it comes: whether it is a page at all, and its text in slices, inflated and bounded."""
+"""Reads a metrics page from an HTTP response: checks that it is a page, and yields its text inflated in slices."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _OK: Final = 200
 
 
 class MissError(Exception):
-    """There is no page in the answer, or no end of it; the text is the one word for it."""
+    """The response is not a page, or is cut off; the message is one of ``scrape.CAUSES``."""
 
 
 def is_openmetrics(response: ClientResponse) -> bool:
-    """Whether the page is OpenMetrics; a missing type is text, as old Prometheus had it."""
+    """Whether the page is OpenMetrics; without a type it is text, as for old Prometheus."""
     if response.status != _OK:
         raise MissError("redirect" if response.status // 100 == 3 else "status")  # noqa: PLR2004 - 3xx
     content_type = response.content_type if "Content-Type" in response.headers else TEXT
@@ -30,12 +30,12 @@ def is_openmetrics(response: ClientResponse) -> bool:
 
 
 def has_length(response: ClientResponse) -> bool:
-    """Whether HTTP itself tells a page that is cut off, from one that ends with the connection."""
+    """Whether HTTP itself shows that a page is cut off; otherwise the page ends with the connection."""
     return "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
 
 
 async def slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """The page's text, in slices; MissError when it has more than ``max_bytes``, as it is or as it was sent."""
+    """The page's text, in slices; ``MissError`` beyond ``max_bytes``, inflated or as it was sent."""
     inflate = _inflater(response)
     sent = size = 0
     async for received in response.content.iter_any():
@@ -50,7 +50,7 @@ async def slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[byte
 
 
 Inflate = Callable[[bytes | None], Iterator[bytes]]
-"""Bytes as they came to slices of the page; None, once, for the end."""
+"""Received bytes to slices of the page; None at the end, once."""
 
 
 def _inflater(response: ClientResponse) -> Inflate:
@@ -68,7 +68,7 @@ def _slices(received: bytes | None) -> Iterator[bytes]:
 
 
 class _Gzip:
-    """Inflates in slices: a page that grows a thousandfold is seen while it grows."""
+    """Inflates in slices, so that the limit stops a gzip bomb."""
 
     def __init__(self) -> None:
         self._member = _member()

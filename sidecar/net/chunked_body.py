@@ -1,6 +1,6 @@
-"""Where a body that comes in chunks ends (RFC 9112, section 7.1), and that it has few of them. Pure.
+"""Finds the end of a chunked body (RFC 9112, section 7.1), and bounds the number of its chunks. Pure.
 
-Every chunk costs the server as much as a small request, so their number is bounded as well as their bytes.
+Each chunk costs the server as much as a small request, so their number is bounded as well as their bytes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class TooManyChunksError(Exception):
     """The body has more than ``CHUNKS_LIMIT`` chunks."""
 
 
-class Chunks:
-    """Follows one body. What is no chunk is a ValueError; so are extensions and trailers, which nobody sends here."""
+class ChunkedBody:
+    """Follows one body. Anything but chunks is a ValueError, as are extensions and trailers."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -28,7 +28,7 @@ class Chunks:
         self._is_last = False
 
     def take(self, data: bytes) -> int:
-        """How many of these bytes are of the body."""
+        """The number of these bytes that belong to the body."""
         at = 0
         while at < len(data) and not self.is_over:
             if self._left:
@@ -43,7 +43,7 @@ class Chunks:
         return at
 
     def _read_line(self, data: bytes, at: int) -> int:
-        """Take a line of which there may be only a part yet; where that ends."""
+        """Take a line, or the part of it that has come; return the index behind it."""
         end = data.find(b"\n", at, at + _LINE_LIMIT)
         to = min(len(data), at + _LINE_LIMIT) if end < 0 else end + 1
         line = self._line = self._line + data[at:to]
@@ -64,7 +64,7 @@ class Chunks:
             self._begin(int(size[1], 16))
 
     def _begin(self, size: int) -> None:
-        """Know the next chunk by its size. The two bytes that end it belong to it."""
+        """Begin the next chunk. The two bytes that end it belong to it."""
         self._count += 1
         if self._count > CHUNKS_LIMIT:
             raise TooManyChunksError(f"more than {CHUNKS_LIMIT} chunks")

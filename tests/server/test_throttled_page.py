@@ -1,4 +1,4 @@
-"""A page that everybody asks for takes a fifth of the time and is never an old one; who asks now and then waits not."""
+"""An expensive page takes a fifth of the loop's time at most, is never old, and seldom makes a request wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.server.rationed import LONGEST_REST_S, Rationed
+from sidecar.server.throttled_page import MAX_PAUSE_S, ThrottledPage
 
 if TYPE_CHECKING:
     from harness.virtual_time import VirtualLoop
@@ -26,7 +26,7 @@ class Page:
         self.cost_s = cost_s
         self.written = 0
         self.failure: Exception | None = None
-        self.rationed = Rationed(self.write, self.loop.time)
+        self.page = ThrottledPage(self.write, self.loop.time)
 
     def write(self) -> float:
         begun_at = self.loop.time()
@@ -37,13 +37,13 @@ class Page:
         return begun_at
 
     async def waited_s(self) -> float:
-        """How long one waits who asks now, beyond the writing itself."""
+        """How long a request waits now, beyond the writing itself."""
         asked_at = self.loop.time()
-        return await self.rationed.get() - asked_at
+        return await self.page.get() - asked_at
 
 
 @in_virtual_time
-async def test_crowd_that_never_stops_has_a_fifth_of_the_time_and_no_old_page() -> None:
+async def test_endless_requests_take_a_fifth_of_the_time_and_get_no_old_page() -> None:
     page = Page()
     ends_at = page.loop.time() + 10
 
@@ -60,7 +60,7 @@ async def test_crowd_that_never_stops_has_a_fifth_of_the_time_and_no_old_page() 
 
 
 @in_virtual_time
-async def test_who_asks_each_second_waits_for_nothing() -> None:
+async def test_one_request_a_second_never_waits() -> None:
     page = Page()
     for _ in range(5):
         assert await page.waited_s() == 0
@@ -68,25 +68,25 @@ async def test_who_asks_each_second_waits_for_nothing() -> None:
 
 
 @in_virtual_time
-async def test_who_comes_at_once_sees_what_has_happened_since() -> None:
+async def test_next_request_sees_what_has_happened_since() -> None:
     page = Page()
-    first, second = await page.rationed.get(), await page.rationed.get()
+    first, second = await page.page.get(), await page.page.get()
     assert second - first == pytest.approx(COST_S + REST_S)
 
 
 @in_virtual_time
-async def test_process_that_was_stopped_while_it_wrote_makes_nobody_wait_for_minutes() -> None:
+async def test_process_stopped_during_a_write_pauses_only_briefly() -> None:
     page = Page(cost_s=60.0)
-    await page.rationed.get()
+    await page.page.get()
     page.cost_s = COST_S
-    assert await page.waited_s() == pytest.approx(LONGEST_REST_S)
+    assert await page.waited_s() == pytest.approx(MAX_PAUSE_S)
 
 
 @in_virtual_time
-async def test_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
+async def test_failure_is_raised_to_all_waiting_requests_and_to_no_later_one() -> None:
     page = Page()
     page.failure = KeyError("boom")
-    outcomes = await asyncio.gather(*(page.rationed.get() for _ in range(CROWD)), return_exceptions=True)
+    outcomes = await asyncio.gather(*(page.page.get() for _ in range(CROWD)), return_exceptions=True)
     assert outcomes == [page.failure] * CROWD
     assert page.written == 2, "it rests after a failure as well"
     page.failure = None
@@ -94,10 +94,10 @@ async def test_failure_is_told_to_all_who_wait_and_to_nobody_later() -> None:
 
 
 @in_virtual_time
-async def test_who_leaves_takes_the_page_from_nobody() -> None:
+async def test_cancelled_request_does_not_cancel_the_others() -> None:
     page = Page()
-    await page.rationed.get()
-    leaves, stays = (asyncio.create_task(page.rationed.get()) for _ in range(2))
+    await page.page.get()
+    leaves, stays = (asyncio.create_task(page.page.get()) for _ in range(2))
     await settle()
     leaves.cancel()
     await stays

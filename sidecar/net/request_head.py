@@ -1,7 +1,7 @@
-"""Heads of HTTP/1 requests: what a door has to know before aiohttp sees any of a request. Pure, and linear in time.
+"""Reads the heads of HTTP/1 requests before aiohttp sees them. Pure, linear in time.
 
-A head is refused where two parsers could read it differently (RFC 9112, section 11.2), and where it asks for what no
-door has: another protocol, or a GET with a body. aiohttp reads the rest again and refuses more.
+It refuses a head that two parsers could read differently (RFC 9112, section 11.2), and a head that asks for what no
+listener offers: another protocol, or a GET with a body. aiohttp parses the request again and refuses more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LINE_LIMIT: Final = 4 * 1024
 HEADERS_LIMIT: Final = 32
 END: Final = b"\r\n\r\n"
 CHUNKED: Final = -1
-"""The length of a body that comes in chunks."""
+"""The ``RequestHead.length`` of a chunked body."""
 
 _REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([\x21-\x7e]{1,4096}) HTTP/1\.([01])")
 _BEGINNING: Final = re.compile(rb"[A-Z]{1,32}(?: (?:[\x21-\x7e]{1,4096}(?: [HTP/1.0]{0,8}\r?)?)?)?")
@@ -27,14 +27,13 @@ _NO_BODY: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 _READ: Final = _ONCE | {b"connection", b"upgrade", b"expect", b"user-agent"}
 _IGNORED_UPGRADE: Final = b"h2c"
-"""Java's own client asks for it with every request; a server may answer in HTTP/1.1 (RFC 9110, section 7.8)."""
+"""Java's HTTP client asks for it in every request; a server may answer in HTTP/1.1 (RFC 9110, section 7.8)."""
 
 CACHED: Final = 64
 CACHED_BYTES: Final = 512
 
-
 TAKES_NO_BODY: Final = "body: nothing here takes one"
-"""What a door says that is only read."""
+"""The answer of a read-only listener to a body."""
 
 
 class BadHeadError(Exception):
@@ -46,11 +45,10 @@ class BadHeadError(Exception):
         self.word = word
 
 
-class Head(NamedTuple):
-    """What the head says. ``length`` of the body in bytes, or ``CHUNKED``.
+class RequestHead(NamedTuple):
+    """Request line and headers. ``length`` is that of the body in bytes, or ``CHUNKED``.
 
-    ``is_plain``: it asks for nothing beyond an answer, which may be one that was made before. ``keeps``: the client
-    keeps its connection (of a plain one only).
+    ``is_plain``: a cached response may answer it. ``keeps``: the client keeps its connection (for plain requests).
     """
 
     method: str
@@ -62,15 +60,15 @@ class Head(NamedTuple):
     is_plain: bool
 
 
-class Heads:
-    """Reads heads, and remembers the last short ones: a balancer sends the same each time."""
+class HeadParser:
+    """Parses heads, and remembers short ones: a balancer sends the same head each time."""
 
     def __init__(self, *, takes_bodies: bool = True) -> None:
         self._takes_bodies = takes_bodies
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes, RequestHead] = {}
 
-    def read(self, raw: bytes) -> Head:
-        """Read a head with its end; ``BadHeadError`` when it is refused."""
+    def read(self, raw: bytes) -> RequestHead:
+        """Parse a head with its empty line; ``BadHeadError`` if it is refused."""
         head = self._known.get(raw)
         if head is None:
             head = parse(raw)
@@ -83,20 +81,20 @@ class Heads:
         return head
 
 
-def parse(raw: bytes) -> Head:
-    """Read a head that ends in an empty line; ``BadHeadError`` when it is refused."""
+def parse(raw: bytes) -> RequestHead:
+    """Parse a head that ends in an empty line; ``BadHeadError`` if it is refused."""
     first, *lines = raw[: -len(END)].split(b"\r\n")
     request = _REQUEST.fullmatch(first)
     if request is None:
-        raise _no_http("no request line of HTTP/1")
+        raise _not_http("no request line of HTTP/1")
     if len(raw) > HEAD_LIMIT:
-        raise _no_http(f"a head of more than {HEAD_LIMIT} bytes")
+        raise _not_http(f"a head of more than {HEAD_LIMIT} bytes")
     if len(lines) > HEADERS_LIMIT:
-        raise _no_http(f"more than {HEADERS_LIMIT} headers")
+        raise _not_http(f"more than {HEADERS_LIMIT} headers")
     method, target, minor = request[1].decode(), request[2].decode(), int(request[3])
     fields = _fields(lines)
     if minor and b"host" not in fields:
-        raise _no_http("no Host")
+        raise _not_http("no Host")
     _refuse_upgrade(method, fields)
     length = _length(fields, minor)
     if length and method in _NO_BODY:
@@ -105,20 +103,20 @@ def parse(raw: bytes) -> Head:
     is_plain = length == 0 and connection in {b"", b"close", b"keep-alive"} and b"expect" not in fields
     keeps = connection != b"close" if minor else connection == b"keep-alive"
     user_agent = fields.get(b"user-agent", b"").decode(errors="surrogateescape")
-    return Head(method, target, minor, keeps, length, user_agent, is_plain)
+    return RequestHead(method, target, minor, keeps, length, user_agent, is_plain)
 
 
 def refuse_hopeless(data: bytes) -> None:
-    """Raise ``BadHeadError`` if this, which has no end yet, can become no head."""
+    """Raise ``BadHeadError`` if no valid head begins with these bytes."""
     if len(data) > HEAD_LIMIT:
-        raise _no_http(f"a head of more than {HEAD_LIMIT} bytes")
+        raise _not_http(f"a head of more than {HEAD_LIMIT} bytes")
     first, end, _ = data.partition(b"\r\n")
     if (_REQUEST if end else _BEGINNING).fullmatch(first) is None:
-        raise _no_http("no request line of HTTP/1")
+        raise _not_http("no request line of HTTP/1")
 
 
-def refusal(error: BadHeadError) -> bytes:
-    """The whole answer to a head that is refused."""
+def error_response(error: BadHeadError) -> bytes:
+    """The whole response to a head that is refused."""
     content = json.dumps({"error": str(error)}).encode() + b"\n"
     head = (
         f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
@@ -128,17 +126,17 @@ def refusal(error: BadHeadError) -> bytes:
 
 
 def _fields(lines: list[bytes]) -> dict[bytes, bytes]:
-    """The values that are read here, by name in lower case."""
+    """The values of the headers that matter here, by name in lower case."""
     fields: dict[bytes, bytes] = {}
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not _NAME.fullmatch(name) or _CONTROL.search(value):
-            raise _no_http("a line that is no header")
+            raise _not_http("a line that is no header")
         name = name.lower()
         if name in _READ:
             if name in fields:
                 if name in _ONCE:
-                    raise _no_http(f"{name.decode()}: given twice")
+                    raise _not_http(f"{name.decode()}: given twice")
                 fields[name] += b"," + value.strip(b" \t")
             else:
                 fields[name] = value.strip(b" \t")
@@ -155,12 +153,12 @@ def _length(fields: dict[bytes, bytes], minor: int) -> int:
     coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
     if coding is not None:
         if length is not None or not minor or coding.lower() != b"chunked":
-            raise _no_http("Transfer-Encoding: takes chunked, with HTTP/1.1 and without a Content-Length")
+            raise _not_http("Transfer-Encoding: takes chunked, with HTTP/1.1 and without a Content-Length")
         return CHUNKED
     if length is not None and not _LENGTH.fullmatch(length):
-        raise _no_http("Content-Length: takes a number")
+        raise _not_http("Content-Length: takes a number")
     return int(length or 0)
 
 
-def _no_http(sentence: str) -> BadHeadError:
+def _not_http(sentence: str) -> BadHeadError:
     return BadHeadError(400, "not_http", f"not HTTP: {sentence}")

@@ -1,4 +1,4 @@
-"""What the bodies of ``POST /errors`` and ``/results`` may say: reports out, or an error that names the field."""
+"""Parses the bodies of ``POST /errors`` and ``/results`` into reports. An error names the field."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sidecar.config.kinds import KIND
-from sidecar.core.types import Level, Ping, Results
+from sidecar.core.types import ErrorLevel, ErrorReport, Results
 
 MOST_ERRORS: Final = 1_000_000
-MOST_PINGS: Final = 1_000
+MOST_REPORTS: Final = 1_000
 MESSAGE_LIMIT: Final = 4_096
 PRINTABLE: Final = re.compile(r"[\x21-\x7e]{1,64}")
-LEVELS: Final[dict[str, Level]] = {level.value: level for level in Level}
+LEVELS: Final[dict[str, ErrorLevel]] = {level.value: level for level in ErrorLevel}
 DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple)
-"""Objects come as pairs: in a dict the last of two fields of one name would silently win."""
+"""Objects are decoded as pairs: in a dict, the last of two fields of one name would silently win."""
 
 Readers = dict[str, tuple[str, Callable[[object], Any]]]
-"""Name on the wire: field of the report, and what reads its value or raises ValueError."""
+"""Name in the body -> field of the report, and the parser of its value, which raises ValueError."""
 
-ONE_ERROR: Final = (Ping(),)
+ONE_ERROR: Final = (ErrorReport(),)
 
 
 class BadReportError(ValueError):
-    """The body says something that cannot be counted. The text names the field and what it takes."""
+    """The body is not valid. The message names the field and what it takes."""
 
 
-def read_pings(body: bytes) -> tuple[Ping, ...]:
-    """Read an empty body (one server error), one object, or an array of objects; all of it or nothing."""
+def read_errors(body: bytes) -> tuple[ErrorReport, ...]:
+    """Read an empty body (one server error), one object, or an array of objects; one bad object refuses all."""
     if not body:
         return ONE_ERROR
     value = _decoded(body)
     if isinstance(value, tuple):
-        return (Ping(**_fields(value, "", READERS)),)
+        return (ErrorReport(**_fields(value, "", READERS)),)
     if not isinstance(value, list) or not value:
         raise BadReportError("body: takes an object or a non-empty array of objects")
-    if len(value) > MOST_PINGS:
-        raise BadReportError(f"body: takes at most {MOST_PINGS} objects, not {len(value)}")
-    return tuple(Ping(**_fields(item, f"[{index}].", READERS)) for index, item in enumerate(value))
+    if len(value) > MOST_REPORTS:
+        raise BadReportError(f"body: takes at most {MOST_REPORTS} objects, not {len(value)}")
+    return tuple(ErrorReport(**_fields(item, f"[{index}].", READERS)) for index, item in enumerate(value))
 
 
 def read_results(body: bytes) -> Results:
-    """Read one object that says how many requests went well and how many failed, how many are in flight, the load."""
+    """Read one object: requests that succeeded and that failed, requests in flight, the load."""
     return Results(**read_object(body, RESULTS))
 
 
 def read_object(body: bytes, readers: Readers) -> dict[str, Any]:
-    """Read one object that is not empty: its values by field of the report."""
+    """Read one object that is not empty; its values by field of the report."""
     value = _decoded(body)
     if not isinstance(value, tuple) or not value:
         raise BadReportError(f"body: takes an object with {' and '.join(readers)}")
@@ -111,7 +111,7 @@ def _load(value: object) -> float:
     return load
 
 
-def _level(value: object) -> Level:
+def _level(value: object) -> ErrorLevel:
     if not isinstance(value, str) or value not in LEVELS:
         raise ValueError(f"takes one of {', '.join(LEVELS)}")
     return LEVELS[value]

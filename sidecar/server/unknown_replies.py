@@ -1,0 +1,29 @@
+"""The reply when the shared store gives no clear answer, and the wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from sidecar.core.explain import reasons
+from sidecar.core.types import Unknown
+
+T = TypeVar("T")
+
+ALONE: Final = "alone"
+"""The error word when no shared store is configured: then nothing is missing."""
+
+
+async def within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
+    """The result of ``call``, or ``Unknown("timeout")`` after ``limit_s``."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await call
+    except TimeoutError:
+        return Unknown("timeout")
+
+
+def fields(unknown: Unknown) -> dict[str, str]:
+    """The error word and its sentence, as JSON fields."""
+    return {"error": unknown.error, "sentence": reasons.failure(unknown.error)}

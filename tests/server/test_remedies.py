@@ -1,0 +1,156 @@
+"""What would clear it: a sentence for every state, every refusal and every unclear answer, and never none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.explain import reasons
+from sidecar.core.life.container import Container, CullOrder, start
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.types import (
+    Answer,
+    Denied,
+    Evidence,
+    Granted,
+    Hold,
+    Judgement,
+    Latch,
+    Policy,
+    Reason,
+    State,
+    Unknown,
+    Verdict,
+)
+from sidecar.server.remedies import Outlook, remedies
+
+NOW = 1_000.0
+UNIX = 50_400.0  # 14:00 UTC
+ERRORS = Reason("errors", 9, 5, "9 server errors")
+BAD = Verdict(Judgement.EXCESSIVE, (ERRORS,))
+UP = replace(start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, is_announced=True)
+EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 48, 20)
+OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
+ANSWERS: list[Answer | None] = [
+    None,
+    Granted(3, 10),
+    *(Denied(reason, 10, 10, 200.0) for reason in [*reasons.REFUSALS, "eclipse"]),
+    *(Unknown(word) for word in [*reasons.FAILURES, "eclipse"]),
+]
+
+
+def _remedies(container: Container, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
+    return remedies(Snapshot(NOW, container, EVIDENCE, NOW), outlook)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+@pytest.mark.parametrize("state", State)
+def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> None:
+    for due in (None, NOW - 1, NOW + 5):
+        for latch in (None, Latch("c", 1.0, "bad"), Latch("", 1.0, "old", lease="word")):
+            container = replace(SUSPECT, state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
+            sentences = _remedies(container)
+            assert sentences
+            assert all(sentence and "{" not in sentence and "None" not in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Denied("window", 10, 10, 200.0), "the next token comes back in 3m 10s"),
+        (Denied("window", 10, 10, 9.0), "the next token comes back now"),
+        (Denied("spacing", 1, 10, 40.0), "the next cull of the service is allowed in 30s"),
+        (Denied("hold", 0, 10, 300.0), "the hold ends in 4m 50s, or health-arbiter release ends it"),
+        (
+            Denied("paused", 0, 10, 3610.0),
+            "the pause ends in 1h; or an engineer finds what is wrong, then health-arbiter release",
+        ),
+        (
+            Denied("trial", 0, 10, 20.0),
+            "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again in 10s",
+        ),
+        (
+            Denied("duplicate", 0, 10, 20.0),
+            "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again in 10s",
+        ),
+        (Denied("eclipse", 0, 10, 20.0), "the reason of the refusal is over; the sidecar asks again in 10s"),
+        (Unknown("readonly"), "ARBITER_REDIS_URL leads to a master; the sidecar asks again in 13s"),
+        (Unknown("eclipse"), "Redis gives a clear answer; the sidecar asks again in 13s"),
+        (None, "it claims a token in 13s, unless its errors have left the window by then"),
+    ],
+    ids=lambda value: value.split(",")[0] if isinstance(value, str) else "",
+)
+def test_refusal_says_when_it_is_over(answer: Answer | None, sentence: str) -> None:
+    errors = "5 of 9 errors leave the window in 12s, if no more come"
+    assert _remedies(replace(SUSPECT, answer=answer)) == (errors, sentence)
+
+
+@pytest.mark.parametrize(
+    ("hold", "sentence"),
+    [
+        (Hold("anna", "deploy", UNIX + 300), "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"),
+        (
+            Hold("anna", "deploy", UNIX + 2 * 86_400 + 3_600),
+            "the hold by anna ends in 2d 1h, at 15:00 UTC, or health-arbiter release ends it",
+        ),
+    ],
+    ids=["minutes", "days"],
+)
+def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
+    denied = replace(SUSPECT, answer=Denied("hold", 0, 10, 300.0))
+    assert _remedies(denied, OUTLOOK._replace(hold=hold))[-1] == sentence
+
+
+@pytest.mark.parametrize(
+    ("container", "sentence"),
+    [
+        (UP, "nothing has to change: it is in service"),
+        (replace(UP, verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
+        (replace(UP, state=State.STARTING), "its grace is over, and it is judged, in 13s"),
+        (
+            replace(SUSPECT, is_announced=False),
+            "Redis answers a beat, so that the fleet hears that it is suspect; then it claims a token",
+        ),
+        (replace(SUSPECT, asking=True), "the answer to its claim is on the way"),
+        (
+            replace(SUSPECT, asking=True, order=CullOrder("anna", "free text", State.UP, None)),
+            "the answer to its claim is on the way, an operator ordered the cull",
+        ),
+        (replace(SUSPECT, would_down=True), "shadow mode: nothing happens to it until then"),
+        (replace(UP, state=State.DOWN), "the container is replaced, or health-arbiter revive"),
+        (
+            replace(UP, state=State.DOWN, lease_ends=NOW + 90),
+            "or it is not replaced before its lease ends in 1m 30s: then it is up again",
+        ),
+        (replace(UP, state=State.STOPPING), "the sidecar is started again"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value.state,
+)
+def test_state_says_what_comes_next(container: Container, sentence: str) -> None:
+    assert _remedies(container)[-1] == sentence
+
+
+def test_unannounced_suspect_says_what_redis_lacks() -> None:
+    snapshot = Snapshot(NOW, replace(SUSPECT, is_announced=False), EVIDENCE, NOW, beat_error="auth")
+    wanted = reasons.FAILURES["auth"].remedy
+    assert remedies(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet hears that it is suspect; ")
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ("errors", "5 of 9 errors leave the window in 12s, if no more come"),
+        ("kind", "the counted errors leave the window within 40s, if no more come"),
+        ("fatal", "the counted errors leave the window within 40s, if no more come"),
+        ("ratio", "less than 500 % of the requests fail"),
+        ("consecutive", "one request goes well"),
+        ("heartbeat", "the app sends a heartbeat"),
+        ("scrape", "the app answers a scrape"),
+        ("eclipse", "the counted errors leave the window within 40s, if no more come"),
+    ],
+)
+def test_each_rule_says_when_it_is_satisfied(rule: str, sentence: str) -> None:
+    verdict = Verdict(Judgement.EXCESSIVE, (replace(ERRORS, rule=rule),))
+    assert _remedies(replace(SUSPECT, verdict=verdict))[0] == sentence
