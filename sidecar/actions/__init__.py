@@ -1,1 +1,1 @@
-"""What happens on a cull beside the health check."""
+"""Actions at a cull besides the failing health check."""

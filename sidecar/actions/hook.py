@@ -1,6 +1,6 @@
-"""The hook: a program that looks at a container between the grant and the drain, while what made it sick is there.
+"""The hook: a program of the operator that examines a container between the grant and the drain, while it is sick.
 
-It has so long and so much to say; it is told the facts of the cull, and none of our secrets. Imported if one is set.
+The sidecar bounds its time and its output. Its environment holds the facts of the cull and no secret of the sidecar.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from sidecar.client.redaction import redacted
 from sidecar.core.types import Claim
 
 HEAD: Final = 16 * 1024
-"""Bytes that are kept of what it prints."""
+"""Number of bytes of the program's output that the hook keeps."""
 
-REST_S: Final = 0.05
-"""Pause between reads of what is thrown away: a flood must not take the processor from health, nor fill a pipe for
-ever, behind which a program with something left to do would stand."""
+PAUSE_S: Final = 0.05
+"""Pause between reads of output that the hook discards. A flood must not take the processor from the health check, and
+a pipe that stays full would block the program."""
 
 LINGER_S: Final = 0.2
-"""How long after its end its output may still come: somebody it started may hold the pipe for ever."""
+"""How long the hook reads output after the program has ended: a child may hold the pipe open for ever."""
 
 REAP_S: Final = 1.0
 
 
 class Hook:
-    """Runs the program ``path``, for at most ``timeout_s`` seconds and a moment to end it.
+    """Runs the program ``path`` for at most ``timeout_s`` seconds, and then kills it.
 
-    ``on_failure`` is told when it cannot be run, or takes longer.
+    ``on_failure`` is called if the program cannot be run, or takes longer.
     """
 
     def __init__(self, path: str, timeout_s: float, service: str, on_failure: Callable[[Exception], None]) -> None:
@@ -41,7 +41,7 @@ class Hook:
         self._on_failure = on_failure
 
     async def __call__(self, claim: Claim, reason: str) -> str:
-        """How it ended and, redacted, the head of what it printed on both streams."""
+        """Return how the program ended and, redacted, the head of its output on both streams."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -57,10 +57,10 @@ class Hook:
             await _end(transport, output)
         if is_late:
             self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
-        return output.told(transport.get_returncode(), loop.time() - began, is_late=is_late)
+        return output.text(transport.get_returncode(), loop.time() - began, is_late=is_late)
 
     async def _started(self, claim: Claim, reason: str) -> tuple[asyncio.SubprocessTransport, _Output]:
-        """Start it. For who gives up meanwhile asyncio would end the program alone, and wait for all it has started."""
+        """Start the program. If cancelled, end its whole group: asyncio would end the program only."""
         loop = asyncio.get_running_loop()
         starting = loop.create_task(
             loop.subprocess_exec(
@@ -83,7 +83,7 @@ class Hook:
             raise
 
     def _env(self, claim: Claim, reason: str) -> Mapping[str, str]:
-        """Its environment, complete: ours may hold passwords."""
+        """Return the whole environment of the program: that of the sidecar may hold passwords."""
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
@@ -96,7 +96,7 @@ class Hook:
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Keeps the head of what comes, and knows when the program and its output have ended."""
+    """Keeps the head of the output, and the ends of the program and of its output."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -107,7 +107,7 @@ class _Output(asyncio.SubprocessProtocol):
         self._pipe: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 - the loop's promise
+        assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 - asyncio guarantees it
         self._pipe = transport.get_pipe_transport(1)
 
     def pipe_data_received(self, _fd: int, data: bytes) -> None:
@@ -116,27 +116,25 @@ class _Output(asyncio.SubprocessProtocol):
         if len(data) > left and isinstance(self._pipe, asyncio.ReadTransport):
             self._is_cut = True
             self._pipe.pause_reading()
-            self._loop.call_later(REST_S, self._read_on)
+            self._loop.call_later(PAUSE_S, self._read_on)
 
     def _read_on(self) -> None:
         if isinstance(self._pipe, asyncio.ReadTransport) and not self._pipe.is_closing():
             self._pipe.resume_reading()
 
     def pipe_connection_lost(self, _fd: int, _error: Exception | None) -> None:
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self.closed.set_result(None)
 
     def process_exited(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
+        self.ended.set_result(None)
 
-    def told(self, code: int | None, took_s: float, *, is_late: bool) -> str:
-        """All of it as text, beginning with how it ended."""
+    def text(self, code: int | None, took_s: float, *, is_late: bool) -> str:
+        """Return the result as text: how the program ended, and its output."""
         how = "was ended, its time was up," if is_late else _ending(code)
         text = self._head.decode(errors="replace")
-        said = redacted(text, len(text) - self._is_cut)  # what is cut in two may be a secret, and is left out
+        shown = redacted(text, len(text) - self._is_cut)  # a cut last word may be half a secret: leave it out
         cut = f"\n(the rest of more than {HEAD} bytes is left out)" if self._is_cut else ""
-        return f"the hook {how} after {took_s:.1f} s\n{said.rstrip()}{cut}".rstrip()
+        return f"the hook {how} after {took_s:.1f} s\n{shown.rstrip()}{cut}".rstrip()
 
 
 def _ending(code: int | None) -> str:
@@ -146,13 +144,13 @@ def _ending(code: int | None) -> str:
 
 
 async def _within(future: asyncio.Future[None], seconds: float) -> bool:
-    """Whether ``future`` is done within so many seconds; it goes on if it is not."""
+    """Whether ``future`` is done within ``seconds``; otherwise it goes on."""
     done, _ = await asyncio.wait((future,), timeout=seconds)
     return bool(done)
 
 
 async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
-    """Leave nothing of it behind: its whole group is killed, unless it has ended and closed its output by itself."""
+    """Kill the whole process group, unless the program has ended and all of its output is closed."""
     try:
         if not (output.ended.done() and output.closed.done()):
             with suppress(ProcessLookupError, PermissionError):

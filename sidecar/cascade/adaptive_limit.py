@@ -1,10 +1,8 @@
-"""How many calls may be under way at a node at once: a limit that learns, and the leases under it.
+"""The number of calls that one node may serve at once: a limit that learns, and the slots under it.
 
-After Netflix concurrency-limits (``AIMDLimit`` and the listener of its limiters): additive increase while calls go well
-and the limit is in use, multiplicative decrease when a call is lost. The limit keeps a hung node from gathering callers
-who all wait for it.
-
-A lease must not know what it was taken for; it is told how that ended.
+After Netflix concurrency-limits (``AIMDLimit``, and the listener of its limiters): additive increase while calls
+succeed and the limit is in use, multiplicative decrease when a call is lost. The limit keeps callers from piling up at
+a node that hangs.
 """
 
 from __future__ import annotations
@@ -17,23 +15,23 @@ SMALLEST: Final = 1
 
 
 class Ending(StrEnum):
-    """What the end of a call says of the load its node can bear."""
+    """What the end of a call says about the load that its node can bear."""
 
     SUCCESS = "success"
-    """It bears this much."""
+    """The node bears this load."""
     IGNORED = "ignored"
-    """Nothing: an error that came back, or a caller who left."""
+    """Nothing: the node answered with an error, or the caller left."""
     DROPPED = "dropped"
-    """Too much, perhaps: no answer in time."""
+    """The load may be too high: no answer in time."""
 
 
 class AdaptiveLimit:
     """A limit for one node, between 1 and ``highest``, that moves by additive increase and multiplicative decrease.
 
-    - success: one more, if at least half the limit was in use when the call began, itself included; an idle node's
-      limit proves nothing, and must not grow.
+    - success: one more, if at least half of the limit was in use when the call began, this call included. An idle
+      node proves nothing about its limit.
     - dropped: ``backoff`` times the limit, rounded down, and at least one less.
-    - ignored: as it was.
+    - ignored: no change.
 
     ``initial`` and ``highest`` are calls at once. ValueError unless 1 <= initial <= highest and 0.5 <= backoff < 1.
     """
@@ -50,23 +48,23 @@ class AdaptiveLimit:
         self._highest = highest
         self._backoff = backoff
 
-    def lease(self) -> Lease | None:
-        """Take a lease, to be ended exactly once by ``Lease.end``; None if none is free."""
+    def acquire(self) -> CallSlot | None:
+        """Take a slot, which ``CallSlot.end`` gives back exactly once; None if none is free."""
         if self.in_flight >= self.limit:
             return None
         self.in_flight += 1
-        return Lease(self, self.in_flight)
+        return CallSlot(self, self.in_flight)
 
     def learn(self, ending: Ending, in_flight: int) -> None:
-        """Move the limit after a call that made ``in_flight`` calls under way when it began."""
+        """Move the limit after a call that began as the ``in_flight``-th call at the node."""
         if ending is Ending.DROPPED:
             self.limit = max(SMALLEST, min(self.limit - 1, int(self.limit * self._backoff)))
         elif ending is Ending.SUCCESS and in_flight * 2 >= self.limit:
             self.limit = min(self._highest, self.limit + 1)
 
 
-class Lease:
-    """Leave for one call. It holds a place until it ends."""
+class CallSlot:
+    """The permission for one call, counted as in flight until it ends."""
 
     __slots__ = ("_in_flight", "_limit")
 
@@ -75,9 +73,9 @@ class Lease:
         self._in_flight = in_flight
 
     def end(self, ending: Ending) -> None:
-        """Give the place back and tell the limit; RuntimeError when it was given back before."""
+        """Give the slot back, and let the limit learn. RuntimeError if it was given back before."""
         if self._limit is None:
-            raise RuntimeError("a lease ends exactly once")
+            raise RuntimeError("a call ends exactly once")
         limit, self._limit = self._limit, None
         limit.in_flight -= 1
         limit.learn(ending, self._in_flight)

@@ -1,16 +1,16 @@
 """Call one of several equal nodes, preferring those that have served well, and fall back to the next.
 
 After timmc's gist "Success-prioritized, concurrency-limited stochastic fallback cascade". Each walk shuffles the nodes
-by weight (``shuffle.py``, ``success.py``), takes a lease at one after the other (``limits.py``), and stops at the first
-answer::
+by weight (``weighted_shuffle``, ``core.measure.success_rate``), takes a slot at one after the other
+(``adaptive_limit``), and stops at the first answer::
 
     cascade = Cascade(["redis-a", "redis-b", "redis-c"], random.Random(), time.monotonic)
     pong = await cascade.run(lambda node: clients[node].ping())
 
-How a call ends decides what is remembered of its node:
+The end of a call decides what the cascade remembers about its node:
 
 ======================================= ============ ===========
-the call                                success rate the lease
+the call                                success rate the limit
 ======================================= ============ ===========
 returns, whatever the result            success      success
 raises ``TimeoutError``                 failure      dropped
@@ -18,11 +18,11 @@ raises any other ``Exception``          failure      ignored
 is cancelled, or any ``BaseException``  not counted  ignored
 ======================================= ============ ===========
 
-An error that comes back quickly tells of a broken node, not of a crowded one; hence it costs weight and leaves the
-limit alone. A library's own kind of time-out is for the caller to turn into ``TimeoutError``.
+A quick error shows a broken node, not an overloaded one: it costs weight and leaves the limit alone. The caller has to
+turn a library's own kind of time-out into ``TimeoutError``.
 
-This room awaits whatever it is handed and knows no event loop. Between two awaits nothing is half done, so any number
-of walks may share one cascade on one thread; several threads may not.
+The cascade awaits what the caller gives it and knows no event loop. Any number of walks may share one cascade on one
+thread, because nothing is half done between two awaits; several threads may not.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sidecar.cascade.adaptive_limit import AdaptiveLimit, Ending, Lease
+from sidecar.cascade.adaptive_limit import AdaptiveLimit, CallSlot, Ending
 from sidecar.cascade.weighted_shuffle import Random, weighted_shuffle
-from sidecar.core.life.success_rate import DEFAULT_FLOOR, Floor, SuccessHistory
+from sidecar.core.measure.success_rate import DEFAULT_FLOOR, Floor, SuccessHistory
 
 Node = TypeVar("Node", bound=Hashable)
 Result = TypeVar("Result")
 
 
 class BusyError(Exception):
-    """No lease is free: nobody was called. Trying again later may go well."""
+    """No slot is free, so no node was called. A later attempt may succeed."""
 
 
 class ExhaustedError(Exception):
-    """No node gave an answer. ``errors`` tells why, by node, in the order they were tried."""
+    """No node answered. ``errors`` has the reasons by node, in the order of the attempts."""
 
     def __init__(self, errors: Mapping[Any, Exception]) -> None:
         super().__init__("; ".join(f"{node}: {error!r}" for node, error in errors.items()))
@@ -52,7 +52,7 @@ class ExhaustedError(Exception):
 
 
 class Figures(NamedTuple):
-    """One node at an instant, for metrics: rate and weight within [0, 1], limit and leases in calls at once."""
+    """One node at an instant, for metrics: rate and weight within [0, 1], limit and calls in flight."""
 
     success_rate: float
     weight: float
@@ -62,10 +62,10 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walk(Generic[Node, Result]):
-    """What came of one walk: the results and the errors by node, each in the order they came.
+    """The outcome of one walk: the results and the errors by node, each in the order in which they came.
 
-    ``settled`` tells whether the last result was final; else every node has been tried. A node without a free lease
-    stands among the errors with a ``BusyError``.
+    ``settled``: the last result was final; otherwise every node has been tried. A node without a free slot
+    has a ``BusyError`` among the errors.
     """
 
     results: Mapping[Node, Result]
@@ -73,28 +73,28 @@ class Walk(Generic[Node, Result]):
     settled: bool
 
     def result(self) -> Result:
-        """Return the final result; else the first one, for it is from the node that was trusted most.
+        """Return the final result, or else the first one, which comes from the most trusted node.
 
-        Raises BusyError if there is none because no lease was free at any node, ExhaustedError otherwise.
+        Raises BusyError if there is none because no slot was free at any node, ExhaustedError otherwise.
         """
         results = list(self.results.values())
         if results:
             return results[-1] if self.settled else results[0]
         if all(isinstance(error, BusyError) for error in self.errors.values()):
-            raise BusyError(f"no lease is free at any of {len(self.errors)} nodes")
+            raise BusyError(f"no slot is free at any of {len(self.errors)} nodes")
         raise ExhaustedError(self.errors)
 
 
-def _any_will_do(_: object) -> bool:
+def _always_final(_: object) -> bool:
     return True
 
 
 class Cascade(Generic[Node]):
-    """A choice among equal nodes that learns from how the calls end.
+    """A choice among equal nodes that learns from the outcomes of the calls.
 
     ``nodes`` are names or objects, distinct and at least one (else ValueError). ``rng`` is a ``random.Random``.
-    ``clock`` returns seconds of a clock that does not jump, as ``time.monotonic``. ``floor`` says how often a node is
-    looked at again that ended badly, and ``limit`` makes the limit of one node.
+    ``clock`` returns monotonic seconds. ``floor`` sets how often a node that failed is tried again, and ``limit`` makes
+    the limit of one node.
     """
 
     def __init__(
@@ -115,28 +115,28 @@ class Cascade(Generic[Node]):
         self._histories = {node: SuccessHistory(clock(), floor) for node in names}
 
     async def run(
-        self, call: Callable[[Node], Awaitable[Result]], is_final: Callable[[Result], bool] = _any_will_do
+        self, call: Callable[[Node], Awaitable[Result]], is_final: Callable[[Result], bool] = _always_final
     ) -> Result:
         """Return the result of the first node that answers: short for ``walk`` and its ``Walk.result``.
 
-        Raises BusyError at once if no lease is free anywhere, ExhaustedError if nobody answered.
+        Raises BusyError at once if no slot is free at any node, ExhaustedError if no node answered.
         """
         return (await self.walk(call, is_final)).result()
 
     async def walk(
-        self, call: Callable[[Node], Awaitable[Result]], is_final: Callable[[Result], bool] = _any_will_do
+        self, call: Callable[[Node], Awaitable[Result]], is_final: Callable[[Result], bool] = _always_final
     ) -> Walk[Node, Result]:
-        """Await ``call(node)`` for one node after the other until a result is final, and tell all that came of it.
+        """Await ``call(node)`` for one node after the other until a result is final, and return all outcomes.
 
-        A result that is not final is a success of its node, and the walk goes on. Each node is tried at most once. Only
-        what is no ``Exception`` is raised, such as a cancellation, and what ``is_final`` raises.
+        A result that is not final is a success of its node, and the walk goes on. Each node is tried at most once. It
+        raises only what is not an ``Exception``, such as a cancellation, and what ``is_final`` raises.
         """
         results: dict[Node, Result] = {}
         errors: dict[Node, Exception] = {}
         for node in self.order():
             try:
                 result = results[node] = await self.attempt(node, call)
-            except Exception as error:  # noqa: BLE001 - whatever a call raises is a reason to try the next node
+            except Exception as error:  # noqa: BLE001 - every error is a reason to try the next node
                 errors[node] = error
             else:
                 if is_final(result):
@@ -144,34 +144,34 @@ class Cascade(Generic[Node]):
         return Walk(results, errors, settled=False)
 
     async def attempt(self, node: Node, call: Callable[[Node], Awaitable[Result]]) -> Result:
-        """Await ``call(node)`` once under a lease and count how it ends: for those who must reach each of the nodes.
+        """Await ``call(node)`` once in a slot and learn from its end: for a caller that must reach every node.
 
-        Raises BusyError without a call if no lease is free, whatever the call raises, and KeyError for a stranger.
+        Raises BusyError without a call if no slot is free, what the call raises, and KeyError for an unknown node.
         """
-        lease = self._limits[node].lease()
-        if lease is None:
-            raise BusyError(f"no lease is free at {node}")
+        slot = self._limits[node].acquire()
+        if slot is None:
+            raise BusyError(f"no slot is free at {node}")
         try:
             result = await call(node)
         except BaseException as error:
-            self._end(node, lease, error)
+            self._end(node, slot, error)
             raise
-        self._end(node, lease, None)
+        self._end(node, slot, None)
         return result
 
-    def _end(self, node: Node, lease: Lease, error: BaseException | None) -> None:
-        lease.end(_ending(error))
+    def _end(self, node: Node, slot: CallSlot, error: BaseException | None) -> None:
+        slot.end(_ending(error))
         if error is None or isinstance(error, Exception):
             self._histories[node].record(self._clock(), succeeded=error is None)
 
     def order(self) -> list[Node]:
-        """Shuffle all nodes by their weights, those that serve well first."""
+        """Return all nodes, shuffled by weight: nodes that succeed tend to come first."""
         now_s = self._clock()
         weights = {node: history.weight(now_s) for node, history in self._histories.items()}
         return weighted_shuffle(weights, self._rng)
 
     def figures(self) -> dict[Node, Figures]:
-        """Return the present figures of every node, in the order the nodes were handed in."""
+        """Return the present figures of every node, in the order of ``nodes``."""
         now_s = self._clock()
         return {
             node: Figures(history.rate(now_s), history.weight(now_s), limit.limit, limit.in_flight)

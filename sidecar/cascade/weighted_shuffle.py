@@ -1,11 +1,11 @@
-"""A weighted shuffle: who is drawn first, who next, until nobody is left.
+"""A weighted shuffle: draws one item after the other, heavy items early.
 
 After Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (Information Processing Letters 97, 2006):
-give every item the key ``u ** (1 / weight)`` with ``u`` uniform in (0, 1), and sort. The first place falls to an item
-with the probability weight / sum of weights, the second place likewise among those that are left, and so on.
+give every item the key ``u ** (1 / weight)`` with ``u`` uniform in (0, 1), and sort. An item takes the first place with
+the probability weight / sum of weights, the second place likewise among the other items, and so on.
 
-Here the key is the logarithm of a logarithm, ``log(weight) - log(-log(u))``, which sorts alike. The plain key
-underflows to 0 for a weight of 1e-3 already (0.4 to the 1000th), and from then on position decides, not chance.
+This module takes the logarithm of the logarithm as the key, ``log(weight) - log(-log(u))``, which sorts the same. The
+plain key underflows to 0 for a weight of 1e-3 (0.4 to the 1000th), and the order would not be random.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALLEST: Final = ulp(0.0)
 
 
 class Random(Protocol):
-    """The one thing that is needed of a ``random.Random``."""
+    """The part of ``random.Random`` that the shuffle needs."""
 
     def random(self) -> float:
         """Uniform within [0, 1)."""
@@ -31,7 +31,7 @@ def weighted_shuffle(weights: Mapping[Item, float], rng: Random) -> list[Item]:
     """Order the items of ``weights`` at random, heavy ones early.
 
     Weights are relative to one another, finite and not negative (else ValueError). Items of weight 0 come after all
-    others, in uniform order; so do all when every weight is 0. Takes one number from ``rng`` an item.
+    others, in uniform order. Takes one number from ``rng`` per item.
     """
     keys = {item: _key(weight, rng) for item, weight in weights.items()}
     return sorted(keys, key=keys.__getitem__, reverse=True)

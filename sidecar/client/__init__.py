@@ -1,10 +1,12 @@
-"""What an app imports to talk to its sidecar: ``from sidecar.client import report, ArbiterHandler, ArbiterMiddleware``.
+"""What an app imports to talk to its sidecar: ``report``, ``ArbiterHandler``, ``ArbiterMiddleware`` and more.
 
-Standard library only, and nothing of the sidecar itself: an app pays for what it uses. Where to send is told by the
-sidecar's own settings in the app's environment: ``ARBITER_STATSD_SOCKET`` (unix datagrams), else
-``ARBITER_STATSD_LISTEN`` (UDP); without either everything is dropped, and counted in ``stats()``. Programs of several
-processes that all serve one life of the app set ``ARBITER_APP_START`` once, before the first of them starts: each
-process making up its own would look like an app that restarts all the time.
+It uses only the standard library, and is a distribution of its own, ``health-arbiter-client``, with the import name
+``health_arbiter_client``. An import loads only what is used.
+
+The address comes from the sidecar's settings in the environment of the app: ``ARBITER_STATSD_SOCKET`` (unix datagrams),
+else ``ARBITER_STATSD_LISTEN`` (UDP). Without either every report is dropped, and counted in ``stats()``. A program of
+several processes sets ``ARBITER_APP_START`` once, before its first process starts: if each process set its own, the app
+would seem to restart all the time.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.client.reporting import configure, heartbeat, report, results, stats
+from .reporting import configure, heartbeat, report, results, stats
 
 if TYPE_CHECKING:
-    from sidecar.client.aiohttp_server import arbiter_aiohttp_middleware as arbiter_aiohttp_middleware
-    from sidecar.client.asgi import ArbiterMiddleware
-    from sidecar.client.exchange import report_exception
-    from sidecar.client.life_connection import report_life
-    from sidecar.client.log_handler import ArbiterHandler
-    from sidecar.client.redaction import redacted
-    from sidecar.client.wsgi import ArbiterWSGIMiddleware
+    from .aiohttp_server import arbiter_aiohttp_middleware as arbiter_aiohttp_middleware
+    from .asgi import ArbiterMiddleware
+    from .exchange import report_exception
+    from .life_connection import report_life
+    from .log_handler import ArbiterHandler
+    from .redaction import redacted
+    from .wsgi import ArbiterWSGIMiddleware
 
 __all__ = [
     "ArbiterHandler",
@@ -46,7 +48,7 @@ _LATE: Final = {
     "report_exception": "exchange",
     "report_life": "life_connection",
 }
-"""Imported when somebody asks: logging and aiohttp take longer than all the rest."""
+"""Modules by name, imported at first use, because logging and aiohttp take longer than all other imports."""
 
 
 def __getattr__(name: str) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from sidecar.client.exchange import CURRENT, SERVER_ERROR, Exchange
+from .exchange import CURRENT, SERVER_ERROR, Exchange
 
 
 @web.middleware
 async def arbiter_aiohttp_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Put it first in ``Application(middlewares=[...])``. A client that goes away is no error."""
+    """Report requests. Must be the first of ``Application(middlewares=[...])``. A disconnect is no error."""
     exchange = Exchange()
     token = CURRENT.set(exchange)
     try:
@@ -18,14 +18,14 @@ async def arbiter_aiohttp_middleware(request: web.Request, handler: Handler) -> 
     except web.HTTPException as answer:
         exchange.answered(answer.status)
         if answer.status >= SERVER_ERROR:
-            exchange.failed(answer)  # it may have been raised from what is really broken
+            exchange.failed(answer)  # its cause may be the real error
         exchange.finished()
         raise
     except Exception as error:
-        left = isinstance(error, ConnectionResetError) and _has_gone(request)
-        if not left:
+        is_disconnect = isinstance(error, ConnectionResetError) and _is_closed(request)
+        if not is_disconnect:
             exchange.failed(error)
-        exchange.finished(left=left)
+        exchange.finished(is_disconnect=is_disconnect)
         raise
     else:
         exchange.answered(response.status)
@@ -35,5 +35,5 @@ async def arbiter_aiohttp_middleware(request: web.Request, handler: Handler) -> 
         CURRENT.reset(token)
 
 
-def _has_gone(request: web.Request) -> bool:
+def _is_closed(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()

@@ -1,7 +1,7 @@
-"""Counts on their way out: sent at once, or added up until the sidecar takes them.
+"""Sends counts at once, or adds them up until the sidecar accepts them.
 
-Any number of threads, signal handlers and forked children may call. None of them waits for another: what is
-reported goes into a queue, and whoever gets the lock sends for all.
+Any number of threads, signal handlers and forked children may call it. No caller waits for another: a report goes into
+a queue, and the thread that gets the lock sends for all.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from sidecar.client.lines import Series
-from sidecar.client.outlet import Outcome, Outlet
+from .lines import StatsdSeries
+from .outlet import Outcome, Outlet
 
 KEEP_S: Final = 30.0
-"""Older sums are dropped: they would count as new errors, of an app that may have recovered since."""
+"""Maximum age of a sum. An older one would count as new errors of an app that may have recovered."""
 
 PACE_S: Final = 0.1
-"""How often sums are tried again, and the most that what is not urgent is held back."""
+"""Interval of attempts, and the maximum delay of reports that are not urgent."""
 
 IDLE_S: Final = 5.0
 EXIT_S: Final = 0.2
@@ -27,26 +27,26 @@ KEPT_SERIES: Final = 256
 FOLDED_SERIES: Final = 64
 QUEUE_LIMIT: Final = 10_000
 MOST: Final = 1_000_000
-"""The largest number in one line; more goes with the next packet."""
+"""Maximum count in one line; the next packet has the rest."""
 
 PACKET_LIMIT: Final = 1_400
-"""Bytes, so that a packet fits any network and any reader's buffer."""
+"""Bytes; fits any network and any reader's buffer."""
 
 _ROUNDS: Final = 100
 
 
 class Stats(NamedTuple):
-    """What became of everything counted: errors, requests, heartbeats and gauges told alike."""
+    """The outcome of all reports: the number of errors, requests, heartbeats and gauges together."""
 
     sent: int
     kept: int
     dropped: int
 
 
-class Report(NamedTuple):
-    """One call. What is not urgent may wait for ``PACE_S``, to be added up with more of its kind."""
+class Increment(NamedTuple):
+    """One call. If it is not urgent it may wait ``PACE_S``, to be added up with others of its series."""
 
-    series: Series
+    series: StatsdSeries
     number: int
     message: str | None = None
     urgent: bool = True
@@ -62,7 +62,7 @@ class _Sum:
 
 
 class Emitter:
-    """Takes reports and sends them, now or later. ``clock`` tells seconds and never goes back."""
+    """Takes reports and sends them, now or later. ``clock`` gives monotonic seconds."""
 
     def __init__(self, outlet: Outlet, clock: Callable[[], float] = time.monotonic) -> None:
         self._outlet = outlet
@@ -71,20 +71,20 @@ class Emitter:
 
     def _start_afresh(self) -> None:
         self._lock = _thread.allocate_lock()
-        self._queue: deque[Report] = deque()
-        self._kept: dict[Series, _Sum] = {}
+        self._queue: deque[Increment] = deque()
+        self._kept: dict[StatsdSeries, _Sum] = {}
         self._next_s = float("-inf")
         self._flushing = False
         self._taken = self._sent = self._dropped = 0
 
-    def take(self, report: Report) -> None:
-        """Count a report. Sends it, or adds it to what waits; never blocks."""
+    def take(self, report: Increment) -> None:
+        """Count a report. Sends it or adds it to the sums that wait; never blocks."""
         if len(self._queue) >= QUEUE_LIMIT:
             self.drop(report.number)
             return
         self._queue.append(report)
         for _ in range(_ROUNDS):
-            # Nobody who finds the lock taken waits: its holder looks into the queue once more after the release.
+            # A thread that finds the lock taken does not wait: the holder checks the queue again after the release.
             if not self._queue or not self._lock.acquire(blocking=False):
                 return
             try:
@@ -93,23 +93,23 @@ class Emitter:
                 self._lock.release()
 
     def drop(self, count: int) -> None:
-        """Count what cannot be sent."""
+        """Count reports that cannot be sent."""
         self._taken += count
         self._dropped += count
 
     def stats(self) -> Stats:
-        """What became of all reports since the start of this process."""
+        """Return the outcome of all reports since the start of this process."""
         waiting = sum(report.number for report in self._queue.copy())
         return Stats(self._sent, self._taken - self._sent - self._dropped + waiting, self._dropped)
 
     def use(self, outlet: Outlet) -> None:
-        """Send elsewhere from now on. May wait for a thread that is just sending."""
+        """Replace the outlet. May wait for a thread that is sending."""
         with self._lock:
             self._outlet.close()
             self._outlet = outlet
 
     def close(self) -> None:
-        """Send what is kept, for at most ``EXIT_S`` seconds, and let go of the socket. For the end of the process."""
+        """Send the sums for at most ``EXIT_S`` seconds, and close the socket. For the end of the process."""
         give_up_at = self._clock() + EXIT_S
         while self.flush() is Outcome.FULL and self._clock() < give_up_at:
             time.sleep(EXIT_S / 50)
@@ -118,12 +118,12 @@ class Emitter:
             self._lock.release()
 
     def after_fork(self) -> None:
-        """In the child: what is kept is the parent's to send, and so is its socket."""
+        """Start afresh in the child: the sums and the socket belong to the parent."""
         self._start_afresh()
         self._outlet.close()
 
     def flush(self) -> Outcome:
-        """Send all that is kept, urgent or not; FULL also when another thread is just sending."""
+        """Send all sums, urgent or not. Returns FULL also if another thread is sending."""
         if not self._lock.acquire(blocking=False):
             return Outcome.FULL
         try:
@@ -142,7 +142,7 @@ class Emitter:
             self._start_flushing()
 
     def _collect(self, now: float) -> bool:
-        """Add up the queue; whether something urgent was in it."""
+        """Add up the queue; return whether any of it is urgent."""
         urgent = False
         while self._queue:
             report = self._queue.popleft()
@@ -156,7 +156,7 @@ class Emitter:
                 total.message = report.message or total.message
         return urgent
 
-    def _sum_of(self, series: Series, now: float) -> _Sum | None:
+    def _sum_of(self, series: StatsdSeries, now: float) -> _Sum | None:
         total = self._kept.get(series)
         if total is None and len(self._kept) >= KEPT_SERIES and series.folded is not None:
             series = series.folded
@@ -175,7 +175,7 @@ class Emitter:
             self._settle(counts)
         return Outcome.SENT
 
-    def _settle(self, counts: dict[Series, int]) -> None:
+    def _settle(self, counts: dict[StatsdSeries, int]) -> None:
         for series, count in counts.items():
             self._sent += count
             total = self._kept[series]
@@ -200,7 +200,7 @@ class Emitter:
         self._flushing = True
 
     def _keep_flushing(self) -> None:
-        """Send what is kept until nothing has been for ``IDLE_S``."""
+        """Send the sums until there have been none for ``IDLE_S``."""
         idle_s = 0.0
         while idle_s < IDLE_S:
             time.sleep(PACE_S)
@@ -212,10 +212,10 @@ class Emitter:
                 self._start_flushing()
 
 
-def _packets(kept: dict[Series, _Sum]) -> Iterator[tuple[bytes, dict[Series, int]]]:
-    """All sums as packets, each with what it counts. Looks at a copy: the sums may change meanwhile."""
+def _packets(kept: dict[StatsdSeries, _Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
+    """Yield all sums as packets, each with its counts. Iterates over a copy, because the sums may change meanwhile."""
     lines: list[bytes] = []
-    counts: dict[Series, int] = {}
+    counts: dict[StatsdSeries, int] = {}
     size = 0
     for series, total in list(kept.items()):
         count = min(total.count, MOST)

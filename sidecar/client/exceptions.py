@@ -1,4 +1,4 @@
-"""What an exception tells the sidecar: its kind, where it comes from, and whether it has been told already."""
+"""The kind and the fingerprint of an exception, and whether it has been reported already."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import CodeType, MappingProxyType, TracebackType
 from typing import Any, Final
 
-from sidecar.client.lines import TAG_LIMIT
+from .lines import TAG_LIMIT
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -28,19 +28,19 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         for package in packages
     }
 )
-"""Top package of an exception's class: kind. What is not named here goes by the name of the class."""
+"""Kind by the top package of the exception's class. For other packages the kind is the name of the class."""
 
 SAME_S: Final = 1.0
-"""An exception told again within this time is the same one on its way up; later it was raised anew."""
+"""A second report within this time is the same exception on its way up the stack; a later one was raised again."""
 
 _CHAIN: Final = 8
 _FRAMES: Final = 500
-_LIBRARY: Final = re.compile(r"/(site|dist)-packages/|/lib/python[0-9]|/sidecar/client/|^<")
-_MARK: Final = "_arbiter_told_at"
+_LIBRARY: Final = re.compile(r"/(site|dist)-packages/|/lib/python[0-9]|/(sidecar/client|health_arbiter_client)/|^<")
+_MARK: Final = "_arbiter_reported_at"
 
 
 def kind(error: BaseException) -> str:
-    """What is broken: the driver that the exception or one of its causes stems from, else the name of its class."""
+    """Return the driver that raised the exception or one of its causes, else the name of its class."""
     for cause in _causes(error):
         known = KINDS.get(type(cause).__module__.partition(".")[0])
         if known is not None:
@@ -49,33 +49,33 @@ def kind(error: BaseException) -> str:
 
 
 def fingerprint(error: BaseException) -> str:
-    """``type@module:function:line`` of the innermost frame that is the app's own, at most 64 characters.
+    """Return ``type@module:function:line`` of the innermost frame of the app's own code, at most 64 characters.
 
-    Without such a frame it is the innermost of all. A long one ends in a checksum that is the same in every process.
+    Without such a frame it takes the innermost frame. A long text ends in a checksum, the same in every process.
     """
     name, place = type(error).__name__, _place(error.__traceback__)
     return shortened(f"{name}@{place}" if place else name)
 
 
 def shortened(text: str) -> str:
-    """At most 64 characters, different for different texts."""
+    """Cut a text to 64 characters, with a checksum so that different texts stay different."""
     if len(text) <= TAG_LIMIT:
         return text
     return f"{text[: TAG_LIMIT - 9]}~{crc32(text.encode(errors='replace')):08x}"
 
 
-def is_news(error: BaseException) -> bool:
-    """Whether nobody has told of this exception yet; from now on somebody has.
+def is_first_report(error: BaseException) -> bool:
+    """Whether this exception has not been reported yet; marks it as reported.
 
-    One that is logged, raised again, answered with a 500 and logged by the server is one error.
+    An exception that is logged, raised again, answered with a 500 and logged by the server is one error.
     """
     now = time.monotonic()
-    told_at = getattr(error, _MARK, None)
+    reported_at = getattr(error, _MARK, None)
     try:
         setattr(error, _MARK, now)
-    except Exception:  # noqa: BLE001 - a class may refuse attributes in any way; then it is told each time
+    except Exception:  # noqa: BLE001 - a class may refuse attributes; then each report counts
         return True
-    return told_at is None or now - told_at >= SAME_S
+    return reported_at is None or now - reported_at >= SAME_S
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -88,11 +88,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             cause = cause.exceptions[0]
         else:
             # SQLAlchemy keeps the driver's exception in ``orig``.
-            cause = getattr(cause, "orig", None) or cause.__cause__ or _context(cause)
-
-
-def _context(error: BaseException) -> BaseException | None:
-    return None if error.__suppress_context__ else error.__context__
+            implicit = None if cause.__suppress_context__ else cause.__context__
+            cause = getattr(cause, "orig", None) or cause.__cause__ or implicit
 
 
 def _place(traceback: TracebackType | None) -> str:

@@ -1,68 +1,68 @@
-"""One request of the app and what the sidecar is told of it, once, whoever notices first."""
+"""Reports each request of the app exactly once, even if a log line, the app and the middleware see its failure."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import Final
 
-from sidecar.client import exceptions, messages
-from sidecar.client.reporting import report, results
+from . import exceptions, messages
+from .reporting import report, results
 
 SERVER_ERROR: Final = 500
 
 CURRENT: Final[ContextVar[Exchange | None]] = ContextVar("arbiter_exchange", default=None)
-"""The request that is being answered: what a log line tells of its failure, the middleware does not tell again."""
+"""The current request. The middleware does not report a failure that a log line has reported."""
 
 
 class Exchange:
-    """Follows one request: ``answered``, ``failed``, ``finished``, as often and in whatever order they come."""
+    """Follows one request: ``answered``, ``failed`` and ``finished`` may come any number of times, in any order."""
 
-    __slots__ = ("_failed", "_finished", "_status", "told")
+    __slots__ = ("_failed", "_finished", "_status", "is_reported")
 
     def __init__(self) -> None:
-        self.told = False
+        self.is_reported = False
         self._status = 0
         self._failed = False
         self._finished = False
 
     def answered(self, status: int) -> None:
-        """The status went out. What fails after that is still an error."""
+        """Note the status that was sent. A later exception is still an error."""
         self._status = status
 
     def failed(self, error: BaseException) -> None:
-        """An exception left the app."""
+        """Report an exception that left the app."""
         self._failed = True
-        if self.told:
-            exceptions.is_news(error)  # the server will log it, too
+        if self.is_reported:
+            exceptions.is_first_report(error)  # the server will log it too
         else:
-            self.told = True
+            self.is_reported = True
             report_exception(error)
 
-    def finished(self, *, left: bool = False) -> None:
-        """The answer is complete, or there will be none. ``left``: the client has gone, which is no error."""
-        if self._finished or (left and not self._status and not self._failed):
+    def finished(self, *, is_disconnect: bool = False) -> None:
+        """Report the result. ``is_disconnect``: the client has disconnected, which is no error."""
+        if self._finished or (is_disconnect and not self._status and not self._failed):
             return
         self._finished = True
         failed = self._failed or not 0 < self._status < SERVER_ERROR
-        if failed and not self.told:
+        if failed and not self.is_reported:
             report(kind=f"http_{self._status}" if self._status else "no_response")
         results(ok=int(not failed), failed=int(failed))
 
 
 def report_exception(error: BaseException, *, level: str = "server_error", fatal: bool = False) -> None:
-    """Report an exception: kind, fingerprint and redacted message are its own. Never raises, never blocks.
+    """Report an exception, with its kind, its fingerprint and its redacted message. Never raises, never blocks.
 
-    Nothing is sent when the same exception has just been reported, by a log handler or a middleware.
+    Sends nothing if a log handler or a middleware has just reported the same exception.
     """
-    note_told(level)
-    if exceptions.is_news(error):
+    mark_reported(level)
+    if exceptions.is_first_report(error):
         fingerprint = exceptions.fingerprint(error)
         message = messages.message(fingerprint, lambda: f"{type(error).__name__}: {error}")
         report(level=level, kind=exceptions.kind(error), fingerprint=fingerprint, message=message, fatal=fatal)
 
 
-def note_told(level: str) -> None:
-    """Remember that the failure of the request at hand, if any, has been reported."""
+def mark_reported(level: str) -> None:
+    """Mark the failure of the current request, if there is one, as reported."""
     exchange = CURRENT.get()
     if exchange is not None and level == "server_error":
-        exchange.told = True
+        exchange.is_reported = True

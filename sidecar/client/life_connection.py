@@ -1,4 +1,4 @@
-"""A connection that lives as long as the app: its end tells the sidecar that the app has gone."""
+"""A connection that lasts as long as the app: its end shows the sidecar that the app has ended."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ ANSWER_S: Final = 5.0
 
 
 def report_life(path: str = "") -> None:
-    """Hold a connection to the sidecar's local unix socket from now on; a thread opens it again after a restart.
+    """Hold a connection to the sidecar's local unix socket; a thread opens it again after a restart of the sidecar.
 
-    ``path`` is ``ARBITER_SOCKET`` of the environment unless given; without either nothing happens. Call it once, at the
-    start: in a server of several processes before the first fork, since the children then hold the same connection and
+    ``path`` is by default ``ARBITER_SOCKET`` of the environment; without a path nothing happens. Call it once at the
+    start. In a server of several processes call it before the first fork: the children then share the connection, and
     it ends with the last of them. Never blocks, never raises.
     """
     path = path or os.environ.get("ARBITER_SOCKET", "")
     if path:
         try:
-            _thread.start_new_thread(_stay, (path,))
-        except RuntimeError:  # no more threads: the sidecar will not learn of the end this way
+            _thread.start_new_thread(_keep_connected, (path,))
+        except RuntimeError:  # no more threads: the sidecar does not learn of the end
             return
 
 
-def _stay(path: str) -> None:
+def _keep_connected(path: str) -> None:
     while True:
         with suppress(OSError, ValueError):  # ValueError: a path with a zero byte
-            _hold(path)
+            _connect(path)
         time.sleep(RETRY_S)
 
 
-def _hold(path: str) -> None:
-    """Return when the sidecar ends the connection, or OSError."""
+def _connect(path: str) -> None:
+    """Connect, and return when the sidecar ends the connection. Raises OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_S)
         connection.connect(path)

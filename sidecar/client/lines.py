@@ -1,9 +1,8 @@
-"""StatsD lines: what the app reports, as text that the sidecar's datagram door reads.
+"""StatsD lines: the reports of the app, as text for the sidecar's StatsD listener.
 
 ``errors:3|c|#level:server_error,kind:redis,fingerprint:KeyError@cart:add:12,fatal:true,app_start:7,message:...``, and
-``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``, and the gauges ``in_flight:7|g`` and ``load:0.7|g``. What the door
-would refuse is never written: a character that does not fit a tag becomes ``_``, or in a message one that looks
-like it.
+``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``, and the gauges ``in_flight:7|g`` and ``load:0.7|g``. Characters
+that the listener would refuse become ``_``, or in a message a character that looks like them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ LEVELS: Final = frozenset({"server_error", "client_error", "investigation", "rec
 OTHER: Final = "other"
 TAG_LIMIT: Final = 64
 MESSAGE_LIMIT: Final = 200
-"""Characters. A message is for a person who reads ``/why``, and the packet has to stay small."""
+"""Characters. Messages are for readers of ``/why``, and packets have to stay small."""
 
 _NOT_IN_A_WORD: Final = re.compile(r"[^A-Za-z0-9_.:/-]", re.ASCII)
 _NOT_IN_A_TOKEN: Final = re.compile(r"[^\x21-\x7e]|[,|#]")
@@ -24,41 +23,41 @@ _LOOKS: Final = str.maketrans({",": ";", "|": "/", "#": "*"} | dict.fromkeys(map
 """A comma would end the tag, a bar the section and a line feed the line."""
 
 
-class Series:
-    """One line without its number. Compared by identity, which makes it a cheap key: see the caches below.
+class StatsdSeries:
+    """One line without its number. Compared by identity, so it is a cheap key: see the caches below.
 
-    ``folded`` is the series that counts instead when too many are waiting; None when this is it already. ``can_wait``
-    tells whether it is still true when the sidecar hears of it later.
+    ``folded`` is the series to count in if too many series wait; None if there is no wider one.
+    ``can_wait``: whether the line is still true later.
     """
 
     __slots__ = ("folded", "head", "tail")
     can_wait: ClassVar = True
 
-    def __init__(self, name: str, tags: tuple[str, ...] = (), folded: Series | None = None) -> None:
+    def __init__(self, name: str, tags: tuple[str, ...] = (), folded: StatsdSeries | None = None) -> None:
         self.head = f"{name}:".encode()
         self.tail = ("|c|#" + ",".join(tags) if tags else "|c").encode()
         self.folded = folded
 
     def line(self, count: int, message: str | None = None) -> bytes:
-        """The line with its number; ``message`` only goes where there are tags."""
+        """Return the line with its number; only a line with tags can have a ``message``."""
         line = b"%b%d%b" % (self.head, count, self.tail)
         return line if message is None else line + b",message:" + message.encode(errors="replace")
 
 
-class Gauge(Series):
-    """A line of what is so at the moment. Its number is not how often that was said but the newest message."""
+class Gauge(StatsdSeries):
+    """A line with a present value, which is its message; it does not contain the count."""
 
     __slots__ = ()
     can_wait: ClassVar = False
 
     def line(self, _count: int, message: str | None = None) -> bytes:
-        """The line with its number."""
+        """Return the line with its value."""
         return self.head + (message or "0").encode() + b"|g"
 
 
-HEARTBEAT: Final = Series("heartbeat")
-OK: Final = Series("requests")
-FAILED: Final = Series("failed")
+HEARTBEAT: Final = StatsdSeries("heartbeat")
+OK: Final = StatsdSeries("requests")
+FAILED: Final = StatsdSeries("failed")
 IN_FLIGHT: Final = Gauge("in_flight")
 LOAD: Final = Gauge("load")
 _LARGEST: Final = 1e15
@@ -68,8 +67,8 @@ _SMALLEST: Final = 1e-15
 @lru_cache(maxsize=512)
 def errors(
     level: str, kind: str | None, fingerprint: str | None, app_start: str | None, *, fatal: bool = False
-) -> Series:
-    """The series of these errors; ValueError for a level that does not exist, as the door would refuse it."""
+) -> StatsdSeries:
+    """Return the series of these errors. Raises ValueError for an unknown level, which the listener would refuse."""
     if level not in LEVELS:
         raise ValueError(f"level: takes one of {', '.join(sorted(LEVELS))}")
     tags = [f"level:{level}"]
@@ -82,16 +81,16 @@ def errors(
     if app_start:
         tags.append(f"app_start:{_token(app_start)}")
     folded = None if kind == OTHER and not fingerprint else errors(level, OTHER, None, app_start, fatal=fatal)
-    return Series("errors", tuple(tags), folded)
+    return StatsdSeries("errors", tuple(tags), folded)
 
 
 def decimal(number: float) -> str:
-    """A finite number of 0 or more as the door reads it: what has too many digits for that is bounded."""
+    """Write a finite number of 0 or more as the listener reads it, within the digits that it accepts."""
     return f"{min(number, _LARGEST):.12g}" if number >= _SMALLEST else "0"
 
 
 def message_tag(text: str) -> str:
-    """A message as it fits a tag: one line, at most ``MESSAGE_LIMIT`` characters."""
+    """Make a message fit a tag: one line, at most ``MESSAGE_LIMIT`` characters."""
     return str(text)[:MESSAGE_LIMIT].translate(_LOOKS)
 
 

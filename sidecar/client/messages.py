@@ -1,7 +1,7 @@
-"""Which messages go along: the first of each fingerprint in a second, redacted.
+"""Limits messages to the first of each fingerprint in a second, redacted.
 
-In a storm of one error the rest would tell nothing new, would cost the app more than the report itself, and would keep
-the sidecar from adding up lines that are otherwise equal.
+During a storm of one error, more messages would say nothing new and cost the app more than the report itself, and the
+emitter could not add up lines that are otherwise equal.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.client.redaction import redacted
+from .redaction import redacted
 
 EVERY_S: Final = 1.0
 REMEMBERED: Final = 512
 
 DUE: Final[dict[str, float]] = {}
-"""Fingerprint: when its next message may go, on the monotonic clock."""
+"""When the next message of each fingerprint may be sent, in monotonic seconds."""
 
 
 def message(fingerprint: str, text: Callable[[], str]) -> str | None:
-    """What ``text`` gives, redacted; None when none is due, or when it raises: an app's ``__str__`` may."""
+    """Return ``text()``, redacted; None if no message is due, or if ``text`` raises, as a ``__str__`` may."""
     now = time.monotonic()
     if now < DUE.get(fingerprint, now):
         return None
@@ -29,5 +29,5 @@ def message(fingerprint: str, text: Callable[[], str]) -> str | None:
     DUE[fingerprint] = now + EVERY_S
     try:
         return redacted(text())
-    except Exception:  # noqa: BLE001 - whatever it is, it is not what is being reported
+    except Exception:  # noqa: BLE001 - the report itself matters more
         return None

@@ -1,6 +1,6 @@
-"""The way out: one non-blocking datagram socket to the sidecar, opened late and opened again.
+"""One non-blocking datagram socket to the sidecar, opened at the first packet and opened again after a failure.
 
-It knows nothing of what it sends. It must not block, must not ask a resolver, and raises nothing.
+It never blocks, asks no resolver and raises nothing. It does not know what the packets contain.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 RETRY_S: Final = 0.25
-"""How long a sidecar that is away is left alone."""
+"""Pause before another attempt to reach a sidecar that is away."""
 
 _FULL: Final = frozenset({errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.EINTR})
 _LOCALHOST: Final = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
 
 
 class Outcome(Enum):
-    """What became of a packet. Only one that is SENT must not be sent again."""
+    """The outcome of a packet. Unless it is SENT, it may be sent again. NOWHERE: no address is set."""
 
     SENT = "sent"
     FULL = "full"
@@ -39,9 +39,9 @@ Places = tuple[Place, ...]
 
 
 def places(unix_socket: str = "", listen: str = "") -> Places:
-    """Where to send, the preferred one first: the unix socket, then ``host:port`` of UDP.
+    """Return the sockets to send to, the preferred one first: the unix socket, then ``host:port`` of UDP.
 
-    What cannot be an address is left out. Host names are, too, ``localhost`` excepted: a resolver may block.
+    Invalid addresses are left out, and so are host names except ``localhost``, because a resolver may block.
     """
     found = []
     if unix_socket:
@@ -55,7 +55,7 @@ def places(unix_socket: str = "", listen: str = "") -> Places:
 
 
 def places_of(environ: Mapping[str, str] = os.environ) -> Places:
-    """The places named by the sidecar's own settings; none when neither is set."""
+    """Return the sockets that the sidecar's settings name."""
     return places(environ.get("ARBITER_STATSD_SOCKET", ""), environ.get("ARBITER_STATSD_LISTEN", ""))
 
 
@@ -70,9 +70,9 @@ def _family(host: str) -> socket.AddressFamily | None:
 
 
 class Outlet:
-    """Sends to the first place that takes a connection. ``find_places`` is asked once, at the first packet.
+    """Sends to the first place that accepts a connection. ``find_places`` is called once, at the first packet.
 
-    Not safe for threads: its owner holds a lock. After a fork the child calls ``close`` and goes on.
+    Not safe for threads: its owner holds a lock. After a fork the child calls ``close``.
     """
 
     def __init__(self, find_places: Callable[[], Places]) -> None:
@@ -93,12 +93,12 @@ class Outlet:
             self.close()
             if self._is_udp or attempt:
                 break
-            # A sidecar that has been replaced listens at the same path, on another socket.
+            # Try again: a new sidecar may listen at the same path on another socket.
         self._retry_at = now + RETRY_S
         return Outcome.AWAY
 
     def close(self) -> None:
-        """Let go of the socket; the next packet opens another one."""
+        """Close the socket; the next packet opens another one."""
         self._retry_at = float("-inf")
         open_socket, self._socket = self._socket, None
         if open_socket is not None:
@@ -108,10 +108,10 @@ class Outlet:
                 open_socket.detach()
 
     def _try(self, packet: bytes) -> Outcome:
-        assert self._socket is not None  # noqa: S101 - told to the type checker, send has seen to it
+        assert self._socket is not None  # noqa: S101 - for the type checker: send has connected
         try:
             self._socket.send(packet)
-            # Nobody listens: over loopback the kernel knows that before send returns, and would tell the next send.
+            # Over loopback the kernel knows at once that no process listens; else the error would fail the next send.
             refused = self._is_udp and self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         except OSError as error:
             return Outcome.FULL if error.errno in _FULL else Outcome.AWAY

@@ -1,6 +1,6 @@
-"""Takes out of a message what must not leave the app: it will stand on a page, and in a log that others keep.
+"""Removes secrets from a message, because it will be shown on a page and kept in logs.
 
-The sidecar redacts with it too, what reaches it otherwise: an app may report without this client.
+The sidecar uses it too, for reports that do not come from this client.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 MASK: Final = "***"
 LOOKED_AT: Final = 256
-"""Characters. Bounds the work; what lies behind is cut off, with the word that would be cut in two."""
+"""Number of characters, to bound the work: the rest is cut off, together with a word that would be cut in two."""
 
 _NAMES: Final = (
     "pass(?:word|wd|phrase|code)?|pwd|secret|token|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key"
@@ -23,7 +23,7 @@ _VALUE: Final = (
     r"|(?:digest|hawk|oauth|aws4-hmac-sha256)\s[^\n]*|[^\s,;&)\]}]+"
 )
 _PATTERNS: Final = (
-    # A key in a file of its own kind: all of it, also without its end.
+    # A private key in PEM, to its end or to the end of the text.
     ("private key-", r"private key-{2,5}(.*?)(?:-{2,5}end|\Z)"),
     # A header that holds several values.
     ("cookie", r"cookie[\"']?\s{0,3}:\s{0,3}([^\n\"']+)"),
@@ -44,7 +44,7 @@ _PATTERNS: Final = (
         ),
     ),
     ("%40", r"((?<![\w.+-])[\w.+-]{1,64}%40[\w-]{1,63}(?:\.[\w-]{1,63})+)"),
-    # Opaque keys: JSON web tokens, those of Amazon, and whatever is long, in one piece and with a digit.
+    # Opaque keys: JSON web tokens, those of Amazon, and any long word with a digit.
     ("eyj", r"\b(eyj[\w-]{5,}(?:\.[\w-]*)*)"),
     ("akia", r"\b(akia[a-z0-9]{12,})"),
     ("asia", r"\b(asia[a-z0-9]{12,})"),
@@ -55,22 +55,22 @@ _PATTERNS: Final = (
     ("/", r"(\d{3,5}/\d{6,})"),
 )
 _SECRETS: Final = tuple((sign, re.compile(pattern, re.ASCII | re.DOTALL)) for sign, pattern in _PATTERNS)
-"""For text in lower case: a search that ignores case takes six times as long. Each is only tried where its sign occurs;
-the group that matched is the secret."""
+"""For text in lower case, because a search that ignores case takes six times as long. A pattern is tried only if its
+sign occurs; the group that matched is the secret."""
 
 _LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_A_BLANK: Final = re.compile(r".*(?=\s)", re.DOTALL)
 _TO_A_MARK: Final = re.compile(r".*(?=[,;\s]|[^\x00-\x7f])", re.DOTALL)
-"""Not all that is written has blanks: JSON may have none, nor has Chinese. A secret ends at these too, but in a URL."""
+"""JSON may have no blanks, and Chinese has none. A secret ends at these characters too, except in a URL."""
 
 _USER: Final = re.compile(r"(?<=://)[^\s@]*\Z")
 
 
 def redacted(text: str, looked_at: int = LOOKED_AT) -> str:
-    """The text with ``***`` for passwords, tokens, keys, e-mail addresses and numbers of eight digits or more.
+    """Return the text with ``***`` for passwords, tokens, keys, e-mail addresses and numbers of 8 digits or more.
 
-    Of a text with more than ``looked_at`` characters, what comes before the last blank of these, or before a comma or
-    the like if there are but long words; ``***`` for one word.
+    A text of more than ``looked_at`` characters is cut there, before its last blank, or before a comma or the like if
+    its words are long. A single long word becomes ``***``.
     """
     if len(text) > looked_at:
         text = _beginning(text[:looked_at])
@@ -87,7 +87,7 @@ def redacted(text: str, looked_at: int = LOOKED_AT) -> str:
 
 
 def _beginning(text: str) -> str:
-    """The text without its last word, of which a half may be a secret that nobody recognises."""
+    """Return the text without its last word: half of it might be a secret that no pattern recognises."""
     words = _TO_A_BLANK.match(text)
     if words and 2 * words.end() >= len(text):
         return words[0]
@@ -96,7 +96,7 @@ def _beginning(text: str) -> str:
 
 
 def _pieces(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:
-    """The text between the spans, which may overlap, with masks."""
+    """Yield the text between the spans, which may overlap, and a mask for each."""
     end = 0
     for begin, until in spans:
         if begin >= end:

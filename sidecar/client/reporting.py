@@ -1,4 +1,4 @@
-"""What the app calls: ``report`` and its kin, all on one emitter of the process."""
+"""The functions that an app calls: ``report`` and the like, on the one emitter of the process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from math import inf
 from operator import index
 from typing import Final
 
-from sidecar.client import lines
-from sidecar.client.emitter import MOST, Emitter, Report, Stats
-from sidecar.client.outlet import Outlet, places, places_of
+from . import lines
+from .emitter import MOST, Emitter, Increment, Stats
+from .outlet import Outlet, places, places_of
 
 EMITTER: Final = Emitter(Outlet(places_of))
 os.register_at_fork(after_in_child=EMITTER.after_fork)
@@ -28,25 +28,25 @@ def report(
     fatal: bool = False,
     app_start: str | None = None,
 ) -> None:
-    """Tell the sidecar of ``count`` errors. Never blocks, never raises: what cannot be sent is counted in ``stats``.
+    """Report ``count`` errors. Never blocks, never raises; ``stats`` counts what cannot be sent.
 
-    ``level``, ``kind``, ``fingerprint``, ``fatal`` and ``app_start`` mean what they mean in ``POST /errors``. Of
-    ``message`` the first 200 characters go along, on one line, and only the last one of those that are added up;
-    nothing is redacted here. ``app_start`` is ``ARBITER_APP_START`` of the environment unless given, else not sent.
+    ``level``, ``kind``, ``fingerprint``, ``fatal`` and ``app_start`` are those of ``POST /errors``. The first 200
+    characters of ``message`` are sent, on one line, and only the last message of reports that are added up. Nothing is
+    redacted here. ``app_start`` is by default ``ARBITER_APP_START`` of the environment.
     """
     try:
         series = lines.errors(level, kind, fingerprint, app_start or _app_start(), fatal=bool(fatal))
-        EMITTER.take(Report(series, _checked(count), None if message is None else lines.message_tag(message)))
+        EMITTER.take(Increment(series, _checked(count), None if message is None else lines.message_tag(message)))
     except Exception:  # noqa: BLE001 - an app that reports an error must not get another one
         EMITTER.drop(1)
 
 
 def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: float | None = None) -> None:
-    """Tell the sidecar of requests that went well and requests that failed; added up over a tenth of a second.
+    """Report requests that succeeded and requests that failed; they are added up for a tenth of a second.
 
-    ``in_flight``: how many are under way now, in the whole app and not in this process alone, for a drain ends early
-    once there are none. ``load``: how busy that is now, in any unit, for ``ARBITER_BUSY_LOAD``; it counts for a
-    minute, instead of ``in_flight``. Neither is sent later when it cannot be sent now.
+    ``in_flight``: the number of requests in progress now, in the whole app and not only in this process, because a
+    drain ends early when it is 0. ``load``: how busy the app is now, in any unit, for ``ARBITER_BUSY_LOAD``; for a
+    minute it counts in place of ``in_flight``. Both are dropped if they cannot be sent now.
     """
     try:
         gauges = []
@@ -56,28 +56,28 @@ def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: fl
             gauges.append((lines.LOAD, lines.decimal(_checked_load(load))))
         for series, count in ((lines.OK, _checked(ok)), (lines.FAILED, _checked(failed))):
             if count:
-                EMITTER.take(Report(series, count, urgent=False))
+                EMITTER.take(Increment(series, count, urgent=False))
         for series, number in gauges:
-            EMITTER.take(Report(series, 1, number, urgent=False))
+            EMITTER.take(Increment(series, 1, number, urgent=False))
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 
 
 def heartbeat() -> None:
-    """Tell the sidecar that the app is alive."""
+    """Report that the app is alive."""
     try:
-        EMITTER.take(Report(lines.HEARTBEAT, 1))
+        EMITTER.take(Increment(lines.HEARTBEAT, 1))
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 
 
 def stats() -> Stats:
-    """What became of all that this process has reported."""
+    """Return the outcome of all reports of this process."""
     return EMITTER.stats()
 
 
 def configure(*, socket: str = "", listen: str = "") -> None:
-    """Send to this unix datagram socket, or to this ``address:port`` of UDP, whatever the environment says."""
+    """Send to this unix datagram socket, else to this ``address:port`` of UDP, in place of the environment's."""
     EMITTER.use(Outlet(lambda: places(socket, listen)))
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sidecar.client.exchange import CURRENT, Exchange
+from .exchange import CURRENT, Exchange
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 
 class ArbiterWSGIMiddleware:
-    """Wraps a WSGI application. Requests for ``ignore_paths``, the app's own health page say, are not looked at.
+    """Wraps a WSGI application. Requests for ``ignore_paths``, such as a health page of the app, are not reported.
 
-    Exceptions pass through as they are, also those of a body that is read later. A client that goes away closes the
+    Exceptions pass through unchanged, also those of a body that is read later. A client that disconnects closes the
     body early, which is no error.
     """
 
@@ -23,7 +23,7 @@ class ArbiterWSGIMiddleware:
         self._ignored = frozenset(ignore_paths)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request, as WSGI has it."""
+        """Serve one request, as WSGI defines it."""
         if environ.get("PATH_INFO") in self._ignored:
             return self._app(environ, start_response)
         exchange = Exchange()
@@ -34,14 +34,14 @@ class ArbiterWSGIMiddleware:
             exchange.failed(error)
             exchange.finished()
             raise
-        if _is_looked_at(body, environ):
+        if _is_inspected_by_servers(body, environ):
             exchange.finished()
             return body
         return _Body(body, exchange)
 
 
-def _is_looked_at(body: Iterable[bytes], environ: WSGIEnvironment) -> bool:
-    """Whether servers treat this kind of body in a way of their own: to tell its length, to let the kernel send it."""
+def _is_inspected_by_servers(body: Iterable[bytes], environ: WSGIEnvironment) -> bool:
+    """Whether servers look at the type of this body: for its length, or to let the kernel send it."""
     wrapper = environ.get("wsgi.file_wrapper")
     return isinstance(body, (list, tuple)) or (isinstance(wrapper, type) and isinstance(body, wrapper))
 
@@ -58,7 +58,7 @@ def _answering(exchange: Exchange, start_response: StartResponse) -> StartRespon
 
 
 class _Body:
-    """Passes the body on and notices how it ends."""
+    """Passes the body on and observes how it ends."""
 
     def __init__(self, body: Iterable[bytes], exchange: Exchange) -> None:
         self._body = body
@@ -81,7 +81,7 @@ class _Body:
             raise
 
     def close(self) -> None:
-        """Called by the server in any case: when all is sent, when the body failed, when the client has gone."""
+        """Close the body. Servers always call this: after the last chunk, after a failure, after a disconnect."""
         try:
             close = getattr(self._body, "close", None)
             if close is not None:
@@ -90,4 +90,4 @@ class _Body:
             self._exchange.failed(error)
             raise
         finally:
-            self._exchange.finished(left=True)
+            self._exchange.finished(is_disconnect=True)

@@ -1,1 +1,1 @@
-"""Messages to people: episodes, rules, payloads, receivers, the outbox."""
+"""Messages to people: which conditions need one, which sidecar sends it, and the format of each receiver."""

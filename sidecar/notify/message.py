@@ -1,4 +1,4 @@
-"""A message: an occasion with who tells it and when, and the words that all receivers share."""
+"""A message: a notification with its sender and time, and the texts that all receivers share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from sidecar.core.explain.runbooks import ANCHORS
-from sidecar.notify.episodes import Occasion
+from sidecar.core.explain import reasons
+from sidecar.notify.episodes import Notification
 
-KEY_MOST: Final = 255
+MAX_KEY: Final = 255
 
 
 class Context(NamedTuple):
-    """What is the same in all messages of one sidecar. ``runbook`` and ``page`` are URLs, or ""."""
+    """The fields that all messages of one sidecar share. ``runbook`` and ``page`` are URLs, or ""."""
 
     service: str
     namespace: str
@@ -24,9 +24,9 @@ class Context(NamedTuple):
 
 
 class Message(NamedTuple):
-    """An occasion that is to be sent. ``began`` and ``at`` are Unix seconds."""
+    """A notification that is to be sent. ``began`` and ``at`` are Unix seconds."""
 
-    occasion: Occasion
+    notification: Notification
     context: Context
     began: float
     at: float
@@ -34,44 +34,44 @@ class Message(NamedTuple):
     @property
     def status(self) -> str:
         """``recovered`` or ``firing``."""
-        return "recovered" if self.occasion.is_over else "firing"
+        return "recovered" if self.notification.is_over else "firing"
 
     @property
     def news(self) -> str:
-        """What a person reads beside the status."""
-        return f"{'Shadow mode: ' if self.context.mode == 'shadow' else ''}{self.occasion.sentence}"
+        """The text for a reader who also sees the status."""
+        return f"{'Shadow mode: ' if self.context.mode == 'shadow' else ''}{self.notification.sentence}"
 
     @property
     def sentence(self) -> str:
-        """What a person reads who sees nothing else."""
-        return f"{'Recovered: ' if self.occasion.is_over else ''}{self.news}"
+        """The text for a reader who sees nothing else."""
+        return f"{'Recovered: ' if self.notification.is_over else ''}{self.news}"
 
     @property
     def key(self) -> str:
-        """The same for the beginning and the end of a spell, whoever of the fleet sends them; PagerDuty takes 255."""
+        """The id of the episode, the same in every sidecar from beginning to end. PagerDuty takes 255 characters."""
         context = self.context
         shadow = "/shadow" if context.mode == "shadow" else ""
-        of = f"/{self.occasion.instance}" if self.occasion.instance else ""
-        key = f"health-arbiter/{context.namespace}/{context.service}{shadow}/{self.occasion.topic}{of}"
-        if len(key) <= KEY_MOST:
+        of = f"/{self.notification.instance}" if self.notification.instance else ""
+        key = f"health-arbiter/{context.namespace}/{context.service}{shadow}/{self.notification.topic}{of}"
+        if len(key) <= MAX_KEY:
             return key
         return f"health-arbiter/{hashlib.sha256(key.encode()).hexdigest()}"
 
     @property
     def runbook(self) -> str:
-        """Where the runbook of this topic is, if the settings know."""
-        anchor = ANCHORS.get(self.occasion.word)
+        """The URL of the runbook's section; "" if the settings name no runbook."""
+        anchor = reasons.runbook(self.notification.word)
         return f"{self.context.runbook}#{anchor}" if anchor and self.context.runbook else ""
 
     @property
     def facts(self) -> dict[str, object]:
-        """What is known beyond the sentence, without what is empty."""
-        facts = {name: value for name, value in self.occasion.facts.items() if value != ""}
+        """The facts that are not empty, with instants as text."""
+        facts = {name: value for name, value in self.notification.facts.items() if value != ""}
         if isinstance(until := facts.get("until"), float):
             facts["until"] = rfc3339(until)
         return facts
 
 
 def rfc3339(unix_s: float) -> str:
-    """Write an instant for machines and people."""
+    """Write an instant in the format of RFC 3339, in UTC."""
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,76 +1,76 @@
-"""The messenger: looks once a second what is worth telling, and lets one sidecar of the fleet tell it.
+"""The messenger checks once a second whether a notification is due, and makes one sidecar of the fleet send it.
 
-It watches and never acts: observers hand it records and answers of beats, which it only keeps; everything that waits
-does so in tasks of its own. Who may send is asked of the bucket (``Budget.first``). When Redis is away nobody can be
-asked, so there is a speaker, chosen while it was there: who was first to say so, for ``SPEAKER_S``. The speaker alone
-tells that Redis is away. A sidecar that has never reached Redis cannot know of any other, and speaks for itself.
+It only observes: it gets records from the controller and answers from the membership, and waits in tasks of its own.
+The sidecars agree on the sender in the store (``MessageClaims.first``). While Redis is away they cannot, so they elect
+a leader beforehand, for ``LEADER_S`` at a time. Only the leader reports that Redis is away. A sidecar that has never
+reached Redis knows of no other, and sends for itself.
 
-Who tells may end before a receiver has taken the message: it is often the container that is culled. So it says when
-all have it, or when it has tried for ``IN_HAND_S``; and the others look some time later whether that was said, and the
-first who finds that it was not tells it instead.
+The sender may end before a receiver has the message, often because its container is culled. So it notes in the store
+that all receivers have it, or that it has tried for ``SENDING_S``. The others check some time later, and the first that
+finds no such note sends the message instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from random import Random
 from typing import Final, Protocol
 
-from sidecar.core.life.events import Answered
+from sidecar.core.fleet.about import MemberList
+from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Denied, Fleet, Granted, Roll, Unknown
-from sidecar.notify.episodes import Occasion, Occasions
+from sidecar.core.types import Denied, Fleet, Granted, Unknown
+from sidecar.notify.episodes import Episodes, Notification
 from sidecar.notify.message import Context, Message
 from sidecar.notify.outbox import Outbox
 from sidecar.notify.receivers import REPEAT_S
 from sidecar.notify.watch import Watch
 
-LOOK_S: Final = 1.0
-SPEAKER: Final = "message:speaker"
-SPEAKER_S: Final = 150.0
-SPEAKER_ASKED_S: Final = 60.0
-SPEAKER_LATE_S: Final = 5.0
+INTERVAL_S: Final = 1.0
+LEADER: Final = "message:leader"
+LEADER_S: Final = 150.0
+LEADER_RETRY_S: Final = 60.0
+LEADER_GRACE_S: Final = 5.0
 REPEAT: Final = "message:repeat"
 REPEAT_CLAIM_S: Final = 50.0
-UNCLAIMED_MOST: Final = 100
-CLAIM_WAITS_S: Final = 60.0
-"""So long an occasion waits for a Redis that does not say whose it is; then it is the speaker's."""
+MAX_WAITING: Final = 100
+CLAIM_TIMEOUT_S: Final = 60.0
+"""How long a notification waits for an answer to its claim; then the leader sends it."""
 
-IN_HAND_S: Final = 15.0
-LOOK_AFTER_S: Final = (30.0, 45.0)
-"""When those who do not tell look whether it was told: not all at once, and later than who tells has said so."""
+SENDING_S: Final = 15.0
+CHECK_AFTER_S: Final = (30.0, 45.0)
+"""When the others check that a message was sent: at different times, and after the sender has noted it."""
 
-SAID_FOR_S: Final = 90.0
-"""How long it is said to have been told: sidecars see a spell some beats apart, and look later by as much."""
+NOTE_FOR_S: Final = 90.0
+"""How long the sender repeats its note: other sidecars may see the episode, and look for the note, some beats later."""
 
-TOLD_S: Final = 120.0
+NOTE_LASTS_S: Final = 120.0
 
 
-class Bucket(Protocol):
-    """What a messenger needs of a budget."""
+class MessageClaims(Protocol):
+    """The part of the store that the messenger needs."""
 
     async def first(self, word: str, for_s: float) -> bool | Unknown:
-        """Whether nobody of the fleet has said the word, or only longer ago."""
+        """Claim ``word`` for ``for_s`` seconds; False if another sidecar holds it."""
 
-    async def roll(self) -> Roll | Unknown:
-        """The fleet member by member, and the tokens in use."""
+    async def member_list(self) -> MemberList | Unknown:
+        """Return the members of the fleet, and the tokens in use."""
 
 
 class Messenger:
-    """Tells people by way of ``outboxes``; ``clock`` gives monotonic seconds, ``wall`` Unix seconds.
+    """Puts due notifications into ``outboxes``. ``clock`` gives monotonic seconds, ``wall`` Unix seconds.
 
-    ``capacity``: tokens a window, 0 if that depends on the fleet. ``on_failure`` is told of exceptions that nobody has
-    foreseen.
+    ``capacity``: tokens per window, 0 if it depends on the fleet. ``on_failure`` receives unforeseen exceptions.
     """
 
     def __init__(
         self,
-        occasions: Occasions,
+        episodes: Episodes,
         outboxes: Sequence[Outbox],
-        bucket: Bucket,
+        claims: MessageClaims,
         watch: Watch,
         context: Context,
         *,
@@ -80,9 +80,9 @@ class Messenger:
         on_failure: Callable[[Exception], None],
         capacity: int = 0,
     ) -> None:
-        self._occasions = occasions
+        self._episodes = episodes
         self._outboxes = outboxes
-        self._bucket = bucket
+        self._claims = claims
         self._watch = watch
         self._context = context
         self._clock = clock
@@ -90,181 +90,170 @@ class Messenger:
         self._rng = rng
         self._on_failure = on_failure
         self._capacity = capacity
-        self._unclaimed: deque[tuple[Occasion, float]] = deque(maxlen=UNCLAIMED_MOST)
-        self._in_hand: deque[tuple[Occasion, float]] = deque(maxlen=UNCLAIMED_MOST)
-        self._left: deque[tuple[Occasion, float]] = deque(maxlen=UNCLAIMED_MOST)
-        self._own_told: set[str] = set()
-        self._speaks_until = -inf
-        self._ask_speaker_at = 0.0
-        self._repeat_at = clock() + REPEAT_S * rng.random()
+        self._unclaimed: deque[tuple[Notification, float]] = deque(maxlen=MAX_WAITING)
+        self._sending: deque[tuple[Notification, float]] = deque(maxlen=MAX_WAITING)
+        self._to_check: deque[tuple[Notification, float]] = deque(maxlen=MAX_WAITING)
+        self._sent_local_topics: set[str] = set()
+        self._leads_until = -inf
+        self._next_leader_claim = 0.0
+        self._next_repeat = clock() + REPEAT_S * rng.random()
 
     @property
     def waiting(self) -> int:
-        """Messages that wait to be sent, at all receivers."""
+        """The number of messages that wait, for all receivers together."""
         return sum(map(len, self._outboxes))
-
-    @property
-    def own(self) -> dict[str, float]:
-        """Since when lasts what this sidecar alone has told, and alone will tell the end of, by topic."""
-        return {topic: since for topic, since in self._occasions.own.items() if topic in self._own_told}
-
-    def go_on(self, own: Mapping[str, float]) -> None:
-        """Go on where another process for this container has ended: what it told, on our clock."""
-        for topic, since in own.items():
-            self._occasions.go_on(topic, since)
-            self._own_told.add(topic)
 
     # -- observers ----------------------------------------------------------------------------------------------------
 
     def notice(self, record: Record) -> None:
-        """Keep what a step says of the own container and of the tokens."""
+        """Observe a step of the controller."""
         self._watch.step(record, self._clock())
-        if isinstance(record.event, Answered):
-            self._answered(record.event.answer)
+        if isinstance(record.event, ClaimAnswered):
+            self._count_tokens(record.event.answer)
 
     def beaten(self, answer: Fleet | Unknown) -> None:
-        """Keep what came of a beat."""
+        """Observe the answer to a beat."""
         self._watch.beaten(answer, self._clock())
 
-    def _answered(self, answer: object) -> None:
+    def _count_tokens(self, answer: object) -> None:
         if isinstance(answer, Granted) and not answer.replayed:
-            # What was in use before this token was for those to tell who spent it.
+            # The sidecars that reached earlier levels of the budget have reported them.
             self._watch.count(answer.used - 1, answer.capacity, self._clock())
-            self._look(but="budget")
+            self._look(except_topic="budget")
         if isinstance(answer, (Granted, Denied)) and answer.capacity > 0:
             refused = isinstance(answer, Denied) and answer.reason == "window"
             self._watch.count(answer.used, answer.capacity, self._clock(), refused=refused)
             self._look()
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Look and send until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for outbox in self._outboxes:
-                tasks.create_task(self._for_ever(outbox.run))
-            await self._for_ever(self.turn)
+                tasks.create_task(self._repeat_forever(outbox.run))
+            await self._repeat_forever(self.turn)
 
     async def turn(self) -> None:
-        """Look once, and pass on what this sidecar may tell."""
+        """Look once, and do what is due."""
         self._look()
         await self._claim_all()
-        await self._say_told()
-        await self._look_after()
+        await self._note_sent()
+        await self._check_others()
         now = self._clock()
-        if now >= self._ask_speaker_at and isinstance(self._watch.answer, Fleet):
-            await self._ask_speaker(now)
-        if now >= self._repeat_at:
+        if now >= self._next_leader_claim and isinstance(self._watch.answer, Fleet):
+            await self._claim_leadership(now)
+        if now >= self._next_repeat:
             await self._repeat(now)
 
-    async def _claim_all(self) -> None:
-        for _ in range(len(self._unclaimed)):
-            occasion, noticed_at = self._unclaimed.popleft()
-            is_ours = await self._is_ours(occasion)
-            if isinstance(is_ours, Unknown):
-                is_late = self._clock() - noticed_at >= CLAIM_WAITS_S
-                if not is_late:
-                    self._unclaimed.append((occasion, noticed_at))
-                is_ours = is_late and self._is_speaker()
-            if is_ours:
-                self._send(occasion)
-            elif is_ours is False and _is_for_all(occasion):
-                self._left.append((occasion, self._clock() + self._rng.uniform(*LOOK_AFTER_S)))
-
-    async def _say_told(self) -> None:
-        """Say what this sidecar has told; again and again, for the word of a spell before may end before they look."""
-        for _ in range(len(self._in_hand)):
-            occasion, since = self._in_hand.popleft()
-            age_s = self._clock() - since
-            if not self.waiting or age_s >= IN_HAND_S:
-                await self._bucket.first(*_told(occasion))
-            if age_s < SAID_FOR_S:
-                self._in_hand.append((occasion, since))
-
-    async def _look_after(self) -> None:
-        """Tell what another one was to tell, and has not."""
-        now = self._clock()
-        for occasion, due in [one for one in self._left if one[1] <= now]:
-            self._left.remove((occasion, due))
-            if await self._bucket.first(*_told(occasion)) is True:
-                self._send(occasion)
-
-    def _look(self, but: str = "") -> None:
-        now = self._clock()
-        found = self._occasions.look(now, self._watch.seen(now))
-        self._unclaimed += [(occasion, now) for occasion in found if occasion.topic != but]
-
-    async def _for_ever(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat_forever(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - messages must not end the sidecar
                 self._on_failure(error)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(INTERVAL_S)
 
-    # -- who sends ----------------------------------------------------------------------------------------------------
+    def _look(self, except_topic: str = "") -> None:
+        now = self._clock()
+        due = self._episodes.look(now, self._watch.observation(now))
+        self._unclaimed += [(notification, now) for notification in due if notification.topic != except_topic]
 
-    async def _is_ours(self, occasion: Occasion) -> bool | Unknown:
-        """Whether it is for this sidecar to send."""
-        if occasion.is_own and occasion.is_over:
-            return occasion.topic in self._own_told
-        if occasion.topic == "redis":
-            return self._is_speaker()
-        return await self._bucket.first(occasion.claim, occasion.claim_s)
+    async def _claim_all(self) -> None:
+        for _ in range(len(self._unclaimed)):
+            notification, since = self._unclaimed.popleft()
+            is_sender = await self._is_sender(notification)
+            if isinstance(is_sender, Unknown):
+                is_late = self._clock() - since >= CLAIM_TIMEOUT_S
+                if not is_late:
+                    self._unclaimed.append((notification, since))
+                is_sender = is_late and self._is_leader()
+            if is_sender:
+                self._send(notification)
+            elif is_sender is False and _is_claimed(notification):
+                self._to_check.append((notification, self._clock() + self._rng.uniform(*CHECK_AFTER_S)))
 
-    def _is_speaker(self) -> bool:
-        """Whether this one was the speaker when Redis was last heard of; who never heard of it speaks for itself."""
-        return self._watch.clear_at is None or self._speaks_until + SPEAKER_LATE_S > self._watch.clear_at
+    async def _note_sent(self) -> None:
+        """Note repeatedly what this sidecar has sent: a note of an earlier episode may expire before the check."""
+        for _ in range(len(self._sending)):
+            notification, since = self._sending.popleft()
+            age_s = self._clock() - since
+            if not self.waiting or age_s >= SENDING_S:
+                await self._claims.first(*_note(notification))
+            if age_s < NOTE_FOR_S:
+                self._sending.append((notification, since))
 
-    async def _ask_speaker(self, now: float) -> None:
-        if await self._bucket.first(SPEAKER, SPEAKER_S) is True:
-            self._speaks_until = now + SPEAKER_S
-            # Not before it is over: who asks again while it lasts is told yes, and gets no longer.
-            self._ask_speaker_at = self._clock() + SPEAKER_S + 1
+    async def _check_others(self) -> None:
+        """Send the messages that another sidecar has claimed and not sent."""
+        now = self._clock()
+        for notification, due in [each for each in self._to_check if each[1] <= now]:
+            self._to_check.remove((notification, due))
+            if await self._claims.first(*_note(notification)) is True:
+                self._send(notification)
+
+    # -- the sender ---------------------------------------------------------------------------------------------------
+
+    async def _is_sender(self, notification: Notification) -> bool | Unknown:
+        if notification.is_local and notification.is_over:
+            return notification.topic in self._sent_local_topics
+        if notification.topic == "redis":
+            return self._is_leader()
+        return await self._claims.first(notification.claim, notification.claim_s)
+
+    def _is_leader(self) -> bool:
+        """Whether this sidecar was the leader when Redis last answered. Without any answer it is its own leader."""
+        return self._watch.answered_at is None or self._leads_until + LEADER_GRACE_S > self._watch.answered_at
+
+    async def _claim_leadership(self, now: float) -> None:
+        if await self._claims.first(LEADER, LEADER_S) is True:
+            self._leads_until = now + LEADER_S
+            # After its end: a claim before that is granted, but does not prolong the leadership.
+            self._next_leader_claim = self._clock() + LEADER_S + 1
             return
-        self._ask_speaker_at = now + SPEAKER_ASKED_S * self._rng.uniform(0.8, 1.2)
+        self._next_leader_claim = now + LEADER_RETRY_S * self._rng.uniform(0.8, 1.2)
 
     async def _repeat(self, now: float) -> None:
-        """Once a minute, one of the fleet tells those again who forget; and the speaker looks after the tokens."""
-        self._repeat_at = now + REPEAT_S
-        if self._speaks_until > now and self._watch.must_ask_tokens:
+        """Each minute one sidecar repeats ongoing conditions to receivers that need it. The leader counts tokens."""
+        self._next_repeat = now + REPEAT_S
+        if self._leads_until > now and self._watch.must_ask_tokens:
             await self._ask_tokens()
         boxes = [outbox for outbox in self._outboxes if outbox.receiver.repeats]
-        ongoing = self._occasions.ongoing if boxes else []
-        own = [occasion for occasion in ongoing if occasion.topic in self._own_told]
-        shared = [occasion for occasion in ongoing if not occasion.is_own]
-        if shared and await self._bucket.first(REPEAT, REPEAT_CLAIM_S) is not True:
+        ongoing = self._episodes.ongoing if boxes else []
+        local = [notification for notification in ongoing if notification.topic in self._sent_local_topics]
+        shared = [notification for notification in ongoing if not notification.is_local]
+        if shared and await self._claims.first(REPEAT, REPEAT_CLAIM_S) is not True:
             shared = []
-        for occasion in own + shared:
+        for notification in local + shared:
             for box in boxes:
-                box.put(self._message(occasion), is_repeat=True)
+                box.put(self._message(notification), is_repeat=True)
 
     async def _ask_tokens(self) -> None:
-        roll = await self._bucket.roll()
+        members = await self._claims.member_list()
         capacity = self._capacity or self._watch.capacity
-        if isinstance(roll, Roll) and capacity:
-            self._watch.count(roll.used, capacity, self._clock())
+        if isinstance(members, MemberList) and capacity:
+            self._watch.count(members.used, capacity, self._clock())
 
-    def _send(self, occasion: Occasion) -> None:
-        if occasion.is_own:
-            (self._own_told.discard if occasion.is_over else self._own_told.add)(occasion.topic)
-        message = self._message(occasion)
+    def _send(self, notification: Notification) -> None:
+        if notification.is_local:
+            topics = self._sent_local_topics
+            (topics.discard if notification.is_over else topics.add)(notification.topic)
+        message = self._message(notification)
         for outbox in self._outboxes:
-            if outbox.receiver.wants(occasion):
+            if outbox.receiver.wants(notification):
                 outbox.put(message)
-        if _is_for_all(occasion):
-            self._in_hand.append((occasion, self._clock()))
+        if _is_claimed(notification):
+            self._sending.append((notification, self._clock()))
 
-    def _message(self, occasion: Occasion) -> Message:
+    def _message(self, notification: Notification) -> Message:
         at = self._wall()
-        return Message(occasion, self._context, at - (self._clock() - occasion.since), at)
+        return Message(notification, self._context, at - (self._clock() - notification.since), at)
 
 
-def _is_for_all(occasion: Occasion) -> bool:
-    """Whether others could tell it as well: they claim it."""
-    return occasion.topic != "redis" and not (occasion.is_own and occasion.is_over)
+def _is_claimed(notification: Notification) -> bool:
+    """Whether other sidecars could send it too, so that a claim has to choose the sender."""
+    return notification.topic != "redis" and not (notification.is_local and notification.is_over)
 
 
-def _told(occasion: Occasion) -> tuple[str, float]:
-    """The word for that, and how many seconds it is kept: whoever the claim keeps from telling has to find it."""
-    return f"{occasion.claim}:told", max(TOLD_S, occasion.claim_s)
+def _note(notification: Notification) -> tuple[str, float]:
+    """Return the claim that means "sent" and its duration: sidecars whose claim was refused look for it."""
+    return f"{notification.claim}:sent", max(NOTE_LASTS_S, notification.claim_s)

@@ -1,4 +1,4 @@
-"""What waits to be sent to one receiver: in order, bounded, tried again for a while, and then given up."""
+"""The queue of messages for one receiver: in order, bounded, with retries until a message is too old."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sidecar.notify.receivers import Receiver
 
 LIMIT: Final = 100
 GIVE_UP_S: Final = 3600.0
-"""So old a message may become: what it is about may be what keeps it from leaving, and then lasts for a while."""
+"""The maximum age of a message. The incident that it reports may be what keeps it from being sent."""
 
-FIRST_S: Final = 1.0
-MOST_S: Final = 60.0
+FIRST_RETRY_S: Final = 1.0
+MAX_RETRY_S: Final = 60.0
 JITTER: Final = 0.5
 
 
-class Posted(NamedTuple):
-    """What became of a message, or of one attempt: ``sent``, ``failed`` (tried again), ``dropped``.
+class Delivery(NamedTuple):
+    """The outcome of an attempt: ``sent``, ``failed`` (will be tried again) or ``dropped``.
 
-    ``detail``: the hosts that have it, or why they do not. ``is_repeat``: it had been sent before.
+    ``detail``: the hosts that accepted it, or why none did. ``is_repeat``: the message had been sent before.
     """
 
     receiver: str
@@ -35,66 +35,66 @@ class Posted(NamedTuple):
 
 
 class Outbox:
-    """The queue of one receiver and the task that empties it. ``clock`` gives monotonic seconds.
+    """The queue of one receiver, and the task that empties it. ``clock`` gives monotonic seconds.
 
-    ``told`` hears what becomes of every message.
+    ``observe`` receives the outcome of every attempt.
     """
 
     def __init__(
-        self, receiver: Receiver, *, clock: Callable[[], float], rng: Random, told: Callable[[Posted], None]
+        self, receiver: Receiver, *, clock: Callable[[], float], rng: Random, observe: Callable[[Delivery], None]
     ) -> None:
         self.receiver = receiver
         self._clock = clock
         self._rng = rng
-        self._told = told
+        self._observe = observe
         self._waiting: deque[tuple[Message, bool, float]] = deque()
-        self._has_news = asyncio.Event()
+        self._not_empty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, message: Message, *, is_repeat: bool = False) -> None:
-        """Take a message in; the oldest is dropped when there are too many. A repeat waits behind nothing."""
+        """Append a message; the oldest is dropped if there are too many. A repeat is skipped if anything waits."""
         if is_repeat and self._waiting:
             return
         self._waiting.append((message, is_repeat, self._clock()))
         if len(self._waiting) > LIMIT:
             oldest, _, _ = self._waiting.popleft()
-            self._told(Posted(self.receiver.name, "dropped", oldest, "too many wait"))
-        self._has_news.set()
+            self._observe(Delivery(self.receiver.name, "dropped", oldest, "too many wait"))
+        self._not_empty.set()
 
     async def run(self) -> None:
-        """Send one after the other until cancelled."""
+        """Send one message after the other until cancelled."""
         while True:
             if not self._waiting:
-                self._has_news.clear()
-                await self._has_news.wait()
+                self._not_empty.clear()
+                await self._not_empty.wait()
             head = self._waiting[0]
             await self._deliver(*head)
-            # While it was on its way, the box may have become too full for it.
+            # ``put`` may have dropped it meanwhile, because too many wait.
             if self._waiting and self._waiting[0] is head:
                 self._waiting.popleft()
 
-    async def _deliver(self, message: Message, is_repeat: bool, put_at: float) -> None:  # noqa: FBT001 - of what waits
+    async def _deliver(self, message: Message, is_repeat: bool, put_at: float) -> None:  # noqa: FBT001 - a field of the queue
         give_up_at = put_at + GIVE_UP_S
-        delay_s = FIRST_S
+        delay_s = FIRST_RETRY_S
         while True:
             try:
                 hosts = await self.receiver.send(message)
             except UndeliveredError as error:
                 pause_s = max(delay_s * (1 + JITTER * self._rng.uniform(-1, 1)), error.retry_after_s)
-                is_over = is_repeat or error.is_final or self._clock() + pause_s > give_up_at
-                self._tell("dropped" if is_over else "failed", message, str(error), is_repeat)
-                if is_over:
+                is_last = is_repeat or error.is_final or self._clock() + pause_s > give_up_at
+                self._report("dropped" if is_last else "failed", message, str(error), is_repeat)
+                if is_last:
                     return
             except Exception as error:  # noqa: BLE001 - one message that cannot be written must not end the others
-                self._tell("dropped", message, type(error).__name__, is_repeat)
+                self._report("dropped", message, type(error).__name__, is_repeat)
                 return
             else:
-                self._tell("sent", message, hosts, is_repeat)
+                self._report("sent", message, hosts, is_repeat)
                 return
             await asyncio.sleep(pause_s)
-            delay_s = min(MOST_S, 2 * delay_s)
+            delay_s = min(MAX_RETRY_S, 2 * delay_s)
 
-    def _tell(self, outcome: str, message: Message, detail: str, is_repeat: bool) -> None:  # noqa: FBT001 - as above
-        self._told(Posted(self.receiver.name, outcome, message, detail, is_repeat))
+    def _report(self, outcome: str, message: Message, detail: str, is_repeat: bool) -> None:  # noqa: FBT001 - as above
+        self._observe(Delivery(self.receiver.name, outcome, message, detail, is_repeat))

@@ -1,29 +1,28 @@
-"""What each receiver wants to be sent, as its own documentation has it. Pure: an occasion in, plain values out.
+"""The payload of each receiver, as its documentation defines it, made from a message.
 
 - PagerDuty, "Send an Alert Event" of the Events API v2: ``dedup_key`` up to 255 characters, ``summary`` up to 1024,
   four severities; a ``resolve`` needs the key alone.
 - Slack, incoming webhooks and Block Kit: ``text`` is what notifications show, a section holds 3000 characters and 10
   fields of 2000, a header 150; ``&``, ``<`` and ``>`` are written as entities.
-- Alertmanager, API v2: an array of alerts that are told apart by their labels; who sends repeats while they last.
+- Alertmanager, API v2: an array of alerts, identified by their labels; the sender repeats them while they last.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from string import Template
 from typing import Any, Final
 
-from sidecar.notify.episodes import Occasion
-from sidecar.notify.message import Context, Message, rfc3339
+from sidecar.config import webhook_template
+from sidecar.notify.episodes import Notification
+from sidecar.notify.message import Message, rfc3339
 from sidecar.notify.rules import LEVELS, Severity
 
-SUMMARY_MOST: Final = 1024
-SOURCE_MOST: Final = 255
-SECTION_MOST: Final = 3000
-FIELD_MOST: Final = 2000
-FIELDS_MOST: Final = 10
-HEADER_MOST: Final = 150
+MAX_SUMMARY: Final = 1024
+MAX_SOURCE: Final = 255
+MAX_SECTION: Final = 3000
+MAX_FIELD: Final = 2000
+MAX_FIELDS: Final = 10
+MAX_HEADER: Final = 150
 
 ALERTS: Final = {
     "budget_50": "ArbiterBudgetHalf",
@@ -36,15 +35,11 @@ ALERTS: Final = {
     "hold": "ArbiterHeld",
     "test": "ArbiterTest",
 }
-"""What Alertmanager knows an occasion as: the names of deploy/prometheus/alerts.yml, so that routes and silences are
-of both.
-"""
-
-_HOSTILE: Final = 'a "quote", a \\ and a\nline'
+"""The names of deploy/prometheus/alerts.yml, so that routes and silences match the alerts of both senders."""
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters of a text."""
+    """Cut a text to ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -52,45 +47,30 @@ def cut(text: str, most: int) -> str:
 
 
 def webhook(message: Message) -> dict[str, Any]:
-    """Give everything that is known, flat but for the facts."""
+    """Return all fields of a message, flat except for the facts."""
     return {**_flat(message), "facts": message.facts}
 
 
 def templated(template: str, message: Message) -> str:
-    """Fill in a template. Every value is escaped as within a JSON string, so that text stays text."""
+    """Fill in the operator's template."""
     facts = ", ".join(f"{name}: {value}" for name, value in message.facts.items())
-    values = {**_flat(message), "facts": facts}
-    return Template(template).substitute({name: json.dumps(value)[1:-1] for name, value in values.items()})
-
-
-def template_problem(template: str) -> str:
-    """Say why a template is of no use, or "" if it makes JSON whatever stands in a message."""
-    context = Context(_HOSTILE, _HOSTILE, _HOSTILE, "enforce", _HOSTILE, _HOSTILE)
-    occasion = Occasion("test", "test", Severity.WARNING, _HOSTILE, 0.0, {"author": _HOSTILE}, _HOSTILE)
-    message = Message(occasion, context, 0.0, 0.0)
-    try:
-        json.loads(templated(template, message))
-    except KeyError as unknown:
-        return f"knows no field {unknown}, only {', '.join(sorted([*_flat(message), 'facts']))}"
-    except ValueError as error:
-        return f"is no JSON once it is filled in, fields belong within quotes: {error}"
-    return ""
+    return webhook_template.filled(template, {**_flat(message), "facts": facts})
 
 
 def _flat(message: Message) -> dict[str, str]:
-    occasion, context = message.occasion, message.context
+    notification, context = message.notification, message.context
     return {
         "status": message.status,
-        "severity": occasion.severity.value,
-        "topic": occasion.topic,
-        "word": occasion.word,
+        "severity": notification.severity.value,
+        "topic": notification.topic,
+        "word": notification.word,
         "sentence": message.sentence,
         "service": context.service,
         "namespace": context.namespace,
-        "instance": occasion.instance,
+        "instance": notification.instance,
         "sender": context.instance,
         "mode": context.mode,
-        "began": rfc3339(message.began) if occasion.is_since_the_spells else "",
+        "began": rfc3339(message.began) if notification.has_exact_start else "",
         "at": rfc3339(message.at),
         "key": message.key,
         "runbook": message.runbook,
@@ -102,19 +82,19 @@ def _flat(message: Message) -> dict[str, str]:
 
 
 def slack(message: Message) -> dict[str, Any]:
-    """Build what an incoming webhook takes: blocks, and the text that notifications and screen readers have."""
-    occasion, context = message.occasion, message.context
-    mark = "Recovered" if occasion.is_over else occasion.severity.value.capitalize()
+    """Return the blocks, and the text for notifications and screen readers."""
+    notification, context = message.notification, message.context
+    mark = "Recovered" if notification.is_over else notification.severity.value.capitalize()
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": {"type": "plain_text", "text": cut(f"{mark}: {context.service}", HEADER_MOST)}},
-        {"type": "section", "text": {"type": "mrkdwn", "text": _mrkdwn(message.news, SECTION_MOST)}},
+        {"type": "header", "text": {"type": "plain_text", "text": cut(f"{mark}: {context.service}", MAX_HEADER)}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": _mrkdwn(message.news, MAX_SECTION)}},
     ]
-    fields = [_mrkdwn(f"{name}: {value}", FIELD_MOST) for name, value in message.facts.items()]
+    fields = [_mrkdwn(f"{name}: {value}", MAX_FIELD) for name, value in message.facts.items()]
     if fields:
-        shown = [{"type": "mrkdwn", "text": text} for text in fields[:FIELDS_MOST]]
+        shown = [{"type": "mrkdwn", "text": text} for text in fields[:MAX_FIELDS]]
         blocks.append({"type": "section", "fields": shown})
     return {
-        "text": _mrkdwn(f"{mark}: {context.service}: {message.news}", SECTION_MOST),
+        "text": _mrkdwn(f"{mark}: {context.service}: {message.news}", MAX_SECTION),
         "blocks": [*blocks, {"type": "context", "elements": [{"type": "mrkdwn", "text": _foot(message)}]}],
     }
 
@@ -122,12 +102,12 @@ def slack(message: Message) -> dict[str, Any]:
 def _foot(message: Message) -> str:
     links = [("runbook", message.runbook), ("status page", message.context.page)]
     shown = [f"<{_escaped(url).replace('|', '%7C')}|{text}>" for text, url in links if url]
-    place = _mrkdwn(f"{message.context.namespace}/{message.context.service}, {rfc3339(message.at)}", FIELD_MOST // 2)
+    place = _mrkdwn(f"{message.context.namespace}/{message.context.service}, {rfc3339(message.at)}", MAX_FIELD // 2)
     return " · ".join([place, *shown])
 
 
 def _mrkdwn(text: str, most: int) -> str:
-    """Escape, and cut so that no entity is halved."""
+    """Escape, and cut without splitting an entity."""
     escaped = _escaped(text)
     if len(escaped) <= most:
         return escaped
@@ -144,11 +124,11 @@ def _escaped(text: str) -> str:
 
 
 def pagerduty(message: Message, routing_key: str) -> dict[str, Any]:
-    """Build an alert event: ``trigger``, or ``resolve`` under the same key."""
+    """Return an alert event: ``trigger``, or ``resolve`` with the same key."""
     event = {"routing_key": routing_key, "dedup_key": message.key}
-    if message.occasion.is_over:
+    if message.notification.is_over:
         return {**event, "event_action": "resolve"}
-    occasion, context = message.occasion, message.context
+    notification, context = message.notification, message.context
     links = [("Runbook", message.runbook), ("Status page", context.page)]
     return {
         **event,
@@ -156,13 +136,13 @@ def pagerduty(message: Message, routing_key: str) -> dict[str, Any]:
         "client": "health-arbiter",
         "links": [{"href": url, "text": text} for text, url in links if url],
         "payload": {
-            "summary": cut(f"{context.service}: {message.sentence}", SUMMARY_MOST),
-            "source": cut(occasion.instance or f"{context.namespace}/{context.service}", SOURCE_MOST),
-            "severity": occasion.severity.value,
-            "timestamp": rfc3339(message.began if occasion.is_since_the_spells else message.at),
+            "summary": cut(f"{context.service}: {message.sentence}", MAX_SUMMARY),
+            "source": cut(notification.instance or f"{context.namespace}/{context.service}", MAX_SOURCE),
+            "severity": notification.severity.value,
+            "timestamp": rfc3339(message.began if notification.has_exact_start else message.at),
             "component": context.service,
             "group": context.namespace,
-            "class": occasion.word,
+            "class": notification.word,
             "custom_details": {**message.facts, "mode": context.mode, "sent_by": context.instance},
         },
     }
@@ -172,15 +152,15 @@ def pagerduty(message: Message, routing_key: str) -> dict[str, Any]:
 
 
 def alertmanager(message: Message, lasts_s: float) -> list[dict[str, Any]]:
-    """Build the alert, and the end of the quieter ones: another severity is another alert to Alertmanager.
+    """Return the alert, and the end of those of lower severity: to Alertmanager each severity is an alert of its own.
 
-    It ends by itself after ``lasts_s`` seconds unless it is sent again. Of several beginnings it keeps the first. A
-    louder one is left to end by itself: who sends this may not have heard of it yet, or has tried for a while to send.
+    The alert ends by itself after ``lasts_s`` seconds unless it is sent again. Alertmanager keeps the earliest start.
+    An alert of higher severity ends by itself, because this sender may not know of it yet.
     """
-    occasion = message.occasion
+    notification = message.notification
     alerts = []
-    for word, severity in _up_to(occasion):
-        is_firing = word == occasion.word and not occasion.is_over
+    for word, severity in _up_to(notification):
+        is_firing = word == notification.word and not notification.is_over
         alert = {
             "labels": _labels(message, word, severity),
             "annotations": _annotations(message),
@@ -191,11 +171,11 @@ def alertmanager(message: Message, lasts_s: float) -> list[dict[str, Any]]:
     return alerts
 
 
-def _up_to(occasion: Occasion) -> Sequence[tuple[str, Severity]]:
-    """The topic's levels up to the occasion's own; all of them when it is over."""
-    levels = LEVELS[occasion.topic]
-    own = [word for word, _ in levels].index(occasion.word)
-    return levels if occasion.is_over else levels[: own + 1]
+def _up_to(notification: Notification) -> Sequence[tuple[str, Severity]]:
+    """Return the levels of the topic up to the present one; all of them at the end of an episode."""
+    levels = LEVELS[notification.topic]
+    own = [word for word, _ in levels].index(notification.word)
+    return levels if notification.is_over else levels[: own + 1]
 
 
 def _labels(message: Message, word: str, severity: Severity) -> Mapping[str, str]:
@@ -204,10 +184,10 @@ def _labels(message: Message, word: str, severity: Severity) -> Mapping[str, str
         "service": message.context.service,
         "namespace": message.context.namespace,
         "severity": severity.value,
-        "occasion": word,
+        "word": word,
         "mode": message.context.mode,
     }
-    return labels | ({"instance": message.occasion.instance} if message.occasion.instance else {})
+    return labels | ({"instance": message.notification.instance} if message.notification.instance else {})
 
 
 def _annotations(message: Message) -> Mapping[str, str]:

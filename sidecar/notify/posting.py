@@ -1,6 +1,6 @@
-"""Posts JSON to one URL. Whatever goes wrong is an ``UndeliveredError`` whose text never holds a part of the URL.
+"""Posts JSON to one URL. Every failure is an ``UndeliveredError`` whose text never contains a part of the URL.
 
-aiohttp's client is loaded with the first message, and certificates only for https: most sidecars send none.
+The first message imports aiohttp's client, and only https reads certificates: most sidecars send nothing.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import ssl
 from typing import Final
 
 TIMEOUT_S: Final = 5.0
-RETRY_AFTER_MOST_S: Final = 120.0
+MAX_RETRY_AFTER_S: Final = 120.0
 HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "health-arbiter"}
-_GOOD: Final = range(200, 300)
-_HOPELESS: Final = frozenset({400, 413, 422})
-"""What a receiver answers to a message that it will never take."""
+_ACCEPTED: Final = range(200, 300)
+_FINAL: Final = frozenset({400, 413, 422})
+"""The status codes of a receiver that will never accept the message."""
 
 
 class UndeliveredError(Exception):
-    """A message did not arrive; the text is the machine's word for why.
+    """A message was not accepted; the text is the machine word for the cause.
 
-    ``is_final``: it never will. ``retry_after_s``: the receiver wants to be left alone for so long.
+    ``is_final``: it never will be. ``retry_after_s``: seconds before the receiver wants another attempt.
     """
 
     def __init__(self, why: str, *, is_final: bool = False, retry_after_s: float = 0.0) -> None:
@@ -30,16 +30,16 @@ class UndeliveredError(Exception):
 
 
 async def post(url: str, body: bytes, timeout_s: float = TIMEOUT_S) -> None:
-    """Post once. Raises TimeoutError, which is what a cascade looks for, and UndeliveredError."""
+    """Post once. Raises UndeliveredError, and TimeoutError, which a cascade counts as an overloaded node."""
     try:
         async with asyncio.timeout(timeout_s):
             status, retry_after = await _post(url, body)
     except (TimeoutError, UndeliveredError):
         raise
-    except Exception as error:  # noqa: BLE001 - a client may fail in ways that nobody has foreseen
-        raise UndeliveredError(_cause(error)) from None  # the cause's text may hold the URL
-    if status not in _GOOD:
-        raise UndeliveredError(f"status {status}", is_final=status in _HOPELESS, retry_after_s=_seconds(retry_after))
+    except Exception as error:  # noqa: BLE001 - the client raises many kinds
+        raise UndeliveredError(_cause(error)) from None  # the text of the cause may contain the URL
+    if status not in _ACCEPTED:
+        raise UndeliveredError(f"status {status}", is_final=status in _FINAL, retry_after_s=_seconds(retry_after))
 
 
 async def _post(url: str, body: bytes) -> tuple[int, str]:
@@ -48,7 +48,7 @@ async def _post(url: str, body: bytes) -> tuple[int, str]:
     is_tls = url.lower().startswith("https:")
     connector = TCPConnector(ssl=await asyncio.to_thread(ssl.create_default_context) if is_tls else False)
     session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), headers=HEADERS, trust_env=is_tls)
-    # Messages are rare: a connection that is kept costs more than it saves. A redirect would take the secret along.
+    # Messages are rare, so no connection is kept. A redirect would receive the secret.
     async with session, session.post(url, data=body, allow_redirects=False) as response:
         return response.status, response.headers.get("Retry-After", "")
 
@@ -65,6 +65,6 @@ def _cause(error: Exception) -> str:
 
 def _seconds(text: str) -> float:
     try:
-        return min(RETRY_AFTER_MOST_S, max(0.0, float(text)))
+        return min(MAX_RETRY_AFTER_S, max(0.0, float(text)))
     except ValueError:  # a date, or nothing
         return 0.0

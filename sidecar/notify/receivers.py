@@ -1,64 +1,70 @@
-"""Those who are told: each has its addresses, its secret, and its way to write a message.
+"""The receivers of messages: each has its addresses, its secret, and its payload.
 
-A secret is read from its file when a message is sent, so that a new one needs no restart and none stays in memory.
-Several addresses are nodes of a ``Cascade``: one of them is enough, except where each of them has to know.
+A secret is read from its file for each message, so a new one needs no restart and none stays in memory. Several
+addresses are the nodes of a ``Cascade``: one of them is enough, except for Alertmanager, where each needs the message.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from sidecar.cascade.fallback import Cascade
-from sidecar.notify import payloads
-from sidecar.notify.episodes import Occasion
+from sidecar.notify import payloads, posting
+from sidecar.notify.episodes import Notification
 from sidecar.notify.message import Message
 from sidecar.notify.posting import UndeliveredError
 from sidecar.notify.rules import LEVELS, Severity
 
-Post = Callable[[str, bytes], Awaitable[None]]
-Courses = Callable[[Sequence[int]], "Cascade[int]"]
-"""Makes the cascade over so many addresses, by number: what is tried is logged, and an address may be a secret."""
-
 REPEAT_S: Final = 60.0
 LASTS_S: Final = 4 * REPEAT_S
-"""How long an alert lasts that is not sent again; Prometheus, too, lets four repeats pass."""
+"""How long an alert lasts that is not sent again; Prometheus also lets four repeats pass."""
 
-_SECRET_MOST: Final = 4096
+_MAX_SECRET: Final = 4096
+
+
+def _cascades() -> Callable[[int], Cascade[int]]:
+    """Return a function from the number of addresses to their cascade. Its nodes are numbers: addresses may be secret.
+
+    With another number of addresses the cascade starts afresh.
+    """
+    return lru_cache(maxsize=1)(lambda count: Cascade(range(count), random.Random(), time.monotonic))  # noqa: S311 - it orders addresses
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """One who is told. ``addresses`` returns URLs, ``cascade`` one over so many, and ``write`` the body for one.
+    """One receiver. ``addresses`` returns its URLs, and ``write`` the body of a message.
 
-    ``reaches_all``: not one of the addresses but each of them has to know. ``repeats``: what lasts is sent every
-    ``REPEAT_S``. ``quietest`` says from which severity on it wants to hear of anything.
+    ``reaches_all``: every address gets the message, not only one. ``repeats``: it gets ongoing conditions again every
+    ``REPEAT_S``. ``min_severity``: the lowest severity that it gets.
     """
 
     name: str
     addresses: Callable[[], Sequence[str]]
     write: Callable[[Message], Any]
-    cascade: Callable[[int], Cascade[int]]
-    post: Post
     reaches_all: bool = False
     repeats: bool = False
-    quietest: Severity = Severity.INFO
+    min_severity: Severity = Severity.INFO
+    post: Callable[[str, bytes], Awaitable[None]] = posting.post
+    cascade: Callable[[int], Cascade[int]] = field(default_factory=_cascades)
 
-    def wants(self, occasion: Occasion) -> bool:
-        """Whether the occasion is loud enough for this receiver; the end of what may have been so always is."""
+    def wants(self, notification: Notification) -> bool:
+        """Whether the notification is severe enough; for an end, whether its episode may have been severe enough."""
         order = list(Severity)
-        _, loudest = LEVELS[occasion.topic][-1]
-        severity = loudest if occasion.is_over else occasion.severity
-        return order.index(severity) >= order.index(self.quietest)
+        _, highest = LEVELS[notification.topic][-1]
+        severity = highest if notification.is_over else notification.severity
+        return order.index(severity) >= order.index(self.min_severity)
 
     async def send(self, message: Message) -> str:
-        """Deliver once, or raise UndeliveredError; the hosts that have it, by their names without port and path."""
+        """Deliver once; return the names of the hosts that accepted it. Raises UndeliveredError."""
         addresses, body = await asyncio.to_thread(self._prepare, message)
         cascade = self.cascade(len(addresses))
 
@@ -71,7 +77,7 @@ class Receiver:
             if walk.settled:
                 return walk.result()
             raise _undelivered(list(walk.errors.values()))
-        # An Alertmanager does not pass alerts on to its peers.
+        # Alertmanagers do not pass alerts on to their peers.
         results = await asyncio.gather(
             *(cascade.attempt(node, call) for node in range(len(addresses))), return_exceptions=True
         )
@@ -90,7 +96,7 @@ class Receiver:
 
 
 def _undelivered(errors: Sequence[Exception]) -> UndeliveredError:
-    """Sum up why nobody took it: there is no hope if none of them has any."""
+    """Combine the failures of all addresses: final only if each of them is."""
     known = [error for error in errors if isinstance(error, UndeliveredError)]
     words = dict.fromkeys("timeout" if isinstance(error, TimeoutError) else str(error) for error in errors)
     return UndeliveredError(
@@ -101,7 +107,7 @@ def _undelivered(errors: Sequence[Exception]) -> UndeliveredError:
 
 
 def secret(path: str) -> str:
-    """Read the one line of a file. Raises OSError, and UndeliveredError if it is empty or not a line."""
+    """Read a file of one line. Raises OSError, and UndeliveredError for any other content."""
     lines = _lines(path)
     if len(lines) != 1:
         raise UndeliveredError("secret file: has to hold one line")
@@ -109,7 +115,7 @@ def secret(path: str) -> str:
 
 
 def secret_urls(path: str) -> list[str]:
-    """Read the URLs of a file, one a line. Raises OSError, and UndeliveredError if there are none or other lines."""
+    """Read a file of URLs, one per line. Raises OSError, and UndeliveredError for any other content."""
     urls = list(dict.fromkeys(_lines(path)))
     if not urls or not all(url.lower().startswith(("http://", "https://")) for url in urls):
         raise UndeliveredError("secret file: has to hold URLs, one a line")
@@ -117,54 +123,43 @@ def secret_urls(path: str) -> list[str]:
 
 
 def _lines(path: str) -> list[str]:
-    """The lines that are not empty; of what is too long none, for half a secret is of no use to anybody."""
+    """Return the lines that are not empty; none of a file that is too long, because half a secret is useless."""
     with Path(path).open(encoding="utf-8") as file:
-        text = file.read(_SECRET_MOST + 1)
-    return [] if len(text) > _SECRET_MOST else list(filter(None, map(str.strip, text.splitlines())))
+        text = file.read(_MAX_SECRET + 1)
+    return [] if len(text) > _MAX_SECRET else list(filter(None, map(str.strip, text.splitlines())))
 
 
-def _renewed(courses: Courses) -> Callable[[int], Cascade[int]]:
-    """The cascade over so many addresses: what it has learned lasts as long as they are as many."""
-    return lru_cache(maxsize=1)(lambda count: courses(range(count)))
-
-
-def webhook(urls: Sequence[str] | str, template: str, courses: Courses, post: Post) -> Receiver:
-    """Return who is told in JSON, at these URLs or at those in a file, by a template if that is not empty."""
+def webhook(urls: Sequence[str] | str, template: str) -> Receiver:
+    """Return the webhook at these URLs, or at those in a file; ``template`` may be empty."""
     return Receiver(
         "webhook",
         partial(secret_urls, urls) if isinstance(urls, str) else partial(list, urls),
-        (lambda message: payloads.templated(template, message)) if template else payloads.webhook,
-        _renewed(courses),
-        post,
+        partial(payloads.templated, template) if template else payloads.webhook,
     )
 
 
-def slack(path: str, courses: Courses, post: Post) -> Receiver:
-    """Return Slack, whose address is the secret."""
-    return Receiver("slack", lambda: [secret(path)], payloads.slack, _renewed(courses), post)
+def slack(path: str) -> Receiver:
+    """Return Slack, whose URL is the secret in the file ``path``."""
+    return Receiver("slack", lambda: [secret(path)], payloads.slack)
 
 
-def pagerduty(urls: Sequence[str], path: str, courses: Courses, post: Post) -> Receiver:
-    """Return PagerDuty, which nobody wants to be called by for an information."""
+def pagerduty(urls: Sequence[str], path: str) -> Receiver:
+    """Return PagerDuty, with the routing key in the file ``path``. Severity ``info`` must not page a person."""
     return Receiver(
         "pagerduty",
         lambda: urls,
         lambda message: payloads.pagerduty(message, secret(path)),
-        _renewed(courses),
-        post,
-        quietest=Severity.WARNING,
+        min_severity=Severity.WARNING,
     )
 
 
-def alertmanager(urls: Sequence[str], courses: Courses, post: Post) -> Receiver:
-    """Return the Alertmanagers, each of which has to know."""
-    places = [f"{url.rstrip('/')}/api/v2/alerts" for url in urls]
+def alertmanager(urls: Sequence[str]) -> Receiver:
+    """Return the Alertmanagers at these base URLs."""
+    addresses = [f"{url.rstrip('/')}/api/v2/alerts" for url in urls]
     return Receiver(
         "alertmanager",
-        lambda: places,
+        lambda: addresses,
         lambda message: payloads.alertmanager(message, LASTS_S),
-        _renewed(courses),
-        post,
         reaches_all=True,
         repeats=True,
     )

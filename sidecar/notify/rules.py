@@ -1,6 +1,6 @@
-"""The topics of messages, and how each reads what is seen: a level, a sentence for a person, and the facts behind it.
+"""The notification rules: each reads one topic from an observation, as a level, a sentence and the facts behind it.
 
-``occasions`` makes spells of them. None stands for what is not known.
+``episodes`` turns the levels into notifications. None stands for an unknown level.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 from sidecar.core.explain import reasons
 from sidecar.core.types import Fleet, Unknown
 
-AWAY_S: Final = 300.0
+REDIS_AWAY_S: Final = 300.0
 HALF: Final = 0.5
-MOST: Final = 0.8
-SHARED: Final = 100
-"""Added to the level of a paused cause that most suspects share: more than the causes that a fleet tries at once."""
+FOUR_FIFTHS: Final = 0.8
+SHARED_LEVEL: Final = 100
+"""Added to the level if most suspects share a paused cause: more than a fleet can have paused causes."""
 
 
 class Severity(StrEnum):
-    """How much it matters, in the words of PagerDuty."""
+    """The severities of PagerDuty, from low to high."""
 
     INFO = "info"
     WARNING = "warning"
@@ -45,12 +45,12 @@ LEVELS: Final[Mapping[str, tuple[tuple[str, Severity], ...]]] = MappingProxyType
         "test": (("test", Severity.WARNING),),
     }
 )
-"""The words of each topic from quiet to loud, and how much each matters: as in deploy/prometheus/alerts.yml."""
+"""The machine words of each topic by rising severity, as in deploy/prometheus/alerts.yml."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
-    """What one topic reads now. ``level`` 0 is quiet; ``rank`` is which of the words of ``LEVELS`` it is."""
+class RuleResult:
+    """The present level of one topic, 0 for none. ``rank``: the index of its word in ``LEVELS``."""
 
     level: int
     sentence: str
@@ -59,12 +59,12 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What is known at an instant.
+class Observation:
+    """What one sidecar knows at an instant.
 
-    ``answer``: to the last beat, None before it. ``used`` of ``capacity`` tokens, None if unknown; ``refused``: a
-    claim was, for want of tokens. ``kept_s``: for how long the own container has been down while its app still
-    reports, None if it is not. ``is_leaving``: it, or its sidecar, is about to end.
+    ``answer``: to the last beat, None before the first. ``used`` of ``capacity`` tokens, None if unknown; ``refused``:
+    a claim was denied because no token was left. ``kept_s``: how long the own container has been down while its app
+    still reports; None if it is not. ``is_leaving``: the own container is not waiting to be replaced any more.
     """
 
     answer: Fleet | Unknown | None = None
@@ -75,76 +75,76 @@ class Seen:
     is_leaving: bool = False
 
 
-def _budget(seen: Seen) -> Signal | None:
-    """Read the tokens. One alone is a cull, and quiet, however small the budget, until another is refused."""
-    used, capacity = seen.used, seen.capacity
+def _budget(observation: Observation) -> RuleResult | None:
+    """Read the tokens in use. One token is a single cull, and level 0 in any budget until another claim is denied."""
+    used, capacity = observation.used, observation.capacity
     if used is None or capacity < 1:
         return None
     facts: dict[str, object] = {"used": used, "capacity": capacity}
-    is_empty = used >= capacity and (used > 1 or seen.refused)
-    level = 3 if is_empty else (used > 1) * ((used >= HALF * capacity) + (used >= MOST * capacity))
+    is_empty = used >= capacity and (used > 1 or observation.refused)
+    level = 3 if is_empty else (used > 1) * ((used >= HALF * capacity) + (used >= FOUR_FIFTHS * capacity))
     tokens = f"{used} of {capacity} tokens of the budget are in use"
     if not level:
-        return Signal(0, f"The budget has room again: {tokens}.", facts)
+        return RuleResult(0, f"The budget has room again: {tokens}.", facts)
     rest = (
         "no container is culled any more, an engineer has to look"
         if is_empty
         else f"{capacity - used} more may be culled"
     )
-    return Signal(level, f"{tokens}: {rest}.", facts, level - 1)
+    return RuleResult(level, f"{tokens}: {rest}.", facts, level - 1)
 
 
-def _paused(seen: Seen) -> Signal | None:
-    """Read the causes whose culls are paused; each further one is louder, and one that most suspects share the most."""
-    fleet = seen.answer
+def _paused(observation: Observation) -> RuleResult | None:
+    """Read the paused causes. The level rises with each, and by ``SHARED_LEVEL`` if most suspects share one."""
+    fleet = observation.answer
     if not isinstance(fleet, Fleet):
         return None
     if not fleet.paused:
-        return Signal(0, "Culls are allowed again for every cause.")
+        return RuleResult(0, "Culls are allowed again for every cause.")
     causes, longest_s = ", ".join(fleet.paused), max(trial.paused_s for trial in fleet.trials)
     is_shared = fleet.cause in fleet.paused
-    many = f" Most of the {fleet.suspect} suspects of {fleet.alive} containers share one cause: {fleet.cause}."
+    shared = f" Most of the {fleet.suspect} suspects of {fleet.alive} containers share one cause: {fleet.cause}."
     sentence = (
         f"Culls for {causes} did not help: they are paused for {reasons.span(ceil(longest_s))}."
-        f"{many if is_shared else ''} An engineer has to look."
+        f"{shared if is_shared else ''} An engineer has to look."
     )
     facts = {"causes": causes, "paused_s": ceil(longest_s), "alive": fleet.alive, "suspect": fleet.suspect}
     if is_shared:
-        return Signal(SHARED + len(fleet.paused), sentence, {**facts, "cause": fleet.cause}, 1)
-    return Signal(len(fleet.paused), sentence, facts)
+        return RuleResult(SHARED_LEVEL + len(fleet.paused), sentence, {**facts, "cause": fleet.cause}, 1)
+    return RuleResult(len(fleet.paused), sentence, facts)
 
 
-def _hold(seen: Seen) -> Signal | None:
-    if not isinstance(seen.answer, Fleet):
+def _hold(observation: Observation) -> RuleResult | None:
+    if not isinstance(observation.answer, Fleet):
         return None
-    hold = seen.answer.hold
+    hold = observation.answer.hold
     if hold is None:
-        return Signal(0, "The hold has ended, culls are allowed again.")
+        return RuleResult(0, "The hold has ended, culls are allowed again.")
     facts = {"author": hold.author, "reason": hold.reason, "until": hold.until, "held": hold.instance or "service"}
-    return Signal(1, f"No culls: {reasons.hold(hold)}.", facts)
+    return RuleResult(1, f"No culls: {reasons.hold(hold)}.", facts)
 
 
-FLEET_TOPICS: Final[Mapping[str, Callable[[Seen], Signal | None]]] = MappingProxyType(
+FLEET_RULES: Final[Mapping[str, Callable[[Observation], RuleResult | None]]] = MappingProxyType(
     {"budget": _budget, "paused": _paused, "hold": _hold}
 )
-"""What the whole fleet sees."""
+"""The rules whose observations are the same in the whole fleet."""
 
 
-def not_honoured(seen: Seen, instance: str, honour_s: float) -> Signal:
-    """Read how long the own container has been kept after its cull."""
-    kept_s = seen.kept_s
-    if kept_s is None or kept_s <= honour_s or seen.is_leaving:
-        return Signal(0, f"{instance} is no longer there after its cull.")
+def not_honoured(observation: Observation, instance: str, honour_s: float) -> RuleResult:
+    """Read how long the own container has stayed after its cull; ``honour_s`` seconds are normal."""
+    kept_s = observation.kept_s
+    if kept_s is None or kept_s <= honour_s or observation.is_leaving:
+        return RuleResult(0, f"{instance} is no longer there after its cull.")
     sentence = f"{instance} was culled {kept_s / 60:.0f} min ago and its app is still there: it has not been replaced."
-    return Signal(1, sentence, {"instance": instance, "down_s": round(kept_s)})
+    return RuleResult(1, sentence, {"instance": instance, "down_s": round(kept_s)})
 
 
-def redis(seen: Seen, away_s: float) -> Signal | None:
-    """Read for how long no beat was answered."""
-    if isinstance(seen.answer, Fleet):
-        return Signal(0, "Redis answers again.")
-    if not isinstance(seen.answer, Unknown) or away_s < AWAY_S:
+def redis(observation: Observation, away_s: float) -> RuleResult | None:
+    """Read how long no beat has been answered."""
+    if isinstance(observation.answer, Fleet):
+        return RuleResult(0, "Redis answers again.")
+    if not isinstance(observation.answer, Unknown) or away_s < REDIS_AWAY_S:
         return None
-    why = reasons.UNKNOWN.get(seen.answer.error, seen.answer.error)
+    why = reasons.failure(observation.answer.error)
     sentence = f"No answer from Redis for {away_s / 60:.0f} min, no container can be culled: {why}."
-    return Signal(1, sentence, {"away_s": round(away_s), "error": seen.answer.error})
+    return RuleResult(1, sentence, {"away_s": round(away_s), "error": observation.answer.error})

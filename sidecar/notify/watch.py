@@ -1,4 +1,4 @@
-"""What one sidecar knows that a message could be of: the last of the fleet, the tokens, and its own container."""
+"""Collects what the rules read: the last answer of the fleet, the tokens in use, and the own container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Evidence, Fleet, State, Unknown
-from sidecar.notify.rules import Seen
+from sidecar.notify.rules import Observation
 
 TOKENS_KNOWN_S: Final = 90.0
 REPORTED_S: Final = 60.0
@@ -21,14 +21,14 @@ class _Tokens(NamedTuple):
 
 
 class Watch:
-    """Keeps what it is handed, with the time: ``now`` in seconds of a clock that does not jump.
+    """Collects observations; ``now`` is in monotonic seconds.
 
-    ``scrapes``: whether the app's page is asked, and so shows that the app is there.
+    ``scrapes``: whether the sidecar scrapes the app's metrics, which also shows that the app is there.
     """
 
     def __init__(self, *, scrapes: bool = False) -> None:
         self.answer: Fleet | Unknown | None = None
-        self.clear_at: float | None = None
+        self.answered_at: float | None = None
         self._scrapes = scrapes
         self._tokens: _Tokens | None = None
         self._down_since: float | None = None
@@ -36,26 +36,25 @@ class Watch:
 
     @property
     def capacity(self) -> int:
-        """Tokens a window as they were last told of; 0 if they never were."""
+        """The last known capacity of the budget, in tokens per window; 0 if unknown."""
         return self._tokens.capacity if self._tokens else 0
 
     @property
     def must_ask_tokens(self) -> bool:
-        """Whether beats do not tell how many tokens are in use."""
+        """Whether the answers to beats lack the number of tokens in use."""
         return not getattr(self.answer, "capacity", 0)
 
     def beaten(self, answer: Fleet | Unknown, now: float) -> None:
-        """Keep what came of a beat."""
+        """Keep the answer to a beat."""
         self.answer = answer
         if isinstance(answer, Fleet):
-            self.clear_at = now
-            # A bucket may tell of its tokens with every beat; one that does not is asked for its roll.
+            self.answered_at = now
             used, capacity = getattr(answer, "used", None), getattr(answer, "capacity", None)
             if used is not None and capacity:
                 self.count(used, capacity, now)
 
     def step(self, record: Record, now: float) -> None:
-        """Keep what a step says of the own container."""
+        """Keep what a step of the controller shows of the own container."""
         after = record.after
         is_culled = after.state is State.DOWN and after.latch is not None and not after.latch.lease
         self._down_since = after.since if is_culled else None
@@ -63,16 +62,16 @@ class Watch:
             self._reported_at = now
 
     def count(self, used: int, capacity: int, now: float, *, refused: bool = False) -> None:
-        """Keep how many tokens are in use; ``refused``: for want of one somebody was."""
+        """Keep how many tokens are in use; ``refused``: a claim was denied because none was left."""
         before = self._tokens
         refused = refused or (before is not None and before.refused and used >= capacity)
         self._tokens = _Tokens(used, capacity, now, refused)
 
-    def seen(self, now: float) -> Seen:
-        """All of it, without what is too old to be known."""
+    def observation(self, now: float) -> Observation:
+        """Return what is known and not outdated."""
         tokens = self._tokens if self._tokens and now - self._tokens.at < TOKENS_KNOWN_S else None
         is_there = now - self._reported_at < REPORTED_S
-        return Seen(
+        return Observation(
             self.answer,
             tokens.used if tokens else None,
             tokens.capacity if tokens else 0,
@@ -83,5 +82,5 @@ class Watch:
 
     def _is_reporting(self, evidence: Evidence) -> bool:
         age_s = evidence.heartbeat_age_s
-        heard = evidence.errors or evidence.requests or evidence.levels or (age_s is not None and age_s < REPORTED_S)
-        return bool(heard) or (self._scrapes and not evidence.missed_scrapes)
+        has_news = evidence.errors or evidence.requests or evidence.levels or (age_s is not None and age_s < REPORTED_S)
+        return bool(has_news) or (self._scrapes and not evidence.missed_scrapes)

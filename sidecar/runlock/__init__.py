@@ -1,12 +1,13 @@
-"""Processes under locks: a limit on how many run at once, one that waits to take over, and planned ends.
+"""Run locks: a limit on how many processes run at once, a standby that waits to take over, and planned ends.
 
-``from sidecar.runlock import ConcurrencyLimit, WithStandby``: after Booking.com's "Writing Advanced Daemons That Aren't
-Daemons", with the words of IPC::ConcurrencyLimit (CPAN). Nothing of the sidecar, and Redis only for who locks there.
+After Booking.com's "Writing Advanced Daemons That Aren't Daemons", with the words of IPC::ConcurrencyLimit (CPAN). It
+uses the standard library, and redis-py for locks in Redis. It knows nothing of the sidecar, and is a distribution of
+its own, ``health-arbiter-runlock``: see ``pyproject.toml`` beside this file.
 """
 
 from __future__ import annotations
 
-from sidecar.runlock.concurrency import ConcurrencyLimit, WithStandby
-from sidecar.runlock.flock import FlockSlots, LockError
+from .concurrency import ConcurrencyLimit, WithStandby
+from .flock import FlockSlots, LockError
 
 __all__ = ["ConcurrencyLimit", "FlockSlots", "LockError", "WithStandby"]

@@ -1,7 +1,6 @@
-"""At most k processes at once, and one more that waits until one of them is gone.
+"""At most k processes at once, and a standby that waits until one of them has ended.
 
-Synchronous, for programs of any kind. What holds the locks is files of a directory or a Redis; nothing in here knows
-more of either than ``Slots`` tells.
+Synchronous, for any program. The locks are in files or in Redis, both behind the protocol ``Slots``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sidecar.runlock.flock import FlockSlots
+from .flock import FlockSlots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,48 +21,48 @@ _NAME_OF_PROCESS: Final = Path("/proc/self/comm")
 
 
 class Slots(Protocol):
-    """What keeps the locks: ``FlockSlots`` or ``leases.Leases``."""
+    """The locks of one name: ``FlockSlots`` or ``leases.Leases``."""
 
     @property
     def beat_within_s(self) -> float:
-        """How long one lasts without a heartbeat, in seconds."""
+        """How long a lock lasts without a heartbeat, in seconds."""
 
     @property
     def is_held(self) -> bool:
-        """Whether one is held now."""
+        """Whether a lock is held now."""
 
     @property
     def slot(self) -> int | None:
-        """Which, from 1."""
+        """The number of the held lock, from 1."""
 
     def fileno(self) -> int:
-        """Return what a process inherits to hold it too."""
+        """Return the descriptor of the lock, for a child process that is to hold it too."""
 
     def acquire(self) -> int | None:
-        """Take a free one at once, or none."""
+        """Take a free lock without waiting; None if there is none."""
 
     def heartbeat(self) -> bool:
-        """Keep the one that is held; False once it is lost."""
+        """Keep the lock; False once it is lost."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Give the lock back."""
 
 
 class ConcurrencyLimit:
     """At most ``max_procs`` holders of the lock ``name``: in files of the directory ``path``, or in ``redis``.
 
     ``redis`` is the URL of one server or of its Sentinels, or a synchronous client of redis-py with a
-    ``socket_timeout``. There a lock is a lease of ``ttl_s`` seconds: it has to be kept with ``heartbeat()`` more often
-    than every ``beat_within_s`` seconds, and who holds it asks ``is_held`` before each piece of work. A lock in files
-    lasts as long as its process, and as the children which that has forked.
+    ``socket_timeout``. A lock in Redis is a lease of ``ttl_s`` seconds. Its holder calls ``heartbeat()`` more often
+    than every ``beat_within_s`` seconds, and checks ``is_held`` before each piece of work. A lock in files lasts as
+    long as its process and the children that the process has forked.
 
-    As a context manager it gives the id, from 1, or None when all are taken, and releases at the end::
+    As a context manager it returns the id, from 1, or None if all are taken, and releases the lock at the end::
 
         with ConcurrencyLimit(path="/var/lib/app/locks", max_procs=3) as lock_id:
             if lock_id is not None:
                 work()
 
-    Raises ValueError for arguments that cannot be. An object belongs to one thread, but for ``is_held``.
+    Raises ValueError for wrong arguments. An object belongs to one thread, except for ``is_held``.
     """
 
     def __init__(
@@ -82,18 +81,18 @@ class ConcurrencyLimit:
         if path is not None:
             self._slots: Slots = FlockSlots(Path(path), name, max_procs)
         else:
-            from sidecar.runlock.leases import Leases  # noqa: PLC0415 - the client of Redis, only for who has one
+            from .leases import Leases  # noqa: PLC0415 - redis-py is optional
 
             self._slots = Leases(redis, name, max_procs, ttl_s=ttl_s, timeout_s=timeout_s, clock=clock)
 
     @property
     def is_held(self) -> bool:
-        """Whether the lock is held. What was lost is not held again until it is acquired again."""
+        """Whether the lock is held. A lost lock stays lost until it is acquired again."""
         return self._slots.is_held
 
     @property
     def lock_id(self) -> int | None:
-        """Which of the locks 1 to ``max_procs`` is held, None for none."""
+        """The number of the held lock, 1 to ``max_procs``; None without one."""
         return self._slots.slot if self._slots.is_held else None
 
     @property
@@ -109,9 +108,9 @@ class ConcurrencyLimit:
         return self._slots.fileno()
 
     def acquire(self) -> int | None:
-        """Take a free lock and return its id, at once; None when all are taken. A held one is returned again.
+        """Take a free lock without waiting and return its id, or the id of the held lock; None when all are taken.
 
-        Raises LockError when whether it is free cannot be told: no directory, no answer from Redis.
+        Raises LockError if it cannot find out whether a lock is free: no directory, no answer from Redis.
         """
         return self._slots.acquire()
 
@@ -126,13 +125,13 @@ class ConcurrencyLimit:
     def heartbeat(self) -> bool:
         """Keep the lock and return whether it is still held.
 
-        False, and released, once another may have it: Redis is away, has lost it or does not answer in time; the file
-        of the lock was removed.
+        Releases the lock and returns False once another process may have it: Redis is away, has lost it or answers too
+        late, or the file of the lock was removed.
         """
         return self._slots.heartbeat()
 
     def release(self) -> None:
-        """Give the lock back. Without one nothing happens, and it raises nothing: a lease that stays ends by itself."""
+        """Give the lock back, if there is one. Raises nothing. A lease that cannot be given back expires."""
         self._slots.release()
 
     def __enter__(self) -> int | None:
@@ -143,15 +142,15 @@ class ConcurrencyLimit:
 
 
 class WithStandby:
-    """A lock that one more process waits for: whoever gets neither ``main`` nor ``standby`` leaves.
+    """A lock with one standby that waits for it. A process that gets neither ``main`` nor ``standby`` ends.
 
     ``acquire()`` tries main. If that is taken, it tries standby, once. As standby it tries main at once, and then
-    ``retries`` times more (None: for ever), waiting ``interval_s`` seconds before each: R retries are R waits, so it
-    waits ``retries * interval_s`` in all. When main is free it takes that and releases standby, at once; when it
-    gives up it releases standby as well. Raises ValueError when the standby's lease would not last ``interval_s``.
+    ``retries`` times more (None: for ever), with a wait of ``interval_s`` seconds before each: R retries are R waits,
+    ``retries * interval_s`` seconds in all. It releases standby as soon as it has main, or gives up. Raises ValueError
+    if the lease of the standby would not last ``interval_s``.
 
-    With ``process_name``, the name of the thread that waits, as ``ps -o comm`` shows it, is that while it waits: 15
-    bytes on Linux. ``sleep`` takes seconds; what it raises ends the wait, with nothing held.
+    ``process_name`` is the name of the waiting thread in ``ps -o comm``, at most 15 bytes on Linux. ``sleep`` takes
+    seconds; an exception from it ends the wait, with nothing held.
     """
 
     def __init__(
@@ -183,13 +182,13 @@ class WithStandby:
 
     @property
     def lock_id(self) -> int | None:
-        """Which of main's locks is held."""
+        """The number of the held lock of main."""
         return self._main.lock_id
 
     def acquire(self) -> int | None:
-        """Return the id of main's lock, after waiting as standby if need be; None: both taken, or waited long enough.
+        """Return the id of a lock of main, after a wait as standby if necessary; None if this process is not needed.
 
-        Raises LockError as ``ConcurrencyLimit.acquire``; then neither is held.
+        Raises LockError as ``ConcurrencyLimit.acquire`` does, and then holds no lock.
         """
         if (lock_id := self._main.acquire()) is not None:
             return lock_id
@@ -221,7 +220,7 @@ class WithStandby:
             if (lock_id := self._main.acquire()) is not None:
                 return lock_id
             if not self._standby.heartbeat():
-                break  # another may be standby by now
+                break  # another process may be the standby now
         return None
 
 
@@ -229,11 +228,11 @@ def _refuse_endless(retries: int | None, interval_s: float) -> None:
     if retries is not None and retries < 0:
         raise ValueError("retries cannot be negative")
     if interval_s <= 0:
-        raise ValueError("interval_s has to be more than 0: without a wait this would only burn the processor")
+        raise ValueError("interval_s has to be more than 0: without a wait the standby would only use up the processor")
 
 
 def _attempts(retries: int | None, interval_s: float, sleep: Sleep) -> Iterator[None]:
-    """One at once, then one after each of the waits."""
+    """Yield at once, and again after each wait."""
     yield
     waits = 0
     while retries is None or waits < retries:
@@ -243,7 +242,7 @@ def _attempts(retries: int | None, interval_s: float, sleep: Sleep) -> Iterator[
 
 
 def _rename(name: str) -> str:
-    """Give the process a name and return the one before, "" for none: where that cannot be had, so be it."""
+    """Rename the process if ``name`` is not empty, and return the former name; "" where that is not possible."""
     before = ""
     if name:
         with suppress(OSError):

@@ -6,7 +6,7 @@ import math
 import re
 
 _WRITTEN = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ms|s|m|h|d)?")
-# (times, by): the number times one, by the other. Dividing by 1000 is exact where a product with 0.001 is not.
+# (times, by): multiply by the first, divide by the second. Dividing by 1000 is exact, multiplying by 0.001 is not.
 _UNITS: dict[str | None, tuple[int, int]] = {
     None: (1, 1),
     "ms": (1, 1000),
@@ -60,5 +60,5 @@ def _read(text: str) -> float:
 
 
 def _plain(number: float) -> str:
-    """Without exponent or trailing zeros, to the nanosecond and below."""
+    """Write a number with at most nine decimals, without exponent or trailing zeros."""
     return f"{number:.9f}".rstrip("0").rstrip(".")

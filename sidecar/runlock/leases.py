@@ -1,10 +1,10 @@
-"""Locks in Redis: leases under the server's time, kept by heartbeats, held by a random word.
+"""Locks in Redis: leases by the server's time, renewed by heartbeats. A random word identifies the holder.
 
-Two clocks end a lease. Ours gives it up ``2/5 ttl`` after the last heartbeat that was answered, as of when that was
-sent; the server's gives it to another no sooner than ``ttl`` after it came in, for reasons that ``lease.lua`` tells.
-So there are never two holders, whatever the network, a paused server, its clock or a failover do, once in a ttl. Not
-covered: a server that is emptied while it runs (FLUSHALL, eviction), an old master that is cut off with the holder
-(``min-replicas-to-write 1`` ends that), and a holder that works on without asking ``is_held``.
+Two clocks end a lease. The holder's clock ends it ``2/5 ttl`` after sending the last heartbeat that was answered. The
+server gives it to another holder no sooner than ``ttl`` after that heartbeat arrived: ``lease.lua`` says why. So there
+are never two holders, if at most one thing fails per ttl: the network, the server, its clock or a failover. Not
+covered: a server that is emptied while it runs (FLUSHALL, eviction), an old master that is cut off together with the
+holder (``min-replicas-to-write 1`` prevents that), and a holder that works on without checking ``is_held``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -26,28 +26,38 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from sidecar.config.redis_urls import HostList, host_list, redis_urls
-from sidecar.runlock.flock import LockError
+from .flock import LockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SCRIPT: Final = Path(__file__).with_name("lease.lua")
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,200}")
-_OURS: Final = 2 / 5
-"""The part of its ttl in which a lease is ours: lease.lua counts on it."""
-_LEAST_TTL_S: Final = 0.1
+_HELD_PART: Final = 2 / 5
+"""The part of its ttl for which the holder counts a lease as its own: lease.lua relies on it."""
+_URL: Final = re.compile(r"(?:rediss?|unix)://[^\s#,]*", re.IGNORECASE)
+_SENTINEL_URL: Final = re.compile(
+    r"redis\+sentinel://(?:(?P<login>[^\s/@#]*)@)?(?P<hosts>[^\s/@?#]+)/(?P<master>[\w.-]+)(?:/(?P<db>[0-9]*))?",
+    re.IGNORECASE,
+)
+_URL_HINT: Final = (
+    "this is not a Redis URL for a lock: give one URL with redis://, rediss://, unix:// or "
+    "redis+sentinel://host:26379,host:26379/master; to a Cluster, or to Sentinels with TLS or options, hand in a "
+    "client of your own"
+)
+_MIN_TTL_S: Final = 0.1
+_SENTINEL_PORT: Final = 26379
 _FAILURES: Final = (RedisError, OSError)
 _SENTINEL: Final[Any] = Sentinel  # redis-py gives it no types
 
 
 def _now() -> float:
-    """Seconds that also pass while the machine is suspended, where the system counts them."""
+    """Return monotonic seconds that include the time in which the machine was suspended, where the system has them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class _Lease:
-    """One grant. Once lost it stays lost, whatever a late answer or another thread says."""
+    """One granted lease. A lost lease stays lost, even if a late answer or another thread extends it."""
 
     def __init__(self, word: str, slot: int, ends_at: float) -> None:
         self.word = word
@@ -57,7 +67,7 @@ class _Lease:
         self._process = os.getpid()
 
     def lasts(self, now: float) -> bool:
-        # A forked child has a copy, but only one of the two can be the holder.
+        # A forked child has a copy of the lease, but only the parent is the holder.
         if now >= self.ends_at or os.getpid() != self._process:
             self.is_lost = True
         return not self.is_lost
@@ -67,8 +77,8 @@ class Leases:
     """One of ``slots`` leases of the lock ``name`` in Redis, each for ``ttl_s`` seconds from its last heartbeat.
 
     ``server`` is a URL (``redis://``, ``rediss://``, ``unix://`` or ``redis+sentinel://hosts/master``) or a client with
-    a ``socket_timeout``; of a URL's server each answer may take ``timeout_s`` seconds, a tenth of the ttl and a second
-    at most if not given. ``clock`` gives seconds that never step. Raises ValueError for what cannot be.
+    a ``socket_timeout``. With a URL each answer may take ``timeout_s`` seconds, by default a tenth of the ttl and at
+    most one second. ``clock`` gives monotonic seconds. Raises ValueError for wrong arguments.
     """
 
     def __init__(
@@ -82,33 +92,33 @@ class Leases:
         clock: Callable[[], float] | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
-            raise ValueError("the name of a lock is of visible ASCII characters, at most 200")
+            raise ValueError("the name of a lock has visible ASCII characters, at most 200")
         if slots < 1:
             raise ValueError("there must be at least one slot")
-        if not _LEAST_TTL_S <= ttl_s <= 86_400:  # noqa: PLR2004 - a day
+        if not _MIN_TTL_S <= ttl_s <= 86_400:  # noqa: PLR2004 - a day
             raise ValueError("ttl_s has to be between 0.1 s and a day")
         self._key = f"health-arbiter:lock:{{{name}}}"
         self._slots = slots
         self._ttl_s = ttl_s
         self._clock = clock or _now
-        self._is_own = isinstance(server, str)
-        self._client = _client(server, timeout_s or min(1.0, ttl_s / 10)) if self._is_own else _checked(server)
+        self._owns_client = isinstance(server, str)
+        self._client = _client(server, timeout_s or min(1.0, ttl_s / 10)) if self._owns_client else _checked(server)
         self._script = self._client.register_script(_SCRIPT.read_text())
         self._lease: _Lease | None = None
 
     @property
     def beat_within_s(self) -> float:
-        """How long a lease is held without another heartbeat, in seconds."""
-        return self._ttl_s * _OURS
+        """How long a lease lasts without another heartbeat, in seconds."""
+        return self._ttl_s * _HELD_PART
 
     @property
     def is_held(self) -> bool:
-        """Whether a lease is held at this moment, by our own clock; asks nobody."""
+        """Whether a lease is held now, by the holder's clock. Does not ask Redis."""
         return self._lease is not None and self._lease.lasts(self._clock())
 
     @property
     def slot(self) -> int | None:
-        """The slot of the lease, from 1, held or lost; None when there is none."""
+        """The slot of the lease, from 1, held or lost; None without a lease."""
         return self._lease.slot if self._lease else None
 
     def fileno(self) -> int:
@@ -116,9 +126,9 @@ class Leases:
         raise ValueError("a lease has no descriptor that could be inherited")
 
     def acquire(self) -> int | None:
-        """Take the first free slot and return its number; None when there is none. A held one is returned.
+        """Take the first free slot and return it, or the held one; None if all are taken.
 
-        Raises LockError when Redis cannot be asked or answers too late.
+        Raises LockError if Redis does not answer, or answers too late.
         """
         if self._lease and self.is_held:
             return self._lease.slot
@@ -127,9 +137,9 @@ class Leases:
         try:
             slot = self._ask("acquire", word)
         except _FAILURES as error:
-            # What the server says is told; other texts may tell where it is.
-            said = f": {error}" if isinstance(error, ResponseError) else ""
-            raise LockError(f"Redis does not say whether the lock is free: {type(error).__name__}{said}") from None
+            # Only the text of the server itself: other texts may contain its address.
+            reason = f": {error}" if isinstance(error, ResponseError) else ""
+            raise LockError(f"Redis does not say whether the lock is free: {type(error).__name__}{reason}") from None
         if not slot:
             return None
         lease = _Lease(word, slot, sent_at + self.beat_within_s)
@@ -140,7 +150,7 @@ class Leases:
         return slot
 
     def heartbeat(self) -> bool:
-        """Extend the lease and return True; False when it is lost, and then for good."""
+        """Extend the lease and return True; False once it is lost."""
         lease = self._lease
         if lease is None or not lease.lasts(self._clock()):
             return False
@@ -149,7 +159,7 @@ class Leases:
             slot = self._ask("extend", lease.word)
         except _FAILURES:
             slot = 0
-        # Looked at before it is moved: an answer that came after our own end comes too late.
+        # An answer that comes after the lease has ended by the holder's clock is too late.
         if not lease.lasts(self._clock()) or slot != lease.slot:
             lease.is_lost = True
             return False
@@ -157,11 +167,11 @@ class Leases:
         return lease.lasts(self._clock())
 
     def release(self) -> None:
-        """Give the lease back if it is still ours, and end a connection of our own. Redis away: it ends by itself."""
+        """Give back a lease that is still held, and close a client made from a URL. Without Redis the lease expires."""
         lease, self._lease = self._lease, None
         if lease and lease.lasts(self._clock()):
             self._give_back(lease)
-        if self._is_own:
+        if self._owns_client:
             with suppress(*_FAILURES):
                 self._client.close()
 
@@ -174,12 +184,12 @@ class Leases:
         try:
             return int(self._script(keys=[self._key], args=arguments))
         except Disconnected:
-            # A connection that had lain idle may be dead without a server being away. Asked twice is no harm.
+            # An idle connection may be dead while the server is well. Asking twice does no harm.
             return int(self._script(keys=[self._key], args=arguments))
 
 
 def _checked(client: Any) -> Any:
-    """A client that waits for ever would wait on a paused server with a lock that it no longer has."""
+    """Return the client. ValueError if it has no timeout: it would wait for a paused server while its lock ends."""
     if inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
         raise ValueError("the client of Redis must be a synchronous one, not of redis.asyncio")
     options = getattr(getattr(client, "connection_pool", None), "connection_kwargs", {"socket_timeout": 0})
@@ -189,26 +199,23 @@ def _checked(client: Any) -> Any:
 
 
 def _client(url: str, timeout_s: float) -> Any:
-    """Raises ValueError, which repeats nothing of the URL."""
+    """Return the client for a URL. Raises ValueError whose text contains no part of the URL."""
     options: dict[str, Any] = {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "retry": Retry(NoBackoff(), 0),
     }
-    addresses = redis_urls(url)
-    if len(addresses) != 1:
-        raise ValueError("a lock is on one Redis: give one URL")
-    if "+" not in addresses[0].partition("://")[0]:
-        return redis.Redis.from_url(addresses[0], **options)
-    place = host_list(addresses[0])
-    if place.kind != "sentinel" or place.secure or place.query:
-        raise ValueError("to a Cluster, or to Sentinels with TLS or options, hand in a client of your own")
-    return _of_sentinels(place, options)
-
-
-def _of_sentinels(place: HostList, options: dict[str, Any]) -> Any:
-    sentinels: Any = _SENTINEL(list(place.hosts), sentinel_kwargs=dict(options))
-    master, *db = place.path
-    name, _, password = (unquote(part) for part in place.login.partition(":"))
-    options |= {"db": int(db[0]) if db else 0, "username": name or None, "password": password or None}
-    return sentinels.master_for(master, **options)
+    sentinels = _SENTINEL_URL.fullmatch(url)
+    if not sentinels and not _URL.fullmatch(url):
+        raise ValueError(_URL_HINT)
+    try:
+        if not sentinels:
+            return redis.Redis.from_url(url, **options)
+        places = [urlsplit(f"//{place}") for place in sentinels["hosts"].split(",")]
+        hosts = [(place.hostname, place.port or _SENTINEL_PORT) for place in places]
+    except ValueError:  # its text may repeat the password
+        raise ValueError(_URL_HINT) from None
+    name, _, password = (unquote(part) for part in (sentinels["login"] or "").partition(":"))
+    found: Any = _SENTINEL(hosts, sentinel_kwargs=dict(options))
+    options |= {"db": int(sentinels["db"] or 0), "username": name or None, "password": password or None}
+    return found.master_for(sentinels["master"], **options)

@@ -1,22 +1,22 @@
-"""When a process with a planned end ends, and whether such processes follow one another without a gap. No clock here.
+"""Planned ends: when a process ends, and whether such processes follow one another without a gap. It reads no clock.
 
-The relations are those of Booking.com's "Writing Advanced Daemons That Aren't Daemons": with one process started every
-C seconds, mains that live L and standbys that wait S, there is always somebody if S > L > C; with k mains at a time,
-if S/k > L/k > C, since each of the k needs a successor within L.
+The relations are those of Booking.com's "Writing Advanced Daemons That Aren't Daemons". If a process is started every
+C seconds, a main lives L and a standby waits S, then some main always runs if S > L > C. With k mains at a time the
+condition is S/k > L/k > C, since each of the k needs a successor within L.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from sidecar.runlock.durations import write
+from .durations import write
 
 
-class Pattern(NamedTuple):
-    """How processes follow one another; seconds, and 0 for never or for ever.
+class Schedule(NamedTuple):
+    """The times of processes that follow one another, in seconds; 0 means never, or for ever.
 
-    ``longest_s`` is the most that a main lives, if it is more than ``lifetime_s``; ``has_standby`` tells whether there
-    is a standby at all, ``standby_for_s`` how long it waits.
+    ``every_s``: time between two starts, C. ``longest_s``: the maximum life of a main, if longer than ``lifetime_s``.
+    ``standby_for_s``: how long a standby waits, S. ``slots``: number of mains at a time, k.
     """
 
     every_s: float
@@ -32,52 +32,52 @@ class Pattern(NamedTuple):
         return 0 < self.lifetime_s <= self.slots * self.every_s
 
     @property
-    def leaves_early(self) -> bool:
-        """Whether a standby leaves before its main has ended: not S > L."""
+    def gives_up_early(self) -> bool:
+        """Whether a standby gives up before its main has ended: not S > L."""
         is_planned = self.has_standby and self.lifetime_s > 0
         return is_planned and 0 < self.standby_for_s <= max(self.lifetime_s, self.longest_s)
 
     @property
-    def is_bare(self) -> bool:
-        """Whether a standby leaves before the next is started: beside a main without an end too there were none."""
+    def lacks_standby(self) -> bool:
+        """Whether a standby gives up before the next is started, so that there is none for a while."""
         return self.has_standby and 0 < self.standby_for_s <= self.slots * self.every_s
 
 
-def contradictions(pattern: Pattern) -> list[str]:
-    """Return a sentence with its numbers for each relation that does not hold."""
-    kind = "S/k > L/k > C" if pattern.slots > 1 else "S > L > C"
-    return [f"{kind} does not hold: {sentence}" for sentence in (*_lives(pattern), *_waits(pattern))]
+def contradictions(schedule: Schedule) -> list[str]:
+    """Return a sentence with the numbers for each relation that does not hold."""
+    kind = "S/k > L/k > C" if schedule.slots > 1 else "S > L > C"
+    return [f"{kind} does not hold: {sentence}" for sentence in (*_lifetime(schedule), *_standby(schedule))]
 
 
-def _lives(pattern: Pattern) -> list[str]:
-    if not pattern.ends_early:
+def _lifetime(schedule: Schedule) -> list[str]:
+    if not schedule.ends_early:
         return []
-    life_s, start = pattern.lifetime_s, f"C = {write(pattern.every_s)}"
-    if pattern.slots == 1:
+    life_s, start = schedule.lifetime_s, f"C = {write(schedule.every_s)}"
+    if schedule.slots == 1:
         return [f"a main lives L = {write(life_s)}, and the next is started only every {start}"]
-    lives = f"L/k = {write(life_s)} / {pattern.slots} = {write(life_s / pattern.slots)}"
-    return [f"of k = {pattern.slots} mains one ends every {lives}, and the next is started only every {start}"]
+    lives = f"L/k = {write(life_s)} / {schedule.slots} = {write(life_s / schedule.slots)}"
+    return [f"of k = {schedule.slots} mains one ends every {lives}, and the next is started only every {start}"]
 
 
-def _waits(pattern: Pattern) -> list[str]:
-    waits = f"a standby waits S = {write(pattern.standby_for_s)}"
-    if pattern.leaves_early:
-        return [f"{waits}, and a main lives up to L = {write(max(pattern.lifetime_s, pattern.longest_s))}"]
-    if pattern.is_bare:
-        return [f"{waits}, and the next is started only every C = {write(pattern.every_s)}, for k = {pattern.slots}"]
+def _standby(schedule: Schedule) -> list[str]:
+    waits = f"a standby waits S = {write(schedule.standby_for_s)}"
+    if schedule.gives_up_early:
+        return [f"{waits}, and a main lives up to L = {write(max(schedule.lifetime_s, schedule.longest_s))}"]
+    if schedule.lacks_standby:
+        return [f"{waits}, and the next is started only every C = {write(schedule.every_s)}, for k = {schedule.slots}"]
     return []
 
 
 class Life(NamedTuple):
-    """A main's planned life in seconds; 0 for no end, and for no longer when busy."""
+    """The planned life of a main in seconds. 0: no end, and no extension while it is busy."""
 
     lifetime_s: float = 0.0
     lifetime_max_s: float = 0.0
 
     def is_due(self, age_s: float) -> bool:
-        """Whether it ends unless it is busy."""
+        """Whether the main ends now unless it is busy."""
         return 0 < self.lifetime_s <= age_s
 
     def is_over(self, age_s: float, *, busy: bool) -> bool:
-        """Whether it ends now."""
+        """Whether the main ends now."""
         return self.is_due(age_s) and not (busy and age_s < self.lifetime_max_s)

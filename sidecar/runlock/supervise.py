@@ -1,6 +1,6 @@
-"""One command and its end: it is started under the lock, watched, told to end, and killed if it does not.
+"""Starts one command under the lock, watches it, asks it to end, and kills it if it does not. Linux only.
 
-Signals are not handled but waited for (sigtimedwait): nothing runs in between. Linux only.
+The supervisor has no signal handlers: it waits for signals (sigtimedwait), so they never interrupt its code.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sidecar.runlock.concurrency import ConcurrencyLimit
-    from sidecar.runlock.lifetimes import Life
+    from .concurrency import ConcurrencyLimit
+    from .lifetimes import Life
 
 _STOPPING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 _PASSED_ON: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2))
-_LOOK_S: Final = 1.0
-_GROUP_LOOK_S: Final = 0.05
+_CHECK_S: Final = 1.0
+_GROUP_CHECK_S: Final = 0.05
 _PROBE_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class StoppedError(Exception):
-    """We were told to end by the signal ``number``."""
+    """The signal ``number`` asked this process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")
@@ -37,7 +37,7 @@ class StoppedError(Exception):
 
 
 class Signals:
-    """The signals that are for us, kept back from when it is entered until it is left; those ignored stay so."""
+    """Blocks the signals to this process inside the context, and waits for them. Ignored signals stay ignored."""
 
     def __init__(self) -> None:
         kept = {number for number in _STOPPING | _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN}
@@ -45,7 +45,7 @@ class Signals:
         self.before: set[signal.Signals] = set()
 
     def __enter__(self) -> Self:
-        # Whoever started us may ignore it, and then there were no exit code to be had.
+        # The parent may have set it to be ignored; then the kernel would keep no exit code of the command.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.before = {signal.Signals(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, self._kept)}
         return self
@@ -54,12 +54,12 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
 
     def wait(self, seconds: float) -> int | None:
-        """Return the next signal, SIGCHLD too; None when there was none for so long."""
-        told = signal.sigtimedwait(self._kept, max(0.0, seconds))
-        return told.si_signo if told else None
+        """Return the next signal, including SIGCHLD; None if none arrives within ``seconds``."""
+        found = signal.sigtimedwait(self._kept, max(0.0, seconds))
+        return found.si_signo if found else None
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long; raises StoppedError when told to end meanwhile."""
+        """Wait for ``seconds``. Raises StoppedError if a signal asks this process to end."""
         ends_at = time.monotonic() + seconds
         while (left_s := ends_at - time.monotonic()) > 0:
             number = self.wait(left_s)
@@ -68,19 +68,19 @@ class Signals:
 
 
 class Busy:
-    """Whether the command has work that it should finish: a file says so, or the exit code 0 of another command."""
+    """Whether the command has work to finish: shown by a file, or by the exit code 0 of another command."""
 
     def __init__(self, file: Path | None = None, command: Sequence[str] = ()) -> None:
         self._file = file
         self._command = list(command)
 
     def __call__(self, within_s: float) -> bool:
-        """Whether one of the two says so; a command that takes longer than ``within_s``, or 5 s, does not."""
+        """Whether the command is busy; no, if the other command takes longer than ``within_s`` or 5 s."""
         if self._file is not None and self._file.exists():
             return True
-        return bool(self._command) and self._says_so(min(within_s, _PROBE_S))
+        return bool(self._command) and self._command_succeeds(min(within_s, _PROBE_S))
 
-    def _says_so(self, within_s: float) -> bool:
+    def _command_succeeds(self, within_s: float) -> bool:
         try:
             done = subprocess.run(  # noqa: S603 - the operator's own command line
                 self._command,
@@ -89,7 +89,7 @@ class Busy:
                 stderr=subprocess.DEVNULL,
                 timeout=within_s,
                 check=False,
-                preexec_fn=_unblocked,
+                preexec_fn=_unblock_signals,
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
@@ -97,15 +97,15 @@ class Busy:
 
 
 class End(NamedTuple):
-    """How the command ended: ``code`` as a shell has it, 128+n for signal n; ``cause`` tells who wanted it."""
+    """The end of the command: ``code`` as in a shell, 128+n for signal n, and its ``cause``."""
 
-    cause: Literal["itself", "told", "planned", "lost"]
+    cause: Literal["itself", "signal", "planned", "lost"]
     code: int
     was_killed: bool = False
 
 
 class Supervisor:
-    """Runs one command while ``lock`` is held, and ends it when its ``life`` is over, the lock lost, or we are told."""
+    """Runs one command while ``lock`` is held; ends it with its ``life``, with the lock, or at a signal."""
 
     def __init__(
         self, lock: ConcurrencyLimit, signals: Signals, *, life: Life, busy: Busy, grace_s: float = 10.0
@@ -126,51 +126,51 @@ class Supervisor:
                 return self._ended(process, "planned")
             if not self._lock.heartbeat():
                 return self._ended(process, "lost")
-            number = self._signals.wait(self._next_look_s(age_s))
+            number = self._signals.wait(self._next_check_s(age_s))
             if number in _STOPPING:
-                return self._ended(process, "told", number)
+                return self._ended(process, "signal", number)
             if number in _PASSED_ON:
-                _tell(process, number)
+                _signal(process, number)
         return End("itself", _as_shell(code))
 
     def _started(self, command: Sequence[str], *, inherit_lock: bool) -> subprocess.Popen[bytes]:
-        # It dies with us, even by SIGKILL, but what it has started does not: so it has the lock from us, and as long
-        # as anything of it runs, no other main does.
+        # The command dies with this process, even by SIGKILL, but the command's children do not. So it inherits the
+        # lock: as long as any part of it runs, no other main does.
         return subprocess.Popen(  # noqa: S603 - the operator's own command line
             command,
             env=os.environ | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id)},
             pass_fds=[self._lock.fileno()] if inherit_lock else [],
             process_group=0,
-            preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - we have no threads
+            preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - this process has no threads
         )
 
     def _is_over(self, age_s: float) -> bool:
         left_s = self._life.lifetime_max_s - age_s
         return self._life.is_over(age_s, busy=left_s > 0 and self._busy(left_s))
 
-    def _next_look_s(self, age_s: float) -> float:
+    def _next_check_s(self, age_s: float) -> float:
         ends_s = (self._life.lifetime_s, self._life.lifetime_max_s)
-        return min((_LOOK_S, *(end_s - age_s for end_s in ends_s if end_s > age_s)))
+        return min((_CHECK_S, *(end_s - age_s for end_s in ends_s if end_s > age_s)))
 
     def _ended(
         self,
         process: subprocess.Popen[bytes],
-        cause: Literal["told", "planned", "lost"],
+        cause: Literal["signal", "planned", "lost"],
         number: int = signal.SIGTERM,
     ) -> End:
-        """Tell the command's whole group, wait for all of it, and kill what is left after the grace."""
+        """Send the signal to the whole process group, wait for all of it, and kill what is left after the grace."""
         group = process.pid
-        _tell(process, number)
-        _tell(process, signal.SIGCONT)  # who is stopped would not hear it
+        _signal(process, number)
+        _signal(process, signal.SIGCONT)  # a stopped process would not react
         ends_at = time.monotonic() + self._grace_s
         while process.poll() is None or _is_alive(group):
             left_s = ends_at - time.monotonic()
             if left_s <= 0:
-                _tell(process, signal.SIGKILL)
+                _signal(process, signal.SIGKILL)
                 return End(cause, _as_shell(process.wait()), was_killed=True)
-            again = self._signals.wait(min(left_s, _GROUP_LOOK_S))
+            again = self._signals.wait(min(left_s, _GROUP_CHECK_S))
             if again in _STOPPING | _PASSED_ON:
-                _tell(process, again)
+                _signal(process, again)
         return End(cause, _as_shell(process.returncode))
 
 
@@ -178,35 +178,35 @@ def _as_shell(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _tell(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
 def _is_alive(group: int) -> bool:
-    """Whether a process of the group still runs: the kernel has no call that leaves those out which have ended."""
-    for place in Path("/proc").glob("[0-9]*/stat"):
+    """Whether a process of the group still runs. Reads /proc, because killpg also finds zombies."""
+    for stat_file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # Behind the name in brackets, which may hold anything: state, parent, group (proc(5)).
-            state, _, its_group = place.read_bytes().rpartition(b")")[2].split()[:3]
+            # Behind the name in brackets, which may contain anything: state, parent, group (proc(5)).
+            state, _, its_group = stat_file.read_bytes().rpartition(b")")[2].split()[:3]
             if int(its_group) == group and state not in b"ZX":
                 return True
     return False
 
 
-def _unblocked() -> None:
+def _unblock_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
 
 
 def _dying_with_parent(signals: Signals) -> Callable[[], None]:
-    """Return what a forked child does before it becomes the command."""
+    """Return the function that the forked child calls before it becomes the command."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     parent, mask = os.getpid(), signals.before
 
     def prepare() -> None:
         prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
-            os._exit(128 + signal.SIGKILL)  # it was gone before we had asked
+            os._exit(128 + signal.SIGKILL)  # the parent ended before prctl
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     return prepare

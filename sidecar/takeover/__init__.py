@@ -1,1 +1,1 @@
-"""Several processes of one sidecar: election by the run lock, a standby, and the hand-over between them."""
+"""Replacing the sidecar without a gap: the run lock, the standby, and the transfer of sockets and state."""

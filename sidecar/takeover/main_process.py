@@ -1,4 +1,4 @@
-"""The time of a main: it tells its standby what changes, and hands over to it when its time is up."""
+"""The main of a run lock: it sends its state to the standby, and hands over to it at the end."""
 
 from __future__ import annotations
 
@@ -8,234 +8,173 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, Gauge
-
-from sidecar.core.types import Ping, Sample
+from sidecar.core.types import ErrorReport, Sample
 from sidecar.net.threads import in_thread
 from sidecar.runlock.flock import LockError
 from sidecar.takeover import state_transfer
-from sidecar.takeover.election import Succession, app, shared
-from sidecar.takeover.handover import Offer
+from sidecar.takeover.handover import HandoverServer
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     import socket
 
-    from sidecar.app.listeners import Doors
-    from sidecar.config.settings import Settings
-    from sidecar.controller.controller import Controller
+    from sidecar.controller.container_controller import Controller
     from sidecar.controller.journal import Journal
+    from sidecar.core.life.container import Container
     from sidecar.core.life.snapshot import Record
     from sidecar.core.types import Policy, Report
-    from sidecar.takeover.past import Past
-    from sidecar.telemetry.observers import Observers
+    from sidecar.server.listeners import Listeners
+    from sidecar.takeover.election import Takeover
 
-CALM_S: Final = 1.0
-"""How often the state is told when nothing more than counts have changed, and the past at most."""
+CALM_INTERVAL_S: Final = 1.0
+"""Interval at which the state is sent while only counts of successes change."""
 
-SOON_S: Final = 0.002
-"""How soon errors are told: the controller has taken them in then, and the few that come together are told at once."""
+ERROR_DELAY_S: Final = 0.002
+"""Delay before errors are sent: meanwhile the controller counts them, and errors that come together are sent once."""
 
-CALM_SHARE: Final = 100
-SOON_SHARE: Final = 10
-"""What takes long to write down is told less often: for one part in so many of the time."""
+CALM_COST: Final = 100
+ERROR_COST: Final = 10
+"""A state that takes long to write is sent less often: it takes at most 1 / 100 or 1 / 10 of the time."""
 
-RETRY_S: Final = 3.0
-LEAVE_S: Final = 0.3
-LOOK_S: Final = 2.0
-MOST_OVER: Final = 8
-TURNS: Final = 8
-"""Turns of the loop in which what was accepted is a connection, and what was reported is counted."""
-
-
-def count_ready(registry: CollectorRegistry, is_ready: Callable[[], bool]) -> None:
-    """Show on the page of metrics whether somebody is there to hand over to."""
-    ready = Gauge("arbiter_standby_ready", "Whether a standby waits to take over.", registry=registry)
-    ready.set_function(is_ready)
+STANDBY_CHECK_S: Final = 3.0
+DRAIN_S: Final = 0.3
+LOCK_CHECK_S: Final = 2.0
+ENDED_LATCHES: Final = 8
+LOOP_TURNS: Final = 8
+"""Turns of the event loop after which an accepted socket is a connection, and a report is counted."""
 
 
-class Reign:
-    """What is different for a sidecar that has a run lock, from its first answer to its last."""
+class MainProcess:
+    """The duties of a sidecar that holds the run lock, from its start to its end.
+
+    ``lifetime_s``: after that time the main hands over to its standby; 0: never. ``on_failure``: receives the
+    exceptions that cost the standby information.
+    """
 
     def __init__(
-        self, settings: Settings, succession: Succession, controller: Controller, policy: Policy, told: Observers
+        self,
+        takeover: Takeover,
+        controller: Controller,
+        policy: Policy,
+        *,
+        lifetime_s: float,
+        on_failure: Callable[[Exception], None],
     ) -> None:
-        self._succession = succession
-        self._lifetime_s = settings.run_lifetime
-        self._addresses = shared(settings)
-        self._app = app(settings)
+        self._takeover = takeover
         self._controller = controller
         self._policy = policy
-        self._told = told
-        self._over = deque(succession.over, maxlen=MOST_OVER)
-        self._offer: Offer | None = None
+        self._lifetime_s = lifetime_s
+        self._on_failure = on_failure
+        self._ended_latches = deque(takeover.ended_latches, maxlen=ENDED_LATCHES)
+        self._server: HandoverServer | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._told_at = 0.0
-        self._took_s = self._last_took_s = 0.0
-        self._past: Past | None = None
-        self._past_mark: object = None
-        self._past_timer: asyncio.TimerHandle | None = None
-        self._past_told_at = 0.0
-        self._past_took_s = 0.0
-        if settings.standby:  # or nobody expects one
-            count_ready(told.metrics.registry, lambda: self.is_ready)
+        self._sent_at = 0.0
+        self._cost_s = self._last_cost_s = 0.0
 
     @property
     def is_ready(self) -> bool:
-        """Whether somebody is there to hand over to."""
-        return self._offer is not None and self._offer.is_ready
+        """Whether a standby could take over now."""
+        return self._server is not None and self._server.is_ready
 
-    # -- telling ----------------------------------------------------------------------------------------------
+    # -- sending the state --------------------------------------------------------------------------------------
 
     def offer(self, reports: Sequence[Report]) -> bool:
-        """Hand reports to the controller, and soon tell the standby what they changed."""
-        taken = self._controller.inbox.offer(reports)
-        if taken and self._offer is not None and self._offer.is_heard:
-            if any(map(_is_error, reports)):
-                self._tell_in(SOON_SHARE * self._took_s)
-            else:
-                self._tell_in(max(CALM_S, CALM_SHARE * self._took_s))
-        return taken
+        """Put reports into the controller's inbox and plan to send the state that results; False if it is full."""
+        is_taken = self._controller.inbox.offer(reports)
+        if is_taken:
+            self._plan_to_send(has_errors=any(map(_has_errors, reports)))
+        return is_taken
 
     def notice(self, record: Record) -> None:
-        """Tell a step: at once when the state is another, before anybody can see it at a door."""
+        """Send a change of the visible state at once, before a listener shows it; plan to send any other change."""
         if record.before.latch is not None and record.after.latch is None:
-            self._over.append(state_transfer.word_of(record.before.latch))
-        if _shown(record.before) != _shown(record.after):
-            self._tell()
-            self._tell_past_in(SOON_SHARE * self._past_took_s)
-        elif self._offer is not None and self._offer.is_heard:
-            self._tell_in(max(CALM_S, CALM_SHARE * self._took_s))
+            self._ended_latches.append(state_transfer.latch_id(record.before.latch))
+        if _visible(record.before) != _visible(record.after):
+            self._send()
+        else:
+            self._plan_to_send()
 
-    def _tell_in(self, interval_s: float) -> None:
+    def _plan_to_send(self, *, has_errors: bool = False) -> None:
+        if self._server is None or not self._server.is_connected:
+            return
+        calm_s = max(CALM_INTERVAL_S, CALM_COST * self._cost_s)
         loop = asyncio.get_running_loop()
-        due = max(loop.time() + SOON_S, self._told_at + interval_s)
+        due = max(loop.time() + ERROR_DELAY_S, self._sent_at + (ERROR_COST * self._cost_s if has_errors else calm_s))
         if self._timer is not None:
             if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        # One turn later: what came before this time is due is counted then, however busy the loop is.
-        self._timer = loop.call_at(due, loop.call_soon, self._tell)
+        # One turn later the controller has counted every report that arrived before ``due``, however busy the loop is.
+        self._timer = loop.call_at(due, loop.call_soon, self._send)
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._offer is None or not self._offer.is_heard:
+        if self._server is None or not self._server.is_connected:
             return
-        begun = time.thread_time()
-        self._offer.tell()
-        # The lesser of two, for the first time is slow, and the errors of the next 200 ms would wait for that.
-        took_s = time.thread_time() - begun
-        self._took_s, self._last_took_s = min(took_s, self._last_took_s), took_s
-        self._told_at = asyncio.get_running_loop().time()
-        if not self._controller.inbox.is_empty:  # it came after our time was due, and is not counted yet
-            self._tell_in(SOON_SHARE * self._took_s)
-        self._tell_past_in(max(CALM_S, CALM_SHARE * self._past_took_s))
-
-    def _tell_past_in(self, interval_s: float) -> None:
-        """So long after the last time, and never within a step: not all have noticed it yet."""
-        if self._past is None or self._offer is None or not self._offer.is_heard:
-            return
-        due = self._past_told_at + interval_s
-        if self._past_timer is not None:
-            if self._past_timer.when() <= due:
-                return
-            self._past_timer.cancel()
-        self._past_timer = asyncio.get_running_loop().call_at(due, self._tell_past)
-
-    def _tell_past(self) -> None:
-        self._past_timer = None
-        if self._past is None or self._offer is None or not self._offer.is_heard:
-            return
-        mark = self._past.mark()
-        if mark == self._past_mark:
-            return
-        begun = time.thread_time()
-        self._offer.tell_past()
-        self._past_took_s = time.thread_time() - begun
-        self._past_told_at = asyncio.get_running_loop().time()
-        self._past_mark = mark
-
-    def _frozen_past(self) -> dict[str, Any] | None:
-        try:
-            return self._past.freeze(time.monotonic(), time.time()) if self._past is not None else None
-        except Exception as error:  # noqa: BLE001 - as below
-            self._told.failed("handover", error)
-            return None
+        began = time.thread_time()
+        self._server.send_state()
+        # The smaller of the last two costs: the first is high, and must not delay the next errors.
+        cost_s = time.thread_time() - began
+        self._cost_s, self._last_cost_s = min(cost_s, self._last_cost_s), cost_s
+        self._sent_at = asyncio.get_running_loop().time()
+        if not self._controller.inbox.is_empty:  # reports that are not counted yet
+            self._plan_to_send(has_errors=True)
 
     def _state(self) -> dict[str, Any] | None:
         try:
-            return state_transfer.freeze(self._controller, time.monotonic(), self._policy, self._over)
-        except Exception as error:  # noqa: BLE001 - a standby that knows less is no reason to answer worse
-            self._told.failed("handover", error)
+            return state_transfer.dump(self._controller, time.monotonic(), self._policy, self._ended_latches)
+        except Exception as error:  # noqa: BLE001 - the main goes on answering, the standby knows less
+            self._on_failure(error)
             return None
 
-    # -- beginning and end ------------------------------------------------------------------------------------
+    # -- beginning and end --------------------------------------------------------------------------------------
 
-    def remember(self, past: Past) -> None:
-        """Tell this past too from now on; it begins where the main before ended, if that can be used."""
-        self._past = past
-        told, self._succession.past = self._succession.past, None
-        if told is None:
-            return
-        content, at = told
-        try:
-            past.thaw(content, at, time.time() - (time.monotonic() - at))
-        except state_transfer.RefusedError as error:
-            self._told.failed("handover", error)
-
-    async def begin(self, doors: Doors, journal: Journal) -> None:
-        """Go on with the connections of the main before, wait for a standby, and have on disk what we know."""
-        for name, connection in self._succession.connections:
-            await doors.adopt(name, connection)
-        if self._succession.is_second:
-            fields = {"connections": len(self._succession.connections), "state": self._controller.container.state}
+    async def begin(self, listeners: Listeners, journal: Journal) -> None:
+        """Serve the connections of the previous main, wait for a standby, and watch the files of the lock."""
+        for name, connection in self._takeover.connections:
+            await listeners.adopt(name, connection)
+        container = self._controller.container
+        if self._takeover.is_successor:
+            fields = {"connections": len(self._takeover.connections), "state": container.state}
             logger.info("took over", extra={"fields": fields})
         try:
-            self._open(doors)
+            self._open_server(listeners)
         except OSError as error:
-            self._told.failed("handover", error)
-        container = self._controller.container
-        if self._succession.is_second and (container.latch or container.asked or self._over):
-            await journal.save(self._controller.memory())  # who was main before may not have come to that
-        await self._keep(doors)
+            self._on_failure(error)
+        if self._takeover.is_successor and (container.latch or container.asked or self._ended_latches):
+            await journal.save(self._controller.memory())  # the previous main may have died before it saved this
+        await self._keep_files(listeners)
 
-    async def _keep(self, doors: Doors) -> None:
-        """Have lock and offer where others look for them, whoever removes them: or the next one were a main too."""
-        while not doors.are_left:
-            await asyncio.sleep(LOOK_S)
+    async def _keep_files(self, listeners: Listeners) -> None:
+        """Restore the lock file and the socket if they are removed: the next sidecar would become a second main."""
+        while not listeners.are_left:
+            await asyncio.sleep(LOCK_CHECK_S)
             try:
-                if not await in_thread(self._succession.is_in_place) and not doors.are_left:
-                    self._retake(doors)
+                if not await in_thread(self._takeover.is_in_place) and not listeners.are_left:
+                    self._takeover.retake()
+                    if self._server is not None:
+                        self._server.close(keep_path=True)
+                    self._open_server(listeners)
+                    logger.warning("run lock taken anew: its files had been removed")
             except (OSError, LockError) as error:
-                self._told.failed("handover", error)
+                self._on_failure(error)
 
-    def _retake(self, doors: Doors) -> None:
-        self._succession.retake()
-        if self._offer is not None:
-            self._offer.close(keep_path=True)
-        self._open(doors)
-        logger.warning("run lock taken anew: its files had been removed")
-
-    def _open(self, doors: Doors) -> None:
-        offer = Offer(
-            self._succession.directory,
-            sockets=doors.descriptors,
-            addresses=self._addresses,
-            app=self._app,
+    def _open_server(self, listeners: Listeners) -> None:
+        server = HandoverServer(
+            self._takeover.directory,
+            sockets=listeners.descriptors,
+            addresses=self._takeover.addresses,
+            app=self._takeover.app,
             state=self._state,
-            past=self._frozen_past,
-            on_failure=lambda error: self._told.failed("handover", error),
+            on_failure=self._on_failure,
         )
-        offer.open()
-        self._offer = offer
+        server.open()
+        self._server = server
 
     async def ends(self, stop: asyncio.Event) -> bool:
-        """Wait for the end; whether there is a standby to hand over to.
-
-        It comes when ``stop`` is set. Once the lifetime is over it comes as soon as there is a standby.
-        """
+        """Wait until ``stop`` is set, or until the lifetime is over and a standby is ready; return whether it is."""
         wait_s = self._lifetime_s or None
         while not stop.is_set():
             try:
@@ -244,53 +183,52 @@ class Reign:
             except TimeoutError:
                 if self.is_ready:
                     return True
-                wait_s = RETRY_S
+                wait_s = STANDBY_CHECK_S
         return self.is_ready
 
-    async def hand_over(self, doors: Doors, journal: Journal) -> None:
-        """Answer what is in flight, give all else to the standby, and let go of the lock."""
-        doors.accept_no_more()
-        connections = await _left(doors)
-        for listener in doors.listeners:
+    async def hand_over(self, listeners: Listeners, journal: Journal) -> None:
+        """Answer the requests in flight, hand sockets and state to the standby, and release the lock."""
+        listeners.accept_no_more()
+        connections = await _idle_connections(listeners)
+        for listener in listeners.http:
             await listener.close(keep_paths=True)
-        await _turns()
-        await journal.settled(LEAVE_S)
-        assert self._offer is not None  # noqa: S101 - who has no offer has no standby to hand over to
-        await self._offer.give(connections)
-        self._offer.close(keep_path=True)
-        self._succession.lock.release()
+        await _turn_loop()
+        await journal.settled(DRAIN_S)
+        assert self._server is not None  # noqa: S101 - without a server no standby is ready
+        await self._server.hand_over(connections)
+        self._server.close(keep_path=True)
+        self._takeover.lock.release()
         for _, connection in connections:
             connection.close()
         logger.info("handed over", extra={"fields": {"connections": len(connections)}})
 
     def close(self) -> None:
-        """End without a successor, or after one was found."""
-        for timer in (self._timer, self._past_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._offer is not None and self._succession.lock.is_held:
-            self._offer.close()
+        """Stop, with or without a takeover."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None and self._takeover.lock.is_held:
+            self._server.close()
 
 
-async def _left(doors: Doors) -> list[tuple[str, socket.socket]]:
-    """Every connection that comes between two requests within ``LEAVE_S``."""
-    await _turns()
-    connections = doors.let_go()
-    ends_at = time.monotonic() + LEAVE_S
-    while doors.is_busy and time.monotonic() < ends_at:
+async def _idle_connections(listeners: Listeners) -> list[tuple[str, socket.socket]]:
+    """Wait at most ``DRAIN_S`` for the requests in flight, and detach every connection that has none."""
+    await _turn_loop()
+    connections = listeners.let_go()
+    ends_at = time.monotonic() + DRAIN_S
+    while listeners.is_busy and time.monotonic() < ends_at:
         await asyncio.sleep(0.001)
-        connections += doors.let_go()
+        connections += listeners.let_go()
     return connections
 
 
-async def _turns() -> None:
-    for _ in range(TURNS):
+async def _turn_loop() -> None:
+    for _ in range(LOOP_TURNS):
         await asyncio.sleep(0)
 
 
-def _is_error(report: Report) -> bool:
-    return bool(report.errors) if isinstance(report, (Ping, Sample)) else False
+def _has_errors(report: Report) -> bool:
+    return isinstance(report, (ErrorReport, Sample)) and bool(report.errors)
 
 
-def _shown(container: Any) -> tuple[object, ...]:
+def _visible(container: Container) -> tuple[object, ...]:
     return container.state, container.latch, container.life, container.app_start

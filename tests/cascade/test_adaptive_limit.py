@@ -1,4 +1,4 @@
-"""The limit that learns, row by row, and the leases under it."""
+"""The limit that learns, row by row, and the slots under it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.cascade.adaptive_limit import AdaptiveLimit, Ending, Lease
+from sidecar.cascade.adaptive_limit import AdaptiveLimit, CallSlot, Ending
 
 MOVES = [
     # A success proves something only when the limit was in use.
@@ -36,44 +36,44 @@ def test_limit_moves(before: int, ending: Ending, in_flight: int, after: int) ->
     assert limit.limit == after
 
 
-def taken(limit: AdaptiveLimit) -> Lease:
-    lease = limit.lease()
-    assert lease is not None
-    return lease
+def taken(limit: AdaptiveLimit) -> CallSlot:
+    slot = limit.acquire()
+    assert slot is not None
+    return slot
 
 
-def test_no_lease_beyond_the_limit_until_one_ends() -> None:
+def test_no_slot_beyond_the_limit_until_one_ends() -> None:
     limit = AdaptiveLimit(2)
     first, _second = taken(limit), taken(limit)
-    assert limit.lease() is None
+    assert limit.acquire() is None
     first.end(Ending.IGNORED)
     assert limit.in_flight == 1
-    assert limit.lease() is not None
+    assert limit.acquire() is not None
 
 
 def test_use_is_measured_when_the_call_begins() -> None:
     limit = AdaptiveLimit(10)
-    leases = [taken(limit) for _ in range(5)]
-    for lease in leases:
-        lease.end(Ending.SUCCESS)
-    assert limit.limit == 11, "only the fifth lease filled half the limit"
+    slots = [taken(limit) for _ in range(5)]
+    for slot in slots:
+        slot.end(Ending.SUCCESS)
+    assert limit.limit == 11, "only the fifth slot filled half the limit"
 
 
 def test_calls_beyond_a_shrunken_limit_end_in_peace() -> None:
     limit = AdaptiveLimit(3)
-    leases = [taken(limit) for _ in range(3)]
-    for lease in leases:
-        lease.end(Ending.DROPPED)
+    slots = [taken(limit) for _ in range(3)]
+    for slot in slots:
+        slot.end(Ending.DROPPED)
     assert (limit.limit, limit.in_flight) == (1, 0)
 
 
 @pytest.mark.parametrize("again", list(Ending))
-def test_lease_ends_only_once(again: Ending) -> None:
+def test_slot_ends_only_once(again: Ending) -> None:
     limit = AdaptiveLimit(10)
-    lease = taken(limit)
-    lease.end(Ending.DROPPED)
+    slot = taken(limit)
+    slot.end(Ending.DROPPED)
     with pytest.raises(RuntimeError, match="exactly once"):
-        lease.end(again)
+        slot.end(again)
     assert (limit.limit, limit.in_flight) == (9, 0)
 
 
@@ -88,17 +88,17 @@ def test_limit_that_makes_no_sense_is_refused(initial: int, highest: int, backof
     backoff=st.sampled_from([0.5, 0.9, 0.99]),
     steps=st.lists(st.tuples(st.integers(0, 30), st.none() | st.sampled_from(Ending)), max_size=80),
 )
-def test_leases_never_outnumber_the_limit_they_were_given_under(
+def test_slots_never_outnumber_the_limit_they_were_given_under(
     initial: int, backoff: float, steps: list[tuple[int, Ending | None]]
 ) -> None:
-    limit, open_leases = AdaptiveLimit(initial, highest=20, backoff=backoff), list[Lease]()
+    limit, open_slots = AdaptiveLimit(initial, highest=20, backoff=backoff), list[CallSlot]()
     for place, ending in steps:
-        if ending is not None and open_leases:
-            open_leases.pop(place % len(open_leases)).end(ending)
+        if ending is not None and open_slots:
+            open_slots.pop(place % len(open_slots)).end(ending)
         elif ending is None:
             room = limit.in_flight < limit.limit
-            lease = limit.lease()
-            assert (lease is not None) == room
-            open_leases += [lease] if lease else []
-        assert limit.in_flight == len(open_leases)
+            slot = limit.acquire()
+            assert (slot is not None) == room
+            open_slots += [slot] if slot else []
+        assert limit.in_flight == len(open_slots)
         assert 1 <= limit.limit <= 20

@@ -1,4 +1,4 @@
-"""Who is called, and what a caller gets back."""
+"""Which nodes are called, and what the caller gets back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def prefer(cascade: Cascade[str], *nodes: str) -> None:
 # -- one walk --------------------------------------------------------------------------------------------------
 
 
-async def test_first_answer_is_the_result_and_nobody_else_is_called() -> None:
+async def test_first_answer_is_the_result_and_no_other_node_is_called() -> None:
     servers = Servers()
     result = await cascade_of().run(servers)
     assert [result] == [f"pong of {node}" for node in servers.called]
@@ -44,7 +44,7 @@ async def test_call_that_fails_before_it_can_be_awaited_is_a_failure_of_its_node
     assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=10, in_flight=0)
 
 
-async def test_when_all_nodes_fail_every_error_is_told_in_the_order_of_the_walk() -> None:
+async def test_errors_of_all_nodes_are_in_the_order_of_the_walk() -> None:
     servers = Servers(a=OSError("gone"), b=TimeoutError("late"), c=ValueError("odd"))
     with pytest.raises(ExhaustedError) as caught:
         await cascade_of().run(servers)

@@ -1,4 +1,4 @@
-"""Any mixture of calls at once, driven step by step without an event loop: the leases always add up."""
+"""Any mixture of calls at once, driven step by step without an event loop: the slots always add up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERRUPTIONS = (CancelledError, KeyboardInterrupt)
 
 @types.coroutine
 def suspended(node: str) -> Generator[str, str, str]:
-    """Hand the node's name to whoever drives the coroutine, and wait for the answer."""
+    """Yield the name of the node to the driver of the coroutine, and wait for the answer."""
     return (yield node)
 
 
@@ -43,7 +43,7 @@ class Walks(RuleBasedStateMachine):
         free = [node for node, figures in self.cascade.figures().items() if figures.in_flight < figures.limit]
         before = len(self.under_way)
         self._start(self.cascade.run(suspended))
-        assert len(self.under_way) - before == bool(free), "a walk begins where a lease is free, else it fails at once"
+        assert len(self.under_way) - before == bool(free), "a walk begins where a slot is free, else it fails at once"
 
     @rule(node=st.sampled_from(NODES))
     def attempt(self, node: str) -> None:
@@ -82,7 +82,7 @@ class Walks(RuleBasedStateMachine):
         coroutine.close()
 
     @invariant()
-    def leases_are_those_of_the_calls_under_way(self) -> None:
+    def slots_are_those_of_the_calls_under_way(self) -> None:
         calls = Counter(node for _, node in self.under_way)
         assert {node: figures.in_flight for node, figures in self.cascade.figures().items()} == {
             node: calls[node] for node in NODES

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from sidecar.cascade.fallback import Cascade
-from sidecar.core.life.success_rate import DEFAULT_FLOOR, Floor
+from sidecar.core.measure.success_rate import DEFAULT_FLOOR, Floor
 
 CALLS_A_SECOND = 10
 NODES = ("a", "b", "c")
@@ -21,7 +21,7 @@ seeds = pytest.mark.parametrize("seed", range(5))
 
 @dataclass
 class Fleet:
-    """The nodes, who of them is dead, and who was called first at which time."""
+    """The nodes, the dead ones among them, and which node was called first at which time."""
 
     seed: int
     floor: Floor = DEFAULT_FLOOR

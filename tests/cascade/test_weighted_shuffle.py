@@ -26,7 +26,7 @@ PROPORTIONS = {
 
 
 class Draws:
-    """A source of chance that says what it is told."""
+    """A source of chance with given numbers."""
 
     def __init__(self, *numbers: float) -> None:
         self.numbers = list(numbers)

@@ -1,4 +1,4 @@
-"""Emitters that end with their test, and the process's own one pointed at a door of the test."""
+"""Emitters that end with their test, and the process's own one which sends to a socket of the test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from client.door import Door
+from client.statsd_receiver import Receiver, Totals
 from sidecar.client import configure
 from sidecar.client.emitter import Emitter
 from sidecar.client.messages import DUE
@@ -19,16 +19,16 @@ StartEmitter = Callable[..., Emitter]
 
 
 @pytest.fixture
-def door(run_dir: Path) -> Iterator[Door]:
+def receiver(run_dir: Path) -> Iterator[Receiver]:
     """A unix datagram socket."""
-    with Door(run_dir / "statsd.sock") as door:
-        yield door
+    with Receiver(run_dir / "statsd.sock") as receiver:
+        yield receiver
 
 
 @pytest.fixture
-def udp_door() -> Iterator[Door]:
-    with Door() as door:
-        yield door
+def udp_receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def start_emitter() -> Iterator[StartEmitter]:
 
 
 @pytest.fixture
-def told(door: Door) -> Iterator[Callable[[], dict[str, int]]]:
-    """What the functions of ``sidecar.client`` have told the door so far, as sums."""
-    configure(socket=str(door.path))
+def totals(receiver: Receiver) -> Iterator[Totals]:
+    """What the functions of ``sidecar.client`` have sent so far, as sums."""
+    configure(socket=str(receiver.path))
     DUE.clear()
-    yield lambda: door.totals_of(EMITTER)
+    yield lambda: receiver.totals_of(EMITTER)
     configure()
     EMITTER.flush()

@@ -8,16 +8,11 @@ import pytest
 from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, ClientTimeout, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from client.statsd_receiver import Totals, failed, without_places
 from harness.waiting import eventually
 from sidecar.client import ArbiterHandler, arbiter_aiohttp_middleware
 
-Told = Callable[[], dict[str, int]]
 Client = TestClient[web.Request, web.Application]
-
-
-def _summary(told: dict[str, int]) -> dict[str, int]:
-    """Without fingerprints, which hold line numbers."""
-    return {line.partition(",fingerprint:")[0]: count for line, count in told.items()}
 
 
 class DriverError(Exception):
@@ -96,30 +91,30 @@ Serve = Callable[..., Awaitable[Client]]
         ("/fine", 200, {"requests": 1}),
         ("/nowhere", 404, {"requests": 1}),
         ("/redirect", 302, {"requests": 1}),
-        ("/bad", 503, {"failed": 1, "errors|level:server_error,kind:http_503": 1}),
-        ("/raised", 502, {"failed": 1, "errors|level:server_error,kind:HTTPBadGateway": 1}),
-        ("/driver", 503, {"failed": 1, "errors|level:server_error,kind:redis": 1}),
-        ("/broken", 500, {"failed": 1, "errors|level:server_error,kind:redis": 1}),
+        ("/bad", 503, failed("http_503")),
+        ("/raised", 502, failed("HTTPBadGateway")),
+        ("/driver", 503, failed("redis")),
+        ("/broken", 500, failed("redis")),
     ],
 )
 async def test_status_and_exceptions_decide(
-    path: str, status: int, expected: dict[str, int], serve: Serve, told: Told
+    path: str, status: int, expected: dict[str, int], serve: Serve, totals: Totals
 ) -> None:
     client = await serve()
     async with client.get(path, allow_redirects=False) as response:
         assert response.status == status
-    await eventually(lambda: _summary(told()) == expected, timeout_s=30, what=f"{expected} is told")
+    await eventually(lambda: without_places(totals()) == expected, timeout_s=30, what=f"{expected} is sent")
 
 
-async def test_exception_after_the_answer_began_is_an_error(serve: Serve, told: Told) -> None:
+async def test_exception_after_the_answer_began_is_an_error(serve: Serve, totals: Totals) -> None:
     client = await serve()
     with pytest.raises((ClientPayloadError, ClientConnectionError)):
         await (await client.get("/stream")).read()
-    expected = {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
-    await eventually(lambda: _summary(told()) == expected, timeout_s=30, what="the error is told")
+    expected = failed("KeyError")
+    await eventually(lambda: without_places(totals()) == expected, timeout_s=30, what="the error is sent")
 
 
-async def test_client_that_leaves_is_no_error(serve: Serve, told: Told) -> None:
+async def test_client_that_leaves_is_no_error(serve: Serve, totals: Totals) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def slow(_request: web.Request) -> web.Response:
@@ -135,10 +130,10 @@ async def test_client_that_leaves_is_no_error(serve: Serve, told: Told) -> None:
     await began.wait()
     getting.cancel()
     await asyncio.wait_for(ended.wait(), 5)
-    assert told() == {}
+    assert totals() == {}
 
 
-async def test_client_that_leaves_within_a_stream_is_no_error(serve: Serve, told: Told) -> None:
+async def test_client_that_leaves_within_a_stream_is_no_error(serve: Serve, totals: Totals) -> None:
     left, ended = asyncio.Event(), asyncio.Event()
 
     async def stream(request: web.Request) -> web.StreamResponse:
@@ -157,11 +152,11 @@ async def test_client_that_leaves_within_a_stream_is_no_error(serve: Serve, told
         response.close()
     left.set()
     await asyncio.wait_for(ended.wait(), 5)
-    assert "failed" not in told()
-    assert not any(line.startswith("errors") for line in told())
+    assert "failed" not in totals()
+    assert not any(line.startswith("errors") for line in totals())
 
 
-async def test_what_the_server_logs_is_not_counted_again(serve: Serve, told: Told) -> None:
+async def test_what_the_server_logs_is_not_counted_again(serve: Serve, totals: Totals) -> None:
     handler = ArbiterHandler()
     server = logging.getLogger("aiohttp.server")
     server.addHandler(handler)
@@ -169,7 +164,7 @@ async def test_what_the_server_logs_is_not_counted_again(serve: Serve, told: Tol
         client = await serve()
         async with client.get("/broken") as response:
             assert response.status == 500
-        expected = {"failed": 1, "errors|level:server_error,kind:redis": 1}
-        await eventually(lambda: _summary(told()) == expected, timeout_s=30, what="the error is told once")
+        expected = failed("redis")
+        await eventually(lambda: without_places(totals()) == expected, timeout_s=30, what="the error is sent once")
     finally:
         server.removeHandler(handler)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from client.statsd_receiver import Totals, failed, without_places
 from sidecar.client import ArbiterHandler, ArbiterMiddleware
 from sidecar.client.asgi import App, Message, Receive, Send
 from sidecar.client.exchange import CURRENT
 
-Told = Callable[[], dict[str, int]]
 HTTP: Message = {"type": "http", "path": "/cart", "method": "GET"}
 
 
@@ -65,76 +65,66 @@ def _raise(error: BaseException) -> App:
         (302, {"requests": 1}),
         (404, {"requests": 1}),
         (499, {"requests": 1}),
-        (500, {"failed": 1, "errors|level:server_error,kind:http_500": 1}),
-        (503, {"failed": 1, "errors|level:server_error,kind:http_503": 1}),
+        (500, failed("http_500")),
+        (503, failed("http_503")),
     ],
 )
-async def test_status_decides(status: int, expected: dict[str, int], told: Told) -> None:
+async def test_status_decides(status: int, expected: dict[str, int], totals: Totals) -> None:
     server = await _call(_answer(status))
     assert [message["type"] for message in server.said] == ["http.response.start", *["http.response.body"] * 2]
-    assert told() == expected
+    assert totals() == expected
 
 
-def _summary(told: dict[str, int]) -> dict[str, int]:
-    """Without fingerprints, which hold line numbers."""
-    return {line.partition(",fingerprint:")[0]: count for line, count in told.items()}
-
-
-async def test_exception_is_an_error_and_passes_through(told: Told) -> None:
+@pytest.mark.parametrize(
+    "app_of",
+    [_raise, lambda error: _answer(200, then=error), lambda error: _answer(500, then=error)],
+    ids=["before the answer", "within the answer", "after a 500"],
+)
+async def test_exception_is_one_error_of_its_kind_and_passes_through(
+    app_of: Callable[[Exception], App], totals: Totals
+) -> None:
     error = KeyError("a")
     with pytest.raises(KeyError) as raised:
-        await _call(_raise(error))
+        await _call(app_of(error))
     assert raised.value is error
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
-
-
-async def test_exception_after_the_answer_began_is_an_error(told: Told) -> None:
-    with pytest.raises(KeyError):
-        await _call(_answer(200, then=KeyError("a")))
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
-
-
-async def test_exception_after_a_500_is_one_error_of_its_kind(told: Told) -> None:
-    with pytest.raises(KeyError):
-        await _call(_answer(500, then=KeyError("a")))
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
 @pytest.mark.parametrize(
     "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()], ids=repr
 )
-async def test_end_from_outside_is_no_error(error: BaseException, told: Told) -> None:
+async def test_end_from_outside_is_no_error(error: BaseException, totals: Totals) -> None:
     app = ArbiterMiddleware(_raise(error))
     server = Server()
     # Driven by hand: a task would take some of these for the end of the whole program.
     with pytest.raises(type(error)):
         app(HTTP, server.receive, server.send).__await__().__next__()
-    assert told() == {}
+    assert totals() == {}
 
 
-async def test_app_that_never_answers_is_an_error(told: Told) -> None:
+async def test_app_that_never_answers_is_an_error(totals: Totals) -> None:
     async def app(_scope: Message, _receive: Receive, _send: Send) -> None:
         pass
 
     await _call(app)
-    assert told() == {"failed": 1, "errors|level:server_error,kind:no_response": 1}
+    assert totals() == failed("no_response")
 
 
-async def test_client_that_leaves_before_the_answer_is_no_error(told: Told) -> None:
+async def test_client_that_leaves_before_the_answer_is_no_error(totals: Totals) -> None:
     async def app(_scope: Message, receive: Receive, _send: Send) -> None:
         assert (await receive())["type"] == "http.disconnect"
 
     await _call(app, Server("http.disconnect"))
-    assert told() == {}
+    assert totals() == {}
 
 
-async def test_client_that_leaves_within_the_answer_is_no_error(told: Told) -> None:
+async def test_client_that_leaves_within_the_answer_is_no_error(totals: Totals) -> None:
     with pytest.raises(OSError, match="gone"):
         await _call(_answer(200), Server(failure=OSError("gone")))
-    assert told() == {"requests": 1}
+    assert totals() == {"requests": 1}
 
 
-async def test_exception_about_the_client_that_left_is_no_error(told: Told) -> None:
+async def test_exception_about_the_client_that_left_is_no_error(totals: Totals) -> None:
     class ClientDisconnect(Exception):  # noqa: N818 - Starlette's name for it
         pass
 
@@ -144,10 +134,10 @@ async def test_exception_about_the_client_that_left_is_no_error(told: Told) -> N
 
     with pytest.raises(ClientDisconnect):
         await _call(app, Server("http.disconnect"))
-    assert told() == {}
+    assert totals() == {}
 
 
-async def test_what_fails_while_the_client_leaves_is_an_error_still(told: Told) -> None:
+async def test_what_fails_while_the_client_leaves_is_an_error_still(totals: Totals) -> None:
     """A client that tires of waiting for a database that hangs: the time-out behind it is what has to be counted."""
 
     async def app(_scope: Message, receive: Receive, _send: Send) -> None:
@@ -156,16 +146,16 @@ async def test_what_fails_while_the_client_leaves_is_an_error_still(told: Told) 
 
     with pytest.raises(TimeoutError):
         await _call(app, Server("http.disconnect"))
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:TimeoutError": 1}
+    assert without_places(totals()) == failed("TimeoutError")
 
 
-async def test_path_that_is_ignored_is_not_looked_at(told: Told) -> None:
+async def test_path_that_is_ignored_is_not_looked_at(totals: Totals) -> None:
     server = await _call(_answer(503), ignore_paths=["/cart"])
     assert server.said[0]["status"] == 503
-    assert told() == {}
+    assert totals() == {}
 
 
-async def test_lifespan_passes_untouched(told: Told) -> None:
+async def test_lifespan_passes_untouched(totals: Totals) -> None:
     seen: list[object] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -177,10 +167,10 @@ async def test_lifespan_passes_untouched(told: Told) -> None:
     with pytest.raises(RuntimeError):
         await ArbiterMiddleware(app)(scope, receive, send)
     assert seen == [scope, receive, send]
-    assert told() == {}
+    assert totals() == {}
 
 
-async def test_websocket_tells_exceptions_and_no_results(told: Told) -> None:
+async def test_websocket_reports_exceptions_and_no_results(totals: Totals) -> None:
     scope: Message = {"type": "websocket", "path": "/chat"}
 
     async def chat(_scope: Message, receive: Receive, send: Send) -> None:
@@ -188,13 +178,13 @@ async def test_websocket_tells_exceptions_and_no_results(told: Told) -> None:
         await send({"type": "websocket.accept"})
 
     await _call(chat, Server("websocket.connect"), scope)
-    assert told() == {}
+    assert totals() == {}
     with pytest.raises(KeyError):
         await _call(_raise(KeyError("a")), scope=scope)
-    assert _summary(told()) == {"errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == {"errors|level:server_error,kind:KeyError": 1}
 
 
-async def test_websocket_that_the_client_closed_is_no_error(told: Told) -> None:
+async def test_websocket_that_the_client_closed_is_no_error(totals: Totals) -> None:
     class WebSocketDisconnect(Exception):  # noqa: N818 - Starlette's name for it
         pass
 
@@ -204,7 +194,7 @@ async def test_websocket_that_the_client_closed_is_no_error(told: Told) -> None:
 
     with pytest.raises(WebSocketDisconnect):
         await _call(chat, Server("websocket.disconnect"), {"type": "websocket", "path": "/chat"})
-    assert told() == {}
+    assert totals() == {}
 
 
 @pytest.fixture
@@ -214,7 +204,7 @@ def logger() -> logging.Logger:
     return logger
 
 
-async def test_failure_that_was_logged_is_not_counted_again(logger: logging.Logger, told: Told) -> None:
+async def test_failure_that_was_logged_is_not_counted_again(logger: logging.Logger, totals: Totals) -> None:
     """Frameworks log the exception and answer 500; servers log what passes through."""
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -225,18 +215,20 @@ async def test_failure_that_was_logged_is_not_counted_again(logger: logging.Logg
             await _answer(500)(scope, receive, send)
 
     await _call(app)
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
-async def test_exception_that_the_server_logs_later_is_not_counted_again(logger: logging.Logger, told: Told) -> None:
+async def test_exception_that_the_server_logs_later_is_not_counted_again(
+    logger: logging.Logger, totals: Totals
+) -> None:
     try:
         await _call(_raise(KeyError("a")))
     except KeyError:
         logger.exception("in the server")
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
-async def test_requests_at_the_same_time_are_kept_apart(logger: logging.Logger, told: Told) -> None:
+async def test_requests_at_the_same_time_are_kept_apart(logger: logging.Logger, totals: Totals) -> None:
     both = asyncio.Barrier(2)
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -249,7 +241,7 @@ async def test_requests_at_the_same_time_are_kept_apart(logger: logging.Logger, 
     async with asyncio.TaskGroup() as tasks:
         for path in ("/logs", "/quiet"):
             tasks.create_task(_call(app, scope={**HTTP, "path": path}))
-    assert _summary(told()) == {
+    assert without_places(totals()) == {
         "failed": 2,
         "errors|level:server_error,kind:log": 1,
         "errors|level:server_error,kind:http_500": 1,

@@ -71,7 +71,7 @@ REDIS = _of("redis.exceptions")()
     ],
     ids=lambda value: value if isinstance(value, str) else f"{type(value).__module__}.{type(value).__name__[:20]}",
 )
-def test_kind_is_what_is_broken(error: BaseException, kind: str) -> None:
+def test_kind_names_the_driver_or_the_class(error: BaseException, kind: str) -> None:
     assert exceptions.kind(error) == kind
 
 
@@ -100,7 +100,7 @@ def test_place_is_in_the_code_of_the_app_not_of_a_library() -> None:
     assert exceptions.fingerprint(_raised(_through_a_library)) == expected
 
 
-def test_without_own_code_the_innermost_place_is_told() -> None:
+def test_without_own_code_the_innermost_place_is_used() -> None:
     error = _raised(_through_a_library)
     assert error.__traceback__
     assert error.__traceback__.tb_next
@@ -112,7 +112,7 @@ def test_exception_that_was_never_raised_has_no_place() -> None:
     assert exceptions.fingerprint(KeyError("a")) == "KeyError"
 
 
-def test_very_deep_traceback_is_still_told() -> None:
+def test_very_deep_traceback_is_still_read() -> None:
     def deeper() -> None:
         deeper()
 
@@ -120,7 +120,7 @@ def test_very_deep_traceback_is_still_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 65, "x" * 1_000, "\u00e9" * 70, "\ud800" * 70], ids=["65", "1000", "e", "half"])
-def test_long_fingerprint_is_shortened_and_still_tells_apart(text: str) -> None:
+def test_long_fingerprint_is_shortened_and_stays_distinct(text: str) -> None:
     short, other = exceptions.shortened(text), exceptions.shortened(text + "y")
     assert len(short) == len(other) == 64
     assert short != other
@@ -135,17 +135,17 @@ def test_long_fingerprint_is_the_same_in_every_process() -> None:
     assert done.stdout.strip() == here
 
 
-def test_exception_is_news_once() -> None:
+def test_exception_is_first_report_once() -> None:
     error = KeyError("a")
-    assert [exceptions.is_news(error) for _ in range(3)] == [True, False, False]
-    assert exceptions.is_news(KeyError("a"))
+    assert [exceptions.is_first_report(error) for _ in range(3)] == [True, False, False]
+    assert exceptions.is_first_report(KeyError("a"))
 
 
-def test_exception_that_is_raised_again_later_is_news_again() -> None:
+def test_exception_that_is_raised_again_later_is_first_report_again() -> None:
     error = KeyError("a")
-    exceptions.is_news(error)
-    error._arbiter_told_at -= exceptions.SAME_S  # type: ignore[attr-defined]  # a second ago
-    assert exceptions.is_news(error)
+    exceptions.is_first_report(error)
+    error._arbiter_reported_at -= exceptions.SAME_S  # type: ignore[attr-defined]  # a second ago
+    assert exceptions.is_first_report(error)
 
 
 def test_exception_that_takes_no_mark_is_always_news() -> None:
@@ -154,5 +154,5 @@ def test_exception_that_takes_no_mark_is_always_news() -> None:
             raise TypeError(name)
 
     error = Stubborn()
-    assert exceptions.is_news(error)
-    assert exceptions.is_news(error)
+    assert exceptions.is_first_report(error)
+    assert exceptions.is_first_report(error)

@@ -28,7 +28,7 @@ def path(run_dir: Path) -> str:
 
 @pytest.fixture
 def start(path: str) -> Iterator[Start]:
-    """Starts an app that reports its life, and then does what it is told until its standard input ends."""
+    """Starts an app that reports its life, and then does what it is asked until its standard input ends."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(then: str = "") -> subprocess.Popen[bytes]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.client import lines
-from sidecar.core.types import Heartbeat, Level, Ping, Results
+from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Results
 from sidecar.inputs.statsd import read_packet
 
 TEXTS = st.none() | st.text(max_size=100)
@@ -31,7 +31,7 @@ TEXTS = st.none() | st.text(max_size=100)
     ],
     ids=["least", "kind", "odd kind", "long kind", "empty is absent", "all", "odd fingerprint"],
 )
-def test_line_says_what_fits_into_tags(
+def test_line_contains_only_valid_tags(
     level: str, kind: str | None, fingerprint: str | None, app_start: str | None, line: bytes, *, fatal: bool
 ) -> None:
     assert lines.errors(level, kind, fingerprint, app_start, fatal=fatal).line(3) == line
@@ -57,16 +57,16 @@ def test_message_that_is_not_unicode_is_still_sent() -> None:
 
 
 @pytest.mark.parametrize("level", ["error", "", "SERVER_ERROR"])
-def test_level_that_the_door_would_refuse_is_refused(level: str) -> None:
+def test_unknown_level_is_refused(level: str) -> None:
     with pytest.raises(ValueError, match="level: takes one of"):
         lines.errors(level, None, None, None)
 
 
 def test_levels_are_those_of_the_sidecar() -> None:
-    assert {level.value for level in Level} == lines.LEVELS
+    assert {level.value for level in ErrorLevel} == lines.LEVELS
 
 
-def test_folded_series_keeps_what_decides_and_folds_no_further() -> None:
+def test_folded_series_keeps_the_decisive_tags_and_folds_no_further() -> None:
     folded = lines.errors("server_error", "redis", "f", "7", fatal=True).folded
     assert folded is not None
     assert folded.line(1) == b"errors:1|c|#level:server_error,kind:other,fatal:true,app_start:7"
@@ -82,7 +82,7 @@ def test_folded_series_keeps_what_decides_and_folds_no_further() -> None:
     fatal=st.booleans(),
     count=st.integers(0, 1_000_000),
 )
-def test_door_reads_every_line_of_errors(
+def test_listener_reads_every_line_of_errors(
     *,
     level: str,
     kind: str | None,
@@ -100,12 +100,12 @@ def test_door_reads_every_line_of_errors(
     assert len(line) < 1_400
     if count or app_start:
         (ping,) = reports
-        assert isinstance(ping, Ping)
+        assert isinstance(ping, ErrorReport)
         assert (ping.errors, ping.level, ping.fatal) == (2 * count, level, fatal)
         assert (ping.fingerprint is None, ping.app_start is None) == (not fingerprint, not app_start)
 
 
-def test_door_reads_results_and_heartbeats() -> None:
+def test_listener_reads_results_and_heartbeats() -> None:
     of_results = [lines.OK.line(10), lines.FAILED.line(2), lines.IN_FLIGHT.line(1, "7")]
     packet = b"\n".join([*of_results, lines.HEARTBEAT.line(1)])
     reports, unreadable = read_packet(packet)
@@ -114,7 +114,7 @@ def test_door_reads_results_and_heartbeats() -> None:
 
 
 @given(st.floats(0, allow_infinity=False))
-def test_door_reads_every_load(load: float) -> None:
+def test_listener_reads_every_load(load: float) -> None:
     reports, unreadable = read_packet(lines.LOAD.line(1, lines.decimal(load)))
     assert unreadable == 0
     (result,) = reports

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from client.door import Door
+from client.statsd_receiver import Receiver, Totals
 from sidecar.client import ArbiterHandler, report_exception
 from sidecar.client.exchange import CURRENT, Exchange
 
-Told = Callable[[], dict[str, int]]
 HERE = __name__
 PACKAGE = HERE.partition(".")[0]
 
 
 @pytest.fixture
 def logger() -> logging.Logger:
-    """A logger of the app that nobody else hears."""
+    """A logger of the app without other handlers."""
     logger = logging.Logger("shop.cart")  # noqa: LOG001 - not one that stays
     logger.addHandler(ArbiterHandler())
     return logger
@@ -36,7 +35,7 @@ def _fail(logger: logging.Logger, error: Exception, text: str = "no cart") -> No
 
 
 @pytest.mark.parametrize(
-    ("level", "told_level"),
+    ("level", "sidecar_level"),
     [
         (logging.CRITICAL, "server_error"),
         (logging.ERROR, "server_error"),
@@ -47,20 +46,23 @@ def _fail(logger: logging.Logger, error: Exception, text: str = "no cart") -> No
     ],
 )
 def test_level_of_the_log_becomes_a_level_of_the_sidecar(
-    level: int, told_level: str | None, logger: logging.Logger, told: Told
+    level: int, sidecar_level: str | None, logger: logging.Logger, totals: Totals
 ) -> None:
     logger.log(level, "oops")
-    levels = {tag for line in told() for tag in line.partition("|")[2].split(",")}
-    assert f"level:{told_level}" in levels if told_level else not levels
+    levels = {tag for line in totals() for tag in line.partition("|")[2].split(",")}
+    assert f"level:{sidecar_level}" in levels if sidecar_level else not levels
     assert "fatal:true" not in levels
 
 
-def test_levels_can_be_chosen(told: Told) -> None:
+def test_levels_can_be_chosen(totals: Totals) -> None:
     logger = logging.Logger("shop")  # noqa: LOG001 - not one that stays
     logger.addHandler(ArbiterHandler(levels={logging.ERROR: "investigation", logging.CRITICAL: "server_error"}))
     for level in (logging.WARNING, logging.ERROR, logging.CRITICAL):
         logger.log(level, "oops")
-    assert sorted(line.split(",")[0] for line in told()) == ["errors|level:investigation", "errors|level:server_error"]
+    assert sorted(line.split(",")[0] for line in totals()) == [
+        "errors|level:investigation",
+        "errors|level:server_error",
+    ]
 
 
 def test_record_below_the_levels_is_not_even_formatted() -> None:
@@ -68,43 +70,43 @@ def test_record_below_the_levels_is_not_even_formatted() -> None:
     assert ArbiterHandler(logging.ERROR).level == logging.ERROR
 
 
-def test_exception_gives_kind_and_fingerprint(logger: logging.Logger, told: Told) -> None:
+def test_exception_gives_kind_and_fingerprint(logger: logging.Logger, totals: Totals) -> None:
     error = type("ConnectionError", (Exception,), {"__module__": "redis.exceptions"})("refused")
     _fail(logger, error)
-    (line,) = told()
+    (line,) = totals()
     assert line.startswith("errors|level:server_error,kind:redis,fingerprint:ConnectionError@")
     assert f":_fail:{_line(_fail, 2)}" in line
 
 
-def test_record_without_exception_is_told_by_logger_and_place(logger: logging.Logger, told: Told) -> None:
+def test_record_without_exception_is_known_by_logger_and_place(logger: logging.Logger, totals: Totals) -> None:
     logger.error("no stock of %s", "tea")
-    here = _line(test_record_without_exception_is_told_by_logger_and_place, 1)
-    place = "log@shop.cart:test_record_without_exception_is_told_by_logger_and_place"
-    (line,) = told()
+    here = _line(test_record_without_exception_is_known_by_logger_and_place, 1)
+    place = "log@shop.cart:test_record_without_exception_is_known_by_logger_and_place"
+    (line,) = totals()
     assert line.startswith("errors|level:server_error,kind:log,fingerprint:log@shop.cart:test_record")
     assert len(f"{place}:{here}") > 64  # and so it ends in a checksum
     assert "~" in line
 
 
-def test_logger_of_a_driver_gives_its_kind(told: Told) -> None:
+def test_logger_of_a_driver_gives_its_kind(totals: Totals) -> None:
     logger = logging.Logger("aio_pika.robust_connection")  # noqa: LOG001 - not one that stays
     logger.addHandler(ArbiterHandler())
     logger.error("lost")
-    assert [line.split(",")[1] for line in told()] == ["kind:rabbitmq"]
+    assert [line.split(",")[1] for line in totals()] == ["kind:rabbitmq"]
 
 
-def test_message_is_redacted(logger: logging.Logger, told: Told, door: Door) -> None:
+def test_message_is_redacted(logger: logging.Logger, totals: Totals, receiver: Receiver) -> None:
     _fail(logger, ValueError("bob@example.org"), "password=hunter2")
-    told()
-    assert door.read()[0].endswith(b",message:password=*** ValueError: ***")
+    totals()
+    assert receiver.read()[0].endswith(b",message:password=*** ValueError: ***")
 
 
-def test_exception_that_is_logged_twice_is_one_error(logger: logging.Logger, told: Told) -> None:
+def test_exception_that_is_logged_twice_is_one_error(logger: logging.Logger, totals: Totals) -> None:
     error = KeyError("tea")
     _fail(logger, error)
     _fail(logger, error)
     report_exception(error)
-    assert sum(told().values()) == 1
+    assert sum(totals().values()) == 1
 
 
 class Noisy:
@@ -118,11 +120,11 @@ class Noisy:
         return "noisy"
 
 
-def test_handler_does_not_run_into_itself(logger: logging.Logger, told: Told) -> None:
+def test_handler_does_not_run_into_itself(logger: logging.Logger, totals: Totals) -> None:
     logger.error("%s", Noisy(logger))
-    assert sum(told().values()) == 1
+    assert sum(totals().values()) == 1
     logger.error("and again")
-    assert sum(told().values()) == 2
+    assert sum(totals().values()) == 2
 
 
 class Broken:
@@ -137,20 +139,20 @@ class BrokenError(Exception):
 
 @pytest.mark.parametrize("arguments", [("%d", "x"), ("%s %s", 1), ("%s", Broken())], ids=["type", "number", "str"])
 def test_record_that_cannot_be_formatted_counts_and_makes_no_noise(
-    arguments: tuple[object, ...], logger: logging.Logger, told: Told, capfd: pytest.CaptureFixture[str]
+    arguments: tuple[object, ...], logger: logging.Logger, totals: Totals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logger.error(*arguments)
-    (line,) = told()
+    (line,) = totals()
     assert line.startswith("errors|level:server_error,kind:log,fingerprint:log@shop.cart:test_record")
     assert capfd.readouterr() == ("", "")
 
 
 def test_exception_that_cannot_be_shown_counts(
-    logger: logging.Logger, told: Told, capfd: pytest.CaptureFixture[str]
+    logger: logging.Logger, totals: Totals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _fail(logger, BrokenError())
     report_exception(BrokenError())
-    assert sorted(line.split("@")[0] for line in told()) == [
+    assert sorted(line.split("@")[0] for line in totals()) == [
         "errors|level:server_error,kind:BrokenError,fingerprint:BrokenError",
         "errors|level:server_error,kind:BrokenError,fingerprint:BrokenError",
     ]
@@ -158,20 +160,20 @@ def test_exception_that_cannot_be_shown_counts(
 
 
 @pytest.mark.parametrize("exc_info", [True, (None, None, None)], ids=["outside of except", "empty"])
-def test_exc_info_without_an_exception_is_a_plain_record(exc_info: Any, logger: logging.Logger, told: Told) -> None:
+def test_exc_info_without_an_exception_is_a_plain_record(exc_info: Any, logger: logging.Logger, totals: Totals) -> None:
     logger.error("oops", exc_info=exc_info)
-    assert [line.split(",")[1] for line in told()] == ["kind:log"]
+    assert [line.split(",")[1] for line in totals()] == ["kind:log"]
 
 
-def test_filter_keeps_records_out(logger: logging.Logger, told: Told) -> None:
+def test_filter_keeps_records_out(logger: logging.Logger, totals: Totals) -> None:
     logger.handlers[0].addFilter(lambda record: "tea" not in record.getMessage())
     logger.error("no tea")
-    assert told() == {}
+    assert totals() == {}
     logger.error("no milk")
-    assert sum(told().values()) == 1
+    assert sum(totals().values()) == 1
 
 
-def test_thread_that_logs_waits_for_no_other(logger: logging.Logger, told: Told) -> None:
+def test_thread_that_logs_waits_for_no_other(logger: logging.Logger, totals: Totals) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     class Slow:
@@ -184,25 +186,25 @@ def test_thread_that_logs_waits_for_no_other(logger: logging.Logger, told: Told)
     slow.start()
     assert inside.wait(10)
     logger.error("quick")
-    assert sum(told().values()) == 1
+    assert sum(totals().values()) == 1
     go_on.set()
     slow.join(10)
-    assert sum(told().values()) == 2
+    assert sum(totals().values()) == 2
 
 
 def test_error_in_the_log_stands_for_the_failed_request(logger: logging.Logger) -> None:
     exchange = Exchange()
     token = CURRENT.set(exchange)
     logger.warning("odd")
-    assert not exchange.told
+    assert not exchange.is_reported
     logger.error("bad")
-    assert exchange.told
+    assert exchange.is_reported
     CURRENT.reset(token)
 
 
-def test_logging_can_shut_the_handler_down(logger: logging.Logger, told: Told) -> None:
+def test_logging_can_shut_the_handler_down(logger: logging.Logger, totals: Totals) -> None:
     handler = logger.handlers[0]
     handler.flush()
     handler.close()
     logger.error("late")
-    assert sum(told().values()) == 1
+    assert sum(totals().values()) == 1

@@ -9,7 +9,7 @@ from sidecar.client.messages import DUE, REMEMBERED, message
 
 
 @pytest.fixture(autouse=True)
-def nothing_told() -> Iterator[None]:
+def nothing_sent() -> Iterator[None]:
     DUE.clear()
     yield
     DUE.clear()
@@ -29,7 +29,7 @@ def test_further_messages_within_a_second_are_not_even_made() -> None:
     assert message("a", _refuse) is None
 
 
-def test_message_is_told_again_later() -> None:
+def test_message_is_sent_again_later() -> None:
     message("a", lambda: "first")
     DUE["a"] -= messages.EVERY_S
     assert message("a", lambda: "second") == "second"

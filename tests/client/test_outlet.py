@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from client.door import Door
+from client.statsd_receiver import Receiver
 from harness.ports import free_port
 from sidecar.client.outlet import RETRY_S, Outcome, Outlet, Place, Places, places, places_of
 
@@ -14,9 +14,9 @@ V4, V6, UNIX = socket.AF_INET, socket.AF_INET6, socket.AF_UNIX
 
 
 @pytest.fixture
-def outlet(door: Door) -> Iterator[Outlet]:
-    """To the unix door."""
-    outlet = Outlet(lambda: places(str(door.path)))
+def outlet(receiver: Receiver) -> Iterator[Outlet]:
+    """To the unix receiver."""
+    outlet = Outlet(lambda: places(str(receiver.path)))
     yield outlet
     outlet.close()
 
@@ -54,40 +54,40 @@ def test_places_come_from_the_settings_of_the_sidecar() -> None:
     assert places_of({}) == ()
 
 
-def test_packet_arrives_over_the_unix_socket(door: Door, outlet: Outlet) -> None:
+def test_packet_arrives_over_the_unix_socket(receiver: Receiver, outlet: Outlet) -> None:
     assert outlet.send(b"errors:1|c", 0) is Outcome.SENT
-    assert door.read() == [b"errors:1|c"]
+    assert receiver.read() == [b"errors:1|c"]
 
 
-def test_packet_arrives_over_udp(udp_door: Door) -> None:
-    outlet = _outlet(places("", udp_door.listen))
+def test_packet_arrives_over_udp(udp_receiver: Receiver) -> None:
+    outlet = _outlet(places("", udp_receiver.listen))
     assert outlet.send(b"errors:1|c", 0) is Outcome.SENT
-    assert udp_door.read() == [b"errors:1|c"]
+    assert udp_receiver.read() == [b"errors:1|c"]
     outlet.close()
 
 
-def test_full_queue_is_told_and_over_once_it_is_read(door: Door, outlet: Outlet) -> None:
+def test_full_queue_is_reported_until_it_is_read(receiver: Receiver, outlet: Outlet) -> None:
     sent = 0
     while outlet.send(b"x", 0) is Outcome.SENT:
         sent += 1
     assert outlet.send(b"x", 0) is Outcome.FULL
-    assert len(door.read()) == sent
+    assert len(receiver.read()) == sent
     assert outlet.send(b"x", 0) is Outcome.SENT
 
 
-def test_unix_socket_wins_over_udp(door: Door, udp_door: Door) -> None:
-    outlet = _outlet(places(str(door.path), udp_door.listen))
+def test_unix_socket_wins_over_udp(receiver: Receiver, udp_receiver: Receiver) -> None:
+    outlet = _outlet(places(str(receiver.path), udp_receiver.listen))
     outlet.send(b"x", 0)
-    assert (door.read(), udp_door.read()) == ([b"x"], [])
+    assert (receiver.read(), udp_receiver.read()) == ([b"x"], [])
     outlet.close()
 
 
-def test_udp_takes_over_when_the_unix_socket_goes_away(door: Door, udp_door: Door) -> None:
-    outlet = _outlet(places(str(door.path), udp_door.listen))
+def test_udp_takes_over_when_the_unix_socket_goes_away(receiver: Receiver, udp_receiver: Receiver) -> None:
+    outlet = _outlet(places(str(receiver.path), udp_receiver.listen))
     outlet.send(b"x", 0)
-    door.close()
+    receiver.close()
     assert outlet.send(b"y", 0) is Outcome.SENT
-    assert udp_door.read() == [b"y"]
+    assert udp_receiver.read() == [b"y"]
     outlet.close()
 
 
@@ -96,7 +96,7 @@ def test_nowhere_is_not_away() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nonexistent/statsd.sock", "/" + "x" * 200, "/a\x00b", "/dev/null"])
-def test_place_that_nobody_can_listen_at_is_away(path: str) -> None:
+def test_impossible_place_is_away(path: str) -> None:
     assert _outlet(places(path)).send(b"x", 0) is Outcome.AWAY
 
 
@@ -104,34 +104,34 @@ def test_sidecar_that_is_away_is_left_alone_for_a_while(run_dir: Path) -> None:
     path = run_dir / "statsd.sock"
     outlet = _outlet(places(str(path)))
     assert outlet.send(b"x", 0) is Outcome.AWAY
-    with Door(path) as door:
+    with Receiver(path) as receiver:
         assert outlet.send(b"x", RETRY_S * 0.9) is Outcome.AWAY
         assert outlet.send(b"x", RETRY_S) is Outcome.SENT
-        assert door.read() == [b"x"]
+        assert receiver.read() == [b"x"]
     outlet.close()
 
 
-def test_sidecar_that_was_replaced_gets_the_very_next_packet(door: Door, outlet: Outlet) -> None:
+def test_sidecar_that_was_replaced_gets_the_very_next_packet(receiver: Receiver, outlet: Outlet) -> None:
     outlet.send(b"old", 0)
-    assert door.path
-    door.close()
-    with Door(door.path) as new:
+    assert receiver.path
+    receiver.close()
+    with Receiver(receiver.path) as new:
         assert outlet.send(b"new", 0) is Outcome.SENT
         assert new.read() == [b"new"]
 
 
-def test_udp_packet_that_nobody_heard_does_not_pass_for_sent() -> None:
+def test_udp_packet_without_a_listener_does_not_count_as_sent() -> None:
     port = free_port()
     outlet = _outlet(places("", f"127.0.0.1:{port}"))
     assert outlet.send(b"x", 0) is Outcome.AWAY
-    with Door(port=port) as door:
+    with Receiver(port=port) as receiver:
         assert outlet.send(b"x", RETRY_S) is Outcome.SENT
-        assert door.read() == [b"x"]
+        assert receiver.read() == [b"x"]
     outlet.close()
 
 
-def test_closed_outlet_opens_another_socket(door: Door, outlet: Outlet) -> None:
+def test_closed_outlet_opens_another_socket(receiver: Receiver, outlet: Outlet) -> None:
     outlet.send(b"x", 0)
     outlet.close()
     assert outlet.send(b"y", 0) is Outcome.SENT
-    assert door.read() == [b"x", b"y"]
+    assert receiver.read() == [b"x", b"y"]

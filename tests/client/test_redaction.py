@@ -70,9 +70,9 @@ def test_end_of_a_long_message_is_cut_off_between_words() -> None:
     ids=["JSON", "Chinese", "one blank", "lines"],
 )
 def test_beginning_of_a_long_message_without_blanks_is_left(text: str, begins: str) -> None:
-    told = redacted(text)
-    assert told.startswith(begins)
-    assert LOOKED_AT // 2 <= len(told) <= LOOKED_AT
+    shown = redacted(text)
+    assert shown.startswith(begins)
+    assert LOOKED_AT // 2 <= len(shown) <= LOOKED_AT
 
 
 def test_long_message_of_one_word_is_masked_and_not_empty() -> None:
@@ -163,10 +163,10 @@ WORDS = st.lists(st.sampled_from(["failed", "for", "cart", "\u23f1", "10.0.0.1:6
 def test_planted_secret_never_comes_out(form: str, secret: str, before: list[str], after: list[str]) -> None:
     planted = form.replace("%s", secret)
     for looked_at in (LOOKED_AT, 16_384):
-        told = redacted(" ".join([*before, planted, *after]), looked_at)
-        assert MASK in told
-        assert secret not in told
-        assert redacted(told, looked_at).count(secret) == 0
+        shown = redacted(" ".join([*before, planted, *after]), looked_at)
+        assert MASK in shown
+        assert secret not in shown
+        assert redacted(shown, looked_at).count(secret) == 0
 
 
 @pytest.mark.parametrize(("form", "secret"), PLANTED, ids=[form[:32] for form, _ in PLANTED])
@@ -174,9 +174,9 @@ def test_no_part_of_a_planted_secret_is_left_where_a_message_is_cut(form: str, s
     planted = form.replace("%s", secret)
     begins = planted.index(secret)
     for cut in range(begins + 1, begins + len(secret)):
-        told = redacted(f"{'x' * 99} {planted}", 100 + cut)
-        assert secret not in told
-        assert planted[begins:cut][:12] not in told or cut - begins < 8
+        shown = redacted(f"{'x' * 99} {planted}", 100 + cut)
+        assert secret not in shown
+        assert planted[begins:cut][:12] not in shown or cut - begins < 8
 
 
 def test_addresses_of_connections_are_left() -> None:

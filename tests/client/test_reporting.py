@@ -6,22 +6,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from client.door import Door
+from client.statsd_receiver import Receiver, Totals
 from harness.waiting import wait_for
 from sidecar.client import heartbeat, report, results, stats
 
 ROOT = Path(__file__).parents[2]
-Told = Callable[[], dict[str, int]]
 
 
 def _start(code: str, **environ: str) -> subprocess.Popen[str]:
-    """Start a program that has ``report`` and ``stats``, with nothing of ours in its environment but what is given."""
+    """Start a program that has ``report`` and ``stats``, with only these settings of the sidecar in its environment."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
     return subprocess.Popen(
         [sys.executable, "-c", f"import json, os, sys\nfrom sidecar.client import report, stats\n{code}"],
@@ -43,28 +41,28 @@ def _run(code: str, **environ: str) -> str:
     return _output(_start(code, **environ))
 
 
-def _run_beside(door: Door, code: str) -> str:
-    """The same while the door is read, for which the program's end waits longer than for a sidecar."""
+def _run_beside(receiver: Receiver, code: str) -> str:
+    """The same while the receiver is read, for which the program's end waits longer than for a sidecar."""
     patient = f"from sidecar.client import emitter\nemitter.EXIT_S = 10.0\n{code}"
-    program = _start(patient, ARBITER_STATSD_SOCKET=str(door.path))
-    wait_for(lambda: door.read() and program.poll() is not None, timeout_s=30, what="the program ends")
+    program = _start(patient, ARBITER_STATSD_SOCKET=str(receiver.path))
+    wait_for(lambda: receiver.read() and program.poll() is not None, timeout_s=30, what="the program ends")
     return _output(program)
 
 
-def test_report_tells_all_that_it_is_told(told: Told, door: Door) -> None:
+def test_report_sends_everything(totals: Totals, receiver: Receiver) -> None:
     report()
     report(3, level="client_error", kind="redis", message="a, b", fingerprint="f", fatal=True, app_start="7")
     heartbeat()
     results(ok=4, failed=1)
     results()
-    assert told() == {
+    assert totals() == {
         "errors|level:server_error": 1,
         "errors|level:client_error,kind:redis,fingerprint:f,fatal:true,app_start:7": 3,
         "heartbeat": 1,
         "requests": 4,
         "failed": 1,
     }
-    assert any(line.endswith(b",message:a; b") for line in door.read())
+    assert any(line.endswith(b",message:a; b") for line in receiver.read())
 
 
 @pytest.mark.parametrize(
@@ -72,16 +70,16 @@ def test_report_tells_all_that_it_is_told(told: Told, door: Door) -> None:
     [(0, b"in_flight:0|g"), (7, b"in_flight:7|g"), (True, b"in_flight:1|g"), (10**9, b"in_flight:1000000|g")],
     ids=["none", "some", "a bool", "more than a line holds"],
 )
-def test_results_tell_how_many_requests_are_in_flight(given: int, line: bytes, told: Told, door: Door) -> None:
+def test_results_send_the_requests_in_flight(given: int, line: bytes, totals: Totals, receiver: Receiver) -> None:
     results(ok=2, in_flight=given)
-    told()
-    assert door.read() == [b"requests:2|c", line]
+    totals()
+    assert receiver.read() == [b"requests:2|c", line]
 
 
-def test_only_the_newest_number_in_flight_is_told(told: Told) -> None:
+def test_only_the_newest_number_in_flight_is_sent(totals: Totals) -> None:
     for number in (3, 0, 5, 4):
         results(in_flight=number)
-    assert told() == {"in_flight": 4}
+    assert totals() == {"in_flight": 4}
 
 
 @pytest.mark.parametrize(
@@ -89,17 +87,17 @@ def test_only_the_newest_number_in_flight_is_told(told: Told) -> None:
     [(0, b"load:0|g"), (0.7, b"load:0.7|g"), (3, b"load:3|g"), (1e300, b"load:1e+15|g"), (1e-300, b"load:0|g")],
     ids=["none", "a part", "a whole number", "more than a line holds", "less than a line holds"],
 )
-def test_results_tell_how_busy_the_app_is(given: float, line: bytes, told: Told, door: Door) -> None:
+def test_results_send_the_load(given: float, line: bytes, totals: Totals, receiver: Receiver) -> None:
     results(ok=2, in_flight=4, load=given)
-    told()
-    assert door.read() == [b"requests:2|c", b"in_flight:4|g", line]
+    totals()
+    assert receiver.read() == [b"requests:2|c", b"in_flight:4|g", line]
 
 
 @pytest.mark.parametrize("load", [-1, -0.1, float("nan"), float("inf"), "0.5", [], 10**400, 1j])
-def test_load_that_is_none_is_dropped_and_raises_nothing(load: float, told: Told) -> None:
+def test_load_that_is_none_is_dropped_and_raises_nothing(load: float, totals: Totals) -> None:
     dropped = stats().dropped
     results(ok=1, load=load)
-    assert told() == {}
+    assert totals() == {}
     assert stats().dropped == dropped + 1
 
 
@@ -131,11 +129,11 @@ class Hostile:
     ],
     ids=lambda given: "-".join(f"{name}={type(value).__name__}" for name, value in given.items()),
 )
-def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[str, Any], told: Told) -> None:
+def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[str, Any], totals: Totals) -> None:
     before = stats().dropped
     report(**given)
     assert stats().dropped == before + 1
-    assert told() == {}
+    assert totals() == {}
 
 
 @pytest.mark.parametrize(
@@ -143,26 +141,29 @@ def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[st
     [(-1, 0), (0, -1), ("1", 0), (0, None), (1, 0, -1), (1, 0, 0.5), (1, 0, "2"), (1, 0, Hostile())],
     ids=range(8),
 )
-def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[Any, ...], told: Told) -> None:
+def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[Any, ...], totals: Totals) -> None:
     before = stats().dropped
     results(*given)
     assert stats().dropped == before + 1
-    assert told() == {}
+    assert totals() == {}
 
 
-def test_kind_that_is_no_text_is_sent_as_text(told: Told) -> None:
+def test_kind_that_is_no_text_is_sent_as_text(totals: Totals) -> None:
     report(kind=404)  # type: ignore[arg-type]  # an app without a type checker
-    assert told() == {"errors|level:server_error,kind:404": 1}
+    assert totals() == {"errors|level:server_error,kind:404": 1}
 
 
-def test_environment_names_the_door_and_the_incarnation(door: Door) -> None:
-    _run("report(2)\nreport(app_start='mine')", ARBITER_STATSD_SOCKET=str(door.path), ARBITER_APP_START="7")
-    assert door.totals() == {"errors|level:server_error,app_start:7": 2, "errors|level:server_error,app_start:mine": 1}
+def test_environment_names_the_socket_and_the_incarnation(receiver: Receiver) -> None:
+    _run("report(2)\nreport(app_start='mine')", ARBITER_STATSD_SOCKET=str(receiver.path), ARBITER_APP_START="7")
+    assert receiver.totals() == {
+        "errors|level:server_error,app_start:7": 2,
+        "errors|level:server_error,app_start:mine": 1,
+    }
 
 
-def test_environment_is_read_at_the_first_report(udp_door: Door) -> None:
-    _run(f"os.environ['ARBITER_STATSD_LISTEN'] = '{udp_door.listen}'\nreport()")
-    assert udp_door.totals() == {"errors|level:server_error": 1}
+def test_environment_is_read_at_the_first_report(udp_receiver: Receiver) -> None:
+    _run(f"os.environ['ARBITER_STATSD_LISTEN'] = '{udp_receiver.listen}'\nreport()")
+    assert udp_receiver.totals() == {"errors|level:server_error": 1}
 
 
 THOUSAND = "for _ in range(1000): report()\nprint(json.dumps(stats()))"
@@ -172,14 +173,14 @@ def test_without_a_sidecar_everything_is_dropped_quietly() -> None:
     assert json.loads(_run(THOUSAND)) == [0, 0, 1000]
 
 
-def test_sidecar_that_never_comes_keeps_nobody_from_ending(run_dir: Path) -> None:
+def test_sidecar_that_never_comes_does_not_delay_the_end_of_the_app(run_dir: Path) -> None:
     assert json.loads(_run(THOUSAND, ARBITER_STATSD_SOCKET=str(run_dir / "none"))) == [0, 1000, 0]
 
 
-def test_end_of_the_process_sends_what_was_kept(door: Door) -> None:
+def test_end_of_the_process_sends_the_sums(receiver: Receiver) -> None:
     code = "for _ in range(1000): report()\nassert stats().kept"
-    assert _run_beside(door, code) == ""
-    assert door.totals() == {"errors|level:server_error": 1000}
+    assert _run_beside(receiver, code) == ""
+    assert receiver.totals() == {"errors|level:server_error": 1000}
 
 
 FORK = """
@@ -194,9 +195,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
-def test_fork_doubles_nothing_and_loses_nothing(door: Door) -> None:
-    assert _run_beside(door, FORK) == "0\n"
-    assert door.totals() == {
+def test_fork_doubles_nothing_and_loses_nothing(receiver: Receiver) -> None:
+    assert _run_beside(receiver, FORK) == "0\n"
+    assert receiver.totals() == {
         "errors|level:server_error,kind:parent": 200,
         "errors|level:server_error,kind:child": 5,
     }
@@ -217,10 +218,10 @@ print(signals)
 """
 
 
-def test_signals_lose_and_double_nothing(door: Door) -> None:
-    signals = int(_run_beside(door, SIGNALS))
+def test_signals_lose_and_double_nothing(receiver: Receiver) -> None:
+    signals = int(_run_beside(receiver, SIGNALS))
     assert signals > 0
-    assert door.totals() == {
+    assert receiver.totals() == {
         "errors|level:server_error,kind:call": 20_000,
         "errors|level:server_error,kind:signal": signals,
     }

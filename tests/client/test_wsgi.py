@@ -12,18 +12,13 @@ from wsgiref.validate import validator
 
 import pytest
 
+from client.statsd_receiver import Totals, failed, without_places
 from sidecar.client import ArbiterWSGIMiddleware
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-Told = Callable[[], dict[str, int]]
 PLAIN = [("Content-Type", "text/plain")]
-
-
-def _summary(told: dict[str, int]) -> dict[str, int]:
-    """Without fingerprints, which hold line numbers."""
-    return {line.partition(",fingerprint:")[0]: count for line, count in told.items()}
 
 
 class Quiet(SimpleHandler):
@@ -71,24 +66,26 @@ def _failing() -> Iterator[bytes]:
     [
         ("200 OK", {"requests": 1}),
         ("404 Not Found", {"requests": 1}),
-        ("500 Internal Server Error", {"failed": 1, "errors|level:server_error,kind:http_500": 1}),
-        ("503 Service Unavailable", {"failed": 1, "errors|level:server_error,kind:http_503": 1}),
+        ("500 Internal Server Error", failed("http_500")),
+        ("503 Service Unavailable", failed("http_503")),
     ],
 )
-def test_status_decides(status: str, expected: dict[str, int], body: Callable[[], Iterable[bytes]], told: Told) -> None:
+def test_status_decides(
+    status: str, expected: dict[str, int], body: Callable[[], Iterable[bytes]], totals: Totals
+) -> None:
     answer = _serve(_app(status, body))
     assert status.encode() in answer.splitlines()[0]
     assert answer.endswith(b"ab")
-    assert told() == expected
+    assert totals() == expected
 
 
-def test_exception_is_an_error_and_passes_through(told: Told) -> None:
+def test_exception_is_an_error_and_passes_through(totals: Totals) -> None:
     def app(_environ: WSGIEnvironment, _start_response: StartResponse) -> Iterable[bytes]:
         raise KeyError("a")
 
     with pytest.raises(KeyError):
         ArbiterWSGIMiddleware(app)(_environ(), _start)
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
 def _start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
@@ -96,12 +93,12 @@ def _start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Calla
     return len
 
 
-def test_exception_within_the_body_is_an_error(told: Told) -> None:
+def test_exception_within_the_body_is_an_error(totals: Totals) -> None:
     assert b"200 OK" in _serve(_app("200 OK", _failing))
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
-def test_exception_that_the_app_answers_itself_is_an_error_of_its_kind(told: Told) -> None:
+def test_exception_that_the_app_answers_itself_is_an_error_of_its_kind(totals: Totals) -> None:
     def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
             raise KeyError("a")  # noqa: TRY301 - as an app would that catches what it calls
@@ -110,22 +107,22 @@ def test_exception_that_the_app_answers_itself_is_an_error_of_its_kind(told: Tol
         return [b"sorry"]
 
     assert _serve(app).endswith(b"sorry")
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
-def test_generator_may_answer_late(told: Told) -> None:
+def test_generator_may_answer_late(totals: Totals) -> None:
     def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
         start_response("502 Bad Gateway", PLAIN)
         yield b"late"
 
     body = ArbiterWSGIMiddleware(app)(_environ(), _start)
-    assert told() == {}
+    assert totals() == {}
     assert list(body) == [b"late"]
-    assert told() == {"failed": 1, "errors|level:server_error,kind:http_502": 1}
+    assert totals() == failed("http_502")
 
 
 class Body:
-    """Remembers whether it was closed; fails in closing if told so."""
+    """Remembers whether it was closed; fails in closing if asked to."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.closed = 0
@@ -140,34 +137,34 @@ class Body:
             raise self._error
 
 
-def test_client_that_leaves_early_is_no_error_and_the_body_is_closed(told: Told) -> None:
+def test_client_that_leaves_early_is_no_error_and_the_body_is_closed(totals: Totals) -> None:
     inner = Body()
     body: Any = ArbiterWSGIMiddleware(_app("200 OK", lambda: inner))(_environ(), _start)
     assert next(body) == b"a"
     body.close()
     assert inner.closed == 1
-    assert told() == {"requests": 1}
+    assert totals() == {"requests": 1}
 
 
-def test_client_that_leaves_before_the_answer_counts_nothing(told: Told) -> None:
+def test_client_that_leaves_before_the_answer_counts_nothing(totals: Totals) -> None:
     def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
         start_response("200 OK", PLAIN)
         yield b"never asked for"
 
     body: Any = ArbiterWSGIMiddleware(app)(_environ(), _start)
     body.close()
-    assert told() == {}
+    assert totals() == {}
 
 
-def test_body_that_fails_in_closing_is_an_error(told: Told) -> None:
+def test_body_that_fails_in_closing_is_an_error(totals: Totals) -> None:
     body: Any = ArbiterWSGIMiddleware(_app("200 OK", lambda: Body(KeyError("a"))))(_environ(), _start)
     next(body)
     with pytest.raises(KeyError):
         body.close()
-    assert _summary(told()) == {"failed": 1, "errors|level:server_error,kind:KeyError": 1}
+    assert without_places(totals()) == failed("KeyError")
 
 
-def test_greenlet_that_is_ended_is_no_error(told: Told) -> None:
+def test_greenlet_that_is_ended_is_no_error(totals: Totals) -> None:
     def ended() -> Iterator[bytes]:
         yield b"a"
         raise SystemExit
@@ -176,21 +173,21 @@ def test_greenlet_that_is_ended_is_no_error(told: Told) -> None:
     with pytest.raises(SystemExit):
         list(body)
     body.close()
-    assert told() == {"requests": 1}
+    assert totals() == {"requests": 1}
 
 
 @pytest.mark.parametrize(
     "wrapper", [FileWrapper, lambda file: iter([file.read()]), None], ids=["class", "function", "none"]
 )
-def test_file_reaches_the_server_as_the_app_wrapped_it(wrapper: Any, told: Told) -> None:
+def test_file_reaches_the_server_as_the_app_wrapped_it(wrapper: Any, totals: Totals) -> None:
     file = FileWrapper(io.BytesIO(b"file"))
     environ = _environ() | {"wsgi.file_wrapper": wrapper}
     body = ArbiterWSGIMiddleware(_app("200 OK", lambda: file))(environ, _start)
     assert (body is file) == (wrapper is FileWrapper)
     assert b"".join(body) == b"file"
-    assert told() == {"requests": 1}
+    assert totals() == {"requests": 1}
 
 
-def test_path_that_is_ignored_is_not_looked_at(told: Told) -> None:
+def test_path_that_is_ignored_is_not_looked_at(totals: Totals) -> None:
     assert b"503" in _serve(_app("503 Not Now", _chunks), "/health", ignore_paths=["/health"])
-    assert told() == {}
+    assert totals() == {}

@@ -1,4 +1,4 @@
-"""Fleets of messengers around one bucket, in virtual time: who tells what, and how often."""
+"""Fleets of messengers with one store, in virtual time: which one sends what, and how often."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.life import transitions
-from sidecar.core.life.container import Container
-from sidecar.core.life.events import Answered, Judged
+from sidecar.core.fleet.about import MemberList
+from sidecar.core.life.container import Container, start
+from sidecar.core.life.events import ClaimAnswered, Judged
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import (
     Answer,
@@ -26,12 +26,11 @@ from sidecar.core.types import (
     Judgement,
     Latch,
     Policy,
-    Roll,
     State,
     Unknown,
     Verdict,
 )
-from sidecar.notify.episodes import Occasion, Occasions
+from sidecar.notify.episodes import Episodes, Notification
 from sidecar.notify.message import Context, Message
 from sidecar.notify.messenger import Messenger
 from sidecar.notify.outbox import Outbox
@@ -46,13 +45,13 @@ FINE = Judged(Verdict(Judgement.FINE))
 
 
 @dataclass
-class FakeBucket:
-    """Says who was first, on the loop's clock; or nothing, while it is away."""
+class FakeStore:
+    """Grants each claim to the first caller, on the loop's clock; gives no answer while it is away."""
 
     is_away: bool = False
     is_broken: bool = False
     used: int = 0
-    said: dict[str, tuple[str, float]] = field(default_factory=dict)
+    claims: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def by(self, caller: str) -> Any:
         return _Caller(self, caller)
@@ -60,24 +59,24 @@ class FakeBucket:
 
 @dataclass
 class _Caller:
-    bucket: FakeBucket
+    store: FakeStore
     name: str
 
     async def first(self, word: str, for_s: float) -> bool | Unknown:
         await asyncio.sleep(0.01)
-        if self.bucket.is_broken:
+        if self.store.is_broken:
             raise RuntimeError("bug")
-        if self.bucket.is_away:
+        if self.store.is_away:
             return AWAY
         now = asyncio.get_running_loop().time()
-        _, until = self.bucket.said.get(word, ("", 0.0))
+        _, until = self.store.claims.get(word, ("", 0.0))
         if now < until:
             return False
-        self.bucket.said[word] = self.name, now + for_s
+        self.store.claims[word] = self.name, now + for_s
         return True
 
-    async def roll(self) -> Roll | Unknown:
-        return AWAY if self.bucket.is_away else Roll(CALM, self.bucket.used)
+    async def member_list(self) -> MemberList | Unknown:
+        return AWAY if self.store.is_away else MemberList(CALM, self.store.used)
 
 
 class FakeReceiver:
@@ -89,7 +88,7 @@ class FakeReceiver:
         self.taken = taken
         self.is_deaf = is_deaf
 
-    def wants(self, _: Occasion) -> bool:
+    def wants(self, _: Notification) -> bool:
         return True
 
     async def send(self, message: Message) -> str:
@@ -99,12 +98,12 @@ class FakeReceiver:
         return "host"
 
 
-class Crew:
-    """So many messengers of one fleet. ``told`` has what any of them sent, ``alerts`` what was sent to who forgets."""
+class MessengerFleet:
+    """The messengers of one fleet. ``sent``: what any of them sent; ``alerts``: what went to receivers that forget."""
 
     def __init__(self, count: int, **options: Any) -> None:
-        self.bucket = FakeBucket()
-        self.told: list[Message] = []
+        self.store = FakeStore()
+        self.sent: list[Message] = []
         self.alerts: list[Message] = []
         self.failures: list[Exception] = []
         self.is_deaf = False
@@ -117,15 +116,15 @@ class Crew:
         rng = Random(name)
         fakes = [
             FakeReceiver(taken, name, lambda: self.is_deaf, repeats=name == "alerts")
-            for name, taken in (("fake", self.told), ("alerts", self.alerts))
+            for name, taken in (("fake", self.sent), ("alerts", self.alerts))
         ]
         boxes = [
-            Outbox(cast("Receiver", cast("Any", fake)), clock=clock, rng=rng, told=lambda _: None) for fake in fakes
+            Outbox(cast("Receiver", cast("Any", fake)), clock=clock, rng=rng, observe=lambda _: None) for fake in fakes
         ]
         return Messenger(
-            Occasions(name, honour_s=300.0),
+            Episodes(name, honour_s=300.0),
             boxes,
-            self.bucket.by(name),
+            self.store.by(name),
             Watch(scrapes=scrapes),
             Context("web", "prod", name),
             clock=clock,
@@ -144,7 +143,9 @@ class Crew:
 
     @property
     def words(self) -> list[str]:
-        return [f"-{one.occasion.topic}" if one.occasion.is_over else one.occasion.word for one in self.told]
+        return [
+            f"-{one.notification.topic}" if one.notification.is_over else one.notification.word for one in self.sent
+        ]
 
     async def end(self) -> None:
         for task in self.tasks:
@@ -155,7 +156,7 @@ class Crew:
 
 def answered(answer: Answer) -> Record:
     container = Container(State.SUSPECT, 0.0, "web/a")
-    return Record(Answered("id", answer, 0.0), container, container, Evidence(60))
+    return Record(ClaimAnswered("id", answer, 0.0), container, container, Evidence(60))
 
 
 def down(since: float, evidence: Evidence, *, lease: str = "") -> Record:
@@ -164,211 +165,213 @@ def down(since: float, evidence: Evidence, *, lease: str = "") -> Record:
 
 
 @in_virtual_time
-async def test_fleet_tells_once_and_its_recovery_once() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 30)
-    await crew.beats(ON, 200)
-    await crew.beats(CALM, 120)
-    assert crew.words == ["paused", "-paused"]
-    await crew.end()
+async def test_fleet_sends_once_and_its_recovery_once() -> None:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 30)
+    await fleet.beats(ON, 200)
+    await fleet.beats(CALM, 120)
+    assert fleet.words == ["paused", "-paused"]
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_two_incidents_are_told_twice() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 10)
+async def test_two_incidents_are_sent_twice() -> None:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 10)
     for _ in range(2):
-        await crew.beats(ON, 20)
-        await crew.beats(CALM, 90)
-    assert crew.words == ["paused", "-paused"] * 2
-    await crew.end()
+        await fleet.beats(ON, 20)
+        await fleet.beats(CALM, 90)
+    assert fleet.words == ["paused", "-paused"] * 2
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_replacement_that_comes_in_an_incident_tells_nothing_new() -> None:
-    crew = Crew(3)
-    await crew.beats(CALM, 10)
-    await crew.beats(ON, 300)
-    late = crew._made("late")
-    crew.messengers.append(late)
-    crew.tasks.append(asyncio.get_running_loop().create_task(late.run()))
-    await crew.beats(ON, 120)
-    assert crew.words == ["paused"]
-    await crew.end()
+async def test_replacement_during_an_incident_sends_nothing() -> None:
+    fleet = MessengerFleet(3)
+    await fleet.beats(CALM, 10)
+    await fleet.beats(ON, 300)
+    late = fleet._made("late")
+    fleet.messengers.append(late)
+    fleet.tasks.append(asyncio.get_running_loop().create_task(late.run()))
+    await fleet.beats(ON, 120)
+    assert fleet.words == ["paused"]
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_replacements_alone_still_tell_the_end() -> None:
-    crew = Crew(3)
-    await crew.beats(CALM, 10)
-    await crew.beats(ON, 60)
-    for messenger, task in zip(crew.messengers[:], crew.tasks[:], strict=True):
+async def test_replacements_alone_still_send_the_end() -> None:
+    fleet = MessengerFleet(3)
+    await fleet.beats(CALM, 10)
+    await fleet.beats(ON, 60)
+    for messenger, task in zip(fleet.messengers[:], fleet.tasks[:], strict=True):
         task.cancel()
-        crew.messengers.remove(messenger)
-        fresh = crew._made(f"new{len(crew.tasks)}")
-        crew.messengers.append(fresh)
-        crew.tasks.append(asyncio.get_running_loop().create_task(fresh.run()))
-    await crew.beats(ON, 60)
-    await crew.beats(CALM, 120)
-    assert crew.words == ["paused", "-paused"]
-    await crew.end()
+        fleet.messengers.remove(messenger)
+        fresh = fleet._made(f"new{len(fleet.tasks)}")
+        fleet.messengers.append(fresh)
+        fleet.tasks.append(asyncio.get_running_loop().create_task(fresh.run()))
+    await fleet.beats(ON, 60)
+    await fleet.beats(CALM, 120)
+    assert fleet.words == ["paused", "-paused"]
+    await fleet.end()
 
 
 @in_virtual_time
 async def test_alert_is_repeated_once_a_minute_by_one_of_the_fleet() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 10)
-    await crew.beats(ON, 600)
-    at = [one.at for one in crew.alerts]
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 10)
+    await fleet.beats(ON, 600)
+    at = [one.at for one in fleet.alerts]
     assert 10 <= len(at) <= 13
     assert max(later - earlier for earlier, later in pairwise(at)) < 75
-    assert crew.words == ["paused"]
-    await crew.end()
+    assert fleet.words == ["paused"]
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_what_its_teller_could_not_send_before_it_ended_another_one_tells() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 10)
-    crew.is_deaf = True
-    await crew.beats(ON, 10)
-    (teller,) = (name for word, (name, _) in crew.bucket.said.items() if word == "message:paused:1")
-    crew.tasks[int(teller[1:])].cancel()
-    crew.is_deaf = False
-    await crew.beats(ON, 120)
-    assert crew.words == ["paused"]
-    await crew.beats(CALM, 120)
-    assert crew.words == ["paused", "-paused"]
-    await crew.end()
+async def test_message_of_a_sender_that_ended_is_sent_by_another() -> None:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 10)
+    fleet.is_deaf = True
+    await fleet.beats(ON, 10)
+    (sender,) = (name for word, (name, _) in fleet.store.claims.items() if word == "message:paused:1")
+    fleet.tasks[int(sender[1:])].cancel()
+    fleet.is_deaf = False
+    await fleet.beats(ON, 120)
+    assert fleet.words == ["paused"]
+    await fleet.beats(CALM, 120)
+    assert fleet.words == ["paused", "-paused"]
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_who_tries_for_long_to_tell_is_not_outrun_by_others() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 10)
-    crew.is_deaf = True
-    await crew.beats(ON, 100)
-    crew.is_deaf = False
-    await crew.beats(ON, 60)
-    assert crew.words == ["paused"]
-    await crew.end()
+async def test_sender_that_retries_for_long_is_not_overtaken() -> None:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 10)
+    fleet.is_deaf = True
+    await fleet.beats(ON, 100)
+    fleet.is_deaf = False
+    await fleet.beats(ON, 60)
+    assert fleet.words == ["paused"]
+    await fleet.end()
 
 
 @in_virtual_time
 async def test_nothing_is_repeated_while_all_is_well() -> None:
-    crew = Crew(3)
-    await crew.beats(CALM, 600)
-    assert (crew.alerts, crew.told) == ([], [])
-    await crew.end()
+    fleet = MessengerFleet(3)
+    await fleet.beats(CALM, 600)
+    assert (fleet.alerts, fleet.sent) == ([], [])
+    await fleet.end()
 
 
 # -- the budget ----------------------------------------------------------------------------------------------------
 
 
 @in_virtual_time
-async def test_each_level_is_told_by_who_reached_it() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 10)
+async def test_each_level_is_sent_by_the_sidecar_that_reached_it() -> None:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 10)
     for used in range(1, 6):
-        crew.messengers[used - 1].notice(answered(Granted(used, 5)))
+        fleet.messengers[used - 1].notice(answered(Granted(used, 5)))
         await asyncio.sleep(2)
-    assert crew.words == ["budget_50", "budget_80", "budget_empty"]
-    await crew.end()
+    assert fleet.words == ["budget_50", "budget_80", "budget_empty"]
+    await fleet.end()
 
 
 @in_virtual_time
 async def test_single_cull_is_quiet() -> None:
-    crew = Crew(3)
-    await crew.beats(CALM, 10)
-    crew.messengers[0].notice(answered(Granted(1, 10)))
-    await crew.beats(CALM, 700)
-    assert crew.told == []
-    await crew.end()
+    fleet = MessengerFleet(3)
+    await fleet.beats(CALM, 10)
+    fleet.messengers[0].notice(answered(Granted(1, 10)))
+    await fleet.beats(CALM, 700)
+    assert fleet.sent == []
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_refused_container_does_not_tell_again_what_was_told() -> None:
-    crew = Crew(3)
-    await crew.beats(CALM, 10)
-    crew.messengers[0].notice(answered(Granted(2, 2)))
+async def test_refused_container_does_not_send_again() -> None:
+    fleet = MessengerFleet(3)
+    await fleet.beats(CALM, 10)
+    fleet.messengers[0].notice(answered(Granted(2, 2)))
     await asyncio.sleep(2)
-    crew.messengers[1].notice(answered(Denied("window", 2, 2, 60.0)))
-    crew.messengers[2].notice(answered(Granted(2, 2, replayed=True)))
+    fleet.messengers[1].notice(answered(Denied("window", 2, 2, 60.0)))
+    fleet.messengers[2].notice(answered(Granted(2, 2, replayed=True)))
+    fleet.messengers[2].notice(answered(Denied("hold", 0, 0, 60.0)))
+    fleet.messengers[2].notice(answered(AWAY))
     await asyncio.sleep(5)
-    assert crew.words == ["budget_empty"]
-    await crew.end()
+    assert fleet.words == ["budget_empty"]
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_speaker_asks_how_many_tokens_are_back() -> None:
-    crew = Crew(3, capacity=4)
-    await crew.beats(CALM, 10)
-    crew.bucket.used = 4
-    crew.messengers[0].notice(answered(Granted(4, 4)))
-    await crew.beats(CALM, 200)
-    crew.bucket.used = 0
-    await crew.beats(CALM, 700)
-    assert crew.words == ["budget_empty", "-budget"]
-    await crew.end()
+async def test_leader_asks_how_many_tokens_are_back() -> None:
+    fleet = MessengerFleet(3, capacity=4)
+    await fleet.beats(CALM, 10)
+    fleet.store.used = 4
+    fleet.messengers[0].notice(answered(Granted(4, 4)))
+    await fleet.beats(CALM, 200)
+    fleet.store.used = 0
+    await fleet.beats(CALM, 700)
+    assert fleet.words == ["budget_empty", "-budget"]
+    await fleet.end()
 
 
 # -- Redis away ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 5, 30])
-def test_one_of_the_fleet_tells_that_redis_is_away(count: int) -> None:
+def test_one_of_the_fleet_sends_that_redis_is_away(count: int) -> None:
     @in_virtual_time
     async def story() -> None:
-        crew = Crew(count)
-        await crew.beats(CALM, 700)
-        crew.bucket.is_away = True
-        await crew.beats(AWAY, 200)
-        assert crew.words == []
-        await crew.beats(AWAY, 400)
-        assert crew.words == ["redis_unknown"]
-        crew.bucket.is_away = False
-        await crew.beats(CALM, 120)
-        assert crew.words == ["redis_unknown", "-redis"]
-        await crew.end()
+        fleet = MessengerFleet(count)
+        await fleet.beats(CALM, 700)
+        fleet.store.is_away = True
+        await fleet.beats(AWAY, 200)
+        assert fleet.words == []
+        await fleet.beats(AWAY, 400)
+        assert fleet.words == ["redis_unknown"]
+        fleet.store.is_away = False
+        await fleet.beats(CALM, 120)
+        assert fleet.words == ["redis_unknown", "-redis"]
+        await fleet.end()
 
     story()
 
 
 @in_virtual_time
-async def test_who_never_reached_redis_speaks_for_itself() -> None:
-    crew = Crew(2)
-    crew.bucket.is_away = True
-    await crew.beats(AWAY, 400)
-    assert crew.words == ["redis_unknown"] * 2
-    assert len({one.key for one in crew.told}) == 1
-    await crew.end()
+async def test_sidecar_that_never_reached_redis_sends_for_itself() -> None:
+    fleet = MessengerFleet(2)
+    fleet.store.is_away = True
+    await fleet.beats(AWAY, 400)
+    assert fleet.words == ["redis_unknown"] * 2
+    assert len({one.key for one in fleet.sent}) == 1
+    await fleet.end()
 
 
 @in_virtual_time
 async def test_short_silence_of_redis_delays_a_message_and_loses_none() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 100)
-    crew.bucket.is_away = True
-    for messenger in crew.messengers:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 100)
+    fleet.store.is_away = True
+    for messenger in fleet.messengers:
         messenger.beaten(ON)
     await asyncio.sleep(20)
-    assert crew.words == []
-    crew.bucket.is_away = False
+    assert fleet.words == []
+    fleet.store.is_away = False
     await asyncio.sleep(5)
-    assert crew.words == ["paused"]
-    await crew.end()
+    assert fleet.words == ["paused"]
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_speaker_tells_what_nobody_could_claim() -> None:
-    crew = Crew(5)
-    await crew.beats(CALM, 100)
-    crew.bucket.is_away = True
-    for messenger in crew.messengers:
+async def test_leader_sends_what_could_not_be_claimed() -> None:
+    fleet = MessengerFleet(5)
+    await fleet.beats(CALM, 100)
+    fleet.store.is_away = True
+    for messenger in fleet.messengers:
         messenger.beaten(ON)
     await asyncio.sleep(100)
-    assert crew.words == ["paused"]
-    await crew.end()
+    assert fleet.words == ["paused"]
+    await fleet.end()
 
 
 # -- not honoured --------------------------------------------------------------------------------------------------
@@ -392,90 +395,67 @@ def test_cull_is_not_honoured_while_the_app_still_reports(
 ) -> None:
     @in_virtual_time
     async def story() -> None:
-        crew = Crew(1, **options)
+        fleet = MessengerFleet(1, **options)
         since = asyncio.get_running_loop().time()
         for _ in range(32):
-            crew.messengers[0].notice(down(since, evidence))
+            fleet.messengers[0].notice(down(since, evidence))
             await asyncio.sleep(10)
-        assert crew.words == (["not_honoured"] if is_told else [])
-        await crew.end()
+        assert fleet.words == (["not_honoured"] if is_told else [])
+        await fleet.end()
 
     story()
 
 
 @in_virtual_time
-async def test_many_that_are_not_replaced_are_one_message_and_its_end_is_told() -> None:
-    crew = Crew(5)
+async def test_many_that_are_not_replaced_are_one_message_with_one_end() -> None:
+    fleet = MessengerFleet(5)
     since = asyncio.get_running_loop().time()
     for _ in range(40):
-        for messenger in crew.messengers:
+        for messenger in fleet.messengers:
             messenger.notice(down(since, Evidence(60, errors=1)))
-        await crew.beats(CALM, 10)
-    assert crew.words == ["not_honoured"]
-    container = transitions.start("web/a", asyncio.get_running_loop().time(), Policy())
-    for messenger in crew.messengers:
+        await fleet.beats(CALM, 10)
+    assert fleet.words == ["not_honoured"]
+    container = start("web/a", asyncio.get_running_loop().time(), Policy())
+    for messenger in fleet.messengers:
         messenger.notice(Record(FINE, container, container, Evidence(60)))
     await asyncio.sleep(3)
-    assert crew.words == ["not_honoured", "-not_honoured"]
-    assert crew.told[0].key == crew.told[1].key
-    await crew.end()
+    assert fleet.words == ["not_honoured", "-not_honoured"]
+    assert fleet.sent[0].key == fleet.sent[1].key
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_who_is_not_replaced_some_minutes_after_another_one_tells_nothing_more() -> None:
-    crew = Crew(2)
+async def test_second_container_that_is_not_replaced_sends_nothing_more() -> None:
+    fleet = MessengerFleet(2)
     begun = asyncio.get_running_loop().time()
     for step in range(70):
-        for messenger, late_s in zip(crew.messengers, (0, 300), strict=True):
+        for messenger, late_s in zip(fleet.messengers, (0, 300), strict=True):
             if step * 10 >= late_s:
                 messenger.notice(down(begun + late_s, Evidence(60, errors=1)))
-        await crew.beats(CALM, 10)
-    assert crew.words == ["not_honoured"]
-    await crew.end()
-
-
-@in_virtual_time
-async def test_process_that_takes_over_tells_the_end_of_what_the_one_before_told() -> None:
-    crew = Crew(1)
-    begun = asyncio.get_running_loop().time()
-    for _ in range(35):
-        crew.messengers[0].notice(down(begun, Evidence(60, errors=1)))
-        await crew.beats(CALM, 10)
-    (before,), crew.messengers[:] = crew.messengers, [crew._made("n0")]
-    crew.tasks.pop().cancel()
-    crew.messengers[0].go_on(before.own)
-    crew.tasks.append(asyncio.get_running_loop().create_task(crew.messengers[0].run()))
-    for _ in range(60):
-        crew.messengers[0].notice(down(begun, Evidence(60, errors=1)))
-        await crew.beats(CALM, 10)
-    assert crew.words == ["not_honoured"]
-    assert len(crew.alerts) > 10
-    container = transitions.start("web/a", asyncio.get_running_loop().time(), Policy())
-    crew.messengers[0].notice(Record(FINE, container, container, Evidence(60)))
-    await asyncio.sleep(3)
-    assert crew.words == ["not_honoured", "-not_honoured"]
-    await crew.end()
+        await fleet.beats(CALM, 10)
+    assert fleet.words == ["not_honoured"]
+    await fleet.end()
 
 
 @in_virtual_time
 async def test_retirement_that_takes_long_is_no_cull() -> None:
-    crew = Crew(1)
+    fleet = MessengerFleet(1)
     since = asyncio.get_running_loop().time()
     for _ in range(40):
-        crew.messengers[0].notice(down(since, Evidence(60, errors=1), lease="word"))
+        fleet.messengers[0].notice(down(since, Evidence(60, errors=1), lease="word"))
         await asyncio.sleep(10)
-    assert crew.words == []
-    await crew.end()
+    assert fleet.words == []
+    await fleet.end()
 
 
 @in_virtual_time
-async def test_failure_is_told_and_survived() -> None:
-    crew = Crew(1)
-    crew.bucket.is_broken = True
-    await crew.beats(CALM, 10)
-    crew.bucket.is_broken = False
-    assert [str(error) for error in crew.failures][:1] == ["bug"]
-    crew.failures.clear()
-    await crew.beats(ON, 20)
-    assert crew.words == ["paused"]
-    await crew.end()
+async def test_failure_is_reported_and_survived() -> None:
+    fleet = MessengerFleet(1)
+    fleet.store.is_broken = True
+    await fleet.beats(CALM, 10)
+    fleet.store.is_broken = False
+    assert [str(error) for error in fleet.failures][:1] == ["bug"]
+    fleet.failures.clear()
+    await fleet.beats(ON, 20)
+    assert fleet.words == ["paused"]
+    await fleet.end()

@@ -1,4 +1,4 @@
-"""What waits for one receiver: in order, tried again, bounded and given up."""
+"""The queue of one receiver: in order, with retries, bounded, and without messages that are too old."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from random import Random
 from typing import Any, cast
 
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.notify.episodes import Occasion
+from sidecar.notify.episodes import Notification
 from sidecar.notify.message import Context, Message
-from sidecar.notify.outbox import GIVE_UP_S, LIMIT, Outbox, Posted
+from sidecar.notify.outbox import GIVE_UP_S, LIMIT, Delivery, Outbox
 from sidecar.notify.posting import UndeliveredError
 from sidecar.notify.receivers import Receiver
 from sidecar.notify.rules import Severity
@@ -19,7 +19,7 @@ AWAY = UndeliveredError("connection")
 
 
 class FakeReceiver:
-    """Raises what it is handed, answer by answer, the last one for ever; then remembers what it was sent."""
+    """Raises the given answers one by one, the last one for ever; None accepts and remembers the message."""
 
     name = "fake"
 
@@ -33,27 +33,27 @@ class FakeReceiver:
         answer = self.answers.pop(0) if len(self.answers) > 1 else (self.answers or [None])[0]
         if answer is not None:
             raise answer
-        self.taken.append(message.occasion.word)
+        self.taken.append(message.notification.word)
         return "host"
 
 
 def message(word: str = "w") -> Message:
-    return Message(Occasion("test", word, Severity.ERROR, "s", 0.0), Context("web", "prod", "a"), 0.0, 0.0)
+    return Message(Notification("test", word, Severity.ERROR, "s", 0.0), Context("web", "prod", "a"), 0.0, 0.0)
 
 
 class Story:
-    """One outbox at work for so many seconds."""
+    """One outbox that runs for a number of seconds."""
 
     def __init__(self, *answers: Exception | None) -> None:
         self.receiver = FakeReceiver(*answers)
-        self.told: list[Posted] = []
+        self.deliveries: list[Delivery] = []
         clock = asyncio.get_running_loop().time
         fake = cast("Receiver", cast("Any", self.receiver))
-        self.box = Outbox(fake, clock=clock, rng=Random(1), told=self.told.append)
+        self.box = Outbox(fake, clock=clock, rng=Random(1), observe=self.deliveries.append)
 
     @property
     def outcomes(self) -> list[str]:
-        return [one.outcome for one in self.told]
+        return [one.outcome for one in self.deliveries]
 
     async def run(self, seconds: float) -> None:
         task = asyncio.get_running_loop().create_task(self.box.run())
@@ -90,7 +90,7 @@ async def test_message_is_given_up_when_it_is_old_and_the_next_one_gets_its_turn
     await story.run(GIVE_UP_S / 2)
     story.box.put(message("b"))
     await story.run(GIVE_UP_S / 2 + 1)
-    assert [(one.outcome, one.message.occasion.word) for one in story.told if one.outcome == "dropped"] == [
+    assert [(one.outcome, one.message.notification.word) for one in story.deliveries if one.outcome == "dropped"] == [
         ("dropped", "a")
     ]
     story.receiver.answers = [None]
@@ -99,16 +99,16 @@ async def test_message_is_given_up_when_it_is_old_and_the_next_one_gets_its_turn
 
 
 @in_virtual_time
-async def test_what_has_waited_too_long_behind_another_is_not_tried_for_as_long_again() -> None:
+async def test_message_that_waited_too_long_behind_another_is_dropped_too() -> None:
     story = Story(AWAY)
     for word in ("a", "b", "c"):
         story.box.put(message(word))
     await story.run(GIVE_UP_S + 10)
-    assert [one.message.occasion.word for one in story.told if one.outcome == "dropped"] == ["a", "b", "c"]
+    assert [one.message.notification.word for one in story.deliveries if one.outcome == "dropped"] == ["a", "b", "c"]
 
 
 @in_virtual_time
-async def test_receiver_that_is_back_after_a_quarter_of_an_hour_is_told_everything() -> None:
+async def test_receiver_that_is_back_after_a_quarter_of_an_hour_gets_everything() -> None:
     story = Story(AWAY)
     story.box.put(message("a"))
     await story.run(900)
@@ -128,7 +128,7 @@ async def test_hopeless_message_is_dropped_at_once() -> None:
 
 
 @in_virtual_time
-async def test_receiver_that_wants_to_be_left_alone_is() -> None:
+async def test_receiver_that_asks_for_a_pause_gets_it() -> None:
     story = Story(UndeliveredError("status 429", retry_after_s=100), None)
     story.box.put(message())
     await story.run(99)
@@ -143,7 +143,7 @@ async def test_message_that_cannot_be_written_does_not_end_the_others() -> None:
     story.box.put(message("a"))
     story.box.put(message("b"))
     await story.run(1)
-    assert [(one.outcome, one.detail) for one in story.told] == [("dropped", "KeyError"), ("sent", "host")]
+    assert [(one.outcome, one.detail) for one in story.deliveries] == [("dropped", "KeyError"), ("sent", "host")]
 
 
 @in_virtual_time
@@ -158,7 +158,7 @@ async def test_too_many_push_the_oldest_out() -> None:
 
 
 @in_virtual_time
-async def test_repeat_waits_behind_nothing_and_is_tried_once() -> None:
+async def test_repeat_is_skipped_behind_another_message_and_tried_once() -> None:
     story = Story(AWAY)
     story.box.put(message("a"), is_repeat=True)
     story.box.put(message("a"), is_repeat=True)

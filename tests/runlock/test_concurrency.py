@@ -1,4 +1,4 @@
-"""The limit and its standby over files: who gets what, how often is tried and how long is waited."""
+"""The limit and its standby over files: which process gets a lock, after how many attempts and waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sidecar.runlock import ConcurrencyLimit, LockError, WithStandby
 
 
 class Nap:
-    """A sleep that lasts no time, and lets something happen at the n-th."""
+    """A sleep that takes no time, and calls ``happens`` at the n-th call."""
 
     def __init__(self, at: int = 0, happens: Callable[[], None] = lambda: None) -> None:
         self.naps: list[float] = []
@@ -48,7 +48,7 @@ def test_ids_count_from_one_up_to_the_limit_and_then_there_is_none(tmp_path: Pat
         limit.release()
 
 
-def test_acquiring_what_is_held_gives_the_same_id(tmp_path: Path) -> None:
+def test_acquiring_a_held_lock_gives_the_same_id(tmp_path: Path) -> None:
     with (limit := ConcurrencyLimit(tmp_path, max_procs=2)) as first:
         assert (first, limit.acquire(), limit.lock_id) == (1, 1, 1)
 
@@ -82,7 +82,7 @@ def test_a_heartbeat_keeps_a_lock_in_a_file_and_it_lasts_for_ever_without(tmp_pa
     [{}, {"path": "/tmp", "redis": "redis://x"}, {"path": "/tmp", "max_procs": 0}, {"path": "/tmp", "name": "../x"}],
     ids=["nowhere", "in two places", "nobody", "a path as a name"],
 )
-def test_a_limit_that_cannot_be_is_refused(arguments: dict[str, object]) -> None:
+def test_wrong_arguments_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"lock|slot"):
         ConcurrencyLimit(**arguments)  # type: ignore[arg-type]  # the rows are wrong on purpose
 
@@ -98,7 +98,7 @@ def test_waiting_tries_at_once_and_then_after_each_of_the_waits(tmp_path: Path, 
 # -- the standby ----------------------------------------------------------------------------------------------------
 
 
-def test_who_gets_main_never_is_standby(tmp_path: Path) -> None:
+def test_process_that_gets_main_is_never_standby(tmp_path: Path) -> None:
     nap = Nap()
     with pair(tmp_path, nap) as lock_id:
         assert (lock_id, nap.naps) == (1, [])
@@ -106,7 +106,7 @@ def test_who_gets_main_never_is_standby(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 10])
-def test_so_many_retries_are_so_many_waits_and_then_both_are_free(tmp_path: Path, retries: int) -> None:
+def test_retries_are_waits_and_then_both_locks_are_free(tmp_path: Path, retries: int) -> None:
     nap = Nap()
     with ConcurrencyLimit(tmp_path):
         assert pair(tmp_path, nap, retries=retries).acquire() is None
@@ -130,7 +130,7 @@ def test_without_a_number_of_retries_a_standby_waits_on(tmp_path: Path) -> None:
         assert lock_id == 1
 
 
-def test_a_third_leaves_without_a_wait(tmp_path: Path) -> None:
+def test_third_process_leaves_without_a_wait(tmp_path: Path) -> None:
     nap = Nap()
     with ConcurrencyLimit(tmp_path), ConcurrencyLimit(tmp_path, name="standby"):
         assert pair(tmp_path, nap).acquire() is None
@@ -144,7 +144,7 @@ def test_while_a_standby_waits_its_lock_is_held(tmp_path: Path) -> None:
     assert seen == [None]
 
 
-def test_what_a_sleep_raises_ends_the_wait_with_nothing_held(tmp_path: Path) -> None:
+def test_exception_from_sleep_ends_the_wait_with_nothing_held(tmp_path: Path) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
@@ -161,7 +161,7 @@ def test_a_standby_whose_lock_was_taken_from_it_leaves(tmp_path: Path) -> None:
     assert len(nap.naps) == 3
 
 
-def test_a_main_that_cannot_be_asked_ends_the_standby(tmp_path: Path) -> None:
+def test_lock_error_of_main_ends_the_standby(tmp_path: Path) -> None:
     main = ConcurrencyLimit(tmp_path)
     main.acquire()
 
@@ -187,16 +187,16 @@ def test_a_standby_has_its_name_while_it_waits_and_then_the_old_one(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("retries", "interval_s", "said"), [(-1, 1, "negative"), (None, 0, "burn"), (3, -1, "burn")], ids=str
+    ("retries", "interval_s", "said"), [(-1, 1, "negative"), (None, 0, "use up"), (3, -1, "use up")], ids=str
 )
-def test_waits_that_cannot_be_are_refused(tmp_path: Path, retries: int | None, interval_s: float, said: str) -> None:
+def test_wrong_waits_are_refused(tmp_path: Path, retries: int | None, interval_s: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         pair(tmp_path, Nap(), retries=retries, interval_s=interval_s)
     with pytest.raises(ValueError, match=said):
         ConcurrencyLimit(tmp_path).wait(retries=retries, interval_s=interval_s)
 
 
-def test_locks_in_files_load_neither_redis_nor_anything_else_of_weight() -> None:
+def test_locks_in_files_load_neither_redis_nor_other_heavy_modules() -> None:
     heavy = ("redis", "asyncio", "pydantic", "aiohttp", "subprocess", "ctypes", "sidecar.runlock.leases")
     program = f"import sys, sidecar.runlock; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)

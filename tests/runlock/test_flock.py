@@ -1,4 +1,4 @@
-"""What the kernel makes of a lock in a file, with real processes; and the places that cannot carry one."""
+"""Locks in files as the kernel keeps them, with real processes, and the places where they do not hold."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def test_a_program_that_is_handed_the_descriptor_holds_the_lock(tmp_path: Path) 
         assert is_free(tmp_path)
 
 
-def test_full_disk_keeps_nobody_from_the_lock(tmp_path: Path) -> None:
-    """Nothing can be written any more; only people miss the PID."""
+def test_full_disk_does_not_prevent_the_lock(tmp_path: Path) -> None:
+    """Nothing can be written any more, so the PID is missing."""
     full = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     child = subprocess.run(
         [sys.executable, "-c", full + _HOLD, str(tmp_path)],
@@ -148,7 +148,7 @@ def test_full_disk_keeps_nobody_from_the_lock(tmp_path: Path) -> None:
     assert slots(tmp_path).path(1).read_text() == ""
 
 
-def test_two_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+def test_two_objects_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     first, second = slots(tmp_path), slots(tmp_path)
     assert (first.acquire(), second.acquire()) == (1, None)
     second.release()
@@ -157,7 +157,7 @@ def test_two_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     first.release()
 
 
-def test_of_many_threads_as_many_get_a_slot_as_there_are(tmp_path: Path) -> None:
+def test_many_threads_share_the_slots(tmp_path: Path) -> None:
     crowd = [slots(tmp_path, 3) for _ in range(16)]
     got: list[int | None] = []
     threads = [threading.Thread(target=lambda one=one: got.append(one.acquire())) for one in crowd]
@@ -181,7 +181,7 @@ def test_slots_are_free_in_any_order_and_the_first_free_is_taken(tmp_path: Path,
         late.release()
 
 
-def test_the_files_stay_and_say_who_held_last(tmp_path: Path) -> None:
+def test_files_stay_with_the_pid_of_the_last_holder(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n"
     assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n"
@@ -206,7 +206,7 @@ def test_only_the_owner_may_open_the_file(tmp_path: Path) -> None:
 
 
 def _opened_in(directory: Path) -> list[str]:
-    """What this process has open there; elsewhere others open and close what they like."""
+    """The files in ``directory`` that this process has open."""
     opened = []
     for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers
         with suppress(OSError):  # it has been closed meanwhile
@@ -237,7 +237,7 @@ def test_a_lock_whose_file_is_gone_is_lost_at_the_next_heartbeat(tmp_path: Path,
     mine.release()
 
 
-def test_without_a_lock_there_is_no_descriptor_and_releasing_is_nothing(tmp_path: Path) -> None:
+def test_without_a_lock_there_is_no_descriptor_and_release_does_nothing(tmp_path: Path) -> None:
     mine = slots(tmp_path)
     mine.release()
     with pytest.raises(ValueError, match="no slot"):
@@ -288,7 +288,7 @@ def _pipe_as_lock(directory: Path) -> Path:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_place_that_carries_no_lock_is_named_with_the_reason(tmp_path: Path, prepare, said: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - a row's function
+def test_unusable_place_is_named_with_the_reason(tmp_path: Path, prepare, said: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - a row's function
     with pytest.raises(LockError, match=said) as raised:
         slots(prepare(tmp_path)).acquire()
     assert str(tmp_path) in str(raised.value)
@@ -351,11 +351,11 @@ def test_a_link_into_a_network_file_system_is_seen_through(tmp_path: Path) -> No
         FlockSlots(tmp_path / "near", "main", 1, mounts=mounts).acquire()
 
 
-def test_where_no_table_is_the_kernel_is_trusted(tmp_path: Path) -> None:
+def test_without_a_mount_table_every_directory_is_accepted(tmp_path: Path) -> None:
     mine = FlockSlots(tmp_path, "main", 1, mounts=tmp_path / "nothing")
     assert mine.acquire() == 1
     mine.release()
 
 
-def test_this_machine_tells_where_its_proc_is() -> None:
+def test_mount_table_of_this_machine_is_read() -> None:
     assert file_system(Path("/proc/self")) == "proc"

@@ -1,4 +1,4 @@
-"""Leases in real Redis servers: who holds, until when, and that there are never two, whatever happens to the server."""
+"""Leases in real Redis servers: how long they last, and that there are never two holders, whatever the server does."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from harness.children import Children, StartRedis
 from harness.redis_server import RedisServer
-from harness.sentinels import MASTER, Watched
-from harness.starting import Children, StartRedis
+from harness.sentinels import MASTER, SentinelSetup
 from harness.waiting import wait_for
 from sidecar.runlock import ConcurrencyLimit, LockError, WithStandby
 
@@ -72,7 +72,7 @@ def acquired(limit: ConcurrencyLimit, within_s: float = 20.0) -> None:
 
 
 class Clock:
-    """One that stands still until a test moves it: no lease of ours ends because a machine was busy."""
+    """A clock that a test moves, so that no lease ends because the machine is busy."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -91,12 +91,12 @@ def test_ids_count_from_one_and_a_released_one_is_free_at_once(server: RedisServ
         assert (second.is_held, second.lock_id, fourth.acquire(), fourth.lock_id) == (False, None, 2, 2)
 
 
-def test_acquiring_what_is_held_gives_the_same_id(server: RedisServer) -> None:
+def test_acquiring_a_held_lease_gives_the_same_id(server: RedisServer) -> None:
     with limits(server, 1, max_procs=2, ttl_s=LONG_S) as (limit,):
         assert (limit.acquire(), limit.acquire()) == (1, 1)
 
 
-def test_a_release_gives_back_only_what_is_ones_own(server: RedisServer) -> None:
+def test_release_gives_back_only_the_own_lease(server: RedisServer) -> None:
     with limits(server, 2, clock=Clock()) as (first, second):
         first.acquire()
         wait_for(second.acquire, timeout_s=20, what="the second has it after expiry")
@@ -116,7 +116,7 @@ def test_heartbeats_keep_a_lock_over_many_ttls(start_redis: StartRedis) -> None:
             assert other.acquire() is None
 
 
-def test_a_standby_in_redis_takes_over_what_is_released(server: RedisServer) -> None:
+def test_standby_in_redis_takes_over_a_released_lease(server: RedisServer) -> None:
     with (
         limits(server, 2, ttl_s=LONG_S) as (first, second),
         limits(server, 1, name="standby", ttl_s=LONG_S) as (standby,),
@@ -139,7 +139,7 @@ def test_a_standby_whose_lease_would_end_while_it_waits_is_refused(server: Redis
         WithStandby(main, standby, interval_s=OURS_S)
 
 
-def test_a_lock_that_nobody_holds_does_not_stay_for_ever(server: RedisServer) -> None:
+def test_unused_lock_expires(server: RedisServer) -> None:
     with limits(server, 1, ttl_s=LONG_S) as (limit,):
         limit.acquire()
         assert server.cli("PTTL", KEY) == -1
@@ -177,7 +177,7 @@ def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> N
 
 
 @pytest.mark.parametrize("word", ["evalsha", "time", "info", "hgetall", "hset"])
-def test_who_lacks_a_right_is_told_so(server: RedisServer, word: str) -> None:
+def test_missing_permission_is_reported(server: RedisServer, word: str) -> None:
     server.cli(*_page_user(), f"-{word}")
     url = server.url.replace("redis://", "redis://locks:SECRET@")
     limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
@@ -199,7 +199,7 @@ def test_who_lacks_a_right_is_told_so(server: RedisServer, word: str) -> None:
     ],
     ids=["scheme", "several", "cluster", "sentinels with tls"],
 )
-def test_a_url_that_cannot_be_is_refused_without_being_repeated(url: str, said: str) -> None:
+def test_wrong_url_is_refused_and_not_repeated(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as raised:
         ConcurrencyLimit(redis=url)
     assert "secret" not in str(raised.value)
@@ -218,12 +218,12 @@ def test_an_asynchronous_client_is_refused() -> None:
 @pytest.mark.parametrize(
     "options", [{"ttl_s": 0.01}, {"ttl_s": 1e6}, {"max_procs": 0}, {"name": ""}, {"name": "a b"}], ids=str
 )
-def test_a_lease_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+def test_wrong_arguments_of_a_lease_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"ttl_s|slot|name"):
         ConcurrencyLimit(redis="redis://127.0.0.1", **options)
 
 
-def test_without_a_server_whether_it_is_free_cannot_be_told(server: RedisServer) -> None:
+def test_without_a_server_acquire_raises_a_lock_error(server: RedisServer) -> None:
     with limits(server, 1) as (limit,):
         server.kill()
         with pytest.raises(LockError, match="ConnectionError"):
@@ -264,7 +264,7 @@ def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: Redi
         assert time.monotonic() - float(heartbeats[-1]) >= TTL_S  # on the clock that all processes share
 
 
-def test_who_looks_but_now_and_then_takes_over_at_the_second_look(server: RedisServer) -> None:
+def test_process_that_calls_seldom_takes_over_at_its_second_call(server: RedisServer) -> None:
     with limits(server, 2, clock=Clock()) as (gone, other):
         gone.acquire()
         time.sleep(1.1 * TTL_S)
@@ -283,7 +283,7 @@ def test_without_a_heartbeat_the_holder_gives_up_first_by_its_own_clock(server: 
         assert (limit.is_held, limit.lock_id) == (False, None)
 
 
-def test_what_was_lost_is_not_held_again_by_a_late_heartbeat(server: RedisServer) -> None:
+def test_late_heartbeat_does_not_restore_a_lost_lease(server: RedisServer) -> None:
     clock = Clock()
     with limits(server, 1, clock=clock) as (limit,):
         limit.acquire()
@@ -352,7 +352,7 @@ def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwa
         assert (other.acquire(), holder.is_held) == (1, False)
 
 
-def test_a_holder_that_asks_nobody_has_given_up_before_a_paused_server_gives_it_away(server: RedisServer) -> None:
+def test_holder_has_given_up_before_a_paused_server_gives_its_slot_away(server: RedisServer) -> None:
     with limits(server, 2) as (holder, other):
         acquired(holder)
         server.pause()
@@ -413,7 +413,7 @@ def test_a_server_that_restarts_with_its_memory_keeps_the_holder(start_redis: St
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["replicated", "lost on the way"])
 def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Children, *, is_known: bool) -> None:
-    watched = Watched(start_redis, children)
+    watched = SentinelSetup(start_redis, children)
     started(watched.master)
     wait_for(lambda: watched.replica.cli("EXISTS", KEY), timeout_s=20, what="the replica knows the lock")
     first, second = (ConcurrencyLimit(redis=watched.url, ttl_s=5, timeout_s=1.5) for _ in range(2))
@@ -430,7 +430,7 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
 
 
 def test_a_holder_that_the_new_master_remembers_goes_on(start_redis: StartRedis, children: Children) -> None:
-    watched = Watched(start_redis, children)
+    watched = SentinelSetup(start_redis, children)
     started(watched.master)
     holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=LONG_S, timeout_s=PATIENCE_S) for _ in range(2))
     assert holder.acquire() == 1
@@ -453,7 +453,7 @@ def test_full_memory_loses_the_lock_rather_than_keep_it_unwritten(server: RedisS
 
 
 def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
-    """Released, forgotten or overslept: who says that it holds does so within one lease of its own."""
+    """After a release, a loss or a long sleep: a process that claims to hold does so within one lease of its own."""
     program = (
         "import sys, time, random\n"
         "from sidecar.runlock import ConcurrencyLimit, LockError\n"

@@ -4,51 +4,51 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.runlock.lifetimes import Life, Pattern, contradictions
+from sidecar.runlock.lifetimes import Life, Schedule, contradictions
 
 HOLDS = [
-    Pattern(every_s=60),
-    Pattern(every_s=60, lifetime_s=61),
-    Pattern(every_s=60, lifetime_s=300, has_standby=True),
-    Pattern(every_s=60, lifetime_s=300, has_standby=True, standby_for_s=301),
-    Pattern(every_s=60, lifetime_s=300, longest_s=600, has_standby=True, standby_for_s=601),
-    Pattern(every_s=60, lifetime_s=241, slots=4),
-    Pattern(every_s=60, lifetime_s=300, has_standby=True, standby_for_s=301, slots=4),
-    Pattern(every_s=60, has_standby=True, standby_for_s=61),
-    Pattern(every_s=60, lifetime_s=300, standby_for_s=1),
+    Schedule(every_s=60),
+    Schedule(every_s=60, lifetime_s=61),
+    Schedule(every_s=60, lifetime_s=300, has_standby=True),
+    Schedule(every_s=60, lifetime_s=300, has_standby=True, standby_for_s=301),
+    Schedule(every_s=60, lifetime_s=300, longest_s=600, has_standby=True, standby_for_s=601),
+    Schedule(every_s=60, lifetime_s=241, slots=4),
+    Schedule(every_s=60, lifetime_s=300, has_standby=True, standby_for_s=301, slots=4),
+    Schedule(every_s=60, has_standby=True, standby_for_s=61),
+    Schedule(every_s=60, lifetime_s=300, standby_for_s=1),
 ]
 FAILS = [
-    (Pattern(every_s=60, lifetime_s=60), "S > L > C does not hold: a main lives L = 60s, .* every C = 60s"),
+    (Schedule(every_s=60, lifetime_s=60), "S > L > C does not hold: a main lives L = 60s, .* every C = 60s"),
     (
-        Pattern(every_s=60, lifetime_s=240, slots=4),
+        Schedule(every_s=60, lifetime_s=240, slots=4),
         "S/k > L/k > C does not hold: of k = 4 .* L/k = 4m / 4 = 60s, .* every C = 60s",
     ),
     (
-        Pattern(every_s=60, lifetime_s=300, has_standby=True, standby_for_s=300),
+        Schedule(every_s=60, lifetime_s=300, has_standby=True, standby_for_s=300),
         "S > L > C does not hold: a standby waits S = 5m, and a main lives up to L = 5m",
     ),
     (
-        Pattern(every_s=60, lifetime_s=300, longest_s=610, has_standby=True, standby_for_s=600),
+        Schedule(every_s=60, lifetime_s=300, longest_s=610, has_standby=True, standby_for_s=600),
         "S = 10m, and a main lives up to L = 610s",
     ),
-    (Pattern(every_s=60, has_standby=True, standby_for_s=60), "S = 60s, and the next is started only every C = 60s"),
-    (Pattern(every_s=60, has_standby=True, standby_for_s=150, slots=3), "C = 60s, for k = 3"),
+    (Schedule(every_s=60, has_standby=True, standby_for_s=60), "S = 60s, and the next is started only every C = 60s"),
+    (Schedule(every_s=60, has_standby=True, standby_for_s=150, slots=3), "C = 60s, for k = 3"),
 ]
 
 
-@pytest.mark.parametrize("pattern", HOLDS, ids=str)
-def test_a_pattern_without_a_gap_is_taken(pattern: Pattern) -> None:
-    assert contradictions(pattern) == []
+@pytest.mark.parametrize("schedule", HOLDS, ids=str)
+def test_schedule_without_a_gap_is_accepted(schedule: Schedule) -> None:
+    assert contradictions(schedule) == []
 
 
-@pytest.mark.parametrize(("pattern", "said"), FAILS, ids=str)
-def test_a_relation_that_does_not_hold_is_told_with_its_numbers(pattern: Pattern, said: str) -> None:
+@pytest.mark.parametrize(("schedule", "said"), FAILS, ids=str)
+def test_contradiction_is_reported_with_its_numbers(schedule: Schedule, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
-        raise AssertionError("; ".join(contradictions(pattern)))
+        raise AssertionError("; ".join(contradictions(schedule)))
 
 
 def test_two_relations_are_two_sentences() -> None:
-    assert len(contradictions(Pattern(every_s=60, lifetime_s=50, has_standby=True, standby_for_s=40))) == 2
+    assert len(contradictions(Schedule(every_s=60, lifetime_s=50, has_standby=True, standby_for_s=40))) == 2
 
 
 @pytest.mark.parametrize(

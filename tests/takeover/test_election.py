@@ -1,36 +1,36 @@
-"""Who may be main, who waits, and who leaves: several that share a run lock, in one process and without a daemon."""
+"""Which of the sidecars that share a run lock is the main, the standby, or leaves: in one process, without a daemon."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from harness.ports import free_ports
 from harness.waiting import wait_for
-from sidecar.config.settings import Settings, load
+from sidecar.config.slices import RunLockConfig
 from sidecar.runlock.flock import FlockSlots, LockError
-from sidecar.takeover import election, handover, inherited_sockets
-from sidecar.takeover.election import Succession
-from sidecar.takeover.inherited_sockets import Inheritance
+from sidecar.takeover import election, handover, handover_client
+from sidecar.takeover.election import Election, Takeover
+from sidecar.takeover.handover_client import HandoverClient
 
-DOOR: Final = "public_listen"
+APP: Final = "shop/a"
+LISTENER: Final = "public_listen"
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A standby whose main takes too long to say who it is goes on without; that is not what is tried here."""
-    monkeypatch.setattr(inherited_sockets, "CONNECT_S", 30.0)
+    """A standby gives up on a main that is slow to introduce itself, which is not tested here."""
+    monkeypatch.setattr(handover_client, "CONNECT_S", 30.0)
 
 
 @pytest.fixture
@@ -38,144 +38,140 @@ def directory(run_dir: Path) -> Path:
     return run_dir / "lock"
 
 
-def _settings(directory: Path, **more: str) -> Settings:
+def _election(directory: Path, *, modules: Sequence[str] = (), **config: Any) -> Election:
     public, local = free_ports(2)
-    doors = {DOOR: f"127.0.0.1:{public}", "local_listen": f"127.0.0.1:{local}", "agent_listen": "off"}
-    return load({"run_lock": str(directory), **doors, **more}, {})
+    addresses = {LISTENER: f"127.0.0.1:{public}", "local_listen": f"127.0.0.1:{local}", "agent_listen": "off"}
+    return Election(RunLockConfig(str(directory), **config), app=APP, addresses=addresses, modules=modules)
 
 
-def _run(settings: Settings) -> tuple[int, list[Succession]]:
-    """The exit code, and what it served with if it did."""
-    served: list[Succession] = []
-    return election.run(settings, served.append), served
+def _run(candidate: Election) -> tuple[int, list[Takeover]]:
+    """The exit code, and what the candidate served with, if it did."""
+    served: list[Takeover] = []
+    return candidate.run(served.append), served
 
 
 class Waiting:
     """A standby in a thread of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, candidate: Election) -> None:
         self.code: int | None = None
-        self.served: list[Succession] = []
-        self._settings = settings
+        self.served: list[Takeover] = []
+        self._candidate = candidate
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        self.code = election.run(self._settings, self.served.append)
+        self.code = self._candidate.run(self.served.append)
 
     def ends(self) -> None:
         self.thread.join(30)
         assert not self.thread.is_alive()
 
     def close(self) -> None:
-        """Close what it was given."""
-        for succession in self.served:
-            for several in succession.sockets.values():
-                for opened in several:
+        """Close what it received."""
+        for takeover in self.served:
+            for sockets in takeover.sockets.values():
+                for opened in sockets:
                     opened.close()
 
 
 def test_first_is_the_main_with_a_lock_that_is_free_again_when_it_ends(directory: Path) -> None:
     held: list[bool] = []
-    settings = _settings(directory)
-    code = election.run(settings, lambda succession: held.append(succession.lock.is_held))
+    candidate = _election(directory)
+    code = candidate.run(lambda takeover: held.append(takeover.lock.is_held))
     assert (code, held) == (0, [True])
-    code, (succession,) = _run(settings)
-    assert (code, succession.is_second, dict(succession.sockets), succession.state) == (0, False, {}, None)
+    code, (takeover,) = _run(candidate)
+    assert (code, takeover.is_successor, dict(takeover.sockets), takeover.state) == (0, False, {}, None)
+    assert (takeover.app, set(takeover.addresses)) == (APP, {LISTENER, "local_listen", "agent_listen"})
 
 
 def test_main_that_fails_frees_its_lock(directory: Path) -> None:
-    def fail(_succession: Succession) -> None:
+    def fail(_takeover: Takeover) -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        election.run(_settings(directory), fail)
-    assert _run(_settings(directory))[1]
+        _election(directory).run(fail)
+    assert _run(_election(directory))[1]
 
 
-@pytest.mark.parametrize("standby", ["true", "false"])
-def test_nobody_serves_while_main_and_standby_are_there(
-    directory: Path, standby: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("standby", [True, False])
+def test_third_sidecar_does_not_serve_beside_main_and_standby(
+    directory: Path, *, standby: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory.mkdir(0o700)
     locks = FlockSlots(directory, "main"), FlockSlots(directory, "standby")
     assert all(lock.acquire() for lock in locks)
     with caplog.at_level(logging.INFO):
-        assert _run(_settings(directory, standby=standby)) == (0, [])
+        assert _run(_election(directory, standby=standby)) == (0, [])
     assert caplog.messages == ["main and standby are there: nothing to do"]
     for lock in locks:
         lock.release()
 
 
-def test_second_that_is_no_standby_leaves_at_once_and_does_not_stay_in_line(directory: Path) -> None:
+def test_second_sidecar_without_standby_leaves_at_once_and_frees_the_standby_lock(directory: Path) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    assert _run(_settings(directory)) == (0, [])
+    assert _run(_election(directory)) == (0, [])
     assert FlockSlots(directory, "standby").acquire()
     main.release()
 
 
-def test_nobody_comes_between_a_main_that_ends_and_its_standby(directory: Path) -> None:
-    """The main lock is free for a moment; who holds the other one is to have it."""
+def test_no_sidecar_slips_in_between_a_main_that_ends_and_its_standby(directory: Path) -> None:
+    """The lock of the main is free for a moment; it belongs to the holder of the lock of the standby."""
     directory.mkdir(0o700)
-    turn = FlockSlots(directory, "standby")
-    assert turn.acquire()
-    assert _run(_settings(directory)) == (0, [])
-    turn.release()
+    standby_lock = FlockSlots(directory, "standby")
+    assert standby_lock.acquire()
+    assert _run(_election(directory)) == (0, [])
+    standby_lock.release()
 
 
-def test_standby_serves_when_the_main_has_gone_and_is_no_longer_in_line(directory: Path) -> None:
+def test_standby_serves_when_the_main_has_gone_and_frees_the_standby_lock(directory: Path) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    turn = FlockSlots(directory, "standby")
-    with _waiting_for_a_main_that_lives(directory) as standby:
-        assert _is_taken(turn)
+    standby_lock = FlockSlots(directory, "standby")
+    with _standby_of_a_living_main(directory) as standby:
+        assert _is_taken(standby_lock)
     main.release()
     standby.ends()
     standby.close()
-    assert (standby.code, [one.is_second for one in standby.served]) == (0, [True])
-    assert turn.acquire()
-    turn.release()
+    assert (standby.code, [one.is_successor for one in standby.served]) == (0, [True])
+    assert standby_lock.acquire()
+    standby_lock.release()
 
 
-def test_state_that_nobody_can_read_is_none_and_the_past_is_for_who_knows_it(directory: Path) -> None:
+def test_state_that_cannot_be_parsed_counts_as_none(directory: Path) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    deep, past = b'{"what":"state","state":' + b"[" * 99_999, handover.message("past", past={})
-    with _waiting_for_a_main_that_lives(directory, said=handover.LENGTH.pack(len(deep)) + deep + past) as standby:
+    deep = b'{"what":"state","state":' + b"[" * 99_999
+    with _standby_of_a_living_main(directory, sent=handover.LENGTH.pack(len(deep)) + deep) as standby:
         pass
     main.release()
     standby.ends()
-    (succession,) = standby.served
-    assert succession.state is None
-    assert succession.past is not None
-    assert succession.past[0] == past[handover.LENGTH.size :]
+    (takeover,) = standby.served
+    assert takeover.state is None
     standby.close()
 
 
-def test_standby_has_loaded_what_it_needs_for_its_turn_and_nobody_else_has(directory: Path) -> None:
-    code = f"""
-import sys
-import sidecar.app.daemon, sidecar.app.listeners
-from sidecar.config.settings import load
-needed = {{"sidecar.takeover.main_process", "sidecar.takeover.past", "sidecar.takeover.state_transfer"}}
-assert not needed & set(sys.modules), needed & set(sys.modules)
-from sidecar.takeover import election
-election._load(load({{"run_lock": {str(directory)!r}}}, {{}}))
-assert needed <= set(sys.modules), needed - set(sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_standby_does_not_wait_for_longer_than_it_was_told(directory: Path) -> None:
+def test_standby_imports_its_modules_before_the_takeover(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    assert _run(_settings(directory, standby="true", standby_for="1100ms", run_every="1s")) == (0, [])
+    monkeypatch.delitem(sys.modules, "wave", raising=False)
+    assert _run(_election(directory, modules=["wave"])) == (0, [])
+    assert "wave" not in sys.modules
+    assert _run(_election(directory, modules=["wave"], standby=True, standby_for=0.1)) == (0, [])
+    assert "wave" in sys.modules
+    main.release()
+
+
+def test_standby_gives_up_after_its_time(directory: Path) -> None:
+    directory.mkdir(0o700)
+    main = FlockSlots(directory, "main")
+    assert main.acquire()
+    assert _run(_election(directory, standby=True, standby_for=0.3)) == (0, [])
     main.release()
 
 
@@ -183,50 +179,50 @@ def test_standby_has_its_sockets_before_its_turn_though_the_main_has_none_for_it
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    settings = _settings(directory, standby="true")
+    candidate = _election(directory, standby=True)
     with socket.socket(socket.AF_UNIX) as offering:
-        offering.bind(handover.path(directory))
+        offering.bind(handover.socket_path(directory))
         offering.listen()
         offering.settimeout(10)
-        standby = Waiting(settings)
+        standby = Waiting(candidate)
         link, _ = offering.accept()
         with link:
             link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}))
             link.settimeout(10)
             assert link.recv(1) == handover.READY
             with socket.socket() as another, pytest.raises(OSError, match="in use"):
-                another.bind(("127.0.0.1", int(settings.public_listen.rpartition(":")[2])))
+                another.bind(("127.0.0.1", int(candidate._addresses[LISTENER].rpartition(":")[2])))
             main.release()
     standby.ends()
-    (succession,) = standby.served
-    assert set(succession.sockets) == {DOOR, "local_listen"}
+    (takeover,) = standby.served
+    assert set(takeover.sockets) == {LISTENER, "local_listen"}
     standby.close()
 
 
 @contextmanager
-def _waiting_for_a_main_that_lives(directory: Path, app: str = "", said: bytes = b"") -> Iterator[Waiting]:
-    """A standby that is told by a main, which stays there for as long as the context lasts."""
+def _standby_of_a_living_main(directory: Path, app: str = "", sent: bytes = b"") -> Iterator[Waiting]:
+    """A standby that is ready, connected to a main which lives as long as the context."""
     with socket.socket(socket.AF_UNIX) as offering:
-        offering.bind(handover.path(directory))
+        offering.bind(handover.socket_path(directory))
         offering.listen()
         offering.settimeout(10)
-        standby = Waiting(_settings(directory, standby="true"))
+        standby = Waiting(_election(directory, standby=True))
         link, _ = offering.accept()
         with link:
-            link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=app) + said)
+            link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=app) + sent)
             link.settimeout(10)
             assert link.recv(1) == handover.READY
             yield standby
 
 
-def test_lock_whose_file_was_removed_makes_nobody_main_while_the_main_lives(directory: Path) -> None:
+def test_removed_lock_file_makes_no_second_main_while_the_main_lives(directory: Path) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    with _waiting_for_a_main_that_lives(directory) as standby:
+    with _standby_of_a_living_main(directory) as standby:
         main.path(1).unlink()
         wait_for(main.path(1).exists, timeout_s=30, what="the standby has tried the lock")
-        time.sleep(2 * election.GONE_S)
+        time.sleep(2 * election.MAIN_CLOSES_S)
         assert standby.served == []
         retaken = FlockSlots(directory, "main")
         wait_for(retaken.acquire, timeout_s=30, what="the standby has let go of it")
@@ -240,7 +236,7 @@ def test_standby_says_that_the_main_is_of_another_app(directory: Path, caplog: p
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    with _waiting_for_a_main_that_lives(directory, app="shop/b") as standby:
+    with _standby_of_a_living_main(directory, app="shop/b") as standby:
         assert "the main is of another app" in caplog.messages
     main.release()
     standby.ends()
@@ -251,7 +247,7 @@ def test_standby_whose_own_file_was_removed_leaves_the_place_to_the_next(directo
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    with _waiting_for_a_main_that_lives(directory) as standby:
+    with _standby_of_a_living_main(directory) as standby:
         (directory / "standby.1.lock").unlink()
         standby.ends()
     assert (standby.code, standby.served) == (0, [])
@@ -260,29 +256,29 @@ def test_standby_whose_own_file_was_removed_leaves_the_place_to_the_next(directo
 
 def test_standby_that_lost_its_place_is_all_there_is_once_the_main_has_gone(directory: Path) -> None:
     directory.mkdir(0o700)
-    turn, inherited_sockets = FlockSlots(directory, "standby"), Inheritance(directory, {})
-    assert turn.acquire()
+    standby_lock, client = FlockSlots(directory, "standby"), HandoverClient(directory, {})
+    assert standby_lock.acquire()
     with socket.socket(socket.AF_UNIX) as offering:
-        offering.bind(handover.path(directory))
+        offering.bind(handover.socket_path(directory))
         offering.listen(1)
-        linking = threading.Thread(target=inherited_sockets.link)
+        linking = threading.Thread(target=client.connect)
         linking.start()
         link, _ = offering.accept()
         link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=""))
         linking.join(10)
         directory.rename(directory.with_name("gone"))
-        assert election._has_lost(turn, inherited_sockets)
+        assert election.has_lost_place(standby_lock, client)
         link.close()
-        assert not election._has_lost(turn, inherited_sockets)
-    turn.release()
-    inherited_sockets.close()
+        assert not election.has_lost_place(standby_lock, client)
+    standby_lock.release()
+    client.close()
 
 
 def test_standby_serves_though_the_directory_went_with_the_main(directory: Path) -> None:
     directory.mkdir(0o700)
     main = FlockSlots(directory, "main")
     assert main.acquire()
-    with _waiting_for_a_main_that_lives(directory) as standby:
+    with _standby_of_a_living_main(directory) as standby:
         pass
     directory.rename(directory.with_name("gone"))
     standby.ends()
@@ -297,8 +293,8 @@ def test_main_takes_its_lock_anew(directory: Path, *, is_all_gone: bool) -> None
     directory.mkdir(0o700)
     lock = FlockSlots(directory, "main")
     assert lock.acquire()
-    Path(handover.path(directory)).touch()
-    main = Succession(directory, lock)
+    Path(handover.socket_path(directory)).touch()
+    main = Takeover(directory, lock)
     assert main.is_in_place()
     if is_all_gone:
         shutil.rmtree(directory)
@@ -316,8 +312,8 @@ def test_main_does_not_take_a_lock_that_another_has_by_now(directory: Path) -> N
     assert lock.acquire()
     lock.path(1).unlink()
     assert others.acquire()
-    with pytest.raises(LockError, match="another has its lock"):
-        Succession(directory, lock).retake()
+    with pytest.raises(LockError, match="another sidecar holds its lock"):
+        Takeover(directory, lock).retake()
     others.release()
 
 
@@ -327,7 +323,7 @@ def test_directory_that_others_may_write_in_is_refused(
 ) -> None:
     directory.mkdir()
     directory.chmod(mode)
-    assert _run(_settings(directory)) == (2, [])
+    assert _run(_election(directory)) == (2, [])
     assert f"others may write in it (mode {mode:o}), it must be 700" in capsys.readouterr().err
 
 
@@ -340,15 +336,15 @@ def test_directory_that_cannot_be_used_is_one_line_and_exit_2(
     run_dir: Path, path: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run_dir / "file").touch()
-    assert _run(_settings(run_dir / path)) == (2, [])
+    assert _run(_election(run_dir / path)) == (2, [])
     said = capsys.readouterr().err
     assert said.startswith("health-arbiter: ARBITER_RUN_LOCK: ")
     assert complaint in said
     assert said.count("\n") == 1
 
 
-def _is_taken(turn: FlockSlots) -> bool:
-    if turn.acquire() is None:
+def _is_taken(standby_lock: FlockSlots) -> bool:
+    if standby_lock.acquire() is None:
         return True
-    turn.release()
+    standby_lock.release()
     return False

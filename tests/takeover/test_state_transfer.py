@@ -1,4 +1,4 @@
-"""What a standby is told and what it makes of it: everything again, on its own clock, or nothing at all."""
+"""The state of the main in its standby: all of it, on the clock of the standby, or none."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.controller import WALL_S, HandBudget, Notes
-from sidecar.controller.controller import Controller, Pace
-from sidecar.core.life import transitions
-from sidecar.core.life.container import Container, Order
-from sidecar.core.life.measurements import Measurements
-from sidecar.core.life.weight import Weight
+from harness.controller import WALL_S, ManualBudget, MemoryJournal
+from sidecar.controller.container_controller import Controller, Pace
+from sidecar.core.life.container import Container, CullOrder, start
+from sidecar.core.measure.measurements import Measurements
+from sidecar.core.measure.weight import Weight
 from sidecar.core.types import (
     Denied,
+    ErrorReport,
     Granted,
     Heartbeat,
     Hold,
     Judgement,
     Latch,
     Missed,
-    Ping,
     Policy,
     RandomIdentity,
     Reason,
@@ -36,7 +35,7 @@ from sidecar.core.types import (
     Verdict,
 )
 from sidecar.takeover import state_transfer
-from sidecar.takeover.state_transfer import Carried, RefusedError
+from sidecar.takeover.state_transfer import RefusedError, TransferredState
 
 APP: Final = "web/a"
 POLICY: Final = Policy()
@@ -44,15 +43,17 @@ NOW: Final = 1_000.0
 LATCH: Final = Latch("web/a/boot-1", WALL_S, "5 server errors in 60 s")
 VERDICT: Final = Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, "5 server errors in 60 s"),))
 DENIED: Final = Denied("hold", 1, 10, 3.5, hold=Hold("ann", "deploy", WALL_S))
-UP: Final = transitions.start(APP, 900.0, POLICY, app_start="boot-1")
+UP: Final = start(APP, 900.0, POLICY, app_start="boot-1")
 CONTAINERS: Final = {
     "starting": UP,
     "up": replace(UP, state=State.UP, since=950.0, due=None, verdict=Verdict(Judgement.FINE)),
     "suspect": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, verdict=VERDICT, asked=True, unknowns=2),
     "denied": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, verdict=VERDICT, answer=DENIED),
     "unanswered": replace(UP, state=State.SUSPECT, since=990.0, due=1_002.5, answer=Unknown("timeout")),
-    "heard": replace(UP, state=State.SUSPECT, verdict=VERDICT, is_heard=True, refused=True, unclear=True, due=1_002.5),
-    "ordered": replace(UP, state=State.SUSPECT, order=Order("ann", "looks bad", State.RETIRING, 1_003.0)),
+    "heard": replace(
+        UP, state=State.SUSPECT, verdict=VERDICT, is_announced=True, refused=True, unclear=True, due=1_002.5
+    ),
+    "ordered": replace(UP, state=State.SUSPECT, order=CullOrder("ann", "looks bad", State.RETIRING, 1_003.0)),
     "retiring": replace(UP, state=State.RETIRING, identity=RandomIdentity("lease-1", 0.25), due=1_001.0),
     "draining": replace(UP, state=State.DRAINING, since=995.0, due=1_005.0, latch=LATCH, answer=Granted(1, 10)),
     "down": replace(UP, state=State.DOWN, since=960.0, due=None, latch=LATCH, answer=Granted(1, 10, replayed=True)),
@@ -70,8 +71,8 @@ def _controller(
         pace=Pace(),
         measurements=measurements or Measurements(60, int(NOW)),
         weight=weight or Weight(),
-        budget=HandBudget(),
-        journal=Notes(),
+        budget=ManualBudget(),
+        journal=MemoryJournal(),
         clock=lambda: NOW,
         wall=lambda: WALL_S,
         rng=Random(0),
@@ -80,32 +81,32 @@ def _controller(
     )
 
 
-def _frozen(controller: Controller, now: float = NOW) -> Any:
-    """As it comes over the wire."""
-    frozen = state_transfer.freeze(controller, now, POLICY)
-    return None if frozen is None else json.loads(json.dumps(frozen))
+def _dumped(controller: Controller, now: float = NOW) -> Any:
+    """The state after its way over the wire."""
+    dumped = state_transfer.dump(controller, now, POLICY)
+    return None if dumped is None else json.loads(json.dumps(dumped))
 
 
-def _thawed(frozen: Any, now: float = NOW, window_s: int = 60, policy: Policy = POLICY) -> Carried:
+def _loaded(dumped: Any, now: float = NOW, window_s: int = 60, policy: Policy = POLICY) -> TransferredState:
     measurements = Measurements(window_s, int(now))
-    return state_transfer.thaw(frozen, now, app=APP, policy=policy, measurements=measurements, weight=Weight())
+    return state_transfer.load(dumped, now, app=APP, policy=policy, measurements=measurements, weight=Weight())
 
 
 @pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
-def test_standing_is_the_same_for_the_standby(container: Container) -> None:
-    assert _thawed(_frozen(_controller(container))).container == container
+def test_container_is_the_same_in_the_standby(container: Container) -> None:
+    assert _loaded(_dumped(_controller(container))).container == container
 
 
 @pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
-def test_instants_move_with_the_clock_of_the_reader(container: Container) -> None:
-    elsewhere = _thawed(_frozen(_controller(container)), NOW + 5_000).container
+def test_instants_move_with_the_clock_of_the_standby(container: Container) -> None:
+    elsewhere = _loaded(_dumped(_controller(container)), NOW + 5_000).container
     names = state_transfer.INSTANTS[Container]
     moved = {name: getattr(container, name) for name in names if getattr(container, name) is not None}
     assert {name: getattr(elsewhere, name) for name in moved} == {name: at + 5_000 for name, at in moved.items()}
 
 
-def test_every_number_of_a_standing_is_known_to_be_an_instant_or_none() -> None:
-    """A new field that is an instant has to be told as an age: this fails until somebody has thought of it."""
+def test_every_float_of_a_container_is_known_to_be_an_instant() -> None:
+    """A new field that is an instant has to travel as an age: this test fails until it does."""
     numbers = {field.name for field in fields(Container) if "float" in str(field.type)}
     assert numbers == set(state_transfer.INSTANTS[Container])
 
@@ -118,20 +119,20 @@ def test_every_number_of_a_standing_is_known_to_be_an_instant_or_none() -> None:
     ],
     ids=["a token", "a lease"],
 )
-def test_what_was_asked_is_asked_again_at_once(container: Container) -> None:
-    found = _thawed(_frozen(_controller(container))).container
+def test_claim_in_flight_is_repeated_at_once(container: Container) -> None:
+    found = _loaded(_dumped(_controller(container))).container
     assert (found.asking, found.leasing, found.due) == (False, False, NOW)
     assert found.claim_id == container.claim_id
 
 
-def test_sidecar_that_stops_leaves_no_state_to_go_on_in() -> None:
-    assert state_transfer.freeze(_controller(replace(UP, state=State.STOPPING)), NOW, POLICY) is None
+def test_sidecar_that_stops_hands_over_no_state() -> None:
+    assert state_transfer.dump(_controller(replace(UP, state=State.STOPPING)), NOW, POLICY) is None
 
 
 def test_window_weight_and_names_are_those_of_the_main_before() -> None:
     measurements = Measurements(60, 940)
     for at, report in (
-        (950.0, Ping(3, kind="redis")),
+        (950.0, ErrorReport(3, kind="redis")),
         (970.0, Results(7, 2, 4)),
         (980.0, Heartbeat()),
         (990.0, Missed("timeout")),
@@ -141,29 +142,27 @@ def test_window_weight_and_names_are_those_of_the_main_before() -> None:
         measurements.take(report, at)
     measurements.usual.sample(measurements.evidence(NOW), NOW)
     controller = _controller(CONTAINERS["up"], measurements, Weight(73, moving=True))
-    controller.names.alive = {"": "boot-1", "page:": "page:17"}
-    controller.names.ended.extend(["boot-0"])
-    found = _thawed(_frozen(controller))
+    controller.ids.current = {"": "boot-1", "page:": "page:17"}
+    controller.ids.ended.extend(["boot-0"])
+    found = _loaded(_dumped(controller))
     assert found.measurements.evidence(NOW + 3) == measurements.evidence(NOW + 3)
     assert found.measurements.success_rate(NOW + 3) == measurements.success_rate(NOW + 3)
     assert (found.measurements.in_flight, found.measurements.idle_at) == (0.0, NOW)
     assert found.measurements.usual.rates(NOW) == measurements.usual.rates(NOW) == pytest.approx((5.0, 5 / 19))
     assert found.weight == Weight(73, moving=True)
-    other = _controller(found.container, found.measurements, found.weight)
-    found.give(other)
-    assert (other.names.alive, [*other.names.ended]) == (controller.names.alive, ["boot-0"])
+    assert (found.ids.current, [*found.ids.ended]) == (controller.ids.current, ["boot-0"])
 
 
-def test_witness_of_a_version_that_knew_nothing_usual_is_taken_as_it_is() -> None:
-    frozen = _frozen(_controller(CONTAINERS["up"]))
-    del frozen["measurements"]["usual"]
-    assert _thawed(frozen).measurements.usual.rates(NOW) == (0.0, 0.0)
+def test_measurements_of_a_version_without_usual_rates_are_used() -> None:
+    dumped = _dumped(_controller(CONTAINERS["up"]))
+    del dumped["measurements"]["usual"]
+    assert _loaded(dumped).measurements.usual.rates(NOW) == (0.0, 0.0)
 
 
 def test_longer_window_of_the_standby_holds_what_the_shorter_held() -> None:
     measurements = Measurements(60, int(NOW))
-    measurements.take(Ping(3), NOW)
-    found = _thawed(_frozen(_controller(UP, measurements)), window_s=600).measurements
+    measurements.take(ErrorReport(3), NOW)
+    found = _loaded(_dumped(_controller(UP, measurements)), window_s=600).measurements
     found.turn(int(NOW) + 599)
     assert found.evidence(NOW + 599).errors == 3
     found.turn(int(NOW) + 600)
@@ -174,72 +173,74 @@ def test_longer_window_of_the_standby_holds_what_the_shorter_held() -> None:
 def test_latch_on_disk_wins_over_none_and_over_another(latch: Latch) -> None:
     disk = replace(CONTAINERS["down"], latch=latch)
     told = CONTAINERS["up"] if latch is LATCH else CONTAINERS["draining"]
-    found = state_transfer.merged(disk, _thawed(_frozen(_controller(told))))
+    found = state_transfer.merge(disk, _loaded(_dumped(_controller(told))))
     assert found.container == disk
 
 
-def test_latch_that_is_over_holds_no_more_though_the_disk_has_it_still() -> None:
-    frozen = state_transfer.freeze(_controller(CONTAINERS["up"]), NOW, POLICY, over=[state_transfer.word_of(LATCH)])
-    assert state_transfer.merged(CONTAINERS["down"], _thawed(frozen)).container == CONTAINERS["up"]
+def test_ended_latch_holds_no_more_though_the_disk_still_has_it() -> None:
+    dumped = state_transfer.dump(
+        _controller(CONTAINERS["up"]), NOW, POLICY, ended_latches=[state_transfer.latch_id(LATCH)]
+    )
+    assert state_transfer.merge(CONTAINERS["down"], _loaded(dumped)).container == CONTAINERS["up"]
 
 
-def test_same_latch_goes_on_as_it_was_told_and_so_does_one_that_the_disk_has_not() -> None:
-    told = _thawed(_frozen(_controller(CONTAINERS["draining"])))
-    assert state_transfer.merged(CONTAINERS["down"], told).container == CONTAINERS["draining"]
-    assert state_transfer.merged(CONTAINERS["starting"], told).container == CONTAINERS["draining"]
+def test_transferred_latch_goes_on_if_the_disk_has_the_same_or_none() -> None:
+    told = _loaded(_dumped(_controller(CONTAINERS["draining"])))
+    assert state_transfer.merge(CONTAINERS["down"], told).container == CONTAINERS["draining"]
+    assert state_transfer.merge(CONTAINERS["starting"], told).container == CONTAINERS["draining"]
 
 
 def test_other_app_other_mode_and_other_format_are_refused() -> None:
-    frozen = _frozen(_controller(CONTAINERS["down"]))
+    dumped = _dumped(_controller(CONTAINERS["down"]))
     with pytest.raises(RefusedError, match="mode"):
-        _thawed(frozen, policy=replace(POLICY, enforce=False))
+        _loaded(dumped, policy=replace(POLICY, enforce=False))
     with pytest.raises(RefusedError, match="format 2"):
-        _thawed({**frozen, "format": 2})
-    frozen["container"]["app"] = "web/b"
+        _loaded({**dumped, "format": 2})
+    dumped["container"]["app"] = "web/b"
     with pytest.raises(RefusedError, match="web/b"):
-        _thawed(frozen)
+        _loaded(dumped)
 
 
 SPOILT: Final = [
     ("container", None),
     ("container", {"is": "Latch", "claim_id": "x", "at": 1, "reason": "r"}),
-    ("standing.state", "stopping"),
-    ("standing.state", "asleep"),
-    ("standing.is", "Popen"),
-    ("standing.since", "long ago"),
-    ("standing.incarnation", 7),
-    ("standing.unheard_of", 1),
+    ("container.state", "stopping"),
+    ("container.state", "asleep"),
+    ("container.is", "Popen"),
+    ("container.since", "long ago"),
+    ("container.incarnation", 7),
+    ("container.unheard_of", 1),
     ("measurements", {}),
-    ("witness.errors.buckets", [[0, {"redis": -1}]]),
-    ("witness.errors.buckets", [[0, {"redis": "many"}]]),
-    ("witness.errors.buckets", [[float("nan"), {"redis": 1}]]),
-    ("witness.errors.age_s", float("inf")),
-    ("witness.in_flight", "some"),
-    ("witness.usual", [[0, 1, -1, 0]]),
-    ("witness._successes.ring", [[1, 2]] * 6),
-    ("witness._successes.ring", [[2, 1]]),
+    ("measurements.errors.buckets", [[0, {"redis": -1}]]),
+    ("measurements.errors.buckets", [[0, {"redis": "many"}]]),
+    ("measurements.errors.buckets", [[float("nan"), {"redis": 1}]]),
+    ("measurements.errors.age_s", float("inf")),
+    ("measurements.in_flight", "some"),
+    ("measurements.usual", [[0, 1, -1, 0]]),
+    ("measurements._successes.ring", [[1, 2]] * 6),
+    ("measurements._successes.ring", [[2, 1]]),
     ("weight.percent", 0),
     ("weight.percent", 101),
     ("weighed_age_s", None),
-    ("names", ["boot-1"]),
-    ("ended", None),
+    ("ids", ["boot-1"]),
+    ("ended_ids", None),
 ]
 
 
 @pytest.mark.parametrize(("path", "value"), SPOILT, ids=[f"{path}={value}" for path, value in SPOILT])
-def test_what_is_broken_is_refused_as_a_whole(path: str, value: object) -> None:
-    frozen = _frozen(_controller(CONTAINERS["up"]))
+def test_broken_state_is_refused_as_a_whole(path: str, value: object) -> None:
+    dumped = _dumped(_controller(CONTAINERS["up"]))
     *above, last = path.split(".")
-    place = frozen
+    place = dumped
     for name in above:
         place = place[name]
     place[last] = value
     with pytest.raises(RefusedError):
-        _thawed(frozen)
+        _loaded(dumped)
 
 
 REPORTS: Final = st.one_of(
-    st.builds(Ping, st.integers(0, 5), kind=st.sampled_from(["redis", "http", "disk"])),
+    st.builds(ErrorReport, st.integers(0, 5), kind=st.sampled_from(["redis", "http", "disk"])),
     st.builds(Results, st.integers(0, 20), st.integers(0, 20), st.none() | st.integers(0, 3)),
     st.builds(Missed, st.just("timeout")),
     st.builds(Heartbeat),
@@ -248,7 +249,7 @@ STORIES: Final = st.lists(st.tuples(st.floats(0, 20), REPORTS), max_size=30)
 
 
 @given(STORIES, st.floats(0, 3), STORIES)
-def test_witness_who_was_told_says_what_the_first_would_have_said(
+def test_transferred_measurements_go_on_as_the_first_would_have(
     before: list[tuple[float, Any]], takes_s: float, after: list[tuple[float, Any]]
 ) -> None:
     first, now = Measurements(60, 0), 0.0

@@ -1,4 +1,4 @@
-"""How a call's end is counted, and the leases that walks at once share."""
+"""How the end of a call is counted, and the slots that concurrent walks share."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_call_is_counted_when_it_ends() -> None:
     assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=10, in_flight=0)
 
 
-async def test_cancelled_walk_gives_its_lease_back_and_calls_nobody_else() -> None:
+async def test_cancelled_walk_gives_its_slot_back_and_calls_no_other_node() -> None:
     cascade = cascade_of(limit=one_at_a_time)
     others = Waiting()
     task = asyncio.create_task(cascade.run(others.until(asyncio.Event())))
@@ -85,7 +85,7 @@ async def test_deadline_of_the_caller_is_a_time_out_of_the_node() -> None:
     assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=9, in_flight=0)
 
 
-async def test_judge_of_results_that_breaks_keeps_no_lease() -> None:
+async def test_judge_of_results_that_breaks_keeps_no_slot() -> None:
     def is_final(result: object) -> bool:
         raise LookupError(result)
 
@@ -95,10 +95,10 @@ async def test_judge_of_results_that_breaks_keeps_no_lease() -> None:
     assert cascade.figures()["a"].in_flight == 0
 
 
-# -- leases shared by walks ------------------------------------------------------------------------------------
+# -- slots shared by walks ------------------------------------------------------------------------------------
 
 
-async def test_walks_at_once_share_the_leases() -> None:
+async def test_walks_at_once_share_the_slots() -> None:
     cascade = cascade_of(limit=one_at_a_time)
     release, others = asyncio.Event(), Waiting()
     tasks = [asyncio.create_task(cascade.run(others.until(release))) for _ in range(3)]
@@ -109,7 +109,7 @@ async def test_walks_at_once_share_the_leases() -> None:
     assert [figures.in_flight for figures in cascade.figures().values()] == [0, 0, 0]
 
 
-async def test_without_a_free_lease_a_walk_fails_at_once_and_calls_nobody() -> None:
+async def test_without_a_free_slot_a_walk_fails_at_once_without_a_call() -> None:
     cascade = cascade_of(limit=one_at_a_time)
     release, others, servers = asyncio.Event(), Waiting(), Servers()
     tasks = [asyncio.create_task(cascade.run(others.until(release))) for _ in range(3)]
@@ -122,7 +122,7 @@ async def test_without_a_free_lease_a_walk_fails_at_once_and_calls_nobody() -> N
     assert {figures.success_rate for figures in cascade.figures().values()} == {1}, "to be busy is no failure"
 
 
-async def test_node_without_a_free_lease_is_passed_over() -> None:
+async def test_node_without_a_free_slot_is_passed_over() -> None:
     cascade = cascade_of("a", "b", limit=one_at_a_time)
     release, others = asyncio.Event(), Waiting()
     task = asyncio.create_task(cascade.attempt("a", others.until(release)))
@@ -135,7 +135,7 @@ async def test_node_without_a_free_lease_is_passed_over() -> None:
     await task
 
 
-async def test_busy_node_beside_failing_ones_is_told_among_the_errors() -> None:
+async def test_busy_node_is_among_the_errors() -> None:
     cascade = cascade_of("a", "b", limit=one_at_a_time)
     release, others = asyncio.Event(), Waiting()
     task = asyncio.create_task(cascade.attempt("a", others.until(release)))

@@ -1,9 +1,10 @@
-"""The sidecar's side of a datagram socket, as the tests of the client need it: a socket that adds up what comes."""
+"""A datagram socket in place of the sidecar, which adds up the lines that arrive."""
 
 from __future__ import annotations
 
 import socket
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -13,8 +14,21 @@ from sidecar.client.outlet import Outcome
 
 _PACKETS = 100_000
 
+Totals = Callable[[], dict[str, int]]
+"""The fixture ``totals``: the sums of everything that the client has sent."""
 
-class Door:
+
+def failed(kind: str) -> dict[str, int]:
+    """The totals of one failed request with one error of this kind."""
+    return {"failed": 1, f"errors|level:server_error,kind:{kind}": 1}
+
+
+def without_places(totals: dict[str, int]) -> dict[str, int]:
+    """The totals without fingerprints, which contain line numbers."""
+    return {line.partition(",fingerprint:")[0]: count for line, count in totals.items()}
+
+
+class Receiver:
     """A bound datagram socket, on a unix path or on a UDP port of loopback (``path`` is None; port 0: any)."""
 
     def __init__(self, path: Path | None = None, port: int = 0) -> None:

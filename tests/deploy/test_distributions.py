@@ -1,0 +1,92 @@
+"""The client and the run locks as distributions of their own: built, installed into empty environments, and used."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TOP: Final = Path(__file__).parents[2]
+PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def _run(*words: str | Path, **environ: str) -> str:
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _wheel(project: Path, directory: Path) -> Path:
+    flags = ("--no-deps", "--no-index", "--no-build-isolation")
+    _run(*PIP, "wheel", *flags, "--wheel-dir", directory, project, HOME=str(directory))
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def _installed(wheel: Path, directory: Path) -> Path:
+    """The ``bin`` of an environment with nothing but this wheel."""
+    venv.create(directory, with_pip=False)
+    python = directory / "bin" / "python"
+    _run(*PIP, "--python", python, "install", "--no-deps", "--no-index", wheel, HOME=str(directory))
+    return directory / "bin"
+
+
+REPORT: Final = "from health_arbiter_client import report_exception; report_exception(KeyError('cart'))"
+
+
+@pytest.fixture(scope="module")
+def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _wheel(TOP / "sidecar" / "client", tmp_path_factory.mktemp("client"))
+
+
+@pytest.mark.parametrize("is_copied", [False, True], ids=["installed", "one copied file"])
+def test_client_reports_without_the_sidecar(client_wheel: Path, run_dir: Path, *, is_copied: bool) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(run_dir / "statsd.sock"))
+        receiver.settimeout(10)
+        environ = {"ARBITER_STATSD_SOCKET": str(run_dir / "statsd.sock")}
+        if is_copied:
+            _run(
+                sys.executable,
+                "-I",
+                "-c",
+                f"import sys; sys.path[:] = [*sys.path[:3], {str(client_wheel)!r}]; {REPORT}",
+                **environ,
+            )
+        else:
+            _run(_installed(client_wheel, run_dir / "env") / "python", "-c", REPORT, **environ)
+        assert receiver.recv(2048).startswith(b"errors:1|c|#level:server_error,kind:KeyError,")
+
+
+def test_client_wheel_needs_nothing(client_wheel: Path) -> None:
+    with zipfile.ZipFile(client_wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        assert "Requires-Dist" not in archive.read(metadata).decode()
+        assert "health_arbiter_client/py.typed" in archive.namelist()
+
+
+def test_run_lock_toolkit_works_without_the_sidecar(run_dir: Path) -> None:
+    directory = _installed(_wheel(TOP / "sidecar" / "runlock", run_dir), run_dir / "env")
+    execute = (directory / "health-arbiter-exec", "--run-lock", run_dir)
+    assert _run(*execute, "--max-procs", "2", "--", "sh", "-c", "echo slot $HEALTH_ARBITER_SLOT") == "slot 1\n"
+    held = f"""
+from health_arbiter_runlock import ConcurrencyLimit, WithStandby
+import subprocess, sys
+with ConcurrencyLimit({str(run_dir)!r}, name="exec") as slot:
+    print("held", slot, flush=True)
+    sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
+    assert _run(directory / "python", "-c", held, *execute, "--", "echo", "not alone") == "held 1\n"
+
+
+def test_sidecar_wheel_has_both_packages_and_not_their_projects(run_dir: Path) -> None:
+    with zipfile.ZipFile(_wheel(TOP, run_dir)) as archive:
+        names = set(archive.namelist())
+    assert {"sidecar/client/__init__.py", "sidecar/runlock/lease.lua"} <= names
+    assert not [name for name in names if name.endswith("pyproject.toml")]
