@@ -1,1 +1,1 @@
-"""What people type: one command line over a running sidecar, its fleet and its settings."""
+"""The commands: one click application over a sidecar, its fleet and its settings."""

@@ -1,100 +1,139 @@
-"""All commands under one name, how what goes wrong is told, and the completion of a shell."""
+"""The one command-line application: the list of commands, how an error is printed, and shell completion."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import difflib
+import importlib
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import get_completion_class
 
-from sidecar.cli import daemon_commands, fleet_commands, hold_commands, ledger_commands, local_api, override_commands
-from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
-from sidecar.cli.parameters import Command
-from sidecar.cli.terminal import complain, say
-from sidecar.config.settings import SettingsError
+from sidecar.cli.exit_codes import EXIT_FAILED
+from sidecar.cli.parameters import CONTEXT, Command, Invocation, version_option
+from sidecar.cli.terminal import COMPLETE, PROGRAM, complain
 
-PROGRAM: Final = "health-arbiter"
-COMPLETE: Final = "_HEALTH_ARBITER_COMPLETE"
-"""The variable by which a shell asks what could come next."""
+if TYPE_CHECKING:
+    from sidecar.config.settings_model import Settings
 
+COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "The sidecar": {
+        "run": "daemon_commands",
+        "check-config": "daemon_commands",
+        "doctor": "daemon_commands",
+    },
+    "See what happens": {
+        "fleet": "fleet_commands",
+        "why": "fleet_commands",
+        "events": "ledger_commands",
+        "report": "ledger_commands",
+    },
+    "Give orders": {
+        "hold": "order_commands",
+        "release": "order_commands",
+        "cull": "order_commands",
+        "revive": "order_commands",
+    },
+    "Tools": {
+        "exec": "exec_command",
+        "message": "ledger_commands",
+        "completion": "application",
+    },
+}
+"""Heading -> command -> its module, loaded only for this command: ``exec`` has to start quickly."""
+
+_MODULES: Final = {name: module for commands in COMMANDS.values() for name, module in commands.items()}
 SHELLS: Final = ("bash", "zsh", "fish")
-_COMPLETION_CODES: Final = "Exit codes: 0 printed; 2 a shell that is not known."
 
 
-@click.command(cls=Command, codes=_COMPLETION_CODES)
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        return [*_MODULES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        if cmd_name not in _MODULES:
+            return None
+        module = importlib.import_module(f"sidecar.cli.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _MODULES:
+            return super().resolve_command(ctx, args)
+        # The message does not repeat the word: it may be a password in the wrong place.
+        similar = difflib.get_close_matches(args[0], _MODULES, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else f"{PROGRAM} --help lists them"
+        raise click.UsageError(f"the first word is no command; {hint}")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in COMMANDS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(70)) for name, command in commands if command])
+        click.Command.format_options(self, ctx, formatter)
+
+
+@click.group(
+    cls=_Commands,
+    context_settings=CONTEXT,
+    epilog=f"Without a command it runs the sidecar. Each command explains itself, as with\n\n{PROGRAM} hold --help",
+)
+@version_option
+def root() -> None:
+    """Run the sidecar beside one container, or ask it and its fleet."""
+
+
+@click.command(cls=Command)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(*, shell: str) -> int:
-    """Print what makes a shell complete commands and flags.
+    """Print the completion script of a shell.
 
     \b
     bash: eval "$(health-arbiter completion bash)"    in ~/.bashrc
     zsh:  eval "$(health-arbiter completion zsh)"     in ~/.zshrc
     fish: health-arbiter completion fish | source     in ~/.config/fish/config.fish
-    """  # noqa: D301 - \b is how click is told to leave lines as they are
-    known = get_completion_class(shell)
-    if known is None:
-        raise click.UsageError(f"SHELL: takes one of {', '.join(SHELLS)}")
-    say(known(root, {}, PROGRAM, COMPLETE).source())
+    """  # noqa: D301 - \b makes click leave the lines as they are
+    if known := get_completion_class(shell):
+        click.echo(known(root, {}, PROGRAM, COMPLETE).source())
     return 0
 
 
-root: Final = click.Group(
-    PROGRAM,
-    commands=[
-        daemon_commands.run,
-        daemon_commands.check_config,
-        daemon_commands.doctor,
-        daemon_commands.execute,
-        hold_commands.hold,
-        hold_commands.release,
-        override_commands.cull,
-        override_commands.revive,
-        fleet_commands.fleet,
-        fleet_commands.why,
-        ledger_commands.events,
-        ledger_commands.report,
-        ledger_commands.message,
-        completion,
-    ],
-)
+def run(arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[Settings], int] | None = None) -> int:
+    """Run a command and return its exit code; every problem is one line on standard error.
 
-
-def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run a command and return its exit code; what goes wrong is one line each on standard error.
-
-    It answers a shell that asks for completions instead, if ``COMPLETE`` says so.
+    ``run`` calls ``serve`` with its settings. A shell that asks for completions (``COMPLETE``) gets them instead.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
-        code: Any = root.main(list(arguments), PROGRAM, COMPLETE, standalone_mode=False, obj=environ)
-    except click.ClickException as error:
-        complain(_said(error))
-        return EXIT_USAGE
+        code = root.main(list(arguments), PROGRAM, COMPLETE, standalone_mode=False, obj=Invocation(environ, serve))
     except click.Abort:
-        complain("left as it was")
+        complain("nothing was changed")
         return EXIT_FAILED
-    except SettingsError as error:
-        for problem in error.problems:
-            complain(problem)
-        return EXIT_USAGE
-    except local_api.NoSidecarError as error:
-        complain(str(error))
-        return EXIT_NO_SIDECAR
+    except click.ClickException as error:
+        for line in _sentence(error).splitlines():
+            complain(line)
+        return error.exit_code
     return int(code or 0)
 
 
-def _said(error: click.ClickException) -> str:
-    """The sentence, beginning with the flag that it is about."""
+def _sentence(error: click.ClickException) -> str:
+    """The error as a sentence that begins with its option."""
     if isinstance(error, click.MissingParameter) and error.param is not None:
         path = error.ctx.command_path if error.ctx else PROGRAM
-        return f"{_flag(error.param)}: is missing, see {path} --help"
+        return f"{_name(error.param)}: is missing, see {path} --help"
     if isinstance(error, click.BadParameter) and error.param is not None:
-        return f"{_flag(error.param)}: {error.message}"
+        return f"{_name(error.param)}: {error.message}"
     if isinstance(error, click.BadOptionUsage):
         said = error.message.removeprefix(f"Option '{error.option_name}' ")
         return f"{error.option_name}: {said.rstrip('.')}"
     return error.message
 
 
-def _flag(param: click.Parameter) -> str:
+def _name(param: click.Parameter) -> str:
     return param.opts[0] if isinstance(param, click.Option) else str(param.name).upper()

@@ -1,53 +1,56 @@
-"""The commands that ``cli`` runs itself, here for the help and the completion alone; and ``doctor``, which has both."""
+"""``run``, ``check-config`` and ``doctor``: the daemon, its settings, and problems in them and around it."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import click
-from click.shell_completion import CompletionItem
 
-from sidecar.cli import flags, main
-from sidecar.cli.parameters import Command, json_option
+from sidecar.cli.exit_codes import EXIT_CODES
+from sidecar.cli.parameters import invocation, json_option, version_option
+from sidecar.cli.settings_options import SettingsCommand, config, given, settings
+from sidecar.config import shown
+from sidecar.config.settings import origins
 
-CODES: Final = "Exit codes: 0 nothing fails; 1 something does; 2 settings, a flag or a job file that cannot be used."
+_EPILOG: Final = f"""\
+{EXIT_CODES}
 
-
-class SettingsCommand(Command):
-    """A command that takes every setting as a flag; ``cli`` reads them."""
-
-    ignore_unknown_options = True
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The flags of the settings, besides its own."""
-        own = super().shell_complete(ctx, incomplete)
-        known = flags.flag_table() if incomplete.startswith("-") else []
-        return [*own, *(CompletionItem(flag, help=text) for flag, text in known if flag.startswith(incomplete))]
+Every option of a setting is also an environment variable (--error-limit is ARBITER_ERROR_LIMIT) and a key of the TOML
+file (error_limit). Options win over the environment, the environment over the file, the file over the preset. A switch
+such as --standby needs no value. Beside --run-lock, --lifetime is that of the sidecar (--run-lifetime); without, it is
+the age at which the app is retired. Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
 
 
-@click.command(cls=SettingsCommand, codes=CODES)
+@click.command(cls=SettingsCommand, epilog=_EPILOG)
+@version_option
+@click.pass_context
+def run(ctx: click.Context, /) -> int:
+    """Run the sidecar. This is what happens without a command."""
+    serve = invocation(ctx).serve
+    effective = settings(ctx)
+    return serve(effective) if serve else 0
+
+
+@click.command(cls=SettingsCommand, epilog=_EPILOG)
+@version_option
+@json_option
+@click.pass_context
+def check_config(ctx: click.Context, /, *, as_json: bool) -> int:
+    """Print the effective settings and their origins."""
+    write = shown.as_json if as_json else shown.effective
+    click.echo(write(settings(ctx), origins(given(ctx), invocation(ctx).environ)))
+    return 0
+
+
+@click.command(cls=SettingsCommand)
 @click.option("--job", metavar="FILE", default=None, help="Also look at this job file of Nomad: JSON, or HCL.")
 @json_option
-@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[--SETTING VALUE]...")
-def doctor(*, job: str | None, as_json: bool, rest: tuple[str, ...]) -> int:
-    """Look at every Redis server, at the sidecar on this machine, and at what is round it; tell what is wrong.
+@click.pass_context
+def doctor(ctx: click.Context, /, *, job: str | None, as_json: bool) -> int:
+    """Find problems in Redis, in the sidecar here and around it.
 
-    Every setting is a flag as well, as with check-config. It leaves nothing behind.
+    The exit code is 1 if one of the findings is a failure. It leaves nothing behind.
     """
-    from sidecar.cli.doctor import examination as room  # noqa: PLC0415 - the client of Redis
+    from sidecar.cli.doctor import examination  # noqa: PLC0415 - 7 MiB for Redis, in the child of a run and for help
 
-    return main.with_settings(["doctor", *rest], partial(room.main, as_json=as_json, job=job))
-
-
-def _elsewhere(*_: Any, **__: Any) -> int:
-    raise click.UsageError("first comes the command, then its flags")
-
-
-def _listed(name: str, text: str) -> click.Command:
-    return SettingsCommand(name, callback=_elsewhere, help=text)
-
-
-run: Final = _listed("run", "Serve, which is what happens without a command.")
-check_config: Final = json_option(_listed("check-config", "Print the effective settings, and exit."))
-execute: Final = Command("exec", callback=_elsewhere, help="Run a command under a lock, with a planned end.")
+    return examination.main(config(ctx), as_json=as_json, job=job)

@@ -1,28 +1,31 @@
-"""``fleet`` and ``why``: who there is, and why one of them stands as it does."""
+"""``fleet`` and ``why``: the state of the fleet, and the reasons for the state of one container."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
+from rich.console import Console
 from rich.live import Live
 
-from sidecar.cli import event_commands, fleet_table, live_table, local_api
+from sidecar.cli import fleet_table
 from sidecar.cli.exit_codes import EXIT_FAILED
-from sidecar.cli.parameters import OK, Command, json_option, refused, settings, show, where
-from sidecar.cli.terminal import complain, plain, say
-from sidecar.config.settings import Settings
+from sidecar.cli.ledger_commands import LedgerReader, as_text
+from sidecar.cli.local_api import OK, NoSidecarError, Reply, ask, refused
+from sidecar.cli.parameters import Command, json_option, show
+from sidecar.cli.settings_options import config, where
+from sidecar.cli.terminal import complain, plain
+from sidecar.config.slices import Config
 from sidecar.core.types import MANUAL, Presence
-from sidecar.server.why_text import written
+from sidecar.server import why_text
 
-EVERY_S: Final = 2.0
-BACK_S: Final = 7 * 86_400.0
-MOST_EVENTS: Final = 20
-_FRAME: Final = 3
-"""Lines of the terminal beside the rows and the head: a blank one, the names of the columns, the last one."""
+REFRESH_S: Final = 2.0
+LOOK_BACK_S: Final = 7 * 86_400.0
+EVENTS_LIMIT: Final = 20
+_FRAME: Final = 4
+"""Lines of the terminal beside the rows and the head: a blank one, the names of the columns, the last two."""
 
 
 # -- fleet ------------------------------------------------------------------------------------------------------
@@ -30,80 +33,57 @@ _FRAME: Final = 3
 
 @click.command(cls=Command)
 @click.option("--watch", is_flag=True, help="Draw it anew every 2 s, until Ctrl-C; once where there is no terminal.")
-@click.option("--all", "is_all", is_flag=True, help="Every container, not only some of those that are well.")
+@click.option("--all", "is_all", is_flag=True, help="Every container, not only some of the healthy ones.")
 @json_option
 @where
 @click.pass_context
 def fleet(ctx: click.Context, /, *, watch: bool, is_all: bool, as_json: bool) -> int:
-    """Show the fleet as the shared bucket knows it, what needs a look first."""
+    """Show the fleet, the containers that need attention first."""
     if watch and as_json:
         raise click.UsageError("--watch: not allowed with --json")
-    effective = settings(ctx)
-    reply = local_api.ask(effective, "GET", "/fleet")
+    effective, console = config(ctx), Console(highlight=False)
+    reply = ask(effective, "GET", "/fleet")
     if "fleet" not in reply.value:
         return refused(reply, "nothing is known of the fleet")
-    console = live_table.console()
+    if watch and console.is_terminal:
+        click.echo(fleet_table.as_text(_watch(effective, reply, console, is_all=is_all), time.time(), console, is_all))
+        return 0
     if as_json:
         show(reply.value)
-    elif watch and console.is_terminal:
-        _Watch(effective, is_all=is_all).run(reply)
-        return 0
     else:
-        _print(reply.value, console.width, is_all=is_all)
+        click.echo(fleet_table.as_text(reply.value, time.time(), console, is_all))
     if reply.status == OK:
         return 0
-    complain(f"{reply.value['sentence']}: that is what this sidecar heard last")
+    complain(_problem(reply))
     return EXIT_FAILED
 
 
-def _print(seen: dict[str, Any], width: int, *, is_all: bool) -> None:
-    now, most_gone = time.time(), None if is_all else fleet_table.MOST_GONE
-    every = fleet_table.rows(seen, now, most_gone)
-    shown, left_out = fleet_table.chosen(every, None if is_all else fleet_table.MOST_ROWS)
-    body = ["", *live_table.lines(shown, width)] if shown else []
-    say("\n".join([*fleet_table.head(seen, now), *body, *fleet_table.foot(seen, left_out, most_gone)]))
-
-
-class _Watch:
-    """Draws the fleet anew until it is interrupted."""
-
-    def __init__(self, effective: Settings, *, is_all: bool) -> None:
-        self._settings = effective
-        self._is_all = is_all
-
-    def run(self, reply: local_api.Reply) -> None:
-        console = live_table.console()
-        seen, trouble = reply.value, _trouble(reply)
-        with Live(console=console, auto_refresh=False, screen=True) as live:
-            try:
-                while True:
-                    live.update(self._drawn(seen, trouble, console.width, console.height), refresh=True)
-                    time.sleep(EVERY_S)
-                    seen, trouble = self._asked(seen)
-            except KeyboardInterrupt:
-                pass
-        _print(seen, console.width, is_all=self._is_all)
-
-    def _asked(self, before: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        """What is seen now, or was seen last, and what is wrong."""
+def _watch(effective: Config, reply: Reply, console: Console, *, is_all: bool) -> dict[str, Any]:
+    """Draw the fleet anew until the operator interrupts it; return the last answer."""
+    seen, problem = reply.value, "" if reply.status == OK else _problem(reply)
+    with Live(console=console, auto_refresh=False, screen=True) as live:
         try:
-            reply = local_api.ask(self._settings, "GET", "/fleet")
-        except local_api.NoSidecarError as error:
-            return before, plain(error)
-        return (reply.value if "fleet" in reply.value else before), _trouble(reply)
+            while True:
+                now = time.time()
+                head = [*fleet_table.head(seen, now), *([f"!       {plain(problem)}"] if problem else [])]
+                limit = None if is_all else max(1, console.height - len(head) - _FRAME)
+                last = f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
+                drawn = fleet_table.drawn(seen, now, console.width, head=head, last=last, limit=limit)
+                live.update(drawn, refresh=True)
+                time.sleep(REFRESH_S)
+                try:
+                    reply = ask(effective, "GET", "/fleet")
+                except NoSidecarError as error:
+                    problem = error.message
+                    continue
+                seen = reply.value if "fleet" in reply.value else seen
+                problem = "" if reply.status == OK else _problem(reply)
+        except KeyboardInterrupt:
+            return seen
 
-    def _drawn(self, seen: dict[str, Any], trouble: str, width: int, height: int) -> Any:
-        now, most_gone = time.time(), None if self._is_all else fleet_table.MOST_GONE
-        head = [*fleet_table.head(seen, now), *([f"!       {trouble}"] if trouble else [])]
-        room = max(1, height - len(head) - _FRAME - 1)
-        every = fleet_table.rows(seen, now, most_gone)
-        shown, left_out = fleet_table.chosen(every, None if self._is_all else room)
-        foot = [*fleet_table.foot(seen, left_out, most_gone), f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"]
-        return live_table.whole(head, shown, foot, width)
 
-
-def _trouble(reply: local_api.Reply) -> str:
-    return "" if reply.status == OK else plain(f"{reply.value.get('sentence')}: that is what was heard last")
+def _problem(reply: Reply) -> str:
+    return f"{reply.value.get('sentence')}: this is what the sidecar heard last"
 
 
 # -- why --------------------------------------------------------------------------------------------------------
@@ -115,89 +95,83 @@ def _trouble(reply: local_api.Reply) -> str:
 @where
 @click.pass_context
 def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
-    """Tell why the container beside this sidecar stands as it does.
+    """Explain the state of the container here, or of another.
 
-    Of another INSTANCE (or the beginning of its name) it tells what the fleet and the ledger of the last 7 days know;
+    For another INSTANCE (or the beginning of its name) it tells what the fleet and the ledger of the last 7 days know;
     its own sidecar knows more. The exit code is 1 when nothing is known of it.
     """
-    effective = settings(ctx)
-    reply = local_api.ask(effective, "GET", "/why")
+    effective = config(ctx)
+    reply = ask(effective, "GET", "/why")
     if reply.status != OK:
-        return refused(reply, "why is not known")
-    if instance is None or instance == reply.value["instance"]:
-        if as_json:
-            show(reply.value)
-        else:
-            say("\n".join(map(plain, written(reply.value).splitlines())))
-        return 0
-    return _of_another(effective, instance, as_json=as_json)
+        return refused(reply, "the state of the container is not known")
+    if instance is not None and instance != reply.value["instance"]:
+        return _of_another(effective, instance, as_json=as_json)
+    if as_json:
+        show(reply.value)
+    else:
+        click.echo(why_text.as_text(reply.value), nl=False)
+    return 0
 
 
-def _of_another(effective: Settings, instance: str, *, as_json: bool) -> int:
-    reply = local_api.ask(effective, "GET", "/fleet")
-    lines: list[str] = []
-    event_commands.events(effective, BACK_S, follow=False, as_json=True, out=lines.append)
-    events = [json.loads(line) for line in lines]
-    departed = reply.value.get("departed", ())
-    known = {one["instance"] for one in (*reply.value.get("members", ()), *departed, *events)} - {""}
-    name = _meant(instance, known)
-    found = {
+def _of_another(effective: Config, instance: str, *, as_json: bool) -> int:
+    reply = ask(effective, "GET", "/fleet")
+    seen, events = reply.value, list(LedgerReader(effective, LOOK_BACK_S).news())
+    members = {member["instance"]: member for member in seen.get("members", ())}
+    departed = {member["instance"]: member for member in seen.get("departed", ())}
+    known = {*members, *departed, *(event["instance"] for event in events)} - {""}
+    name = _completed(instance, known)
+    found: dict[str, Any] = {
         "instance": name,
-        "asked": reply.value.get("instance"),
-        "service": reply.value.get("service"),
+        "asked": seen.get("instance"),
+        "service": seen.get("service"),
         "known": name in known,
-        "member": next((one for one in reply.value.get("members", ()) if one["instance"] == name), None),
-        "departed": next((one for one in departed if one["instance"] == name), None),
-        "holds": [hold for hold in reply.value.get("holds", ()) if hold["instance"] in ("", name)],
-        "events": [event for event in events if event["instance"] == name][-MOST_EVENTS:],
+        "member": members.get(name),
+        "departed": departed.get(name),
+        "holds": [hold for hold in seen.get("holds", ()) if hold["instance"] in ("", name)],
+        "events": [event for event in events if event["instance"] == name][-EVENTS_LIMIT:],
     }
     if as_json:
         show(found)
     elif found["known"]:
-        say("\n".join(_told(found, reply.value)))
+        click.echo("\n".join(_explained(found, seen)))
     if reply.status != OK:
-        complain(f"{reply.value.get('sentence')}: that is what this sidecar has heard")
+        complain(_problem(reply))
         return EXIT_FAILED
     if not found["known"]:
-        complain(f"no such container has been heard of: {instance}")
+        complain(f"the fleet does not know this container: {instance}")
     return 0 if found["known"] else EXIT_FAILED
 
 
-def _meant(instance: str, known: set[str]) -> str:
-    """The name that is meant: the one that it is, or the only one that begins so."""
+def _completed(instance: str, known: set[str]) -> str:
+    """``instance`` if it is known, or the only known name that begins with it."""
     begun = [name for name in known if name.startswith(instance)]
-    if instance in known or len(begun) != 1:
-        return instance
-    return begun[0]
+    return instance if instance in known or len(begun) != 1 else begun[0]
 
 
-def _told(found: dict[str, Any], seen: dict[str, Any]) -> Sequence[str]:
+def _explained(found: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
     now, member = time.time(), found["member"]
-    lines = [plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")]
+    yield plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")
     if member and member.get("about"):
-        lines.append(plain(f"told    {fleet_table.told(member['about'], now)}"))
-    lines += [f"hold: {fleet_table.hold_line(hold, now)}" for hold in found["holds"]]
+        yield plain(f"says    {fleet_table.container(member['about'], now)}")
+    yield from (f"hold: {fleet_table.hold_line(hold, now)}" for hold in found["holds"])
     if seen.get("fleet"):
-        lines.append(next(iter(fleet_table.head(seen, now))))
-    lines += map(event_commands.as_text, reversed(found["events"]))
-    lines.append(
-        plain(f"told by the sidecar of {found['asked']}; that of {found['instance']} knows more: ask it there")
-    )
-    return lines
+        yield next(fleet_table.head(seen, now))
+    yield from map(as_text, reversed(found["events"]))
+    yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {found['instance']} for more.")
 
 
 def _presence(member: dict[str, Any] | None, departed: dict[str, Any] | None) -> str:
     if member is None:
         silent = f", silent for {fleet_table.span(departed['age_s'])}" if departed else ""
         return f"is not a member of the fleet now{silent}"
-    age, cause = fleet_table.span(member["age_s"]), _cause(member["kind"])
+    age, cause = fleet_table.span(member["age_s"]), _because(member["kind"])
     if member["presence"] == Presence.DOWN:
         return f"has been down for {age}{cause}"
     double = "; another container beats under its name, so neither may be culled" if member.get("duplicate") else ""
     return f"is {member['presence']}{cause}, heard of {age} ago{double}"
 
 
-def _cause(kind: str) -> str:
+def _because(kind: str) -> str:
     if kind == MANUAL:
-        return ", by a person's order"
+        return ", by an operator's order"
     return f" because of {kind}" if kind else ""

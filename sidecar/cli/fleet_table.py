@@ -1,6 +1,6 @@
-"""The fleet as text: a few lines on the whole of it, then a row for each container, what needs a look first.
+"""The fleet as text: a few lines about all of it, then a row for each container, those that need attention first.
 
-It comes as the JSON of ``GET /fleet``. What people and apps wrote is printed without anything that moves a cursor.
+The input is the JSON of ``GET /fleet``. Text from people and apps is printed without control characters.
 """
 
 from __future__ import annotations
@@ -9,41 +9,61 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from sidecar.cli.terminal import plain
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-_MINUTE_S: Final = 60
-_EXACT_S: Final = 600
-_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release --service"
+from sidecar.cli.terminal import plain
+from sidecar.core.explain import reasons
 
 SILENT: Final = "silent"
 GONE: Final = "gone"
 DUPLICATE: Final = "duplicate"
-"""Two lives beat under one instance name: what is told of it is of either, and neither may be culled."""
+"""Two containers beat under one instance name: the row may describe either, and neither may be culled."""
 
 UNKNOWN: Final = "-"
 SILENT_BEATS: Final = 3
-"""As the bucket has it: who was not heard of for so long is struck off as soon as anybody else beats."""
+"""As in the store: a beat strikes off the containers that were silent for this many beats."""
 
 RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring", GONE)
-"""What needs a look first; whatever is not named here is well."""
+"""The states that need attention, the most urgent first. Any other state is fine."""
 
-MOST_ROWS: Final = 40
-MOST_GONE: Final = 10
-"""So many of those who fell silent or said goodbye have a row: a deployment leaves a crowd of them."""
+ROWS_LIMIT: Final = 40
+GONE_LIMIT: Final = 10
+"""Maximum number of rows for containers that fell silent or ended: a deployment leaves many."""
 
-_SAME: Final = {"up": "well"}
-"""What the sidecar calls its own state, in the word that the fleet has for it."""
+WIDE: Final = 100
+"""Least width of a terminal, in characters, that shows all columns of the table."""
+
+_EXACT_S: Final = 600
+_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release --service"
 
 _WITHIN: Final = {
     "well": {"up", "starting", "retiring", "stopping"},
     "suspect": {"suspect"},
     "down": {"draining", "down"},
 }
-"""The states that say more than what the fleet knows, and do not contradict it."""
+"""Presence in the fleet -> the more detailed states that agree with it."""
+
+_NARROW: Final = ("instance", "state", "kind", "since", "heard")
+_ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version")
+_FOLDED: Final = {"instance": 2, "kind": 5}
+"""Columns that are folded and not cut, because operators search for them -> the divisor of their part of the width."""
+
+_LIFE: Final = 17
+_STYLES: Final = {
+    "silent": "magenta",
+    "gone": "bright_black",
+    "duplicate": "magenta",
+    "suspect": "yellow",
+    "draining": "red",
+    "down": "red",
+    "retiring": "cyan",
+}
 
 
-class Row(NamedTuple):
-    """One container. What the bucket does not know of others is ``-``."""
+class ContainerRow(NamedTuple):
+    """One container. What the fleet does not know of it is ``-``."""
 
     instance: str
     state: str
@@ -58,69 +78,107 @@ class Row(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """How soon somebody should look at it, 0 being at once."""
+        """The urgency: 0 is the most urgent."""
         return RANKS.index(self.state) if self.state in RANKS else len(RANKS)
 
     @property
     def is_well(self) -> bool:
-        """Whether nobody need look."""
+        """Whether it needs no attention."""
         return self.rank == len(RANKS)
 
 
+# -- all of it --------------------------------------------------------------------------------------------------
+
+
+def as_text(seen: dict[str, Any], now: float, console: Console, is_all: bool) -> str:  # noqa: FBT001 - --all
+    """The whole answer in the width of this console; ``is_all``: without limits on the rows."""
+    shown, foot = _shown(seen, now, None if is_all else ROWS_LIMIT)
+    with console.capture() as captured:
+        console.print(table(shown, console.width))
+    body = ["", *(line.rstrip() for line in captured.get().splitlines())] if shown else []
+    return "\n".join([*head(seen, now), *body, *foot])
+
+
+def drawn(seen: dict[str, Any], now: float, width: int, *, head: Sequence[str], last: str, limit: int | None) -> Group:
+    """The whole answer for a terminal: ``head``, at most ``limit`` rows and all that need attention, ``last``."""
+    shown, foot = _shown(seen, now, limit)
+    body: list[RenderableType] = [Text(""), table(shown, width)] if shown else []
+    return Group(*map(Text, head), *body, *map(Text, [*foot, last]))
+
+
+def _shown(seen: dict[str, Any], now: float, limit: int | None) -> tuple[list[ContainerRow], list[str]]:
+    """All rows that need attention and others up to ``limit`` (None: all rows), and lines about those left out."""
+    departed = len(seen.get("departed", ()))
+    gone = departed if limit is None else min(GONE_LIMIT, departed)
+    every = rows(seen, now, gone)
+    count = len(every) if limit is None else max(limit, sum(not row.is_well for row in every))
+    fleet = seen["fleet"]
+    unlisted = fleet["alive"] + fleet["down"] - len(seen["members"]) if fleet and seen["members"] else 0
+    left_out = {
+        " that fell silent or ended before: --all shows them": departed - gone,
+        ", all well: --all shows them": len(every) - count,
+        "": unlisted,
+    }
+    return every[:count], [f"... and {number} more{text}" for text, number in left_out.items() if number > 0]
+
+
 def head(seen: dict[str, Any], now: float) -> Iterator[str]:
-    """The lines on the whole; ``now`` in Unix seconds, to tell what is left of a hold."""
+    """The lines about the whole fleet; ``now`` in Unix seconds, for the time that a hold still lasts."""
     fleet = seen["fleet"]
     yield _headline(seen, now)
     if fleet is not None:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
         yield from map(_trial, fleet["trials"])
         yield from _errors(fleet)
-        yield from _oddities(fleet)
+        yield from _problems(fleet)
     yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
     if seen["local_hold"]:
         yield f"hold    {hold_line(seen['local_hold'], now)} (known to this sidecar only)"
     if seen.get("own"):
-        yield plain(f"here    {seen['instance']}: {told(seen['own'], now)}")
+        yield plain(f"here    {seen['instance']}: {container(seen['own'], now)}")
 
 
-def rows(seen: dict[str, Any], now: float, most_gone: int | None = MOST_GONE) -> list[Row]:
-    """Every container that is known, what needs a look first; at the end of that at most so many who are gone."""
+def rows(seen: dict[str, Any], now: float, gone_limit: int = GONE_LIMIT) -> list[ContainerRow]:
+    """Every known container, the most urgent first; of those that ended at most ``gone_limit``."""
     limit_s = SILENT_BEATS * seen.get("beat_interval", float("inf"))
     made = [(_row(member, seen, now, limit_s), member["age_s"]) for member in seen["members"]]
-    gone = seen.get("departed", ())[:most_gone]
-    made += [(Row(one["instance"], GONE, heard=f"silent for {span(one['age_s'])}"), -one["age_s"]) for one in gone]
-    return [row for row, _ in sorted(made, key=lambda one: (one[0].rank, -one[1] * (not one[0].is_well), one[0]))]
+    for member in seen.get("departed", ())[:gone_limit]:
+        silent = f"silent for {span(member['age_s'])}"
+        made.append((ContainerRow(member["instance"], GONE, heard=silent), -member["age_s"]))
+    made.sort(key=lambda pair: (pair[0].rank, 0 if pair[0].is_well else -pair[1], pair[0]))
+    return [row for row, _ in made]
 
 
-def chosen(every: Sequence[Row], most: int | None) -> tuple[list[Row], int]:
-    """The rows to show, and how many are left out: of more than ``most`` only some of those that are well."""
-    if most is None:
-        return list(every), 0
-    shown = max(most, sum(not row.is_well for row in every))
-    return list(every[:shown]), max(0, len(every) - shown)
+def table(shown: Sequence[ContainerRow], width: int) -> Table:
+    """A table of at most ``width`` characters, without control characters."""
+    names = _ALL if width >= WIDE else _NARROW
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for name in names:
+        longest = max((len(getattr(row, name)) for row in shown), default=0)
+        made.add_column(
+            name.upper(),
+            no_wrap=name not in _FOLDED,
+            overflow="fold" if name in _FOLDED else "ellipsis",
+            min_width=min(longest, width // _FOLDED[name]) if name in _FOLDED else None,
+            max_width=_LIFE if name == "life" else None,
+        )
+    for row in shown:
+        style = _STYLES.get(row.state, "")
+        made.add_row(*(Text(plain(getattr(row, name)), style if name == "state" else "") for name in names))
+    return made
 
 
-def foot(seen: dict[str, Any], left_out: int, most_gone: int | None = MOST_GONE) -> Iterator[str]:
-    """The lines on who has no row."""
-    gone = len(seen.get("departed", ())) - len(seen.get("departed", ())[:most_gone])
-    if gone:
-        yield f"... and {gone} more that fell silent or said goodbye before: --all shows them"
-    if left_out:
-        yield f"... and {left_out} more, all well: --all shows them"
-    fleet = seen["fleet"]
-    unlisted = (fleet["alive"] + fleet["down"] if fleet else 0) - len(seen["members"])
-    if seen["members"] and unlisted > 0:
-        yield f"... and {unlisted} more"
+# -- rows -------------------------------------------------------------------------------------------------------
 
 
-def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> Row:
+def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> ContainerRow:
     state, age_s = member["presence"], member["age_s"]
     is_down = state == "down"
     if state in ("well", "suspect") and age_s > limit_s:
         state = SILENT
     if member.get("duplicate"):
         state = DUPLICATE
-    row = Row(
+    row = ContainerRow(
         member["instance"],
         state,
         member["kind"] or UNKNOWN,
@@ -138,10 +196,10 @@ def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: floa
     return detailed if agrees else detailed._replace(state=row.state, since=row.since)
 
 
-def _detailed(row: Row, about: dict[str, Any], now: float) -> Row:
-    """With what its own sidecar says."""
+def _detailed(row: ContainerRow, about: dict[str, Any], now: float) -> ContainerRow:
+    """The row with what the container's own sidecar says."""
     return row._replace(
-        state=_SAME.get(about["state"], about["state"]),
+        state="well" if about["state"] == "up" else about["state"],
         since=span(now - about["since"]),
         errors=f"{about['errors']}/{about['limit']}",
         weight=f"{about['weight']}%",
@@ -151,7 +209,10 @@ def _detailed(row: Row, about: dict[str, Any], now: float) -> Row:
     )
 
 
-def told(about: dict[str, Any], now: float) -> str:
+# -- lines ------------------------------------------------------------------------------------------------------
+
+
+def container(about: dict[str, Any], now: float) -> str:
     """What a sidecar says of its own container, as one line."""
     age = f", age {span(now - about['born'])}" if about.get("born") else ""
     state = f"{about['state']} for {span(now - about['since'])}{age}, {about['errors']} errors of {about['limit']}"
@@ -159,24 +220,15 @@ def told(about: dict[str, Any], now: float) -> str:
 
 
 def hold_line(hold: dict[str, Any], now: float) -> str:
-    """Who holds what, for how long still, and why."""
-    whom = f"instance {hold['instance']}" if hold["instance"] else "the service"
-    return plain(f"{whom} by {hold['author']}, {span(hold['until'] - now)} left: {hold['reason']}")
+    """A hold: its scope, author, remaining time and reason."""
+    scope = f"instance {hold['instance']}" if hold["instance"] else "the service"
+    return plain(f"{scope} by {hold['author']}, {span(hold['until'] - now)} left: {hold['reason']}")
 
 
 def span(seconds: float) -> str:
-    """Seconds as a person says them, never shorter than they are: ``45s``, ``1m30s``, ``12m``, ``1h 5m``."""
+    """A duration for a person; from ten minutes on in whole minutes, rounded up: ``45s``, ``1m 30s``, ``1h 5m``."""
     left = max(0, ceil(seconds - 0.5))
-    if left < _MINUTE_S:
-        return f"{left}s"
-    if left < _EXACT_S:
-        minutes, rest = divmod(left, _MINUTE_S)
-        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
-    minutes = ceil(left / _MINUTE_S)
-    if minutes < _MINUTE_S:
-        return f"{minutes}m"
-    hours, rest = divmod(minutes, _MINUTE_S)
-    return f"{hours}h {rest}m" if rest else f"{hours}h"
+    return reasons.span(left if left < _EXACT_S else 60 * ceil(left / 60))
 
 
 def _headline(seen: dict[str, Any], now: float) -> str:
@@ -185,8 +237,8 @@ def _headline(seen: dict[str, Any], now: float) -> str:
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
-    told = f"{fleet['alive']} alive, {fleet['suspect']} of them suspect, {fleet['down']} down{retiring}"
-    return f"{name}: {told}{_tokens(seen, now)}"
+    counts = f"{fleet['alive']} alive, {fleet['suspect']} of them suspect, {fleet['down']} down{retiring}"
+    return f"{name}: {counts}{_tokens(seen, now)}"
 
 
 def _tokens(seen: dict[str, Any], now: float) -> str:
@@ -200,17 +252,17 @@ def _tokens(seen: dict[str, Any], now: float) -> str:
 
 
 def _trial(trial: dict[str, Any]) -> str:
-    """How far culls for one cause are: tried, or paused because the last one did not help."""
-    if trial["paused_s"] > 0:
-        failures = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
-        return plain(
-            f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {failures} did not help; {_RELEASE}"
-        )
-    return plain(f"trial   {trial['cause']}: {trial['out']} of at most {trial['limit']} culls without an outcome")
+    """The limit on culls for one cause, or their pause because the last one did not help."""
+    if trial["paused_s"] <= 0:
+        return plain(f"trial   {trial['cause']}: {trial['out']} of at most {trial['limit']} culls without an outcome")
+    last = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
+    return plain(
+        f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help; {_RELEASE}"
+    )
 
 
 def _errors(fleet: dict[str, Any]) -> Iterator[str]:
-    """What most suspects share, and what is usual in the fleet: a suspect has to stand out from that."""
+    """The cause that most suspects share, and the usual errors of the fleet, which a suspect has to exceed."""
     if fleet["cause"]:
         yield plain(f"cause   most suspects share {fleet['cause']}")
     if fleet["median_errors"] is not None:
@@ -219,7 +271,7 @@ def _errors(fleet: dict[str, Any]) -> Iterator[str]:
         yield f"median  {fleet['median_errors']} errors of a container in the window{of_requests}"
 
 
-def _oddities(fleet: dict[str, Any]) -> Iterator[str]:
+def _problems(fleet: dict[str, Any]) -> Iterator[str]:
     if fleet["duplicate"]:
         yield "double  another container beats under the name of this one, so neither of them may be culled"
     if fleet["policies"] > 1:
@@ -227,10 +279,10 @@ def _oddities(fleet: dict[str, Any]) -> Iterator[str]:
     for server in fleet["away"]:
         yield plain(f"away    {server}, and its share of the budget")
     if fleet["losses"]:
-        yield f"memory  lost {fleet['losses']} times"
+        yield f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
 
 
 def _holds(seen: dict[str, Any]) -> list[dict[str, Any]]:
-    """All of them, or the one in force here when the last beat is all that is known."""
+    """All holds, or the one in force here when only the last beat is known."""
     hold = seen["fleet"] and seen["fleet"]["hold"]
     return seen["holds"] or ([hold] if hold and hold != seen["local_hold"] else [])

@@ -1,20 +1,115 @@
-"""``events``, ``report`` and ``message``: what has happened, what it adds up to, and whether people would be told."""
+"""``events``, ``report`` and ``message``: what happened to the service, and whether messages about it arrive.
+
+The sidecar of this machine answers with the ledger of the service, or with its own events while the shared store is
+away; then the exit code is 1.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import io
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli import event_commands
-from sidecar.cli.parameters import Command, duration, json_option, settings, show, where
+from sidecar.cli.exit_codes import EXIT_FAILED
+from sidecar.cli.fleet_table import span
+from sidecar.cli.local_api import OK, NoSidecarError, ask
+from sidecar.cli.parameters import DURATION, Command, json_option, show
+from sidecar.cli.report.figures import FleetReport, report_of
+from sidecar.cli.report.html_report import html
+from sidecar.cli.report.text_report import text
+from sidecar.cli.settings_options import config, where
+from sidecar.cli.terminal import cause, complain, plain
+from sidecar.config.rollout import ALL
+from sidecar.config.slices import Config
+from sidecar.core.types import Entry
 
-_SINCE: Final = partial(
-    click.option, "--since", callback=duration, metavar="DURATION", show_default=True, help="How far back."
-)
+PAGE: Final = 500
+PAGES_LIMIT: Final = 1000
+FOLLOW_S: Final = 1.0
+STDOUT: Final = "-"
+FORMATS: Final = ("text", "json", "html")
+DETAIL_LINES: Final = 24
+"""Maximum number of lines of a detail below the first: a hook may have printed hundreds."""
+
+_REMEMBERED: Final = 2000
+_SINCE: Final = partial(click.option, "--since", "since_s", type=DURATION, metavar="DURATION", help="How far back.")
+
+Event = dict[str, Any]
+"""An entry of the ledger, as ``GET /events`` has it."""
+
+
+class LedgerReader:
+    """Reads the ledger page by page; each call of ``news`` continues after the last one.
+
+    After ``news``, ``problem`` says why the events are those of this sidecar alone, ``""`` if they are the service's.
+    """
+
+    def __init__(self, config: Config, since_s: float) -> None:
+        self.problem = ""
+        self.service, self.mode = config.identity.service, config.identity.mode
+        self.enforce_percent = ALL
+        self._config = config
+        self._since_s = since_s
+        self._after = ""
+        self._local: deque[tuple[Any, ...]] = deque(maxlen=_REMEMBERED)
+
+    def news(self) -> Iterator[Event]:
+        """The events since the last call. Raises NoSidecarError and UsageError."""
+        for _ in range(PAGES_LIMIT):
+            page = self._page()
+            yield from self._fresh(page)
+            if self.problem or not page:
+                return
+            self._after = page[-1]["id"]
+
+    def follow(self, pause: Callable[[float], None] = time.sleep) -> Iterator[Event]:
+        """New events, without end. While the sidecar is away, for example replaced, there are none."""
+        while True:
+            pause(FOLLOW_S)
+            with contextlib.suppress(NoSidecarError):
+                yield from list(self.news())
+
+    def _page(self) -> list[Event]:
+        query = {"since": f"{self._since_s:.3f}", "after": self._after, "most": PAGE}
+        status, value = ask(self._config, "GET", f"/events?{urlencode(query)}")
+        if status != OK or not isinstance(value.get("events"), list):
+            raise click.UsageError(str(value.get("error", "the sidecar did not answer with events")))
+        self.problem = (
+            "" if value.get("stored") else f"{value.get('sentence', '')}: these are this sidecar's own events"
+        )
+        self.service, self.mode = str(value.get("service", self.service)), value.get("mode", self.mode)
+        self.enforce_percent = int(value.get("enforce_percent", ALL))
+        return list(value["events"])
+
+    def _fresh(self, page: list[Event]) -> Iterator[Event]:
+        """The events of the page without those that came from the sidecar alone before."""
+        for event in page:
+            known = (round(event["at"], 3), *(event[name] for name in ("what", "instance", "kind", "reason")))
+            if known in self._local:
+                continue
+            if self.problem:
+                self._local.append(known)
+            yield event
+
+    def ended(self) -> int:
+        """Print the problem, if any, and return the exit code."""
+        if self.problem:
+            complain(self.problem)
+        return EXIT_FAILED if self.problem else 0
+
+
+# -- events -----------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
@@ -23,52 +118,126 @@ _SINCE: Final = partial(
 @json_option
 @where
 @click.pass_context
-def events(ctx: click.Context, /, *, since: float, follow: bool, as_json: bool) -> int:
-    """Print what happened to the service, as the ledger has it; with --json a line of JSON for each event.
+def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool) -> int:
+    """Print what happened to the service, from its ledger.
 
-    While the shared bucket is away it is what this sidecar has seen itself, and the exit code is 1.
+    With --json each event is one line of JSON. While the shared store is away it prints what this sidecar has seen,
+    and the exit code is 1.
     """
-    return event_commands.events(settings(ctx), since, follow, as_json)
+    written = json.dumps if as_json else as_text
+    reader = LedgerReader(config(ctx), since_s)
+    for event in reader.news():
+        click.echo(written(event))
+    if not follow:
+        return reader.ended()
+    with contextlib.suppress(KeyboardInterrupt):
+        for event in reader.follow():
+            click.echo(written(event))
+    return 0
+
+
+def as_text(event: Event) -> str:
+    """One event for a terminal: a line, and the rest of its detail indented below, without control characters."""
+    at = datetime.fromtimestamp(event["at"], UTC)
+    took = "" if event["seconds"] is None else span(event["seconds"])
+    detail, *rest = event["detail"].splitlines() or [""]
+    about = [event["kind"], event["reason"], f"by {event['author']}" if event["author"] else "", took, detail]
+    head = f"{at:%Y-%m-%d %H:%M:%S}Z  {event['what']:<13} {event['instance'] or '-':<20}"
+    lines = [plain("  ".join([head, *filter(None, about)]))]
+    lines += [f"    {plain(line.expandtabs())}" for line in rest[:DETAIL_LINES]]
+    if (left_out := len(rest) - DETAIL_LINES) > 0:
+        lines.append(f"    and {left_out} more line{'s' * (left_out > 1)}: --json")
+    return "\n".join(map(str.rstrip, lines))
+
+
+# -- report -----------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
 @_SINCE(default="7d")
-@click.option(
-    "--format", "form", type=click.Choice(event_commands.FORMATS), default=None, help="What it is written as. [text]"
-)
-@click.option("--output", default=event_commands.STDOUT, metavar="FILE", help="Where to; - is the terminal. [-]")
+@click.option("--format", "form", type=click.Choice(FORMATS), show_default="text", help="Format.")
+@click.option("--output", default=STDOUT, metavar="FILE", help="Where the report goes; - is the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @where
 @click.pass_context
-def report(ctx: click.Context, /, *, since: float, form: str | None, output: str, as_json: bool) -> int:
-    """Add up what happened: culls by cause, what helped, time to replace, refusals, near misses in shadow mode.
+def report(ctx: click.Context, /, *, since_s: float, form: str | None, output: str, as_json: bool) -> int:
+    """Sum up what happened to the service.
 
-    The HTML page needs nothing beside itself and is fit for a mail.
+    It counts culls by cause, what helped, time to replace, refusals, and near misses in shadow mode. The HTML page
+    needs nothing beside itself, so it can be sent by mail.
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json: not allowed with another --format")
-    return event_commands.report(settings(ctx), since, "json" if as_json else form or "text", output)
+    reader = LedgerReader(config(ctx), since_s)
+    entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
+    now = time.time()
+    added = report_of(
+        entries,
+        now - since_s,
+        now,
+        now,
+        service=reader.service,
+        mode=reader.mode,
+        enforce_percent=reader.enforce_percent,
+    )
+    document = _document(added, "json" if as_json else form or "text")
+    try:
+        _write(output, document)
+    except OSError as error:
+        complain(f"{output} cannot be written: {cause(error)}")
+        return EXIT_FAILED
+    return reader.ended()
+
+
+def _document(added: FleetReport, form: str) -> str:
+    if form == "json":
+        return json.dumps(_named(added), indent=2)
+    return html(added).rstrip("\n") if form == "html" else text(added)
+
+
+def _named(added: FleetReport) -> Event:
+    """The report as JSON values, rows with the names of their fields."""
+    fields = asdict(added)
+    for name in ("causes", "holds", "bins"):
+        fields[name] = [row._asdict() for row in getattr(added, name)]
+    return {**fields, "refusals": dict(added.refusals), "paused": dict(added.paused)}
+
+
+def _write(output: str, document: str) -> None:
+    """Write a file as a whole, or not at all; a pipe or a device as it is."""
+    path = Path(output)
+    if output == STDOUT:
+        click.echo(document)
+    else:
+        is_new = path.is_file() or not path.exists()
+        with click.open_file(output, "w", encoding="utf-8", atomic=is_new) as file:
+            file.write(f"{document}\n")
+
+
+# -- message ----------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
-@click.option("--test", is_flag=True, help="Send a test to everybody that the settings name, and its end.")
+@click.option("--test", is_flag=True, help="Send a test and its end to every receiver of the settings.")
 @json_option
 @where
 @click.pass_context
 def message(ctx: click.Context, /, *, test: bool, as_json: bool) -> int:
-    """Try the messages for people: with --test, tell all receivers, and print what each of them said.
+    """Send a test message to every receiver.
 
-    The exit code is 1 when one could not be told, 2 when there is none.
+    It prints what each of them answered. The exit code is 1 when a receiver did not take it, 2 when the settings name
+    none.
     """
-    from sidecar.app import notify_parts  # noqa: PLC0415 - the client of HTTP, which no other command needs
+    from sidecar.app import build_notify  # noqa: PLC0415 - the client of HTTP, which no other command needs
 
     if not test:
         raise click.UsageError("--test: is missing, and there is nothing else to do")
-    if not as_json:
-        return notify_parts.test_message(settings(ctx))
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        code = notify_parts.test_message(settings(ctx))
-    told = (line.partition(": ") for line in printed.getvalue().splitlines())
-    show({"receivers": [{"receiver": receiver, "outcome": outcome} for receiver, _, outcome in told]})
-    return code
+    effective = config(ctx)
+    if not effective.notify.has_receivers:
+        raise click.UsageError("no receiver is set: ARBITER_WEBHOOK_URL, ARBITER_SLACK_URL_FILE, ...")
+    results = asyncio.run(build_notify.send_test_messages(effective))
+    if as_json:
+        show({"receivers": [{"receiver": receiver, "outcome": outcome} for receiver, outcome, _ in results]})
+    else:
+        click.echo("\n".join(f"{receiver}: {outcome}" for receiver, outcome, _ in results))
+    return 0 if all(is_sent for *_, is_sent in results) else EXIT_FAILED

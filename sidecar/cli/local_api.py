@@ -1,92 +1,94 @@
-"""How a command asks the sidecar on this machine: one request at its local door, by the standard library alone."""
+"""How a command asks the sidecar of this machine: one request at its local listener, by the standard library alone."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import socket
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final, NamedTuple
 
-from sidecar.cli.terminal import cause
+import click
+
+from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
+from sidecar.cli.terminal import cause, complain
 from sidecar.config import addresses
-from sidecar.net.heads import TAKES_NO_BODY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sidecar.config.settings import Settings
+from sidecar.config.slices import Config
+from sidecar.net.request_head import TAKES_NO_BODY
+from sidecar.net.tls import certificate, client_context
+from sidecar.net.token_file import Token
 
 SLACK_S: Final = 8.0
-"""What an answer may take beyond the time-out of Redis; the door gives up before that."""
+"""Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""
 
 NOT_SERVED: Final = "is not served here"
-"""How the sentence of a door ends that has no such path."""
+"""The end of an error of a listener that does not have the path."""
 
 ALONE: Final = "alone"
-"""The word for a bucket that is the sidecar's own: it has no other to tell or to ask, and nothing is missing."""
+"""The error of a store in memory. There is no shared store, so nothing is missing."""
 
+OK: Final = 200
+_REFUSED: Final = range(400, 500)
 _TCP: Final = "ARBITER_LOCAL_LISTEN"
-_LONGEST_REPLY: Final = 16 << 20
+_REPLY_LIMIT: Final = 16 << 20
 
 
 class Reply(NamedTuple):
-    """What the door said, as JSON has it."""
+    """The answer of the sidecar: the HTTP status, and the JSON."""
 
     status: int
     value: dict[str, Any]
 
 
-class NoSidecarError(Exception):
+class NoSidecarError(click.ClickException):
     """No sidecar answers where the settings say; the message names them."""
 
+    exit_code: ClassVar[int] = EXIT_NO_SIDECAR
 
-def ask(settings: Settings, method: str, path: str, value: object = None) -> Reply:
-    """Ask over the unix socket or else over TCP, wherever one is listening. Raises NoSidecarError."""
-    timeout_s = settings.redis_timeout + SLACK_S
+
+def ask(config: Config, method: str, path: str, value: object = None) -> Reply:
+    """Ask over the unix socket or else over TCP, wherever a sidecar is listening. Raises NoSidecarError."""
     failures = []
-    for name, place, connection in _ways(settings, timeout_s):
+    for name, place, connection in _ways(config):
         try:
             connection.connect()
         except OSError as error:
             failures.append(f"no sidecar answers at {place} ({name}): {cause(error)}")
             continue
+        needs_token = name == _TCP and method != "GET" and config.server.token_file
+        headers = Token(config.server.token_file).headers if needs_token else {}
         try:
-            reply = _exchange(connection, method, path, value, _headers(settings, name, method))
+            reply = _exchange(connection, method, path, value, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {cause(error)}") from None
         finally:
             connection.close()
         if str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
-            text = f"{place} ({name}) looks like the public door of a sidecar: {path.partition('?')[0]} {NOT_SERVED}"
-            raise NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local door")
+            text = (
+                f"{place} ({name}) looks like the public listener of a sidecar: {path.partition('?')[0]} {NOT_SERVED}"
+            )
+            raise NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local listener")
         return reply
-    raise NoSidecarError("; ".join(failures) or "no local door to ask at: ARBITER_LOCAL_LISTEN and ARBITER_SOCKET")
+    raise NoSidecarError("; ".join(failures) or "no local listener to ask: set ARBITER_LOCAL_LISTEN or ARBITER_SOCKET")
 
 
-def _ways(settings: Settings, timeout_s: float) -> Iterator[tuple[str, str, http.client.HTTPConnection]]:
-    if settings.socket:
-        yield "ARBITER_SOCKET", settings.socket, _UnixConnection(settings.socket, timeout_s)
-    if settings.local_listen != addresses.OFF:
-        yield _TCP, settings.local_listen, _over_tcp(settings, timeout_s)
+def refused(reply: Reply, otherwise: str) -> int:
+    """Print why the sidecar refused, or why the store did not answer it, and return the exit code."""
+    if reply.status in _REFUSED:
+        complain(str(reply.value.get("error")))
+        return EXIT_USAGE
+    complain(f"{reply.value.get('sentence', reply.value.get('error'))}: {otherwise}")
+    return EXIT_FAILED
 
 
-def _over_tcp(settings: Settings, timeout_s: float) -> http.client.HTTPConnection:
-    host, port = addresses.split(settings.local_listen)
-    if settings.tls_cert:
-        from sidecar.net.tls import listed  # noqa: PLC0415 - few have a certificate
-
-        if "local" in listed(settings.tls_doors):
-            return _TlsConnection(host, port, timeout_s, settings.tls_cert)
-    return http.client.HTTPConnection(host, port, timeout=timeout_s)
-
-
-def _headers(settings: Settings, way: str, method: str) -> dict[str, str]:
-    """The token, where an order needs it: over TCP."""
-    if way != _TCP or method == "GET" or not settings.token_file:
-        return {}
-    from sidecar.net.token_file import Token  # noqa: PLC0415 - as above
-
-    return Token(settings.token_file).headers
+def _ways(config: Config) -> Iterator[tuple[str, str, http.client.HTTPConnection]]:
+    server, timeout_s = config.server, config.redis.redis_timeout + SLACK_S
+    if server.socket:
+        yield "ARBITER_SOCKET", server.socket, _UnixConnection(server.socket, timeout_s)
+    if server.local_listen != addresses.OFF:
+        host, port = addresses.split(server.local_listen)
+        cert = config.tls.tls_cert if config.tls.covers("local") else ""
+        yield _TCP, server.local_listen, _TcpConnection(host, port, timeout_s, cert)
 
 
 def _exchange(
@@ -94,15 +96,13 @@ def _exchange(
 ) -> Reply:
     connection.request(method, path, None if value is None else json.dumps(value).encode(), headers)
     response = connection.getresponse()
-    answer = json.loads(response.read(_LONGEST_REPLY))
+    answer = json.loads(response.read(_REPLY_LIMIT))
     if not isinstance(answer, dict):
         raise ValueError("not an object")  # noqa: TRY004 - one error for all that is not an answer
     return Reply(response.status, answer)
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
     def __init__(self, path: str, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
@@ -117,10 +117,10 @@ class _UnixConnection(http.client.HTTPConnection):
             raise
 
 
-class _TlsConnection(http.client.HTTPConnection):
-    """HTTP over TLS with whoever shows the first certificate of the file ``cert``, and nobody else.
+class _TcpConnection(http.client.HTTPConnection):
+    """HTTP over TCP, or over TLS with the server that shows the first certificate of the file ``cert``, and no other.
 
-    That is stricter than asking who has signed it and for which name, and it does not mind that it has expired.
+    That is stricter than a check of issuer and name, and it accepts an expired certificate.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float, cert: str) -> None:
@@ -128,9 +128,9 @@ class _TlsConnection(http.client.HTTPConnection):
         self._cert = cert
 
     def connect(self) -> None:
-        from sidecar.net.tls import certificate, client_context  # noqa: PLC0415 - as above
-
         super().connect()
+        if not self._cert:
+            return
         secured = client_context().wrap_socket(self.sock, server_hostname=self.host)
         self.sock = secured
         if secured.getpeercert(binary_form=True) != certificate(self._cert):

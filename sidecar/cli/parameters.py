@@ -1,110 +1,87 @@
-"""What the commands share: their options, how their command lines are read, and how an answer becomes an exit code."""
+"""The parser and the options that the commands share. It loads nothing but click."""
 
 from __future__ import annotations
 
 import getpass
-import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from sidecar.cli import local_api
-from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
-from sidecar.cli.terminal import complain, say
-from sidecar.config.settings import Settings, SettingsError, load
+from sidecar import __version__
+from sidecar.cli.exit_codes import EXIT_CODES
+from sidecar.cli.terminal import PROGRAM
 from sidecar.runlock import durations
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from sidecar.config.settings_model import Settings
 
-OK: Final = 200
-WHERE: Final = ("config", "local_listen", "socket", "token_file")
-EXIT_CODES: Final = f"""\
-Exit codes: 0 done; {EXIT_FAILED} the shared bucket could not be told or asked, or the answer is no; {EXIT_USAGE} a
-command that cannot be understood, or is not allowed; {EXIT_NO_SIDECAR} no sidecar answers on this machine. Its address
-comes from the same settings as its own, ARBITER_SOCKET and ARBITER_LOCAL_LISTEN."""
-
-_REFUSED: Final = range(400, 500)
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "show_default": True}
 _FLAG: Final = re.compile(r"--?[A-Za-z0-9_-]+")
 
 
+class Invocation(NamedTuple):
+    """The object of click's root context: the environment of the command, and what ``run`` does with the settings."""
+
+    environ: Mapping[str, str]
+    serve: Callable[[Settings], int] | None = None
+
+
+def invocation(ctx: click.Context) -> Invocation:
+    """The invocation of the application that this command belongs to."""
+    found: Invocation = ctx.obj
+    return found
+
+
 class Command(click.Command):
-    """A command that takes no stray words, and repeats none: it may be a password behind a misspelt flag."""
+    """A command whose errors repeat no unknown word: it may be a password behind a misspelt flag."""
 
     allow_extra_args = True
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        more["help"] = f"{inspect.cleandoc(more.get('help') or '')}\n\n{more.pop('codes', EXIT_CODES)}"
-        super().__init__(*arguments, **more)
+    def __init__(self, name: str | None, *, epilog: str = EXIT_CODES, **more: Any) -> None:
+        super().__init__(name, epilog=epilog, context_settings=CONTEXT, **more)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words behind the command."""
+        """Read the words behind the command. Raises UsageError."""
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             match = _FLAG.match(error.option_name)
-            raise stray(ctx, match[0] if match else "") from None
+            raise click.UsageError(self.unknown(ctx, match[0] if match else "", error.possibilities or ())) from None
         if rest:
-            raise stray(ctx, "")
+            raise click.UsageError(f"a word that is no flag, see {ctx.command_path} --help")
         return rest
 
-
-def stray(ctx: click.Context, flag: str) -> click.UsageError:
-    """The error for what the command does not take."""
-    path = ctx.command_path
-    text = f"{flag or 'a word that is no flag'}: {ctx.info_name} does not take it, see {path} --help"
-    return click.UsageError(text)
-
-
-def where(function: F) -> F:
-    """Give a command the flags that say where the sidecar is; their values are in the context."""
-    for name in reversed(WHERE):
-        flag = f"--{name.replace('_', '-')}"
-        text = f"As ARBITER_{name.upper()}."
-        function = click.option(flag, name, metavar="VALUE", help=text, expose_value=False, callback=_keep)(function)
-    return function
+    def unknown(self, ctx: click.Context, flag: str, similar: Sequence[str]) -> str:
+        """The sentence about a flag that the command does not have."""
+        return f"{flag}: unknown flag" + (
+            f"; did you mean {similar[0]}?" if similar else f", see {ctx.command_path} --help"
+        )
 
 
-def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None and param.name is not None:
-        ctx.meta[param.name] = value
+class _DurationType(click.ParamType):  # type: ignore[type-arg]  # a type variable only since click 8.4
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return durations.parse(value)
+        except ValueError as error:
+            self.fail(f"{value!r} {error}", param, ctx)
 
 
-def settings(ctx: click.Context) -> Settings:
-    """The settings by which this command finds its sidecar. Raises SettingsError."""
-    flags: dict[str, str] = {name: ctx.meta[name] for name in WHERE if name in ctx.meta}
-    try:
-        return load(flags, environ(ctx))
-    except SettingsError as error:
-        if not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
-            raise
-        # Not everybody may read it, and questions need none; the door says so to who gives an order.
-        return load({**flags, "token_file": ""}, environ(ctx))
+DURATION: Final = _DurationType()
+"""A duration such as ``5m`` on the command line, seconds in the program."""
 
-
-def environ(ctx: click.Context) -> Mapping[str, str]:
-    """The environment that the command runs in."""
-    given: Mapping[str, str] = ctx.find_root().obj
-    return given
-
-
-json_option: Final = click.option("--json", "as_json", is_flag=True, help="As JSON, with everything that is known.")
-author_option: Final = click.option("--author", default=None, help="Who; by default the login name.")
-
-
-def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Read a duration as people write it; seconds inside."""
-    try:
-        return durations.parse(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
+version_option: Final = click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything that is known.")
+author_option: Final = click.option("--author", default=None, help="Author of the order; by default the login name.")
 
 
 def login() -> str:
-    """Who runs the command."""
+    """The user that runs the command."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -113,13 +90,4 @@ def login() -> str:
 
 def show(value: object) -> None:
     """Print JSON for a program."""
-    say(json.dumps(value, indent=2))
-
-
-def refused(reply: local_api.Reply, otherwise: str) -> int:
-    """The exit code, when the door would not have it or has no answer of the bucket, which is told."""
-    if reply.status in _REFUSED:
-        complain(str(reply.value.get("error")))
-        return EXIT_USAGE
-    complain(f"{reply.value.get('sentence', reply.value.get('error'))}: {otherwise}")
-    return EXIT_FAILED
+    click.echo(json.dumps(value, indent=2))

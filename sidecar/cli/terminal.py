@@ -1,29 +1,27 @@
-"""What commands print: text that others wrote cannot move the cursor, and a poor terminal is no reason to fail."""
+"""Printing for all commands. Text from outside cannot move the cursor."""
 
 from __future__ import annotations
 
 import sys
+from typing import Final
+
+PROGRAM: Final = "health-arbiter"
+COMPLETE: Final = "_HEALTH_ARBITER_COMPLETE"
+"""The environment variable by which a shell asks for completions."""
 
 
 def plain(text: object) -> str:
-    """The text with a question mark for whatever cannot be printed."""
+    """The text with a question mark for each character that cannot be printed."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(text))
 
 
 def cause(error: Exception) -> str:
-    """What went wrong, in the system's words if it has some."""
+    """The error as text, in the words of the operating system if there are any."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error) or type(error).__name__
 
 
-def say(text: str) -> None:
-    """Print lines; letters that the terminal does not know become question marks."""
-    encoding = sys.stdout.encoding
-    sys.stdout.write(f"{text}\n".encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
-
-
 def complain(text: str) -> None:
-    """Print one line to standard error, which knows what to do with strange letters."""
-    sys.stderr.write(f"health-arbiter: {plain(text)}\n")
+    """Print one line to standard error."""
+    sys.stderr.write(f"{PROGRAM}: {plain(text)}\n")

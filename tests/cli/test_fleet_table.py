@@ -1,10 +1,16 @@
+"""The fleet as an operator sees it: the lines, the rows, the table of any width, and names that are traps."""
+
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, Row, chosen, foot, head, hold_line, rows, span
+from sidecar.cli import fleet_table
+from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, ContainerRow, head, hold_line, rows, span
 from sidecar.core.fleet import about as members_json
 from sidecar.core.types import CauseTrial, Fleet
 
@@ -23,7 +29,11 @@ def _member(instance: str, presence: str, kind: str = "", age_s: float = 1.0) ->
     return {"instance": instance, "presence": presence, "kind": kind, "age_s": age_s}
 
 
-def test_whole_of_a_fleet_in_trouble_is_told() -> None:
+def shown(seen: dict[str, Any], width: int = 80, *, is_all: bool = False) -> list[str]:
+    return fleet_table.as_text(seen, NOW, Console(file=io.StringIO(), width=width), is_all).splitlines()
+
+
+def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
     fleet = Fleet(
         alive=4,
         suspect=3,
@@ -50,83 +60,81 @@ def test_whole_of_a_fleet_in_trouble_is_told() -> None:
         "app: 4 alive, 3 of them suspect, 1 down, 3 of 10 tokens in use, 7 left",
         "culls   5 helped, 2 did not help, 1 unclear",
         "trial   mysql: 1 of at most 2 culls without an outcome",
-        f"paused  no culls for redis for 9m5s: the last 2 culls did not help; {RELEASE}",
+        f"paused  no culls for redis for 9m 5s: the last 2 culls did not help; {RELEASE}",
         f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
         "cause   most suspects share redis",
         "median  2 errors of a container in the window, 0.42 % of its requests",
         "double  another container beats under the name of this one, so neither of them may be culled",
         "drift   2 different settings, the strictest of each holds: see health-arbiter doctor",
         "away    redis://h2: timeout, and its share of the budget",
-        "memory  lost 1 times",
+        "memory  Redis lost its record of earlier culls 1 time",
         "hold    the service by alice, 1h left: migration",
     ]
     assert rows(seen, NOW) == [
-        Row("longer-name", "suspect", "redis", heard="1m15s ago"),
-        Row("c", "down", "redis", since="1h 2m"),
-        Row("a", "well", heard="1s ago"),
+        ContainerRow("longer-name", "suspect", "redis", heard="1m 15s ago"),
+        ContainerRow("c", "down", "redis", since="1h 2m"),
+        ContainerRow("a", "well", heard="1s ago"),
     ]
-    assert list(foot(seen, 0)) == ["... and 2 more"]
+    assert shown(seen)[-1] == "... and 2 more"
 
 
-def test_fleet_that_is_well_is_two_lines() -> None:
-    assert list(head(_seen(Fleet(alive=1), mode="shadow", used=None), NOW)) == [
+def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:
+    assert shown(_seen(Fleet(alive=1), mode="shadow", used=None)) == [
         "app (shadow): 1 alive, 0 of them suspect, 0 down",
         "culls   0 helped, 0 did not help, 0 unclear",
     ]
-
-
-def test_nothing_known_is_said_so() -> None:
     local = {**HOLD, "instance": "a", "scope": "instance"}
-    assert list(head(_seen(None, used=None, local_hold=local), NOW)) == [
+    assert shown(_seen(None, used=None, local_hold=local)) == [
         "app: nothing is known of the fleet",
         "hold    instance a by alice, 1h left: migration (known to this sidecar only)",
     ]
 
 
-def test_hold_of_the_last_beat_is_told_once() -> None:
+def test_hold_of_the_last_beat_is_shown_once() -> None:
     seen = _seen(Fleet(alive=1), local_hold=HOLD)
     seen["fleet"]["hold"] = HOLD
-    assert sum(line.startswith("hold") for line in head(seen, NOW)) == 1
-    seen["local_hold"] = None
-    assert "hold    the service by alice, 1h left: migration" in list(head(seen, NOW))
+    assert sum(line.startswith("hold") for line in shown(seen)) == 1
+    assert "hold    the service by alice, 1h left: migration" in shown({**seen, "local_hold": None})
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-5, "0s"),
-        (0, "0s"),
-        (0.6, "1s"),
-        (59, "59s"),
-        (60, "1m"),
-        (61, "1m1s"),
-        (90, "1m30s"),
-        (599, "9m59s"),
-        (599.6, "10m"),
-        (601, "11m"),
-        (3540, "59m"),
-        (3599, "1h"),
-        (3600, "1h"),
-        (3661, "1h 2m"),
-        (604800, "168h"),
-    ],
-)
-def test_span_is_as_a_person_says_it(seconds: float, text: str) -> None:
+def test_tokens_tell_what_is_left_and_when_the_next_is_back() -> None:
+    seen = _seen(Fleet(alive=1, retiring=2), grants=[NOW - 60, NOW - 5], budget_window=600.0)
+    assert shown(seen)[0] == (
+        "app: 1 alive, 0 of them suspect, 0 down, 2 retiring, 3 of 10 tokens in use, 7 left, the next is back in 9m"
+    )
+    assert shown({**seen, "budget": "5%", "grants": []})[0].endswith("3 of 5% tokens in use")
+
+
+SPANS = {
+    -5: "0s",
+    0: "0s",
+    0.6: "1s",
+    59: "59s",
+    60: "1m",
+    61: "1m 1s",
+    90: "1m 30s",
+    599: "9m 59s",
+    599.6: "10m",
+    601: "11m",
+    3540: "59m",
+    3599: "1h",
+    3600: "1h",
+    3661: "1h 2m",
+    604800: "7d",
+}
+
+
+@pytest.mark.parametrize(("seconds", "text"), SPANS.items())
+def test_span_is_rounded_to_what_matters(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
 def test_nothing_that_moves_a_cursor_is_printed() -> None:
     evil = {**HOLD, "reason": "a\x1b[2Jb\nc", "author": "größe\u202e"}
     assert hold_line(evil, NOW) == "the service by größe?, 1h left: a?[2Jb?c"
-    own = {**OWN, "incarnation": "\x1b[2J"}
-    lines = head(
-        _seen(
-            Fleet(alive=1, cause="k\r", trials=(CauseTrial("\x07", 1, 0), CauseTrial("\x08", 1, 0, 9)), away=("\n",)),
-            own=own,
-            service="\u202e",
-        ),
-        NOW,
-    )
+    trials = (CauseTrial("\x07", 1, 0), CauseTrial("\x08", 1, 0, 9))
+    fleet = Fleet(alive=1, cause="k\r", trials=trials, away=("\n",))
+    lines = head(_seen(fleet, own={**OWN, "incarnation": "\x1b[2J"}, service="\u202e"), NOW)
     assert all(line.isprintable() for line in lines)
     assert hold_line({**HOLD, "reason": "größe 🚀"}, NOW) == "the service by alice, 1h left: größe 🚀"
 
@@ -144,128 +152,182 @@ OWN = {
 }
 
 
-def test_own_container_is_told_in_full_and_others_as_far_as_the_bucket_knows() -> None:
+def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -> None:
     members = [_member("a", "well"), _member("b", "well", age_s=3)]
-    seen = _seen(Fleet(alive=2), members=members, own=OWN)
+    seen = _seen(Fleet(alive=2), members=members, own={**OWN, "born": NOW - 6 * 3600})
     assert rows(seen, NOW) == [
-        Row("a", "well", "-", "1m30s", "1s ago", "2/5", "80%", "life-1", "0.9"),
-        Row("b", "well", heard="3s ago"),
+        ContainerRow("a", "well", "-", "1m 30s", "1s ago", "2/5", "80%", "life-1", "0.9", "6h"),
+        ContainerRow("b", "well", heard="3s ago"),
     ]
     assert list(head(seen, NOW))[-1] == (
-        "here    a: up for 1m30s, 2 errors of 5, weight 80 %, incarnation life-1, version 0.9"
+        "here    a: up for 1m 30s, age 6h, 2 errors of 5, weight 80 %, incarnation life-1, version 0.9"
     )
 
 
 @pytest.mark.parametrize(
-    ("state", "shown"), [("suspect", "suspect"), ("retiring", "retiring"), ("draining", "draining"), ("up", "well")]
+    ("state", "word"), [("suspect", "suspect"), ("retiring", "retiring"), ("draining", "draining"), ("up", "well")]
 )
-def test_own_state_is_told_where_it_says_more_than_its_presence(state: str, shown: str) -> None:
+def test_own_state_is_shown_where_it_says_more_than_its_presence(state: str, word: str) -> None:
     (row,) = rows(_seen(Fleet(alive=1), members=[_member("a", "well")], own={**OWN, "state": state}), NOW)
-    assert row.state == shown
+    assert row.state == word
 
 
 @pytest.mark.parametrize(("age_s", "state"), [(30, "well"), (30.1, SILENT)])
-def test_one_that_was_not_heard_of_for_three_beats_is_silent(age_s: float, state: str) -> None:
-    (row,) = rows(_seen(Fleet(alive=1), members=[_member("b", "well", age_s=age_s)], beat_interval=10.0), NOW)
-    assert row.state == state
+def test_container_that_was_silent_for_three_beats_is_shown_so_whatever_its_sidecar_said(
+    age_s: float, state: str
+) -> None:
+    member = {**_member("b", "well", age_s=age_s), "about": OWN}
+    (row,) = rows(_seen(Fleet(alive=1), members=[member], beat_interval=10.0), NOW)
+    assert (row.state, row.errors) == (state, "2/5")
 
 
-GONE_ONES = [{"instance": "new", "age_s": 3.0}, {"instance": "old", "age_s": 70.0}]
-
-
-def test_what_needs_a_look_comes_first_and_the_longest_of_a_kind_before_others() -> None:
+def test_most_urgent_comes_first_and_the_longest_of_a_kind_before_others() -> None:
+    twins = [{**_member(name, "well"), "about": {**OWN, "state": "up"}, "duplicate": True} for name in ("a", "twin")]
     members = [
-        _member("well", "well"),
+        {**_member("well", "well"), "duplicate": False},
         _member("down-new", "down", "redis", 5),
         _member("down-old", "down", "redis", 500),
         _member("suspect", "suspect", "redis"),
         _member("silent", "well", age_s=40),
+        *twins,
     ]
-    seen = _seen(Fleet(alive=3, down=2), members=members, beat_interval=10.0)
-    told = rows({**seen, "departed": GONE_ONES}, NOW)
-    assert [row.instance for row in told] == ["silent", "suspect", "down-old", "down-new", "new", "old", "well"]
-    assert told[4:6] == [Row("new", GONE, heard="silent for 3s"), Row("old", GONE, heard="silent for 1m10s")]
-
-
-def test_of_many_who_are_gone_the_newest_have_a_row() -> None:
-    many = [{"instance": f"n{number:02}", "age_s": float(number)} for number in range(25)]
-    seen = _seen(Fleet(alive=1), members=[_member("a", "well")], departed=many)
-    assert [row.instance for row in rows(seen, NOW)] == [*(f"n{number:02}" for number in range(10)), "a"]
-    assert list(foot(seen, 0)) == ["... and 15 more that fell silent or said goodbye before: --all shows them"]
-    assert len(rows(seen, NOW, most_gone=None)) == 26
-    assert list(foot(seen, 0, most_gone=None)) == []
+    departed = [{"instance": "new", "age_s": 3.0}, {"instance": "old", "age_s": 70.0}]
+    seen = _seen(Fleet(alive=5, down=2), members=members, beat_interval=10.0, own=OWN, departed=departed)
+    assert [(row.instance, row.state, row.heard) for row in rows(seen, NOW)] == [
+        ("a", DUPLICATE, "1s ago"),
+        ("twin", DUPLICATE, "1s ago"),
+        ("silent", SILENT, "40s ago"),
+        ("suspect", "suspect", "1s ago"),
+        ("down-old", "down", "-"),
+        ("down-new", "down", "-"),
+        ("new", GONE, "silent for 3s"),
+        ("old", GONE, "silent for 1m 10s"),
+        ("well", "well", "1s ago"),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("presence", "state", "shown"),
+    ("presence", "state", "word", "since"),
     [
-        ("well", "up", ("well", "20s")),
-        ("well", "starting", ("starting", "20s")),
-        ("well", "retiring", ("retiring", "20s")),
-        ("well", "stopping", ("stopping", "20s")),
-        ("well", "suspect", ("well", "-")),
-        ("suspect", "suspect", ("suspect", "20s")),
-        ("suspect", "up", ("suspect", "-")),
-        ("down", "draining", ("draining", "20s")),
-        ("down", "down", ("down", "20s")),
-        ("down", "up", ("down", "5s")),
-        ("down", "stopping", ("down", "5s")),
+        *[("well", state, state, "20s") for state in ("starting", "retiring", "stopping")],
+        ("well", "up", "well", "20s"),
+        ("well", "suspect", "well", "-"),
+        ("suspect", "suspect", "suspect", "20s"),
+        ("suspect", "up", "suspect", "-"),
+        ("down", "draining", "draining", "20s"),
+        ("down", "down", "down", "20s"),
+        ("down", "up", "down", "5s"),
+        ("down", "stopping", "down", "5s"),
     ],
 )
-def test_what_another_sidecar_told_is_shown_where_it_does_not_contradict_the_fleet(
-    presence: str, state: str, shown: tuple[str, str]
+def test_what_another_sidecar_says_is_shown_where_it_does_not_contradict_the_fleet(
+    presence: str, state: str, word: str, since: str
 ) -> None:
     about = {**OWN, "state": state, "since": NOW - 20}
     (row,) = rows(_seen(Fleet(alive=1), members=[{**_member("b", presence, age_s=5), "about": about}], own=OWN), NOW)
-    assert (row.state, row.since) == shown
+    assert (row.state, row.since) == (word, since)
     assert (row.errors, row.weight, row.life, row.version) == ("2/5", "80%", "life-1", "0.9")
 
 
-def test_name_of_two_lives_is_marked_and_comes_first() -> None:
-    doubled = [{**_member(name, "well"), "about": {**OWN, "state": "up"}, "duplicate": True} for name in ("a", "c")]
-    members = [_member("b", "down"), *doubled, {**_member("d", "well"), "duplicate": False}]
-    told = rows(_seen(Fleet(alive=3, down=1), members=members, own=OWN), NOW)
-    assert [(row.instance, row.state) for row in told] == [
-        ("a", DUPLICATE),
-        ("c", DUPLICATE),
-        ("b", "down"),
-        ("d", "well"),
+@pytest.mark.parametrize(("suspects", "well"), [(3, 27), (50, 0)])
+def test_of_many_rows_only_some_of_the_well_and_of_the_gone_are_left_out_unless_all_are_asked_for(
+    suspects: int, well: int
+) -> None:
+    gone = [{"instance": f"gone-{number}", "age_s": 1.0} for number in range(20)]
+    members = [_member(f"web-{number:03}", "well") for number in range(500)]
+    members += [_member(f"bad-{number:03}", "suspect") for number in range(suspects)]
+    seen = _seen(Fleet(alive=len(members)), members=members, departed=gone)
+
+    def counted(lines: list[str]) -> list[int]:
+        return [sum(line.startswith(word) for line in lines) for word in ("bad-", "gone-", "web-")]
+
+    assert counted(shown(seen)) == [suspects, 10, well]
+    assert shown(seen)[-2:] == [
+        "... and 10 more that fell silent or ended before: --all shows them",
+        f"... and {500 - well} more, all well: --all shows them",
+    ]
+    assert counted(shown(seen, is_all=True)) == [suspects, 20, 500]
+    assert not any(line.startswith("...") for line in shown(seen, is_all=True))
+
+
+# -- table --------------------------------------------------------------------------------------------------
+
+ALLOCATION = "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11"
+STARTED = "2026-11-20T17:00:00.123456Z"
+
+
+def drawn_lines(shown: Sequence[ContainerRow], width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    with console.capture() as captured:
+        console.print(fleet_table.table(shown, width))
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+ROWS = [
+    ContainerRow("web-2", "silent", heard="40s ago"),
+    ContainerRow(ALLOCATION, "suspect", "redis", "1m 30s", "3s ago", "7/5", "40%", STARTED, "0.9.0", "6h 2m"),
+    ContainerRow("web-3", "down", "mysql", "12m"),
+    ContainerRow("web-1", "well", heard="1s ago"),
+]
+
+
+def test_small_terminal_shows_what_matters() -> None:
+    assert drawn_lines(ROWS, 80) == [
+        "INSTANCE                              STATE    KIND   SINCE   HEARD",
+        "web-2                                 silent   -      -       40s ago",
+        "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11  suspect  redis  1m 30s  3s ago",
+        "web-3                                 down     mysql  12m     -",
+        "web-1                                 well     -      -       1s ago",
     ]
 
 
-def test_one_that_is_silent_is_so_whatever_it_told() -> None:
-    member = {**_member("b", "well", age_s=31), "about": OWN}
-    (row,) = rows(_seen(Fleet(alive=1), members=[member], beat_interval=10.0), NOW)
-    assert (row.state, row.heard, row.errors) == (SILENT, "31s ago", "2/5")
-
-
-def test_of_many_rows_only_some_of_the_well_are_left_out() -> None:
-    well, bad = (
-        [Row(f"w{number}", "well") for number in range(500)],
-        [Row(f"b{number}", "suspect") for number in range(50)],
-    )
-    assert chosen([*bad, *well], 40) == (bad, 500)
-    assert chosen([*bad[:3], *well], 40) == ([*bad[:3], *well[:37]], 463)
-    assert chosen([*bad, *well], None) == ([*bad, *well], 0)
-    assert chosen(well[:40], 40) == (well[:40], 0)
-    assert list(foot(_seen(Fleet(alive=500), members=[{}] * 500), 460)) == [
-        "... and 460 more, all well: --all shows them"
+def test_wide_terminal_shows_all_that_is_known_and_cuts_the_life_first() -> None:
+    first, second, third, *_ = drawn_lines(ROWS, 120)
+    assert first.split() == [
+        "INSTANCE",
+        "STATE",
+        "KIND",
+        "SINCE",
+        "HEARD",
+        "AGE",
+        "ERRORS",
+        "WEIGHT",
+        "LIFE",
+        "VERSION",
     ]
+    assert second.split() == ["web-2", "silent", "-", "-", "40s", "ago", "-", "-", "-", "-", "-"]
+    assert third == (f"{ALLOCATION}  suspect  redis  1m 30s  3s ago   6h 2m  7/5     40%     2026-11-20T17:00…  0.9.0")
 
 
-def test_tokens_tell_what_is_left_and_when_the_next_is_back() -> None:
-    seen = _seen(Fleet(alive=1, retiring=2), grants=[NOW - 60, NOW - 5], budget_window=600.0)
-    (line, *_) = head(seen, NOW)
-    assert line == (
-        "app: 1 alive, 0 of them suspect, 0 down, 2 retiring, 3 of 10 tokens in use, 7 left, the next is back in 9m"
-    )
-    (line, *_) = head({**seen, "budget": "5%", "grants": []}, NOW)
-    assert line.endswith("3 of 5% tokens in use")
+@pytest.mark.parametrize("width", [48, 80, 120])
+def test_long_name_is_folded_and_not_cut_off(width: int) -> None:
+    name = "n" * 128
+    printed = "\n".join(drawn_lines([ContainerRow(name, "well", "k" * 64)], width))
+    assert printed.count("n") == 128
+    assert printed.count("k") == 64
+    assert max(map(len, printed.splitlines())) <= width
 
 
-def test_age_of_a_container_is_told_where_its_sidecar_says_it() -> None:
-    about = {**OWN, "born": NOW - 6 * 3600}
-    members = [{**_member("a", "well"), "about": None}, {**_member("b", "well"), "about": about}]
-    seen = _seen(Fleet(alive=2), members=members, own=OWN)
-    assert [(row.instance, row.age) for row in rows(seen, NOW)] == [("a", "-"), ("b", "6h")]
-    assert list(head({**seen, "own": about}, NOW))[-1].startswith("here    a: up for 1m30s, age 6h, 2 errors of 5, ")
+HOSTILE = [
+    "\x1b[2J\x1b[31mred",
+    "[bold red]markup[/]",
+    "a\nb\rc\x07",
+    "\u202eturned",
+    "\x9b2J",
+    "\ud800",
+    "[/]",
+    "🚀" * 30,
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("color", [None, "truecolor"])
+def test_no_letter_of_others_moves_the_cursor_or_is_taken_for_markup(name: str, color: str | None) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=120, force_terminal=color is not None, color_system=color)  # type: ignore[arg-type]  # a table
+    console.print(fleet_table.table([ContainerRow(name, "suspect", name, life=name)], 120))
+    printed = file.getvalue()
+    for style in ("\x1b[33m", "\x1b[1m", "\x1b[0m"):
+        printed = printed.replace(style, "")  # rich's own
+    assert all(letter.isprintable() or letter == "\n" for letter in printed)
+    assert ("[bold red]" in printed) == name.startswith("[bold red]")

@@ -13,13 +13,14 @@ import pytest
 from harness.certificates import Authority
 from harness.ports import free_port
 from sidecar.cli.local_api import NoSidecarError, Reply, ask
-from sidecar.config.settings import Settings, load
+from sidecar.config.settings import load_config
+from sidecar.config.slices import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class _Door(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     """Says what it was asked; on ``/page`` it is somebody else, ``/fleet`` it does not know."""
 
     def do_POST(self) -> None:
@@ -57,18 +58,18 @@ def _serving(server: HTTPServer) -> Iterator[HTTPServer]:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    for server in _serving(HTTPServer(("127.0.0.1", 0), _Door)):
+    for server in _serving(HTTPServer(("127.0.0.1", 0), _Handler)):
         yield server.server_port
 
 
 @pytest.fixture
 def path(run_dir: Path) -> Iterator[Path]:
-    for _ in _serving(_UnixServer(str(run_dir / "app.sock"), _Door)):  # type: ignore[arg-type]  # typeshed knows TCP
+    for _ in _serving(_UnixServer(str(run_dir / "app.sock"), _Handler)):  # type: ignore[arg-type]  # typeshed knows TCP
         yield run_dir / "app.sock"
 
 
-def _settings(**flags: object) -> Settings:
-    return load({name: str(value) for name, value in flags.items()}, {})
+def _settings(**flags: object) -> Config:
+    return load_config({name: str(value) for name, value in flags.items()}, {})
 
 
 def test_it_is_asked_over_tcp(port: int) -> None:
@@ -78,12 +79,11 @@ def test_it_is_asked_over_tcp(port: int) -> None:
     )
 
 
-def test_it_is_asked_over_the_unix_socket_first(path: Path) -> None:
+def test_it_is_asked_over_the_unix_socket_first_and_over_tcp_when_that_is_dead(
+    path: Path, port: int, run_dir: Path
+) -> None:
     settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path)
     assert ask(settings, "POST", "/x", 1).value["host"] == "localhost"
-
-
-def test_it_is_asked_over_tcp_when_the_socket_is_dead(port: int, run_dir: Path) -> None:
     settings = _settings(local_listen=f"127.0.0.1:{port}", socket=run_dir / "none.sock")
     assert ask(settings, "POST", "/x", 1).status == 202
 
@@ -99,15 +99,12 @@ def test_order_brings_the_token_over_tcp(port: int, token: str) -> None:
     assert ask(settings, "POST", "/x", 1).value["brought"] == "Bearer sesame-0123456789"
 
 
-def test_token_does_not_travel_where_it_is_not_needed(path: Path, token: str) -> None:
-    settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path, token_file=token)
-    assert "brought" not in ask(settings, "POST", "/x", 1).value
-
-
-def test_token_that_was_lost_is_not_brought(port: int, token: str) -> None:
-    settings = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
+def test_token_does_not_travel_where_it_is_not_needed_or_lost(port: int, path: Path, token: str) -> None:
+    by_socket = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path, token_file=token)
+    assert "brought" not in ask(by_socket, "POST", "/x", 1).value
+    over_tcp = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
     Path(token).unlink()
-    assert "brought" not in ask(settings, "POST", "/x", 1).value
+    assert "brought" not in ask(over_tcp, "POST", "/x", 1).value
 
 
 @pytest.fixture(scope="module")
@@ -120,34 +117,36 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
 def tls_port(pairs: list[tuple[Path, Path]]) -> Iterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pairs[0])
-    server = HTTPServer(("127.0.0.1", 0), _Door)
+    server = HTTPServer(("127.0.0.1", 0), _Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     for serving in _serving(server):
         yield serving.server_port
 
 
-def _over_tls(port: int, pair: tuple[Path, Path], **flags: object) -> Settings:
+def _over_tls(port: int, pair: tuple[Path, Path], **flags: object) -> Config:
     cert, key = pair
-    return _settings(local_listen=f"127.0.0.1:{port}", tls_cert=cert, tls_key=key, tls_doors="local", **flags)
+    return _settings(local_listen=f"127.0.0.1:{port}", tls_cert=cert, tls_key=key, tls_listeners="local", **flags)
 
 
-def test_door_with_our_certificate_is_asked_over_tls(tls_port: int, pairs: list[tuple[Path, Path]], token: str) -> None:
+def test_listener_with_our_certificate_is_asked_over_tls(
+    tls_port: int, pairs: list[tuple[Path, Path]], token: str
+) -> None:
     reply = ask(_over_tls(tls_port, pairs[0], token_file=token), "POST", "/x", 1)
     assert (reply.status, reply.value["brought"]) == (202, "Bearer sesame-0123456789")
 
 
-def test_door_with_another_certificate_is_told_nothing(tls_port: int, pairs: list[tuple[Path, Path]]) -> None:
+def test_listener_with_another_certificate_gets_no_request(tls_port: int, pairs: list[tuple[Path, Path]]) -> None:
     with pytest.raises(NoSidecarError) as error:
         ask(_over_tls(tls_port, pairs[1]), "POST", "/x", 1)
     assert f"it shows another certificate than {pairs[1][0]} (ARBITER_TLS_CERT) has" in str(error.value)
 
 
-def test_door_without_tls_is_told_nothing_if_it_should_have_it(port: int, pairs: list[tuple[Path, Path]]) -> None:
+def test_listener_without_tls_gets_no_request_if_it_should_have_it(port: int, pairs: list[tuple[Path, Path]]) -> None:
     with pytest.raises(NoSidecarError, match="no sidecar answers at"):
         ask(_over_tls(port, pairs[0]), "POST", "/x", 1)
 
 
-def test_nobody_at_either_place_is_told_of_both(run_dir: Path) -> None:
+def test_without_an_answer_both_places_are_named(run_dir: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(NoSidecarError) as error:
         ask(_settings(local_listen=address, socket=run_dir / "none.sock"), "GET", "/fleet")
@@ -158,20 +157,20 @@ def test_nobody_at_either_place_is_told_of_both(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["/page", "/list"])
-def test_somebody_else_there_is_no_sidecar(port: int, page: str) -> None:
+def test_another_server_is_no_sidecar(port: int, page: str) -> None:
     address = f"127.0.0.1:{port}"
     with pytest.raises(NoSidecarError) as error:
         ask(_settings(local_listen=address), "POST", page, 1)
     assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN) does not answer as a sidecar does: ")
 
 
-def test_public_door_is_told_from_the_local_one(port: int) -> None:
+def test_public_listener_is_named_as_such(port: int) -> None:
     address = f"127.0.0.1:{port}"
     with pytest.raises(NoSidecarError) as error:
         ask(_settings(local_listen=address), "POST", "/fleet?x=1", 1)
     assert str(error.value) == (
-        f"{address} (ARBITER_LOCAL_LISTEN) looks like the public door of a sidecar: /fleet is not served here; "
-        "ARBITER_LOCAL_LISTEN has to name its local door"
+        f"{address} (ARBITER_LOCAL_LISTEN) looks like the public listener of a sidecar: /fleet is not served here; "
+        "ARBITER_LOCAL_LISTEN has to name its local listener"
     )
 
 

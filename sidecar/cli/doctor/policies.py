@@ -1,6 +1,6 @@
-"""Policies that differ, for a person: which settings, and their values as one would write them.
+"""The settings that differ between the sidecars of a service, with their values as an operator writes them.
 
-A policy is the text of one ``core.fleet.terms.Terms``, as the sidecars write it into the store.
+A policy is the text of ``core.fleet.terms.Terms`` that a sidecar writes into the store.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
     ("ARBITER_TRIAL", lambda terms: _switch(is_on=terms.trial)),
     ("ARBITER_PROBATION", lambda terms: _duration(terms.probation_us)),
     ("ARBITER_REFUND", lambda terms: _switch(is_on=terms.refund_max != OFF)),
-    # Without refunds it has no value: whether there are any is told by the line before.
+    # Without refunds it has no value; the line before says so.
     ("ARBITER_REFUND_MAX", lambda terms: "" if terms.refund_max == OFF else str(terms.refund_max)),
     ("ARBITER_AFTER_DATA_LOSS", lambda terms: "wait" if terms.after_loss_wait else "continue"),
     ("ARBITER_BEAT_INTERVAL", lambda terms: _duration(terms.beat_us)),
 )
-"""Each setting that every sidecar of a service should have the same of, and its value in the setting's notation."""
+"""Each setting that should be the same in all sidecars of a service, and its value as an operator writes it."""
 
 
 def differences(texts: Sequence[str]) -> str:
     """The settings that differ with all of their values; a text that this version cannot read, as it is."""
     read = [(text, Terms.read(text)) for text in texts]
-    terms = [one for _, one in read if one is not None]
-    unread = [text for text, one in read if one is None]
-    # Texts that differ in nothing known here are of a version that knows more.
+    terms = [each for _, each in read if each is not None]
+    unread = [text for text, each in read if each is None]
+    # If no known setting differs, the texts come from a newer version.
     return "; ".join([*_differing(terms), *unread]) or "  ".join(texts)
 
 
 def _differing(every: Sequence[Terms]) -> list[str]:
     values = {name: dict.fromkeys(filter(None, map(written, every))) for name, written in _SETTINGS}
-    told = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
+    differing = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
     lists = {terms.servers for terms in every}
     if len(lists) > 1:
-        told.append(f"ARBITER_REDIS_URL names {len(lists)} different lists of servers")
-    return told
+        differing.append(f"ARBITER_REDIS_URL names {len(lists)} different lists of servers")
+    return differing
 
 
 def _share(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What ``doctor`` looks at beside Redis: the doors of the sidecar here, its directory, and what Nomad has set up."""
+"""The findings of ``doctor`` beside Redis: the listeners of the sidecar here, its directory, its Nomad allocation."""
 
 from __future__ import annotations
 
@@ -9,112 +9,92 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sidecar.cli.doctor.findings import Finding, Level
+from sidecar.cli.doctor.findings import Finding, fail, ok, warn
 from sidecar.cli.terminal import cause
 from sidecar.config import addresses
-
-if TYPE_CHECKING:
-    from sidecar.config.settings import Settings
+from sidecar.config.slices import Config
 
 TIMEOUT_S: Final = 2.0
-_LONGEST_LINE: Final = 256
+_LINE_LIMIT: Final = 256
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens, and where to ask instead
 _SURVIVES: Final = "a cull does not survive the sidecar"
 
 
-def of_doors(settings: Settings) -> Iterator[Finding]:
-    """Whether every door that the settings name is answered at; the local one is asked by others."""
-    tls = _with_tls(settings)
-    yield _looked("public", settings.public_listen, _connects if "public" in tls else _is_live)
-    yield from _if_on("agent", settings.agent_listen, _connects if "agent" in tls else _says_a_line)
-    yield from _if_on("page", settings.page_listen, _connects)
-    if settings.socket:
-        yield _looked("socket", settings.socket, _accepts(socket.SOCK_STREAM))
-    if settings.statsd_socket:
-        yield _looked("statsd", settings.statsd_socket, _accepts(socket.SOCK_DGRAM))
+def of_listeners(config: Config) -> Iterator[Finding]:
+    """Whether every configured listener answers, except the local one, which other findings cover."""
+    server = config.server
+    looks: list[tuple[str, str, Callable[[str], str]]] = [
+        ("public", server.public_listen, _connects if config.tls.covers("public") else _is_live),
+        ("agent", server.agent_listen, _says_a_line),
+        ("page", server.page_listen, _connects),
+        ("socket", server.socket, _accepts(socket.SOCK_STREAM)),
+        ("statsd", config.statsd.statsd_socket, _accepts(socket.SOCK_DGRAM)),
+    ]
+    for what, at, look in looks:
+        if at and at != addresses.OFF:
+            try:
+                yield ok(what, f"{at}: {look(at)}")
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                yield fail(what, f"nothing answers at {at}: {cause(error)}")
 
 
-def of_state(settings: Settings) -> Finding:
-    """Whether what has to survive the sidecar can be written down."""
-    place = settings.state_dir or settings.run_lock
+def of_state(config: Config) -> Finding:
+    """Whether the sidecar can store its state on disk."""
+    place = config.state_directory
     if not place:
-        return Finding(Level.WARN, "state", f"no directory: {_SURVIVES}; ARBITER_STATE_DIR names one")
+        return warn("state", f"no directory: {_SURVIVES}; ARBITER_STATE_DIR names one")
     try:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-") as file:
             file.write(b"x")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        who = f"user {os.getuid()} cannot write to {place}"
-        return Finding(Level.WARN, "state", f"{who}: {cause(error)}; if the sidecar cannot either, {_SURVIVES}")
-    return Finding(Level.OK, "state", f"{place} can be written to")
+        text = f"user {os.getuid()} cannot write to {place}"
+        return warn("state", f"{text}: {cause(error)}; if the sidecar cannot either, {_SURVIVES}")
+    return ok("state", f"{place} can be written to")
 
 
-def of_nomad(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """What Nomad has told this task, against the settings; nothing elsewhere."""
+def of_nomad(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether the settings fit the allocation; no finding outside Nomad."""
     allocation = environ.get("NOMAD_ALLOC_ID")
     if not allocation:
         return
-    problems = [*_of_names(settings, allocation), *_of_places(settings, environ), *_of_ports(settings, environ)]
-    yield from (Finding(Level.WARN, "nomad", problem) for problem in problems)
+    problems = [*_of_names(config, allocation), *_of_places(config, environ), *_of_ports(config, environ)]
+    yield from (warn("nomad", problem) for problem in problems)
     if not problems:
         text = "instance, directories and ports are those of the allocation; --job FILE looks at the job as well"
-        yield Finding(Level.OK, "nomad", text)
+        yield ok("nomad", text)
 
 
-def _of_names(settings: Settings, allocation: str) -> Iterator[str]:
-    if settings.instance != allocation:
+def _of_names(config: Config, allocation: str) -> Iterator[str]:
+    if config.identity.instance != allocation:
         yield (
-            f"ARBITER_INSTANCE is {settings.instance} and not the allocation's id {allocation}: "
+            f"ARBITER_INSTANCE is {config.identity.instance} and not the allocation's id {allocation}: "
             "two allocations of one name are one container to the fleet"
         )
 
 
-def _of_places(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+def _of_places(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     shared = environ.get("NOMAD_ALLOC_DIR")
-    if not shared:
-        return
-    for name, why in (
-        ("state_dir", "it may end with the task"),
-        ("socket", "the app's task does not see it"),
-        ("statsd_socket", "the app's task does not see it"),
+    for name, place, why in (
+        ("STATE_DIR", config.state.state_dir, "it may end with the task"),
+        ("SOCKET", config.server.socket, "the app's task does not see it"),
+        ("STATSD_SOCKET", config.statsd.statsd_socket, "the app's task does not see it"),
     ):
-        place = getattr(settings, name)
-        if place and not Path(place).is_relative_to(shared):
-            yield f"ARBITER_{name.upper()} is {place}, outside the allocation's directory {shared}: {why}"
+        if shared and place and not Path(place).is_relative_to(shared):
+            yield f"ARBITER_{name} is {place}, outside the allocation's directory {shared}: {why}"
 
 
-def _of_ports(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+def _of_ports(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     ports = {value for name, value in environ.items() if name.startswith("NOMAD_PORT_")}
-    for name in ("public_listen", "agent_listen"):
-        at = getattr(settings, name)
+    for name, at in (("PUBLIC_LISTEN", config.server.public_listen), ("AGENT_LISTEN", config.server.agent_listen)):
         if ports and at != addresses.OFF and str(addresses.split(at)[1]) not in ports:
-            yield f"ARBITER_{name.upper()} is {at}, and no port of the group leads there: {', '.join(sorted(ports))}"
+            yield f"ARBITER_{name} is {at}, and no port of the group leads there: {', '.join(sorted(ports))}"
 
 
-def _with_tls(settings: Settings) -> tuple[str, ...]:
-    if not settings.tls_cert:
-        return ()
-    from sidecar.net.tls import listed  # noqa: PLC0415 - few have a certificate
-
-    return listed(settings.tls_doors)
-
-
-# -- looking ----------------------------------------------------------------------------------------------------
-
-
-def _if_on(what: str, at: str, look: Callable[[str], str]) -> Iterator[Finding]:
-    if at != addresses.OFF:
-        yield _looked(what, at, look)
-
-
-def _looked(what: str, at: str, look: Callable[[str], str]) -> Finding:
-    try:
-        return Finding(Level.OK, what, f"{at}: {look(at)}")
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return Finding(Level.FAIL, what, f"nobody answers at {at}: {cause(error)}")
+# -- probes -----------------------------------------------------------------------------------------------------
 
 
 def _is_live(at: str) -> str:
@@ -129,7 +109,7 @@ def _is_live(at: str) -> str:
 
 def _says_a_line(at: str) -> str:
     with socket.create_connection(_reachable(at), TIMEOUT_S) as connection:
-        line = connection.recv(_LONGEST_LINE).decode("ascii", "replace").strip()
+        line = connection.recv(_LINE_LIMIT).decode("ascii", "replace").strip()
     if not line:
         raise ValueError("it says nothing")
     return f"it says {line!r}"
@@ -145,12 +125,12 @@ def _accepts(kind: socket.SocketKind) -> Callable[[str], str]:
         with socket.socket(socket.AF_UNIX, kind) as opened:
             opened.settimeout(TIMEOUT_S)
             opened.connect(path)
-        return "somebody listens"
+        return "it accepts connections"
 
     return look
 
 
 def _reachable(at: str) -> tuple[str, int]:
-    """Where to call: a wildcard is where it listens."""
+    """The address to connect to: a listener on a wildcard is asked on loopback."""
     host, port = addresses.split(at)
     return _WILDCARDS.get(host, host), port

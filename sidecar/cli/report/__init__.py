@@ -1,1 +1,1 @@
-"""``report``: what the fleet's ledger adds up to, as text or as one HTML page."""
+"""``report``: a summary of the ledger, as text or as one HTML page."""

@@ -1,4 +1,4 @@
-"""The arithmetic of the report: entries of the ledger in, numbers out. It knows neither clock nor I/O."""
+"""The arithmetic of the report: entries of the ledger in, numbers out. No clock, no I/O."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from sidecar.core.explain.ledger_entries import ORDERED
+from sidecar.controller.ledger_entries import ORDERED
 from sidecar.core.types import Entry
 
 DAY_S: Final = 86_400.0
 HOUR_S: Final = 3_600.0
 _HOURLY_UP_TO_S: Final = 2 * DAY_S
-_MOST_BINS: Final = 400
+_BINS_LIMIT: Final = 400
 SHADOW: Final = "shadow"
 ALL: Final = 100
 _APART_S: Final = 5.0
-"""So far the clocks of sidecars and of the bucket may be apart."""
+"""Maximum difference between the clocks of the sidecars and of the store."""
 
 
 class Cause(NamedTuple):
-    """Culls because of one kind of errors, and what became of those that were judged meanwhile."""
+    """Culls for one kind of errors, and the outcomes that are known."""
 
     kind: str
     culls: int = 0
@@ -33,7 +33,7 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long something took, in seconds: the middle, what 19 of 20 stay below (nearest rank), and the longest."""
+    """How long something took, in seconds: median, 95th percentile (nearest rank) and maximum."""
 
     count: int = 0
     p50: float = 0.0
@@ -44,8 +44,8 @@ class Times:
 NO_TIMES: Final = Times()
 
 
-class Held(NamedTuple):
-    """A hold: who, why, whom (``""``: the service), when, for how long, and when it was released if it was."""
+class HoldPeriod(NamedTuple):
+    """A hold of an instance, or of the service (``""``), for ``seconds`` unless it was released before."""
 
     at: float
     author: str
@@ -66,15 +66,17 @@ class Bin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FleetReport:
     """The numbers from ``since`` to ``until``, seen at ``now`` (Unix seconds); ``first_at``: the oldest entry.
 
-    ``culls`` of which ``ordered`` by people. ``near_misses``: suspects that recovered before anything was done.
-    ``would_culls`` in shadow mode, of which ``would_recover`` recovered by themselves. ``not_honoured``: who was there
-    long after a cull. ``retired_s`` and ``replaced_s``: from the lease or the token to the replacement; none in shadow
-    mode. ``paused``: causes whose culls were paused because one did not help, and how often each was. ``duplicates``:
-    instance names under which two lives beat. ``away_s``: how long single sidecars were without Redis. While
-    ``enforce_percent`` is less than 100, all of it is of one part of the service, that of ``mode``.
+    - ``ordered``: culls that operators ordered; ``near_misses``: suspects that recovered before they were culled.
+    - ``would_culls``: culls in shadow mode; ``would_recover``: how many of those containers recovered by themselves.
+    - ``replaced_s``, ``retired_s``: time from the token or lease to the replacement; none in shadow mode.
+    - ``not_honoured``: containers that were still there long after a cull.
+    - ``paused``: cause -> how often its culls were paused because one did not help.
+    - ``duplicates``: instance names of two containers. ``away_s``: how long a sidecar was without Redis.
+
+    While ``enforce_percent`` is less than 100, all of it is about the containers with this ``mode``.
     """
 
     service: str
@@ -96,7 +98,7 @@ class Report:
     retirements: int = 0
     retired_s: Times = NO_TIMES
     revived: int = 0
-    holds: tuple[Held, ...] = ()
+    holds: tuple[HoldPeriod, ...] = ()
     not_honoured: tuple[str, ...] = ()
     paused: tuple[tuple[str, int], ...] = ()
     duplicates: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ class Report:
     enforce_percent: int = ALL
 
 
-def report(
+def report_of(
     entries: Iterable[Entry],
     since: float,
     until: float,
@@ -115,13 +117,13 @@ def report(
     service: str = "",
     mode: str = "enforce",
     enforce_percent: int = ALL,
-) -> Report:
-    """Add up the entries that happened from ``since`` to ``until``; what is there twice counts once."""
-    told = dict.fromkeys(entry._replace(id="", once="") for entry in entries if since <= entry.at <= until)
-    seen = sorted(told, key=lambda entry: entry.at)
+) -> FleetReport:
+    """Sum up the entries from ``since`` to ``until``; duplicates count once."""
+    unique = dict.fromkeys(entry._replace(id="", once="") for entry in entries if since <= entry.at <= until)
+    seen = sorted(unique, key=lambda entry: entry.at)
     counts = Counter(entry.what for entry in seen)
     replaced = [] if mode == SHADOW else _replaced(seen)
-    return Report(
+    return FleetReport(
         service,
         mode,
         since,
@@ -153,7 +155,7 @@ def report(
 
 
 def _causes(seen: Sequence[Entry]) -> tuple[Cause, ...]:
-    """By kind, those with most culls first."""
+    """Culls and outcomes by kind, the kind with most culls first."""
     found: dict[str, Cause] = {}
     fields = {"culled": "culls", "helped": "helped", "unhelped": "unhelped", "unclear": "unclear"}
     for entry in seen:
@@ -165,7 +167,7 @@ def _causes(seen: Sequence[Entry]) -> tuple[Cause, ...]:
 
 
 def _replaced(seen: Sequence[Entry]) -> list[Entry]:
-    """Those who were replaced; of a retirement without a kind. To the bucket who was revived is another one as well."""
+    """The replacements, without those of revived containers, which look the same to the store."""
     revived = [entry for entry in seen if entry.what == "revived"]
 
     def is_another(entry: Entry) -> bool:
@@ -177,7 +179,7 @@ def _replaced(seen: Sequence[Entry]) -> list[Entry]:
 
 
 def _times(entries: Iterable[Entry]) -> Times:
-    """Of those that say how long it took."""
+    """The times of the entries that have one."""
     took = sorted(entry.seconds for entry in entries if entry.seconds is not None)
     if not took:
         return NO_TIMES
@@ -193,7 +195,7 @@ def _ranked(words: Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 def _recovered_by_themselves(seen: Sequence[Entry]) -> int:
-    """Of the culls that would have been, those whose container recovered: each recovery belongs to the last of them."""
+    """Number of shadow-mode culls whose container recovered: a recovery belongs to the last cull before it."""
     waiting, recovered = set(), 0
     for entry in seen:
         if entry.what == "would_cull":
@@ -204,7 +206,7 @@ def _recovered_by_themselves(seen: Sequence[Entry]) -> int:
     return recovered
 
 
-def _holds(seen: Sequence[Entry]) -> tuple[Held, ...]:
+def _holds(seen: Sequence[Entry]) -> tuple[HoldPeriod, ...]:
     releases = [entry for entry in seen if entry.what == "release"]
     held = []
     for entry in seen:
@@ -213,7 +215,7 @@ def _holds(seen: Sequence[Entry]) -> tuple[Held, ...]:
             ends = (one.at for one in releases if one.instance == entry.instance and one.at >= entry.at)
             released = next(ends, inf)
             released_at = released if released < entry.at + seconds else None
-            held.append(Held(entry.at, entry.author, entry.reason, entry.instance, seconds, released_at))
+            held.append(HoldPeriod(entry.at, entry.author, entry.reason, entry.instance, seconds, released_at))
     return tuple(held)
 
 
@@ -227,10 +229,10 @@ _COUNTED: Final = {
 
 
 def _bins(seen: Sequence[Entry], since: float, until: float) -> tuple[Bin, ...]:
-    """Hours or days (of UTC) from the beginning to the end; of a long time the last of them."""
+    """Hours or days (UTC) from ``since`` to ``until``, at most the last ``_BINS_LIMIT``."""
     step = HOUR_S if until - since <= _HOURLY_UP_TO_S else DAY_S
     first, last = int(since // step), int(until // step)
-    first = max(first, last - _MOST_BINS + 1)
+    first = max(first, last - _BINS_LIMIT + 1)
     counted: dict[int, Counter[str]] = {number: Counter() for number in range(first, last + 1)}
     for entry in seen:
         field, number = _COUNTED.get(entry.what), int(entry.at // step)

@@ -1,40 +1,56 @@
-"""The report as one HTML file for a mail or a wiki: no script, nothing loaded, legible by day and by night."""
+"""The report as one HTML file for a mail or a wiki: no script, nothing loaded, in light and in dark colours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from string import Template
 from typing import Final
 
-from sidecar.cli.report import charts, phrases
-from sidecar.cli.report.charts import escaped
-from sidecar.cli.report.figures import Report
+from sidecar.cli.report import text_report
+from sidecar.cli.report.figures import DAY_S, Bin, Cause, FleetReport
+from sidecar.cli.terminal import plain
 
-_COLOURS: Final = (
-    *(
-        "culls #c2362f #ff7b72",
-        "would_culls #d98a1f #e3a14a",
-        "refusals #6e7781 #8b949e",
-        "near_misses #2f7dc2 #6cb6ff",
-    ),
-    *("helped #2e8b57 #57ab5a", "unhelped #c2362f #ff7b72", "unclear #d98a1f #e3a14a", "unjudged #b6bdc4 #57606a"),
+SERIES: Final = {
+    "culls": "culled",
+    "would_culls": "would have been culled",
+    "refusals": "refused",
+    "near_misses": "recovered",
+}
+OUTCOMES: Final = {"helped": "helped", "unhelped": "did not help", "unclear": "unclear", "unjudged": "not judged"}
+HEIGHT_PX: Final = 120
+"""Height of the chart over time."""
+
+_DATES_LIMIT: Final = 8
+_COLOURS: Final = """\
+culls #c2362f #ff7b72
+would_culls #d98a1f #e3a14a
+refusals #6e7781 #8b949e
+near_misses #2f7dc2 #6cb6ff
+helped #2e8b57 #57ab5a
+unhelped #c2362f #ff7b72
+unclear #d98a1f #e3a14a
+unjudged #b6bdc4 #57606a"""
+_LIGHT, _DARK = (
+    "".join(f".{row.split()[0]}{{background:{row.split()[place]}}}" for row in _COLOURS.splitlines())
+    for place in (1, 2)
 )
-_DAY: Final = "".join(f".{name}{{fill:{day};background:{day}}}" for name, day, _ in map(str.split, _COLOURS))
-_NIGHT: Final = "".join(f".{name}{{fill:{night};background:{night}}}" for name, _, night in map(str.split, _COLOURS))
 _STYLE: Final = f"""\
 :root{{color-scheme:light dark}}
 body{{font:15px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;color:#1f2328;background:#fff}}
 h1{{font-size:1.4rem}}h2{{font-size:1.1rem;margin-top:2rem}}
-.shadow{{font-size:1.15rem;border-left:4px solid #d98a1f;padding-left:.8rem;background:none}}
+.shadow{{font-size:1.15rem;border-left:4px solid #d98a1f;padding-left:.8rem}}
 table{{border-collapse:collapse;width:100%}}
 th,td{{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;border-bottom:1px solid #d0d7de;\
 overflow-wrap:anywhere}}
-th{{font-weight:600;white-space:nowrap}}.n{{text-align:right}}
-svg text{{font:11px system-ui,sans-serif;fill:currentColor}}
+th{{font-weight:600;white-space:nowrap}}.n{{text-align:right}}.bar{{width:40%}}
+.bar i{{display:inline-block;height:1em;vertical-align:middle}}
+.when{{table-layout:fixed;font-size:.75rem}}.when td{{vertical-align:bottom;padding:0 1px 0 0;border:0}}
+.when i{{display:block}}
 .key i{{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em;border-radius:2px}}
 footer{{margin-top:2rem;font-size:.85rem;opacity:.75}}
-{_DAY}
-@media (prefers-color-scheme:dark){{body{{color:#e6edf3;background:#0d1117}}th,td{{border-color:#30363d}}{_NIGHT}}}"""
+{_LIGHT}
+@media (prefers-color-scheme:dark){{body{{color:#e6edf3;background:#0d1117}}th,td{{border-color:#30363d}}{_DARK}}}"""
 _PAGE: Final = Template(
     """\
 <!DOCTYPE html>
@@ -56,53 +72,81 @@ $body
 )
 
 
-def html(report: Report) -> str:
+def html(report: FleetReport) -> str:
     """The whole page."""
-    title = escaped(phrases.title(report))
+    title = _escaped(text_report.title(report))
     return _PAGE.substitute(title=title, style=_STYLE, body="\n".join(_body(report, title)))
 
 
-def _body(report: Report, title: str) -> Iterator[str]:
+def _escaped(text: object) -> str:
+    """Text from outside, safe anywhere in a page: without markup and control characters."""
+    return escape(plain(text), quote=True)
+
+
+def _body(report: FleetReport, title: str) -> Iterator[str]:
     yield f"<h1>{title}</h1>"
-    if sentence := phrases.part(report):
-        yield f"<p>{escaped(sentence)}</p>"
-    if sentence := phrases.shadow(report):
-        yield f'<p class="shadow">{escaped(sentence)}</p>'
-    yield _table((), [(label, sentence) for label, sentence in phrases.rows(report)], heads=1)
-    yield from _chart("When", charts.over_time(report.bins), charts.SERIES)
-    yield from _chart("Culls by cause", charts.by_cause(report.causes), charts.OUTCOMES)
+    if sentence := text_report.part(report):
+        yield f"<p>{_escaped(sentence)}</p>"
+    if sentence := text_report.shadow(report):
+        yield f'<p class="shadow">{_escaped(sentence)}</p>'
+    yield _table(f'<th scope="row">{label}</th><td>{_escaped(said)}</td>' for label, said in text_report.rows(report))
+    yield from _over_time(report.bins)
     if report.causes:
-        names = ("kind", "culls", "helped", "did not", "unclear")
-        yield _table(names, report.causes, numbers=range(1, 5))
+        yield from ("<h2>Culls by cause</h2>", _table(_by_cause(report.causes)), _key(OUTCOMES))
     if report.holds:
         yield "<h2>Holds</h2>"
-        yield f"<ul>{''.join(f'<li>{escaped(phrases.hold(held))}</li>' for held in report.holds)}</ul>"
-    began = f", the first of {phrases.moment(report.first_at)}" if report.first_at is not None else ""
-    read = f"From {phrases.counted(report.entries, 'event')}{began}. Written {phrases.moment(report.now)}."
-    yield f"<footer>{escaped(read)}</footer>"
+        yield f"<ul>{''.join(f'<li>{_escaped(text_report.hold(held))}</li>' for held in report.holds)}</ul>"
+    origin = f"F{text_report.origin(report)[1:]}. Written {text_report.moment(report.now)}."
+    yield f"<footer>{_escaped(origin)}</footer>"
 
 
-def _chart(heading: str, drawn: str, key: Sequence[tuple[str, str]]) -> Iterator[str]:
-    if not drawn:
+def _over_time(bins: Sequence[Bin]) -> Iterator[str]:
+    """A stacked bar for each hour or day, and dates below; nothing if all are empty."""
+    most = max((sum(one[1:]) for one in bins), default=0)
+    if not most:
         return
-    yield f"<h2>{heading}</h2>"
-    yield drawn
-    yield f'<p class="key">{"".join(f"""<i class="{name}"></i>{label}""" for name, label in key)}</p>'
-
-
-def _table(
-    names: Sequence[str], rows: Iterable[Sequence[object]], *, heads: int = 0, numbers: Sequence[int] = ()
-) -> str:
-    """``heads``: so many columns are headings of their rows; ``numbers``: which stand to the right."""
-    cells = (f"<th{' class=n' if place in numbers else ''}>{escaped(name)}</th>" for place, name in enumerate(names))
-    head = f"<tr>{''.join(cells)}</tr>" if names else ""
-    lines = (
-        "".join(
-            f'<th scope="row">{escaped(cell)}</th>'
-            if place < heads
-            else f"<td{' class=n' if place in numbers else ''}>{escaped(cell)}</td>"
-            for place, cell in enumerate(row)
-        )
-        for row in rows
+    bars = "".join(f"<td>{_stack(one, HEIGHT_PX / most)}</td>" for one in bins)
+    is_daily = len(bins) > 1 and bins[1].at - bins[0].at >= DAY_S
+    step = -(-len(bins) // _DATES_LIMIT)
+    dates = "".join(
+        f'<td colspan="{len(bins[first : first + step])}">{_hour(bins[first])[5 : 10 if is_daily else 16]}</td>'
+        for first in range(0, len(bins), step)
     )
-    return f"<table>{head}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    yield f'<h2>When</h2>\n<table class="when"><tr>{bars}</tr><tr>{dates}</tr></table>'
+    yield f"{_key(SERIES)}\n<p>The highest bar is {most}.</p>"
+
+
+def _stack(one: Bin, scale_px: float) -> str:
+    counts = [(name, getattr(one, name)) for name in reversed(SERIES)]
+    return "".join(
+        f'<i class="{name}" style="height:{count * scale_px:.1f}px" title="{_hour(one)}: {count} {SERIES[name]}"></i>'
+        for name, count in counts
+        if count
+    )
+
+
+def _hour(one: Bin) -> str:
+    return text_report.moment(one.at).removesuffix(" UTC")
+
+
+def _by_cause(causes: Sequence[Cause]) -> Iterator[str]:
+    """A row for each kind: its numbers, and a bar divided by outcome."""
+    numbers = "".join(f'<th class="n">{name}</th>' for name in ("culls", "helped", "did not", "unclear"))
+    yield f"<th>kind</th>{numbers}<th></th>"
+    most = max(max(cause.culls, sum(cause[2:])) for cause in causes)
+    for cause in causes:
+        kind, unjudged = _escaped(cause.kind), max(0, cause.culls - sum(cause[2:]))
+        bar = "".join(
+            f'<i class="{name}" style="width:{100 * count / most:.1f}%" title="{kind}: {count} {label}"></i>'
+            for (name, label), count in zip(OUTCOMES.items(), (*cause[2:], unjudged), strict=True)
+            if count
+        )
+        yield f'<td>{kind}</td>{"".join(f"""<td class="n">{n}</td>""" for n in cause[1:])}<td class="bar">{bar}</td>'
+
+
+def _key(names: dict[str, str]) -> str:
+    return f'<p class="key">{"".join(f"""<i class="{name}"></i>{label}""" for name, label in names.items())}</p>'
+
+
+def _table(rows: Iterable[str]) -> str:
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"

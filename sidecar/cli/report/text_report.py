@@ -1,42 +1,157 @@
-"""The report for a terminal of 80 columns."""
+"""The report for a terminal of 80 columns; the HTML page uses its sentences too."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
-from sidecar.cli.report import phrases
-from sidecar.cli.report.figures import Report
+from sidecar.cli.fleet_table import span
+from sidecar.cli.report.figures import ALL, SHADOW, Cause, FleetReport, HoldPeriod, Times
 from sidecar.cli.terminal import plain
 
 WIDTH: Final = 80
 _LABEL: Final = 14
 _KIND: Final = 24
+_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def text(report: Report) -> str:
+def text(report: FleetReport) -> str:
     """The whole report, without a final newline."""
     return "\n".join(_lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
-    yield from textwrap.wrap(phrases.title(report), WIDTH)
-    for sentence in filter(None, (phrases.part(report), phrases.shadow(report))):
+def _lines(report: FleetReport) -> Iterator[str]:
+    for sentence in (title(report), part(report), shadow(report)):
         yield from textwrap.wrap(sentence, WIDTH)
     yield ""
-    for label, sentence in phrases.rows(report):
+    for label, sentence in rows(report):
         yield from _row(label, sentence)
         if label == "culls":
             for cause in report.causes:
-                yield from _row("", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {phrases.outcomes(cause)}")
+                yield from _row("", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {_outcomes(cause)}")
     for number, held in enumerate(report.holds):
-        yield from _row("" if number else "holds", phrases.hold(held))
+        yield from _row("" if number else "holds", hold(held))
     yield ""
-    began = f", the first of {phrases.moment(report.first_at)}" if report.first_at is not None else ""
-    yield f"from {phrases.counted(report.entries, 'event')}{began}"
+    yield origin(report)
 
 
 def _row(label: str, sentence: str) -> list[str]:
     first, rest = label.ljust(_LABEL), " " * _LABEL
-    return textwrap.wrap(sentence, WIDTH, initial_indent=first, subsequent_indent=rest, drop_whitespace=True)
+    return textwrap.wrap(sentence, WIDTH, initial_indent=first, subsequent_indent=rest)
+
+
+# -- sentences --------------------------------------------------------------------------------------------------
+
+
+def title(report: FleetReport) -> str:
+    """The service and the time that the report covers."""
+    service = plain(report.service) or "the service"
+    return f"{service}: {_period(report.until - report.since)} until {moment(report.until)}"
+
+
+def part(report: FleetReport) -> str:
+    """The containers that the report covers; empty for the whole service."""
+    percent = report.enforce_percent
+    is_rollout = 0 < percent < ALL
+    if report.mode == SHADOW:
+        others = f"; ask one of the {percent} % that enforce too" if is_rollout else ""
+        return f"only the containers in shadow mode{others}"
+    return f"only the {percent} % that enforce; ask one of the others, in shadow mode, too" if is_rollout else ""
+
+
+def shadow(report: FleetReport) -> str:
+    """What enforce mode would have done; empty where nothing runs in shadow mode."""
+    if report.mode != SHADOW and not report.would_culls:
+        return ""
+    head = f"{_period(report.until - report.since)} in shadow: {report.would_culls or 'none'} would have been culled"
+    if not report.would_culls:
+        return head
+    recovered = f"{report.would_recover or 'none'} of them recovered by themselves"
+    if report.would_culls == 1:
+        recovered = "and it recovered by itself" if report.would_recover else "and it did not recover by itself"
+    return f"{head}, {recovered}"
+
+
+def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
+    """A label and a sentence for each number that matters."""
+    by_order = f" ({report.ordered} by order)" if report.ordered else ""
+    yield "culls", f"{report.culls}{by_order}: {_outcomes(*report.causes)}" if report.culls else "none"
+    if report.replaced_s.count:
+        yield "replaced", _times(report.replaced_s)
+    reasons = ", ".join(f"{plain(reason)} {count}" for reason, count in report.refusals)
+    yield "refusals", f"{sum(count for _, count in report.refusals)}: {reasons}" if reasons else "none"
+    suspects = _counted(report.suspects, "suspect")
+    yield "near misses", f"{report.near_misses} of {suspects} recovered before a cull" if report.near_misses else "none"
+    if report.retirements:
+        took = f": {_times(report.retired_s)}" if report.retired_s.count else ""
+        yield "retired", f"{report.retirements}{took}"
+    if report.revived:
+        yield "revived", f"{report.revived} back in service without a replacement"
+    yield from _problems(report)
+
+
+def _problems(report: FleetReport) -> Iterator[tuple[str, str]]:
+    """What an operator has to look at, if anything."""
+    if report.not_honoured:
+        yield "not honoured", f"still there long after their cull: {plain(', '.join(report.not_honoured))}"
+    if report.paused:
+        causes = ", ".join(f"{plain(cause)} {_often(number)}" for cause, number in report.paused)
+        yield "paused", f"culls did not help against {causes}"
+    if report.duplicates:
+        yield "duplicate", f"two containers ran under the instance name {plain(', '.join(report.duplicates))}"
+    if report.losses:
+        yield "memory", f"Redis lost its record of earlier culls {_often(report.losses)}"
+    if report.away_s.count:
+        longest = span(report.away_s.longest)
+        yield "redis", f"out of reach of a sidecar {_often(report.away_s.count)}, for {longest} at most"
+
+
+def hold(held: HoldPeriod) -> str:
+    """The author of a hold, what it froze, for how long, and why."""
+    scope = f"instance {held.instance}" if held.instance else "the service"
+    lasted = held.seconds if held.released_at is None else held.released_at - held.at
+    released = "" if held.released_at is None else f" of {span(held.seconds)}"
+    author = held.author or "an operator"
+    return plain(f"{moment(held.at)} {author} held {scope} for {span(lasted)}{released}: {held.reason}")
+
+
+def origin(report: FleetReport) -> str:
+    """The number of events behind the report, and the first of them."""
+    began = f", the first of {moment(report.first_at)}" if report.first_at is not None else ""
+    return f"from {_counted(report.entries, 'event')}{began}"
+
+
+def moment(at: float) -> str:
+    """A time in UTC, to the minute."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _outcomes(*causes: Cause) -> str:
+    """The outcomes of the culls for these causes."""
+    culls, helped, unhelped, unclear = (sum(numbers) for numbers in zip(*(cause[1:] for cause in causes), strict=True))
+    unjudged = culls - helped - unhelped - unclear
+    yet = f", {unjudged} not judged yet" if unjudged > 0 else ""
+    return f"{helped} helped, {unhelped} did not, {unclear} unclear{yet}"
+
+
+def _times(took: Times) -> str:
+    if took.count == 1:
+        return f"in {span(took.longest)}"
+    return f"half within {span(took.p50)}, 95 % within {span(took.p95)}, all within {span(took.longest)}"
+
+
+def _often(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _period(seconds: float) -> str:
+    """A duration in its largest whole unit: ``7 days``, ``36 hours``."""
+    whole = round(seconds)
+    units = ((whole // size, name) for size, name in _UNITS if whole >= size and whole % size == 0)
+    return next((_counted(number, name) for number, name in units), span(seconds))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

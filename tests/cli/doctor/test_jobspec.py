@@ -106,11 +106,11 @@ READ = [
     Group(
         "web",
         (
-            Task("app", {}, Restart(3, 1800.0, 90.0)),
+            Task("app", {}, Restart(3, 90.0)),
             Task(
                 "arbiter",
                 {"ARBITER_DRAIN": "20s"},
-                Restart(3, 1800.0, 90.0, "delay"),
+                Restart(3, 90.0, "delay"),
                 is_sidecar=True,
                 kill_timeout_s=10.0,
             ),
@@ -144,17 +144,17 @@ def test_job_that_we_ship_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", "is not a job as Nomad has it"),
+        ("{", "is not a Nomad job"),
         ("{}", None),
-        ('{"Job": []}', "is not a job as Nomad has it"),
-        ('{"Job": {"TaskGroups": [{"Tasks": 5, "Name": "x"}]}}', "is not a job as Nomad has it"),
-        ('{"Job": {"TaskGroups": [{"Name": "x", "RestartPolicy": {"Delay": "soon"}}]}}', "is not a job"),
-        ("[" * 100_000, "is no HCL"),
-        ("job {{{", "is no HCL"),
-        ("", "is not a job"),
+        ('{"Job": []}', "is not a Nomad job"),
+        ('{"Job": {"TaskGroups": [{"Tasks": 5, "Name": "x"}]}}', "is not a Nomad job"),
+        ('{"Job": {"TaskGroups": [{"Name": "x", "RestartPolicy": {"Delay": "soon"}}]}}', "is not a Nomad job"),
+        ("[" * 100_000, "is not HCL"),
+        ("job {{{", "is not HCL"),
+        ("", "is not a Nomad job"),
     ],
 )
-def test_what_is_no_job_is_told_by_its_file(tmp_path: Path, text: str, complaint: str | None) -> None:
+def test_file_without_a_job_is_named(tmp_path: Path, text: str, complaint: str | None) -> None:
     if complaint is None:
         assert _read(tmp_path, text) == []
         return
@@ -162,7 +162,7 @@ def test_what_is_no_job_is_told_by_its_file(tmp_path: Path, text: str, complaint
         _read(tmp_path, text)
 
 
-def test_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="cannot be read: no such file"):
         jobspec.read(str(tmp_path / "none"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")

@@ -26,7 +26,7 @@ OTHER = Terms(
 )
 
 
-def _told(*terms: Terms) -> str:
+def _differences(*terms: Terms) -> str:
     return policies.differences([one.written() for one in terms])
 
 
@@ -47,30 +47,30 @@ def _told(*terms: Terms) -> str:
         ("servers", "ARBITER_REDIS_URL names 2 different lists of servers"),
     ],
 )
-def test_field_that_differs_is_told_by_its_setting(field: str, said: str) -> None:
-    assert _told(ONE, replace(ONE, **{field: getattr(OTHER, field)})) == said
+def test_field_that_differs_is_named_by_its_setting(field: str, said: str) -> None:
+    assert _differences(ONE, replace(ONE, **{field: getattr(OTHER, field)})) == said
 
 
-def test_every_field_that_differs_is_told() -> None:
-    assert _told(ONE, OTHER).count("; ") + 1 == len(fields(Terms))
+def test_every_field_that_differs_is_named() -> None:
+    assert _differences(ONE, OTHER).count("; ") + 1 == len(fields(Terms))
 
 
-def test_bound_of_refunds_is_told_where_there_are_refunds() -> None:
-    assert _told(*(replace(ONE, refund_max=most) for most in (-1, 0, 30))) == (
+def test_limit_of_refunds_is_named_where_there_are_refunds() -> None:
+    assert _differences(*(replace(ONE, refund_max=most) for most in (-1, 0, 30))) == (
         "ARBITER_REFUND is off and on; ARBITER_REFUND_MAX is 0 and 30"
     )
 
 
-def test_three_values_are_told_once_each() -> None:
+def test_three_values_are_shown_once_each() -> None:
     several = [replace(ONE, capacity=count) for count in ("1", "2", "3")]
-    assert _told(*several, replace(ONE, capacity="1", trial=False)) == (
+    assert _differences(*several, replace(ONE, capacity="1", trial=False)) == (
         "ARBITER_BUDGET is 1 and 2 and 3; ARBITER_TRIAL is on and off"
     )
 
 
 def test_settings_are_called_as_they_are() -> None:
-    told = _told(ONE, OTHER, replace(ONE, refund_max=30)).split()
-    assert {word for word in told if word.startswith("ARBITER_")} <= {name for name, _, _ in settings.table()}
+    words = _differences(ONE, OTHER, replace(ONE, refund_max=30)).split()
+    assert {word for word in words if word.startswith("ARBITER_")} <= {name for name, _, _ in settings.table()}
 
 
 def test_fields_of_another_version_are_no_obstacle() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from harness.ports import free_port
 from sidecar.cli.doctor import surroundings
-from sidecar.cli.doctor.findings import Level
-from sidecar.config.settings import Settings, load
+from sidecar.cli.doctor.findings import FindingLevel
+from sidecar.config.settings import load_config
+from sidecar.config.slices import Config
 
 if TYPE_CHECKING:
     from sidecar.cli.doctor.findings import Finding
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 ALLOCATION = {"NOMAD_ALLOC_ID": "a1", "NOMAD_ALLOC_DIR": "/alloc", "NOMAD_PORT_arbiter": "9181"}
 
 
-def _settings(**flags: object) -> Settings:
-    return load({name: str(value) for name, value in flags.items()}, {})
+def _settings(**flags: object) -> Config:
+    return load_config({name: str(value) for name, value in flags.items()}, {})
 
 
 def _only(found: list[Finding], what: str) -> Finding:
@@ -32,7 +33,7 @@ def _only(found: list[Finding], what: str) -> Finding:
 
 
 def test_directory_that_can_be_written_to_is_left_as_it_was(tmp_path: Path) -> None:
-    assert surroundings.of_state(_settings(state_dir=tmp_path)).level is Level.OK
+    assert surroundings.of_state(_settings(state_dir=tmp_path)).level is FindingLevel.OK
     assert list(tmp_path.iterdir()) == []
 
 
@@ -42,47 +43,47 @@ def test_directory_that_can_be_written_to_is_left_as_it_was(tmp_path: Path) -> N
 def test_directory_that_cannot_be_written_to_is_warned_of(tmp_path: Path, place: str, said: str) -> None:
     (tmp_path / "file").touch()
     found = surroundings.of_state(_settings(state_dir=tmp_path / place if place else ""))
-    assert found.level is Level.WARN
+    assert found.level is FindingLevel.WARN
     assert said in found.sentence
     assert "a cull does not survive the sidecar" in found.sentence
 
 
-# -- doors --------------------------------------------------------------------------------------------------
+# -- listeners --------------------------------------------------------------------------------------------------
 
 
-def _answering(told: bytes) -> socket.socket:
-    """A door that says this to the first who comes."""
+def _answering(answer: bytes) -> socket.socket:
+    """A listener that says this to its first client."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         with suppress(OSError), server.accept()[0] as connection:
             connection.settimeout(2)
-            if told.startswith(b"HTTP"):
+            if answer.startswith(b"HTTP"):
                 connection.recv(1024)
-            connection.sendall(told)
+            connection.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
     return server
 
 
 @pytest.mark.parametrize(
-    ("what", "told", "level", "said"),
+    ("what", "answer", "level", "said"),
     [
         ("public", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "ok", "/livez is 200"),
         ("public", b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "FAIL", "/livez is 503: its checks have stopped"),
-        ("public", b"SSH-2.0-OpenSSH_9.2\r\n", "FAIL", "nobody answers at 127.0.0.1"),
+        ("public", b"SSH-2.0-OpenSSH_9.2\r\n", "FAIL", "nothing answers at 127.0.0.1"),
         ("agent", b"up ready 100%\n", "ok", "it says 'up ready 100%'"),
         ("agent", b"\x1b[2J\n", "ok", "it says '\\x1b[2J'"),
         ("agent", b"", "FAIL", "it says nothing"),
         ("page", b"", "ok", "it accepts connections"),
     ],
 )
-def test_door_is_asked_what_it_serves(tmp_path: Path, what: str, told: bytes, level: str, said: str) -> None:
+def test_listener_is_asked_what_it_serves(tmp_path: Path, what: str, answer: bytes, level: str, said: str) -> None:
     (tmp_path / "token").write_text("a token of some length")
-    with _answering(told) as server:
+    with _answering(answer) as server:
         at = f"127.0.0.1:{server.getsockname()[1]}"
         flags = {"public_listen": f"127.0.0.1:{free_port()}", "agent_listen": "off", "token_file": tmp_path / "token"}
-        found = _only([*surroundings.of_doors(_settings(**{**flags, f"{what}_listen": at}))], what)
+        found = _only([*surroundings.of_listeners(_settings(**{**flags, f"{what}_listen": at}))], what)
     assert found.level == level
     assert said in found.sentence
 
@@ -91,16 +92,16 @@ def test_wildcard_is_asked_at_loopback() -> None:
     with _answering(b"up\n") as server:
         at = f"0.0.0.0:{server.getsockname()[1]}"
         settings = _settings(agent_listen=at, public_listen=f"127.0.0.1:{free_port()}")
-        assert _only([*surroundings.of_doors(settings)], "agent").level is Level.OK
+        assert _only([*surroundings.of_listeners(settings)], "agent").level is FindingLevel.OK
 
 
 def test_sockets_are_looked_at_by_their_kind(run_dir: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
         datagrams.bind(str(run_dir / "statsd.sock"))
         settings = _settings(statsd_socket=run_dir / "statsd.sock", socket=run_dir / "app.sock", agent_listen="off")
-        found = [*surroundings.of_doors(settings)]
-    assert _only(found, "statsd").level is Level.OK
-    assert _only(found, "socket").sentence == f"nobody answers at {run_dir / 'app.sock'}: no such file or directory"
+        found = [*surroundings.of_listeners(settings)]
+    assert _only(found, "statsd").level is FindingLevel.OK
+    assert _only(found, "socket").sentence == f"nothing answers at {run_dir / 'app.sock'}: no such file or directory"
 
 
 # -- Nomad --------------------------------------------------------------------------------------------------
@@ -124,4 +125,4 @@ def test_allocation_is_compared_with_the_settings(flags: dict[str, str], said: s
     given = {"instance": "a1", "state_dir": "/alloc/tmp", "agent_listen": "off", **flags}
     (found,) = surroundings.of_nomad(_settings(**given), ALLOCATION)
     assert said in found.sentence
-    assert found.level == (Level.WARN if flags else Level.OK)
+    assert found.level == (FindingLevel.WARN if flags else FindingLevel.OK)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
-from sidecar.cli.report.figures import report
+from harness.ledger_weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
+from sidecar.cli.report.figures import report_of
 from sidecar.cli.report.text_report import WIDTH, text
 from sidecar.core.types import Entry
 
@@ -19,12 +19,12 @@ replaced      half within 23s, 95 % within 27s, all within 27s
 refusals      3: paused 2, window 1
 near misses   1 of 9 suspects recovered before a cull
 retired       1: in 12s
-revived       1 without having been replaced
+revived       1 back in service without a replacement
 not honoured  still there long after their cull: web-3
 paused        culls did not help against http 2 times
-duplicate     two lives beat under the instance name web-7
-memory        Redis lost it once
-redis         away from single sidecars once, 2m5s at most
+duplicate     two containers ran under the instance name web-7
+memory        Redis lost its record of earlier culls once
+redis         out of reach of a sidecar once, for 2m 5s at most
 holds         2026-01-05 12:00 UTC ann held the service for 30m of 1h: migration
               of the <b>database</b>
               2026-01-07 12:00 UTC bob held instance web-2 for 10m: looking at
@@ -34,7 +34,7 @@ from 60 events, the first of 2026-01-01 12:00 UTC"""
 
 SHADOW = """\
 web: 7 days until 2026-01-08 12:00 UTC
-of the containers in shadow mode alone
+only the containers in shadow mode
 7 days in shadow: 3 would have been culled, 2 of them recovered by themselves
 
 culls         none
@@ -45,33 +45,37 @@ from 5 events, the first of 2026-01-01 12:00 UTC"""
 
 
 def test_busy_week_reads_like_this() -> None:
-    assert text(report(busy_week(), SINCE_S, UNTIL_S, UNTIL_S, service="web")) == BUSY
+    assert text(report_of(busy_week(), SINCE_S, UNTIL_S, UNTIL_S, service="web")) == BUSY
 
 
 def test_week_in_shadow_reads_like_this() -> None:
-    assert text(report(shadow_week(), SINCE_S, UNTIL_S, UNTIL_S, service="web", mode="shadow")) == SHADOW
+    assert text(report_of(shadow_week(), SINCE_S, UNTIL_S, UNTIL_S, service="web", mode="shadow")) == SHADOW
 
 
 @pytest.mark.parametrize(
     ("mode", "percent", "line"),
     [
         ("enforce", 100, ""),
-        ("enforce", 10, "of the 10 % that enforce, the others are in shadow mode: ask one of those too"),
-        ("shadow", 10, "of the containers in shadow mode alone, 10 % enforce: ask one of those too"),
-        ("shadow", 0, "of the containers in shadow mode alone"),
-        ("shadow", 100, "of the containers in shadow mode alone"),
+        (
+            "enforce",
+            10,
+            "only the 10 % that enforce; ask one of the others, in shadow mode, too",
+        ),
+        ("shadow", 10, "only the containers in shadow mode; ask one of the 10 % that enforce too"),
+        ("shadow", 0, "only the containers in shadow mode"),
+        ("shadow", 100, "only the containers in shadow mode"),
     ],
 )
 def test_head_says_of_which_part_of_a_service_it_tells(mode: str, percent: int, line: str) -> None:
-    shown = text(report([], SINCE_S, UNTIL_S, UNTIL_S, mode=mode, enforce_percent=percent)).splitlines()
+    shown = text(report_of([], SINCE_S, UNTIL_S, UNTIL_S, mode=mode, enforce_percent=percent)).splitlines()
     assert shown[1] == line
 
 
 def test_culls_that_are_not_judged_yet_are_counted() -> None:
     entries = [Entry("culled", SINCE_S + number, f"web-{number}", "redis") for number in range(3)]
-    shown = text(report([*entries, Entry("helped", SINCE_S + 9, "", "redis")], SINCE_S, UNTIL_S, UNTIL_S))
-    told = "3: 1 helped, 0 did not, 0 unclear, 2 not judged yet"
-    assert f"culls {told} redis {told} " in " ".join(shown.split())
+    shown = text(report_of([*entries, Entry("helped", SINCE_S + 9, "", "redis")], SINCE_S, UNTIL_S, UNTIL_S))
+    sentence = "3: 1 helped, 0 did not, 0 unclear, 2 not judged yet"
+    assert f"culls {sentence} redis {sentence} " in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_culls_that_are_not_judged_yet_are_counted() -> None:
 def test_shadow_mode_is_summed_up_in_a_sentence(would_culls: int, recovered: int, sentence: str) -> None:
     entries = [Entry("would_cull", SINCE_S, str(number)) for number in range(would_culls)]
     entries += [Entry("would_recover", SINCE_S + 1, str(number)) for number in range(recovered)]
-    shown = text(report(entries, SINCE_S, UNTIL_S, UNTIL_S, mode="shadow"))
+    shown = text(report_of(entries, SINCE_S, UNTIL_S, UNTIL_S, mode="shadow"))
     assert sentence in shown.replace("\n", " ")
 
 
@@ -101,6 +105,6 @@ def test_what_others_wrote_neither_moves_the_cursor_nor_breaks_the_width() -> No
         Entry("not_honoured", SINCE_S, hostile),
         Entry("hold", SINCE_S, hostile, "", hostile, hostile, 60.0),
     ]
-    shown = text(report(entries, SINCE_S, UNTIL_S, UNTIL_S, service=hostile))
+    shown = text(report_of(entries, SINCE_S, UNTIL_S, UNTIL_S, service=hostile))
     assert shown.replace("\n", "").isprintable()
     assert max(map(len, shown.splitlines())) <= WIDTH

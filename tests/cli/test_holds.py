@@ -1,4 +1,4 @@
-"""The engineer's commands as processes, beside a real sidecar: what they print, and how they end."""
+"""``hold`` and ``release`` as processes beside a real sidecar: what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.command import command
-from harness.ports import free_port
+from harness.sidecar import command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
-    from harness.starting import StartSidecar
 
 SECRET = "hunter2-hunter2-hunter2"  # not one: the string to look for
 HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "alice")
@@ -36,7 +35,7 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
     assert command(shared, *HOLD, "--instance", "b") == (
         0,
         "held: instance b by alice, 1h left: migration\n",
-        "health-arbiter: no such container has been heard of: b\n",
+        "health-arbiter: the fleet does not know this container: b\n",
     )
     assert command(shared, *HOLD, "--instance") == (0, "held: instance a by alice, 1h left: migration\n", "")
     shown = command(shared, "fleet")
@@ -51,17 +50,24 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
     assert command(shared, "release", "--instance") == (0, f"instance a is released{ASKS}\n", "")
     assert command(shared, "release") == (0, f"the service was not held{ASKS}\n", "")
     assert command(shared, "release", "--instance=b") == (0, "instance b was not held\n", "")
+    held = json.loads(command(shared, *HOLD, "--json").out)
+    assert (held["stored"], held["hold"]["author"], held["hold"]["reason"]) == (True, "alice", "migration")
+    released = json.loads(command(shared, "release", "--json").out)
+    assert released == {"released": True, "scope": "service", "instance": ""}
     assert json.loads(command(shared, "fleet", "--json").out)["holds"] == []
 
 
-def test_author_is_the_login_name_unless_it_is_given(shared: Sidecar) -> None:
-    done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", PYTHONIOENCODING="utf-8")
-    assert done == (0, f"held: the service by {getpass.getuser()}, 1h left: größer 🚀\n", "")
-    done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", PYTHONIOENCODING="ascii")
-    assert done == (0, f"held: the service by {getpass.getuser()}, 1h left: gr??er ?\n", "")
+def test_author_is_the_login_name_and_the_instance_that_of_the_sidecar_unless_they_are_given(shared: Sidecar) -> None:
+    for encoding in ("utf-8", "ascii"):
+        done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", PYTHONIOENCODING=encoding)
+        assert done == (0, f"held: the service by {getpass.getuser()}, 1h left: größer 🚀\n", "")
+    assert command(shared, *HOLD, "--instance", "a").err == ""
+    elsewhere = {"ARBITER_INSTANCE": "shell"}
+    assert command(shared, *HOLD, "--instance", **elsewhere).out.startswith("held: instance a by alice")
+    assert command(shared, "release", "--instance", **elsewhere) == (0, f"instance a is released{ASKS}\n", "")
 
 
-def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Sidecar, redis_server: RedisServer) -> None:
+def test_without_redis_a_hold_is_of_this_container_alone(shared: Sidecar, redis_server: RedisServer) -> None:
     redis_server.kill()
     held = command(shared, *HOLD)
     assert (held.code, held.out) == (1, "held here: the service by alice, 1h left: migration\n")
@@ -69,7 +75,7 @@ def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Side
     shown = command(shared, "fleet")
     assert shown.code == 1
     assert "hold    the service by alice, 1h left: migration (known to this sidecar only)" in shown.out.splitlines()
-    assert shown.err == "health-arbiter: Redis cannot be reached: that is what this sidecar heard last\n"
+    assert shown.err == "health-arbiter: Redis cannot be reached: this is what the sidecar heard last\n"
     assert command(shared, *HOLD, "--instance", "b") == (
         1,
         "",
@@ -78,7 +84,7 @@ def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Side
     assert command(shared, "release") == (
         1,
         "the service is released here\n",
-        "health-arbiter: Redis cannot be reached: a hold in the shared bucket may go on\n",
+        "health-arbiter: Redis cannot be reached: a hold in the shared store may go on\n",
     )
     assert command(shared, "release", "--instance", "b") == (
         1,
@@ -87,7 +93,7 @@ def test_without_redis_a_hold_is_told_to_be_of_this_container_alone(shared: Side
     )
 
 
-def test_bucket_in_memory_makes_this_sidecar_the_whole_service(sidecar: StartSidecar) -> None:
+def test_store_in_memory_makes_this_sidecar_the_whole_service(sidecar: StartSidecar) -> None:
     one = sidecar()
     assert command(one, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
     assert command(one, "fleet").code == 0
@@ -96,57 +102,17 @@ def test_bucket_in_memory_makes_this_sidecar_the_whole_service(sidecar: StartSid
     assert command(one, "release") == (0, f"the service was not held{ASKS}\n", "")
 
 
-def test_instance_is_that_of_the_sidecar_and_not_of_the_shell(shared: Sidecar) -> None:
-    elsewhere = {"ARBITER_INSTANCE": "shell"}
-    assert command(shared, *HOLD, "--instance", **elsewhere).out.startswith("held: instance a by alice")
-    assert command(shared, "release", "--instance", **elsewhere) == (0, f"instance a is released{ASKS}\n", "")
-
-
-def test_container_that_is_there_is_held_without_a_word(shared: Sidecar) -> None:
-    assert command(shared, *HOLD, "--instance", "a").err == ""
-
-
-@pytest.mark.parametrize("arguments", [HOLD, ("release",), ("fleet",)], ids=lambda arguments: arguments[0])
-def test_public_door_is_named_as_such(sidecar: StartSidecar, arguments: tuple[str, ...]) -> None:
-    one = sidecar()
-    address = "{}:{}".format(*one.address("public"))
-    done = command(one, *arguments, ARBITER_LOCAL_LISTEN=address, ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
-    assert (done.code, done.out) == (69, "")
-    assert done.err.startswith(f"health-arbiter: {address} (ARBITER_LOCAL_LISTEN) looks like the public door")
-
-
-def test_sidecar_is_found_by_its_socket_as_well(sidecar: StartSidecar, run_dir: Path) -> None:
+def test_sidecar_is_found_by_its_socket_and_its_public_listener_is_named(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(socket=run_dir / "app.sock")
+    public = "{}:{}".format(*one.address("public"))
+    done = command(one, "fleet", ARBITER_LOCAL_LISTEN=public, ARBITER_SOCKET="", ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
+    assert (done.code, done.out) == (69, "")
+    assert done.err.startswith(f"health-arbiter: {public} (ARBITER_LOCAL_LISTEN) looks like the public listener")
     assert command(one, "fleet", ARBITER_LOCAL_LISTEN="off").code == 0
     assert command(one, "fleet", "--local-listen", "off", ARBITER_SOCKET="").code == 2
     assert (
         command(one, "fleet", "--socket", str(run_dir / "app.sock"), "--local-listen=off", ARBITER_SOCKET="").code == 0
     )
-
-
-ALL_THAT_ASK = [
-    HOLD,
-    *(("release",), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes"), ("cull",), ("revive",)),
-    *(("events",), ("report",)),
-]
-
-
-@pytest.mark.parametrize("arguments", ALL_THAT_ASK, ids=" ".join)
-def test_no_sidecar_there_is_one_line_that_names_the_setting(sidecar: StartSidecar, arguments: tuple[str, ...]) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    done = command(sidecar.unstarted(local_listen=address), *arguments)
-    assert done == (
-        69,
-        "",
-        f"health-arbiter: no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused\n",
-    )
-
-
-def test_answers_are_told_as_json(shared: Sidecar) -> None:
-    held = json.loads(command(shared, *HOLD, "--json").out)
-    assert (held["stored"], held["hold"]["author"], held["hold"]["reason"]) == (True, "alice", "migration")
-    released = json.loads(command(shared, "release", "--json").out)
-    assert released == {"released": True, "scope": "service", "instance": ""}
 
 
 def test_order_and_its_author_are_kept_in_log_and_ledger(shared: Sidecar) -> None:
@@ -205,38 +171,3 @@ def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(sidecar: StartSid
         assert done.err.startswith(f"health-arbiter: {complaint}")
         assert done.err.count("\n") == 1
     assert one.request("local", "GET", "/fleet").json()["local_hold"] is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["hold", "--reason", "x"], "--for: is missing, see health-arbiter hold --help"),
-        (["hold", "--for", "1h"], "--reason: is missing, see health-arbiter hold --help"),
-        (["hold", "--for", "1h", "--reason", "x", "--instance", "--service"], "--service: not allowed with --instance"),
-        (["hold", "--reason", "x", "--for"], "--for: requires an argument"),
-        (["release", "--all"], "--all: release does not take it"),
-        (["release", "web"], "a word that is no flag: release does not take it"),
-        (["fleet", f"--redis-url=redis://:{SECRET}@h"], "--redis-url: fleet does not take it"),
-        (["fleet", "--local-listen", "0.0.0.0:1"], "ARBITER_LOCAL_LISTEN: '0.0.0.0:1' from flag must be localhost"),
-        (["flet"], "a word that is no flag; did you mean fleet?"),
-    ],
-    ids=lambda value: "" if isinstance(value, str) else " ".join(value)[:40],
-)
-def test_command_that_cannot_be_understood_is_one_line_and_exit_2(
-    sidecar: StartSidecar, arguments: list[str], complaint: str
-) -> None:
-    done = command(sidecar.unstarted(), *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"health-arbiter: {complaint}")
-    assert done.err.count("\n") == 1
-    assert SECRET not in done.err
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("hold", "--reason"), ("release", "ends every pause"), ("fleet", "--json")], ids=lambda v: v
-)
-def test_each_command_explains_itself(sidecar: StartSidecar, name: str, said: str) -> None:
-    done = command(sidecar.unstarted(), name, "--help")
-    assert (done.code, done.err) == (0, "")
-    assert said in done.out
-    assert "Exit codes: 0 done; 1 the shared bucket could not be told or asked" in done.out

@@ -1,0 +1,193 @@
+"""The orders of an operator: ``hold`` and ``release`` of culls, ``cull`` and ``revive`` of one container."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+
+from sidecar.cli.exit_codes import EXIT_FAILED
+from sidecar.cli.fleet_table import hold_line, span
+from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
+from sidecar.cli.parameters import Command, author_option, json_option, login, show
+from sidecar.cli.settings_options import config, where
+from sidecar.cli.terminal import complain, plain
+from sidecar.config.slices import Config
+
+_INSTANCE: Final = click.option(
+    "--instance", is_flag=False, flag_value="", default=None, metavar="[ID]", help="One container, by default this one."
+)
+_SERVICE: Final = click.option("--service", is_flag=True, help="The whole service, which is the default.")
+_REASON: Final = click.option("--reason", default=None, help="Why, in one line; it is kept in the ledger.")
+
+_DONE: Final = frozenset({"granted", "would_cull", "revived", "already"})
+"""Outcomes of an order that is carried out."""
+
+
+# -- hold and release -------------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@click.option("--for", "duration", required=True, metavar="1h", help="How long: 1s to 168h.")
+@click.option("--reason", required=True, help="Why, in one line; it is shown with every refusal.")
+@author_option
+@_SERVICE
+@_INSTANCE
+@json_option
+@where
+@click.pass_context
+def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: Any) -> int:
+    """Freeze culls, of the whole service or of one container.
+
+    Health answers stay as they are.
+    """
+    instance = order["instance"]
+    scope = _scope(order["service"], instance)
+    asked = {"for": order["duration"], "reason": order["reason"], "author": author or login(), **scope}
+    effective = config(ctx)
+    reply = ask(effective, "POST", "/hold", asked)
+    if reply.status != OK:
+        return refused(reply, f"whether {_in_words(instance)} is held is not known")
+    answer, held = reply.value, reply.value["hold"]
+    is_known = answer["stored"] or answer["error"] == ALONE
+    if as_json:
+        show(answer)
+    else:
+        click.echo(f"{'held' if is_known else 'held here'}: {hold_line(held, time.time())}")
+    if instance and _is_unknown(instance, effective):
+        complain(f"the fleet does not know this container: {instance}")
+    if is_known:
+        return 0
+    elsewhere = "" if held["instance"] else "; the rest of the service may not be, so ask again or hold each of them"
+    complain(f"{answer['sentence']}: this container alone is held, until its sidecar ends{elsewhere}")
+    return EXIT_FAILED
+
+
+def _is_unknown(instance: str, effective: Config) -> bool:
+    """Whether the sidecar knows the whole fleet, and this container is not part of it."""
+    try:
+        seen = ask(effective, "GET", "/fleet").value
+    except NoSidecarError:
+        return False
+    known = [member["instance"] for member in seen.get("members", ())]
+    return bool(known) and instance not in known and seen["fleet"]["alive"] + seen["fleet"]["down"] <= len(known)
+
+
+@click.command(cls=Command)
+@author_option
+@_SERVICE
+@_INSTANCE
+@json_option
+@where
+@click.pass_context
+def release(ctx: click.Context, /, *, author: str | None, service: bool, instance: str | None, as_json: bool) -> int:
+    """End a hold.
+
+    For the service it also ends every pause: culls for a cause that were paused because the last one did not help are
+    tried again at once, one at first.
+    """
+    query = urlencode({**_scope(service, instance), "author": author or login()})
+    effective = config(ctx)
+    reply = ask(effective, "DELETE", f"/hold?{query}")
+    answer = reply.value
+    if reply.status != OK:
+        return refused(reply, f"whether {_in_words(instance)} is still held is not known")
+    is_known = answer.get("error", ALONE) == ALONE
+    if as_json:
+        show(answer)
+    else:
+        done = "is released" if answer["released"] else "was not held"
+        click.echo(f"{_in_words(answer['instance'] or None)} {done}{_next(answer, effective) if is_known else ' here'}")
+    if is_known:
+        return 0
+    complain(f"{answer['sentence']}: a hold in the shared store may go on")
+    return EXIT_FAILED
+
+
+def _next(answer: dict[str, Any], effective: Config) -> str:
+    """When a suspect asks again; empty if nothing changes. A release of the service also ends pauses of culls."""
+    if answer["instance"] and not answer["released"]:
+        return ""
+    within_s = effective.judging.check_interval * (1 + effective.judging.check_jitter)
+    return f"; a suspect asks again within {span(within_s)}"
+
+
+def _scope(service: bool, instance: str | None) -> dict[str, str]:  # noqa: FBT001 - a flag of the command line
+    if instance is None:
+        return {"scope": "service"}
+    if service:
+        raise click.UsageError("--service: not allowed with --instance")
+    return {"scope": "instance", **({"instance": instance} if instance else {})}
+
+
+def _in_words(instance: str | None) -> str:
+    """The scope in words; ``""`` is the container of the sidecar, whose name only the sidecar knows."""
+    if instance is None:
+        return "the service"
+    return f"instance {instance}" if instance else "this instance"
+
+
+# -- cull and revive --------------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@_REASON
+@author_option
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@json_option
+@where
+@click.pass_context
+def cull(ctx: click.Context, /, *, reason: str | None, author: str | None, yes: bool, as_json: bool) -> int:
+    """Drain the container here and have it replaced.
+
+    It takes a token like any other cull, and the fleet may refuse it: for a hold, lost data, too few containers in
+    service, the spacing or the budget. Only the limit on culls for one cause does not apply. The exit code is 1 when
+    the answer is no, and the answer says why.
+    """
+    effective = config(ctx)
+    if not yes and not _is_confirmed(ask(effective, "GET", "/why").value):
+        return EXIT_FAILED
+    return _ordered(ask(effective, "POST", "/cull", _order(reason, author)), as_json=as_json)
+
+
+@click.command(cls=Command)
+@_REASON
+@author_option
+@json_option
+@where
+@click.pass_context
+def revive(ctx: click.Context, /, *, reason: str | None, author: str | None, as_json: bool) -> int:
+    """Take the culled container here back into service.
+
+    It begins with an empty window. Its token stays spent. The exit code is 1 when it was not down.
+    """
+    return _ordered(ask(config(ctx), "POST", "/revive", _order(reason, author)), as_json=as_json)
+
+
+def _is_confirmed(why: dict[str, Any]) -> bool:
+    """Ask the operator to confirm the cull. Raises UsageError without a terminal."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("cull asks first, and nobody is there to answer: give --yes")
+    name = plain(f"{why['service']}/{why['instance']}")
+    click.echo(f"{name} is {plain(why['state'])}: {plain(why['sentence'])}")
+    return click.confirm(f"Cull {name} now?", default=False)
+
+
+def _order(reason: str | None, author: str | None) -> dict[str, str]:
+    return {"author": author or login(), **({} if reason is None else {"reason": reason})}
+
+
+def _ordered(reply: Reply, *, as_json: bool) -> int:
+    answer = reply.value
+    if "outcome" not in answer:
+        return refused(reply, "nothing was ordered")
+    if as_json:
+        show(answer)
+    else:
+        click.echo(plain(f"{answer['outcome'].replace('_', ' ')}: instance {answer['instance']}: {answer['sentence']}"))
+    if answer["outcome"] == "pending":
+        complain("health-arbiter why shows the result")
+    return 0 if answer["outcome"] in _DONE else EXIT_FAILED

@@ -1,0 +1,113 @@
+"""The settings as options of a command, and the configuration that results. It loads pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import click
+
+from sidecar.cli.parameters import Command, invocation
+from sidecar.config.settings import SettingsError, load, load_config, table
+from sidecar.config.settings_model import Settings
+from sidecar.config.slices import Config
+from sidecar.config.sources import PREFIX, former
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WHERE: Final = ("config", "local_listen", "socket", "token_file")
+"""The settings that tell a command where the sidecar of this machine is."""
+
+FIRST: Final = (
+    *("service", "instance", "mode", "error_limit", "error_window", "budget", "budget_window"),
+    *("redis_url", "local_listen", "public_listen"),
+)
+"""The settings that the help shows first."""
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[str(param.name)] = value
+
+
+def where(function: F) -> F:
+    """Give a command the options that say where the sidecar is."""
+    for name in reversed(WHERE):
+        text = f"As {PREFIX}{name.upper()}."
+        function = click.option(_flag(name), metavar="VALUE", help=text, expose_value=False, callback=_keep)(function)
+    return function
+
+
+@cache
+def _options() -> dict[str, click.Option]:
+    """Every setting as an option, by name."""
+    rows = [(variable.removeprefix(PREFIX).lower(), default, text) for variable, default, text in table()]
+    return {name: _option(name, default, text) for name, default, text in rows}
+
+
+def _option(name: str, default: str, text: str) -> click.Option:
+    is_switch = default in ("true", "false")
+    how = {"is_flag": False, "flag_value": "true", "metavar": "[VALUE]"} if is_switch else {"metavar": "VALUE"}
+    text = f"{text} Default: {default}." if default else text
+    return click.Option([_flag(name)], help=text, expose_value=False, callback=_keep, **how)
+
+
+class SettingsCommand(Command):
+    """A command that takes every setting as an option. A switch needs no value."""
+
+    def __init__(self, name: str | None, *, params: Sequence[click.Parameter] = (), **more: Any) -> None:
+        super().__init__(name, params=[*params, *_options().values()], **more)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, the settings that matter most, and the others by part."""
+        settings = _options()
+        _section(ctx, formatter, "Options", (param for param in self.get_params(ctx) if param.name not in settings))
+        _section(ctx, formatter, "Settings that matter most", map(settings.__getitem__, FIRST))
+        for part in Config():
+            title = str(type(part).__doc__).partition(".")[0]
+            _section(ctx, formatter, title, (settings[name] for name in part._fields if name not in FIRST))
+
+    def unknown(self, ctx: click.Context, flag: str, similar: Sequence[str]) -> str:
+        """The sentence about a flag that is not a setting, or not any more."""
+        moved = former(flag.removeprefix("--").replace("-", "_"), _flag)
+        return f"{flag}: {moved}" if moved else super().unknown(ctx, flag, similar)
+
+
+def _section(ctx: click.Context, formatter: click.HelpFormatter, title: str, params: Iterable[click.Parameter]) -> None:
+    if rows := [record for param in params if (record := param.get_help_record(ctx))]:
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+def given(ctx: click.Context) -> dict[str, str]:
+    """The settings that the command line gives, by name."""
+    flags = {name: ctx.meta[name] for name in _options() if name in ctx.meta}
+    # Beside a run lock a lifetime is that of the sidecar, as in any command under a lock; else it is the app's.
+    if {"run_lock", "lifetime"} <= flags.keys() and "run_lifetime" not in flags:
+        flags["run_lifetime"] = flags.pop("lifetime")
+    return flags
+
+
+def settings(ctx: click.Context) -> Settings:
+    """All settings, valid. Raises UsageError, with a line for each problem."""
+    try:
+        return load(given(ctx), invocation(ctx).environ)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def config(ctx: click.Context) -> Config:
+    """The configuration by which a command finds its sidecar. Raises UsageError as ``settings``."""
+    flags, environ = given(ctx), invocation(ctx).environ
+    try:
+        return load_config(flags, environ)
+    except SettingsError as error:
+        if not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
+            raise click.UsageError(str(error)) from None
+        # Not every user may read the token file. A GET needs no token; the sidecar refuses an order without one.
+        return load_config({**flags, "token_file": ""}, environ)

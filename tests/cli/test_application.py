@@ -1,0 +1,219 @@
+"""Command lines: which command they are for, what they give it, and how each error is printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from harness.ports import free_port
+from sidecar import __version__
+from sidecar.cli import application
+from sidecar.cli.main import main
+from sidecar.cli.settings_options import FIRST
+from sidecar.config.settings import table
+from sidecar.config.settings_model import Settings
+
+SECRET = "hunter2"  # not one: the string to look for
+FLAGS = [f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')}" for name, _, _ in table()]
+COMMANDS = [name for commands in application.COMMANDS.values() for name in commands]
+NO_ENVIRON: Mapping[str, str] = {}
+
+
+class Done:
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) -> None:
+        self.served: list[Settings] = []
+        self.code = application.run(arguments, environ, self._serve)
+        self.out, self.err = capsys.readouterr()
+
+    def _serve(self, settings: Settings) -> int:
+        self.served.append(settings)
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--eror-limit", "5"], "--eror-limit: unknown flag; did you mean --error-limit?\n"),
+        (["--eror-limit=5"], "--eror-limit: unknown flag; did you mean --error-limit?\n"),
+        (["--error_limit", "5"], "--error_limit: unknown flag; did you mean --error-limit?\n"),
+        (["--error", "5"], "--error: unknown flag; did you mean"),
+        (["--earn", "on"], "--earn: this setting is called --refund since 0.2\n"),
+        (["--earn-max=30"], "--earn-max: this setting is called --refund-max since 0.2\n"),
+        (["--useless-after", "0"], "--useless-after: replaced by --trial, which limits culls for one cause"),
+        (["--xyzzy"], "--xyzzy: unknown flag, see health-arbiter {} --help\n"),
+        (["-x"], "-x: unknown flag, see health-arbiter {} --help\n"),
+        (["--redis-ulr", f"redis://:{SECRET}@h"], "--redis-ulr: unknown flag; did you mean --redis-url?\n"),
+        ([f"--redis-url:redis://:{SECRET}@h"], "--redis-url: unknown flag"),
+        ([f"redis://:{SECRET}@h"], "a word that is no flag, see health-arbiter {} --help\n"),
+        (["--drain", "1s", "check-config"], "a word that is no flag, see health-arbiter {} --help\n"),
+        (["--drain"], "--drain: requires an argument\n"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "check-config", "doctor"])
+def test_a_command_line_that_cannot_be_read_exits_2_without_a_secret(
+    capsys: pytest.CaptureFixture[str], command: str, arguments: list[str], complaint: str
+) -> None:
+    done = Done(capsys, command, *arguments)
+    assert (done.code, done.served, done.out) == (2, [], "")
+    assert done.err.startswith(f"health-arbiter: {complaint.format(command)}")
+    assert done.err.count("\n") == 1
+    assert SECRET not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["hold", "--reason", "x"], "--for: is missing, see health-arbiter hold --help"),
+        (["hold", "--for", "1h"], "--reason: is missing, see health-arbiter hold --help"),
+        (["hold", "--for", "1h", "--reason", "x", "--instance", "--service"], "--service: not allowed with --instance"),
+        (["hold", "--reason", "x", "--for"], "--for: requires an argument"),
+        (["release", "--xyzzy"], "--xyzzy: unknown flag, see health-arbiter release --help"),
+        (["release", "web"], "a word that is no flag, see health-arbiter release --help"),
+        (["fleet", f"--redis-url=redis://:{SECRET}@h"], "--redis-url: unknown flag"),
+        (["fleet", "--local-listen", "0.0.0.0:1"], "ARBITER_LOCAL_LISTEN: '0.0.0.0:1' from flag must be localhost"),
+        (["fleet", "--watch", "--json"], "--watch: not allowed with --json"),
+        (["message"], "--test: is missing, and there is nothing else to do"),
+        (["completion", "tcsh"], "SHELL: 'tcsh' is not one of"),
+        (["exec", "--run-lock", "/l", "--grace", "soon", "--", "true"], "--grace: 'soon' is not a duration"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else " ".join(value)[:40],
+)
+def test_command_that_cannot_be_understood_is_one_line_and_exit_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    done = Done(capsys, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"health-arbiter: {complaint}")
+    assert done.err.count("\n") == 1
+    assert SECRET not in done.err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("chek-config", "did you mean check-config?"),
+        ("Hold", "did you mean hold?"),
+        (f"redis://:{SECRET}@h", "health-arbiter --help lists them"),
+    ],
+)
+def test_a_first_word_that_is_no_command_is_not_repeated(
+    capsys: pytest.CaptureFixture[str], word: str, hint: str
+) -> None:
+    done = Done(capsys, word)
+    assert (done.code, done.err) == (2, f"health-arbiter: the first word is no command; {hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--run-lock", "/l", "--lifetime", "5m"], {"run_lifetime": 300, "lifetime": 0}),
+        (["--run-lock=/l", "--lifetime=5m", "--standby"], {"run_lifetime": 300, "standby": True}),
+        (["--standby", "--run-lock", "/l"], {"standby": True, "run_lock": "/l"}),
+        (["--standby", "false", "--never-last=false"], {"standby": False, "never_last": False}),
+        (["--lifetime", "5h", "--redis-url", "redis://h"], {"run_lifetime": 0, "lifetime": 18_000}),
+        (
+            ["--run-lock", "/l", "--lifetime", "5h", "--run-lifetime", "5m", "--redis-url", "redis://h"],
+            {"run_lifetime": 300, "lifetime": 18_000},
+        ),
+    ],
+    ids=["beside a run lock", "with equals", "switch first", "switch with a value", "the app's", "both"],
+)
+def test_lifetime_is_the_sidecars_own_beside_a_run_lock_and_a_switch_needs_no_value(
+    capsys: pytest.CaptureFixture[str], flags: list[str], expected: dict[str, object]
+) -> None:
+    done = Done(capsys, "run", *flags)
+    (settings,) = done.served
+    assert {name: getattr(settings, name) for name in expected} == expected
+
+
+def test_a_negative_number_is_a_value_and_not_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done(capsys, "check-config", "--grace", "-5")
+    assert done.err == "health-arbiter: ARBITER_GRACE: '-5' from flag must not be negative\n"
+
+
+def test_check_config_prints_the_effective_settings_without_secrets_also_as_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    environ = {"ARBITER_REDIS_URL": f"redis://user:{SECRET}@host/0?password={SECRET}", "NOMAD_ALLOC_ID": "0a1b"}
+    done = Done(capsys, "check-config", "--preset", "classdojo", **environ)
+    assert (done.code, done.err) == (0, "")
+    assert SECRET not in done.out
+    lines = done.out.splitlines()
+    assert len(lines) == len(table())
+    assert "ARBITER_REDIS_URL=redis://user:***@host/0?password=***  # from env" in lines
+    assert "ARBITER_PRESET=classdojo  # from flag" in lines
+    assert "ARBITER_BUDGET_STRATEGY=fixed  # from preset" in lines
+    assert "ARBITER_INSTANCE=0a1b  # from nomad" in lines
+    as_json = json.loads(Done(capsys, "check-config", "--json", "--preset", "classdojo", **environ).out)
+    assert [f"{name}={of['value']}  # from {of['from']}" for name, of in as_json.items()] == lines
+
+
+def test_check_config_exits_2_on_every_problem_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done(capsys, "check-config", "--settle", "60s", ARBITER_LOCAL_LISTEN="off", ARBITER_BUGDET="1")
+    assert (done.code, done.out) == (2, "")
+    assert [line.split(": ")[:2] for line in done.err.splitlines()] == [
+        ["health-arbiter", "ARBITER_BUGDET"],
+        ["health-arbiter", "ARBITER_SETTLE"],
+        ["health-arbiter", "ARBITER_LOCAL_LISTEN"],
+    ]
+
+
+HOLD = ("hold", "--for", "1h", "--reason", "migration")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        HOLD,
+        *(("release",), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes"), ("cull",)),
+        *(("revive",), ("events",), ("events", "--follow"), ("report",)),
+    ],
+    ids=" ".join,
+)
+def test_without_a_sidecar_one_line_names_the_setting(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    done = Done(capsys, *words, ARBITER_LOCAL_LISTEN=address)
+    assert (done.code, done.out) == (69, "")
+    assert done.err == f"health-arbiter: no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused\n"
+
+
+# -- help -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["run", "--version"], ["--budget", "9", "--version"]])
+def test_version_is_printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert main(arguments) == 0
+    assert capsys.readouterr() == (f"health-arbiter {__version__}\n", "")
+
+
+def test_help_begins_with_the_commands_each_with_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    lines = [line for line in out.partition("\nOptions:")[0].splitlines() if line.startswith("  ")]
+    assert [line.split()[0] for line in lines[1:]] == COMMANDS
+    assert [line for line in lines if not line.endswith(".") or line.endswith("..")] == []
+
+
+@pytest.mark.parametrize("arguments", [["run", "-h"], ["--budget", "9", "--help"], ["check-config", "--help"]])
+def test_help_has_every_setting_once_and_those_that_matter_first(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 0
+    options = capsys.readouterr().out.partition("Exit codes:")[0]
+    words = [line.split()[0] for line in options.splitlines() if line.startswith("  --")]
+    shown = [word for word in words if word in FLAGS]
+    assert sorted(shown) == sorted(FLAGS)
+    assert shown[: len(FIRST)] == [f"--{name.replace('_', '-')}" for name in FIRST]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself_and_its_exit_codes(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    done = Done(capsys, name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: health-arbiter {name} ")
+    assert "Exit codes:" in done.out
+    assert " 2 " in done.out

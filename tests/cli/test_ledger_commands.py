@@ -1,0 +1,295 @@
+"""``events`` and ``report`` at a real listener: what they print, how they follow, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.ports import free_port
+from harness.raw_http import Observed, listening
+from sidecar.cli import application, ledger_commands, local_api
+from sidecar.cli.ledger_commands import LedgerReader
+from sidecar.config.settings import load_config
+from sidecar.core.types import US_PER_S, Entry, Unknown
+from sidecar.server.ledger_api import LedgerApi
+from sidecar.store.memory_ledger import MemoryLedger
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+IDENTITY: dict[str, Any] = {"service": "web", "instance": "a", "mode": "shadow", "enforce_percent": 10}
+AWAY = "health-arbiter: Redis cannot be reached: these are this sidecar's own events\n"
+
+
+class EndOfStepsError(Exception):
+    pass
+
+
+def end() -> None:
+    raise EndOfStepsError
+
+
+class LedgerServer:
+    """A listener with a ledger behind it; its commands run in another thread."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+        self.stream = MemoryLedger(10_000)
+        self.error = ""
+        self.local: list[Entry] = []
+        self.address = f"127.0.0.1:{free_port()}"
+
+    def entry(self, what: str, ago_s: float = 0.0, **about: Any) -> Entry:
+        return Entry(what, round(self.now - ago_s, 3), "a", "redis", **about)
+
+    def keep(self, *entries: Entry) -> None:
+        self.stream.note(entries, round(self.now * US_PER_S))
+
+    async def stored(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
+        return Unknown(self.error) if self.error else self.stream.entries(since, after, most)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        api = LedgerApi(self.stored, lambda _since: self.local, identity=IDENTITY, wall=time.time, limit_s=30)
+        async with listening(api.routes(), Observed()) as listener:
+            self.address = listener.addresses[0]
+            yield
+
+    async def run(self, *arguments: str) -> int:
+        words = [*arguments, "--local-listen", self.address]
+        return await asyncio.to_thread(application.run, words, {})
+
+    async def follow(self, *steps: Callable[[], object]) -> list[str]:
+        """The words of the events so far, and of those that come with each of these steps."""
+        reader = LedgerReader(load_config({"local_listen": self.address}, {}), 3600.0)
+
+        def read() -> Iterator[str]:
+            yield from (event["what"] for event in reader.news())
+            pauses = iter(steps)
+
+            def pause(seconds: float) -> None:
+                assert seconds == ledger_commands.FOLLOW_S
+                next(pauses, end)()
+
+            with suppress(EndOfStepsError):
+                yield from (event["what"] for event in reader.follow(pause))
+
+        return await asyncio.to_thread(lambda: list(read()))
+
+
+@pytest.fixture
+async def ledger() -> AsyncIterator[LedgerServer]:
+    server = LedgerServer()
+    async with server.open():
+        yield server
+
+
+# -- events -------------------------------------------------------------------------------------------------
+
+
+def test_event_is_one_line_with_all_that_is_known() -> None:
+    event = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")._asdict()
+    assert ledger_commands.as_text(event) == (
+        "2026-01-08 12:00:00Z  culled        web-1                 redis  errors  by ann  4s  5 errors"
+    )
+    assert ledger_commands.as_text(
+        {**event, **dict.fromkeys(("kind", "reason", "author", "detail"), ""), "seconds": None}
+    ) == ("2026-01-08 12:00:00Z  culled        web-1")
+
+
+def test_event_of_the_fleet_has_no_container_and_no_letter_moves_the_cursor() -> None:
+    event = Entry("hold", 0.0, "", "", "\x1b[2J\n\ud800", "ann")._asdict()
+    assert ledger_commands.as_text(event) == "1970-01-01 00:00:00Z  hold          -                     ?[2J??  by ann"
+
+
+CULLED = Entry("culled", 0.0, "web-1", "redis", "errors", seconds=4.0)
+CULLED_LINE = "1970-01-01 00:00:00Z  culled        web-1                 redis  errors  4s  5 errors"
+DETAILS = {
+    "what the app said": ("5 errors\n5 x redis: no answer", ["    5 x redis: no answer"]),
+    "columns of the hook": ("5 errors\nPID\tTIME\n\n  1\t9 s\r\n", ["    PID     TIME", "", "      1     9 s"]),
+    "what would look like an event": (
+        "5 errors\n\x1b[2K\r1970-01-01 00:00:00Z  helped\u2028\ud800",
+        ["    ?[2K", "    1970-01-01 00:00:00Z  helped", "    ?"],
+    ),
+    "as much as is shown": ("5 errors" + "\nmore" * 24, ["    more"] * 24),
+    "one line too many": ("5 errors" + "\nmore" * 25, ["    more"] * 24 + ["    and 1 more line: --json"]),
+    "many too many": ("5 errors" + "\nmore" * 912, ["    more"] * 24 + ["    and 888 more lines: --json"]),
+}
+
+
+@pytest.mark.parametrize(("detail", "below"), DETAILS.values(), ids=DETAILS)
+def test_evidence_of_a_cull_stands_indented_below_its_line(detail: str, below: Sequence[str]) -> None:
+    observed = ledger_commands.as_text(CULLED._replace(detail=detail)._asdict())
+    assert observed.split("\n") == [CULLED_LINE, *below]
+
+
+async def test_events_are_printed_in_their_order_as_text_or_json(
+    ledger: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.keep(ledger.entry("suspect", 9), ledger.entry("culled", 5, seconds=3.5, detail="größer"))
+    ledger.keep(ledger.entry("helped"))
+    assert await ledger.run("events") == 0
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["suspect", "culled", "helped"]
+    assert await ledger.run("events", "--json") == 0
+    _, event, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (event["what"], event["seconds"], event["detail"]) == ("culled", 3.5, "größer")
+    assert set(event) == {"id", "at", "what", "instance", "kind", "reason", "author", "seconds", "detail"}
+
+
+async def test_all_pages_are_read(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
+    count = 2 * ledger_commands.PAGE + 1
+    ledger.keep(*(ledger.entry("suspect", detail=str(number)) for number in range(count)))
+    assert await ledger.run("events", "--json") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["detail"] for line in printed] == [str(number) for number in range(count)]
+
+
+async def test_without_redis_it_is_what_the_sidecar_knows_and_the_code_says_so(
+    ledger: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.error, ledger.local = "connection", [ledger.entry("redis_away"), ledger.entry("culled", 60)]
+    assert await ledger.run("events", "--json") == 1
+    out, err = capsys.readouterr()
+    assert ([json.loads(line)["what"] for line in out.splitlines()], err) == (["redis_away", "culled"], AWAY)
+    assert await ledger.run("report") == 1
+    out, err = capsys.readouterr()
+    assert ("culls         1" in out, err) == (True, AWAY)
+
+
+@pytest.mark.parametrize("command", ["events", "report"])
+async def test_question_that_the_sidecar_refuses_is_a_usage_error(
+    ledger: LedgerServer, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert await ledger.run(command, "--since", "401d") == 2
+    assert capsys.readouterr().err == "health-arbiter: since: takes at most 400d\n"
+    assert await ledger.run(command, "--since", "soon") == 2
+    assert capsys.readouterr().err.startswith("health-arbiter: --since: 'soon' is not a duration")
+
+
+# -- follow -------------------------------------------------------------------------------------------------
+
+
+def nothing() -> None:
+    """A second in which nothing happens."""
+
+
+async def test_following_prints_what_comes_and_nothing_twice(ledger: LedgerServer) -> None:
+    ledger.keep(ledger.entry("suspect"))
+    whats = await ledger.follow(
+        nothing,
+        lambda: ledger.keep(ledger.entry("granted"), ledger.entry("culled")),
+        nothing,
+        lambda: ledger.keep(ledger.entry("replaced")),
+        nothing,
+    )
+    assert whats == ["suspect", "granted", "culled", "replaced"]
+
+
+async def test_following_goes_on_while_redis_is_away_and_repeats_nothing_when_it_is_back(ledger: LedgerServer) -> None:
+    ledger.keep(ledger.entry("suspect", 9))
+    away = [ledger.entry("redis_away", 5, seconds=1 / 3), ledger.entry("redis_back", 1)]
+
+    def lose() -> None:
+        ledger.error, ledger.local = "connection", away[:1]
+
+    def find() -> None:
+        ledger.error, ledger.local = "", []
+        ledger.keep(away[0]._replace(seconds=0.333), away[1])
+
+    assert await ledger.follow(lose, nothing, find, nothing) == ["suspect", "redis_away", "redis_back"]
+
+
+async def test_following_outlives_the_sidecar(ledger: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.keep(ledger.entry("suspect"))
+
+    def lose() -> None:
+        def refuse(*_: object) -> None:
+            raise local_api.NoSidecarError("away")
+
+        monkeypatch.setattr(ledger_commands, "ask", refuse)
+
+    def find() -> None:
+        monkeypatch.setattr(ledger_commands, "ask", local_api.ask)
+        ledger.keep(ledger.entry("recovered"))
+
+    assert await ledger.follow(lose, nothing, find) == ["suspect", "recovered"]
+
+
+async def test_interruption_is_the_end_of_following_and_no_failure(
+    ledger: LedgerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_reader: LedgerReader) -> Iterator[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LedgerReader, "follow", interrupt)
+    assert await ledger.run("events", "--follow") == 0
+
+
+# -- report -------------------------------------------------------------------------------------------------
+
+
+async def test_report_is_of_the_service_and_mode_of_the_sidecar(
+    ledger: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.keep(ledger.entry("would_cull", 60), ledger.entry("would_recover", 30, seconds=30.0))
+    assert await ledger.run("report") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("web: 7 days until ")
+    assert lines[1] == "only the containers in shadow mode; ask one of the 10 % that enforce too"
+    assert lines[2] == "7 days in shadow: 1 would have been culled, and it recovered by itself"
+
+
+async def test_report_as_json_names_its_numbers(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.keep(ledger.entry("culled", 60), ledger.entry("denied", 50, reason="paused"))
+    ledger.keep(ledger.entry("hold", 40, seconds=60.0))
+    assert await ledger.run("report", "--format", "json") == 0
+    out = capsys.readouterr().out
+    assert await ledger.run("report", "--json") == 0
+    assert json.loads(capsys.readouterr().out).keys() == json.loads(out).keys()
+    found = json.loads(out)
+    assert found["causes"] == [{"kind": "redis", "culls": 1, "helped": 0, "unhelped": 0, "unclear": 0}]
+    assert found["refusals"] == {"paused": 1}
+    assert found["holds"][0]["seconds"] == 60.0
+    assert found["replaced_s"] == {"count": 0, "p50": 0.0, "p95": 0.0, "longest": 0.0}
+    assert sum(one["culls"] for one in found["bins"]) == 1
+    assert await ledger.run("report", "--json", "--format", "html") == 2
+
+
+async def test_report_as_a_file_is_whole_and_leaves_nothing_beside_it(
+    ledger: LedgerServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text("the last one")
+    ledger.keep(ledger.entry("culled", 60))
+    assert await ledger.run("report", "--format", "html", "--output", str(file)) == 0
+    assert capsys.readouterr().out == ""
+    assert os.listdir(tmp_path) == ["report.html"]  # noqa: PTH208 - pathlib's is not for coroutines
+    page = file.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.endswith("</html>\n")
+
+
+async def test_report_goes_into_a_pipe_as_it_is(ledger: LedgerServer, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read, code = await asyncio.gather(asyncio.to_thread(pipe.read_text), ledger.run("report", "--output", str(pipe)))
+    assert (code, read.startswith("web: 7 days")) == (0, True)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["missing/report.html", "folder"], ids=["no directory", "a directory"])
+async def test_file_that_cannot_be_written_is_a_failure_with_its_name(
+    ledger: LedgerServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    assert await ledger.run("report", "--output", str(tmp_path / name)) == 1
+    assert capsys.readouterr().err.startswith(f"health-arbiter: {tmp_path / name} cannot be written: ")
+    assert os.listdir(tmp_path) == ["folder"]  # noqa: PTH208 - pathlib's is not for coroutines
