@@ -1,4 +1,4 @@
-"""The composition root: has every part made, connects them, and runs them in one task group."""
+"""Runs what ``build`` has built: signals, the run lock, and one task group from start to stop."""
 
 from __future__ import annotations
 
@@ -8,55 +8,49 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import disable_created_metrics
 
-from sidecar.app import budget_parts, input_parts, listeners, notify_parts, parts, rotation_plan
-from sidecar.config import rollout
-from sidecar.core.life.delays import honour_s
-from sidecar.core.life.events import Stopped
+from sidecar.app.build import Sidecar, build, metrics_of
+from sidecar.app.build_listeners import listening
+from sidecar.core.life.events import StopRequested
 from sidecar.net.event_loop import new_loop
 from sidecar.net.sockets import CannotListenError
 from sidecar.net.threads import DaemonThreads
-from sidecar.telemetry.fleet_telemetry import FleetReadings
-from sidecar.telemetry.log import Log, logger, logging_to
-from sidecar.telemetry.metrics import Metrics
-from sidecar.telemetry.observers import Observers
+from sidecar.telemetry.log import logger, logging_to
 
 if TYPE_CHECKING:
-    from sidecar.config.settings import Settings
-    from sidecar.controller.journal import Journal
-    from sidecar.takeover.election import Succession
-    from sidecar.takeover.main_process import Reign
+    from sidecar.config.slices import Config
+    from sidecar.server.listeners import Listeners
+    from sidecar.takeover.election import Takeover
+    from sidecar.telemetry.metrics import Metrics
+    from sidecar.telemetry.observers import Observers
 
 EXIT_USAGE: Final = 2
 
 
-def main(settings: Settings) -> int:
-    """Run one sidecar until it is told to stop. The exit code is 0, or 2 when a door cannot be opened.
+def main(config: Config) -> int:
+    """Run one sidecar until a signal stops it. The exit code is 0, or 2 if it cannot listen at an address.
 
-    With a run lock there may be nothing to do: others run already.
+    With a run lock there may be nothing to do, because other sidecars run already.
     """
-    settings = rollout.effective(settings)
-    # A timestamp beside every counter would double the page, and nobody reads it.
+    # A timestamp beside every counter would double the page, and nothing reads it.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    metrics = Metrics(settings.mode, settings.error_limit, budget_parts.known_capacity(settings))
-    common: dict[str, object] = {"service": settings.service, "instance": settings.instance}
+    metrics = metrics_of(config)
     with logging_to(
         sys.stderr,
-        style=settings.log_format,
-        level=settings.log_level,
-        common=common,
-        on_drop=partial(metrics.failed, "log"),
+        style=config.log.log_format,
+        level=config.log.log_level,
+        common={"service": config.identity.service, "instance": config.identity.instance},
+        on_drop=metrics.log_dropped,
     ):
         try:
-            if settings.run_lock:
-                from sidecar.takeover import election  # noqa: PLC0415 - most sidecars have no run lock
+            if config.run_lock.run_lock:
+                from sidecar.app import build_takeover  # noqa: PLC0415 - 20 ms, and few have a run lock
 
-                return election.run(settings, lambda succession: _in_loop(_run(settings, metrics, succession)))
-            _in_loop(_run(settings, metrics))
+                return build_takeover.election(config).run(lambda takeover: _in_loop(_run(config, metrics, takeover)))
+            _in_loop(_run(config, metrics))
         except CannotListenError as error:
             sys.stderr.write(f"health-arbiter: {error}\n")
             return EXIT_USAGE
@@ -68,93 +62,90 @@ def _in_loop(work: Coroutine[None, None, None]) -> None:
         runner.run(work)
 
 
-async def _run(settings: Settings, metrics: Metrics, succession: Succession | None = None) -> None:
+async def _run(config: Config, metrics: Metrics, takeover: Takeover | None = None) -> None:
     stop = asyncio.Event()
 
-    def stopped() -> None:
+    def request_stop() -> None:
         if stop.is_set():
-            os._exit(1)  # the second signal: at once, whatever still hangs
+            os._exit(1)  # the second signal ends the process at once, even if a part hangs
         stop.set()
 
     loop = asyncio.get_running_loop()
     loop.set_default_executor(DaemonThreads())
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped)
-    await serve(settings, metrics, stop, succession)
+        loop.add_signal_handler(number, request_stop)
+    await serve(config, metrics, stop, takeover)
 
 
-async def serve(
-    settings: Settings, metrics: Metrics, stop: asyncio.Event, succession: Succession | None = None
-) -> None:
-    """Serve until ``stop`` is set, then be out of balance for ``stop_drain`` seconds, then end.
+async def serve(config: Config, metrics: Metrics, stop: asyncio.Event, takeover: Takeover | None = None) -> None:
+    """Serve until ``stop`` is set: then health is down for ``stop_drain`` seconds, and the sidecar ends.
 
-    With a standby that is ready, hand over to it instead. ``succession``: what a run lock and the main before gave.
+    With a standby that is ready, hand over to it instead. ``takeover``: the run lock, and the sockets and the state of
+    the previous main. The first exception of a part stops all parts, and is raised.
     """
-    told = Observers(metrics, Log(plan=rotation_plan.plan(settings)))
-    asyncio.get_running_loop().set_exception_handler(told.unhandled)
-    held = budget_parts.opened(settings, partial(told.failed, "budget"))
-    journal = parts.make_journal(settings, told)
-    controller = await parts.make_controller(settings, held, told, journal, succession)
-    reign = parts.make_reign(settings, succession, controller, told)
-    offer, inherited = (
-        (reign.offer, succession.sockets) if reign and succession else (controller.inbox.offer, listeners.NOTHING)
-    )
-    membership = parts.make_membership(settings, controller, held, told)
-    told.also(membership.notice)
-    metrics.registry.register(parts.make_readings(controller, honour_s(settings.drain)))
-    metrics.registry.register(FleetReadings(lambda: membership.fleet))
-    ledger = parts.make_ledger(settings, held, told, controller)
-    async with listeners.opened(
-        settings, controller, told, held, membership, offer=offer, inherited=inherited, ledger=ledger
-    ) as opened:
-        works = [controller.run(), membership.run(), ledger.run(), *_works_of(opened)]
-        if (scraper := input_parts.scraper(settings, offer, told)) is not None:
-            works.append(scraper.run())
-        if (teller := notify_parts.messenger(settings, held, told)) is not None:
-            told.also(teller.notice)
-            told.also_beaten(teller.beaten)
-            works.append(teller.run())
-        if reign is not None:
-            parts.remember(reign, controller, opened, ledger, teller)
-            works.append(reign.begin(opened, journal))
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(work) for work in works]
-            _spare_collections(is_second=succession is not None and succession.is_second)
-            has_heir = reign is not None and await _inherited(reign, stop, opened, journal)
-            if not has_heir:
-                await stop.wait()
-                controller.inbox.put(Stopped())
-                await asyncio.sleep(settings.stop_drain)
-            for task in running:
+    sidecar = await build(config, metrics, takeover)
+    _observe_loop(sidecar.observers)
+    async with listening(sidecar) as listeners:
+        works = [*_works(sidecar), *listeners.works()]
+        if sidecar.main_process is not None:
+            works.append(sidecar.main_process.begin(listeners, sidecar.journal))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+            _freeze_garbage(is_successor=takeover is not None and takeover.is_successor)
+            is_handed_over = await _stopped(sidecar, listeners, stop)
+            for task in tasks:
                 task.cancel()
-    if reign is not None:
-        reign.close()
-    if not has_heir:
-        await membership.beat()  # goodbye, unless it was said already
-    await ledger.finish()
-    await held.aclose()
+    if sidecar.main_process is not None:
+        sidecar.main_process.close()
+    if not is_handed_over:
+        await sidecar.membership.beat()  # the last beat reports the end of the container
+    await sidecar.ledger.finish()
+    await sidecar.budget.aclose()
     logger.info("stopped")
 
 
-async def _inherited(reign: Reign, stop: asyncio.Event, opened: listeners.Doors, journal: Journal) -> bool:
-    """Wait for the end, and hand over; False when nobody is there to hand over to."""
-    has_heir = await reign.ends(stop)
-    if has_heir:
-        await reign.hand_over(opened, journal)
-    return has_heir
+def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
+    yield sidecar.controller.run()
+    yield sidecar.membership.run()
+    yield sidecar.ledger.run()
+    yield sidecar.error_histogram.run()
+    config = sidecar.config
+    if config.scrape.scrape_url:
+        from sidecar.app.build_scraper import scraper  # noqa: PLC0415 - 15 ms, and few scrape
+
+        yield scraper(config.scrape, config.judging.error_window, sidecar.offer, sidecar.observers).run()
+    if config.notify.has_receivers:
+        from sidecar.app.build_notify import messenger  # noqa: PLC0415 - 14 ms, and few send messages
+
+        yield messenger(config, sidecar.budget, sidecar.observers, sidecar.metrics.registry, sidecar.log).run()
 
 
-def _works_of(opened: listeners.Doors) -> Iterator[Coroutine[None, None, None]]:
-    yield opened.minutes.run()
-    for listener in opened.listeners:
-        yield listener.sweep()
-    if opened.tls is not None:
-        yield opened.tls.watch()
+async def _stopped(sidecar: Sidecar, listeners: Listeners, stop: asyncio.Event) -> bool:
+    """Wait for the end, and prepare it; return whether a standby has taken over."""
+    main_process = sidecar.main_process
+    if main_process is not None and await main_process.ends(stop):
+        await main_process.hand_over(listeners, sidecar.journal)
+        return True
+    await stop.wait()
+    sidecar.controller.inbox.put(StopRequested())
+    await asyncio.sleep(sidecar.config.server.stop_drain)
+    return False
 
 
-def _spare_collections(*, is_second: bool) -> None:
-    """What lives as long as the process need not be walked by every full collection."""
-    if not is_second:
+def _observe_loop(observers: Observers) -> None:
+    """Pass on exceptions that asyncio could raise nowhere."""
+
+    def unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        known = error if isinstance(error, Exception) else RuntimeError(str(context.get("message")))
+        observers.failed("listener", known)
+
+    asyncio.get_running_loop().set_exception_handler(unhandled)
+
+
+def _freeze_garbage(*, is_successor: bool) -> None:
+    """Let full collections skip what lives as long as the process."""
+    if not is_successor:
         gc.collect()
     gc.enable()
     gc.freeze()

@@ -1,8 +1,8 @@
-"""Imports aiohttp without what most sidecars never use: the world's certificates and a C++ library.
+"""Imports aiohttp without what most sidecars never use: all certificates, and a C++ library.
 
 ``import aiohttp`` builds two TLS contexts for clients and reads all certificates into both: 40 ms and 2 MiB in every
-sidecar. Whoever makes a TLS connection later brings a context of its own. ``frozenlist`` is compiled C++, whose
-library alone is 1 MiB; its twin in Python stands in aiohttp only where a router or a client tells its observers.
+sidecar. Later TLS connections use contexts of their own. ``frozenlist`` is compiled C++, whose library alone is 1 MiB;
+aiohttp needs it only for the signals of routers and clients, so its version in Python is enough.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from types import MappingProxyType
 
 MEANWHILE = MappingProxyType({"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull, "FROZENLIST_NO_EXTENSIONS": "1"})
-"""The environment during the import: no certificate where OpenSSL looks, and of ``frozenlist`` the twin in Python."""
+"""The environment during the import: OpenSSL finds no certificates, and ``frozenlist`` uses its version in Python."""
 
 
 def import_aiohttp() -> None:

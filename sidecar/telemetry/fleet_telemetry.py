@@ -1,4 +1,4 @@
-"""What an engineer is told of the fleet: metrics of its last beat, and a line for every change that matters."""
+"""Telemetry of the fleet: metrics of the last beat, and a log line for every change that matters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
 
 def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
-    """Tell what is new since ``before``; at first, what is out of the ordinary."""
+    """Yield a line for each change since ``before``; without it, for each unusual value."""
     before = before or Fleet(alive=0, losses=after.losses)
     yield from _pauses(before, after)
     if after.duplicate is not before.duplicate:
@@ -43,7 +43,7 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
 
 
 def _pauses(before: Fleet, after: Fleet) -> Iterator[Line]:
-    """Every pause that began, and every one that is over. The failures in a row tell two pauses of a cause apart."""
+    """Yield a line for each pause that began or ended. The failures in a row distinguish two pauses of a cause."""
     known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
     for trial in after.trials:
         if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
@@ -62,13 +62,13 @@ def _duplicate(*, is_duplicate: bool) -> Line:
 
 
 class FleetReadings(Collector):
-    """What is read from the last answer to a beat when a scrape comes; nothing while that is unknown or stale."""
+    """Metrics of the last answer to a beat, read at each scrape; none while the answer is unknown or stale."""
 
     def __init__(self, fleet: Callable[[], Fleet | None]) -> None:
         self._fleet = fleet
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering reads nothing."""
+        """Return nothing, so that registering reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -76,48 +76,56 @@ class FleetReadings(Collector):
         fleet = self._fleet()
         if fleet is None:
             return
-        yield _gauge("arbiter_fleet_alive", "Containers of the fleet that serve or start.", fleet.alive)
-        yield _gauge("arbiter_fleet_suspect", "Containers that are suspect.", fleet.suspect)
-        yield _gauge("arbiter_fleet_down", "Containers that were culled and are not replaced yet.", fleet.down)
-        yield _gauge("arbiter_fleet_retiring", "Leases of retirements in use.", fleet.retiring)
-        yield _gauge("arbiter_fleet_policies", "Different policies in the fleet; 1 is as it should be.", fleet.policies)
-        yield _gauge("arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away))
-        yield _gauge(
+        yield GaugeMetricFamily(
+            "arbiter_fleet_alive", "Containers of the fleet that are in service or start.", fleet.alive
+        )
+        yield GaugeMetricFamily("arbiter_fleet_suspect", "Suspect containers.", fleet.suspect)
+        yield GaugeMetricFamily("arbiter_fleet_down", "Culled containers that are not replaced yet.", fleet.down)
+        yield GaugeMetricFamily("arbiter_fleet_retiring", "Leases for retirements in use.", fleet.retiring)
+        yield GaugeMetricFamily(
+            "arbiter_fleet_policies", "Number of different policies in the fleet; it should be 1.", fleet.policies
+        )
+        yield GaugeMetricFamily(
+            "arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away)
+        )
+        yield GaugeMetricFamily(
             "arbiter_fleet_median_errors",
-            "Median of the containers' errors in the window; not told of a fleet of fewer than three.",
+            "Median of the containers' errors in the window, in a fleet of three or more.",
             fleet.median_errors,
         )
         yield from _trials(fleet)
         cause = GaugeMetricFamily(
             "arbiter_fleet_same_cause",
-            "1 for the kind of error that most of three or more suspects share.",
+            "1 for the kind of error that most suspects share, if there are three or more.",
             labels=["kind"],
         )
         if fleet.cause:
             cause.add_metric([fleet.cause], 1.0)
         yield cause
-        yield _gauge(
+        yield GaugeMetricFamily(
             "arbiter_hold_until_timestamp_seconds",
             "When the hold on this container ends; 0 without one.",
             fleet.hold.until if fleet.hold else 0.0,
         )
-        needed = GaugeMetricFamily(
-            "arbiter_engineer_needed", "1 for what an engineer has to look at.", labels=["reason"]
-        )
+        needed = GaugeMetricFamily("arbiter_engineer_needed", "1 for what needs an engineer.", labels=["reason"])
         needed.add_metric(["paused"], float(bool(fleet.paused)))
         yield needed
         yield _judged(fleet)
-        losses = CounterMetricFamily("arbiter_data_losses", "How often Redis lost its record of earlier culls.")
+        losses = CounterMetricFamily(
+            "arbiter_data_losses", "Number of times that Redis lost its record of earlier culls."
+        )
         losses.add_metric([], fleet.losses)
         yield losses
 
 
 def _trials(fleet: Fleet) -> Iterator[Metric]:
-    """How culls for each cause are tried. The store bounds the number of causes."""
+    """The limits on culls for each cause. The store bounds the number of causes."""
     limit = GaugeMetricFamily(
-        "arbiter_trial_limit", "Culls for this cause that may be without an outcome at the same time.", labels=["cause"]
+        "arbiter_trial_limit", "Maximum number of culls for this cause without a known outcome.", labels=["cause"]
     )
-    out = GaugeMetricFamily("arbiter_trial_out", "Culls for this cause without an outcome.", labels=["cause"])
+    out = GaugeMetricFamily(
+        "arbiter_trial_out", "Culls for this cause whose outcome is not known yet.", labels=["cause"]
+    )
     paused = GaugeMetricFamily(
         "arbiter_cause_paused_seconds",
         "Seconds until the next cull for this cause, because the last one did not help; 0: not paused.",
@@ -131,10 +139,10 @@ def _trials(fleet: Fleet) -> Iterator[Metric]:
 
 
 def _judged(fleet: Fleet) -> Metric:
-    """Culls by outcome and kind. An outcome that there was none of has a line too: or its first would not be seen."""
+    """Culls by outcome and kind. An outcome without culls has a sample of 0, so that its first cull is an increase."""
     judged = CounterMetricFamily(
         "arbiter_fleet_culls",
-        "Culls of the whole fleet by what became of them, and the kind of error.",
+        "Culls of the whole fleet by outcome and kind of error.",
         labels=["outcome", "kind"],
     )
     for outcome in ("helped", "unhelped", "unclear"):
@@ -145,8 +153,3 @@ def _judged(fleet: Fleet) -> Metric:
         if rest or not known:
             judged.add_metric([outcome, ""], rest)
     return judged
-
-
-def _gauge(name: str, text: str, value: float | None) -> Metric:
-    """A gauge; without a sample if nothing is known."""
-    return GaugeMetricFamily(name, text, value=value)

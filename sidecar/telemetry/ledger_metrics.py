@@ -1,4 +1,4 @@
-"""What the metrics say of the ledger: how many entries wait for the bucket, and how many were lost."""
+"""Metrics of the ledger: entries that wait for the store, and entries that were lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 
 class LedgerReadings(Collector):
-    """A collector; it is read whenever the page is asked for."""
+    """Metrics of the ledger, read at each scrape."""
 
     def __init__(self, waiting: Callable[[], int], dropped: Callable[[], int]) -> None:
         self._waiting = waiting
@@ -18,10 +18,10 @@ class LedgerReadings(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics, as they are now."""
         yield GaugeMetricFamily(
-            "arbiter_events_waiting", "Entries of the ledger that the bucket has not confirmed.", value=self._waiting()
+            "arbiter_events_waiting", "Ledger entries that the store has not confirmed yet.", value=self._waiting()
         )
         yield CounterMetricFamily(
             "arbiter_events_dropped",
-            "Entries of the ledger lost because too many waited for the bucket.",
+            "Ledger entries lost because too many were waiting.",
             value=self._dropped(),
         )

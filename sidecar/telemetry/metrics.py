@@ -17,9 +17,10 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core.explain import reasons
-from sidecar.core.life.events import Answered, Judged, Leased
+from sidecar.core.life.events import ClaimAnswered, Judged, LeaseAnswered
 from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.types import Fleet, Granted, Level, State, Unknown
+from sidecar.core.types import ErrorLevel, Fleet, Granted, Missed, Report, Sample, State, Unknown
+from sidecar.telemetry.observers import Failure
 
 CLAIM_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -29,14 +30,16 @@ Counts = Mapping[str, int]
 class Metrics:
     """All metrics of one sidecar, in a registry of their own.
 
-    ``capacity``: tokens a window until the bucket tells, not a number if that depends on the fleet.
+    ``capacity``: tokens per window, until an answer has it; NaN if that depends on the fleet.
     """
 
     def __init__(self, mode: str, error_limit: int, capacity: float) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self._checks = counter("arbiter_checks", "Checks, and reports that made it too much.", ["verdict"])
+        self._checks = counter(
+            "arbiter_checks", "Verdicts of the checks, and of reports that crossed a limit.", ["verdict"]
+        )
         self._claims = counter("arbiter_claims", "Answers to claims of a token.", ["outcome", "reason"])
         self._claim_s = Histogram(
             "arbiter_claim_duration_seconds",
@@ -44,44 +47,50 @@ class Metrics:
             buckets=CLAIM_BUCKETS,
             registry=registry,
         )
-        self._culls = counter("arbiter_culls", "Containers put down with a token.")
+        self._culls = counter("arbiter_culls", "Containers taken down with a token.")
         self._would_culls = counter("arbiter_would_culls", "Culls that shadow mode did not carry out.")
         self._retirements = counter(
-            "arbiter_retirements", "Planned ends by what came of asking for a lease, and of the lease.", ["outcome"]
+            "arbiter_retirements",
+            "Retirements by the answer to the request for a lease, and by how the lease ended.",
+            ["outcome"],
         )
         self._restarts = counter("arbiter_app_restarts", "New incarnations of the app.")
-        self._changes = counter("arbiter_state_changes", "Moves into a state.", ["state"])
-        self._used = gauge("arbiter_budget_used_tokens", "Tokens in use at the last clear answer.")
-        self._polls = counter("arbiter_polls", "Health answers by who asked.", ["poller", "path", "code"])
+        self._changes = counter("arbiter_state_changes", "Changes into a state.", ["state"])
+        self._used = gauge("arbiter_budget_used_tokens", "Tokens in use, as of the last answer.")
+        self._polls = counter("arbiter_polls", "Health answers by poller, path and status.", ["poller", "path", "code"])
         self._refusals = counter("arbiter_refusals", "Requests refused and connections cut.", ["listener", "reason"])
-        self._failures = counter("arbiter_failures", "Failures inside the sidecar, which went on.", ["where"])
-        self._scrapes = counter("arbiter_scrapes", "Scrapes of the app by how they ended.", ["outcome"])
-        self._unknown = counter("arbiter_scrape_unknown", "Series that went back without a new process; not counted.")
-        self.reachable = gauge("arbiter_budget_reachable", "Whether the budget answered when last asked.")
-        gauge("arbiter_error_limit", "Errors in the window that are too many.").set(error_limit)
-        self._capacity = gauge("arbiter_budget_capacity_tokens", "Tokens a window.")
+        self._failures = counter(
+            "arbiter_failures", "Exceptions inside the sidecar that it survived, by place.", ["where"]
+        )
+        self._scrapes = counter("arbiter_scrapes", "Scrapes of the app by outcome.", ["outcome"])
+        self._unknown = counter(
+            "arbiter_scrape_unknown", "Series whose count went back without a restart of the app; not counted."
+        )
+        self.reachable = gauge("arbiter_budget_reachable", "1 if the budget answered when last asked.")
+        gauge("arbiter_error_limit", "Number of errors in the window at which the app is unhealthy.").set(error_limit)
+        self._capacity = gauge("arbiter_budget_capacity_tokens", "Tokens per window.")
         self._capacity.set(capacity)
         self.certificate_expiry = gauge(
             "arbiter_tls_certificate_expiry_timestamp_seconds",
-            "When the certificate of our doors expires; 0: there is none.",
+            "When the certificate of the listeners expires; 0: there is none.",
         )
         build = gauge("arbiter_build_info", "Version of the sidecar.", ["version", "python", "mode"])
         build.labels(__version__, platform.python_version(), mode).set(1)
         self._scrapes.labels("ok")
         for outcome in ("granted", "denied", "unknown", "not_honoured", "would"):
             self._retirements.labels(outcome)
-        for where in ("step", "journal", "budget", "door", "log"):
+        for where in ("step", "journal", "budget", "listener", "log"):
             self._failures.labels(where)
         self._polls_by: dict[tuple[str, str, int], Counter] = {}
 
     def observe(self, record: Record) -> None:
-        """Count one step of the arbiter."""
+        """Count one step of the controller."""
         before, after, event = record.before, record.after, record.event
         if isinstance(event, Judged):
             self._checks.labels(event.verdict.judgement).inc()
-        elif isinstance(event, Answered):
+        elif isinstance(event, ClaimAnswered):
             self._answered(event, record.claim_s)
-        elif isinstance(event, Leased):
+        elif isinstance(event, LeaseAnswered):
             self._leased(event, record)
         elif record.restarted:
             self._restarts.inc()
@@ -93,26 +102,26 @@ class Metrics:
         self._retirements.labels("would").inc(after.would_retire > before.would_retire)
         self._would_culls.inc(max(0, after.would_culls - before.would_culls))
 
-    def _answered(self, event: Answered, claim_s: float | None) -> None:
+    def _answered(self, event: ClaimAnswered, claim_s: float | None) -> None:
         answer = event.answer
         self._claims.labels(reasons.outcome(answer), reasons.reason_word(answer)).inc()
         self._claim_s.observe(claim_s or 0.0)
         if isinstance(answer, Unknown):
             self.reachable.set(0)
-        elif answer.capacity:  # else the bucket was not asked: a hold that is known here refuses by itself
+        elif answer.capacity:  # else the claim was denied by a hold, without the store
             self.reachable.set(1)
             self._used.set(answer.used)
             self._capacity.set(answer.capacity)
 
     def beaten(self, answer: Fleet | Unknown) -> None:
-        """Keep what an answer to a beat tells of the budget."""
+        """Keep the numbers of the budget in an answer to a beat."""
         self.reachable.set(isinstance(answer, Fleet))
         if isinstance(answer, Fleet) and answer.capacity:
             self._used.set(answer.used)
             self._capacity.set(answer.capacity)
 
-    def _leased(self, event: Leased, record: Record) -> None:
-        """Count an answer. A lease that came too late to be used is none of them."""
+    def _leased(self, event: LeaseAnswered, record: Record) -> None:
+        """Count an answer. A lease that came too late is not counted."""
         if record.retired or not isinstance(event.answer, Granted):
             self._retirements.labels(reasons.outcome(event.answer)).inc()
         if isinstance(event.answer, Unknown):
@@ -128,18 +137,25 @@ class Metrics:
             counter = self._polls_by[key] = self._polls.labels(poller, path, str(status))
         counter.inc()
 
-    def scraped(self, outcome: str, unknown: int = 0) -> None:
-        """Count a scrape, by ``ok`` or the cause of its failure, and the series in it that told nothing."""
-        self._scrapes.labels(outcome).inc()
-        self._unknown.inc(unknown)
+    def scraped(self, report: Report) -> None:
+        """Count a scrape, by ``ok`` or the cause of its failure, and the series in it that could not be counted."""
+        if isinstance(report, Missed):
+            self._scrapes.labels(report.cause).inc()
+        elif isinstance(report, Sample):
+            self._scrapes.labels("ok").inc()
+            self._unknown.inc(report.unknown)
 
     def refused(self, listener: str, reason: str) -> None:
         """Count a request that was refused or a connection that was cut."""
         self._refusals.labels(listener, reason).inc()
 
-    def failed(self, where: str) -> None:
-        """Count a failure of ours that the sidecar survived."""
-        self._failures.labels(where).inc()
+    def failed(self, failure: Failure) -> None:
+        """Count an exception that the sidecar survived."""
+        self._failures.labels(failure.where).inc()
+
+    def log_dropped(self) -> None:
+        """Count a line of the log that was lost."""
+        self._failures.labels("log").inc()
 
     def page(self) -> tuple[bytes, str]:
         """The page in text format 0.0.4, and its content type."""
@@ -147,7 +163,7 @@ class Metrics:
 
 
 class Readings(Collector):
-    """What is read from the controller when a scrape comes, and costs nothing before."""
+    """Metrics of the controller, read at each scrape."""
 
     def __init__(
         self,
@@ -156,103 +172,109 @@ class Readings(Collector):
         counted: Callable[[], tuple[Counts, Counts]],
         stale: Callable[[], int],
         lag_s: Callable[[], float],
-        unix_of: Callable[[float], float],
         honour_s: float,
     ) -> None:
-        """``counted`` gives all errors ever by kind, and all others by level; ``unix_of`` turns the controller's clock.
+        """``counted`` gives all errors ever by kind, and all other reports by level.
 
-        ``honour_s``: how long a container may be down before nobody seems to replace it.
+        ``honour_s``: a container that is down for longer is not being replaced.
         """
         self._snapshot = snapshot
         self._counted = counted
         self._stale = stale
         self._lag_s = lag_s
-        self._unix_of = unix_of
         self._honour_s = honour_s
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering does not read a controller that has not begun."""
+        """Return nothing, so that registering does not read a controller that has not begun."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         """Read the controller."""
         seen = self._snapshot()
         yield _states(seen)
-        yield _gauge(
-            "arbiter_state_since_timestamp_seconds", "When the state was entered.", self._unix_of(seen.container.since)
+        yield GaugeMetricFamily(
+            "arbiter_state_since_timestamp_seconds",
+            "When the current state was entered.",
+            seen.unix_of(seen.container.since),
         )
-        yield _gauge(
+        yield GaugeMetricFamily(
             "arbiter_not_honoured",
-            "1 for a container that has been down so long that nobody seems to replace it.",
+            "1 if the container has been down for so long that it is not being replaced.",
             float(seen.container.state is State.DOWN and seen.now - seen.container.since > self._honour_s),
         )
-        yield _gauge("arbiter_age_seconds", "Age of the app's incarnation.", seen.now - seen.container.born)
-        yield _gauge(
+        yield GaugeMetricFamily("arbiter_age_seconds", "Age of the app's incarnation.", seen.now - seen.container.born)
+        yield GaugeMetricFamily(
             "arbiter_lifetime_due_timestamp_seconds",
             "When the app is to be retired, unless it is busy then; 0: never.",
-            0.0 if seen.retire_at is None else self._unix_of(seen.retire_at),
+            0.0 if seen.retire_at is None else seen.unix_of(seen.retire_at),
         )
-        yield _gauge("arbiter_load", "How busy the app last said it is.", seen.load.value if seen.load else None)
-        yield _gauge("arbiter_window_seconds", "Length of the window.", seen.evidence.window_s)
-        yield _by("arbiter_window_errors", "Counted errors in the window.", "kind", seen.evidence.kinds)
+        yield GaugeMetricFamily(
+            "arbiter_load", "Load that the app last reported.", seen.load.value if seen.load else None
+        )
+        yield GaugeMetricFamily("arbiter_window_seconds", "Length of the error window.", seen.evidence.window_s)
+        yield _by("arbiter_window_errors", "Errors in the window that count.", "kind", seen.evidence.kinds)
         yield self._errors()
-        yield _gauge("arbiter_weight", "Percent of its weight that the balancer is told.", seen.share)
-        yield _gauge("arbiter_success_rate", "Part of the requests that goes well of late.", seen.success_rate)
-        stale = CounterMetricFamily("arbiter_stale_reports", "Reports of an incarnation that has ended; not counted.")
+        yield GaugeMetricFamily("arbiter_weight", "Weight reported to the balancer, in percent.", seen.share)
+        yield GaugeMetricFamily(
+            "arbiter_success_rate", "Recent success rate of the requests, from 0 to 1.", seen.success_rate
+        )
+        stale = CounterMetricFamily(
+            "arbiter_stale_reports",
+            "Reports of an earlier incarnation, or of an eleventh new one within a second; they are not counted.",
+        )
         stale.add_metric([], self._stale())
         yield stale
-        yield _gauge("arbiter_loop_lag_seconds", "How late the last tick was.", self._lag_s())
+        yield GaugeMetricFamily("arbiter_loop_lag_seconds", "Delay of the controller's last turn.", self._lag_s())
         if seen.checked_at is not None:
-            yield _gauge(
+            yield GaugeMetricFamily(
                 "arbiter_last_check_timestamp_seconds",
                 "When the window was last checked.",
-                self._unix_of(seen.checked_at),
+                seen.unix_of(seen.checked_at),
             )
 
     def _errors(self) -> Metric:
         kinds, levels = self._counted()
         family = CounterMetricFamily("arbiter_errors", "Errors reported by the app.", labels=["level", "kind"])
         for kind, count in kinds.items():
-            family.add_metric([Level.SERVER_ERROR, kind], count)
+            family.add_metric([ErrorLevel.SERVER_ERROR, kind], count)
         for level, count in levels.items():
             family.add_metric([level, ""], count)
         return family
 
 
 class DatagramReadings(Collector):
-    """What is read from the datagram door when a scrape comes."""
+    """Metrics of the datagram sockets, read at each scrape."""
 
     def __init__(self, counts: Callable[[], Counts]) -> None:
-        """``counts``: packets, lines, and by reason what was lost or of no use."""
+        """``counts``: packets, lines, and the lost or invalid ones by reason."""
         self._counts = counts
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, as above."""
+        """Return nothing, so that registering reads nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Read the door."""
+        """Read the counts."""
         counts = dict(self._counts())
-        for name, text in (("packets", "Datagrams received."), ("lines", "Lines in them.")):
+        for name, text in (("packets", "Datagrams received."), ("lines", "Lines in the datagrams.")):
             family = CounterMetricFamily(f"arbiter_datagram_{name}", text)
             family.add_metric([], counts.pop(name))
             yield family
-        lost = CounterMetricFamily("arbiter_datagram_dropped", "What was not counted, by why.", labels=["reason"])
+        lost = CounterMetricFamily(
+            "arbiter_datagram_dropped",
+            "Datagrams, lines and reports that were not counted, by reason.",
+            labels=["reason"],
+        )
         for reason, count in counts.items():
             lost.add_metric([reason], count)
         yield lost
 
 
 def _states(seen: Snapshot) -> Metric:
-    family = GaugeMetricFamily("arbiter_state", "1 for the state that holds, 0 for the others.", labels=["state"])
+    family = GaugeMetricFamily("arbiter_state", "1 for the current state, 0 for the others.", labels=["state"])
     for state in State:
         family.add_metric([state], float(state is seen.container.state))
     return family
-
-
-def _gauge(name: str, text: str, value: float | None) -> Metric:
-    """A gauge; without a sample if nothing is known."""
-    return GaugeMetricFamily(name, text, value=value)
 
 
 def _by(name: str, text: str, label: str, counts: Counts) -> Metric:

@@ -1,70 +1,55 @@
-"""Those who are told what happens: metrics and log, each of the same records and failures."""
+"""Calls the observers: each function in a list gets the same frozen record.
+
+``app.build`` fills the lists. Nothing here knows metrics, the log or the other observers.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Fleet, Missed, Report, Sample, Unknown
-from sidecar.telemetry.log import Log
-from sidecar.telemetry.metrics import Metrics
+from sidecar.core.types import Fleet, Report, Unknown
+
+
+class Failure(NamedTuple):
+    """An exception that the sidecar survived. ``where`` is the label of the metric; ``operation`` says more."""
+
+    where: str
+    error: Exception
+    operation: str = ""
 
 
 class Observers:
-    """Metrics, log, and whoever else wants to know of the steps."""
+    """The observers of one sidecar, by what they observe. An observer must not block.
 
-    def __init__(self, metrics: Metrics, log: Log) -> None:
-        self.metrics = metrics
-        self.log = log
-        self._others: list[Callable[[Record], None]] = []
-        self._hearers: list[Callable[[Fleet | Unknown], None]] = []
+    ``steps`` take the record of each step of the controller, ``beats`` the answer to each beat, ``scrapes`` each scrape
+    of the app's page, and ``failures`` each exception that the sidecar survived.
+    """
 
-    def also(self, observe: Callable[[Record], None]) -> None:
-        """Tell another one of every step."""
-        self._others.append(observe)
-
-    def also_beaten(self, hear: Callable[[Fleet | Unknown], None]) -> None:
-        """Tell another one what came of every beat."""
-        self._hearers.append(hear)
+    def __init__(self) -> None:
+        self.steps: list[Callable[[Record], None]] = []
+        self.beats: list[Callable[[Fleet | Unknown], None]] = []
+        self.scrapes: list[Callable[[Report], None]] = []
+        self.failures: list[Callable[[Failure], None]] = []
 
     def step(self, record: Record) -> None:
-        """Tell one step of the arbiter."""
-        self.metrics.observe(record)
-        self.log.observe(record)
-        for observe in self._others:
+        """Pass on one step of the controller."""
+        for observe in self.steps:
             observe(record)
 
-    def failed(self, where: str, error: Exception) -> None:
-        """Tell a failure that the sidecar survived."""
-        self.metrics.failed(where)
-        self.log.failed(where, error)
+    def beat(self, answer: Fleet | Unknown) -> None:
+        """Pass on the answer to a beat."""
+        for observe in self.beats:
+            observe(answer)
 
-    def journal_failed(self, operation: str, error: Exception) -> None:
-        """Tell that the state on disk could not be read or written."""
-        self.metrics.failed("journal")
-        self.log.failed(f"journal {operation}", error)
+    def scrape(self, report: Report) -> None:
+        """Pass on the result of a scrape."""
+        for observe in self.scrapes:
+            observe(report)
 
-    def scraped(self, report: Report) -> None:
-        """Tell how a scrape ended."""
-        if isinstance(report, Missed):
-            self.metrics.scraped(report.cause)
-            self.log.scrape_missed(report.cause)
-        elif isinstance(report, Sample):
-            self.metrics.scraped("ok", report.unknown)
-
-    def beaten(self, answer: Fleet | Unknown) -> None:
-        """Tell what came of a beat."""
-        self.metrics.beaten(answer)
-        if isinstance(answer, Fleet):
-            self.log.reachable()
-            self.log.fleet(answer)
-        else:
-            self.log.unreachable(answer)
-        for hear in self._hearers:
-            hear(answer)
-
-    def unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """Tell what asyncio found nobody else to tell."""
-        error = context.get("exception")
-        self.failed("door", error if isinstance(error, Exception) else RuntimeError(str(context.get("message"))))
+    def failed(self, where: str, error: Exception, operation: str = "") -> None:
+        """Pass on an exception."""
+        failure = Failure(where, error, operation)
+        for observe in self.failures:
+            observe(failure)

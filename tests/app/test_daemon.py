@@ -15,16 +15,16 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar.app import parts
-from sidecar.config.settings import load
+from sidecar.app import build
+from sidecar.config.settings import load_config
 from sidecar.core.types import Policy
-from sidecar.net.sockets import CannotListenError, named
+from sidecar.net.sockets import CannotListenError, naming_setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.children import StartSidecar
     from harness.sidecar import Sidecar
-    from harness.starting import StartSidecar
 
 FAST = {"settle": "0s", "drain": "0s", "check_interval": "500ms"}
 REDIS = {"redis_url": "redis://host"}
@@ -56,7 +56,7 @@ def _refusal(one: Sidecar) -> str:
 
 
 def test_defaults_of_settings_and_policy_are_the_same() -> None:
-    assert parts.policy(load({}, {})) == Policy()
+    assert build.policy(load_config({}, {})) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_defaults_of_settings_and_policy_are_the_same() -> None:
     ],
 )
 def test_settings_are_what_the_core_moves_by(flags: dict[str, str], field: str, value: object) -> None:
-    assert getattr(parts.policy(load(flags, {})), field) == value
+    assert getattr(build.policy(load_config(flags, {})), field) == value
 
 
 # -- starting -----------------------------------------------------------------------------------------------
 
 
-def test_fresh_sidecar_is_up_at_every_door_and_tells_where_they_are(sidecar: StartSidecar, run_dir: Path) -> None:
+def test_fresh_sidecar_is_up_at_every_listener_and_logs_their_addresses(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(socket=run_dir / "app.sock")
     assert [one.health(path) for path in PATHS] == [(200, "up\n")] * 3
     assert [one.health(path)[0] for path in ("/livez", "/readyz", "/metrics")] == [200] * 3
@@ -145,9 +145,9 @@ def test_host_that_can_be_none_is_one_line_and_exit_2(sidecar: StartSidecar) -> 
 
 
 def test_host_that_the_resolver_does_not_know_is_told_in_its_words() -> None:
-    with pytest.raises(CannotListenError) as told, named("X", "a:1"):
+    with pytest.raises(CannotListenError) as caught, naming_setting("X", "a:1"):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    assert str(told.value) == "X: cannot listen on a:1: name or service not known"
+    assert str(caught.value) == "X: cannot listen on a:1: name or service not known"
 
 
 def test_second_sidecar_does_not_take_the_socket_from_the_first(sidecar: StartSidecar, run_dir: Path) -> None:
@@ -182,7 +182,7 @@ def test_told_to_stop_it_leaves_the_balance_first_and_then_ends_well(
 
 
 def test_connections_that_are_kept_do_not_hold_up_the_end(sidecar: StartSidecar) -> None:
-    # To wait for them would take a second for each of the two doors. A machine that is busy is so not every time.
+    # To wait for them would take a second for each of the two listeners. A busy machine is not busy five times.
     assert any(_overtime_s(sidecar, str(number)) < 1.5 for number in range(5))
 
 

@@ -30,7 +30,7 @@ DAEMON = """
 import sys
 from sidecar.app import lean_import
 lean_import.import_aiohttp()
-import sidecar.app.daemon, sidecar.store.redis
+import sidecar.app.daemon, sidecar.store.redis_client
 print([name for name in ("aiohttp.web", "argparse", "pydantic") if name in sys.modules])
 """
 FAILING = """

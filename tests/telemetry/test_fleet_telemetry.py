@@ -1,4 +1,4 @@
-"""What an engineer is told of the fleet, in metrics and in lines."""
+"""The fleet in the metrics and in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log says, how often, and that nobody who reads it slowly can hold us up."""
+"""The lines of the log, how often they repeat, and that a slow reader cannot stop the sidecar."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.controller import POLICY, Stage
+from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
-from sidecar.core.life import transitions
-from sidecar.core.life.lifetime import Plan
+from sidecar.core.life.container import start
+from sidecar.core.life.events import ClaimAnswered, CullOrdered, ReviveOrdered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.life.transitions import Answered, CullOrdered, Revived
-from sidecar.core.types import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, Ping, Unknown
+from sidecar.core.types import Answer, CauseTrial, Denied, ErrorReport, Evidence, Fleet, Granted, Hold, Unknown
 from sidecar.telemetry.log import QUEUE_LIMIT, Log, as_console, as_json, logger, logging_to
+from sidecar.telemetry.observers import Failure
 
 TOP = Path(__file__).parents[2]
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -88,8 +89,8 @@ class HandClock:
 
 
 def answered(answer: Answer) -> Record:
-    container = transitions.start("web/a", 0.0, POLICY)
-    return Record(Answered("web/a/-", answer, 0.0), container, container, Evidence(60, 0, {}, {}, None, None), 0.01)
+    container = start("web/a", 0.0, POLICY)
+    return Record(ClaimAnswered("web/a/-", answer, 0.0), container, container, Evidence(60, 0, {}, {}, None, None))
 
 
 def raised(text: str) -> ValueError:
@@ -105,11 +106,11 @@ def raised(text: str) -> ValueError:
 @in_virtual_time
 async def test_each_state_change_is_one_line_with_its_reason(output: Output) -> None:
     with output.taking():
-        async with Stage(observe=Log().observe) as stage:
-            await stage.errors(5, kind="redis", app_start="boot-1")
-            await stage.passes(4.5)
-            await stage.answered(GRANTED)
-            await stage.passes(15)
+        async with ControllerRig(observe=Log().observe) as rig:
+            await rig.errors(5, kind="redis", app_start="boot-1")
+            await rig.advance(4.5)
+            await rig.answered(GRANTED)
+            await rig.advance(15)
     up, suspect, draining, down = output.lines
     assert [up["state"], suspect["state"], down["state"]] == ["up", "suspect", "down"]
     assert [up["level"], suspect["level"], down["level"]] == ["info", "warning", "warning"]
@@ -136,19 +137,19 @@ async def test_each_state_change_is_one_line_with_its_reason(output: Output) -> 
 @in_virtual_time
 async def test_quiet_hall_says_nothing_after_its_first_line(output: Output) -> None:
     with output.taking():
-        async with Stage(observe=Log().observe) as stage:
+        async with ControllerRig(observe=Log().observe) as rig:
             for _ in range(100):
-                await stage.pings(Ping(0))
-                await stage.passes(1)
+                await rig.pings(ErrorReport(0))
+                await rig.advance(1)
     assert output.messages == ["up"]
 
 
 @in_virtual_time
 async def test_would_be_cull_is_a_line_of_its_own(output: Output) -> None:
     with output.taking():
-        async with Stage(replace(NO_SETTLE, enforce=False), observe=Log().observe) as stage:
-            await stage.errors(5)
-            await stage.answered(GRANTED)
+        async with ControllerRig(replace(NO_SETTLE, enforce=False), observe=Log().observe) as rig:
+            await rig.errors(5)
+            await rig.answered(GRANTED)
     line = output.lines[-1]
     assert line["message"] == "would be culled (shadow mode)"
     assert (line["state"], line["claim"]) == ("suspect", "granted")
@@ -158,10 +159,10 @@ async def test_would_be_cull_is_a_line_of_its_own(output: Output) -> None:
 @in_virtual_time
 async def test_restart_is_told_and_a_first_name_is_not(output: Output) -> None:
     with output.taking():
-        async with Stage(replace(NO_SETTLE, grace_s=100.0), observe=Log().observe) as stage:
-            await stage.errors(1, app_start="boot-1")
-            assert stage.controller.container.app_start == "boot-1"
-            await stage.errors(1, app_start="boot-2")
+        async with ControllerRig(replace(NO_SETTLE, grace_s=100.0), observe=Log().observe) as rig:
+            await rig.errors(1, app_start="boot-1")
+            assert rig.controller.container.app_start == "boot-1"
+            await rig.errors(1, app_start="boot-2")
     (line,) = output.lines
     assert (line["message"], line["app_start"]) == ("app restarted", "boot-2")
 
@@ -169,10 +170,10 @@ async def test_restart_is_told_and_a_first_name_is_not(output: Output) -> None:
 @in_virtual_time
 async def test_restart_that_changes_the_state_is_one_line_that_names_the_new_life(output: Output) -> None:
     with output.taking():
-        async with Stage(NO_SETTLE, observe=Log().observe) as stage:
-            await stage.errors(5)
-            await stage.answered(GRANTED)
-            await stage.pings(Ping(0, app_start="boot-2"))
+        async with ControllerRig(NO_SETTLE, observe=Log().observe) as rig:
+            await rig.errors(5)
+            await rig.answered(GRANTED)
+            await rig.pings(ErrorReport(0, app_start="boot-2"))
     assert output.messages == ["up", "suspect", "draining", "starting", "up"]
     assert output.lines[-2]["app_start"] == "boot-2"
 
@@ -197,12 +198,12 @@ SAMPLED: list[tuple[str, Callable[[Log], None], dict[str, object]]] = [
     ),
     (
         "unreachable",
-        lambda log: log.unreachable(Unknown("connection")),
+        lambda log: log.beaten(Unknown("connection")),
         {"reason": "connection", "level": "warning"},
     ),
     (
         "failure",
-        lambda log: log.failed("journal write", OSError("disk full")),
+        lambda log: log.failed(Failure("journal", OSError("disk full"), "write")),
         {"where": "journal write", "error": "OSError", "detail": "disk full", "level": "error"},
     ),
 ]
@@ -230,21 +231,23 @@ def test_kinds_are_sampled_apart(output: Output) -> None:
         for _ in range(3):
             for _, say, _ in SAMPLED:
                 say(log)
-            log.failed("journal read", OSError())
-            log.failed("journal write", ValueError())
+            log.failed(Failure("journal", OSError(), "read"))
+            log.failed(Failure("journal", ValueError(), "write"))
     assert len(output.lines) == len(SAMPLED) + 2
 
 
-def test_failed_step_is_told_with_its_trace_and_a_failed_door_without(output: Output) -> None:
+def test_failed_step_is_told_with_its_trace_and_a_failed_listener_without(output: Output) -> None:
     log = Log()
     with output.taking():
-        for where in ("step", "door"):
-            log.failed(where, raised("no such number"))
-    step, door = output.lines
-    assert (step["error"], step["detail"]) == (door["error"], door["detail"]) == ("ValueError", "no such number")
+        for where in ("step", "listener"):
+            log.failed(Failure(where, raised("no such number")))
+    step, listener = output.lines
+    assert (
+        (step["error"], step["detail"]) == (listener["error"], listener["detail"]) == ("ValueError", "no such number")
+    )
     assert "Traceback" in step["trace"]
     assert "in raised" in step["trace"]
-    assert "trace" not in door
+    assert "trace" not in listener
 
 
 # -- how it is written --------------------------------------------------------------------------------------
@@ -267,7 +270,7 @@ def test_console_line_cannot_be_forged_by_a_value(output: Output) -> None:
 
 def test_console_trace_is_indented_so_that_its_text_forges_no_line(output: Output) -> None:
     with output.taking(style="console"):
-        Log().failed("step", raised(FORGED))
+        Log().failed(Failure("step", raised(FORGED)))
     head, *trace = output.text.splitlines()
     assert " ERROR   step failed  where=step  error=ValueError" in head
     assert len(trace) > 3
@@ -331,13 +334,13 @@ def test_line_that_cannot_be_rendered_is_counted_and_the_next_one_written(output
 def test_slow_reader_gets_all_that_fitted_whole(output: Output, *, blocking: bool) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, blocking)
-    told = 200
+    count = 200
     with output.taking(descriptor=writing):
-        for number in range(told):  # more than a pipe holds
+        for number in range(count):  # more than a pipe holds
             logger.info("line %d", number, extra={"fields": {"filling": "x" * 5000}})
         with open(reading, encoding="ascii") as reader:  # noqa: PTH123 - a descriptor
-            lines = [json.loads(next(reader))["message"] for _ in range(told)]
-    assert lines == [f"line {number}" for number in range(told)]
+            lines = [json.loads(next(reader))["message"] for _ in range(count)]
+    assert lines == [f"line {number}" for number in range(count)]
     assert output.drops == 0
 
 
@@ -353,7 +356,7 @@ def test_reader_who_is_gone_is_no_failure_of_ours(output: Output) -> None:
     os.close(reading)
     with output.taking(descriptor=writing):
         for _ in range(3):
-            logger.info("nobody hears this")
+            logger.info("not captured")
     assert output.drops == 3
 
 
@@ -419,7 +422,7 @@ def test_change_in_the_fleet_is_told_once_with_its_numbers(output: Output) -> No
     loud = Fleet(10, 6, 1, "redis", (CauseTrial("redis", 1, 0, 540.0, 1),))
     with output.taking():
         for fleet in (calm, calm, loud, loud, replace(loud, alive=9), calm):
-            log.fleet(fleet)
+            log.beaten(fleet)
     paused, over = output.lines
     assert (paused["level"], paused["message"], over["level"], over["message"]) == (
         "warning",
@@ -433,9 +436,9 @@ def test_change_in_the_fleet_is_told_once_with_its_numbers(output: Output) -> No
 def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) -> None:
     log = Log()
     with output.taking():
-        log.fleet(Fleet(10, losses=1))
-        log.unreachable(Unknown("timeout"))
-        log.fleet(Fleet(10, losses=2))
+        log.beaten(Fleet(10, losses=1))
+        log.beaten(Unknown("timeout"))
+        log.beaten(Fleet(10, losses=2))
     assert [line["message"] for line in output.lines if line["level"] == "warning"][1:] == [
         "Redis lost its record of earlier culls"
     ]
@@ -444,21 +447,19 @@ def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) 
 def test_what_a_person_wrote_in_a_hold_cannot_forge_a_line(output: Output) -> None:
     for style in ("json", "console"):
         with output.taking(style=style):
-            Log().fleet(Fleet(10, hold=Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)))
+            Log().beaten(Fleet(10, hold=Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)))
         assert len(output.text.splitlines()) == 1
         assert "\x1b" not in output.text
 
 
-def test_bucket_that_is_back_is_told_once(output: Output) -> None:
+def test_store_that_is_back_is_logged_once(output: Output) -> None:
     log = Log()
     with output.taking():
-        log.reachable()
-        log.unreachable(Unknown("connection"))
-        log.reachable()
-        log.reachable()
+        for answer in (Fleet(1), Unknown("connection"), Fleet(1), Fleet(1)):
+            log.beaten(answer)
     assert [line["message"].partition(":")[0] for line in output.lines] == [
-        "bucket unreachable",
-        "bucket reachable again",
+        "store unreachable",
+        "store reachable again",
     ]
 
 
@@ -471,13 +472,13 @@ SLOTS = Denied("slots", 1, 1, 10.0)
 @in_virtual_time
 async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) -> None:
     with output.taking():
-        async with Stage(AGING, observe=Log().observe) as stage:
-            await stage.errors(2)
-            await stage.passes(101)
-            await stage.answered(SLOTS)
-            await stage.passes(11)
-            await stage.answered(Granted(1, 1))
-            await stage.passes(71)
+        async with ControllerRig(AGING, observe=Log().observe) as rig:
+            await rig.errors(2)
+            await rig.advance(101)
+            await rig.answered(SLOTS)
+            await rig.advance(11)
+            await rig.answered(Granted(1, 1))
+            await rig.advance(71)
     said = [(line["level"], line["message"]) for line in output.lines]
     assert said == [
         ("info", "up"),
@@ -493,13 +494,13 @@ async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) 
 
 
 @in_virtual_time
-async def test_lease_that_nobody_answers_for_is_a_warning_and_sampled(output: Output) -> None:
+async def test_lease_without_an_answer_is_a_warning_and_sampled(output: Output) -> None:
     with output.taking():
-        async with Stage(AGING, observe=Log(HandClock()).observe) as stage:
-            await stage.passes(101)
+        async with ControllerRig(AGING, observe=Log(HandClock()).observe) as rig:
+            await rig.advance(101)
             for _ in range(3):
-                await stage.answered(Unknown("timeout"))
-                await stage.passes(6)
+                await rig.answered(Unknown("timeout"))
+                await rig.advance(6)
     warnings = [line["message"] for line in output.lines if line["level"] == "warning"]
     assert warnings == ["no lease: Redis did not answer in time: without a clear answer there is no lease"]
 
@@ -507,19 +508,19 @@ async def test_lease_that_nobody_answers_for_is_a_warning_and_sampled(output: Ou
 @in_virtual_time
 async def test_shadow_says_once_that_it_would_retire(output: Output) -> None:
     with output.taking():
-        async with Stage(replace(AGING, enforce=False), observe=Log().observe) as stage:
-            await stage.passes(300)
+        async with ControllerRig(replace(AGING, enforce=False), observe=Log().observe) as rig:
+            await rig.advance(300)
     assert output.messages == ["up", "would be retired (shadow mode)"]
 
 
 @in_virtual_time
 async def test_orders_are_told_with_who_gave_them_and_why(output: Output) -> None:
     with output.taking():
-        async with Stage(replace(POLICY, drain_s=0.0), observe=Log().observe) as stage:
-            stage.controller.inbox.put(CullOrdered("ann", "it leaks"))
+        async with ControllerRig(replace(POLICY, drain_s=0.0), observe=Log().observe) as rig:
+            rig.controller.inbox.put(CullOrdered("ann", "it leaks"))
             await settle()
-            await stage.answered(GRANTED)
-            stage.controller.inbox.put(Revived("bob", "it was me"))
+            await rig.answered(GRANTED)
+            rig.controller.inbox.put(ReviveOrdered("bob", "it was me"))
             await settle()
     ordered, revived = output.lines[1], output.lines[-1]
     assert [line["message"] for line in output.lines] == ["up", "cull ordered", "suspect", "down", "revived"]
@@ -528,10 +529,10 @@ async def test_orders_are_told_with_who_gave_them_and_why(output: Output) -> Non
 
 
 def test_fleet_that_cannot_be_retired_in_time_is_told_when_that_changes(output: Output) -> None:
-    log = Log(plan=Plan(600.0, Share(1), 60.0))
+    log = Log(plan=RotationPlan(600.0, Share(1), 60.0))
     with output.taking():
         for fleet in (Fleet(9), Fleet(10), Fleet(11), Fleet(8, down=2), Fleet(9), Fleet(10)):
-            log.fleet(fleet)
+            log.beaten(fleet)
     assert [(line["level"], line["message"][:28]) for line in output.lines] == [
         ("warning", "retirements cannot keep up: "),
         ("info", "retirements can keep up agai"),

@@ -1,4 +1,4 @@
-"""The metrics after scripted stories of the hall, and the page as Prometheus reads it."""
+"""The metrics after scripted stories of the controller, and the page as Prometheus reads it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,28 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.binaries import require
-from harness.controller import POLICY, Stage
+from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.life import transitions
-from sidecar.core.types import Answer, CauseTrial, Denied, Fleet, Granted, Latch, Level, Ping, Results, State, Unknown
+from sidecar.core.life.container import resume, start
+from sidecar.core.types import (
+    Answer,
+    CauseTrial,
+    Denied,
+    ErrorLevel,
+    ErrorReport,
+    Fleet,
+    Granted,
+    Latch,
+    Missed,
+    Report,
+    Results,
+    Sample,
+    State,
+    Unknown,
+)
 from sidecar.telemetry.fleet_telemetry import FleetReadings
 from sidecar.telemetry.metrics import Metrics, Readings
+from sidecar.telemetry.observers import Failure
 
 GRANTED = Granted(3, 10)
 DENIED = Denied("window", 10, 10, 60.0)
@@ -83,14 +99,13 @@ class Board:
     def __init__(self, mode: str = "enforce") -> None:
         self.metrics = Metrics(mode, error_limit=5, capacity=10)
 
-    def watch(self, stage: Stage) -> None:
-        controller = stage.controller
+    def watch(self, rig: ControllerRig) -> None:
+        controller = rig.controller
         readings = Readings(
-            controller.snapshot,
+            lambda: controller.snapshot,
             counted=lambda: (controller.measurements.errors.ever(), controller.measurements.others.ever()),
             stale=lambda: controller.stale_reports,
             lag_s=lambda: controller.lag_s,
-            unix_of=lambda at: at + UNIX_S,
             honour_s=300.0,
         )
         self.metrics.registry.register(readings)
@@ -115,21 +130,21 @@ class Board:
 @in_virtual_time
 async def full_story(board: Board) -> None:
     """Let happen what gives every metric a sample."""
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        await stage.errors(4, kind="redis", app_start="boot-1")
-        await stage.pings(Ping(2, Level.CLIENT_ERROR), Ping(1, kind="http"))
-        await stage.answered(Unknown("timeout"))
-        await stage.passes(2)
-        await stage.answered(DENIED)
-        await stage.passes(15)
-        await stage.answered(GRANTED)
-        await stage.pings(Ping(1, app_start="boot-2"), Ping(1, app_start="boot-1"))
-        await stage.reports(Results(3, 1, load=0.7))
-        await stage.passes(1)
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        await rig.errors(4, kind="redis", app_start="boot-1")
+        await rig.pings(ErrorReport(2, ErrorLevel.CLIENT_ERROR), ErrorReport(1, kind="http"))
+        await rig.answered(Unknown("timeout"))
+        await rig.advance(2)
+        await rig.answered(DENIED)
+        await rig.advance(15)
+        await rig.answered(GRANTED)
+        await rig.pings(ErrorReport(1, app_start="boot-2"), ErrorReport(1, app_start="boot-1"))
+        await rig.reports(Results(3, 1, load=0.7))
+        await rig.advance(1)
         board.metrics.polled("nomad", "/health", 200)
         board.metrics.refused("local", "size")
-        board.metrics.failed("door")
+        board.metrics.failed(Failure("listener", ValueError()))
 
 
 # -- the page -----------------------------------------------------------------------------------------------
@@ -173,12 +188,28 @@ def test_build_and_limits_are_told_from_the_beginning() -> None:
     assert mode == "shadow"
 
 
-@pytest.mark.parametrize("where", ["step", "journal", "budget", "door", "log"])
+@pytest.mark.parametrize("where", ["step", "journal", "budget", "listener"])
 def test_failures_are_zero_before_the_first_one(where: str) -> None:
     board = Board()
     assert board.value("arbiter_failures_total", where=where) == 0
-    board.metrics.failed(where)
+    board.metrics.failed(Failure(where, ValueError()))
     assert board.value("arbiter_failures_total", where=where) == 1
+
+
+def test_lost_line_of_the_log_is_counted_as_a_failure() -> None:
+    board = Board()
+    board.metrics.log_dropped()
+    assert board.value("arbiter_failures_total", where="log") == 1
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"), [(Sample({}, unknown=3), "ok"), (Missed("timeout"), "timeout")], ids=["page", "no page"]
+)
+def test_scrape_is_counted_by_how_it_ended(report: Report, outcome: str) -> None:
+    board = Board()
+    board.metrics.scraped(report)
+    assert board.value("arbiter_scrapes_total", outcome=outcome) == 1
+    assert board.value("arbiter_scrape_unknown_total") == getattr(report, "unknown", 0)
 
 
 # -- culls and claims ---------------------------------------------------------------------------------------
@@ -188,10 +219,10 @@ def test_failures_are_zero_before_the_first_one(where: str) -> None:
 async def test_cull_and_would_be_cull_are_counted_apart() -> None:
     enforced, shadow = Board(), Board("shadow")
     for board, policy in ((enforced, NO_SETTLE), (shadow, SHADOW)):
-        async with Stage(policy, observe=board.metrics.observe) as stage:
-            await stage.errors(5)
-            await stage.answered(GRANTED)
-            await stage.passes(30)
+        async with ControllerRig(policy, observe=board.metrics.observe) as rig:
+            await rig.errors(5)
+            await rig.answered(GRANTED)
+            await rig.advance(30)
     counted = [
         (board.value("arbiter_culls_total"), board.value("arbiter_would_culls_total")) for board in (enforced, shadow)
     ]
@@ -201,13 +232,13 @@ async def test_cull_and_would_be_cull_are_counted_apart() -> None:
 @in_virtual_time
 async def test_second_life_that_is_culled_is_a_second_cull() -> None:
     board = Board()
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
         for life in ("boot-1", "boot-2"):
-            await stage.errors(5, app_start=life)
-            await stage.passes(10.25)
-            await stage.answered(GRANTED)
-            await stage.passes(10.25)
-        assert stage.state() is State.DOWN
+            await rig.errors(5, app_start=life)
+            await rig.advance(10.25)
+            await rig.answered(GRANTED)
+            await rig.advance(10.25)
+        assert rig.state() is State.DOWN
     assert board.value("arbiter_culls_total") == 2
     assert board.value("arbiter_app_restarts_total") == 1
 
@@ -215,11 +246,11 @@ async def test_second_life_that_is_culled_is_a_second_cull() -> None:
 @in_virtual_time
 async def test_latch_that_was_found_on_disk_is_no_new_cull() -> None:
     board = Board()
-    fresh = transitions.start("web/a", 1000.0, NO_SETTLE)
-    container = transitions.resume(fresh, Latch("web/a/-", UNIX_S, "many"), 1000.0, 3.0, NO_SETTLE)
-    async with Stage(NO_SETTLE, container=container, observe=board.metrics.observe) as stage:
-        await stage.passes(30)
-        assert stage.state() is State.DOWN
+    fresh = start("web/a", 1000.0, NO_SETTLE)
+    container = resume(fresh, Latch("web/a/-", UNIX_S, "many"), 1000.0, 3.0, NO_SETTLE)
+    async with ControllerRig(NO_SETTLE, container=container, observe=board.metrics.observe) as rig:
+        await rig.advance(30)
+        assert rig.state() is State.DOWN
     assert board.value("arbiter_culls_total") == 0
 
 
@@ -237,10 +268,10 @@ async def test_latch_that_was_found_on_disk_is_no_new_cull() -> None:
 @in_virtual_time
 async def test_claims_are_counted_by_outcome_and_reason(answer: Answer | Exception, outcome: str, reason: str) -> None:
     board = Board()
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
-        await stage.errors(5)
-        await stage.passes(0.25)
-        await stage.answered(answer)
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        await rig.errors(5)
+        await rig.advance(0.25)
+        await rig.answered(answer)
     assert board.series("arbiter_claims_total") == {(outcome, reason): 1}
     assert board.value("arbiter_claim_duration_seconds_count") == 1
     assert board.value("arbiter_claim_duration_seconds_sum") == pytest.approx(0.25)
@@ -250,11 +281,11 @@ async def test_claims_are_counted_by_outcome_and_reason(answer: Answer | Excepti
 @in_virtual_time
 async def test_tokens_in_use_are_those_of_the_last_clear_answer() -> None:
     board = Board()
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
-        await stage.errors(5)
-        await stage.answered(Denied("window", 7, 10, 60.0))
-        await stage.passes(12)
-        await stage.answered(Unknown("timeout"))
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        await rig.errors(5)
+        await rig.answered(Denied("window", 7, 10, 60.0))
+        await rig.advance(12)
+        await rig.answered(Unknown("timeout"))
     assert board.value("arbiter_budget_used_tokens") == 7
 
 
@@ -267,17 +298,17 @@ async def test_tokens_in_use_are_those_of_the_last_clear_answer() -> None:
         (Denied("hold", 0, 0, 60.0), (0, 10, None)),
         (Unknown("timeout"), (0, 10, 0)),
     ],
-    ids=["share of one server", "larger fleet", "held in the bucket", "held here without asking", "unknown"],
+    ids=["share of one server", "larger fleet", "held in the store", "held here without asking", "unknown"],
 )
 @in_virtual_time
-async def test_capacity_is_that_of_the_last_bucket_that_answered(
+async def test_capacity_is_that_of_the_last_store_that_answered(
     answer: Answer, shown: tuple[float, float, float | None]
 ) -> None:
     board = Board()
     board.metrics.reachable.set(7)
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
-        await stage.errors(5)
-        await stage.answered(answer)
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        await rig.errors(5)
+        await rig.answered(answer)
     used, capacity, reachable = shown
     assert board.value("arbiter_budget_used_tokens") == used
     assert board.value("arbiter_budget_capacity_tokens") == capacity
@@ -287,31 +318,31 @@ async def test_capacity_is_that_of_the_last_bucket_that_answered(
 @in_virtual_time
 async def test_first_name_of_the_app_is_no_restart() -> None:
     board = Board()
-    async with Stage(observe=board.metrics.observe) as stage:
-        await stage.errors(1, app_start="boot-1")
+    async with ControllerRig(observe=board.metrics.observe) as rig:
+        await rig.errors(1, app_start="boot-1")
         assert board.value("arbiter_app_restarts_total") == 0
-        await stage.errors(1, app_start="boot-2")
-        await stage.errors(1, app_start="boot-1")
+        await rig.errors(1, app_start="boot-2")
+        await rig.errors(1, app_start="boot-1")
     assert board.value("arbiter_app_restarts_total") == 1
 
 
-# -- the hall, read at the scrape ---------------------------------------------------------------------------
+# -- the controller, read at the scrape ---------------------------------------------------------------------------
 
 
 @in_virtual_time
 async def test_story_as_the_metrics_tell_it() -> None:
     board = Board()
-    async with Stage(observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        began_s = stage.loop.time() + UNIX_S
-        await stage.pings(Ping(2, Level.CLIENT_ERROR))
-        await stage.passes(20.5)
+    async with ControllerRig(observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        began_s = rig.loop.time() + UNIX_S
+        await rig.pings(ErrorReport(2, ErrorLevel.CLIENT_ERROR))
+        await rig.advance(20.5)
         assert board.value("arbiter_last_check_timestamp_seconds") == pytest.approx(began_s + 20)
         assert board.value("arbiter_state_since_timestamp_seconds") == pytest.approx(began_s)
-        await stage.errors(3, kind="redis")
-        await stage.errors(2, kind="http", app_start="boot-1")
-        await stage.passes(3.25)
-        await stage.answered(GRANTED)
+        await rig.errors(3, kind="redis")
+        await rig.errors(2, kind="http", app_start="boot-1")
+        await rig.advance(3.25)
+        await rig.answered(GRANTED)
 
         checks = board.series("arbiter_checks_total")
         assert (set(checks), checks["fine",]) == ({("fine",), ("excessive",)}, 3)
@@ -323,8 +354,8 @@ async def test_story_as_the_metrics_tell_it() -> None:
         }
         assert board.value("arbiter_window_seconds") == 60
         assert board.series("arbiter_state_changes_total") == {("up",): 1, ("suspect",): 1, ("draining",): 1}
-        await stage.errors(1, app_start="boot-2")
-        await stage.errors(1, app_start="boot-1")
+        await rig.errors(1, app_start="boot-2")
+        await rig.errors(1, app_start="boot-1")
         assert board.value("arbiter_stale_reports_total") == 1
         assert board.series("arbiter_window_errors") == {("unknown",): 1}
         assert board.value("arbiter_errors_total", level="server_error", kind="redis") == 3
@@ -333,31 +364,31 @@ async def test_story_as_the_metrics_tell_it() -> None:
 @in_virtual_time
 async def test_exactly_one_state_holds() -> None:
     board = Board()
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        for step in (stage.errors(5), stage.answered(GRANTED), stage.passes(11)):
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        for step in (rig.errors(5), rig.answered(GRANTED), rig.advance(11)):
             await step
             states = board.series("arbiter_state")
-            assert states == {(state,): float(state is stage.state()) for state in State}
+            assert states == {(state,): float(state is rig.state()) for state in State}
 
 
 @in_virtual_time
 async def test_page_can_be_read_before_the_first_check() -> None:
     board = Board()
-    stage = Stage(observe=board.metrics.observe)
-    board.watch(stage)
+    rig = ControllerRig(observe=board.metrics.observe)
+    board.watch(rig)
     assert board.value("arbiter_last_check_timestamp_seconds") is None
     assert board.value("arbiter_state", state="starting") == 1
-    await stage.end()
+    await rig.end()
 
 
 @in_virtual_time
 async def test_lag_of_the_loop_is_told() -> None:
     board = Board()
-    async with Stage(observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        stage.loop.stall(7)
-        await stage.passes(0)
+    async with ControllerRig(observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        rig.loop.stall(7)
+        await rig.advance(0)
         assert board.value("arbiter_loop_lag_seconds") == pytest.approx(7, abs=1)
 
 
@@ -367,13 +398,13 @@ async def test_lag_of_the_loop_is_told() -> None:
 @in_virtual_time
 async def test_flood_of_kinds_does_not_grow_the_page() -> None:
     board = Board()
-    async with Stage(observe=board.metrics.observe) as stage:
-        board.watch(stage)
+    async with ControllerRig(observe=board.metrics.observe) as rig:
+        board.watch(rig)
         sizes = []
         for batch in range(3):
-            pings = [Ping(1, level, f"kind-{batch}-{number}") for number in range(1000) for level in Level]
-            await stage.pings(*pings)
-            await stage.passes(1)
+            pings = [ErrorReport(1, level, f"kind-{batch}-{number}") for number in range(1000) for level in ErrorLevel]
+            await rig.pings(*pings)
+            await rig.advance(1)
             sizes.append((len(board.series("arbiter_window_errors")), len(board.series("arbiter_errors_total"))))
         assert sizes == [(33, 36)] * 3
         assert sum(board.series("arbiter_window_errors").values()) == 3000
@@ -399,15 +430,15 @@ def test_refusals_are_counted_by_listener_and_reason() -> None:
 @in_virtual_time
 async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
     board = Board()
-    async with Stage(replace(POLICY, error_ratio=0.0)) as stage:
-        board.watch(stage)
+    async with ControllerRig(replace(POLICY, error_ratio=0.0)) as rig:
+        board.watch(rig)
         assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (100, None)
-        await stage.reports(Results(30, 10))
-        await stage.passes(5)
+        await rig.reports(Results(30, 10))
+        await rig.advance(5)
         assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (42, 0.75)
-        await stage.errors(5)
-        await stage.passes(4)
-        await stage.answered(GRANTED)
+        await rig.errors(5)
+        await rig.advance(4)
+        await rig.answered(GRANTED)
         assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)
 
 
@@ -424,17 +455,18 @@ def retirements(board: Board) -> Counter[str]:
 @in_virtual_time
 async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> None:
     board = Board()
-    async with Stage(AGING, observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        await stage.passes(101)
+    async with ControllerRig(AGING, observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        await rig.advance(101)
         assert board.value("arbiter_state", state="retiring") == 1.0
-        assert board.value("arbiter_age_seconds") == 101.0
-        assert board.value("arbiter_lifetime_due_timestamp_seconds") == UNIX_S + stage.controller.container.born + 100
+        assert board.value("arbiter_age_seconds") == pytest.approx(101, abs=1)
+        seen = rig.controller.snapshot
+        assert board.value("arbiter_lifetime_due_timestamp_seconds") == seen.unix_of(seen.container.born + 100)
         for answer in (Denied("slots", 1, 1, 10.0), Unknown("timeout"), Granted(1, 1)):
-            await stage.answered(answer)
-            await stage.passes(11)
+            await rig.answered(answer)
+            await rig.advance(11)
         assert retirements(board) == Counter({**NEVER, "granted": 1, "denied": 1, "unknown": 1})
-        await stage.passes(60)
+        await rig.advance(60)
         assert retirements(board)["not_honoured"] == 1
         assert board.value("arbiter_state_changes_total", state="up") == 2.0
         assert (board.value("arbiter_culls_total"), board.series("arbiter_claims_total")) == (0.0, {})
@@ -443,10 +475,10 @@ async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> Non
 @in_virtual_time
 async def test_cull_is_no_retirement() -> None:
     board = Board()
-    async with Stage(NO_SETTLE, observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        await stage.errors(5)
-        await stage.answered(GRANTED)
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        await rig.errors(5)
+        await rig.answered(GRANTED)
         assert (board.value("arbiter_culls_total"), retirements(board)) == (1.0, NEVER)
         assert board.value("arbiter_lifetime_due_timestamp_seconds") == 0.0
 
@@ -454,19 +486,34 @@ async def test_cull_is_no_retirement() -> None:
 @in_virtual_time
 async def test_shadow_counts_once_what_it_would_retire() -> None:
     board = Board("shadow")
-    async with Stage(replace(AGING, enforce=False), observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        await stage.passes(300)
+    async with ControllerRig(replace(AGING, enforce=False), observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        await rig.advance(300)
         assert retirements(board) == Counter({**NEVER, "would": 1})
 
 
 @in_virtual_time
 async def test_lease_that_came_too_late_is_none_that_was_used() -> None:
     board = Board()
-    async with Stage(replace(AGING, lifetime_max_s=200.0), observe=board.metrics.observe) as stage:
-        board.watch(stage)
-        await stage.passes(101)
-        await stage.reports(Results(load=0.9))
-        await stage.answered(Granted(1, 1))
+    async with ControllerRig(replace(AGING, lifetime_max_s=200.0), observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        await rig.advance(101)
+        await rig.reports(Results(load=0.9))
+        await rig.answered(Granted(1, 1))
         assert retirements(board) == NEVER
         assert board.value("arbiter_load") == 0.9
+
+
+@in_virtual_time
+async def test_container_that_is_not_replaced_within_five_minutes_is_not_honoured() -> None:
+    board = Board()
+    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
+        board.watch(rig)
+        await rig.advance(400)
+        assert board.value("arbiter_not_honoured") == 0.0, "it is old, but up"
+        await rig.errors(5)
+        await rig.answered(GRANTED)
+        await rig.advance(298)
+        assert board.value("arbiter_not_honoured") == 0.0
+        await rig.advance(60)
+        assert (board.value("arbiter_state", state="down"), board.value("arbiter_not_honoured")) == (1.0, 1.0)

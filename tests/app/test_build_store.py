@@ -1,4 +1,4 @@
-"""Which bucket the settings ask for, and by which terms."""
+"""The budget of a configuration: its terms, its servers, and its behaviour with and without Redis."""
 
 from __future__ import annotations
 
@@ -18,24 +18,30 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.claims import beat, claim, down, lease, suspect
-from sidecar.app import budget_parts
-from sidecar.config.settings import Settings, load
-from sidecar.core.fleet.terms import OFF, Terms
+from sidecar.app import build_store
+from sidecar.config.settings import load_config
+from sidecar.config.slices import BudgetConfig, Config
+from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.access import Access
-from sidecar.store.budget import Counter
+from sidecar.store.decisions import Counter
 
 if TYPE_CHECKING:
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
-    from harness.starting import StartRedis
 
 TOP = Path(__file__).parents[2]
 MINUTE_US = 60_000_000
 CLAIM = Claim("shop/one/boot", "one", "boot")
 
 
-def settings(**flags: str) -> Settings:
-    return load(flags, {})
+def settings(**flags: str) -> Config:
+    return load_config(flags, {})
+
+
+def terms(**flags: str) -> Terms:
+    config = settings(**flags)
+    return build_store.terms(config.budget, config.redis)
 
 
 # -- terms --------------------------------------------------------------------------------------------------
@@ -45,13 +51,12 @@ REDIS = {"redis_url": "redis://host"}
 
 
 def test_defaults_of_settings_and_terms_are_the_same() -> None:
-    found = budget_parts.terms(settings(**REDIS))
-    refund_max = OFF if settings().refund == "off" else 0
-    assert found == Terms(refund_max=refund_max, servers=found.servers)
+    found = terms(**REDIS)
+    assert found == Terms(refund_max=0, servers=found.servers)
 
 
 def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
-    found = budget_parts.terms(settings())
+    found = terms()
     assert (found.min_healthy, found.never_last, found.after_loss_wait, found.servers) == ("0", False, False, "")
     assert found.trial
 
@@ -79,19 +84,19 @@ def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
     ],
 )
 def test_every_setting_of_the_budget_is_a_term(flags: dict[str, str], field: str, value: object) -> None:
-    assert getattr(budget_parts.terms(settings(**flags)), field) == value
+    assert getattr(terms(**flags), field) == value
 
 
 def test_no_term_is_left_out() -> None:
     article = {"preset": "classdojo", "beat_interval": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
-    found = budget_parts.terms(settings(**article, **REDIS))
+    found = terms(**article, **REDIS)
     untouched = {field.name for field in fields(Terms) if getattr(found, field.name) == getattr(Terms(), field.name)}
     assert untouched == {"spacing_us", "refund_max"}
 
 
 @pytest.mark.parametrize(("budget", "capacity"), [("7", 7), ("5%", nan)])
 def test_capacity_is_known_beforehand_unless_it_depends_on_the_fleet(budget: str, capacity: float) -> None:
-    known = budget_parts.known_capacity(settings(budget=budget, redis_url="redis://host"))
+    known = build_store.known_capacity(BudgetConfig(budget=budget))
     assert known == pytest.approx(capacity, nan_ok=True)
 
 
@@ -102,7 +107,7 @@ URLS = ("redis://:s1@b:6379/0", "redis://:s3@a:6379/1", "unix:///run/redis.sock"
 
 @pytest.mark.parametrize("given", list(permutations(URLS)), ids=lambda given: " ".join(url[-1] for url in given))
 def test_every_sidecar_numbers_the_servers_alike_in_whatever_order_it_was_given_them(given: tuple[str, ...]) -> None:
-    servers = budget_parts.servers(settings(redis_url=" , ".join(given)))
+    servers = build_store.servers(settings(redis_url=" , ".join(given)))
     assert [server.url for server in servers] == [URLS[2], URLS[1], URLS[0]]
     assert [server.name for server in servers] == [URLS[2], "redis://:***@a:6379/1", "redis://:***@b:6379/0"]
 
@@ -115,22 +120,22 @@ def test_every_sidecar_numbers_the_servers_alike_in_whatever_order_it_was_given_
     ],
 )
 def test_order_of_servers_is_that_of_their_places_however_they_are_written(given: str) -> None:
-    servers = budget_parts.servers(settings(redis_url=given))
+    servers = build_store.servers(settings(redis_url=given))
     assert [re.findall(r"(?<=[/@,])([abcd])\b", server.url.lower())[0] for server in servers][:2] == ["a", "b"]
     assert "cluster" in servers[2].url
 
 
 ORDERS = """
-from sidecar.app import budget_parts
-from sidecar.config.settings import load
-settings = load({"redis_url": "redis+sentinel://z,a/m,redis+sentinel://y,b/m"}, {})
-print([server.name for server in budget_parts.servers(settings)])
+from sidecar.app import build_store
+from sidecar.config.settings import load_config
+settings = load_config({"redis_url": "redis+sentinel://z,a/m,redis+sentinel://y,b/m"}, {})
+print([server.name for server in build_store.servers(settings)])
 """
 
 
 def test_order_of_servers_is_the_same_in_every_process() -> None:
     """As that of a set of texts is not."""
-    told = {
+    orders = {
         subprocess.run(
             [sys.executable, "-c", ORDERS],
             cwd=TOP,
@@ -142,19 +147,19 @@ def test_order_of_servers_is_the_same_in_every_process() -> None:
         ).stdout
         for seed in range(4)
     }
-    assert len(told) == 1
+    assert len(orders) == 1
 
 
 def test_password_has_no_say_in_the_order_of_servers() -> None:
     orders = []
     for one, other in (("x", "y"), ("y", "x")):
-        servers = budget_parts.servers(settings(redis_url=f"redis://:{one}@a,redis://:{other}@b"))
+        servers = build_store.servers(settings(redis_url=f"redis://:{one}@a,redis://:{other}@b"))
         orders.append([server.url[-1] for server in servers])
     assert orders == [["a", "b"]] * 2
 
 
 def test_without_redis_there_is_no_server() -> None:
-    assert budget_parts.servers(settings()) == []
+    assert build_store.servers(settings()) == []
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def test_without_redis_there_is_no_server() -> None:
     ids=["another order", "another password", "another database", "one more"],
 )
 def test_another_list_of_servers_is_another_digest(one: str, other: str, *, same: bool) -> None:
-    digests = [budget_parts.terms(settings(redis_url=url)).servers for url in (one, other)]
+    digests = [terms(redis_url=url).servers for url in (one, other)]
     assert (digests[0] == digests[1]) is same
     assert not any(word in digest for digest in digests for word in ("redis", "secret", "a:"))
 
@@ -186,7 +191,7 @@ def test_another_list_of_servers_is_another_digest(one: str, other: str, *, same
 def test_article_s_windows_are_numbered_within_the_hour(
     flags: dict[str, str], at: tuple[int, int, int], counter: tuple[str, int, float]
 ) -> None:
-    found = budget_parts._counter(
+    found = build_store.article_counter(
         settings(preset="classdojo", **flags), "", lambda: datetime(2026, 11, 22, *at, tzinfo=UTC)
     )
     assert found == Counter(*counter)
@@ -202,23 +207,23 @@ def test_article_s_windows_are_numbered_within_the_hour(
     ids=["defaults", "named", "shadow"],
 )
 def test_keys_of_a_service_share_a_hash_tag_and_shadow_has_keys_of_its_own(flags: dict[str, str], prefix: str) -> None:
-    assert budget_parts.prefix(settings(**flags)) == prefix
+    assert build_store.prefix(settings(**flags)) == prefix
 
 
-def test_files_that_it_takes_to_be_let_in_keep_their_places(tmp_path: Path) -> None:
+def test_files_to_log_in_keep_their_order(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("password", "ca", "cert", "key")]
     for path in paths:
         Path(path).touch()
     flags = dict(zip(("redis_password_file", "redis_ca", "redis_cert", "redis_key"), paths, strict=True))
-    assert budget_parts.access(settings(redis_url="rediss://host", **flags)) == Access(*paths)
+    assert build_store.access(settings(redis_url="rediss://host", **flags).redis) == Access(*paths)
 
 
-# -- the bucket ---------------------------------------------------------------------------------------------
+# -- the budget ---------------------------------------------------------------------------------------------
 
 
-async def test_without_redis_the_bucket_is_of_this_process_and_knows_no_fleet() -> None:
+async def test_without_redis_the_budget_is_of_this_process_and_knows_no_fleet() -> None:
     failures: list[Exception] = []
-    held = budget_parts.opened(settings(budget="1", trial="off"), failures.append)
+    held = build_store.budget(settings(budget="1", trial="off"), failures.append)
     fleet = await held.beat(suspect("one"))
     assert isinstance(fleet, Fleet)
     assert (fleet.alive, fleet.suspect, fleet.capacity) == (1, 1, 1)
@@ -231,7 +236,7 @@ async def test_without_redis_the_bucket_is_of_this_process_and_knows_no_fleet() 
 
 
 async def test_without_redis_a_cull_that_did_not_help_still_pauses_its_cause() -> None:
-    held = budget_parts.opened(settings(), lambda _error: None)
+    held = build_store.budget(settings(), lambda _error: None)
     await held.beat(suspect("one"))
     await held.claim(claim("one"))
     await held.beat(down("one"))
@@ -245,15 +250,15 @@ async def test_without_redis_a_cull_that_did_not_help_still_pauses_its_cause() -
 
 
 async def test_without_redis_spacing_still_counts() -> None:
-    held = budget_parts.opened(settings(spacing="1m", trial="off"), lambda _error: None)
+    held = build_store.budget(settings(spacing="1m", trial="off"), lambda _error: None)
     assert isinstance(await held.claim(CLAIM), Granted)
     refused = await held.claim(claim("two"))
     assert isinstance(refused, Denied)
     assert refused.reason == "spacing"
 
 
-async def test_person_may_hold_a_sidecar_that_is_alone() -> None:
-    held = budget_parts.opened(settings(), lambda _error: None)
+async def test_operator_may_hold_a_sidecar_that_is_alone() -> None:
+    held = build_store.budget(settings(), lambda _error: None)
     assert await held.hold("", "ann", "look", 60.0) == Unknown("alone")
     refused = await held.claim(CLAIM)
     assert isinstance(refused, Denied)
@@ -263,18 +268,18 @@ async def test_person_may_hold_a_sidecar_that_is_alone() -> None:
     assert isinstance(await held.claim(CLAIM), Granted)
 
 
-async def test_sidecar_that_is_alone_shows_no_fleet_and_nobody_takes_over_from_it() -> None:
-    held = budget_parts.opened(settings(), lambda _error: None)
-    assert [await held.roll(), await held.retire(lease("one"))] == [Unknown("alone")] * 2
+async def test_sidecar_that_is_alone_shows_no_fleet_and_has_no_leases() -> None:
+    held = build_store.budget(settings(), lambda _error: None)
+    assert [await held.member_list(), await held.retire(lease("one"))] == [Unknown("alone")] * 2
 
 
 IMPORTS = """
 import asyncio, json, sys
-from sidecar.app import budget_parts
-from sidecar.config.settings import load
+from sidecar.app import build_store
+from sidecar.config.settings import load_config
 
 async def story():
-    held = budget_parts.opened(load({"redis_url": sys.argv[1]}, {}), print)
+    held = build_store.budget(load_config({"redis_url": sys.argv[1]}, {}), print)
     await held.aclose()
 
 asyncio.run(story())
@@ -283,7 +288,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "redis"]
 
 
 @pytest.mark.parametrize("url", ["", "redis://127.0.0.1:1", "redis://127.0.0.1:1,redis://127.0.0.1:2"])
-def test_nothing_of_redis_is_imported_before_the_bucket_is_asked(url: str) -> None:
+def test_nothing_of_redis_is_imported_before_the_budget_is_asked(url: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", IMPORTS, url], cwd=TOP, capture_output=True, text=True, timeout=30, check=True
     )
@@ -303,7 +308,7 @@ WELL = Beat("one", "boot", Presence.WELL, first=True)
     ids=["shadow", "enforce"],
 )
 async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags: dict[str, str], prefix: str) -> None:
-    held = budget_parts.opened(settings(redis_url=redis_server.url, **GATELESS, **flags), lambda _error: None)
+    held = build_store.budget(settings(redis_url=redis_server.url, **GATELESS, **flags), lambda _error: None)
     assert isinstance(await held.beat(WELL), Fleet)
     assert isinstance(await held.claim(CLAIM), Granted)
     await held.aclose()
@@ -314,19 +319,19 @@ async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags
 
 async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisServer) -> None:
     flags = {"preset": "classdojo", "mode": "shadow", "redis_url": redis_server.url, **PATIENT}
-    held = budget_parts.opened(settings(**flags), lambda _error: None)
+    held = build_store.budget(settings(**flags), lambda _error: None)
     assert isinstance(await held.claim(CLAIM), Granted)
     await held.aclose()
     assert [key[:-1] for key in redis_server.cli("KEYS", "errorWatcher*")] == ["errorWatcher:shadow:"]
 
 
-async def test_hung_server_is_waited_for_as_long_as_one_was_told_to(redis_server: RedisServer) -> None:
-    held = budget_parts.opened(settings(redis_url=redis_server.url, **PATIENT), lambda _error: None)
+async def test_hung_server_is_waited_for_until_the_configured_timeout(redis_server: RedisServer) -> None:
+    held = build_store.budget(settings(redis_url=redis_server.url, **PATIENT), lambda _error: None)
     assert isinstance(await held.beat(WELL), Fleet)
     redis_server.pause()
     began = time.monotonic()
     assert await held.beat(WELL) == Unknown("timeout")
-    assert 2.9 < time.monotonic() - began < 30, "which is more than what it waits if nobody says so"
+    assert 2.9 < time.monotonic() - began < 30, "more than the default"
     redis_server.resume()
     await held.aclose()
 
@@ -334,7 +339,7 @@ async def test_hung_server_is_waited_for_as_long_as_one_was_told_to(redis_server
 async def test_three_servers_have_the_tokens_of_one(start_redis: StartRedis) -> None:
     servers = [start_redis(name) for name in ("a", "b", "c")]
     urls = ",".join(server.url for server in servers)
-    held = budget_parts.opened(settings(redis_url=urls, budget="5", **GATELESS), lambda _error: None)
+    held = build_store.budget(settings(redis_url=urls, budget="5", **GATELESS), lambda _error: None)
     for number in range(20):
         assert isinstance(await held.beat(Beat(f"i{number}", "boot", Presence.WELL, first=True)), Fleet)
     answers = [await held.claim(Claim(f"app/i{number}/boot", f"i{number}", "boot")) for number in range(8)]

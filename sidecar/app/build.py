@@ -1,0 +1,309 @@
+"""Builds one sidecar from its configuration: makes every part and connects them. ``daemon`` runs what is built here.
+
+A few parts are imported only where they are configured, because each costs 4 to 15 ms of every start: the takeover, the
+scraper, messages, and (at the first request) what operators use.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sidecar import __version__
+from sidecar.app import build_store
+from sidecar.config import kinds, shares
+from sidecar.controller.container_controller import Controller, Pace
+from sidecar.controller.error_histogram import ErrorHistogram
+from sidecar.controller.inbox import Inbox
+from sidecar.controller.journal import Journal
+from sidecar.controller.ledger import Ledger
+from sidecar.controller.membership import Description, Membership
+from sidecar.core.fleet.rotation import RotationPlan
+from sidecar.core.fleet.terms import Share
+from sidecar.core.life.container import Container, resume, start
+from sidecar.core.life.delays import honour_s
+from sidecar.core.measure.measurements import Measurements
+from sidecar.core.measure.weight import FULL, Weight
+from sidecar.core.types import Policy, RandomIdentity
+from sidecar.server.history import History
+from sidecar.telemetry.fleet_telemetry import FleetReadings
+from sidecar.telemetry.ledger_metrics import LedgerReadings
+from sidecar.telemetry.log import Log
+from sidecar.telemetry.metrics import Metrics, Readings
+from sidecar.telemetry.observers import Observers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sidecar.config.slices import Config, HookConfig
+    from sidecar.controller.evidence_capture import CullHook
+    from sidecar.core.life.snapshot import Snapshot
+    from sidecar.core.types import Report
+    from sidecar.net.sockets import Inherited
+    from sidecar.store.budget_with_holds import BudgetWithHolds
+    from sidecar.takeover.election import Takeover
+    from sidecar.takeover.main_process import MainProcess
+
+DISK_S: Final = 2.0
+DISK_OF_SUCCESSOR_S: Final = 0.25
+"""Maximum time to read the state file as a successor: pollers are waiting, and the previous main has sent the state."""
+
+
+class Sidecar(NamedTuple):
+    """The parts of one sidecar. ``main_process``: None without a run lock; ``inherited``: the last main's sockets."""
+
+    config: Config
+    metrics: Metrics
+    log: Log
+    observers: Observers
+    budget: BudgetWithHolds
+    journal: Journal
+    controller: Controller
+    membership: Membership
+    ledger: Ledger
+    history: History
+    error_histogram: ErrorHistogram
+    main_process: MainProcess | None
+    inherited: Inherited
+
+    def snapshot(self) -> Snapshot:
+        """What the controller published last."""
+        return self.controller.snapshot
+
+    @property
+    def offer(self) -> Callable[[Sequence[Report]], bool]:
+        """Takes reports; False if too many are waiting."""
+        return self.main_process.offer if self.main_process else self.controller.inbox.offer
+
+
+async def build(config: Config, metrics: Metrics, takeover: Takeover | None = None) -> Sidecar:
+    """Build the sidecar. It continues where the previous main of ``takeover``, or the state file, left off."""
+    log, observers = Log(plan=rotation_plan(config)), Observers()
+    for each in (metrics, log):
+        observers.steps.append(each.observe)
+        observers.beats.append(each.beaten)
+        observers.scrapes.append(each.scraped)
+        observers.failures.append(each.failed)
+    budget = build_store.budget(config, partial(observers.failed, "budget"))
+    journal = Journal(
+        Path(config.state_directory) if config.state_directory else None,
+        config.identity.app,
+        lambda operation, error: observers.failed("journal", error, operation),
+    )
+    inbox = Inbox()
+    membership = _membership(config, budget, inbox, observers)
+    controller = await _controller(
+        config, takeover, journal, observers, budget=budget, inbox=inbox, publish=membership.update
+    )
+    main_process = None
+    if takeover is not None:
+        from sidecar.app import build_takeover  # noqa: PLC0415 - see above
+
+        main_process = build_takeover.main_process(
+            config.run_lock, takeover, controller, policy(config), observers=observers, metrics=metrics
+        )
+    ledger, history = _ledger(config, budget, observers), History(time.time)
+    observers.steps.append(history.notice)
+    for readings in (
+        _readings(config, controller),
+        FleetReadings(lambda: membership.fleet),
+        LedgerReadings(lambda: ledger.waiting, lambda: ledger.dropped),
+    ):
+        metrics.registry.register(readings)
+    inherited = takeover.sockets if takeover is not None else {}
+    return Sidecar(
+        config,
+        metrics,
+        log,
+        observers,
+        budget,
+        journal,
+        controller,
+        membership,
+        ledger,
+        history,
+        ErrorHistogram(lambda: sum(controller.measurements.errors.ever().values()), time.monotonic),
+        main_process,
+        inherited,
+    )
+
+
+def metrics_of(config: Config) -> Metrics:
+    """The metrics of this sidecar; they are needed before the log, which counts its lost lines."""
+    return Metrics(config.identity.mode, config.judging.error_limit, build_store.known_capacity(config.budget))
+
+
+def policy(config: Config) -> Policy:
+    """The numbers that the core judges and acts by."""
+    judging, culling, retirement = config.judging, config.culling, config.retirement
+    return Policy(
+        error_limit=judging.error_limit,
+        kind_limits=kinds.limits(judging.kind_limits),
+        error_ratio=judging.error_ratio,
+        ratio_min_requests=judging.ratio_min_requests,
+        consecutive_limit=judging.consecutive_limit,
+        heartbeat_timeout_s=judging.heartbeat_timeout,
+        scrape_down_after=judging.scrape_down_after,
+        outlier=judging.outlier == "on",
+        confirm=judging.confirm,
+        min_age_s=judging.min_age,
+        check_interval_s=judging.check_interval,
+        grace_s=judging.grace,
+        settle_s=culling.settle,
+        soft_drain=config.weight.soft_drain == "on",
+        drain_s=culling.drain,
+        drain_min_s=culling.drain_min,
+        lifetime_s=retirement.lifetime,
+        lifetime_jitter=retirement.lifetime_jitter,
+        lifetime_max_s=retirement.lifetime_max,
+        busy_load=retirement.busy_load,
+        retire_slots=str(_share(retirement.retire_slots)),
+        retire_timeout_s=retirement.retire_timeout,
+        enforce=config.identity.mode == "enforce",
+    )
+
+
+def rotation_plan(config: Config) -> RotationPlan:
+    """Return how a fleet with this configuration retires, to calculate whether it can keep up."""
+    return RotationPlan(
+        config.retirement.lifetime,
+        _share(config.retirement.retire_slots),
+        max(config.retirement.replace_time, config.culling.drain),  # a container is replaced after its drain
+        _share(config.budget.min_healthy),
+        config.budget.never_last,
+    )
+
+
+def _share(text: str) -> Share:
+    return Share(*shares.parse(text))
+
+
+def _rng() -> random.Random:
+    return random.Random()  # noqa: S311 - it spreads timers and retries, it guards nothing
+
+
+def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers: Observers) -> Membership:
+    return Membership(
+        budget,
+        policy=policy(config),
+        interval_s=config.budget.beat_interval,
+        clock=time.monotonic,
+        rng=_rng(),
+        put=inbox.put,
+        on_answer=observers.beat,
+        on_failure=partial(observers.failed, "beat"),
+        describe=Description(config.judging.error_limit, __version__),
+    )
+
+
+async def _controller(
+    config: Config,
+    takeover: Takeover | None,
+    journal: Journal,
+    observers: Observers,
+    *,
+    budget: BudgetWithHolds,
+    inbox: Inbox,
+    publish: Callable[[Snapshot], None],
+) -> Controller:
+    rules = policy(config)
+    measurements = partial(
+        Measurements,
+        round(config.judging.error_window),
+        int(time.monotonic()),
+        known_kinds=[kind for kind, _ in rules.kind_limits],
+        ignored_kinds=kinds.names(config.judging.ignore_kinds),
+    )
+    weight = Weight(floor=config.weight.weight_floor if config.weight.weight == "on" else FULL)
+    transferred = None
+    disk_s = DISK_OF_SUCCESSOR_S if takeover and takeover.state else DISK_S
+    container = await _container(config.identity.app, journal, rules, disk_s)
+    if takeover is not None:
+        from sidecar.app import build_takeover  # noqa: PLC0415 - see above
+
+        transferred = build_takeover.transferred_state(
+            takeover,
+            container,
+            app=config.identity.app,
+            policy=rules,
+            measurements=measurements(),
+            weight=weight,
+            on_failure=partial(observers.failed, "handover"),
+        )
+    return Controller(
+        transferred.container if transferred else container,
+        policy=rules,
+        pace=Pace(config.judging.check_jitter, config.judging.check_on_report),
+        measurements=transferred.measurements if transferred else measurements(),
+        weight=transferred.weight if transferred else weight,
+        budget=budget,
+        journal=journal,
+        clock=time.monotonic,
+        wall=time.time,
+        rng=_rng(),
+        observe=observers.step,
+        on_failure=partial(observers.failed, "step"),
+        inbox=inbox,
+        publish=publish,
+        hook=_hook(config.hook, config.identity.service, partial(observers.failed, "hook")),
+        ids=transferred.ids if transferred else None,
+        weighed_s=transferred.weighed_s if transferred else 0,
+    )
+
+
+async def _container(app: str, journal: Journal, rules: Policy, disk_s: float) -> Container:
+    """Return the container of the state file, or a new one."""
+    memory = await journal.load(disk_s)
+    now = time.monotonic()
+    identity = RandomIdentity(f"lease-{os.urandom(8).hex()}", _rng().random())
+    if memory is None:
+        return start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}", identity=identity)
+    container = start(
+        app,
+        now,
+        rules,
+        app_start=memory.app_start,
+        asked_under=memory.incarnation,
+        born=None if memory.born is None else now - (time.time() - memory.born),
+        identity=memory.identity if memory.identity.holder else identity,
+    )
+    if memory.latch is None or not rules.enforce:
+        return container
+    return resume(container, memory.latch, now, time.time() - memory.latch.at, rules)
+
+
+def _hook(config: HookConfig, service: str, on_failure: Callable[[Exception], None]) -> CullHook | None:
+    if not config.cull_hook:
+        return None
+    from sidecar.actions.hook import Hook  # noqa: PLC0415 - see above
+
+    path = str(Path(config.cull_hook).absolute())  # it runs in another directory
+    return Hook(path, config.cull_hook_timeout, service, on_failure)
+
+
+def _ledger(config: Config, budget: BudgetWithHolds, observers: Observers) -> Ledger:
+    ledger = Ledger(
+        budget,
+        config.identity.instance,
+        wall=time.time,
+        rng=_rng(),
+        on_failure=partial(observers.failed, "ledger"),
+        honour_s=honour_s(config.culling.drain),
+    )
+    observers.steps.append(ledger.notice)
+    observers.beats.append(ledger.beaten)
+    return ledger
+
+
+def _readings(config: Config, controller: Controller) -> Readings:
+    return Readings(
+        lambda: controller.snapshot,
+        counted=lambda: (controller.measurements.errors.ever(), controller.measurements.others.ever()),
+        stale=lambda: controller.stale_reports,
+        lag_s=lambda: controller.lag_s,
+        honour_s=honour_s(config.culling.drain),
+    )

@@ -1,0 +1,260 @@
+"""Builds and opens the listeners: which routes each of them has, and at which address it listens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sidecar import __version__
+from sidecar.config import addresses, redis_urls
+from sidecar.core.types import AppExited
+from sidecar.inputs import report_api
+from sidecar.net import web
+from sidecar.net.listener import Listener
+from sidecar.net.sockets import (
+    RESERVED_DESCRIPTORS,
+    address_of,
+    bind_tcp,
+    connection_limit,
+    naming_setting,
+    raise_descriptor_limit,
+)
+from sidecar.net.threads import in_thread
+from sidecar.net.tls import KeyPair, ServerTls
+from sidecar.server import health
+from sidecar.server.agent_check import open_agent
+from sidecar.server.health_cache import HealthCache
+from sidecar.server.listeners import Listeners
+from sidecar.server.why import Why, WhyIdentity, WhySources
+from sidecar.telemetry.log import logger
+
+if TYPE_CHECKING:
+    from sidecar.app.build import Sidecar
+    from sidecar.app.build_operator_routes import OperatorRoutes
+    from sidecar.config.slices import Config
+    from sidecar.net.acceptor import Acceptor
+
+CONNECTIONS: Final = {"local": 128, "public": 128, "page": 64}
+"""Connections per listener, as far as the process may open files."""
+
+PAGE_PATHS: Final = {
+    **dict.fromkeys(("/", "/page", "/page.css", "/page.js", "/page/state", "/page/stream"), ("GET",)),
+    "/page/hold": ("POST", "DELETE"),
+}
+OPERATOR_PATHS: Final = {
+    "/hold": ("POST", "DELETE"),
+    "/cull": ("POST",),
+    "/revive": ("POST",),
+    "/fleet": ("GET",),
+    "/events": ("GET",),
+}
+
+
+@asynccontextmanager
+async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
+    """Every listener, open while the context lasts. Raises ``CannotListenError``, which names the setting."""
+    config, observers = sidecar.config, sidecar.observers
+    why, tls = _why(sidecar), _tls(sidecar)
+    of_all = sum(CONNECTIONS.values())
+    descriptors = raise_descriptor_limit(of_all + RESERVED_DESCRIPTORS)
+
+    def listener(name: str, routes: web.Routes, **options: Any) -> Listener:
+        return Listener(
+            name,
+            routes,
+            on_refusal=sidecar.metrics.refused,
+            on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
+            max_connections=connection_limit(CONNECTIONS[name], of_all, descriptors),
+            tls=tls if config.tls.covers(name) else None,
+            **options,
+        )
+
+    operator_routes = _OperatorRoutes(sidecar, why)
+    answers = _health(sidecar, why)
+    listeners = Listeners(
+        listener("local", {**_local_routes(sidecar, why), **operator_routes.local()}, guard=guard_local),
+        listener(
+            "public",
+            health.routes(answers, metrics=sidecar.metrics.page, get_why=why.get_public),
+            response_cache=HealthCache({**answers.polls, **answers.probes}),
+            is_priority=True,
+            takes_bodies=False,
+        ),
+        listener("page", operator_routes.page()) if config.server.page_listen != addresses.OFF else None,
+        tls=tls,
+    )
+    try:
+        await _listen(sidecar, listeners)
+        listeners.agents += await _agents(sidecar)
+        if config.statsd.has_sockets:
+            from sidecar.app.build_datagrams import open_datagrams  # noqa: PLC0415 - few have datagrams
+
+            listeners.datagrams = await open_datagrams(
+                config.statsd,
+                sidecar.inherited,
+                sidecar.offer,
+                registry=sidecar.metrics.registry,
+                on_failure=partial(observers.failed, "listener"),
+            )
+        _log_addresses(config, listeners)
+        yield listeners
+    finally:
+        await listeners.close()
+
+
+async def _listen(sidecar: Sidecar, listeners: Listeners) -> None:
+    settings = {
+        "public_listen": listeners.public,
+        "local_listen": listeners.local,
+        "socket": listeners.local,
+        "page_listen": listeners.page,
+    }
+    for name, listener in settings.items():
+        at = getattr(sidecar.config.server, name)
+        if at in ("", addresses.OFF) or listener is None:
+            continue
+        with naming_setting(f"ARBITER_{name.upper()}", at):
+            for opened in sidecar.inherited.get(name, ()):
+                await listener.adopt(opened)
+            if name in sidecar.inherited:
+                continue
+            if name == "socket":
+                await listener.open_unix(at)
+            else:
+                await listener.open_tcp(*addresses.split(at))
+
+
+async def _agents(sidecar: Sidecar) -> list[Acceptor]:
+    config = sidecar.config.server
+    if config.agent_listen == addresses.OFF:
+        return []
+    open_one = partial(
+        open_agent,
+        snapshot=sidecar.snapshot,
+        maxconn=config.agent_maxconn,
+        on_poll=sidecar.metrics.polled,
+        on_failure=partial(sidecar.observers.failed, "listener"),
+    )
+    with naming_setting("ARBITER_AGENT_LISTEN", config.agent_listen):
+        sockets = sidecar.inherited.get("agent_listen")
+        if sockets is None:
+            sockets = await in_thread(bind_tcp, *addresses.split(config.agent_listen))
+        return [open_one(opened) for opened in sockets]
+
+
+def _local_routes(sidecar: Sidecar, why: Why) -> web.Routes:
+    return {
+        **report_api.routes(
+            sidecar.offer,
+            on_exit=lambda: sidecar.controller.inbox.put((AppExited(),)),
+            state=lambda: sidecar.snapshot().container.state,
+            snapshot=sidecar.snapshot,
+            mode=sidecar.config.identity.mode,
+        ),
+        "/why": {"GET": why.get_local},
+    }
+
+
+def guard_local(request: web.BaseRequest) -> None:
+    """Raise ``HttpError`` for what a web page in a browser must not ask; the status page checks its own requests."""
+    if request.path in PAGE_PATHS:
+        report_api.refuse_foreign_hosts(request)
+    else:
+        report_api.refuse_browsers(request)
+
+
+class _OperatorRoutes:
+    """The routes of ``build_operator_routes``, which is imported at the first request: it costs 16 ms."""
+
+    def __init__(self, sidecar: Sidecar, why: Why) -> None:
+        self._sidecar = sidecar
+        self._why = why
+
+    def local(self) -> web.Routes:
+        """The routes of the local listener."""
+        return self._routes(OPERATOR_PATHS | PAGE_PATHS, lambda: self._built.local)
+
+    def page(self) -> web.Routes:
+        """The routes of the page listener."""
+        return self._routes(PAGE_PATHS, lambda: self._built.page)
+
+    @cached_property
+    def _built(self) -> OperatorRoutes:
+        from sidecar.app.build_operator_routes import operator_routes  # noqa: PLC0415 - see above
+
+        return operator_routes(self._sidecar, self._why)
+
+    def _routes(self, paths: Mapping[str, Sequence[str]], built: Callable[[], web.Routes]) -> web.Routes:
+        def handler(path: str, method: str) -> web.Handler:
+            async def handle(request: web.BaseRequest) -> web.StreamResponse:
+                return await built()[path][method](request)
+
+            return handle
+
+        return {path: {method: handler(path, method) for method in methods} for path, methods in paths.items()}
+
+
+def _health(sidecar: Sidecar, why: Why) -> health.Health:
+    judging = sidecar.config.judging
+    return health.Health(
+        sidecar.snapshot,
+        down_status=sidecar.config.server.down_status,
+        stale_after_s=3 * judging.check_interval * (1 + judging.check_jitter) + 5,
+        on_poll=sidecar.metrics.polled,
+        on_failure=partial(sidecar.observers.failed, "listener"),
+        explanation=why.text,
+    )
+
+
+def _why(sidecar: Sidecar) -> Why:
+    own, controller, membership = sidecar.config.identity, sidecar.controller, sidecar.membership
+    return Why(
+        WhyIdentity(
+            own.service,
+            own.instance,
+            own.mode,
+            sidecar.config.judging.error_limit,
+            sidecar.config.notify.runbook_url,
+        ),
+        WhySources(
+            sidecar.snapshot,
+            fleet=lambda: membership.fleet,
+            heard_s=lambda: membership.fleet_age_s,
+            local_hold=lambda: sidecar.budget.local,
+            leaving=controller.measurements.errors.leaving,
+            samples=controller.samples.newest,
+            wall=time.time,
+        ),
+        sidecar.history,
+    )
+
+
+def _tls(sidecar: Sidecar) -> ServerTls | None:
+    config = sidecar.config.tls
+    if not config.tls_cert:
+        return None
+    return ServerTls(
+        KeyPair(config.tls_cert, config.tls_key),
+        on_loaded=sidecar.metrics.certificate_expiry.set,
+        on_failure=partial(sidecar.observers.failed, "tls"),
+    )
+
+
+def _log_addresses(config: Config, listeners: Listeners) -> None:
+    agents = (address_of(agent.socket) for agent in listeners.agents)
+    fields = {
+        "version": __version__,
+        "mode": config.identity.mode,
+        "enforce_percent": config.identity.enforce_percent,
+        "errors_to": ", ".join(listeners.local.addresses),
+        "datagrams_to": ", ".join(listeners.datagrams.addresses if listeners.datagrams else ()),
+        "health_at": ", ".join(listeners.public.addresses),
+        "page_at": ", ".join(listeners.page.addresses if listeners.page else ()),
+        "agent_at": ", ".join(agents),
+        "store": redis_urls.shown(config.redis.redis_url),
+        "state_dir": config.state_directory or "none: a cull does not survive the sidecar",
+    }
+    logger.info("listening", extra={"fields": fields})
