@@ -1,14 +1,12 @@
-"""Fixtures that start real servers and real sidecars, and stop them again by their own process ids.
+"""Fixtures that start real servers and real sidecars, and stop them by their own process ids.
 
-A test that asks for a server is marked by it (``redis``, ``haproxy``). Without the program it is skipped, and
-under ``CI=true`` it fails. Below a failure stands the end of every child's output.
+A test that uses a server has its mark (``redis``, ``haproxy``). Without the program the test is skipped, and under
+``CI=true`` it fails. A failure shows the end of the output of every child.
 """
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.binaries import require
-from harness.starting import Children, StartHaproxy, StartRedis, StartSidecar
+from harness.children import Children, StartHaproxy, StartRedis, StartSidecar, short_path
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -26,21 +24,20 @@ if TYPE_CHECKING:
 _MARK_OF_FIXTURE = {"start_redis": "redis", "haproxy": "haproxy"}
 _PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
 _CHILDREN = pytest.StashKey[Children]()
-# The same examples in every run, and nothing that a busy machine could make fail; whoever wants to look for others, and
-# for longer, says so with --hypothesis-profile=default.
+# The same examples in every run, without deadlines: machines are busy. --hypothesis-profile=default draws others.
 settings.register_profile(
     "steady", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steady")
 
-# Who starts the tests may ignore these, as nohup and the & of a script do, and our children would inherit that. What is
-# handled, if only by nothing, they begin with as usual.
+# nohup and the & of a script ignore these signals, and children inherit that. A handler, even an empty one, is not
+# inherited.
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
 
 _LONG = ("e2e", "simulation", "takeover", "runlock", "store", "deploy")
-"""Directories whose files take longest come first, or one of them would be what the whole run waits for at its end."""
+"""The slowest directories come first, so that the run does not wait for one of their files at its end."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,21 +65,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Iterator[Path]:
-    """``tmp_path`` under a name short enough for unix sockets, which end at 107 bytes."""
-    holder = Path(tempfile.mkdtemp(prefix="arbiter-", dir="/tmp"))
-    link = holder / "run"
-    link.symlink_to(tmp_path)
-    yield link
-    # The link goes, what it points to stays with pytest.
-    shutil.rmtree(holder)
+    with short_path(tmp_path) as path:
+        yield path
 
 
 @pytest.fixture
 def children(request: pytest.FixtureRequest) -> Iterator[Children]:
-    """All children of the test, stopped when it is over."""
-    children = request.node.stash.setdefault(_CHILDREN, Children())
-    yield children
-    children.stop()
+    """The child processes of the test."""
+    with Children() as request.node.stash[_CHILDREN]:
+        yield request.node.stash[_CHILDREN]
 
 
 @pytest.fixture
@@ -97,7 +88,7 @@ def redis_server(start_redis: StartRedis) -> RedisServer:
 
 @pytest.fixture
 def faketime_redis(start_redis: StartRedis) -> RedisServer:
-    """A Redis whose clock stands still until ``set_time`` or ``advance``."""
+    """A Redis whose clock moves only with ``set_time`` and ``advance``."""
     return start_redis("faketime-redis", faketime=True)
 
 

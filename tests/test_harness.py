@@ -1,233 +1,226 @@
-"""The harness keeps its own promises: what it starts is real, and what it ends has ended."""
+"""The harness: waiting, ports, programs, child processes, and the servers that the fixtures start."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
-from harness.binaries import find, require
+from harness.binaries import find
 from harness.child import Child, NotReadyError
-from harness.ports import eventually, free_ports, is_open, wait_for
-from harness.starting import Children
+from harness.children import Children, StartHaproxy, StartRedis, StartSidecar
+from harness.haproxy import Haproxy
+from harness.ports import _reserve, free_port, free_ports, is_open
+from harness.redis_server import RedisServer
+from harness.waiting import eventually, wait_for
 
 TESTS = Path(__file__).parent
+IDLE = "import os, signal; print('ready', os.getpid()); signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
 
 
 class Script(Child):
     """A few lines of Python that are ready once they have printed their process id."""
 
-    def __init__(self, directory: Path, lines: str, ports: list[int] | None = None) -> None:
+    def __init__(self, directory: Path, lines: str) -> None:
         super().__init__("script", directory)
         self._lines = lines
-        self._ports = iter(ports or ())
-        self.port = 0
 
     def _command(self) -> list[str]:
-        return [sys.executable, "-u", "-c", self._lines, str(self.port)]
-
-    def _choose_place(self) -> None:
-        self.port = next(self._ports, 0)
+        return [sys.executable, "-u", "-c", self._lines]
 
     def _is_ready(self) -> bool:
         return f"ready {self.pid}\n" in self.output()
 
 
-IDLE = "import os, signal; print('ready', os.getpid()); signal.pause()"
-DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
-BINDS = f"import socket, sys; held = socket.create_server(('127.0.0.1', int(sys.argv[1]))); {IDLE}"
+def test_wait_for_returns_the_first_true_value_and_ignores_closed_listeners() -> None:
+    outcomes = iter([ConnectionRefusedError(), TimeoutError(), None, 0, 7])
+
+    def connect() -> Any:
+        if isinstance(outcome := next(outcomes), OSError):
+            raise outcome
+        return outcome
+
+    assert wait_for(connect, timeout_s=5, what="a number") == 7
 
 
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-# Waiting
-
-
-def test_waiting_gives_back_the_first_true_value() -> None:
-    values = iter([None, 0, 7, 8])
-
-    assert wait_for(lambda: next(values), timeout_s=5, what="a number") == 7
-
-
-def test_waiting_in_vain_says_for_what_and_what_was_seen_last() -> None:
+async def test_waits_say_at_their_deadline_what_was_awaited_and_seen_last() -> None:
     with pytest.raises(AssertionError, match=r"not within 0\.02 s: a token \(last seen: 0\)"):
         wait_for(lambda: 0, timeout_s=0.02, what="a token")
-
-
-def test_a_closed_door_counts_as_not_yet() -> None:
-    outcomes = iter([ConnectionRefusedError(), TimeoutError(), None])
-
-    def knock() -> bool:
-        if outcome := next(outcomes):
-            raise outcome
-        return True
-
-    assert wait_for(knock, timeout_s=5, what="an open door")
-
-
-async def test_waiting_within_a_loop_takes_functions_and_coroutines() -> None:
-    plain, awaited = iter([0, 3]), iter([0, 4])
-
-    async def ask() -> int:
-        return next(awaited)
-
-    assert await eventually(lambda: next(plain), timeout_s=5, what="a number") == 3
-    assert await eventually(ask, timeout_s=5, what="a number") == 4
-
-
-async def test_waiting_in_vain_within_a_loop_says_so_too() -> None:
     with pytest.raises(AssertionError, match=r"not within 0\.02 s: a token"):
         await eventually(lambda: 0, timeout_s=0.02, what="a token")
 
 
-# Ports and programs
-
-
-def test_free_ports_are_different_and_can_be_bound() -> None:
+def test_free_ports_are_different_reserved_and_can_be_bound() -> None:
     ports = free_ports(20)
-
     assert len(set(ports)) == 20
-    with socket.create_server(("127.0.0.1", ports[0])):
-        assert is_open(ports[0])
-    assert not is_open(ports[0])
+    assert not any(map(is_open, ports))
+    for port in ports:
+        with pytest.raises(OSError, match="in use"):
+            _reserve(port)  # what another test run on this machine would do
 
 
-def test_a_program_outside_the_path_of_a_plain_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_outside_the_path_of_a_plain_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-
     assert find("ldconfig") in {"/sbin/ldconfig", "/usr/sbin/ldconfig"}
 
 
-def test_a_missing_program_skips_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
-
-    with pytest.raises(pytest.skip.Exception, match="no-such-server is not installed"):
-        require("no-such-server")
+# -- children ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_program_fails_the_test_under_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", "true")
-
-    with pytest.raises(pytest.fail.Exception, match="no-such-server is not installed"):
-        require("no-such-server")
-
-
-# Children
-
-
-def test_a_child_that_ends_early_is_reported_with_its_output(tmp_path: Path) -> None:
-    script = Script(tmp_path, "print('bad password'); raise SystemExit(3)")
-
+def test_child_that_ends_early_is_reported_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(NotReadyError, match=r"ended with 3 before it was ready\n(.*\n)*bad password"):
-        script.start()
+        Script(tmp_path, "print('bad password'); raise SystemExit(3)").start()
 
 
-def test_a_child_that_does_not_answer_is_reported_with_its_output(tmp_path: Path, children: Children) -> None:
+def test_child_that_does_not_answer_is_reported_with_its_output(tmp_path: Path, children: Children) -> None:
     script = children.adopt(Script(tmp_path, "import signal; print('loading'); signal.pause()"))
     script.launch()
-    wait_for(lambda: "loading" in script.output(), timeout_s=10, what="the script runs")
-
+    wait_for(lambda: "loading" in script.output(), timeout_s=20, what="the script runs")
     with pytest.raises(NotReadyError, match=r"script is ready .*\n(.*\n)*loading"):
         script.ready(timeout_s=0.05)
 
 
-def test_a_killed_child_is_gone_and_tells_the_signal(tmp_path: Path) -> None:
-    script = Script(tmp_path, IDLE).start()
-
-    script.kill()
-
-    assert not script.alive
-    assert script.wait() == -signal.SIGKILL
-
-
-def test_a_paused_child_stands_still_until_it_is_resumed(tmp_path: Path, children: Children) -> None:
-    script = children.adopt(Script(tmp_path, IDLE)).start()
-
+@pytest.mark.parametrize(
+    ("lines", "number"), [(IDLE, signal.SIGTERM), (STUBBORN, signal.SIGKILL)], ids=["paused", "ignores SIGTERM"]
+)
+def test_child_can_always_be_stopped(tmp_path: Path, lines: str, number: signal.Signals) -> None:
+    script = Script(tmp_path, lines).start()
     script.pause()
-    assert state_of(script.pid) == "T"
-
-    script.resume()
-    wait_for(lambda: state_of(script.pid) == "S", timeout_s=20, what="the script goes on")
-
-
-def test_a_paused_child_can_be_stopped(tmp_path: Path) -> None:
-    script = Script(tmp_path, IDLE).start()
-    script.pause()
-
-    script.stop()
-
-    assert script.wait() == -signal.SIGTERM
-
-
-def test_a_child_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
-    script = Script(tmp_path, DEAF).start()
-
-    script.stop(timeout_s=0.05)
-
-    assert script.wait() == -signal.SIGKILL
-
-
-def test_a_child_whose_port_was_taken_meanwhile_starts_at_another(tmp_path: Path, children: Children) -> None:
-    taken, free = free_ports(2)
-
-    with socket.create_server(("127.0.0.1", taken)):
-        script = children.adopt(Script(tmp_path, BINDS, [taken, free])).start()
-
-    assert script.port == free
-
-
-def test_a_child_that_others_know_does_not_move(tmp_path: Path) -> None:
-    first, other = free_ports(2)
-    script = Script(tmp_path, BINDS, [first, other]).start()
-    script.kill()
-
-    with socket.create_server(("127.0.0.1", first)), pytest.raises(NotReadyError, match="Address already in use"):
-        script.start()
+    assert Path(f"/proc/{script.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    script.stop(timeout_s=10 if number is signal.SIGTERM else 0.05)
+    assert (script.alive, script.wait()) == (False, -number)
 
 
 @pytest.mark.parametrize(
-    ("env", "outcome"),
-    [({}, "skipped"), ({"CI": "true"}, "error")],
-    ids=["by hand", "under CI"],
+    ("environ", "outcome", "output"),
+    [
+        ({"PATH": "/nowhere"}, "skipped", "redis-server is not installed"),
+        ({"PATH": "/nowhere", "CI": "true"}, "error", "redis-server is not installed"),
+        pytest.param({"PATH": os.environ["PATH"]}, "failed", "output of redis ---", marks=pytest.mark.redis),
+    ],
+    ids=["no server", "no server under CI", "failure with a server"],
 )
-def test_without_its_server_a_test(env: dict[str, str], outcome: str, tmp_path: Path) -> None:
+def test_outcome_of_a_failing_test_with_a_server(
+    environ: dict[str, str], outcome: str, output: str, tmp_path: Path
+) -> None:
     test = tmp_path / "test_inner.py"
     test.write_text("def test_inner(redis_server):\n    assert False\n")
-
-    said = run_pytest(test, {"PATH": "/nowhere", **env})
-
-    assert f" 1 {outcome}" in said
-    assert "redis-server is not installed" in said
-
-
-@pytest.mark.redis
-def test_below_a_failure_stands_what_the_servers_wrote(tmp_path: Path) -> None:
-    test = tmp_path / "test_inner.py"
-    test.write_text("def test_inner(redis_server):\n    assert False\n")
-
-    said = run_pytest(test, {"PATH": os.environ["PATH"]})
-
-    assert " 1 failed" in said
-    assert "output of redis ---" in said
-    assert "eady to accept connections" in said
-
-
-def run_pytest(test: Path, env: dict[str, str]) -> str:
-    """Run one file under this suite's conftest and give back what pytest printed."""
     command = [sys.executable, "-m", "pytest", "-ra", "-p", "conftest", "-p", "no:asyncio", str(test)]
     done = subprocess.run(
-        [*command, f"--rootdir={test.parent}", "-c", os.devnull],
-        env={"PYTHONPATH": str(TESTS), **env},
+        [*command, f"--rootdir={tmp_path}", "-c", os.devnull],
+        env={"PYTHONPATH": str(TESTS), **environ},
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
     )
-    return done.stdout + done.stderr
+    assert f" 1 {outcome}" in done.stdout
+    assert output in done.stdout
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+def test_redis_is_the_same_by_url_and_socket_and_empty_after_a_restart(redis_server: RedisServer) -> None:
+    url = redis_server.url
+    redis_server.cli("SET", "colour", "blue")
+    with redis.Redis.from_url(url) as by_url, redis.Redis(unix_socket_path=str(redis_server.unix_socket)) as by_socket:
+        assert by_url.get("colour") == by_socket.get("colour") == b"blue"
+    redis_server.restart()
+    assert (redis_server.url, redis_server.cli("DBSIZE")) == (url, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"maxmemory": 1}, "OOM|used memory"), ({"read_only": True}, "read only replica")],
+    ids=["out of memory", "read only"],
+)
+def test_redis_refuses_writes(options: dict[str, Any], word: str, start_redis: StartRedis) -> None:
+    with pytest.raises(redis.ResponseError, match=word):
+        start_redis(**options).cli("SET", "colour", "blue")
+
+
+def test_redis_clock_is_set_to_the_microsecond_and_stands_still(faketime_redis: RedisServer) -> None:
+    for moment in (1_700_000_600.0, 1_699_999_999.999_999, 1_700_000_000.0, 1_700_000_000.000_001, 1_893_456_000.25):
+        faketime_redis.set_time(moment)
+        seconds, micros = faketime_redis.cli("TIME")
+        assert seconds * 1_000_000 + micros == round(moment * 1_000_000)
+        assert faketime_redis.cli("EVAL", "return redis.call('TIME')", 0) == [str(seconds), str(micros)]
+    assert [faketime_redis.cli("TIME") for _ in range(20)] == [(seconds, micros)] * 20
+
+
+def test_redis_keys_expire_by_the_set_clock_and_nothing_stays_in_shared_memory(faketime_redis: RedisServer) -> None:
+    faketime_redis.cli("SET", "colour", "blue", "EX", 600)
+    for step_s, value in ((599, "blue"), (2, None)):
+        faketime_redis.advance(step_s)
+        assert faketime_redis.cli("GET", "colour") == value
+    faketime_redis.kill()
+    assert not list(Path("/dev/shm").glob(f"*faketime*_{faketime_redis.pid}"))
+
+
+HAPROXY = """
+defaults
+  mode http
+  timeout client 5s
+  timeout server 5s
+  timeout connect 5s
+frontend front
+  bind 127.0.0.1:{port}
+  default_backend apps
+backend apps
+  server one 127.0.0.1:9
+  server two 127.0.0.1:9 disabled
+"""
+
+
+def test_haproxy_shows_its_servers_and_takes_commands(haproxy: StartHaproxy) -> None:
+    port = free_port()
+    proxy = haproxy(HAPROXY.format(port=port))
+    assert is_open(port)
+    assert {key[1]: row["status"] for key, row in proxy.show_servers().items()} == {"one": "no check", "two": "MAINT"}
+    proxy.admin("enable server apps/two")
+    assert proxy.show_servers()["apps", "two"]["status"] == "no check"
+
+
+@pytest.mark.haproxy
+def test_haproxy_with_an_invalid_configuration_is_not_started(run_dir: Path) -> None:
+    proxy = Haproxy(run_dir, "backend apps\n  no-such-word\n")
+    with pytest.raises(AssertionError, match="no-such-word"):
+        proxy.start()
+    assert not proxy.alive
+
+
+def test_sidecar_answers_at_all_listeners_also_after_a_restart(sidecar: StartSidecar, run_dir: Path) -> None:
+    one = sidecar("one", socket=run_dir / "one.sock", settle=0)
+    one.kill()
+    one.start()
+    assert one.health() == (200, "up\n")
+    assert one.agent_line() == "up ready 100%\n"
+    assert one.post_error(4, kind="redis") == {"state": "up"}
+    assert one.request("socket", "POST", "/errors").json() == {"state": "up"}
+    wait_for(lambda: one.health()[0] == 503, timeout_s=30, what="the fifth error culls it")
+    assert one.metrics()['arbiter_state_changes_total{state="draining"}'] == 1
+    one.terminate()
+    assert one.wait() == 0
+    with one.log.open("a") as log:
+        log.write('garbage\n{"message": "not yet comp')
+    lines = one.log_lines()
+    assert (lines[0]["instance"], lines[-1]) == ("one", {"unparsed": "garbage"})
+
+
+def test_fleet_has_its_own_settings_and_not_those_of_the_test_run(
+    sidecar: StartSidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARBITER_MODE", "enforce")
+    monkeypatch.setenv("NOMAD_ALLOC_ID", "of-the-run")
+    fleet = sidecar.fleet(3, mode="shadow")
+    assert [one.verdict()["mode"] for one in fleet] == ["shadow"] * 3
+    first = [wait_for(one.log_lines, timeout_s=20, what="the first line is written")[0] for one in fleet]
+    assert [line["instance"] for line in first] == ["n00", "n01", "n02"]

@@ -21,7 +21,7 @@ LAYERS: Final = (
 )
 """The folders of ``sidecar``, from the top: each may import those after it, and none before it."""
 
-CORE_LAYERS: Final = ("life", "fleet", "explain")
+CORE_LAYERS: Final = ("life", "measure", "fleet", "explain")
 """The same inside ``core``; its loose modules are for all three."""
 
 Imports = Mapping[str, frozenset[str]]
@@ -227,17 +227,17 @@ def test_whole_tree_is_read(tree: Imports) -> None:
 # -- the rules bite -----------------------------------------------------------------------------------------
 
 VIOLATIONS = [
-    (imports_go_downwards, "sidecar.server.health", "sidecar.controller.controller"),
+    (imports_go_downwards, "sidecar.server.health", "sidecar.controller.container_controller"),
     (imports_go_downwards, "sidecar.inputs.scrape", "sidecar.app"),
     (imports_go_downwards, "sidecar.core.explain.reasons", "sidecar.core.life.transitions"),
-    (core_is_pure, "sidecar.core.life.window", "time"),
+    (core_is_pure, "sidecar.core.measure.window", "time"),
     (core_is_pure, "sidecar.core.fleet.tokens", "asyncio.Lock"),
     (core_is_pure, "sidecar.core.types", "pydantic.BaseModel"),
     (core_is_pure, "sidecar.core", "sidecar.__version__"),
     (core_and_store_are_not_instrumented, "sidecar.store.redis", "logging"),
     (core_and_store_are_not_instrumented, "sidecar.core.fleet.decide", "prometheus_client.Counter"),
-    (core_and_store_are_not_instrumented, "sidecar.controller.controller", "sidecar.telemetry.metrics"),
-    (libraries_stay_in_their_folders, "sidecar.controller.controller", "pydantic.Field"),
+    (core_and_store_are_not_instrumented, "sidecar.controller.container_controller", "sidecar.telemetry.metrics"),
+    (libraries_stay_in_their_folders, "sidecar.controller.container_controller", "pydantic.Field"),
     (libraries_stay_in_their_folders, "sidecar.app.daemon", "redis.asyncio"),
     (libraries_stay_in_their_folders, "sidecar.server.health", "aiohttp.web"),
     (distributions_stand_alone, "sidecar.client.lines", "sidecar.core.types"),
@@ -269,8 +269,8 @@ def test_circle_is_found() -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("sidecar.core.life.window", "sidecar.core.types.Evidence"),
-        ("sidecar.core.life.window", "dataclasses.replace"),
+        ("sidecar.core.measure.window", "sidecar.core.types.Evidence"),
+        ("sidecar.core.measure.window", "dataclasses.replace"),
         ("sidecar.core.life.culling", "sidecar.core.explain.reasons"),
         ("sidecar.server.health", "sidecar.net.web.Response"),
         ("sidecar.net.web", "aiohttp.web_response.Response"),

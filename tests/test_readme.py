@@ -1,4 +1,4 @@
-"""The README and the pages of settings and metrics say what the code does: their tables are those of the code."""
+"""The README and the pages beside it say what the code does: their tables are those of the code."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import Metric
 
-from sidecar.app import notify_parts
+from sidecar.app import build_notify, build_takeover
 from sidecar.config import settings
-from sidecar.core.explain.reasons import DENIED
+from sidecar.core.explain import reasons
+from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.life.transitions import Container
 from sidecar.core.types import Evidence, Fleet, Latch, State
 from sidecar.server.agent_check import line
-from sidecar.takeover.main_process import count_ready
 from sidecar.telemetry.fleet_telemetry import FleetReadings
 from sidecar.telemetry.ledger_metrics import LedgerReadings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import DatagramReadings, Metrics, Readings
-from sidecar.telemetry.observers import Observers
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
-SETTINGS = (TOP / "deploy" / "settings.md").read_text()
-METRICS = (TOP / "deploy" / "metrics.md").read_text()
+DEPLOY = TOP / "deploy"
+SETTINGS = (DEPLOY / "settings.md").read_text()
+METRICS = (DEPLOY / "metrics.md").read_text()
+REFUSALS = (
+    r"""(?:HttpError|BadHeadError|Refusal)\((?:[\w.]+, )?"(\w+)\"|(?:cut|cut_oldest|refused)\((?:\w+, )?"(\w+)\""""
+)
+"""How the words of ``arbiter_refusals_total`` stand in the code."""
 EVIDENCE = Evidence(60, 1, {"redis": 1}, {}, 0, 0)
 
 
-def _table(title: str) -> list[list[str]]:
-    return _rows(README.split(f"\n## {title}\n")[1].split("\n## ")[0])
-
-
 def _rows(section: str) -> list[list[str]]:
-    """The cells of the one table in it, without its head."""
-    rows = [row for row in section.splitlines() if row.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+    """The cells of its tables whose first is code, which that of a head is not."""
+    rows = re.findall(r"^\| `.*\|$", section, re.MULTILINE)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def _metrics() -> list[list[str]]:
+def _families() -> list[Metric]:
     metrics = Metrics("enforce", 5, 10)
     snapshot = Snapshot(1.0, Container(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
     readings = Readings(
@@ -46,21 +46,19 @@ def _metrics() -> list[list[str]]:
         counted=lambda: ({}, {}),
         stale=lambda: 0,
         lag_s=lambda: 0.0,
-        unix_of=lambda at: at,
         honour_s=300.0,
     )
     metrics.registry.register(readings)
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
-    count_ready(metrics.registry, lambda: False)
-    metrics.registry.register(notify_parts.Tally(Observers(metrics, Log())))
-    families = [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
-    return [[f"`{_full_name(family.name, family.type)}`", family.documentation] for family in families]
+    build_takeover.count_ready(metrics.registry, lambda: False)
+    metrics.registry.register(build_notify.DeliveryTelemetry(Log()))
+    return [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
 
 
-def _full_name(name: str, kind: str) -> str:
-    return f"{name}_total" if kind == "counter" else name
+def _full_name(family: Metric) -> str:
+    return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _settings() -> list[list[str]]:
@@ -68,8 +66,9 @@ def _settings() -> list[list[str]]:
 
 
 def test_the_gates_have_every_reason_for_which_a_token_is_refused() -> None:
-    shown = {word for row in _table("The fleet") for word in re.findall(r"`(\w+)`", row[2])}
-    assert shown == {*DENIED}
+    section = (DEPLOY / "fleet.md").read_text().split("\n## Gates\n")[1].split("\n## ")[0]
+    shown = {word for row in re.findall(r"\|([^|]*)\|$", section, re.MULTILINE) for word in re.findall(r"`(\w+)`", row)}
+    assert shown == {*reasons.REFUSALS}
 
 
 def test_tables_of_settings_have_each_setting_of_the_code_once() -> None:
@@ -77,25 +76,34 @@ def test_tables_of_settings_have_each_setting_of_the_code_once() -> None:
     assert sorted(shown) == sorted(_settings())
 
 
-def test_the_few_settings_of_the_readme_are_as_in_the_code() -> None:
-    shown = _table("Settings and metrics")
-    assert shown
-    assert [row for row in shown if row not in _settings()] == []
+def test_every_page_is_reached_from_the_readme() -> None:
+    pages = {page.relative_to(DEPLOY).as_posix() for page in DEPLOY.rglob("*.md")}
+    linked = set(re.findall(r"\(deploy/([^)#]+)\)", README))
+    assert {page for page in pages if not linked & {page, page.removesuffix("/README.md")}} == set()
 
 
-def test_tables_of_metrics_have_each_metric_of_the_code_once() -> None:
-    shown = [row for section in METRICS.split("\n## ")[1:] for row in _rows(section)]
-    assert sorted(shown) == sorted(_metrics())
+def test_tables_of_metrics_have_each_metric_of_the_code_once_with_its_labels() -> None:
+    shown = {name: (labels, text) for name, labels, text in _rows(METRICS.split("\n## Reasons")[0])}
+    families = {f"`{_full_name(family)}`": family for family in _families()}
+    assert {name: text for name, (_, text) in shown.items()} == {
+        name: family.documentation for name, family in families.items()
+    }
+    for name, family in families.items():
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        assert labels <= set(re.findall(r"`(\w+)`", shown[name][0])), name
 
 
-@pytest.mark.parametrize("page", ["deploy/settings.md", "deploy/metrics.md"])
-def test_readme_leads_to_the_tables(page: str) -> None:
-    assert f"({page})" in README
+def test_page_of_metrics_has_every_reason_for_which_a_request_is_refused() -> None:
+    code = [path.read_text() for part in ("net", "server", "inputs") for path in (TOP / "sidecar" / part).rglob("*.py")]
+    words = {one or other for text in code for one, other in re.findall(REFUSALS, text)}
+    assert len(words) > 10
+    section = METRICS.split("\n## Reasons")[1]
+    assert words <= {word for row in _rows(section) for word in re.findall(r"`(\w+)`", row[0])}
 
 
 @pytest.mark.parametrize("state", State)
 def test_table_of_states_is_that_of_the_code(state: State) -> None:
-    row = next(row for row in _table("States, and what each door answers") if row[0] == f"`{state}`")
+    row = next(row for row in _rows((DEPLOY / "states.md").read_text()) if row[0] == f"`{state}`")
     latch = Latch("id", 0.0, "reason") if state in (State.DRAINING, State.DOWN) else None
     container = Container(state, 0.0, "app/a", latch=latch)
     assert row[2] == ("200" if container.haproxy_up else "503")
@@ -105,9 +113,9 @@ def test_table_of_states_is_that_of_the_code(state: State) -> None:
 
 
 def test_a_latched_sidecar_that_stops_stays_down_for_nomad() -> None:
-    """The table says "200, unless culled"."""
-    assert not Container(State.STOPPING, 0.0, "app/a", nomad_told=True).nomad_up
+    """The table says "200, or 503 if culled"."""
+    assert not Container(State.STOPPING, 0.0, "app/a", stopped_down=True).nomad_up
 
 
 def test_the_readme_is_about_as_long_as_one_reads() -> None:
-    assert len(README.splitlines()) < 200
+    assert len(README.splitlines()) <= 125

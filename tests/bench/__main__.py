@@ -50,11 +50,11 @@ PAGE: Final = Path(__file__).with_name("README.md")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the figures that are named, or all; 1 when a target was missed."""
+    """Measure the named figures, or all; 1 when a target was missed."""
     options = _options(arguments)
-    # A shell that does without bytecode would make every start three times as long.
+    # Without bytecode every start would take three times as long.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without ending what we started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the children are stopped
     begun = time.monotonic()
     rows, notes = _run(options.names or list(FIGURES), quick=options.quick)
     page = PAGE.read_text()
@@ -78,7 +78,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(names: Sequence[str], *, quick: bool) -> tuple[list[Row], list[str]]:
-    # A short name: the paths of unix sockets end at 107 bytes.
+    # A short name, because the path of a unix socket has at most 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="bench-", dir="/tmp"))
     rig = Rig(directory, quick)
     neighbours = machine.Neighbours()
@@ -90,7 +90,7 @@ def _run(names: Sequence[str], *, quick: bool) -> tuple[list[Row], list[str]]:
     finally:
         rig.close()
         shutil.rmtree(directory)
-    return rows, [f"other processes of the machine took {neighbours.share():.2f} cores meanwhile", *rig.notes]
+    return rows, [f"other processes of the machine used {neighbours.share():.2f} cores meanwhile", *rig.notes]
 
 
 def _results(rows: Sequence[Row], notes: Sequence[str], reasons: dict[str, str]) -> str:

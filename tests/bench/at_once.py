@@ -1,4 +1,4 @@
-"""Sidecars of one service that claim at the same moment, each on a connection of its own."""
+"""Sidecars of one service that claim at the same time, each on its own connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPARE_FILES: Final = 200
 
 
 class _Round(NamedTuple):
-    """Seconds until all were answered, those of one PING each in the same way, and commits that met another one."""
+    """Seconds until all claims were answered, seconds for one exchange of each, and the number of conflicts."""
 
     claims_s: float
     pings_s: float
@@ -30,7 +30,7 @@ class _Round(NamedTuple):
 
 
 def measure(rig: Rig, url: str) -> list[Row]:
-    """All are suspect, and there are ten tokens."""
+    """All sidecars are suspect, with ten tokens."""
     sidecars = SIDECARS // 5 if rig.quick else SIDECARS
     files_allowed(sidecars + _SPARE_FILES)
     services = [Service(url, f"at-once-{number}", sidecars) for number in range(rig.rounds)]

@@ -1,6 +1,6 @@
-"""How long a claim takes its sidecar, beside a PING by redis-py and a PING on the same kind of connection.
+"""The latency of a claim, beside a PING by redis-py and a PING on the same kind of connection.
 
-One that is denied reads what is there and decides; one that is granted commits as well.
+A denied claim reads and decides; a granted claim also commits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.fleet import TIMEOUT_S, Service
 from bench.rig import medians
 from bench.table import Row, at_most_of_baseline, number, percentile, spread
 from sidecar.core.types import Answer, Denied, Granted
-from sidecar.store.link import Link
+from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
     from bench.rig import Rig
@@ -32,7 +32,7 @@ Ask = Callable[[], Awaitable[object]]
 
 
 def measure(rig: Rig, url: str, services: Sequence[Service]) -> list[Row]:
-    """Every service grants its tokens and then denies as many: as often the two PINGs, one by one in turn."""
+    """Every service grants its tokens and then denies as many claims; each claim is followed by the two PINGs."""
     rounds = asyncio.run(_rounds(rig, url, services))
     names = ("granted", "denied", "PING by redis-py", "PING alone")
     p50 = [tuple(percentile(column, 50) for column in one) for one in rounds]
@@ -50,8 +50,8 @@ def measure(rig: Rig, url: str, services: Sequence[Service]) -> list[Row]:
 
 
 async def _rounds(rig: Rig, url: str, services: Sequence[Service]) -> list[list[list[float]]]:
-    client, link = Redis.from_url(url), Link(url, TIMEOUT_S)
-    pings: tuple[Ask, Ask] = (client.ping, lambda: link.ask(_same, "PING"))
+    client, bare = Redis.from_url(url), RedisClient(url, TIMEOUT_S)
+    pings: tuple[Ask, Ask] = (client.ping, lambda: bare.ask(_same, "PING"))
     for _ in range(_WARM):
         for ping in pings:
             await _us(ping, _same)
@@ -62,13 +62,13 @@ async def _rounds(rig: Rig, url: str, services: Sequence[Service]) -> list[list[
             await _ask_service(service, pings, took)
         made.append(took)
     await client.aclose()
-    await link.aclose()
+    await bare.aclose()
     return made
 
 
 async def _ask_service(service: Service, pings: tuple[Ask, Ask], took: list[list[float]]) -> None:
     budget = service.budget()
-    await budget.beat(service.beat(0))  # the connection is there, and the server knows the scripts
+    await budget.beat(service.beat(0))  # opens the connection and loads the scripts
     for member in range(2 * TOKENS):
         place, expect = (0, _granted) if member < TOKENS else (1, _denied)
         took[place].append(await _us(partial(budget.claim, service.claim(member)), expect))

@@ -1,6 +1,6 @@
-"""One call of the app's helper, over each way it can go, beside a bare ``socket.send``. No server is involved.
+"""One call of the client, over each way of delivery, beside a bare ``socket.send``. No server is involved.
 
-``python -m bench.client WAY COUNT`` does the work in a process of its own, with the interpreter to itself.
+``python -m bench.client WAY COUNT`` measures in its own process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOGGED: Final = "client helper: an exception raised and logged to ArbiterHandler
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Microseconds a call; the baseline sends the same line by itself, without a care for its fate."""
+    """Microseconds a call; the baseline sends the same line and ignores errors."""
     from bench.rig import medians  # noqa: PLC0415 - the worker does without
 
     calls = CALLS // 10 if rig.quick else CALLS
@@ -58,7 +58,7 @@ def measure(rig: Rig) -> list[Row]:
 
 
 class Reader:
-    """The other end, which adds up what comes when it is told to."""
+    """The receiver; ``read`` adds up the waiting packets."""
 
     def __init__(self, way: str, directory: Path) -> None:
         self.path = str(directory / "statsd.sock")
@@ -79,7 +79,7 @@ class Reader:
 
 
 def work(way: str, calls: int, directory: Path) -> float:
-    """Microseconds a call; RuntimeError when a single one was lost."""
+    """Microseconds a call; RuntimeError when a call was lost."""
     reader = Reader(way, directory)
     _point(way, reader)
     call = _call(way, reader)
@@ -118,7 +118,7 @@ LOGGER.propagate = False
 
 def _log() -> None:
     try:
-        # One frame is a short traceback; the walk is measured with the rest.
+        # A traceback of one frame; the measurement includes it.
         raise ConnectionError("cannot reach redis://:secret@10.0.0.1:6379, connection refused")  # noqa: TRY301
     except ConnectionError:
         LOGGER.exception("no cart for %s", "bob@example.org")

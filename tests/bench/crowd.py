@@ -1,4 +1,4 @@
-"""Many sidecars as one Redis sees them: a connection each, and one command at a time on it."""
+"""Many sidecars as one Redis sees them: a connection each, with one command at a time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import socket
 
     from sidecar.store.redis import RedisStore
+    from sidecar.store.scripts import Script
 
 PING: Final = b"*1\r\n$4\r\nPING\r\n"
 IN_FLIGHT: Final = 64
@@ -25,10 +26,10 @@ _MOST_BYTES: Final = 65536
 
 
 class Crowd:
-    """``count`` sidecars that are connected to ``address``; leaving the context ends the connections.
+    """``count`` sidecars that are connected to ``address`` while the context lasts.
 
-    They send in turn, over all calls: command n of a list is always of sidecar n. Where the process may not open so
-    many files, several sidecars share a connection.
+    They send in turn, across calls: command n of a list is always sent by sidecar n. If the process may not open that
+    many files, sidecars share connections.
     """
 
     def __init__(self, address: wire.Address, count: int) -> None:
@@ -59,83 +60,88 @@ class Crowd:
         return len(self._sockets)
 
     def pace(self, commands: Sequence[bytes], rate: float, seconds: float) -> int:
-        """Send ``rate`` a second, evenly; how many were answered.
+        """Send ``rate`` commands a second, evenly; the number of answers.
 
-        It never sleeps: to wake it up would be work for Redis, which no sidecar on another machine makes.
+        It never sleeps, because waking it up would cost the processor of Redis time.
         """
         begun, first = time.perf_counter(), self._turn
         while (elapsed := time.perf_counter() - begun) < seconds:
             while self._turn - first < int(elapsed * rate):
                 self._send(commands)
-            self._hear(0)
-        self._hear_all()
+            self._receive(0)
+        self._receive_all()
         return self._turn - first
 
     def race(self, commands: Sequence[bytes], seconds: float) -> int:
-        """Keep as many under way as may be, ``IN_FLIGHT`` or all connections; how many were answered."""
+        """Keep ``IN_FLIGHT`` commands under way, or one per connection; the number of answers."""
         begun, first = time.perf_counter(), self._turn
         while time.perf_counter() - begun < seconds:
             self._send(commands)
-        self._hear_all()
+        self._receive_all()
         return self._turn - first
 
     def all_once(self, commands: Sequence[bytes]) -> None:
-        """Each command once, as fast as it goes."""
+        """Send each command once, as fast as possible."""
         for _ in commands:
             self._send(commands)
-        self._hear_all()
+        self._receive_all()
 
     def _send(self, commands: Sequence[bytes]) -> None:
         connection = self._sockets[self._turn % len(self._sockets)]
         while connection.fileno() in self._busy or len(self._busy) >= IN_FLIGHT:
-            self._hear(wire.TIMEOUT_S)
+            self._receive(wire.TIMEOUT_S)
         connection.sendall(commands[self._turn % len(commands)])
         self._busy.add(connection.fileno())
         self._turn += 1
 
-    def _hear_all(self) -> None:
+    def _receive_all(self) -> None:
         while self._busy:
-            self._hear(wire.TIMEOUT_S)
+            self._receive(wire.TIMEOUT_S)
 
-    def _hear(self, timeout_s: float) -> None:
-        heard = self._poll.poll(timeout_s, IN_FLIGHT)
-        if timeout_s and not heard:
+    def _receive(self, timeout_s: float) -> None:
+        ready = self._poll.poll(timeout_s, IN_FLIGHT)
+        if timeout_s and not ready:
             raise TimeoutError(f"{len(self._busy)} commands were not answered")
-        for file, _ in heard:
+        for file, _ in ready:
             reply = self._of_file[file].recv(_MOST_BYTES)
             if reply[:1] not in (b"*", b"+"):
                 raise RuntimeError(f"Redis answered {reply[:200]!r}")
             self._busy.discard(file)
 
 
-def overheard(store: RedisStore, calls: Iterable[Callable[[], Awaitable[object]]]) -> list[bytes]:
-    """What the store would send for each of these calls of it, which it does not."""
-    return asyncio.run(_overheard(store, calls))
+def recorded_commands(store: RedisStore, calls: Iterable[Callable[[], Awaitable[object]]]) -> list[bytes]:
+    """The commands that the store would send for these calls; nothing is sent."""
+    return asyncio.run(_recorded(store, calls))
 
 
-async def _overheard(store: RedisStore, calls: Iterable[Callable[[], Awaitable[object]]]) -> list[bytes]:
-    store._link = ear = _Ear()  # type: ignore[assignment]  # it listens, and answers nothing
+async def _recorded(store: RedisStore, calls: Iterable[Callable[[], Awaitable[object]]]) -> list[bytes]:
+    store._client = recorder = _Recorder()  # type: ignore[assignment]  # it sends nothing
     for call in calls:
         with suppress(StoreError):
             await call()
-    return ear.heard
+    return recorder.commands
 
 
-class _Ear:
-    """In the place of the link."""
+class _Recorder:
+    """Takes the place of the client."""
 
     def __init__(self) -> None:
-        self.heard: list[bytes] = []
+        self.commands: list[bytes] = []
+
+    async def run(
+        self, read: Callable[[Any], Any], script: Script, keys: Sequence[bytes], arguments: Iterable[str | bytes]
+    ) -> Any:
+        await self.ask(read, "EVALSHA", script.sha, str(len(keys)), *keys, *arguments)
 
     async def ask(self, _: Callable[[Any], Any], *command: str | bytes) -> Any:
         words = [word.encode() if isinstance(word, str) else word for word in command]
         texts = (b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
-        self.heard.append(b"*%d\r\n" % len(words) + b"".join(texts))
-        raise ConnectionError("it only listens")
+        self.commands.append(b"*%d\r\n" % len(words) + b"".join(texts))
+        raise StoreError("connection")
 
 
 def files_allowed(wanted: int) -> int:
-    """Raise the process's own limit of open files as far as it may; the limit."""
+    """Raise the soft limit of open files as far as allowed; the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

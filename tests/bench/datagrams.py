@@ -1,4 +1,4 @@
-"""StatsD packets: how many a second arrive under a flood, how many are lost below it, and what it does to health."""
+"""StatsD packets: delivery under a flood, loss at a fixed rate, and the latency of health under a flood."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMES_IDLE: Final = 3
 
 
 class Flood:
-    """A sender on the clients' core, until the context is left; ``how`` is a count and a rate for one that ends."""
+    """A sender on the clients' core while the context lasts; ``how``: a count and a rate for a limited one."""
 
     def __init__(self, address: str, *how: int) -> None:
         command = [sys.executable, str(Path(__file__).with_name("flood.py")), address, *map(str, how)]
@@ -41,9 +41,9 @@ class Flood:
         self.stop()
 
     def stop(self) -> int:
-        """How many packets were sent by then."""
+        """Stop the sender; the number of packets that were sent."""
         try:
-            said = self._process.communicate(timeout=30)[0]  # it closes their standard input
+            said = self._process.communicate(timeout=30)[0]  # closes its standard input
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
@@ -52,48 +52,49 @@ class Flood:
 
 
 @dataclass(frozen=True)
-class Door:
-    """One way in: its word in the table, and what makes an address for it."""
+class Input:
+    """One listener: its name in the table, its setting, and a function for an address."""
 
     name: str
     setting: str
     address: Callable[[Rig], str]
 
 
-DOORS: Final = (
-    Door("UDP", "statsd_listen", lambda _rig: f"127.0.0.1:{free_port()}"),
-    Door("unix socket", "statsd_socket", lambda rig: str(rig.directory / "statsd.sock")),
+INPUTS: Final = (
+    Input("UDP", "statsd_listen", lambda _rig: f"127.0.0.1:{free_port()}"),
+    Input("unix socket", "statsd_socket", lambda rig: str(rig.directory / "statsd.sock")),
 )
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Delivery through each door, loss through the one that can lose, and health under a flood."""
-    delivered = [_delivered(rig, door) for door in DOORS]
+    """Delivery through each input, loss over UDP, and health under a flood."""
+    delivered = [_delivered(rig, source) for source in INPUTS]
     return [*delivered, _lost(rig), *_health(rig)]
 
 
 # -- delivery under a flood ---------------------------------------------------------------------------------
 
 
-def _delivered(rig: Rig, door: Door) -> Row:
+def _delivered(rig: Rig, source: Input) -> Row:
     seconds = 0.5 if rig.quick else 1.5
-    ours = partial(_ours, rig, door, seconds)
-    theirs = (partial(_baseline, rig, door, receiver, seconds) for receiver in RECEIVERS)
+    ours = partial(_ours, rig, source, seconds)
+    theirs = (partial(_baseline, rig, source, receiver, seconds) for receiver in RECEIVERS)
     columns = list(zip(*alternate(rig.rounds, ours, *theirs), strict=True))
     for name, column in zip(("sidecar", *RECEIVERS), columns, strict=True):
         cpu_us = median(each.cpu_us for each in column)
         rig.notes.append(
-            f"{door.name}, {name}: {spread([each.rate for each in column])} packets/s, {number(cpu_us)} us CPU a packet"
+            f"{source.name}, {name}: {spread([each.rate for each in column])} packets/s, "
+            f"{number(cpu_us)} us CPU a packet"
         )
     our_rate, their_rate, _ = (median(each.rate for each in column) for column in columns)
-    return Row(f"packets a second, {door.name}", "/s", our_rate, their_rate, at_least_of_baseline(SHARE))
+    return Row(f"packets a second, {source.name}", "/s", our_rate, their_rate, at_least_of_baseline(SHARE))
 
 
-def _ours(rig: Rig, door: Door, seconds: float) -> Received:
-    """The daemon, whose window tells how many errors have come to it; a fresh one, since the window forgets."""
-    address = door.address(rig)
-    sidecar = _start(rig, **{door.setting: address})
-    with Flood(address), machine.first_in_line():  # else we would queue behind the sender for our core
+def _ours(rig: Rig, source: Input, seconds: float) -> Received:
+    """A new daemon, whose window has the number of received errors."""
+    address = source.address(rig)
+    sidecar = _start(rig, **{source.setting: address})
+    with Flood(address), machine.with_priority():  # or this process would wait for the sender on its core
         wait_for(lambda: _errors(sidecar), timeout_s=10, what="the flood has begun")
         time.sleep(WARM_UP_S)
         before, begun, cpu_ns = _errors(sidecar), time.perf_counter(), machine.cpu_ns(sidecar.pid)
@@ -104,8 +105,8 @@ def _ours(rig: Rig, door: Door, seconds: float) -> Received:
     return Received(packets, took, cpu_s)
 
 
-def _baseline(rig: Rig, door: Door, receiver: str, seconds: float) -> Received:
-    address = door.address(rig)
+def _baseline(rig: Rig, source: Input, receiver: str, seconds: float) -> Received:
+    address = source.address(rig)
     with Flood(address):
         return Received(*rig.worker("receivers", receiver, address, str(seconds)))
 
@@ -126,7 +127,7 @@ def _lost(rig: Rig) -> Row:
     seconds = 1 if rig.quick else 5
     lost = []
     for _ in range(rig.rounds):
-        address = DOORS[0].address(rig)
+        address = INPUTS[0].address(rig)
         sidecar = _start(rig, statsd_listen=address)
         with Flood(address, seconds * RATE, RATE) as flood:
             sent = flood.stop()
@@ -138,7 +139,7 @@ def _lost(rig: Rig) -> Row:
 
 
 def _settled(sidecar: Sidecar) -> int:
-    """Errors in the window once no more come."""
+    """The errors in the window once their number is stable."""
     seen = [-1, _errors(sidecar)]
     while seen[-1] != seen[-2] and len(seen) < 100:
         time.sleep(0.1)
@@ -150,7 +151,7 @@ def _settled(sidecar: Sidecar) -> int:
 
 
 def _health(rig: Rig) -> list[Row]:
-    addresses = {door.setting: door.address(rig) for door in DOORS}
+    addresses = {source.setting: source.address(rig) for source in INPUTS}
     sidecar = _start(rig, **addresses)
     rounds = list(
         alternate(rig.rounds, *(partial(_p99, rig, sidecar, flooded) for flooded in ("", *addresses.values())))
@@ -161,13 +162,13 @@ def _health(rig: Rig) -> list[Row]:
     limit = TIMES_IDLE * idle
     target = Target(f"<= {TIMES_IDLE} x idle ({number(limit)} ms)", lambda row: row.ours <= limit)
     return [
-        Row(f"health p99, flooded by packets, {door.name}", "ms", p99, target=target)
-        for door, p99 in zip(DOORS, flooded, strict=True)
+        Row(f"health p99, flooded by packets, {source.name}", "ms", p99, target=target)
+        for source, p99 in zip(INPUTS, flooded, strict=True)
     ]
 
 
 def _p99(rig: Rig, sidecar: Sidecar, flooded: str) -> float:
-    """Milliseconds; while packets are sent to the address, if there is one."""
+    """Milliseconds, while packets are sent to the address ``flooded``, if it is set."""
     count = health.POLLS // (10 if rig.quick else 1)
     if not flooded:
         return _polled(sidecar, count)

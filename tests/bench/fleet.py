@@ -1,4 +1,4 @@
-"""A service and its sidecars, as their shared store knows them; no daemon runs."""
+"""A service and its sidecars as their store knows them, without daemons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from bench.crowd import overheard
+from bench.crowd import recorded_commands
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Presence, Unknown
 from sidecar.store.budget import FleetBudget
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 BEAT_S: Final = 10
 TIMEOUT_S: Final = 5.0
-# Nobody is struck off between two rounds of a benchmark, and a service need not grow old before it culls.
+# No member is removed between two rounds, and a new service may cull at once.
 TERMS: Final = Terms(beat_us=300 * US_PER_S, trial=False, after_loss_wait=False)
 _LIFE: Final = "boot-2026-11-20T12:00:00Z"
 
 
 class Service:
-    """``members`` sidecars of the service ``name`` in the Redis at ``url``, where the first one has beaten once."""
+    """``members`` sidecars of the service ``name`` in the Redis at ``url``; the first one has beaten once."""
 
     def __init__(self, url: str, name: str, members: int, *, trial: bool = False) -> None:
         self.name = name
@@ -37,34 +37,34 @@ class Service:
         asyncio.run(self._begin())
 
     def budget(self) -> FleetBudget:
-        """That of one of its sidecars, with a connection of its own."""
+        """The budget of one sidecar, with its own connection."""
         return FleetBudget([("redis", self._store())], self._terms, rng=Random(), clock=time.monotonic)
 
     def beats(self, presence: Presence = Presence.WELL, members: Iterable[int] | None = None) -> list[bytes]:
-        """What each of these sends to beat; all, if nothing is said."""
+        """The command of a beat of each of these members (all by default)."""
         every = range(self.members) if members is None else members
-        return self._overheard(lambda store, member: _told(store, self._terms, self.beat(member, presence)), every)
+        return self._commands(lambda store, member: _told(store, self._terms, self.beat(member, presence)), every)
 
     def reads(self) -> list[bytes]:
-        """What each of them sends to claim, which is all that it sends if it is denied."""
+        """The command with which each member begins a claim; a denied claim needs no other."""
         window_us, expiry_us = self._terms.window_us, self._terms.expiry_us
-        return self._overheard(
+        return self._commands(
             lambda store, member: store.read(_instance(member), window_us=window_us, expiry_us=expiry_us),
             range(self.members),
         )
 
     def beat(self, member: int, presence: Presence = Presence.WELL, *, first: bool = False) -> Beat:
-        """Of one of them."""
+        """A beat of one member."""
         kind = "redis" if presence is Presence.SUSPECT else "unknown"
         return Beat(_instance(member), _LIFE, presence, kind, first=first)
 
     def claim(self, member: int) -> Claim:
-        """Of one of them; as long as Nomad makes it."""
+        """A claim of one member, with names as long as those of Nomad."""
         instance = _instance(member)
         return Claim(f"default/{self.name}/{instance}/{_LIFE}", instance, _LIFE, "redis")
 
     async def answers(self, members: Iterable[int]) -> list[Answer]:
-        """The answers to the claims of these, one after the other."""
+        """The answers to the claims of these members, one after the other."""
         budget = self.budget()
         try:
             return [await budget.claim(self.claim(member)) for member in members]
@@ -76,14 +76,14 @@ class Service:
         answer = await budget.beat(self.beat(0, first=True))
         await budget.aclose()
         if isinstance(answer, Unknown):
-            raise RuntimeError(f"no fleet, but {answer}")  # noqa: TRY004 - the answer is wrong, not its type
+            raise RuntimeError(f"not a fleet: {answer}")  # noqa: TRY004 - the answer is wrong, not its type
 
     def _store(self) -> RedisStore:
         return RedisStore(self._url, prefix=self.prefix, timeout_s=TIMEOUT_S)
 
-    def _overheard(self, call: Callable[[RedisStore, int], Awaitable[object]], members: Iterable[int]) -> list[bytes]:
+    def _commands(self, call: Callable[[RedisStore, int], Awaitable[object]], members: Iterable[int]) -> list[bytes]:
         store = self._store()
-        return overheard(store, (partial(call, store, member) for member in members))
+        return recorded_commands(store, (partial(call, store, member) for member in members))
 
 
 def _told(store: RedisStore, terms: Terms, beat: Beat) -> Awaitable[object]:

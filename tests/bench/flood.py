@@ -1,7 +1,7 @@
-"""The datagram sender: equal packets to one address, as many as the kernel takes or so many a second.
+"""The datagram sender: equal packets to one address, as fast as possible or at a fixed rate.
 
 ``python flood.py ADDRESS [COUNT RATE]``, ADDRESS being ``HOST:PORT`` or a path. Without a count it sends until its
-standard input is closed. It writes how many packets the kernel took from it.
+standard input is closed. It prints the number of packets that the kernel accepted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Message(ctypes.Structure):
 
 
 def connected(address: str, wait_s: float = 10.0) -> socket.socket:
-    """A sender's socket, once somebody listens at a path."""
+    """A connected socket; a path is tried until a receiver listens."""
     is_path = address.startswith("/")
     opened = socket.socket(socket.AF_UNIX if is_path else socket.AF_INET, socket.SOCK_DGRAM)
     ends_at = time.monotonic() + wait_s
@@ -66,7 +66,7 @@ def split(address: str) -> tuple[str, int]:
 
 
 def flood(opened: socket.socket) -> int:
-    """Send until standard input is closed; ``sendmmsg``, since one call a packet would make the sender the limit."""
+    """Send until standard input is closed, with ``sendmmsg``: one call a packet would be too slow."""
     piece = _Piece(PACKET, len(PACKET))
     header = _Header(pieces=ctypes.pointer(piece), piece_count=1)
     messages = (_Message * AT_ONCE)(*[_Message(header)] * AT_ONCE)
@@ -74,13 +74,13 @@ def flood(opened: socket.socket) -> int:
     sent, ends_at = 0, time.monotonic() + MOST_S
     while time.monotonic() < ends_at and not select.select([sys.stdin], [], [], 0)[0]:
         for _ in range(20):
-            # Below zero: nobody listens yet at a port, or any more.
+            # Negative: no receiver listens at this port now.
             sent += max(0, send(opened.fileno(), messages, AT_ONCE, 0))
     return sent
 
 
 def paced(opened: socket.socket, count: int, rate: float) -> int:
-    """Send so many packets, evenly spaced."""
+    """Send ``count`` packets, evenly spaced."""
     clock = time.perf_counter
     begun = clock()
     for sent in range(count):

@@ -1,7 +1,7 @@
-"""Health polls, each on a new connection as balancers make them: idle, while pings come in, and while they flood.
+"""The latency of health polls, each on a new connection: idle, under load, and under a flood of pings.
 
-The poller shares its core with the load generator and is run before it (SCHED_FIFO), so that its times are the
-server's and not those of a queue for the core.
+The poller shares its core with the load generator and has priority (SCHED_FIFO), so that it measures the server and not
+the queue for the core.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FLOODED_MS: Final = {50: 1.5, 99: 4}
 
 @dataclass(frozen=True)
 class Server:
-    """Where one server takes pings and shows its health, and what it answers to a ping."""
+    """The addresses of a server for pings and for health, and its status for a ping."""
 
     pings: wire.Address
     health: wire.Address
@@ -43,7 +43,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Condition:
-    """What goes on while health is polled; no load at all if ``how`` is None."""
+    """The load during the polls; none if ``how`` is None."""
 
     figure: str
     how: Mapping[str, Any] | None = None
@@ -61,7 +61,7 @@ FLOODED: Final = CONDITIONS[-1]
 
 @dataclass(frozen=True)
 class Round:
-    """Milliseconds of the polls of one round, and what the load came to meanwhile."""
+    """Milliseconds of the polls of one round, and the tally of the load."""
 
     polls_ms: list[float]
     tally: Tally | None = None
@@ -76,17 +76,17 @@ class Round:
 
 
 def measure(rig: Rig) -> list[Row]:
-    """A row a condition; its baseline is the bare server under the same load."""
+    """A row per condition; the baseline is the bare server under the same load."""
     sidecar = rig.start(rig.sidecar("health", error_limit=NEVER))
     bare = rig.start(rig.baseline("bare"))
     ours = Server(sidecar.address("local"), sidecar.address("public"), 202)
     theirs = Server(bare.address, bare.address, 204)
-    _tell_precedence(rig)
+    _note_priority(rig)
     rows: list[Row] = []
     for condition in CONDITIONS:
         measures = (partial(_round, rig, server, condition) for server in (ours, theirs))
         our_rounds, their_rounds = zip(*alternate(rig.rounds, *measures), strict=True)
-        rig.notes.append(f"{condition.figure}: sidecar {_told(our_rounds)}; bare {_told(their_rounds)}")
+        rig.notes.append(f"{condition.figure}: sidecar {_summary(our_rounds)}; bare {_summary(their_rounds)}")
         our_ms, their_ms = (median(each.p99 for each in rounds) for rounds in (our_rounds, their_rounds))
         rows.append(Row(condition.figure, "ms", our_ms, their_ms, _target(condition, rows)))
         if condition is FLOODED:
@@ -99,21 +99,21 @@ def measure(rig: Rig) -> list[Row]:
     return rows
 
 
-def _tell_precedence(rig: Rig) -> None:
-    with machine.first_in_line() as allowed:
+def _note_priority(rig: Rig) -> None:
+    with machine.with_priority() as allowed:
         has = "had" if allowed else "had NOT (it takes root)"
     rig.notes.append(f"the health poller {has} precedence over the load generator, with which it shares a core")
 
 
-def _told(rounds: Sequence[Round]) -> str:
-    """Percentiles, and what the load did not get through."""
+def _summary(rounds: Sequence[Round]) -> str:
+    """Percentiles, and the part of the load that failed."""
     p50 = median(each.p50 for each in rounds)
-    told = f"{spread([each.p99 for each in rounds])} ms, p50 {number(p50)} ms"
+    text = f"{spread([each.p99 for each in rounds])} ms, p50 {number(p50)} ms"
     tallies = [each.tally for each in rounds if each.tally]
     answers, cut, unsent = (sum(getattr(tally, what) for tally in tallies) for what in ("answers", "cut", "unsent"))
     if cut or unsent:
-        told += f", {number(answers)} pings answered, {number(cut)} connections cut, {number(unsent)} pings not sent"
-    return told
+        text += f", {number(answers)} pings answered, {number(cut)} connections cut, {number(unsent)} pings not sent"
+    return text
 
 
 def _target(condition: Condition, rows: list[Row]) -> Target | None:
@@ -139,7 +139,7 @@ def polls(address: wire.Address, count: int, most_s: float) -> list[float]:
     """Milliseconds of ``count`` polls, each on a new connection, one each ``EVERY_S`` or as soon as one is answered."""
     request = wire.request("GET", "/health", close=True)
     taken: list[float] = []
-    with machine.first_in_line():
+    with machine.with_priority():
         ends_at = time.monotonic() + most_s
         due = time.monotonic()
         while len(taken) < count + WARM_UP and due < ends_at:

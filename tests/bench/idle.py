@@ -1,4 +1,4 @@
-"""CPU of a sidecar that has nothing to do but to be polled, beside a bare aiohttp server polled alike."""
+"""CPU of an idle sidecar that is polled, beside a bare aiohttp server with the same polls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WARM_S: Final = 2.0
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Health once a second, each on a connection of its own as HAProxy does; metrics once a window."""
+    """Poll health once a second, each time on a new connection, and metrics once a window."""
     sidecar = rig.start(rig.sidecar("idle", redis_url=rig.redis.url))
     bare = rig.start(rig.baseline("bare"))
     addresses: tuple[wire.Address, ...] = (sidecar.address("public"), bare.address)
@@ -40,7 +40,7 @@ def measure(rig: Rig) -> list[Row]:
 
 
 def _window(addresses: tuple[wire.Address, ...], pids: tuple[int, ...], seconds: int) -> list[float]:
-    """Percent of a core that each process took."""
+    """The percentage of a core that each process used."""
     begun, before = time.perf_counter(), [machine.cpu_ns(pid) for pid in pids]
     for second in range(seconds):
         _poll(addresses, "/health")

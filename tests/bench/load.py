@@ -1,7 +1,7 @@
-"""The load generator: keep-alive connections with one request in flight each, in a process of its own.
+"""The load generator: keep-alive connections with one request in flight each, in its own process.
 
-``python -m bench.load ORDER`` with ``Order`` as a JSON object. It writes ``ready`` when the warm-up is over and the
-tally, as JSON, when its time is over or its standard input is closed. Every answer's status is verified.
+``python -m bench.load ORDER`` takes ``Order`` as a JSON object. It prints ``ready`` after the warm-up, and the tally as
+JSON at the end of its time or of its standard input. The status of every answer is checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_S = 120.0
 
 @dataclass(frozen=True)
 class Order:
-    """What to send where. ``rate`` is requests a second, evenly spaced; 0: the next as soon as one is answered."""
+    """What to send and where. ``rate``: requests a second, evenly spaced; 0: the next one after each answer."""
 
     address: wire.Address
     request: str
@@ -38,8 +38,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of it: ``wrong`` answers by status, connections that the server ``cut``, requests not sent because no
-    connection was free (``unsent``)."""
+    """The result: ``wrong`` answers by status, connections that the server ``cut``, and requests that were ``unsent``
+    because no connection was free."""
 
     answers: int
     seconds: float
@@ -58,14 +58,14 @@ class Load:
         self._epoll = select.epoll()
         self._connections: dict[int, socket.socket] = {}
         self._idle: deque[socket.socket] = deque()
-        self._length = -1  # of the last whole answer; the next one most likely has the same
+        self._length = -1  # of the last whole answer, and most likely of the next
         self._answers = self._cut = self._unsent = 0
         self._wrong: Counter[str] = Counter()
         for _ in range(order.connections):
             self._idle.append(self._open())
 
     def run(self, seconds: float) -> Tally:
-        """Send for this long, or until somebody closes our standard input."""
+        """Send for this long, or until the end of standard input."""
         self._answers = self._cut = self._unsent = 0
         self._wrong.clear()
         begun = time.perf_counter()
@@ -114,7 +114,7 @@ class Load:
             self._replace(connection.fileno()).send(self._request)
 
     def _receive(self, fd: int) -> socket.socket:
-        """Count the answer that has come; the connection on which the next request may be sent."""
+        """Count an answer; the connection for the next request."""
         connection = self._connections[fd]
         try:
             answer = connection.recv(65536)
@@ -126,7 +126,7 @@ class Load:
         return connection
 
     def _read_on(self, connection: socket.socket, answer: bytes) -> None:
-        """Deal with what does not look like the answer before it: in pieces, of another length or status."""
+        """Read an answer that differs from the one before it: in pieces, or with another length or status."""
         while not wire.is_whole(answer):
             if not select.select([connection], [], [], wire.TIMEOUT_S)[0]:
                 raise TimeoutError("half an answer")

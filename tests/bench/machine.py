@@ -1,4 +1,4 @@
-"""What the machine says: cores, priority, and the CPU time and memory of a process (Linux, /proc)."""
+"""Cores, priority, and the CPU time and memory of processes (Linux, /proc)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 NS_PER_S: Final = 1_000_000_000
-_FIRST_IN_LINE: Final = 50
+_PRIORITY: Final = 50
 _TOP: Final = Path(__file__).parents[2]
 
 
@@ -31,11 +31,11 @@ def on_cores(cores: set[int]) -> Iterator[None]:
 
 
 @contextmanager
-def first_in_line() -> Iterator[bool]:
-    """Be run before every ordinary process of the same core, where that is allowed (root): whether it is."""
+def with_priority() -> Iterator[bool]:
+    """Run before every ordinary process of the same core, if that is allowed (root); whether it is."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_FIRST_IN_LINE))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     except OSError:
         yield False
         return
@@ -46,7 +46,7 @@ def first_in_line() -> Iterator[bool]:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time in nanoseconds of all threads that the process has now; ``cpu_ticks`` is too coarse for a minute."""
+    """CPU time in nanoseconds of all current threads; ``cpu_ticks_s`` is too coarse for a minute."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):
@@ -61,7 +61,7 @@ def cpu_ticks_s(pid: int) -> float:
 
 
 class Neighbours:
-    """The CPU time that other processes of the machine have taken since this was made."""
+    """The CPU time that other processes have used since this object was made."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -80,7 +80,7 @@ def _others_s() -> float:
 
 
 def rss_mib(pid: int) -> float:
-    """Resident memory: every page that is mapped, shared or not."""
+    """Resident memory: all mapped pages, shared or not."""
     return _kib(Path(f"/proc/{pid}/status"), "VmRSS:") / 1024
 
 

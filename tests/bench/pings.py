@@ -22,29 +22,26 @@ _HEADROOM: Final = 1.3
 
 @dataclass(frozen=True)
 class Rate:
-    """Of one round: answers a second, and the share of the time in which the server's process ran."""
+    """One round: answers a second, and the share of the time in which the server ran."""
 
     a_second: float
     busy: float
 
     @property
     def cpu_us(self) -> float:
-        """The server's CPU time an answer, which other processes of the machine do not lengthen."""
+        """The CPU time of the server per answer; other processes do not change it."""
         return self.busy / self.a_second * 1e6
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Both bodies on both sockets; the note tells whether the load generator was fast enough to judge."""
+    """Both bodies over both sockets; a note says whether the load generator was fast enough."""
     unix = {"ours": str(rig.directory / "s.sock"), "bare": str(rig.directory / "b.sock")}
     ours = rig.start(rig.sidecar("pings", error_limit=NEVER, socket=unix["ours"]))
     bare = rig.start(rig.baseline("bare", unix["bare"]))
     ping, json_ping = wire.request("POST", "/errors"), wire.request("POST", "/errors", JSON_BODY)
     bare_json = wire.request("POST", "/json", JSON_BODY)
     rows = []
-    for what, our_request, bare_request in (
-        ("empty body", ping, ping),
-        ('`{"kind":"redis"}`', json_ping, bare_json),
-    ):
+    for what, our_request, bare_request in (("empty body", ping, ping), ('`{"kind":"redis"}`', json_ping, bare_json)):
         for where, our_address, bare_address in (
             ("TCP", ours.address("local"), bare.address),
             ("unix socket", unix["ours"], unix["bare"]),
@@ -59,19 +56,19 @@ def measure(rig: Rig) -> list[Row]:
     rows.append(_row(rig, "kept GET /health a second", list(alternate(rig.rounds, our_rate, bare_rate)), HEALTH_TARGET))
     ours.stop()
     bare.stop()
-    _tell_ceiling(rig, max(rate for row in rows for rate in (row.ours, row.baseline or 0)))
+    _note_ceiling(rig, max(rate for row in rows for rate in (row.ours, row.baseline or 0)))
     return rows
 
 
 def _row(rig: Rig, figure: str, rounds: list[tuple[Rate, ...]], target: Target) -> Row:
     ours, bare = zip(*rounds, strict=True)
     cpu_us = [median(rate.cpu_us for rate in rates) for rates in (ours, bare)]
-    told = [
+    texts = [
         f"{name} {spread([rate.a_second for rate in rates])}, {number(each_us)} us CPU each, "
         f"busy {median(rate.busy for rate in rates):.0%}"
         for name, rates, each_us in zip(("sidecar", "bare"), (ours, bare), cpu_us, strict=True)
     ]
-    rig.notes.append(f"{figure}: {'; '.join(told)}; ratio by CPU time {number(cpu_us[1] / cpu_us[0])}")
+    rig.notes.append(f"{figure}: {'; '.join(texts)}; ratio by CPU time {number(cpu_us[1] / cpu_us[0])}")
     our_rate, bare_rate = (median(rate.a_second for rate in rates) for rates in (ours, bare))
     return Row(figure, "/s", our_rate, bare_rate, target)
 
@@ -81,16 +78,16 @@ def _rate(rig: Rig, pid: int, address: wire.Address, request: bytes, status: int
         before = machine.cpu_ns(pid)
         tally = loading.tally()
         used_ns = machine.cpu_ns(pid) - before
-    _insist(tally)
+    _check(tally)
     return Rate(tally.answers / tally.seconds, used_ns / machine.NS_PER_S / tally.seconds)
 
 
-def _insist(tally: Tally) -> None:
+def _check(tally: Tally) -> None:
     if tally.wrong or tally.cut or not tally.answers:
         raise RuntimeError(f"not every ping was taken: {tally}")
 
 
-def _tell_ceiling(rig: Rig, fastest: float) -> None:
+def _note_ceiling(rig: Rig, fastest: float) -> None:
     trivial = rig.start(rig.baseline("trivial"))
     rates = [_rate(rig, trivial.pid, trivial.address, wire.request("POST", "/errors"), 204) for _ in range(rig.rounds)]
     trivial.stop()

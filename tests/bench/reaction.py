@@ -1,4 +1,4 @@
-"""Time from the reply to the fifth error to flipped health, with a real Redis and nothing to settle."""
+"""Time from the reply to the fifth error to the first 503 of health, with a real Redis and no settle time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from bench.rig import Rig
     from harness.sidecar import Setting, Sidecar
 
-LIVES: Final = 40
+INCARNATIONS: Final = 40
 MOST_POLLS: Final = 10_000
 LIMIT: Final = 5
 TIMER_MS: Final = 5_000
-"""The article judges every 10 s: on average half of it goes by. Computed, not measured."""
+"""Half of the 10 s between two checks of the article; computed, not measured."""
 
 TARGET_MS: Final = 10
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Without and with a state directory, where the incarnation is written down before the claim."""
+    """Without and with a state directory, where the incarnation is saved before the claim."""
     plain, kept = "fifth error to flipped health", "the same, with a state directory"
     state = rig.directory / "latches"
     state.mkdir(exist_ok=True)
@@ -45,7 +45,9 @@ def _sidecar(rig: Rig, name: str, **more: Setting) -> Sidecar:
 def _row(rig: Rig, figure: str, sidecar: Sidecar, *, limited: bool) -> Row:
     rig.start(sidecar)
     with wire.connect(sidecar.address("local")) as pings, wire.connect(sidecar.address("public")) as health:
-        taken = [_life_ms(pings, health, f"life-{number}") for number in range(10 if rig.quick else LIVES)]
+        taken = [
+            _incarnation_ms(pings, health, f"life-{number}") for number in range(10 if rig.quick else INCARNATIONS)
+        ]
     sidecar.stop()
     rig.notes.append(
         f"{figure}: {spread(taken)} ms over {len(taken)} lives, the first of a sidecar just started "
@@ -54,8 +56,8 @@ def _row(rig: Rig, figure: str, sidecar: Sidecar, *, limited: bool) -> Row:
     return Row(figure, "ms", median(taken), TIMER_MS, at_most(TARGET_MS, "ms") if limited else None)
 
 
-def _life_ms(pings: socket.socket, health: socket.socket, app_start: str) -> float:
-    """Begin a life of the app, report five errors, and poll until health flips."""
+def _incarnation_ms(pings: socket.socket, health: socket.socket, app_start: str) -> float:
+    """Begin an incarnation of the app, report five errors, and poll until health answers 503."""
     _begin(pings, app_start)
     poll, ping = wire.request("GET", "/health"), wire.request("POST", "/errors")
     wire.expect(200, health, poll)
@@ -73,4 +75,4 @@ def _begin(pings: socket.socket, app_start: str) -> None:
     for _ in range(MOST_POLLS):
         if json.loads(wire.body(wire.expect(202, pings, announce)))["state"] == "up":
             return
-    raise RuntimeError("the new life did not come up")
+    raise RuntimeError("the new incarnation did not come up")

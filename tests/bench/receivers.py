@@ -1,7 +1,7 @@
-"""The baselines of ``datagrams.py``: who else receives StatsD packets.
+"""The baselines of ``datagrams.py``: other receivers of StatsD packets.
 
-``python -m bench.receivers blocking|endpoint ADDRESS SECONDS`` receives for so long once packets have come for a while,
-and prints ``Received`` as JSON.
+``python -m bench.receivers blocking|endpoint ADDRESS SECONDS`` receives for this long after a warm-up, and prints
+``Received`` as JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM_UP_S: Final = 0.3
 
 @dataclass(frozen=True)
 class Received:
-    """Packets that one receiver took, and in how long; CPU time of its process meanwhile."""
+    """Received packets, the duration, and the CPU time of the process."""
 
     packets: int
     seconds: float
@@ -42,7 +42,7 @@ class Received:
 
 
 def blocking(opened: socket.socket, seconds: float) -> Received:
-    """A loop round ``recv`` that reads name, value and type, and counts; the most that plain Python can do."""
+    """A loop over ``recv`` that parses name, value and type, and counts: the fastest in plain Python."""
     counts: dict[bytes, int] = {}
     receive = opened.recv
 
@@ -66,7 +66,7 @@ def blocking(opened: socket.socket, seconds: float) -> Received:
 
 
 class _Counting(asyncio.DatagramProtocol):
-    """Reads and counts as ``blocking`` does."""
+    """Parses and counts as ``blocking`` does."""
 
     def __init__(self) -> None:
         self.packets = 0
@@ -94,7 +94,7 @@ async def _endpoint(opened: socket.socket, seconds: float) -> Received:
 
 
 def endpoint(opened: socket.socket, seconds: float) -> Received:
-    """asyncio's own datagram endpoint."""
+    """The datagram endpoint of asyncio."""
     return asyncio.run(_endpoint(opened, seconds))
 
 
@@ -102,7 +102,7 @@ RECEIVERS: Final[dict[str, Callable[[socket.socket, float], Received]]] = {"bloc
 
 
 def _bound(address: str) -> socket.socket:
-    """A socket with the receive buffer that the sidecar has."""
+    """A socket with the receive buffer of the sidecar."""
     is_path = address.startswith("/")
     opened = socket.socket(socket.AF_UNIX if is_path else socket.AF_INET, socket.SOCK_DGRAM)
     with suppress(PermissionError):

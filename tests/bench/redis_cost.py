@@ -1,6 +1,6 @@
-"""What the fleet costs its Redis: processor time of beats and claims, the time of a claim, memory.
+"""The cost of a fleet for its Redis: processor time of beats and claims, latency of claims, memory.
 
-The server's whole process is counted, its connections and its turns without work included.
+The figures include the whole process of the server, with its connections and its idle work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _US_PER_S: Final = 1_000_000
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Ten thousand sidecars that beat, a thousand suspects, single claims, claims at once, and the memory of it all."""
+    """Beats of ten thousand sidecars, a thousand suspects, single claims, concurrent claims, and memory."""
     with _server(rig) as server:
         small = [Service(server.url, f"small-{place}", SIDECARS // SERVICES) for place in range(SERVICES)]
         large = Service(server.url, "large", SIDECARS)
@@ -67,17 +67,17 @@ def _beats(rig: Rig, server: RedisServer, small: Sequence[Service], large: Servi
         f"one service of {SIDECARS:,}": large.beats(),
     }
     rate = SIDECARS / BEAT_S
-    rig.notes.append(f"Redis with nobody connected: {_idle_percent(server):.2f} % of a core")
+    rig.notes.append(f"Redis without connections: {_idle_percent(server):.2f} % of a core")
     with Crowd(("127.0.0.1", server.port), SIDECARS) as crowd:
         for commands in ways.values():
             crowd.all_once(commands)
-        _tell_connections(rig, server, crowd)
+        _note_connections(rig, server, crowd)
         server.cli("CONFIG", "RESETSTAT")
         paced = _each_us(rig, server, ways, lambda commands: crowd.pace(commands, rate, _slice_s(rig)))
         raced = _each_us(rig, server, ways, lambda commands: crowd.race(commands, _slice_s(rig) / 2))
         beat_us, ping_us = _own_clock_us(server, "evalsha"), _own_clock_us(server, "ping")
-    _tell(rig, f"{SIDECARS:,} sidecars, {rate:,.0f} a second", paced)
-    _tell(rig, f"{SIDECARS:,} sidecars, as fast as they go", raced)
+    _note(rig, f"{SIDECARS:,} sidecars, {rate:,.0f} a second", paced)
+    _note(rig, f"{SIDECARS:,} sidecars, as fast as they go", raced)
     return [
         *_share_rows(f"Redis CPU, {SIDECARS:,} sidecars that beat", paced, rate, at_most(CORE_PERCENT, "%")),
         *_share_rows(f"Redis CPU, {SIDECARS:,} sidecars that beat, each as if Redis were busy", raced, rate, None),
@@ -87,14 +87,14 @@ def _beats(rig: Rig, server: RedisServer, small: Sequence[Service], large: Servi
 
 
 def _share_rows(figure: str, each_us: Mapping[str, Sequence[float]], rate: float, target: Target | None) -> list[Row]:
-    """A target is for the whole of it, whatever of that a PING would take."""
+    """The target is for the whole cost, including that of a PING."""
     ping, *ours = [_percent(costs, rate) for costs in each_us.values()]
     ways = list(each_us)[1:]
     return [Row(f"{figure}, {way}", "% of a core", mine, ping, target) for way, mine in zip(ways, ours, strict=True)]
 
 
 def _storm(rig: Rig, server: RedisServer) -> list[Row]:
-    """All are suspect, and ask as often as they beat: one is culled, and the others are denied until it is replaced."""
+    """All are suspect, and claim as often as they beat: one is culled, and the others are denied."""
     service = Service(server.url, "storm", STORM, trial=True)
     beats, reads = service.beats(Presence.SUSPECT), service.reads()
     both = "beats and denied claims"
@@ -110,8 +110,8 @@ def _storm(rig: Rig, server: RedisServer) -> list[Row]:
         raced = _each_us(rig, server, ways, lambda commands: crowd.race(commands, _slice_s(rig) / 2))
         seen = _own_clock_us(server, "evalsha")
     rig.notes.append(f"{both} while one is tried, by Redis's own clock: {number(seen)} us a call")
-    _tell(rig, f"{STORM:,} suspects while one is tried, {rate:,.0f} a second", paced)
-    _tell(rig, f"{STORM:,} suspects while one is tried, as fast as they go", raced)
+    _note(rig, f"{STORM:,} suspects while one is tried, {rate:,.0f} a second", paced)
+    _note(rig, f"{STORM:,} suspects while one is tried, as fast as they go", raced)
     figure = f"Redis CPU, {STORM:,} suspects that beat and claim while one is tried"
     return [Row(figure, "% of a core", _percent(paced[both], rate), _percent(paced["PING"], rate))]
 
@@ -123,7 +123,7 @@ def _slice_s(rig: Rig) -> float:
 def _each_us(
     rig: Rig, server: RedisServer, ways: Mapping[str, list[bytes]], send: Callable[[list[bytes]], int]
 ) -> dict[str, list[float]]:
-    """Processor time of the server for each command, round by round."""
+    """Processor time of the server per command, by round."""
 
     def cost(commands: list[bytes]) -> float:
         before_ns = machine.cpu_ns(server.pid)
@@ -148,16 +148,16 @@ def _begin_trial(service: Service) -> None:
         raise RuntimeError(f"none is tried: {granted}, {denied}")
 
 
-# -- what else to tell -----------------------------------------------------------------------------------------------
+# -- notes and memory -----------------------------------------------------------------------------------------------
 
 
-def _tell(rig: Rig, how: str, each_us: Mapping[str, Sequence[float]]) -> None:
-    told = "; ".join(f"{way} {spread(costs)}" for way, costs in each_us.items())
-    rig.notes.append(f"Redis CPU per command in us, {how}: {told}")
+def _note(rig: Rig, how: str, each_us: Mapping[str, Sequence[float]]) -> None:
+    texts = "; ".join(f"{way} {spread(costs)}" for way, costs in each_us.items())
+    rig.notes.append(f"Redis CPU per command in us, {how}: {texts}")
 
 
 def _own_clock_us(server: RedisServer, command: str) -> float:
-    """Redis times its commands by the wall clock, without reading and writing the connection."""
+    """The duration of a command by Redis's own measurement, without the connection."""
     return float(server.cli("INFO", "commandstats")[f"cmdstat_{command}"]["usec_per_call"])
 
 
@@ -167,7 +167,7 @@ def _idle_percent(server: RedisServer) -> float:
     return (machine.cpu_ns(server.pid) - before_ns) / (time.monotonic() - begun) / 1e7
 
 
-def _tell_connections(rig: Rig, server: RedisServer, crowd: Crowd) -> None:
+def _note_connections(rig: Rig, server: RedisServer, crowd: Crowd) -> None:
     mib = server.cli("INFO", "memory")["mem_clients_normal"] / 2**20
     idle = _idle_percent(server)
     rig.notes.append(
@@ -177,7 +177,7 @@ def _tell_connections(rig: Rig, server: RedisServer, crowd: Crowd) -> None:
 
 
 def _memory(rig: Rig, server: RedisServer, service: Service) -> Row:
-    """Of all keys, after ten culls and while half of the service is suspect."""
+    """The memory of all keys, after ten culls and while half of the service is suspect."""
     culled = asyncio.run(service.answers(range(CULLED)))
     if not all(isinstance(answer, Granted) for answer in culled):
         raise RuntimeError(f"not all were culled: {culled}")

@@ -1,4 +1,4 @@
-"""What every benchmark stands on: servers on one core, clients on another, and rounds in turn."""
+"""The parts that every benchmark uses: servers on one core, clients on another, and alternating rounds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from bench import machine, wire
 from bench.load import Order, Tally
-from harness.child import Child
+from harness.child import Child, python_env
+from harness.children import Children
 from harness.ports import free_port
 from harness.redis_server import RedisServer
 from harness.sidecar import Setting, Sidecar
-from harness.starting import Children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,24 +31,19 @@ C = TypeVar("C", bound=Child)
 NEVER: Final = 1_000_000_000
 """An error limit that no benchmark reaches."""
 
-_TESTS: Final = Path(__file__).parents[1]
-
 
 class Baseline(Child):
-    """One of ``servers.py``. ``beyond`` is its unix socket or the URL of its Redis."""
+    """A server of ``servers.py``. ``beyond`` is its unix socket or the URL of its Redis."""
 
     def __init__(self, directory: Path, server: str, beyond: str = "") -> None:
         super().__init__(f"baseline-{server}", directory)
         self._server = server
         self._beyond = beyond
-        self.port = 0
+        self.port = free_port()
 
     @property
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self.port
-
-    def _choose_place(self) -> None:
-        self.port = free_port()
 
     def _command(self) -> list[str]:
         script = str(Path(__file__).with_name("servers.py"))
@@ -61,9 +56,9 @@ class Baseline(Child):
 
 @dataclass
 class Rig:
-    """Starts servers, each on the servers' core, and remembers them until ``close``.
+    """Starts servers on the servers' core, and stops them with ``close``.
 
-    ``quick``: short rounds, for development. ``notes``: what is worth saying below the table.
+    ``quick``: short rounds, for development. ``notes``: the notes below the table.
     """
 
     directory: Path
@@ -107,7 +102,7 @@ class Rig:
         return self._children.adopt(RedisServer(self.directory)).start()
 
     def load(self, address: wire.Address, request: bytes, status: int, **how: Any) -> Loading:
-        """A load generator that is warm, on the clients' core; see ``Order`` for the rest."""
+        """A warm load generator on the clients' core; ``Order`` has the options."""
         order = Order(address, request.decode(), status, **{"connections": 32, "rate": 0, "warmup_s": 0.3, **how})
         return Loading(order)
 
@@ -115,7 +110,7 @@ class Rig:
         """What ``python -m bench.<module>`` prints as JSON, on the servers' core."""
         with self.on_server_cores():
             command = [sys.executable, "-m", f"bench.{module}", *arguments]
-            done = subprocess.run(command, check=True, capture_output=True, env=_env(), timeout=120)
+            done = subprocess.run(command, check=True, capture_output=True, env=python_env(), timeout=120)
         return json.loads(done.stdout)
 
     def close(self) -> None:
@@ -130,7 +125,7 @@ class Loading:
             [sys.executable, "-m", "bench.load", json.dumps(asdict(order))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_env(),
+            env=python_env(),
         )
 
     def __enter__(self) -> Self:
@@ -147,11 +142,11 @@ class Loading:
             self._process.wait(5)
 
     def tally(self) -> Tally:
-        """Wait for the end of its time."""
+        """Wait for the end of the load; the tally."""
         return Tally(**json.loads(self._line()))
 
     def stop(self) -> Tally:
-        """End it now."""
+        """End the load now; the tally."""
         self._close_input()
         return self.tally()
 
@@ -165,7 +160,7 @@ class Loading:
 
 
 def alternate(rounds: int, *measures: Callable[[], T]) -> Iterator[tuple[T, ...]]:
-    """Measure in turn, A B A B: whatever else the machine does meets all of them alike."""
+    """Measure in turn, A B A B, so that other load of the machine affects all alike."""
     for _ in range(rounds):
         yield tuple(measure() for measure in measures)
 
@@ -173,7 +168,3 @@ def alternate(rounds: int, *measures: Callable[[], T]) -> Iterator[tuple[T, ...]
 def medians(rounds: Sequence[tuple[float, ...]]) -> list[float]:
     """The median of each column."""
     return [median(column) for column in zip(*rounds, strict=True)]
-
-
-def _env() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(_TESTS), str(_TESTS.parent)))}

@@ -1,8 +1,8 @@
 """A metrics page fetched and scanned by the sidecar's scraper, beside aiohttp and prometheus-client's text parser.
 
-``python -m bench.scrape serve PORT`` serves pages; ``python -m bench.scrape ours|errors|library cpu|stall|peak URL
-SCRAPES`` scrapes in a process of its own, so that CPU time and memory can be told. ``ours`` wants errors and requests,
-``errors`` errors alone.
+``python -m bench.scrape serve PORT`` serves pages. ``python -m bench.scrape ours|errors|library cpu|stall|peak URL
+SCRAPES`` scrapes in its own process, for its CPU time and memory; ``ours`` selects errors and requests, ``errors`` only
+errors.
 """
 
 from __future__ import annotations
@@ -46,23 +46,19 @@ LIBRARY_AT_MOST: Final = 3
 
 def measure(rig: Rig) -> list[Row]:
     """CPU a scrape, fetch included, plain and gzip; at the largest page also stall and peak memory."""
-    from harness.child import Child  # noqa: PLC0415 - the workers measure their memory without it
+    from harness.child import Child, python_env  # noqa: PLC0415 - the workers measure their memory without it
     from harness.ports import free_port  # noqa: PLC0415 - as above
 
     class Pages(Child):
         def __init__(self) -> None:
             super().__init__("pages", rig.directory)
-            self.port = 0
-
-        def _choose_place(self) -> None:
             self.port = free_port()
 
         def _command(self) -> list[str]:
             return [sys.executable, "-m", "bench.scrape", "serve", str(self.port)]
 
         def _env(self) -> dict[str, str]:
-            tests = Path(__file__).parents[1]
-            return {**os.environ, "PYTHONPATH": os.pathsep.join((str(tests), str(tests.parent)))}
+            return python_env()
 
         def _is_ready(self) -> bool:
             asyncio.run(asyncio.open_connection("127.0.0.1", self.port))
@@ -113,7 +109,7 @@ def _work(rig: Rig, who: str, url: str, scrapes: int) -> tuple[float, ...]:
 
 @cache
 def still(series: int) -> bytes:
-    """What does not change from page to page: of each handler two histograms and 8 gauges."""
+    """The constant part of all pages: two histograms and 8 gauges per handler."""
     lines = ["process_start_time_seconds 1732096800.12"]
     for name in ("duration_seconds", "size_bytes"):
         lines += _head(name, "histogram")
@@ -127,7 +123,7 @@ def still(series: int) -> bytes:
 
 
 def counters(series: int, wave: int) -> bytes:
-    """What counts on: of each handler 4 counters, the one of good answers on every page, another one now and then."""
+    """The changing part: 4 counters per handler; the one of status 200 changes on every page, the others rarely."""
     lines = _head("requests_total", "counter")
     for number_, labels in _handlers(series):
         for code in CODES:
@@ -147,13 +143,13 @@ def _head(name: str, kind: str) -> list[str]:
 
 @cache
 def _zipped(series: int) -> tuple[bytes, int]:
-    """The still part as raw deflate that goes on, and its checksum."""
+    """The constant part as the beginning of a raw deflate stream, and its checksum."""
     packer = zlib.compressobj(6, wbits=-15)
     return packer.compress(still(series)) + packer.flush(zlib.Z_FULL_FLUSH), zlib.crc32(still(series))
 
 
 def _gzip(series: int, rest: bytes) -> bytes:
-    """All of the page as one member, without packing the still part again."""
+    """The whole page as one gzip member, without compressing the constant part again."""
     packed, checksum = _zipped(series)
     packer = zlib.compressobj(6, wbits=-15)
     size = len(still(series)) + len(rest)
@@ -190,7 +186,7 @@ async def serve(port: int) -> None:
 
 
 async def work(who: str, what: str, url: str, scrapes: int) -> list[float]:
-    """Scrape once without looking, then ``scrapes`` times."""
+    """Scrape once without measuring, then ``scrapes`` times."""
     if who == "library":
         scrape, close = await _library(url)
     else:
@@ -202,14 +198,16 @@ async def work(who: str, what: str, url: str, scrapes: int) -> list[float]:
 
 
 def _ours(url: str, requests: str) -> tuple[Scrape, Scrape]:
+    from sidecar.config.scrape_url import parse_target  # noqa: PLC0415 - as above
     from sidecar.config.selectors import parse_selectors  # noqa: PLC0415 - as above
     from sidecar.core.types import Sample  # noqa: PLC0415 - only what is measured is imported
-    from sidecar.inputs.scrape import Scraper, parse_target  # noqa: PLC0415 - as above
-    from sidecar.inputs.wanted_series import Wanted  # noqa: PLC0415 - as above
+    from sidecar.inputs.scrape import Scraper  # noqa: PLC0415 - as above
+    from sidecar.inputs.series_selection import SeriesSelection  # noqa: PLC0415 - as above
 
+    selection = SeriesSelection(parse_selectors(ERRORS), parse_selectors(requests))
     scraper = Scraper(
         parse_target(url),
-        Wanted(parse_selectors(ERRORS), parse_selectors(requests)),
+        selection,
         interval_s=10,
         timeout_s=60,
         offer=lambda _: True,
@@ -219,8 +217,8 @@ def _ours(url: str, requests: str) -> tuple[Scrape, Scrape]:
 
     async def scrape() -> None:
         sample = await scraper.scrape()
-        if not isinstance(sample, Sample) or scraper.overflow > 0:
-            raise RuntimeError(f"no good sample: {sample}, overflow {scraper.overflow}")
+        if not isinstance(sample, Sample) or scraper._selection.overflow > 0:
+            raise RuntimeError(f"no good sample: {sample}, overflow {scraper._selection.overflow}")
 
     return scrape, scraper.close
 
@@ -254,7 +252,7 @@ async def _cpu_ms(scrape: Scrape, scrapes: int) -> list[float]:
 
 
 async def _stall_ms(scrape: Scrape, scrapes: int) -> list[float]:
-    """The longest time that the loop was busy with something else, as CPU time: of the later scrapes, of the first."""
+    """The longest CPU time for which the loop was blocked: by later scrapes, and by the first."""
     longest = [0]
     gc.freeze()
 
@@ -274,7 +272,7 @@ async def _stall_ms(scrape: Scrape, scrapes: int) -> list[float]:
 
 
 async def _peak_mib(scrape: Scrape, scrapes: int) -> list[float]:
-    """Growth of the process, at its largest, over what it was with its libraries loaded."""
+    """The peak memory of the process, less its memory with the libraries loaded."""
     import aiohttp  # noqa: PLC0415 - as above
 
     async with aiohttp.ClientSession() as session:  # the client's own buffers are not the page's

@@ -1,7 +1,7 @@
-"""The baselines: servers that do what a benchmark asks of the sidecar, and nothing else.
+"""The baselines: servers that do only what a benchmark asks of the sidecar.
 
-``python servers.py NAME HOST:PORT [UNIX SOCKET or REDIS URL]``: ``bare``, ``trivial`` or ``four``. Each imports its
-libraries plainly and only its own, because memory and start-up are measured as well.
+``python servers.py NAME HOST:PORT [UNIX SOCKET or REDIS URL]``: ``bare``, ``trivial`` or ``four``. Each imports only
+its own libraries, because memory and start-up are measured too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def trivial(host: str, port: int, _nothing: str) -> None:
 
 
 async def four(host: str, port: int, redis_url: str) -> None:
-    """The four libraries of the sidecar, imported and used plainly."""
+    """The four libraries of the sidecar with their usual imports."""
     import prometheus_client  # noqa: PLC0415 - as in bare
     import pydantic_settings  # noqa: PLC0415 - as in bare
     import redis.asyncio  # noqa: PLC0415 - as in bare

@@ -1,4 +1,4 @@
-"""Time from exec to the first 200, and memory, against a process that imports the same four libraries plainly."""
+"""Time from exec to the first 200, and memory, beside a process with the same four libraries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEFORE_WORK: Final = frozenset({"NULL", "auth", "hello", "select", "client|seti
 
 @dataclass(frozen=True)
 class Server:
-    """A process to start, and where it can be asked once it is."""
+    """A process, and its addresses for health and pings."""
 
     child: Sidecar | Baseline
 
@@ -44,7 +44,7 @@ def measure(rig: Rig) -> list[Row]:
     url = rig.redis.url
     ours, plain = Server(rig.sidecar("start", error_limit=NEVER, redis_url=url)), Server(rig.baseline("four", url))
     for server in (ours, plain):
-        _start_up_ms(server, rig.server_cores)  # not measured: it writes the bytecode
+        _start_up_ms(server, rig.server_cores)  # not measured: this start writes the bytecode
     rows = [
         _start_row(rig, "start-up, one core", rig.server_cores, ours, plain),
         _start_row(rig, f"start-up, {len(rig.all_cores)} cores", rig.all_cores, ours, plain),
@@ -101,7 +101,7 @@ def _memory_mib(rig: Rig, server: Server) -> tuple[float, ...]:
     with rig.on_server_cores():
         server.child.launch()
     _await_health(server)
-    wait_for(partial(_is_at_work, rig.redis), timeout_s=10, what="Redis has been asked something")
+    wait_for(partial(_is_at_work, rig.redis), timeout_s=10, what="the server has sent a command to Redis")
     time.sleep(_CALM_S)
     pid = server.child.pid
     ready = machine.rss_mib(pid), machine.pss_mib(pid)
@@ -112,7 +112,7 @@ def _memory_mib(rig: Rig, server: Server) -> tuple[float, ...]:
 
 
 def _is_at_work(redis: RedisServer) -> bool:
-    """Whether a client other than we has asked Redis for more than the connection."""
+    """Whether another client has sent more than connection commands to Redis."""
     clients = str(redis.cli("CLIENT", "LIST")).splitlines()
     return any(word[4:] not in _BEFORE_WORK for line in clients for word in line.split() if word.startswith("cmd="))
 

@@ -15,7 +15,7 @@ HEAD: Final = ("figure", "sidecar", "baseline", "ratio", "target", "result", "re
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure has to keep, in words and as a rule of its row."""
+    """The target of a figure, as text and as a predicate of its row."""
 
     text: str
     holds: Callable[[Row], bool]
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: the sidecar's, the baseline's in the same run, and what was asked for, if anything was."""
+    """One figure of the sidecar, that of the baseline in the same run, and the target, if there is one."""
 
     figure: str
     unit: str
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours in multiples of the baseline."""
+        """The figure divided by the baseline."""
         return self.ours / self.baseline if self.baseline else None
 
     @property
@@ -45,22 +45,22 @@ class Row:
 
 
 def at_most(limit: float, unit: str) -> Target:
-    """The sidecar's own figure is bounded."""
+    """An upper bound of the figure."""
     return Target(f"<= {number(limit)} {unit}", lambda row: row.ours <= limit)
 
 
 def below(limit: float, unit: str) -> Target:
-    """The same, and the bound itself is too much."""
+    """An upper bound that must not be reached."""
     return Target(f"< {number(limit)} {unit}", lambda row: row.ours < limit)
 
 
 def at_least_of_baseline(share: float) -> Target:
-    """For figures of which more is better."""
+    """A lower bound of the ratio."""
     return Target(f"ratio >= {number(share)}", lambda row: row.ratio is not None and row.ratio >= share)
 
 
 def at_most_of_baseline(share: float) -> Target:
-    """For figures of which less is better."""
+    """An upper bound of the ratio."""
     return Target(f"ratio <= {number(share)}", lambda row: row.ratio is not None and row.ratio <= share)
 
 
@@ -73,12 +73,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Median, and in brackets the least and the most."""
+    """The median, with minimum and maximum in brackets."""
     return f"{number(median(values))} ({number(min(values))} to {number(max(values))})"
 
 
 def number(value: float) -> str:
-    """Three figures that matter, whole from 100 on, with thousands set apart."""
+    """Three significant digits, no decimals from 100 on, and commas between thousands."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
@@ -87,7 +87,7 @@ def number(value: float) -> str:
 
 
 def markdown(rows: Sequence[Row], reasons: Mapping[str, str]) -> str:
-    """The table; ``reasons`` by figure are kept for what is still missed."""
+    """The table; ``reasons`` by figure stay while the figure is missed."""
     lines = [_line(HEAD), _line(["---"] * len(HEAD))]
     for row in rows:
         missed = "MISSED" in row.result
@@ -111,7 +111,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def reasons(page: str) -> dict[str, str]:
-    """The reasons that a person wrote into the table of this page, by figure."""
+    """The reasons in the table of this page, by figure."""
     found = {}
     for line in _between(page)[1].splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -121,7 +121,7 @@ def reasons(page: str) -> dict[str, str]:
 
 
 def with_results(page: str, results: str) -> str:
-    """The page with these results between its two markers; ValueError when it has not both."""
+    """The page with these results between its two markers; ValueError without them."""
     before, _, after = _between(page)
     return f"{before}{BEGIN}\n{results}\n{END}{after}"
 

@@ -1,4 +1,4 @@
-"""How long nobody answers when a main is killed and its standby takes over, and how many polls are lost by that."""
+"""The time without answers when a standby takes over from its main, and the polls that are lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from bench.rig import NEVER
 from bench.table import Row, at_most
-from harness.polls import RESET, UP, Polls, told
-from harness.succession import Succession
+from harness.main_and_standby import MainAndStandby
+from harness.polls import RESET, UP, Polls, summary
 
 if TYPE_CHECKING:
     from bench.rig import Rig
@@ -25,14 +25,14 @@ P50_MS: Final = 50
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Killed, and told to end; main and standby share a core, as the containers of a full machine do."""
+    """Kills and planned ends; main and standby share a core, as on a full machine."""
     kills, terms = (QUICK, QUICK) if rig.quick else (KILLS, TERMS)
     killed, at = _ended(rig, signal.SIGKILL, kills)
     took_ms = [1000 * killed.handover_s(each) for each in at]
-    rig.notes.append(told("killed", [each / 1000 for each in took_ms], killed))
+    rig.notes.append(summary("killed", [each / 1000 for each in took_ms], killed))
     planned, planned_at = _ended(rig, signal.SIGTERM, terms)
     planned_ms = [1000 * planned.handover_s(each) for each in planned_at]
-    rig.notes.append(told("told to end", [each / 1000 for each in planned_ms], planned))
+    rig.notes.append(summary("planned end", [each / 1000 for each in planned_ms], planned))
     return [
         Row("takeover, main killed, p50", "ms", median(took_ms), None, at_most(P50_MS, "ms")),
         Row("takeover, main killed, max", "ms", max(took_ms)),
@@ -49,7 +49,7 @@ def _ended(rig: Rig, number: signal.Signals, times: int) -> tuple[Polled, list[f
     directory.mkdir()
     at = []
     with rig.on_server_cores():
-        one = Succession(rig.sidecar, directory, error_limit=NEVER).start()
+        one = MainAndStandby(rig.sidecar, directory, error_limit=NEVER).start()
     with Polls(one.main.address("public"), RATE) as polls:
         for _ in range(times):
             time.sleep(CALM_S)

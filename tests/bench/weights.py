@@ -1,7 +1,7 @@
-"""What users see of an incident, through HAProxy with the shipped cascade: with weights, with culls, with both.
+"""The effect of an incident on users, through HAProxy with the shipped cascade: with weights, culls, or both.
 
-Of four apps one fails half of its requests and another all of them, until they are replaced, which heals them. The
-fleet may cull one in ten seconds: slow, as it is by design, but in proportion to an incident of half a minute.
+One of four apps fails half of its requests and another one all of them, until they are replaced. The budget is one cull
+in ten seconds, in proportion to an incident of half a minute.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from bench.table import Row, at_most
 from harness.binaries import find
-from harness.cascade import weights
-from harness.shop import NAMES, Shop
-from harness.starting import Children
+from harness.cascade import NAMES, CascadeSite, weights
+from harness.children import Children
 from harness.traffic import Outcome, failed, lost
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ RATE: Final = 200
 WELL_S: Final = 3
 INCIDENT_S: Final = 30
 HISTORY_S: Final = 35
-"""So long the six buckets of the success rate are full of good results."""
+"""The time that fills the six buckets of the success rate with good results."""
 
 TOLD_S: Final = 60
 STEP_S: Final = 0.1
@@ -54,7 +53,7 @@ WAYS: Final[dict[str, dict[str, Setting]]] = {
 
 @dataclass(frozen=True)
 class Incident:
-    """What came back in its course, and who was replaced when, in seconds from its beginning."""
+    """The answers during the incident, and the replaced apps with the seconds since its beginning."""
 
     outcomes: Counter[Outcome]
     replaced: list[tuple[str, float]]
@@ -64,14 +63,14 @@ class Incident:
 
 
 def measure(rig: Rig) -> list[Row]:
-    """The four ways one after the other, then how long a weight takes to fall and to come back."""
+    """The four ways one after the other, then the times in which a weight falls and rises."""
     if not find("haproxy"):
-        rig.notes.append("no haproxy here: weights were not measured")
+        rig.notes.append("haproxy is not installed: weights were not measured")
         return []
     seen = {way: _incident(rig, way) for way in WAYS}
     rows = [*_rows(seen, "POST"), *_rows(seen, "GET"), *_lost(seen), *_speed(rig)]
     for way, incident in seen.items():
-        who = ", ".join(f"{name} after {at_s:.0f} s" for name, at_s in incident.replaced) or "nobody"
+        who = ", ".join(f"{name} after {at_s:.0f} s" for name, at_s in incident.replaced) or "none"
         rig.notes.append(f"an incident with {way}: {incident.outcomes.total()} requests, replaced: {who}")
     return rows
 
@@ -97,22 +96,22 @@ def _lost(seen: dict[str, Incident]) -> list[Row]:
 
 def _incident(rig: Rig, way: str) -> Incident:
     redis = {"redis_url": rig.redis.url, "service": way.replace(" ", "-")}
-    with _open(rig, {**JUDGING, **redis, **WAYS[way]}) as shop:
-        shop.traffic.next_answers(WELL_S * RATE)
-        before = shop.traffic.seen()
-        shop.fail(*FAILING)
-        replaced = _schedule(shop, 12 if rig.quick else INCIDENT_S)
-        return Incident(shop.traffic.seen() - before, replaced)
+    with _open(rig, {**JUDGING, **redis, **WAYS[way]}) as site:
+        site.traffic.next_answers(WELL_S * RATE)
+        before = site.traffic.seen()
+        site.fail(*FAILING)
+        replaced = _schedule(site, 12 if rig.quick else INCIDENT_S)
+        return Incident(site.traffic.seen() - before, replaced)
 
 
-def _schedule(shop: Shop, seconds: float) -> list[tuple[str, float]]:
-    """Be the scheduler: replace whose health is down. When the time is over, tell who and when."""
+def _schedule(site: CascadeSite, seconds: float) -> list[tuple[str, float]]:
+    """Replace every container that is down, for this long; the replaced ones and the times."""
     replaced = []
     begun = time.monotonic()
     while (at_s := time.monotonic() - begun) < seconds:
         for name in NAMES:
-            if shop.sidecars[name].health("/health/nomad")[0] != 200:
-                shop.replace(name)
+            if site.sidecars[name].health("/health/nomad")[0] != 200:
+                site.replace(name)
                 replaced.append((name, at_s))
         time.sleep(STEP_S)
     return replaced
@@ -120,12 +119,12 @@ def _schedule(shop: Shop, seconds: float) -> list[tuple[str, float]]:
 
 def _speed(rig: Rig) -> list[Row]:
     history_s = 5 if rig.quick else HISTORY_S
-    with _open(rig, {"error_ratio": 0}) as shop:
-        shop.traffic.next_answers(history_s * RATE)
-        shop.fail(0, 0.5, 0, 0)
-        fall_s = _until(shop, lambda percent: percent <= 14)
-        shop.fail(0, 0, 0, 0)
-        rise_s = _until(shop, lambda percent: percent >= 90)
+    with _open(rig, {"error_ratio": 0}) as site:
+        site.traffic.next_answers(history_s * RATE)
+        site.fail(0, 0.5, 0, 0)
+        fall_s = _until(site, lambda percent: percent <= 14)
+        site.fail(0, 0, 0, 0)
+        rise_s = _until(site, lambda percent: percent >= 90)
     return [
         Row(
             f"half of an app's requests fail, after {history_s} s of health, until it is sent an eighth",
@@ -139,24 +138,24 @@ def _speed(rig: Rig) -> list[Row]:
 
 
 @contextmanager
-def _open(rig: Rig, settings: dict[str, Setting]) -> Iterator[Shop]:
-    """A site of its own under load; everything but the users is on the servers' core."""
+def _open(rig: Rig, settings: dict[str, Setting]) -> Iterator[CascadeSite]:
+    """A site under load; everything but the users runs on the servers' core."""
     children = Children()
     try:
         with rig.on_server_cores():
             directory = Path(tempfile.mkdtemp(dir=rig.directory))
-            shop = Shop(directory, children, settings).open(RATE)
-        with shop.traffic:
-            yield shop
+            site = CascadeSite(directory, children, settings).open(RATE)
+        with site.traffic:
+            yield site
     finally:
         children.stop()
 
 
-def _until(shop: Shop, is_there: Callable[[int], bool]) -> float:
-    """Seconds until HAProxy's weight of app2 is there; infinite when it is not within a minute."""
+def _until(site: CascadeSite, is_there: Callable[[int], bool]) -> float:
+    """Seconds until the predicate holds for HAProxy's weight of app2; infinite after a minute."""
     begun = time.monotonic()
     while time.monotonic() - begun < TOLD_S:
-        if is_there(weights(shop.proxy)["app2"]):
+        if is_there(weights(site.proxy)["app2"]):
             return time.monotonic() - begun
         time.sleep(STEP_S)
     return float("inf")

@@ -1,6 +1,6 @@
-"""One error recorded in the window: the ring of buckets against the article's array. No server is involved.
+"""One error recorded in the window: the ring of buckets beside the array of the article. No server is involved.
 
-``python -m bench.window ring|array COUNT`` does the work in a process of its own, so that memory can be told.
+``python -m bench.window ring|array COUNT`` measures in its own process, for its memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench import machine
 from bench.table import Row, at_most, at_most_of_baseline, number, spread
-from sidecar.core.life.window import RollingCounts
+from sidecar.core.measure.window import RollingCounts
 
 if TYPE_CHECKING:
     from bench.rig import Rig
@@ -28,7 +28,7 @@ GROWTH_MIB: Final = 1.0
 
 
 def measure(rig: Rig) -> list[Row]:
-    """Time and memory of ten million records; the array, which grows, holds one million only."""
+    """Time and memory of ten million records; the growing array has only one million."""
     from bench.rig import alternate, medians  # noqa: PLC0415 - the worker measures its memory without them
 
     count = RECORDS // 10 if rig.quick else RECORDS
@@ -56,10 +56,10 @@ def _work(rig: Rig, window: str, count: int) -> tuple[float, ...]:
 
 
 def ring(count: int) -> tuple[float, float, float]:
-    """Nanoseconds a record, growth in MiB and microseconds a query; a second goes by every ``A_TICK`` records."""
+    """Nanoseconds a record, growth in MiB and microseconds a query; a second has ``A_TICK`` records."""
     window = RollingCounts(WINDOW_S, 0)
     kinds = KINDS * (A_TICK // len(KINDS))
-    _record_by_ring(window, kinds, range(1, WINDOW_S + 1))  # full once, so that growth is growth
+    _record_by_ring(window, kinds, range(1, WINDOW_S + 1))  # fill the ring, so that later growth is a leak
     before_mib = machine.rss_mib(os.getpid())
     begun = time.perf_counter_ns()
     _record_by_ring(window, kinds, range(WINDOW_S + 1, WINDOW_S + 1 + count // A_TICK))
@@ -82,7 +82,7 @@ def _record_by_ring(window: RollingCounts, kinds: tuple[str, ...], seconds: rang
 
 
 def array(count: int) -> tuple[float, float, float]:
-    """The same of the article's array: the time of each error, and a query that looks at all of them."""
+    """The same for the array of the article: the time of each error, and a query over all of them."""
     times: list[float] = []
     before_mib = machine.rss_mib(os.getpid())
     begun = time.perf_counter_ns()

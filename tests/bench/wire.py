@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the benchmarks speak it: requests formatted once, answers of a known shape, plain sockets."""
+"""Minimal HTTP/1.1 for the benchmarks: prepared requests, answers of a known form, plain sockets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 def request(method: str, path: str, body: str | None = None, *, close: bool = False) -> bytes:
-    """A request as bytes; ``body`` is JSON, and a POST without one says that its body is empty."""
+    """A request as bytes; ``body`` is JSON, and a POST without it has the length 0."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     if body:
         lines.append("Content-Type: application/json")
@@ -28,7 +28,7 @@ def request(method: str, path: str, body: str | None = None, *, close: bool = Fa
 
 
 def connect(address: Address) -> socket.socket:
-    """A connection whose operations end after ``TIMEOUT_S``."""
+    """A connection with the timeout ``TIMEOUT_S``."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -43,19 +43,19 @@ def connect(address: Address) -> socket.socket:
 
 
 def is_whole(answer: bytes) -> bool:
-    """Whether the answer has come to its end; without a Content-Length it ends with its head, as 204 does."""
+    """Whether the answer is complete; without a Content-Length it ends with its head, as 204 does."""
     head, end, body = answer.partition(_HEAD_END)
     length = _LENGTH.search(head)
     return bool(end) and len(body) >= (int(length[1]) if length else 0)
 
 
 def status(answer: bytes) -> int:
-    """The status of an answer; 0 for what is none."""
+    """The status of an answer; 0 if it is not HTTP."""
     return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") and answer[9:12].isdigit() else 0
 
 
 def body(answer: bytes) -> bytes:
-    """What stands below the head."""
+    """The body of an answer."""
     return answer.partition(_HEAD_END)[2]
 
 
@@ -73,13 +73,13 @@ def ask(connection: socket.socket, request: bytes) -> bytes:
 
 
 def ask_once(address: Address, request: bytes) -> bytes:
-    """The same on a connection of its own."""
+    """``ask`` on a new connection."""
     with connect(address) as connection:
         return ask(connection, request)
 
 
 def expect(wanted: int, connection: socket.socket, request: bytes) -> bytes:
-    """The same on an open connection; RuntimeError when the answer's status is another one."""
+    """``ask`` on an open connection; RuntimeError for another status."""
     answer = ask(connection, request)
     if status(answer) != wanted:
         raise RuntimeError(f"answered {answer[:200]!r} where {wanted} was expected")

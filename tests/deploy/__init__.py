@@ -1,1 +1,1 @@
-"""What we ship to deploy with, and rules about it that its own tools do not check."""
+"""The shipped files for deployments, and rules that their own tools do not check."""

@@ -1,4 +1,4 @@
-"""Environment files as systemd's EnvironmentFile= and Docker's --env-file both read them: lines of NAME=value."""
+"""Environment files for systemd's EnvironmentFile= and Docker's --env-file: lines of NAME=value."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ EXAMPLE: Final = Path(__file__).parents[2] / "deploy" / "arbiter.env.example"
 
 
 def given(text: str) -> dict[str, str]:
-    """Return what the file sets."""
+    """The variables of the file."""
     return dict(re.findall(r"^([A-Z_]+)=(.*)$", text, re.MULTILINE))
 
 
 def commented_out(text: str) -> dict[str, str]:
-    """Return what it would set if a ``#`` directly before a name were taken away."""
+    """The variables in comments: lines with ``#`` directly before the name."""
     return dict(re.findall(r"^#([A-Z_]+)=(.*)$", text, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The shipped HAProxy configurations: where they are, and what the words in them mean to the other parts."""
+"""The shipped HAProxy configurations, and the options in them that other files depend on."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ SHIPPED: Final = (AGENT, PLAIN, CASCADE)
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines that say something: without comments, with single blanks."""
+    """The lines without comments, with single blanks."""
     return [line for raw in text.splitlines() if (line := " ".join(raw.partition("#")[0].split()))]
 
 
 def server_words(text: str) -> list[str]:
-    """Return the words that hold for every server (of all ``default-server`` lines)."""
+    """The words of all ``default-server`` lines."""
     return [word for line in lines(text) if line.startswith("default-server ") for word in line.split()[1:]]
 
 
 def server_option(text: str, name: str) -> str:
-    """Return the value of an option that holds for every server, or ``""``."""
+    """The value of an option of ``default-server``, or ``""``."""
     words = server_words(text)
     return words[words.index(name) + 1] if name in words else ""
 
 
 def notice_s(text: str) -> float:
-    """Return how long HAProxy may take to act on what the sidecar says."""
+    """The longest time in seconds until HAProxy acts on an answer of the sidecar."""
     timeout = re.search(r"^timeout check (\S+)$", "\n".join(lines(text)), re.MULTILINE)
     answer = durations.parse(timeout.group(1)) if timeout else 0
     if "agent-check" in server_words(text):

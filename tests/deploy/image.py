@@ -1,4 +1,4 @@
-"""A Dockerfile as a list of instructions by stage, and what a .dockerignore lets through. No engine needed."""
+"""A Dockerfile as instructions by stage, and the patterns of a .dockerignore."""
 
 from __future__ import annotations
 

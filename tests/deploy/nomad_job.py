@@ -1,7 +1,4 @@
-"""A job file as the rules want to see it: its group, its two tasks, and what the arbiter will find in its environment.
-
-Knows HCL, as far as a job file uses it, and nothing of what is right or wrong in one.
-"""
+"""A job file as the rules need it: its group, its two tasks, and the environment of the arbiter."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ NOMAD: Final = {
     "NOMAD_ALLOC_DIR": "/alloc",
     "NOMAD_SECRETS_DIR": "/secrets",
 }
-"""What Nomad itself puts into the environment of a task."""
+"""The variables that Nomad sets for a task."""
 
 SECRET_SAMPLE: Final = "redis://:secret@redis.internal:6379/0"
 
@@ -55,13 +52,13 @@ class JobFile:
 
     @property
     def checked_port(self) -> str:
-        """The label of the port that the check asks: its own, or else its service's."""
+        """The label of the checked port: that of the check, or else of its service."""
         service = next((service for service in blocks(self.app, "service") if blocks(service, "check")), {})
         return str(self.check.get("port", service.get("port", "")))
 
     @property
     def environ(self) -> dict[str, str]:
-        """The arbiter's environment once Nomad has filled it in, with a sample for whatever a template looks up."""
+        """The environment of the arbiter, with samples for the values that Nomad and its templates fill in."""
         environ = {**NOMAD, **{name: _text(value) for name, value in one(self.arbiter, "env").items()}}
         for template in blocks(self.arbiter, "template"):
             if template.get("env") is True:
@@ -70,7 +67,7 @@ class JobFile:
 
     @property
     def patience_s(self) -> float:
-        """For how long Nomad sees nothing but failures before it restarts the app (its watcher's arithmetic)."""
+        """How long the check must fail before Nomad restarts the app (the arithmetic of its watcher)."""
         return seconds(self.check, "interval") * (int(one(self.check, "check_restart").get("limit", 0)) - 1)
 
 
@@ -108,7 +105,7 @@ def assignments(data: str) -> list[tuple[str, str]]:
 
 
 def _plain(value: Any) -> Any:
-    """Without what python-hcl2 8 adds to the values: quotes, and keys about where they came from."""
+    """The value without the quotes and position keys of python-hcl2 8."""
     if isinstance(value, dict):
         return {_plain(key): _plain(each) for key, each in value.items() if not key.startswith("__")}
     if isinstance(value, list):

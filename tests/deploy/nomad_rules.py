@@ -1,8 +1,7 @@
-"""What has to hold in a job file with an arbiter in it, and what Nomad itself would take without a word.
+"""Rules for a job file with an arbiter that Nomad itself does not check. A rule returns a sentence per violation.
 
 Sources: Nomad's documentation of check_restart, restart, reschedule, lifecycle and template, and its source for the
-arithmetic (client/serviceregistration/watcher.go, client/allocrunner/taskrunner/restarts/restarts.go). A rule returns
-a sentence for each violation.
+arithmetic (client/serviceregistration/watcher.go, client/allocrunner/taskrunner/restarts/restarts.go).
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import Final
 from deploy.haproxy_config import SHIPPED, notice_s
 from deploy.nomad_job import JobFile, blocks, one, seconds
 from sidecar.config import addresses
-from sidecar.config.settings import Settings, SettingsError, load
+from sidecar.config.settings import SettingsError, load
+from sidecar.config.settings_model import Settings
 
 Rule = Callable[[JobFile], list[str]]
 
@@ -24,14 +24,14 @@ RESTART_JITTER: Final = 1.25
 """Nomad adds up to a quarter to a restart's delay."""
 
 START_UP_S: Final = 2
-"""What a sidecar may take from its start to its first answer on a busy node."""
+"""The time of a sidecar from its start to its first answer on a busy node."""
 
 WATCH_S: Final = 1
 """Nomad looks at the results of its checks once a second."""
 
 IMAGE_PULL_S: Final = 60
 MAX_KILL_TIMEOUT_S: Final = 30
-"""Nomad's clients cap a longer kill_timeout, unless told otherwise."""
+"""The default maximum of kill_timeout in Nomad's clients."""
 
 
 def settings_of(job: JobFile) -> Settings:
@@ -40,7 +40,7 @@ def settings_of(job: JobFile) -> Settings:
 
 
 def cull_s(job: JobFile) -> float:
-    """Return how long after a grant Nomad restarts the app at the latest."""
+    """The latest time after a grant at which Nomad restarts the app."""
     return settings_of(job).drain + seconds(job.check, "interval") + job.patience_s + WATCH_S
 
 
@@ -71,9 +71,9 @@ def check_asks_the_arbiter(job: JobFile) -> list[str]:
     return sentences + ([] if job.checked_port == "arbiter" else [f"check asks port {job.checked_port!r}"])
 
 
-def check_speaks_as_the_door_does(job: JobFile) -> list[str]:
-    # From the environment: the settings would look for the files.
-    secured = "ARBITER_TLS_CERT" in job.environ and "public" in job.environ.get("ARBITER_TLS_DOORS", "")
+def check_uses_the_protocol_of_the_listener(job: JobFile) -> list[str]:
+    # From the environment, because the settings check the files.
+    secured = "ARBITER_TLS_CERT" in job.environ and "public" in job.environ.get("ARBITER_TLS_LISTENERS", "")
     said, spoken = job.check.get("protocol", "http"), "https" if secured else "http"
     sentences = [] if said == spoken else [f"the check speaks {said}, the arbiter {spoken}: the app is restarted"]
     if secured and not (job.check.get("tls_skip_verify") is True or job.check.get("tls_server_name")):
@@ -125,19 +125,19 @@ def port_labels_exist(job: JobFile) -> list[str]:
 
 def ports_lead_to_the_arbiter(job: JobFile) -> list[str]:
     settings = settings_of(job)
-    doors = {"arbiter": settings.public_listen, "arbiter_agent": settings.agent_listen}
+    listeners = {"arbiter": settings.public_listen, "arbiter_agent": settings.agent_listen}
     return [
-        f"port {label!r} leads to {job.ports.get(label, {}).get('to')}, the arbiter listens on {door}"
-        for label, door in doors.items()
-        if door == addresses.OFF or job.ports.get(label, {}).get("to") != addresses.split(door)[1]
+        f"port {label!r} leads to {job.ports.get(label, {}).get('to')}, the arbiter listens on {address}"
+        for label, address in listeners.items()
+        if address == addresses.OFF or job.ports.get(label, {}).get("to") != addresses.split(address)[1]
     ]
 
 
 def page_has_a_port(job: JobFile) -> list[str]:
-    door = job.environ.get("ARBITER_PAGE_LISTEN", addresses.OFF)
-    if door == addresses.OFF or any(port.get("to") == addresses.split(door)[1] for port in job.ports.values()):
+    address = job.environ.get("ARBITER_PAGE_LISTEN", addresses.OFF)
+    if address == addresses.OFF or any(port.get("to") == addresses.split(address)[1] for port in job.ports.values()):
         return []
-    return [f"no port leads to the page on {door}"]
+    return [f"no port leads to the page on {address}"]
 
 
 def tasks_share_localhost(job: JobFile) -> list[str]:
@@ -191,14 +191,14 @@ def starting_app_has_grace(job: JobFile) -> list[str]:
     return [] if settings_of(job).grace > 0 else ["no GRACE: an app that is slow to start is judged at once"]
 
 
-def fleet_shares_one_bucket(job: JobFile) -> list[str]:
-    return [] if settings_of(job).redis_url else ["no Redis: every container has a bucket of its own"]
+def fleet_shares_one_budget(job: JobFile) -> list[str]:
+    return [] if settings_of(job).redis_url else ["no Redis: every container has its own budget"]
 
 
 def secret_comes_from_a_nomad_variable(job: JobFile) -> list[str]:
     config, env = one(job.arbiter, "config"), one(job.arbiter, "env")
-    sentences = ["the Redis URL stands in env: whoever may read the job reads it"] * ("ARBITER_REDIS_URL" in env)
-    sentences += ["arguments are for everybody to read"] * ("args" in config)
+    sentences = ["the Redis URL is in env, which every reader of the job sees"] * ("ARBITER_REDIS_URL" in env)
+    sentences += ["every process can read the arguments"] * ("args" in config)
     for template in blocks(job.arbiter, "template"):
         if not str(template.get("destination", "")).startswith("${NOMAD_SECRETS_DIR}/"):
             sentences.append("the secret is rendered outside the secrets directory")
@@ -216,7 +216,7 @@ RULES: Final[tuple[Rule, ...]] = (
     settings_are_valid,
     check_stands_in_the_app_task,
     check_asks_the_arbiter,
-    check_speaks_as_the_door_does,
+    check_uses_the_protocol_of_the_listener,
     failing_check_restarts_the_app,
     poll_ends_before_the_next,
     check_waits_for_the_image,
@@ -234,7 +234,7 @@ RULES: Final[tuple[Rule, ...]] = (
     replacement_comes_soon,
     stopping_arbiter_may_finish,
     starting_app_has_grace,
-    fleet_shares_one_bucket,
+    fleet_shares_one_budget,
     secret_comes_from_a_nomad_variable,
     changed_secret_does_not_restart_the_fleet,
 )

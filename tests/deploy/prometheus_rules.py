@@ -1,4 +1,4 @@
-"""The shipped files of Prometheus and Grafana as the tests want to see them: as text, and what is named in them."""
+"""The shipped files of Prometheus and Grafana as text, and the names in them."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class Query(NamedTuple):
 
 
 def names(path: Path, word: str) -> list[str]:
-    """What the lines ``- alert: X`` or ``- record: X`` of a rule file say."""
+    """The names in the lines ``- alert: X`` or ``- record: X`` of a rule file."""
     return re.findall(rf"^ +- {word}: (\S+)$", path.read_text(), re.MULTILINE)
 
 
-def tried(alert: str) -> str:
-    """The tests of one alert, as they stand in the file."""
+def cases_of(alert: str) -> str:
+    """The shipped tests of one alert, as text."""
     groups = re.split(r"^  - name: ", ALERT_TESTS, flags=re.MULTILINE)[1:]
     return "\n".join(f"  - name: {group}" for group in groups if group.split(maxsplit=1)[0] == alert)
 
 
 def copied(directory: Path) -> Path:
-    """A copy of what is shipped for Prometheus, to change."""
+    """A copy of the shipped Prometheus files."""
     return Path(shutil.copytree(SHIPPED, directory / "prometheus"))
 
 
 def ours(expressions: str) -> set[str]:
-    """The metrics of the sidecar in these expressions, as deploy/metrics.md calls them."""
+    """The metrics of the sidecar in these expressions, by their names in deploy/metrics.md."""
     found = _OURS.findall(expressions)
     return {name if name.endswith("_total") else _SERIES_OF_ONE.sub("", name) for name in found}
 
@@ -71,12 +71,12 @@ def dashboard() -> dict[str, Any]:
 
 
 def panels() -> list[dict[str, Any]]:
-    """Its panels, without the rows that head them."""
+    """The panels of the dashboard, without the row titles."""
     return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
 
 
 def queries(service: str, rate_interval: str) -> Iterator[Query]:
-    """Every query with its variables filled in, as Grafana does it; those of annotations too."""
+    """Every query with its variables filled in, also those of annotations."""
     for panel in panels():
         for target in panel["targets"]:
             said = _filled(target["expr"], service, rate_interval)

@@ -1,4 +1,4 @@
-"""cascade.cfg.tpl: cascade.cfg with servers from Nomad's registry, and rendered by consul-template where that is."""
+"""cascade.cfg.tpl: cascade.cfg with servers from Nomad's registry, rendered by consul-template if that is installed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ ALLOCATIONS: Final = ("2873cf75-42e5-7c45-ca1c-415f3e18be3d", "9a4f1f0c-6ad1-2c8
 
 
 def _settings(text: str) -> list[str]:
-    """Every line of the sections; not the head, nor the servers."""
+    """The lines of all sections without the servers."""
     lines = text[text.index("global\n") :].splitlines()
     return [line for line in lines if not line.lstrip().startswith(("server app", "server {{", "{{"))]
 
 
-def test_template_differs_from_the_cascade_in_its_servers_alone() -> None:
+def test_template_differs_from_the_cascade_only_in_its_servers() -> None:
     assert _settings(TEMPLATE.read_text()) == _settings(CASCADE.read_text())
 
 
-def test_template_reads_what_the_job_file_registers() -> None:
+def test_template_matches_the_service_of_the_job_file() -> None:
     service = re.search(r'nomadService "(.*)"', TEMPLATE.read_text())
     tag = re.search(r'regexMatch "(.*?)" \.', TEMPLATE.read_text())
     registered = re.search(r'name += "(.*)"\s+provider = "nomad"\s+port += "app"\s+tags += \["(.*)"\]', JOB.read_text())
@@ -61,7 +61,7 @@ def _registration(number: int, tags: list[str]) -> dict[str, Any]:
 
 
 class _Registry(BaseHTTPRequestHandler):
-    """What Nomad's API says of the service ``app``."""
+    """Nomad's API for the service ``app``."""
 
     def do_GET(self) -> None:
         known = [_registration(0, ["blue", "agent-port=29182"]), _registration(1, ["agent-port=${unknown}"])]
@@ -74,7 +74,7 @@ class _Registry(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the tests look at what is rendered."""
+        """Nothing."""
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def rendered(registry: str, tmp_path: Path) -> Path:
     return config
 
 
-def test_each_allocation_has_a_line_of_its_own(rendered: Path) -> None:
+def test_each_allocation_has_its_own_line(rendered: Path) -> None:
     servers = [line.split() for line in rendered.read_text().splitlines() if line.startswith("    server ")]
     assert servers == [
         ["server", ALLOCATIONS[0], "10.0.0.10:28080", "agent-port", "29182"],
@@ -106,7 +106,7 @@ def test_each_allocation_has_a_line_of_its_own(rendered: Path) -> None:
 
 
 @pytest.mark.haproxy
-def test_haproxy_takes_what_is_rendered_without_a_warning(rendered: Path, tmp_path: Path) -> None:
+def test_haproxy_accepts_the_rendered_file_without_a_warning(rendered: Path, tmp_path: Path) -> None:
     state = tmp_path / "server-state"
     state.write_text("1\n")
     rendered.write_text(rendered.read_text().replace("/var/lib/haproxy/server-state", str(state)))

@@ -1,4 +1,4 @@
-"""The clients in other languages, each run by its own runtime where that is installed, against a door of the test."""
+"""The clients in other languages, each with its own runtime if that is installed, against a listener of the test."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Final
 
 import pytest
 
-from client.door import Door
+from client.statsd_receiver import Receiver
 from harness.binaries import find
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar.inputs.reports import read_pings
+from sidecar.inputs.report_bodies import read_errors
 from sidecar.inputs.statsd import read_packet
 
 CLIENTS: Final = Path(__file__).parents[2] / "deploy" / "clients"
@@ -27,7 +27,7 @@ REDIS: Final = "errors|level:server_error,kind:redis"
 
 
 def _runtime(name: str) -> str:
-    """The program, or a skip: an app in that language may be anywhere, its runtime need not be here."""
+    """The program; the test is skipped without it."""
     program = find(name)
     if program is None:
         pytest.skip(f"{name} is not installed")
@@ -35,20 +35,20 @@ def _runtime(name: str) -> str:
 
 
 @pytest.fixture
-def door(run_dir: Path) -> Iterator[Door]:
+def listener(run_dir: Path) -> Iterator[Receiver]:
     """A unix datagram socket."""
-    with Door(run_dir / "statsd.sock") as door:
-        yield door
+    with Receiver(run_dir / "statsd.sock") as listener:
+        yield listener
 
 
 @pytest.fixture
-def udp_door() -> Iterator[Door]:
-    with Door() as door:
-        yield door
+def udp_listener() -> Iterator[Receiver]:
+    with Receiver() as listener:
+        yield listener
 
 
 def _run(command: list[str], environ: Mapping[str, str], cwd: Path = CLIENTS) -> str:
-    """What a program prints on both streams; it has to end well."""
+    """The output of a program on both streams; its exit code must be 0."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
     done = subprocess.run(
         command,
@@ -65,19 +65,19 @@ def _run(command: list[str], environ: Mapping[str, str], cwd: Path = CLIENTS) ->
     return done.stdout
 
 
-def _udp(door: Door) -> dict[str, str]:
-    return {"ARBITER_STATSD_LISTEN": door.listen}
+def _udp(listener: Receiver) -> dict[str, str]:
+    return {"ARBITER_STATSD_LISTEN": listener.listen}
 
 
-def _unix(door: Door) -> dict[str, str]:
-    return {"ARBITER_STATSD_SOCKET": str(door.path)}
+def _unix(listener: Receiver) -> dict[str, str]:
+    return {"ARBITER_STATSD_SOCKET": str(listener.path)}
 
 
-def _told(door: Door, errors: int) -> dict[str, int]:
-    """What has come once so many counts have, all of it readable to the sidecar."""
-    wait_for(lambda: sum(door.totals().values()) >= errors, timeout_s=30, what=f"{errors} have come")
-    assert [read_packet(packet)[1] for packet in door.packets] == [0] * len(door.packets)
-    return door.totals()
+def _counts(listener: Receiver, errors: int) -> dict[str, int]:
+    """The totals once this many errors have arrived; every packet must be valid."""
+    wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=30, what=f"{errors} have come")
+    assert [read_packet(packet)[1] for packet in listener.packets] == [0] * len(listener.packets)
+    return listener.totals()
 
 
 # -- Node -------------------------------------------------------------------------------------------------------------
@@ -104,10 +104,10 @@ console.log(JSON.stringify(passed));
 """
 
 
-def test_express_tells_errors_and_passes_them_on(udp_door: Door) -> None:
-    printed = _run([_runtime("node"), "-e", EXPRESS], _udp(udp_door))
+def test_express_reports_errors_and_passes_them_on(udp_listener: Receiver) -> None:
+    printed = _run([_runtime("node"), "-e", EXPRESS], _udp(udp_listener))
     assert json.loads(printed) == [True] * 10
-    assert _told(udp_door, 12) == {
+    assert _counts(udp_listener, 12) == {
         "errors|level:server_error,kind:ECONNREFUSED": 1,
         "errors|level:server_error,kind:TypeError": 1,
         "errors|level:server_error,kind:a_b_c_d_": 1,
@@ -153,7 +153,7 @@ GO_ENVIRON: Final = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "lo
 
 @pytest.fixture(scope="module")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program that has the client in a directory of its module, as an app would."""
+    """A program with the client in its module."""
     go = _runtime("go")
     module = tmp_path_factory.mktemp("go")
     (module / "arbiter").mkdir()
@@ -170,9 +170,9 @@ def test_go_client_is_formatted() -> None:
 
 
 @pytest.mark.timeout(240)  # without a build cache the standard library is compiled first
-def test_go_tells_errors_over_a_unix_socket(go_program: str, door: Door) -> None:
-    assert _run([go_program, "3"], _unix(door)) == ""
-    assert _told(door, 6) == {
+def test_go_reports_errors_over_a_unix_socket(go_program: str, listener: Receiver) -> None:
+    assert _run([go_program, "3"], _unix(listener)) == ""
+    assert _counts(listener, 6) == {
         REDIS: 3,
         "errors|level:server_error,kind:a_b_c_d": 2,
         "errors|level:server_error,kind:panic": 1,
@@ -180,15 +180,15 @@ def test_go_tells_errors_over_a_unix_socket(go_program: str, door: Door) -> None
 
 
 @pytest.mark.timeout(240)  # as above
-def test_go_tells_errors_over_udp(go_program: str, udp_door: Door) -> None:
-    _run([go_program, "3"], _udp(udp_door))
-    assert _told(udp_door, 6)[REDIS] == 3
+def test_go_reports_errors_over_udp(go_program: str, udp_listener: Receiver) -> None:
+    _run([go_program, "3"], _udp(udp_listener))
+    assert _counts(udp_listener, 6)[REDIS] == 3
 
 
 @pytest.mark.timeout(240)  # as above
-def test_go_does_not_wait_for_a_sidecar_that_hangs(go_program: str, door: Door) -> None:
-    _run([go_program, "200"], _unix(door))
-    assert 0 < _told(door, 1)[REDIS] < 200
+def test_go_does_not_wait_for_a_sidecar_that_hangs(go_program: str, listener: Receiver) -> None:
+    _run([go_program, "200"], _unix(listener))
+    assert 0 < _counts(listener, 1)[REDIS] < 200
 
 
 # -- Ruby -------------------------------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ def _ruby(times: int, environ: Mapping[str, str]) -> str:
     return _run([_runtime("ruby"), "-w", "-e", RUBY, str(times)], environ)
 
 
-def test_ruby_tells_errors_over_a_unix_socket(door: Door) -> None:
-    assert _ruby(3, _unix(door)) == "[200, 503]\n"
-    assert _told(door, 11) == {
+def test_ruby_reports_errors_over_a_unix_socket(listener: Receiver) -> None:
+    assert _ruby(3, _unix(listener)) == "[200, 503]\n"
+    assert _counts(listener, 11) == {
         REDIS: 3,
         "errors|level:server_error,kind:a_b_c_d": 2,
         "errors|level:server_error,kind:http_503": 1,
@@ -225,14 +225,14 @@ def test_ruby_tells_errors_over_a_unix_socket(door: Door) -> None:
     }
 
 
-def test_ruby_tells_errors_over_udp(udp_door: Door) -> None:
-    _ruby(3, _udp(udp_door))
-    assert _told(udp_door, 11)[REDIS] == 3
+def test_ruby_reports_errors_over_udp(udp_listener: Receiver) -> None:
+    _ruby(3, _udp(udp_listener))
+    assert _counts(udp_listener, 11)[REDIS] == 3
 
 
-def test_ruby_does_not_wait_for_a_sidecar_that_hangs(door: Door) -> None:
-    assert _ruby(200, _unix(door)) == "[200, 503]\n"
-    assert 0 < _told(door, 1)[REDIS] < 200
+def test_ruby_does_not_wait_for_a_sidecar_that_hangs(listener: Receiver) -> None:
+    assert _ruby(200, _unix(listener)) == "[200, 503]\n"
+    assert 0 < _counts(listener, 1)[REDIS] < 200
 
 
 # -- shell ------------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _report_sh(arguments: list[str], environ: Mapping[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "counts"),
     [
         ([], {"errors|kind:cron": 1}),
         (["nightly"], {"errors|kind:nightly": 1}),
@@ -253,14 +253,14 @@ def _report_sh(arguments: list[str], environ: Mapping[str, str]) -> str:
     ],
     ids=["nothing", "kind", "count", "odd", "long"],
 )
-def test_shell_tells_errors_over_udp(arguments: list[str], told: dict[str, int], udp_door: Door) -> None:
-    assert _report_sh(arguments, _udp(udp_door)) == ""
-    assert _told(udp_door, 1) == told
+def test_shell_reports_errors_over_udp(arguments: list[str], counts: dict[str, int], udp_listener: Receiver) -> None:
+    assert _report_sh(arguments, _udp(udp_listener)) == ""
+    assert _counts(udp_listener, 1) == counts
 
 
 @pytest.fixture
 def posted() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
-    """A port of loopback, and path and body of what was posted there."""
+    """A loopback port, and path and body of every POST to it."""
     seen: list[tuple[str, bytes]] = []
 
     class Taker(BaseHTTPRequestHandler):
@@ -280,13 +280,13 @@ def posted() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
         thread.join()
 
 
-def test_shell_tells_errors_over_http(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
+def test_shell_reports_errors_over_http(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
     _runtime("curl")
     port, seen = posted
     assert _report_sh(["nightly", "3"], {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == ""
     ((path, body),) = seen
     assert path == "/errors"
-    assert [(ping.errors, ping.kind) for ping in read_pings(body)] == [(3, "nightly")]
+    assert [(ping.errors, ping.kind) for ping in read_errors(body)] == [(3, "nightly")]
 
 
 # -- one-liners of the page -------------------------------------------------------------------------------------------
@@ -299,26 +299,26 @@ def _one_liner(start: str) -> str:
     return found[1].replace("\\|", "|")
 
 
-def test_one_line_of_bash_tells_an_error(udp_door: Door) -> None:
-    line = _one_liner("printf").replace("8125", str(udp_door.port))
+def test_one_line_of_bash_reports_an_error(udp_listener: Receiver) -> None:
+    line = _one_liner("printf").replace("8125", str(udp_listener.port))
     assert _run([_runtime("bash"), "-c", line], {}) == ""
-    assert _told(udp_door, 1) == {"errors|kind:cron": 1}
+    assert _counts(udp_listener, 1) == {"errors|kind:cron": 1}
 
 
-def test_one_line_of_curl_tells_an_error(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
+def test_one_line_of_curl_reports_an_error(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
     _runtime("curl")
     port, seen = posted
     _run([_runtime("sh"), "-c", _one_liner("curl").replace("9180", str(port))], {})
     assert seen == [("/errors", b"")]
 
 
-# -- nobody listens ---------------------------------------------------------------------------------------------------
+# -- without a sidecar -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(240)  # as for Go
 @pytest.mark.parametrize("client", ["express.js", "client.go", "client.rb", "report.sh"])
 @pytest.mark.parametrize("names", ["nothing", "udp", "unix"])
-def test_app_does_not_notice_that_nobody_listens(
+def test_client_ignores_a_missing_sidecar(
     client: str, names: str, run_dir: Path, request: pytest.FixtureRequest
 ) -> None:
     environ = {

@@ -1,4 +1,4 @@
-"""The example environment file: complete, true about the defaults, and taken by Settings in every shape."""
+"""The example environment file: complete, with the right defaults, and valid in every form."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
 from harness.certificates import Authority
-from sidecar.config.settings import Settings, load
+from sidecar.config.settings import load
+from sidecar.config.settings_model import Settings
 from sidecar.config.sources import PRESETS, variable
 
 TEXT: Final = EXAMPLE.read_text()
 OPTIONAL: Final = commented_out(TEXT)
 PROSE_ONLY: Final = {variable("config")}
-"""Named in a sentence: a file that is not there would be an error."""
+"""Named only in a sentence, because a missing file is an error."""
 
 NO_DEFAULT_TO_SHOW: Final = {
     variable(name)
@@ -55,7 +56,7 @@ NO_DEFAULT_TO_SHOW: Final = {
     )
 }
 SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
-"""A page and what counts on it: neither means anything without the other."""
+"""A page and its counted series: one needs the other."""
 
 THERE: Final = {
     **{variable(name): __file__ for name in ("redis_ca", "redis_cert", "redis_key")},
@@ -63,10 +64,10 @@ THERE: Final = {
     variable("token_file"): str(Path(__file__).parents[1] / "apps" / "package.json"),
     variable("webhook_template"): str(Path(__file__).parents[1] / "apps" / "package.json"),
 }
-"""What has to be a file of its kind where the settings are."""
+"""Settings whose file must exist and be valid."""
 
 SECURE: Final = {variable("redis_url"): "rediss://redis.internal:6379/0", **THERE}
-"""Certificates need a URL with TLS, and a key its certificate."""
+"""Certificates need a URL with TLS, and a key needs its certificate."""
 
 TOGETHER: Final = {
     **dict.fromkeys((name for name in OPTIONAL if name.startswith(variable("scrape_"))), SCRAPE),
@@ -83,7 +84,7 @@ def test_example_loads_as_it_is_shipped() -> None:
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A certificate with its key, and the door that speaks TLS unless others are named."""
+    """A certificate with its key, and the listener that uses it by default."""
     cert, key = Authority(tmp_path_factory.mktemp("authority"), "ours").sign("door")
     pair = {variable("tls_cert"): str(cert), variable("tls_key"): str(key)}
     return {**pair, variable("page_listen"): "127.0.0.1:9183", variable("token_file"): THERE[variable("token_file")]}
@@ -111,7 +112,7 @@ def test_example_shows_every_setting_once() -> None:
     assert all(name in TEXT for name in PROSE_ONLY)
 
 
-def test_lines_that_are_commented_out_show_the_defaults() -> None:
+def test_lines_in_comments_have_the_defaults() -> None:
     shown = load({}, {name: value for name, value in OPTIONAL.items() if name not in NO_DEFAULT_TO_SHOW})
     defaults = load({}, {})
     assert {name: getattr(shown, name) for name in Settings.model_fields} == {
@@ -119,7 +120,7 @@ def test_lines_that_are_commented_out_show_the_defaults() -> None:
     }
 
 
-def test_lines_without_a_default_say_that_they_are_examples() -> None:
+def test_lines_without_a_default_are_marked_as_examples() -> None:
     for name in NO_DEFAULT_TO_SHOW - {variable("state_dir")}:
         assert re.search(rf"[Aa]n example:\n#{name}=", TEXT), name
 
@@ -129,8 +130,8 @@ def test_preset_shown_is_one_that_exists() -> None:
 
 
 @pytest.mark.parametrize("name", [*given(TEXT), *OPTIONAL])
-def test_value_means_the_same_to_systemd_and_to_docker(name: str) -> None:
-    """systemd strips quotes and Docker keeps them; both keep what looks like a comment."""
+def test_value_is_the_same_for_systemd_and_docker(name: str) -> None:
+    """systemd strips quotes and Docker keeps them; both keep text after ``#``."""
     assert re.fullmatch(r"[^\s'\"\\$#]+", (given(TEXT) | OPTIONAL)[name])
 
 
@@ -143,6 +144,8 @@ def test_value_means_the_same_to_systemd_and_to_docker(name: str) -> None:
     ],
     ids=["both", "equals sign", "prose"],
 )
-def test_assignments_are_told_from_prose(text: str, now: dict[str, str], when_switched_on: dict[str, str]) -> None:
+def test_assignments_are_distinguished_from_prose(
+    text: str, now: dict[str, str], when_switched_on: dict[str, str]
+) -> None:
     assert given(text) == now
     assert commented_out(text) == when_switched_on

@@ -1,4 +1,4 @@
-"""The shipped dashboard: well formed, and a real Prometheus that scraped a real fleet answers all of its queries."""
+"""The shipped dashboard: well formed, with queries that a real Prometheus of a real fleet answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Any, Final
 import pytest
 
 from deploy.prometheus_rules import SHIPPED, Query, dashboard, panels, queries, recorded
-from harness.crew import Crew, await_answers
+from harness.children import Children, StartRedis, StartSidecar
+from harness.fleet_driver import FleetDriver, await_answers
 from harness.prometheus import Prometheus
 from harness.sidecar import Sidecar
-from harness.starting import Children, StartRedis, StartSidecar
 from harness.waiting import wait_for
 
 SERVICE: Final = "shop"
@@ -31,7 +31,7 @@ UNTROUBLED: Final = {
     ("Refusals and scrapes", "C"),
     ("annotation Culls", "A"),
 }
-"""Without data where nothing of the kind has happened, or happened a minute ago."""
+"""Queries without data unless such events happened within the last minute."""
 
 SWITCHED_OFF: Final = {
     ("Messages and events", "A"),
@@ -39,7 +39,7 @@ SWITCHED_OFF: Final = {
     ("Standby", "A"),
     ("Certificate", "A"),
 }
-"""Of what this fleet is not set to do: messages, a run lock, TLS."""
+"""Queries about features that this fleet does not use: messages, a run lock, TLS."""
 
 MUST_HAVE_DATA: Final = [query for query in QUERIES if (query.panel, query.ref) not in UNTROUBLED | SWITCHED_OFF]
 
@@ -52,7 +52,7 @@ def _cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
     return {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
 
 
-def test_panels_have_ids_of_their_own() -> None:
+def test_ids_of_panels_are_unique() -> None:
     ids = [panel["id"] for panel in dashboard()["panels"]]
     assert len(ids) == len(set(ids)) > 30
 
@@ -64,7 +64,7 @@ def test_panels_do_not_overlap_and_stay_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: str(panel["title"]))
-def test_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> None:
+def test_panel_has_title_description_unit_and_datasource(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert len(panel["description"]) > 20
     assert panel["description"].endswith(".")
@@ -73,7 +73,7 @@ def test_panel_says_what_it_shows_and_in_which_unit(panel: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: str(panel["title"]))
-def test_every_query_of_a_panel_is_of_the_chosen_service_and_named(panel: dict[str, Any]) -> None:
+def test_every_query_of_a_panel_has_the_service_a_name_and_a_legend(panel: dict[str, Any]) -> None:
     refs = [target["refId"] for target in panel["targets"]]
     assert refs
     assert len(refs) == len(set(refs))
@@ -83,12 +83,12 @@ def test_every_query_of_a_panel_is_of_the_chosen_service_and_named(panel: dict[s
         assert target["datasource"]["uid"] == "${datasource}"
 
 
-def test_titles_are_different() -> None:
+def test_titles_are_unique() -> None:
     titles = [panel["title"] for panel in panels()]
     assert len(titles) == len(set(titles))
 
 
-def test_variables_are_there_and_no_other_is_used() -> None:
+def test_all_used_variables_are_defined() -> None:
     assert {variable["name"] for variable in dashboard()["templating"]["list"]} == VARIABLES
     assert [query for query in QUERIES if "$" in query.expression] == []
 
@@ -101,7 +101,7 @@ def test_exceptions_name_queries_that_exist() -> None:
 
 
 def _scraping(directory: Path, fleet: list[Sidecar]) -> Path:
-    """The configuration to try out, with this fleet in it and ten times as fast."""
+    """The trial configuration with this fleet and ten times shorter intervals."""
     config = Path(shutil.copytree(SHIPPED, directory / "config")) / "try.yml"
     one = """\
       - targets: ['127.0.0.1:9181']
@@ -120,7 +120,7 @@ def _scraping(directory: Path, fleet: list[Sidecar]) -> Path:
 
 
 def _polled(fleet: list[Sidecar]) -> list[int]:
-    """What HAProxy and Nomad hear."""
+    """Poll as HAProxy and Nomad do; the statuses."""
     answers = []
     for one in fleet:
         for path, agent in (("/health/haproxy", "HAProxy"), ("/health/nomad", "Nomad/1.8.0")):
@@ -128,14 +128,14 @@ def _polled(fleet: list[Sidecar]) -> list[int]:
     return answers
 
 
-def _suffers(fleet: list[Sidecar], prometheus: Prometheus) -> None:
-    """One of them is culled, with all of it seen by Prometheus."""
-    crew = Crew(fleet)
+def _make_one_sick(fleet: list[Sidecar], prometheus: Prometheus) -> None:
+    """Have one of them culled, with every step scraped by Prometheus."""
+    driver = FleetDriver(fleet)
     for one in fleet:
         one.request("local", "POST", "/results", json.dumps({"ok": 100, "failed": 1}))
     _polled(fleet)
     wait_for(lambda: len(prometheus.instant("count_over_time(up[5s]) > 1")) == 3, timeout_s=20, what="all are scraped")
-    crew.suffer(fleet[0])
+    driver.make_sick(fleet[0])
     await_answers(fleet[0])
     wait_for(lambda: 503 in _polled(fleet), timeout_s=20, what="one is down")
     ends_at = time.monotonic() + 20
@@ -147,7 +147,7 @@ def _suffers(fleet: list[Sidecar], prometheus: Prometheus) -> None:
 
 @pytest.fixture(scope="module")
 def prometheus() -> Iterator[Prometheus]:
-    """One that scraped three sidecars, one of which was culled."""
+    """A Prometheus that scraped three sidecars, one of which was culled."""
     children = Children()
     with tempfile.TemporaryDirectory(prefix="arbiter-", dir="/tmp") as held:
         directory = Path(held)
@@ -163,15 +163,15 @@ def prometheus() -> Iterator[Prometheus]:
                 settle="100ms",
                 drain="500ms",
             )
-            told = children.adopt(Prometheus(directory, _scraping(directory, fleet))).start()
-            _suffers(fleet, told)
-            yield told
+            values = children.adopt(Prometheus(directory, _scraping(directory, fleet))).start()
+            _make_one_sick(fleet, values)
+            yield values
         finally:
             children.stop()
 
 
 def _numbers(prometheus: Prometheus, query: Query) -> list[float]:
-    """What a graph of the last minute, or a single number, would show."""
+    """The values of a graph of the last minute, or of a single number."""
     if query.is_instant:
         return [float(one["value"][1]) for one in prometheus.instant(query.expression)]
     now = time.time()
@@ -180,17 +180,17 @@ def _numbers(prometheus: Prometheus, query: Query) -> list[float]:
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: f"{query.panel} {query.ref}")
-def test_query_is_without_fault(prometheus: Prometheus, query: Query) -> None:
+def test_query_is_valid(prometheus: Prometheus, query: Query) -> None:
     assert all(isinstance(number, float) for number in _numbers(prometheus, query))
     assert isinstance(prometheus.instant(query.expression), list)
 
 
 @pytest.mark.parametrize("query", MUST_HAVE_DATA, ids=lambda query: f"{query.panel} {query.ref}")
 def test_query_has_data(prometheus: Prometheus, query: Query) -> None:
-    def told() -> list[float]:
+    def values() -> list[float]:
         return [number for number in _numbers(prometheus, query) if not math.isnan(number)]
 
-    assert wait_for(told, timeout_s=30, what=f"{query.expression} has data")
+    assert wait_for(values, timeout_s=30, what=f"{query.expression} has data")
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_query_has_data(prometheus: Prometheus, query: Query) -> None:
         ("Engineer needed", 0),
     ],
 )
-def test_single_numbers_tell_the_story(prometheus: Prometheus, title: str, number: float) -> None:
+def test_single_number_is_right(prometheus: Prometheus, title: str, number: float) -> None:
     query = next(query for query in QUERIES if query.panel == title)
 
-    def told() -> list[float]:
+    def values() -> list[float]:
         return _numbers(prometheus, query)
 
-    wait_for(lambda: told() == [number], timeout_s=30, what=f"{title} is {number}")
-    assert len(told()) == 1
+    wait_for(lambda: values() == [number], timeout_s=30, what=f"{title} is {number}")
+    assert len(values()) == 1
 
 
 def test_service_can_be_chosen(prometheus: Prometheus) -> None:
@@ -223,13 +223,15 @@ def test_service_can_be_chosen(prometheus: Prometheus) -> None:
     assert prometheus.instant(other.expression) == []
 
 
-def test_rules_work_on_what_sidecars_really_say(prometheus: Prometheus) -> None:
-    rules = wait_for(prometheus.rules, timeout_s=30, what="rules are there")
+def test_rules_evaluate_on_real_metrics(prometheus: Prometheus) -> None:
+    rules = wait_for(prometheus.rules, timeout_s=30, what="the rules are loaded")
     assert [(rule["name"], rule["lastError"]) for rule in rules if rule.get("lastError")] == []
-    wait_for(lambda: {rule["health"] for rule in prometheus.rules()} == {"ok"}, timeout_s=30, what="all were evaluated")
+    wait_for(
+        lambda: {rule["health"] for rule in prometheus.rules()} == {"ok"}, timeout_s=30, what="every rule was evaluated"
+    )
 
 
-def test_alert_of_the_cull_is_there_and_no_other(prometheus: Prometheus) -> None:
+def test_only_the_alert_of_the_cull_fires(prometheus: Prometheus) -> None:
     def firing() -> set[str]:
         return {one["metric"]["alertname"] for one in prometheus.instant('ALERTS{alertstate="firing"}')}
 

@@ -1,4 +1,4 @@
-"""The shipped HAProxy configurations: HAProxy takes them without a warning, and they do what their heads claim."""
+"""The shipped HAProxy configurations: HAProxy accepts them without a warning, and they work as documented."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import BaseRequestHandler, StreamRequestHandler, TCPServer
+from socketserver import TCPServer
 from typing import Final
 
 import pytest
 
 from deploy.haproxy_config import AGENT, PLAIN, SHIPPED, lines, notice_s, server_option, server_words
 from harness.binaries import require
-from harness.cascade import EMPTY_STATE
-from harness.haproxy import Haproxy
+from harness.cascade import EMPTY_STATE, FakeAgent, await_agent, await_status
+from harness.children import StartHaproxy
 from harness.ports import free_port
-from harness.starting import StartHaproxy
-from harness.waiting import wait_for
 from sidecar.config import addresses
-from sidecar.config.settings import Settings
+from sidecar.config.settings_model import Settings
 
 Rule = Callable[[str], list[str]]
 PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
@@ -29,7 +27,7 @@ AGENT_PORT: Final = addresses.split(Settings.model_fields["agent_listen"].defaul
 
 
 def _complaints(text: str, directory: Path) -> str:
-    """What HAProxy says of a configuration; with -dW a warning is as bad as an error."""
+    """The complaints of HAProxy about a configuration; with -dW a warning is an error."""
     config, state = directory / "haproxy.cfg", directory / "server-state"
     state.write_text(EMPTY_STATE)
     config.write_text(text.replace("/var/lib/haproxy/server-state", str(state)))
@@ -101,25 +99,19 @@ MUTATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "config", "old", "new"), MUTATIONS, ids=[f"{row[0].__name__}-{row[1].stem}" for row in MUTATIONS]
-)
-def test_rule_bites(rule: Rule, config: Path, old: str, new: str) -> None:
-    text = config.read_text()
-    assert text.count(old) == 1, f"{config.name} has to have {old!r} once"
-    assert rule(text.replace(old, new))
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_each_mutation_breaks_the_rule(rule: Rule) -> None:
+    own = [(config.read_text(), old, new) for of, config, old, new in MUTATIONS if of is rule]
+    assert [(text.count(old), bool(rule(text.replace(old, new)))) for text, old, new in own] == [(1, True)] * len(own)
+    assert own
 
 
-def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
-    assert {rule for rule, *_ in MUTATIONS} == {*RULES}
-
-
-# -- HAProxy's own opinion ------------------------------------------------------------------------------------------
+# -- haproxy -c ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.haproxy
 @pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.name)
-def test_haproxy_takes_it_without_a_warning(config: Path, tmp_path: Path) -> None:
+def test_haproxy_accepts_it_without_a_warning(config: Path, tmp_path: Path) -> None:
     assert _complaints(config.read_text(), tmp_path) == ""
 
 
@@ -130,16 +122,16 @@ def test_haproxy_takes_it_without_a_warning(config: Path, tmp_path: Path) -> Non
     [("timeout client 30s", ""), ("balance roundrobin", "balance fairly")],
     ids=["a warning", "an error"],
 )
-def test_haproxy_complains_of_a_spoilt_copy(config: Path, old: str, new: str, tmp_path: Path) -> None:
-    spoilt = config.read_text().replace(old, new)
-    assert _complaints(spoilt, tmp_path) != ""
+def test_haproxy_complains_about_a_wrong_copy(config: Path, old: str, new: str, tmp_path: Path) -> None:
+    wrong = config.read_text().replace(old, new)
+    assert _complaints(wrong, tmp_path) != ""
 
 
-# -- what their heads claim -----------------------------------------------------------------------------------------
+# -- behaviour -----------------------------------------------------------------------------------------
 
 
-class _Door(BaseHTTPRequestHandler):
-    """Good health at every path."""
+class _Healthy(BaseHTTPRequestHandler):
+    """Answers 200 at every path."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -149,16 +141,9 @@ class _Door(BaseHTTPRequestHandler):
         """Nothing: the tests look at HAProxy."""
 
 
-class _Agent(StreamRequestHandler):
-    """An agent that says ``drain`` and nothing else."""
-
-    def handle(self) -> None:
-        self.wfile.write(b"drain 0% #culled\n")
-
-
 @contextmanager
-def _listening(port: int, handler: type[BaseRequestHandler] = _Door) -> Iterator[None]:
-    server = TCPServer(("127.0.0.1", port), handler)
+def _listening(port: int) -> Iterator[None]:
+    server = TCPServer(("127.0.0.1", port), _Healthy)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -170,7 +155,7 @@ def _listening(port: int, handler: type[BaseRequestHandler] = _Door) -> Iterator
 
 
 def _one_server(config: Path, app: int, public: int, agent: int) -> str:
-    """The shipped text with one server, all on loopback, and ten times as quick."""
+    """The shipped text with one server on loopback and ten times shorter intervals."""
     text = config.read_text()
     for old, new in (
         ("10.0.0.11:8080", f"127.0.0.1:{app}"),
@@ -183,56 +168,39 @@ def _one_server(config: Path, app: int, public: int, agent: int) -> str:
     return "\n".join(line for line in text.splitlines() if "10.0.0.1" not in line) + "\n"
 
 
-def _wait_for_status(proxy: Haproxy, status: str) -> None:
-    def is_so() -> bool:
-        return proxy.show_servers()["app", "app1"]["status"] == status
-
-    wait_for(is_so, timeout_s=30, what=f"server app1 is {status}")
-
-
-def _wait_for_agent(proxy: Haproxy, outcome: str) -> None:
-    """One such check is all that it takes: ``fall`` of an agent is 1."""
-
-    def is_so() -> bool:
-        return proxy.show_servers()["app", "app1"]["agent_status"] == outcome
-
-    wait_for(is_so, timeout_s=30, what=f"the last check of the agent is {outcome}")
-
-
 def test_dead_sidecar_is_ignored_by_the_agent_variant(haproxy: StartHaproxy) -> None:
     app = free_port()
     with _listening(app):
         proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
-        _wait_for_agent(proxy, "L4CON")
+        await_agent(proxy, "app1", "L4CON")
         assert proxy.show_servers()["app", "app1"]["status"] == "UP"
 
 
-def test_last_word_of_a_dead_sidecar_stands_with_the_agent_variant(haproxy: StartHaproxy) -> None:
-    app, agent = free_port(), free_port()
-    with _listening(app), ExitStack() as lives:
-        lives.enter_context(_listening(agent, _Agent))
-        proxy = haproxy(_one_server(AGENT, app, free_port(), agent))
-        _wait_for_status(proxy, "DRAIN (agent)")
-        lives.close()
-        _wait_for_agent(proxy, "L4CON")
+def test_last_answer_of_a_dead_sidecar_stays_with_the_agent_variant(haproxy: StartHaproxy) -> None:
+    app = free_port()
+    with _listening(app), FakeAgent("drain 0% #culled") as agent:
+        proxy = haproxy(_one_server(AGENT, app, free_port(), agent.port))
+        await_status(proxy, "app1", "DRAIN (agent)")
+        agent.stop()
+        await_agent(proxy, "app1", "L4CON")
         assert proxy.show_servers()["app", "app1"]["status"] == "DRAIN (agent)"
 
 
 def test_dead_app_is_seen_by_the_agent_variant(haproxy: StartHaproxy) -> None:
     app = free_port()
-    with ExitStack() as lives:
-        lives.enter_context(_listening(app))
+    with ExitStack() as stack:
+        stack.enter_context(_listening(app))
         proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
-        _wait_for_status(proxy, "UP")
-        lives.close()
-        _wait_for_status(proxy, "DOWN")
+        await_status(proxy, "app1", "UP")
+        stack.close()
+        await_status(proxy, "app1", "DOWN")
 
 
 def test_dead_sidecar_looks_like_a_dead_app_to_the_plain_variant(haproxy: StartHaproxy) -> None:
     app, public = free_port(), free_port()
-    with _listening(app), ExitStack() as lives:
-        lives.enter_context(_listening(public))
+    with _listening(app), ExitStack() as stack:
+        stack.enter_context(_listening(public))
         proxy = haproxy(_one_server(PLAIN, app, public, free_port()))
-        _wait_for_status(proxy, "UP")
-        lives.close()
-        _wait_for_status(proxy, "DOWN")
+        await_status(proxy, "app1", "UP")
+        stack.close()
+        await_status(proxy, "app1", "DOWN")

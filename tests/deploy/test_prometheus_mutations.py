@@ -1,4 +1,4 @@
-"""The tests of the Prometheus rules bite: each rule is changed a little, and they notice."""
+"""The shipped tests of the Prometheus rules fail when a rule is changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from deploy.prometheus_rules import ALERT_TESTS, ALERTS, RECORDING, copied, names, tried
+from deploy.prometheus_rules import ALERT_TESTS, ALERTS, RECORDING, cases_of, copied, names
 from harness.prometheus import promtool
 
 RECORDING_MUTATIONS: Final = [
@@ -65,7 +65,7 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterRedisUnreachableForSome", "ratio >= 0.5 < 1", "ratio < 1"),
     ("ArbiterRedisUnreachableForSome", "for: 5m", "for: 2m"),
     ("ArbiterRedisServersAway", "for: 5m", "for: 2m"),
-    ("ArbiterMemoryLost", "(increase(arbiter_data_losses_total[10m]))", "(arbiter_data_losses_total)"),
+    ("ArbiterDataLoss", "(increase(arbiter_data_losses_total[10m]))", "(arbiter_data_losses_total)"),
     ("ArbiterPoliciesDiffer", "for: 15m", "for: 5m"),
     ("ArbiterSidecarAbsent", "for: 2m", "for: 30s"),
     ("ArbiterSidecarAbsent", '{job="health-arbiter"}', ""),
@@ -85,11 +85,11 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterStandbyMissing", "for: 5m", "for: 2m"),
     ("ArbiterInternalFailures", "(increase(arbiter_failures_total[10m]))", "(arbiter_failures_total)"),
 ]
-"""In the block of an alert: what is there, and a change after which its own tests must fail."""
+"""Alert, a part of its rule, and a change of that part after which the tests of the alert must fail."""
 
 
 @pytest.mark.parametrize(("as_shipped", "changed"), RECORDING_MUTATIONS, ids=[row[1] for row in RECORDING_MUTATIONS])
-def test_tests_notice_a_changed_recording_rule(as_shipped: str, changed: str, tmp_path: Path) -> None:
+def test_shipped_tests_fail_with_a_changed_recording_rule(as_shipped: str, changed: str, tmp_path: Path) -> None:
     directory = copied(tmp_path)
     copy = directory / RECORDING.name
     assert as_shipped in copy.read_text()
@@ -101,17 +101,17 @@ def test_tests_notice_a_changed_recording_rule(as_shipped: str, changed: str, tm
 @pytest.mark.parametrize(
     ("alert", "as_shipped", "changed"), ALERT_MUTATIONS, ids=[f"{row[0]}: {row[2]}" for row in ALERT_MUTATIONS]
 )
-def test_tests_notice_a_changed_alert(alert: str, as_shipped: str, changed: str, tmp_path: Path) -> None:
+def test_shipped_tests_fail_with_a_changed_alert(alert: str, as_shipped: str, changed: str, tmp_path: Path) -> None:
     directory = copied(tmp_path)
     copy, tests = directory / ALERTS.name, directory / "alerts.test.yml"
     before, head, after = copy.read_text().partition(f"- alert: {alert}\n")
     rule, next_one, rest = after.partition("- alert:")
     assert as_shipped in rule
     copy.write_text(before + head + rule.replace(as_shipped, changed) + next_one + rest)
-    tests.write_text(ALERT_TESTS.partition("  - name: ")[0] + tried(alert))
+    tests.write_text(ALERT_TESTS.partition("  - name: ")[0] + cases_of(alert))
     assert promtool("check", "rules", copy) == ""
     assert "FAILED" in promtool("test", "rules", tests)
 
 
-def test_every_alert_is_changed_once_at_least() -> None:
+def test_every_alert_has_a_mutation() -> None:
     assert {alert for alert, _, _ in ALERT_MUTATIONS} == set(names(ALERTS, "alert"))

@@ -1,7 +1,8 @@
-"""The systemd unit: systemd takes it, the latch survives what it should, and it fits the settings."""
+"""The systemd units: systemd accepts them, the latch survives a restart, and they fit the settings."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Final
 import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
+from deploy.rules import check
 from harness.binaries import find
 from sidecar.config.settings import SettingsError, load
 from sidecar.runlock import durations
 
-UNIT: Final = Path(__file__).parents[2] / "deploy" / "systemd" / "health-arbiter.service"
-TEXT: Final = UNIT.read_text()
+SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"
+TEXT: Final = (SYSTEMD / "health-arbiter.service").read_text()
+PAIR: Final = (SYSTEMD / "health-arbiter@.service").read_text()
+SHARED: Final = "/run/health-arbiter"
 
 Directives = dict[str, list[str]]
-"""Directive -> its values in order; one may stand several times."""
+"""Directive -> its values in order; a directive may occur several times."""
 
 Rule = Callable[[Directives], list[str]]
 
@@ -48,7 +52,7 @@ def _read(text: str) -> Directives:
 
 
 def _environ(unit: Directives) -> dict[str, str]:
-    """What the service finds: the file's lines win over the unit's."""
+    """The environment of the service: the file wins over the unit."""
     own = dict(setting.split("=", 1) for setting in unit.get("Environment", []))
     return own | given(EXAMPLE.read_text())
 
@@ -109,11 +113,6 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_unit_keeps_the_rule(rule: Rule) -> None:
-    assert rule(_read(TEXT)) == []
-
-
 MUTATIONS = [
     (settings_are_valid, "ARBITER_STATE_DIR=", "ARBITER_STATEDIR="),
     (latch_survives_a_restart_and_not_a_stop, "Preserve=restart", "Preserve=yes"),
@@ -131,44 +130,70 @@ MUTATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "old", "new"), MUTATIONS, ids=[f"{row[0].__name__}-{number}" for number, row in enumerate(MUTATIONS)]
-)
-def test_rule_bites(rule: Rule, old: str, new: str) -> None:
-    assert TEXT.count(old) == 1, f"the unit has to have {old!r} once"
-    assert rule(_read(TEXT.replace(old, new)))
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_unit_keeps_the_rule_and_each_mutation_breaks_it(rule: Rule) -> None:
+    check(rule, _read, TEXT, MUTATIONS)
 
 
-def test_every_rule_has_a_row_that_shows_its_teeth() -> None:
-    assert {rule for rule, *_ in MUTATIONS} == {*RULES}
+# -- the unit for a main and its standby -----------------------------------------------------------------------------
 
 
-# -- systemd's own opinion ------------------------------------------------------------------------------------------
+def _lines(text: str) -> set[tuple[str, str]]:
+    return {(name, value) for name, values in _read(text).items() for value in values}
+
+
+def test_pair_differs_from_the_single_unit_only_where_two_need_it() -> None:
+    pair, single = _lines(PAIR), _lines(TEXT)
+    changed = {"Description", "ExecStart", "RuntimeDirectoryPreserve"}
+    assert {name for name, _ in single - pair} == changed
+    assert {name for name, _ in pair - single} == changed | {"Conflicts", "Environment", "User"}
+
+
+def test_pair_shares_one_directory_that_neither_removes() -> None:
+    settings = load({}, _environ(_read(PAIR)))
+    assert (settings.run_lock, settings.state_dir, settings.standby) == (SHARED, SHARED, True)
+    assert {("RuntimeDirectory", "health-arbiter"), ("RuntimeDirectoryPreserve", "yes")} <= _lines(PAIR)
+    assert ("User", "health-arbiter") in _lines(PAIR), "with two users neither could read the files of the other"
+    assert "%i" not in "".join(value for name, value in _lines(PAIR) if name != "Description")
+
+
+def test_main_at_the_end_of_its_lifetime_comes_back_as_standby() -> None:
+    settings = load({}, _environ(_read(PAIR)))
+    assert sidecar_always_comes_back(_read(TEXT)) == stopping_arbiter_may_finish(_read(PAIR)) == []
+    assert ("Restart", "always") in _lines(PAIR)
+    assert settings.run_lifetime > settings.run_every
+
+
+# -- systemd-analyze ---------------------------------------------------------------------------------------------------
 
 
 def _complaints(text: str, directory: Path) -> list[str]:
-    """What systemd-analyze says of a unit whose program is one that every machine has."""
+    """The complaints of systemd-analyze about a unit, with a program that every machine has."""
     analyze = find("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
-    (start,) = _read(text)["ExecStart"]
-    copy = directory / UNIT.name
-    copy.write_text(text.replace(start, "/bin/true"))
-    command = [analyze, "verify", "--man=no", "--recursive-errors=no", str(copy)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    # It loads the units around this one as well, and may find fault with them.
-    said = [line for line in done.stderr.splitlines() if UNIT.name in line]
-    return said + ([f"exit code {done.returncode}"] if done.returncode and not said else [])
+    unit = directory / ("health-arbiter@1.service" if text.startswith(PAIR[:40]) else "health-arbiter.service")
+    unit.write_text(re.sub(r"^ExecStart=.*$", "ExecStart=/bin/true", text, flags=re.MULTILINE))
+    command = [analyze, "verify", "--man=no", "--recursive-errors=no", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # It loads other units too, and may complain about them.
+    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+    return complaints + ([f"exit code {done.returncode}"] if done.returncode and not complaints else [])
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    assert _complaints(TEXT, tmp_path) == []
+@pytest.mark.parametrize("text", [TEXT, PAIR], ids=["single", "pair"])
+def test_systemd_accepts_the_unit(text: str, tmp_path: Path) -> None:
+    assert _complaints(text, tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("NoNewPrivileges=yes", "NoNewPriviliges=yes"), ("Restart=always", "Restart=sometimes")],
-    ids=["unknown directive", "unknown value"],
+    ("text", "old", "new"),
+    [
+        (TEXT, "NoNewPrivileges=yes", "NoNewPriviliges=yes"),
+        (TEXT, "Restart=always", "Restart=sometimes"),
+        (PAIR, "RuntimeDirectoryPreserve=yes", "RuntimeDirectoryPreserve=often"),
+    ],
+    ids=["unknown directive", "unknown value", "unknown value of the pair"],
 )
-def test_systemd_complains_of_a_spoilt_copy(old: str, new: str, tmp_path: Path) -> None:
-    assert _complaints(TEXT.replace(old, new), tmp_path) != []
+def test_systemd_complains_about_a_wrong_unit(text: str, old: str, new: str, tmp_path: Path) -> None:
+    assert _complaints(text.replace(old, new), tmp_path) != []

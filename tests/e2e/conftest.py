@@ -1,18 +1,17 @@
-"""Children that all tests of a file share, for fleets that take long to start; also their output is shown."""
+"""Child processes that all tests of a file share, because fleets take long to start, and pools of sidecars."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.starting import Children, StartRedis, StartSidecar
+from harness.children import Children, StartSidecar, short_path
+from harness.sidecar_pool import SidecarPool
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
 
 @pytest.hookimpl(wrapper=True)
@@ -26,26 +25,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="module")
 def shared_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory under a name short enough for unix sockets, as ``run_dir`` is."""
-    holder = Path(tempfile.mkdtemp(prefix="arbiter-", dir="/tmp"))
-    link = holder / "run"
-    link.symlink_to(tmp_path_factory.mktemp("shared"))
-    yield link
-    shutil.rmtree(holder)
+    with short_path(tmp_path_factory.mktemp("shared")) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
 def shared_children() -> Iterator[Children]:
-    children = Children()
-    yield children
-    children.stop()
-
-
-@pytest.fixture(scope="module")
-def start_shared_redis(shared_dir: Path, shared_children: Children) -> StartRedis:
-    return StartRedis(shared_dir, shared_children)
+    with Children() as children:
+        yield children
 
 
 @pytest.fixture(scope="module")
 def shared_sidecar(shared_dir: Path, shared_children: Children) -> StartSidecar:
     return StartSidecar(shared_dir, shared_children)
+
+
+@pytest.fixture
+def pool(sidecar: StartSidecar, children: Children) -> SidecarPool:
+    return SidecarPool(sidecar, children)

@@ -1,51 +1,43 @@
-"""Who may do what at real doors: what only shows, what needs the token, what speaks TLS, and that no secret is told."""
+"""Access to real listeners: read-only routes, orders that need the token, TLS, and secrets that appear nowhere."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import re
 import shutil
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.certificates import Authority
-from harness.command import command
+from harness.main_and_standby import MainAndStandby
 from harness.polls import UP, Polls
 from harness.ports import free_port
-from harness.secured import SecuredSidecar
-from harness.succession import Succession
+from harness.sidecar import Sidecar, command
 from harness.waiting import wait_for
-from sidecar.app import budget_parts, listeners
-from sidecar.config.settings import load
-from sidecar.net.tls import Pair, client_context
-from sidecar.telemetry.log import Log
-from sidecar.telemetry.metrics import Metrics
-from sidecar.telemetry.observers import Observers
+from sidecar.app import build, build_listeners
+from sidecar.config.settings import load_config
+from sidecar.net.tls import KeyPair
 
 if TYPE_CHECKING:
+    from harness.children import Children, StartHaproxy, StartSidecar
     from harness.redis_server import RedisServer
-    from harness.sidecar import Reply, Sidecar
-    from harness.starting import Children, StartHaproxy, StartSidecar
-    from sidecar.net.listener import Routes
+    from harness.sidecar import Reply
+    from sidecar.net.web import Routes
 
 TOP: Final = Path(__file__).parents[2]
 WORD: Final = "sesame-7d1f0c52-secret"
 BEARER: Final = {"Authorization": f"Bearer {WORD}"}
 WRONG: Final = {"Authorization": "Bearer sesame-7d1f0c52-public"}
 APP: Final = {"/errors", "/results", "/heartbeat", "/life"}
-"""What the app itself sends: it changes what is counted, and is no order."""
+"""Reports of the app, which are no orders."""
 
 FAST: Final = {
     "settle": "0s",
@@ -58,9 +50,9 @@ HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[KeyPair]:
     authority = Authority(tmp_path_factory.mktemp("authority"), "ours")
-    return [Pair(*map(str, authority.sign(name))) for name in ("first", "second")]
+    return [KeyPair(*map(str, authority.sign(name))) for name in ("first", "second")]
 
 
 @pytest.fixture
@@ -72,83 +64,76 @@ def token_file(run_dir: Path) -> Path:
 
 @pytest.fixture
 def guarded(sidecar: StartSidecar, token_file: Path, run_dir: Path) -> Sidecar:
-    """One with a token, every door open."""
+    """A sidecar with a token and every listener open."""
     place = f"127.0.0.1:{free_port()}"
     return sidecar(token_file=token_file, page_listen=place, socket=run_dir / "app.sock", **FAST)
 
 
-# -- every route of every door ------------------------------------------------------------------------------
+# -- every route of every listener ------------------------------------------------------------------------------
 
 
-def _tables() -> dict[str, Routes]:
-    """The routes of each door, as the daemon opens them."""
-    names = ("local_listen", "public_listen", "page_listen")
-    places = dict.fromkeys(names, "127.0.0.1:0")
-    settings = load({}, {})
-    settings = settings.model_copy(update={**places, "agent_listen": "off", "token_file": __file__})
+def _routes_by_listener() -> dict[str, Routes]:
+    """The routes of each listener, as the daemon opens them."""
+    places: dict[str, Any] = dict.fromkeys(("local_listen", "public_listen", "page_listen"), "127.0.0.1:0")
+    config = load_config({}, {})
+    server = config.server._replace(**places, agent_listen="off", token_file=__file__)
 
     async def found() -> dict[str, Routes]:
-        told = Observers(Metrics("enforce", 5, 10), Log())
-        held = budget_parts.opened(settings, partial(told.failed, "budget"))
-        errors = SimpleNamespace(ever=dict)
-        nobody = cast("Any", SimpleNamespace(snapshot=None, inbox=None, measurements=SimpleNamespace(errors=errors)))
-        opened = listeners.opened(settings, nobody, told, held, nobody, offer=nobody, ledger=nobody)
-        async with opened as open_doors:
-            return {listener.name: listener._routes for listener in open_doors.listeners}
+        built = config._replace(server=server)
+        async with build_listeners.listening(await build.build(built, build.metrics_of(built))) as listeners:
+            return {listener.name: listener._routes for listener in listeners.http}
 
     return asyncio.run(found())
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, Routes]:
-    return _tables()
+def routes() -> dict[str, Routes]:
+    return _routes_by_listener()
 
 
 def _orders(routes: Routes) -> list[tuple[str, str]]:
-    """Every path and method that changes something for others than the app."""
+    """Every path and method of an order."""
     return [
         (path, method) for path, methods in routes.items() for method in methods if method != "GET" and path not in APP
     ]
 
 
-def test_public_door_only_shows(tables: dict[str, Routes]) -> None:
-    assert {method for methods in tables["public"].values() for method in methods} == {"GET", "OPTIONS"}
-    assert {"/health", "/metrics", "/why"} <= {*tables["public"]}
+def test_public_listener_is_read_only(routes: dict[str, Routes]) -> None:
+    assert {method for methods in routes["public"].values() for method in methods} == {"GET", "OPTIONS"}
+    assert {"/health", "/metrics", "/why"} <= {*routes["public"]}
 
 
-def test_there_are_no_doors_but_those_that_are_walked(tables: dict[str, Routes]) -> None:
-    assert {*tables} == {"local", "public", "page"}
-    assert {"/hold", "/cull", "/revive"} <= {path for path, _ in _orders(tables["local"])}
-    assert {path for path, _ in _orders(tables["page"])} == {"/page/hold"}
+def test_no_other_listener_has_routes(routes: dict[str, Routes]) -> None:
+    assert {*routes} == {"local", "public", "page"}
+    assert {"/hold", "/cull", "/revive"} <= {path for path, _ in _orders(routes["local"])}
+    assert {path for path, _ in _orders(routes["page"])} == {"/page/hold"}
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_public_door_takes_no_order_whatever_it_is_called(
-    guarded: Sidecar, tables: dict[str, Routes], method: str
-) -> None:
-    for path in {*tables["public"], *tables["local"]}:
+def test_public_listener_takes_no_order_by_any_path(guarded: Sidecar, routes: dict[str, Routes], method: str) -> None:
+    for path in {*routes["public"], *routes["local"]}:
         reply = guarded.request("public", method, path, "{}", BEARER)
-        assert reply.status in {400, 404, 405}, path  # 400: it came with a body
+        assert reply.status in {400, 404, 405}, path  # 400: it has a body
 
 
 @pytest.mark.parametrize("headers", [{}, WRONG, {"Authorization": f"Basic {WORD}"}], ids=["none", "wrong", "basic"])
-@pytest.mark.parametrize("door", ["local", "page"])
+@pytest.mark.parametrize("listener", ["local", "page"])
 def test_every_order_over_tcp_needs_the_token(
-    guarded: Sidecar, tables: dict[str, Routes], door: str, headers: dict[str, str]
+    guarded: Sidecar, routes: dict[str, Routes], listener: str, headers: dict[str, str]
 ) -> None:
     before = guarded.request("socket", "GET", "/fleet").json()["holds"]
-    for path, method in _orders(tables[door]):
-        reply = guarded.request(door, method, path, "{}" if method == "POST" else None, headers)
+    for path, method in _orders(routes[listener]):
+        reply = guarded.request(listener, method, path, "{}" if method == "POST" else None, headers)
         assert reply.status in ({401} if path != "/page/hold" else {401, 403}), (path, method, reply)
     assert guarded.request("socket", "GET", "/fleet").json()["holds"] == before
     refused = {name: value for name, value in guarded.metrics().items() if "arbiter_refusals_total" in name}
-    assert sum(value for name, value in refused.items() if f'listener="{door}"' in name) >= 1
+    assert sum(value for name, value in refused.items() if f'listener="{listener}"' in name) >= 1
 
 
-def test_token_and_unix_socket_open_every_order(guarded: Sidecar, tables: dict[str, Routes]) -> None:
-    for path, method in _orders(tables["local"]):
+def test_token_and_unix_socket_open_every_order(guarded: Sidecar, routes: dict[str, Routes]) -> None:
+    for path, method in _orders(routes["local"]):
         if path.startswith("/page"):
-            continue  # it needs a word against forgery besides
+            continue  # it needs the CSRF token too
         body = "{}" if method == "POST" else None
         assert guarded.request("local", method, path, body, BEARER).status not in {401, 403}, path
         assert guarded.request("socket", method, path, body).status not in {401, 403}, path
@@ -163,9 +148,9 @@ def test_app_needs_no_token_to_report(guarded: Sidecar) -> None:
 # -- the token, from its file to the command ----------------------------------------------------------------
 
 
-def test_command_brings_the_token_and_who_cannot_read_it_is_refused(guarded: Sidecar, token_file: Path) -> None:
+def test_command_sends_the_token_and_is_refused_without_it(guarded: Sidecar, token_file: Path) -> None:
     over_tcp = {"ARBITER_SOCKET": ""}
-    assert command(guarded, *HOLD, **over_tcp).code in {0, 1}  # without Redis it holds this one
+    assert command(guarded, *HOLD, **over_tcp).code in {0, 1}  # without Redis only this container is held
     assert guarded.request("socket", "GET", "/fleet").json()["local_hold"]["author"] == "alice"
     other = token_file.with_name("other")
     other.write_text("sesame-7d1f0c52-public")
@@ -178,7 +163,7 @@ def test_command_brings_the_token_and_who_cannot_read_it_is_refused(guarded: Sid
 
 
 @pytest.mark.parametrize("content", ["", "\n \n", "short", None], ids=["empty", "blank", "short", "gone"])
-def test_token_that_is_lost_while_it_runs_closes_the_door(
+def test_orders_are_refused_while_the_token_file_is_invalid(
     guarded: Sidecar, token_file: Path, content: str | None
 ) -> None:
     if content is None:
@@ -193,8 +178,8 @@ def test_token_that_is_lost_while_it_runs_closes_the_door(
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_planted_secrets_are_told_nowhere(
-    sidecar: StartSidecar, token_file: Path, redis_server: RedisServer, pairs: list[Pair], log_format: str
+def test_secrets_appear_in_no_answer_log_or_command(
+    sidecar: StartSidecar, token_file: Path, redis_server: RedisServer, pairs: list[KeyPair], log_format: str
 ) -> None:
     page = f"127.0.0.1:{free_port()}"
     one = sidecar(
@@ -202,62 +187,67 @@ def test_planted_secrets_are_told_nowhere(
         page_listen=page,
         tls_cert=pairs[0].cert,
         tls_key=pairs[0].key,
-        tls_doors="agent",
+        tls_listeners="page",
         redis_url=redis_server.url,
         log_format=log_format,
         log_level="debug",
         **FAST,
     )
-    told: list[str] = []
+    texts: list[str] = []
     for headers in (BEARER, WRONG, {}):
         for path in ("/fleet", "/why", "/events", "/verdict", "/page/state", "/", "/page", "/nowhere?x=1"):
-            told += [_told(one.request(door, "GET", path, headers=headers)) for door in ("local", "public", "page")]
+            texts += [
+                _text(one.request(listener, "GET", path, headers=headers)) for listener in ("local", "public", "page")
+            ]
         for method in ("POST", "DELETE"):
             order = '{"for":60,"reason":"x","author":"y","scope":"service"}' if method == "POST" else None
-            told += [_told(one.request(door, method, "/hold", order, headers)) for door in ("local", "public", "page")]
+            texts += [
+                _text(one.request(listener, method, "/hold", order, headers))
+                for listener in ("local", "public", "page")
+            ]
     one.post_error(10)
-    told += [one.request("public", "GET", path).body for path in ("/health", "/metrics", "/why")]
-    told += [Path(f"/proc/{one.pid}/{name}").read_text() for name in ("cmdline", "environ")]
-    told += [str(done) for done in (command(one, "check-config"), command(one, "doctor"), command(one, "fleet"))]
-    told += [json.dumps(redis_server.cli("XRANGE", "{ha:default/app}:events", "-", "+"))]
+    texts += [one.request("public", "GET", path).body for path in ("/health", "/metrics", "/why")]
+    texts += [Path(f"/proc/{one.pid}/{name}").read_text() for name in ("cmdline", "environ")]
+    texts += [str(done) for done in (command(one, "check-config"), command(one, "doctor"), command(one, "fleet"))]
+    texts += [json.dumps(redis_server.cli("XRANGE", "{ha:default/app}:events", "-", "+"))]
     one.terminate()
     one.wait()
-    told.append(one.output())
+    texts.append(one.output())
     key = "".join(Path(pairs[0].key).read_text().splitlines()[1:-1])[:40]
-    for text in told:
+    for text in texts:
         for secret in ("7d1f0c52", key):
             assert secret not in text
 
 
-def _told(reply: Reply) -> str:
+def _text(reply: Reply) -> str:
     return f"{reply.headers}{reply.body}"
 
 
-# -- TLS at real doors --------------------------------------------------------------------------------------
+# -- TLS at real listeners --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def files(run_dir: Path, pairs: list[Pair]) -> Pair:
-    """A pair in place of which another may be put."""
-    pair = Pair(str(run_dir / "tls.crt"), str(run_dir / "tls.key"))
+def files(run_dir: Path, pairs: list[KeyPair]) -> KeyPair:
+    """The key pair of the sidecar; a test may replace its files."""
+    pair = KeyPair(str(run_dir / "tls.crt"), str(run_dir / "tls.key"))
     _put(pairs[0], pair)
     return pair
 
 
-def _put(new: Pair, place: Pair) -> None:
+def _put(new: KeyPair, place: KeyPair) -> None:
     for source, target in zip(new, place, strict=True):
         shutil.copy(source, f"{target}.new")
-        os.replace(f"{target}.new", target)  # noqa: PTH105 - as whoever renews certificates does
+        os.replace(f"{target}.new", target)  # noqa: PTH105 - atomic, as a renewal does it
 
 
 @pytest.fixture
-def secured(run_dir: Path, children: Children, files: Pair, token_file: Path) -> SecuredSidecar:
-    """All its doors speak TLS."""
-    one = SecuredSidecar(
+def over_tls(run_dir: Path, children: Children, files: KeyPair, token_file: Path) -> Sidecar:
+    """A sidecar with TLS on every HTTP listener."""
+    one = Sidecar(
         run_dir,
         tls_cert=files.cert,
         tls_key=files.key,
-        tls_doors="page,public,local,agent",
+        tls_listeners="page,public,local",
         page_listen=f"127.0.0.1:{free_port()}",
         token_file=token_file,
         socket=run_dir / "app.sock",
@@ -266,21 +256,20 @@ def secured(run_dir: Path, children: Children, files: Pair, token_file: Path) ->
     return children.adopt(one).start()
 
 
-def test_every_door_speaks_tls_and_the_socket_does_not(secured: SecuredSidecar) -> None:
-    assert secured.health() == (200, "up\n")
-    assert secured.request("local", "GET", "/verdict").json()["state"] == "up"
-    assert secured.request("page", "GET", "/page").status == 200
-    assert secured.request("socket", "GET", "/verdict").json()["state"] == "up"
-    with client_context().wrap_socket(_connected(secured, "agent")) as agent:
-        assert agent.recv(100) == b"up ready 100%\n"
+def test_every_http_listener_uses_tls_and_the_unix_socket_does_not(over_tls: Sidecar) -> None:
+    assert over_tls.health() == (200, "up\n")
+    assert over_tls.request("local", "GET", "/verdict").json()["state"] == "up"
+    assert over_tls.request("page", "GET", "/page").status == 200
+    assert over_tls.request("socket", "GET", "/verdict").json()["state"] == "up"
+    assert over_tls.agent_line() == "up ready 100%\n", "HAProxy's agent-check speaks no TLS"
     for listener in ("public", "local", "page"):
-        with _connected(secured, listener) as plain, suppress(ConnectionError):
+        with _connected(over_tls, listener) as plain, suppress(ConnectionError):
             plain.sendall(b"GET /health HTTP/1.0\r\n\r\n")
             assert b"HTTP" not in plain.recv(1000)
     wait_for(
-        lambda: secured.metrics().get('arbiter_refusals_total{listener="public",reason="handshake"}') == 1,
+        lambda: over_tls.metrics().get('arbiter_refusals_total{listener="public",reason="handshake"}') == 1,
         timeout_s=20,
-        what="it is counted",
+        what="the plain connection is counted",
     )
 
 
@@ -288,61 +277,51 @@ def _connected(one: Sidecar, listener: str) -> socket.socket:
     return socket.create_connection(one.address(listener), 5)
 
 
-def test_new_pair_is_shown_within_seconds_and_half_of_one_is_told(
-    secured: SecuredSidecar, files: Pair, pairs: list[Pair]
+def test_new_certificate_is_served_within_seconds_and_an_incomplete_pair_is_logged_once(
+    over_tls: Sidecar, files: KeyPair, pairs: list[KeyPair]
 ) -> None:
     expiry = "arbiter_tls_certificate_expiry_timestamp_seconds"
     first, second = (_pem(pair) for pair in pairs)
-    told = ssl._ssl._test_decode_cert(pairs[0].cert)  # type: ignore[attr-defined]  # as openssl reads it
-    assert secured.metrics()[expiry] == ssl.cert_time_to_seconds(told["notAfter"])
-    assert secured.shown("public") == first
+    texts = ssl._ssl._test_decode_cert(pairs[0].cert)  # type: ignore[attr-defined]  # as openssl reads it
+    assert over_tls.metrics()[expiry] == ssl.cert_time_to_seconds(texts["notAfter"])
+    assert over_tls.certificate("public") == first
     shutil.copy(pairs[1].cert, files.cert)
     failed = 'arbiter_failures_total{where="tls"}'
-    wait_for(lambda: secured.metrics().get(failed, 0) >= 2, timeout_s=30, what="it was tried twice")
-    assert secured.shown("public") == first
-    said = wait_for(partial(_failures_told, secured), timeout_s=30, what="its log tells of it")
+    wait_for(lambda: over_tls.metrics().get(failed, 0) >= 2, timeout_s=30, what="the incomplete pair was tried twice")
+    assert over_tls.certificate("public") == first
+    said = wait_for(partial(_failures_logged, over_tls), timeout_s=30, what="the failure is logged")
     assert len(said) == 1
     shutil.copy(pairs[1].key, files.key)
-    wait_for(lambda: secured.shown("public") == second, timeout_s=20, what="the new one is shown")
-    assert {secured.shown(listener) for listener in ("public", "local", "page", "agent")} == {second}
+    wait_for(lambda: over_tls.certificate("public") == second, timeout_s=20, what="the new certificate is served")
+    assert {over_tls.certificate(listener) for listener in ("public", "local", "page")} == {second}
 
 
-def _failures_told(one: Sidecar) -> list[dict[str, Any]]:
+def _failures_logged(one: Sidecar) -> list[dict[str, Any]]:
     return [line for line in one.log_lines() if line["message"] == "tls failed"]
 
 
-def _pem(pair: Pair) -> str:
+def _pem(pair: KeyPair) -> str:
     return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(Path(pair.cert).read_text()))
 
 
-def test_command_speaks_tls_with_the_door_that_shows_our_certificate_and_with_no_other(
-    secured: SecuredSidecar, pairs: list[Pair]
-) -> None:
+def test_command_trusts_only_the_certificate_of_its_own_settings(over_tls: Sidecar, pairs: list[KeyPair]) -> None:
     over_tcp = {"ARBITER_SOCKET": ""}
-    assert json.loads(command(secured, "fleet", "--json", **over_tcp).out)["instance"] == "a"
-    command(secured, *HOLD, **over_tcp)
-    assert secured.request("socket", "GET", "/fleet").json()["local_hold"]["author"] == "alice"
+    assert json.loads(command(over_tls, "fleet", "--json", **over_tcp).out)["instance"] == "a"
+    command(over_tls, *HOLD, **over_tcp)
+    assert over_tls.request("socket", "GET", "/fleet").json()["local_hold"]["author"] == "alice"
     other = {"ARBITER_TLS_CERT": pairs[1].cert, "ARBITER_TLS_KEY": pairs[1].key}
-    refused = command(secured, "release", **over_tcp, **other)
+    refused = command(over_tls, "release", **over_tcp, **other)
     assert refused.code == 69
     assert f"it shows another certificate than {pairs[1].cert} (ARBITER_TLS_CERT) has" in refused.err
 
 
-def test_start_with_a_pair_that_is_none_is_one_line_and_exit_2(sidecar: StartSidecar, pairs: list[Pair]) -> None:
-    one = sidecar.unstarted(tls_cert=pairs[0].cert, tls_key=pairs[1].key, tls_doors="public")
+def test_start_with_a_wrong_key_is_one_line_and_exit_code_2(sidecar: StartSidecar, pairs: list[KeyPair]) -> None:
+    one = sidecar.unstarted(tls_cert=pairs[0].cert, tls_key=pairs[1].key, tls_listeners="public")
     one.launch()
     assert one.wait() == 2
     (line,) = one.output().splitlines()
     assert line.startswith("health-arbiter: ARBITER_TLS_CERT: ")
     assert line.endswith("key values mismatch")
-
-
-def test_nothing_of_it_is_imported_before_there_is_a_certificate() -> None:
-    code = "import sys, sidecar.app.daemon; print([name for name in sys.modules if name.startswith('sidecar.')])"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
-    assert "sidecar.app.listeners" in ran.stdout
-    rooms = {"tls", "handshakes", "token_file", "admission"}
-    assert not {f"sidecar.net.{room}" for room in rooms} & {*re.findall(r"[\w.]+", ran.stdout)}
 
 
 HAPROXY: Final = """
@@ -357,12 +336,11 @@ backend app
 """
 
 
-@pytest.mark.parametrize("tls_doors", ["public", "public,agent"], ids=["agent plain", "agent with TLS"])
-def test_haproxy_checks_over_tls_and_its_agent_check_cannot(
-    run_dir: Path, children: Children, files: Pair, haproxy: StartHaproxy, tls_doors: str
+def test_haproxy_checks_over_tls_and_its_agent_check_without(
+    run_dir: Path, children: Children, files: KeyPair, haproxy: StartHaproxy
 ) -> None:
-    settings = {"tls_cert": files.cert, "tls_key": files.key, "tls_doors": tls_doors, **FAST}
-    one = children.adopt(SecuredSidecar(run_dir, **settings)).start()
+    settings = {"tls_cert": files.cert, "tls_key": files.key, "tls_listeners": "public", **FAST}
+    one = children.adopt(Sidecar(run_dir, **settings)).start()
     agent = f"agent-check agent-port {one.address('agent')[1]} agent-inter 200ms"
     proxy = haproxy(HAPROXY.format(app=free_port(), public=one.address("public")[1], agent=agent))
 
@@ -370,57 +348,53 @@ def test_haproxy_checks_over_tls_and_its_agent_check_cannot(
         return proxy.show_servers()["app", "one"]
 
     wait_for(lambda: row()["check_status"] == "L7OK", timeout_s=30, what="the check is answered over TLS")
-    wanted = "L7OK" if tls_doors == "public" else "L7TOUT"
-    wait_for(lambda: row()["agent_status"].endswith(wanted), timeout_s=30, what="the agent is asked")
+    wait_for(lambda: row()["agent_status"].endswith("L7OK"), timeout_s=30, what="the agent is asked")
     one.post_error(5)
-    if tls_doors == "public":
-        wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=30, what="the agent takes it out")
-    else:
-        wait_for(lambda: row()["check_status"] == "L7STS", timeout_s=30, what="the check takes it out")
+    wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=30, what="the agent takes it out")
 
 
 # -- a standby takes over -----------------------------------------------------------------------------------
 
 
-def test_connections_with_tls_end_in_good_order_when_a_standby_takes_over(
-    run_dir: Path, children: Children, files: Pair
+def test_tls_connections_are_closed_cleanly_when_a_standby_takes_over(
+    run_dir: Path, children: Children, files: KeyPair
 ) -> None:
-    def unstarted(name: str, **settings: Any) -> SecuredSidecar:
-        return children.adopt(SecuredSidecar(run_dir, name, **settings))
+    def unstarted(name: str, **settings: Any) -> Sidecar:
+        return children.adopt(Sidecar(run_dir, name, **settings))
 
-    tls = {"tls_cert": files.cert, "tls_key": files.key, "tls_doors": "public"}
-    one = Succession(unstarted, run_dir, **tls).start()
+    tls = {"tls_cert": files.cert, "tls_key": files.key, "tls_listeners": "public"}
+    one = MainAndStandby(unstarted, run_dir, **tls).start()
     kept = one.main._connection("public")
     plain = one.main._connection("local")
     for connection, path in ((kept, "/livez"), (plain, "/verdict")):
         connection.request("GET", path)
         connection.getresponse().read()
     one.end_main(signal.SIGTERM)
-    assert kept.sock.recv(1) == b"", "the end, told by TLS: without that it would be an error"
+    assert kept.sock.recv(1) == b"", "TLS announces the end; without that it would be an error"
     kept.close()
-    wait_for(lambda: one.main.health()[0] == 200, timeout_s=20, what="the next answers over TLS")
+    wait_for(lambda: one.main.health()[0] == 200, timeout_s=20, what="the next main answers over TLS")
     plain.request("GET", "/verdict")
-    assert plain.getresponse().status == 200, "what is without TLS has moved"
+    assert plain.getresponse().status == 200, "the plain connection moved to the next main"
     plain.close()
     one.await_standby()
 
 
-def test_half_handshakes_at_one_door_leave_health_at_another_as_it_was(
-    run_dir: Path, children: Children, files: Pair
+def test_incomplete_handshakes_on_one_listener_do_not_affect_health_on_another(
+    run_dir: Path, children: Children, files: KeyPair
 ) -> None:
-    tls = {"tls_cert": files.cert, "tls_key": files.key, "tls_doors": "local"}
-    one = children.adopt(SecuredSidecar(run_dir, **tls, **FAST)).start()
-    crowd = []
+    tls = {"tls_cert": files.cert, "tls_key": files.key, "tls_listeners": "local"}
+    one = children.adopt(Sidecar(run_dir, **tls, **FAST)).start()
+    connections = []
     with Polls(one.address("public"), 200) as polls:
         for _ in range(600):
-            crowd.append(_connected(one, "local"))
-            crowd[-1].sendall(b"\x16\x03\x01\x02\x00\x01")
+            connections.append(_connected(one, "local"))
+            connections[-1].sendall(b"\x16\x03\x01\x02\x00\x01")
         wait_for(
             lambda: one.metrics().get('arbiter_refusals_total{listener="local",reason="crowded"}', 0) > 100,
             timeout_s=30,
-            what="some made room for others",
+            what="some are closed for others",
         )
-    for connection in crowd:
+    for connection in connections:
         connection.close()
     assert set(polls.polled.outcomes) == {UP}
     descriptors = len(list(Path(f"/proc/{one.pid}/fd").iterdir()))

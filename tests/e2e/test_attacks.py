@@ -1,7 +1,7 @@
-"""Clients that mean harm, against the real daemon: health answers all the while, in bounded memory, and it is counted.
+"""Hostile clients against the real daemon: health answers in bounded memory, and refusals are counted.
 
-A second each, or a minute with ``ATTACK_LONG=1``. The figures are printed (``-s``); the bounds leave room for a machine
-that has a lot else to do.
+Each attack takes a second, or a minute with ``ATTACK_LONG=1``. The figures are printed (``-s``); the bounds are for a
+busy machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.sidecar import Sidecar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.starting import Children, StartSidecar
+    from harness.children import Children, StartSidecar
 
 ATTACKED_S = 60.0 if os.environ.get("ATTACK_LONG") else 1.0
 MOST_MIB = 96
@@ -34,12 +34,12 @@ FEW_FILES = 64
 
 @pytest.fixture(scope="module")
 def target(shared_sidecar: StartSidecar) -> Sidecar:
-    """One for all attacks: what one of them leaves behind the next one meets."""
+    """One sidecar for all attacks, so that each meets the leftovers of the ones before."""
     return shared_sidecar("target", error_limit="1000000000")
 
 
 def _peak_mib(one: Sidecar) -> float:
-    """The most memory that it ever had."""
+    """The peak of its memory."""
     status = Path(f"/proc/{one.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
@@ -48,8 +48,8 @@ def _files(one: Sidecar) -> int:
     return len(list(Path(f"/proc/{one.pid}/fd").iterdir()))
 
 
-def _counted(one: Sidecar, door: str, word: str) -> float:
-    return one.metrics().get(f'arbiter_refusals_total{{listener="{door}",reason="{word}"}}', 0.0)
+def _counted(one: Sidecar, listener: str, word: str) -> float:
+    return one.metrics().get(f'arbiter_refusals_total{{listener="{listener}",reason="{word}"}}', 0.0)
 
 
 def _poll(one: Sidecar) -> bytes:
@@ -59,7 +59,7 @@ def _poll(one: Sidecar) -> bytes:
 
 
 def _polls_ms(one: Sidecar, seconds: float) -> Iterator[float]:
-    """How long each of these polls took, which come on new connections."""
+    """The duration of polls on new connections, for this many seconds."""
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
         begun = time.perf_counter()
@@ -69,11 +69,11 @@ def _polls_ms(one: Sidecar, seconds: float) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_health_is_answered_in_bounded_memory_and_what_is_cut_is_counted(target: Sidecar, name: str) -> None:
+def test_health_is_answered_in_bounded_memory_and_refusals_are_counted(target: Sidecar, name: str) -> None:
     attack = ATTACKS[name]
-    before = {word: _counted(target, attack.door, word) for word in attack.words}
+    before = {word: _counted(target, attack.listener, word) for word in attack.words}
     files = _files(target)
-    with Attacking(name, target.address(attack.door)):
+    with Attacking(name, target.address(attack.listener)):
         taken = list(_polls_ms(target, ATTACKED_S))
         files_meanwhile = _files(target)
     p50, p99 = median(taken), percentile(taken, 99)
@@ -82,11 +82,11 @@ def test_health_is_answered_in_bounded_memory_and_what_is_cut_is_counted(target:
     assert _peak_mib(target) < MOST_MIB
     assert files_meanwhile <= files + 300
     for word, count in before.items():
-        assert _counted(target, attack.door, word) > count, word
-    assert target.metrics()['arbiter_failures_total{where="door"}'] == 0
+        assert _counted(target, attack.listener, word) > count, word
+    assert target.metrics()['arbiter_failures_total{where="listener"}'] == 0
 
 
-def test_reports_are_counted_after_all_that(target: Sidecar) -> None:
+def test_reports_are_counted_after_all_attacks(target: Sidecar) -> None:
     before = target.verdict()["evidence"]["errors"]
     target.post_error(3)
     assert target.verdict()["evidence"]["errors"] >= min(3, before + 3)
@@ -97,7 +97,7 @@ def test_reports_are_counted_after_all_that(target: Sidecar) -> None:
 
 
 class FewFiles(Sidecar):
-    """One that may open few files. ``hard``: and may not raise that itself."""
+    """A sidecar with a low limit of open files; ``hard``: it may raise the limit to this."""
 
     hard = FEW_FILES
 
@@ -106,24 +106,24 @@ class FewFiles(Sidecar):
 
 
 @pytest.fixture
-def few(run_dir: Path, children: Children) -> Sidecar:
+def limited(run_dir: Path, children: Children) -> Sidecar:
     one: Sidecar = children.adopt(FewFiles(run_dir, "few", error_limit="1000"))
     return one.start()
 
 
-@pytest.mark.parametrize("door", ["public", "local", "agent"])
-def test_idle_connections_leave_descriptors_for_health_and_reports(few: Sidecar, door: str) -> None:
+@pytest.mark.parametrize("listener", ["public", "local", "agent"])
+def test_idle_connections_leave_descriptors_for_health_and_reports(limited: Sidecar, listener: str) -> None:
     with ExitStack() as held:
         for _ in range(60):
-            held.enter_context(socket.create_connection(few.address(door), 5))
+            held.enter_context(socket.create_connection(limited.address(listener), 5))
         for _ in range(5):
-            assert _poll(few).startswith(b"HTTP/1.1 200 ")
-            few.post_error()
-        assert _files(few) < FEW_FILES
-        assert few.agent_line() == "up ready 100%\n"
+            assert _poll(limited).startswith(b"HTTP/1.1 200 ")
+            limited.post_error()
+        assert _files(limited) < FEW_FILES
+        assert limited.agent_line() == "up ready 100%\n"
 
 
-def test_limit_is_raised_as_far_as_may_be(run_dir: Path, children: Children) -> None:
+def test_soft_limit_of_files_is_raised_to_the_hard_limit(run_dir: Path, children: Children) -> None:
     one = FewFiles(run_dir, "raised")
     one.hard = 300
     children.adopt(one).start()

@@ -1,8 +1,8 @@
-"""The pattern of cron, run lock, lifetime and standby as it would run, only faster, and with kills at random.
+"""Cron, run lock, lifetime and standby together, with short times and random kills.
 
-It takes 15 s; ``CRON_PATTERN_S=60`` gives it a minute. Killed are mains at work and standbys that wait: of one that was
-killed while starting nobody could say that it should have been there. Each main proves that it is the only one of its
-slot by an address that the kernel gives to one process at a time and takes back when that dies, whatever the locks say.
+The test takes 15 s, or ``CRON_PATTERN_S`` seconds. It kills mains at work and waiting standbys, but none that still
+starts. Each command binds an abstract unix socket of its slot. The kernel gives that address to one process at a time,
+which proves independently of the locks that the slot has one main.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 PATTERN_S: Final = float(os.environ.get("CRON_PATTERN_S", "15"))
 STARTING_S: Final = 2.0
-"""What it takes to start the two Pythons of a main, at the quickest of many times; a busy machine takes longer."""
+"""The shortest of many starts of a main takes less than this; each starts two Python processes."""
 ROOT: Final = Path(__file__).parents[2]
 
 WORKER: Final = """
@@ -39,7 +39,7 @@ while True:
 """
 
 
-class Seen(NamedTuple):
+class Sighting(NamedTuple):
     word: str
     slot: int
     pid: int
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
 
 class Cron:
-    """Starts ``exec`` every so often, and kills one of those that it started now and then."""
+    """Starts ``exec`` at an interval, and kills one of the started processes now and then."""
 
     def __init__(
         self, directory: Path, slots: int, *, every_s: float, lifetime_s: float, kills_s: tuple[float, float]
@@ -88,8 +88,8 @@ class Cron:
                 self.kills += 1
             self._next_kill_at = now + self._chance.uniform(*self._kills_s)
 
-    def stop(self) -> list[Seen]:
-        """Kill all of them, and return what their commands have seen; ``starts_s``: how long they were in starting."""
+    def stop(self) -> list[Sighting]:
+        """Kill all processes, and return what their commands logged. ``starts_s``: the durations of the starts."""
         for child in self._children:
             child.kill()
         for child in self._children:
@@ -99,9 +99,9 @@ class Cron:
             self.starts_s += [one.at - began for one in seen if one.parent == parent][:1]
         return seen
 
-    def _seen(self) -> list[Seen]:
+    def _seen(self) -> list[Sighting]:
         lines = (line.split() for line in self._log.read_text().splitlines())
-        return [Seen(word, int(slot), int(pid), int(parent), float(at)) for word, slot, pid, parent, at in lines]
+        return [Sighting(word, int(slot), int(pid), int(parent), float(at)) for word, slot, pid, parent, at in lines]
 
     def codes(self) -> set[int | None]:
         return {child.poll() for child in self._children}
@@ -125,16 +125,16 @@ def is_standby(child: subprocess.Popen[bytes]) -> bool:
         return False
 
 
-def spans(seen: list[Seen]) -> list[tuple[float, float]]:
-    """The first and last moment of each process, in order."""
-    lives: dict[int, list[float]] = {}
+def spans(seen: list[Sighting]) -> list[tuple[float, float]]:
+    """The first and last instant of each process, in order."""
+    times_by_pid: dict[int, list[float]] = {}
     for one in seen:
-        lives.setdefault(one.pid, []).append(one.at)
-    return sorted((min(times), max(times)) for times in lives.values())
+        times_by_pid.setdefault(one.pid, []).append(one.at)
+    return sorted((min(times), max(times)) for times in times_by_pid.values())
 
 
 @pytest.mark.timeout(PATTERN_S + 45)
-def test_somebody_always_works_and_never_two_in_one_slot(tmp_path: Path) -> None:
+def test_a_command_always_runs_and_never_two_in_one_slot(tmp_path: Path) -> None:
     one = Cron(tmp_path, 1, every_s=2.0, lifetime_s=2.5, kills_s=(0.6, 1.6))
     three = Cron(tmp_path, 3, every_s=1.0, lifetime_s=6.5, kills_s=(2.0, 4.0))
     ends_at = time.monotonic() + PATTERN_S
@@ -145,16 +145,16 @@ def test_somebody_always_works_and_never_two_in_one_slot(tmp_path: Path) -> None
             time.sleep(0.01)
     finally:
         seen = {cron: cron.stop() for cron in (one, three)}
-    for cron, sights in seen.items():
-        assert {sight.word for sight in sights} == {"one"}, "two mains met in one slot"
+    for cron, sightings in seen.items():
+        assert {sight.word for sight in sightings} == {"one"}, "two mains met in one slot"
         assert cron.kills >= PATTERN_S / 6
-        assert cron.codes() <= {0, -9}, "who is not killed leaves quietly, or ends by plan"
-        moments = sorted(sight.at for sight in sights)
+        assert cron.codes() <= {0, -9}, "a process that is not killed ends with 0"
+        moments = sorted(sight.at for sight in sightings)
         gap_s = max(after - before for before, after in itertools.pairwise([*moments, ends_at]))
         assert min(cron.starts_s) < STARTING_S
         assert gap_s <= cron.every_s + cron.late_s + max(cron.starts_s)
-        for slot in {sight.slot for sight in sights}:
-            lives = spans([sight for sight in sights if sight.slot == slot])
-            assert all(before[1] < after[0] for before, after in itertools.pairwise(lives))
+        for slot in {sight.slot for sight in sightings}:
+            times_by_pid = spans([sight for sight in sightings if sight.slot == slot])
+            assert all(before[1] < after[0] for before, after in itertools.pairwise(times_by_pid))
     assert {sight.slot for sight in seen[one]} == {1}
     assert {sight.slot for sight in seen[three]} == {1, 2, 3}

@@ -1,4 +1,4 @@
-"""Real apps that lose their Redis, seen by pings, datagrams and scrapes: the same verdict, and none once healed."""
+"""Real apps that lose their Redis, reported by pings, datagrams and scrapes: the same verdict, and none afterwards."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.apps import PROGRAMS, RealApp
 from harness.ports import free_ports
-from harness.real_app import APPS, RealApp
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from harness.children import Children, StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
-    from harness.starting import Children, StartSidecar
 
     StartApp = Callable[[str, Mapping[str, str]], RealApp]
 
 INTERVAL_S = 1.0
-WITHIN_LOOKS = 3
-"""One look may be under way, the next finds it, and one more may come while we ask."""
+WITHIN_CHECKS = 3
+"""One check may be under way, the next finds the errors, and one more may come before the test reads the metrics."""
 
 SELECTORS: dict[str, Setting] = {
     "scrape_errors": 'kind=redis: http_requests_total{status=~"5.."}',
@@ -35,19 +35,21 @@ SELECTORS: dict[str, Setting] = {
 
 
 def _require_express() -> None:
-    found = subprocess.run(["node", "-e", 'require("express")'], cwd=APPS, capture_output=True, check=False, timeout=20)
+    found = subprocess.run(
+        ["node", "-e", 'require("express")'], cwd=PROGRAMS, capture_output=True, check=False, timeout=20
+    )
     if found.returncode:
         pytest.skip("express is not installed for node (tests/run installs it)")
 
 
-def _looks(page: dict[str, float], way: str) -> float:
-    """How often the sidecar has looked: it scrapes once an interval, and checks as often what it is told."""
+def _checks(page: dict[str, float], way: str) -> float:
+    """The number of scrapes, or of checks for the other ways."""
     kind = "arbiter_scrapes_total" if way == "scrapes" else "arbiter_checks_total"
     return sum(value for name, value in page.items() if name.startswith(kind))
 
 
 def _suspected(one: Sidecar) -> dict[str, float]:
-    """The page of metrics that says so."""
+    """The metrics if they have the state suspect; else empty."""
     page = one.metrics()
     return page if page['arbiter_state{state="suspect"}'] == 1 else {}
 
@@ -69,7 +71,7 @@ def start_app(run_dir: Path, children: Children, redis_server: RedisServer) -> S
 
 @pytest.mark.parametrize("program", ["aiohttp", "express"])
 @pytest.mark.parametrize("way", ["pings", "datagrams", "scrapes"])
-def test_the_same_verdict_whatever_way_it_comes(
+def test_verdict_is_the_same_for_every_way_of_reporting(
     sidecar: StartSidecar, redis_server: RedisServer, start_app: StartApp, program: str, way: str
 ) -> None:
     if program == "express":
@@ -90,24 +92,24 @@ def test_the_same_verdict_whatever_way_it_comes(
     if way == "scrapes":
         scraped = 'arbiter_scrapes_total{outcome="ok"}'
         wait_for(lambda: one.metrics()[scraped] >= 1, timeout_s=20, what="the first scrape")
-    assert app.asked(3) == [200] * 3
+    assert app.work(3) == [200] * 3
     assert _errors(one) == 0
 
     redis_server.kill()
-    assert app.asked(5) == [500] * 5
-    before = _looks(one.metrics(), way)
+    assert app.work(5) == [500] * 5
+    before = _checks(one.metrics(), way)
     suspected = wait_for(lambda: _suspected(one), timeout_s=20, what="the verdict")
-    assert _looks(suspected, way) - before <= WITHIN_LOOKS, "the verdict within an interval"
+    assert _checks(suspected, way) - before <= WITHIN_CHECKS, "the verdict within an interval"
     assert _errors(one) == 5
     assert one.verdict()["reasons"][0]["sentence"] == "5 server errors in 5 s (5 of them redis), the limit is 5"
 
     redis_server.start()
-    assert app.asked(3) == [200] * 3
+    assert app.work(3) == [200] * 3
     wait_for(lambda: one.verdict()["state"] == "up", timeout_s=30, what="no verdict once healed")
     assert one.health() == (200, "up\n")
 
 
-def test_a_page_that_cannot_be_had_is_no_error_of_the_app(sidecar: StartSidecar) -> None:
+def test_failed_scrape_is_no_error_of_the_app(sidecar: StartSidecar) -> None:
     (port,) = free_ports(1)
     one = sidecar("one", check_interval="500ms", scrape_url=f"http://127.0.0.1:{port}/metrics", **SELECTORS)
     name = 'arbiter_scrapes_total{outcome="connection"}'
@@ -118,7 +120,7 @@ def test_a_page_that_cannot_be_had_is_no_error_of_the_app(sidecar: StartSidecar)
     assert one.verdict()["evidence"]["errors"] == 0
 
 
-def test_an_app_that_does_not_answer_can_be_a_verdict(sidecar: StartSidecar) -> None:
+def test_app_that_does_not_answer_scrapes_is_culled_if_configured(sidecar: StartSidecar) -> None:
     (port,) = free_ports(1)
     settings: dict[str, Setting] = {"settle": "0s", "drain": "0s", "check_interval": "500ms", "scrape_down_after": "2"}
     one = sidecar("one", scrape_url=f"http://127.0.0.1:{port}/metrics", **SELECTORS, **settings)
@@ -126,7 +128,7 @@ def test_an_app_that_does_not_answer_can_be_a_verdict(sidecar: StartSidecar) -> 
     assert "the app did not answer 2 scrapes in a row" in one.health()[1]
 
 
-def test_datagrams_are_counted_and_garbage_dropped(sidecar: StartSidecar) -> None:
+def test_datagrams_are_counted_and_garbage_is_dropped(sidecar: StartSidecar) -> None:
     one = sidecar("one", statsd_listen=f"127.0.0.1:{free_ports(1)[0]}", error_limit="1000")
     host, _, port = str(one.settings["statsd_listen"]).rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

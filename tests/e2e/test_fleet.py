@@ -1,4 +1,4 @@
-"""Several real sidecars and one real Redis: the fleet never puts more containers down than the bucket allows."""
+"""Several real sidecars and one real Redis: the fleet never culls more containers than the budget allows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.crew import await_answers
+from harness.fleet_driver import await_answers
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
-    from harness.starting import StartSidecar
 
 FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms"}
 GRANTS = "{ha:default/app}:grants"
@@ -44,7 +44,7 @@ def test_of_twelve_bad_containers_ten_are_culled(sidecar: StartSidecar, redis_se
         assert one.metrics()["arbiter_culls_total"] == 1
 
 
-def test_all_at_once_is_no_different(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_budget_holds_when_all_claim_at_once(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     fleet = sidecar.fleet(6, **FAST, redis_url=redis_server.url, budget="3")
     with ThreadPoolExecutor(len(fleet)) as pool:
         list(pool.map(lambda one: one.post_error(5), fleet))
@@ -52,16 +52,16 @@ def test_all_at_once_is_no_different(sidecar: StartSidecar, redis_server: RedisS
     assert sorted(one.health()[0] for one in fleet) == [200] * 3 + [503] * 3
 
 
-def test_a_token_that_comes_back_goes_to_who_still_needs_it(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_token_that_is_free_again_goes_to_the_next_suspect(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one, other = sidecar.fleet(2, **FAST, redis_url=redis_server.url, budget="1", budget_window="5s")
     one.post_error(5)
     wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="the first is down")
     other.post_error(5)
-    wait_for(lambda: other.health()[0] == 503, timeout_s=30, what="the second has the token that came back")
+    wait_for(lambda: other.health()[0] == 503, timeout_s=30, what="the second gets the free token")
     assert other.metrics()[DENIED] >= 1, "and had none before"
 
 
-def test_shadow_containers_spend_no_token_of_the_others(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_shadow_containers_use_no_token_of_the_enforcing_ones(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     shadow = sidecar("shadow", **FAST, redis_url=redis_server.url, budget="1", mode="shadow")
     shadow.post_error(5)
     wait_for(
@@ -75,19 +75,19 @@ def test_shadow_containers_spend_no_token_of_the_others(sidecar: StartSidecar, r
 
 
 def _left_s() -> float:
-    """Seconds until the next of the six windows of the hour begins, by the local clock, as the article has them."""
+    """Seconds until the next of the six windows of the hour, by the local clock, as in the article."""
     now = datetime.now().astimezone()
     return PRESET_WINDOW_S - (60 * now.minute + now.second) % PRESET_WINDOW_S
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("code_in_process", [0, 7])
-def test_preset_shares_the_articles_bucket(
+def test_preset_shares_the_budget_of_the_article(
     sidecar: StartSidecar, redis_server: RedisServer, code_in_process: int
 ) -> None:
-    """Containers that count in process and sidecars under the preset: ten in all, and status 400."""
-    wait_for(lambda: _left_s() > ROOM_S, timeout_s=2 * ROOM_S, what="all of it can be within one window")
-    for index in range(6):  # whichever of the six windows of the hour it is
+    """Containers that count in process share ten culls with sidecars under the preset, which answer 400."""
+    wait_for(lambda: _left_s() > ROOM_S, timeout_s=2 * ROOM_S, what="the window is long enough for the test")
+    for index in range(6):  # in each of the six windows of the hour
         for _ in range(code_in_process):
             redis_server.cli("INCR", f"errorWatcher:{index}")
     fleet = sidecar.fleet(11 - code_in_process, **FAST, redis_url=redis_server.url, preset="classdojo")

@@ -1,4 +1,4 @@
-"""What the gates let through: a fleet that restarts help is healed, floors hold, and goodbyes are heard."""
+"""The gates of the fleet: a fleet that restarts help is healed, floors hold, and goodbyes are processed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.command import command
-from harness.crew import Crew, await_denied, await_metrics
-from harness.pool import Pool
-from harness.sidecar import GATES, Setting
+from harness.fleet_driver import FleetDriver, await_denied, await_metrics
+from harness.sidecar import GATES, Setting, command
+from harness.sidecar_pool import SidecarPool
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
-    from harness.starting import Children, StartSidecar
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
 
@@ -33,18 +32,13 @@ REAL: dict[str, Setting] = {
 
 
 @pytest.fixture
-def pool(sidecar: StartSidecar, children: Children) -> Pool:
-    return Pool(sidecar, children)
+def start_fleet(pool: SidecarPool, redis_server: RedisServer) -> Callable[..., FleetDriver]:
+    """Starts a fleet, and returns it once every member has beaten."""
 
-
-@pytest.fixture
-def start_crew(pool: Pool, redis_server: RedisServer) -> Callable[..., Crew]:
-    """Starts a fleet, and hands it over once it has been heard."""
-
-    def start(count: int, **settings: Setting) -> Crew:
-        crew = Crew(pool.fleet(count, **{**REAL, "redis_url": redis_server.url, **settings}))
-        crew.await_metrics(fleet_alive=count)
-        return crew
+    def start(count: int, **settings: Setting) -> FleetDriver:
+        driver = FleetDriver(pool.fleet(count, **{**REAL, "redis_url": redis_server.url, **settings}))
+        driver.await_metrics(fleet_alive=count)
+        return driver
 
     return start
 
@@ -53,34 +47,36 @@ def key(name: str) -> str:
     return f"{{ha:default/app}}:{name}"
 
 
-def test_fleet_that_restarts_help_is_healed_by_ever_more_culls_at_once(start_crew: Callable[..., Crew]) -> None:
-    crew = start_crew(12)
-    sick = crew.members[:9]
-    crew.suffer(*sick)
-    (first,) = wait_for(crew.down, timeout_s=20, what="one is tried")
+def test_fleet_that_restarts_help_is_healed_by_a_growing_number_of_culls_at_once(
+    start_fleet: Callable[..., FleetDriver],
+) -> None:
+    driver = start_fleet(12)
+    sick = driver.members[:9]
+    driver.make_sick(*sick)
+    (first,) = wait_for(driver.down, timeout_s=20, what="one is tried")
     assert "not known yet" in await_denied(next(one for one in sick if one is not first), "trial")["sentence"]
     most = 1
     while waiting := [one for one in sick if one.verdict()["state"] != "up"]:
-        down = crew.down()
+        down = driver.down()
         most = max(most, len(down))
-        crew.replace(*down)
+        driver.replace(*down)
         assert len(waiting) <= len(sick)
     assert most > 1
-    crew.await_metrics(fleet_alive=12, fleet_suspect=0, fleet_down=0)
+    driver.await_metrics(fleet_alive=12, fleet_suspect=0, fleet_down=0)
 
 
-def test_release_forgives_a_cause_that_restarts_did_not_help(start_crew: Callable[..., Crew]) -> None:
-    crew = start_crew(6)
-    crew.suffer(*crew.members, kind="dns")
-    tried = wait_for(crew.down, timeout_s=20, what="one is tried")
-    crew.replace(*tried)
-    crew.suffer(*tried, kind="dns")
-    crew.await_metrics(**{'engineer_needed{reason="paused"}': 1})
-    await_denied(crew.members[-1], "paused")
-    assert crew.down() == []
-    assert command(crew.members[0], "release").code == 0
-    crew.await_metrics(**{'engineer_needed{reason="paused"}': 0})
-    wait_for(crew.down, timeout_s=20, what="one more is tried")
+def test_release_ends_the_pause_of_a_cause(start_fleet: Callable[..., FleetDriver]) -> None:
+    driver = start_fleet(6)
+    driver.make_sick(*driver.members, kind="dns")
+    tried = wait_for(driver.down, timeout_s=20, what="one is tried")
+    driver.replace(*tried)
+    driver.make_sick(*tried, kind="dns")
+    driver.await_metrics(**{'engineer_needed{reason="paused"}': 1})
+    await_denied(driver.members[-1], "paused")
+    assert driver.down() == []
+    assert command(driver.members[0], "release").code == 0
+    driver.await_metrics(**{'engineer_needed{reason="paused"}': 0})
+    wait_for(driver.down, timeout_s=20, what="one more is tried")
 
 
 @pytest.mark.parametrize(
@@ -88,56 +84,58 @@ def test_release_forgives_a_cause_that_restarts_did_not_help(start_crew: Callabl
     [(4, "50%", 2, "floor"), (2, "0", 1, "last")],
     ids=["half of four stay", "the last one stays"],
 )
-def test_floor_holds_however_many_suffer(
-    start_crew: Callable[..., Crew], count: int, min_healthy: str, may_go: int, reason: str
+def test_floor_holds_when_all_are_sick(
+    start_fleet: Callable[..., FleetDriver], count: int, min_healthy: str, may_go: int, reason: str
 ) -> None:
-    crew = start_crew(count, min_healthy=min_healthy, trial="off")
-    crew.suffer(*crew.members)
-    wait_for(lambda: len(crew.down()) == may_go, timeout_s=30, what="so many go")
-    down = crew.down()
-    for one in crew.members:
+    driver = start_fleet(count, min_healthy=min_healthy, trial="off")
+    driver.make_sick(*driver.members)
+    wait_for(lambda: len(driver.down()) == may_go, timeout_s=30, what="the allowed number is down")
+    down = driver.down()
+    for one in driver.members:
         if one not in down:
             await_denied(one, reason)
-    assert crew.down() == down
-    crew.replace(*down)
-    wait_for(crew.down, timeout_s=20, what="with their replacements there the next may go")
-    assert len(crew.down()) <= may_go
+    assert driver.down() == down
+    driver.replace(*down)
+    wait_for(driver.down, timeout_s=20, what="the next is culled once the replacements beat")
+    assert len(driver.down()) <= may_go
 
 
-def test_goodbye_is_heard_at_once_and_silence_after_three_beats(
-    start_crew: Callable[..., Crew], sidecar: StartSidecar, redis_server: RedisServer
+def test_goodbye_counts_at_once_and_silence_after_three_beats(
+    start_fleet: Callable[..., FleetDriver], sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     beat_s = 1.0
-    crew = start_crew(1, beat_interval=f"{beat_s}s")
-    told, untold = (
+    driver = start_fleet(1, beat_interval=f"{beat_s}s")
+    graceful, killed = (
         sidecar(name, **{**REAL, "beat_interval": f"{beat_s}s", "stop_drain": "30s", "redis_url": redis_server.url})
-        for name in ("told", "untold")
+        for name in ("graceful", "killed")
     )
-    await_metrics(crew.members[0], {"arbiter_fleet_alive": 3})
+    await_metrics(driver.members[0], {"arbiter_fleet_alive": 3})
 
     def await_gone(name: str) -> None:
         wait_for(lambda: redis_server.cli("ZSCORE", key("alive"), name) is None, timeout_s=20, what=f"{name} is gone")
 
-    told.terminate()
-    await_gone("told")
-    assert told.alive, "it said so while it still drains, and beats"
-    told.kill()
-    untold.kill()
-    heard_us = float(redis_server.cli("ZSCORE", key("alive"), "untold"))
-    await_gone("untold")
+    graceful.terminate()
+    await_gone("graceful")
+    assert graceful.alive, "it said goodbye while it still drains"
+    graceful.kill()
+    killed.kill()
+    heard_us = float(redis_server.cli("ZSCORE", key("alive"), "killed"))
+    await_gone("killed")
     seconds, us = redis_server.cli("TIME")
     assert 3 * beat_s <= seconds + (us - heard_us) / 1e6 <= 10 * beat_s
-    await_metrics(crew.members[0], {"arbiter_fleet_alive": 1})
+    await_metrics(driver.members[0], {"arbiter_fleet_alive": 1})
 
 
-def test_token_of_a_cull_that_helped_is_given_back(start_crew: Callable[..., Crew], redis_server: RedisServer) -> None:
-    crew = start_crew(4, budget="1")
-    first, second = crew.members[:2]
-    crew.suffer(first, second)
-    (culled,) = wait_for(crew.down, timeout_s=20, what="one of the two is culled")
+def test_token_of_a_cull_that_helped_is_given_back(
+    start_fleet: Callable[..., FleetDriver], redis_server: RedisServer
+) -> None:
+    driver = start_fleet(4, budget="1")
+    first, second = driver.members[:2]
+    driver.make_sick(first, second)
+    (culled,) = wait_for(driver.down, timeout_s=20, what="one of the two is culled")
     waits = second if culled is first else first
-    crew.replace(culled)
-    crew.await_down(waits)
+    driver.replace(culled)
+    driver.await_down(waits)
     refunded = redis_server.cli("ZRANGE", key("refunded"), 0, -1)
     assert refunded == [f"app/{culled.settings['instance']}/life-1"]
     assert redis_server.cli("ZCARD", key("grants")) == 2

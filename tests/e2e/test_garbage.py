@@ -1,4 +1,4 @@
-"""Garbage into every door of a real sidecar: refused and counted as such, and nothing else is counted or lost."""
+"""Garbage at every listener of a real sidecar is refused and counted; nothing else is counted or lost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from harness.ports import free_ports
 
 if TYPE_CHECKING:
+    from harness.children import StartSidecar
     from harness.sidecar import Sidecar
-    from harness.starting import StartSidecar
 
 SEED = 20261120
 BODIES = [
@@ -55,11 +55,11 @@ def _refusals(one: Sidecar) -> float:
     return sum(value for name, value in one.metrics().items() if name.startswith("arbiter_refusals_total"))
 
 
-@pytest.mark.parametrize("door", ["local", "socket"])
+@pytest.mark.parametrize("listener", ["local", "socket"])
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:24]))
-def test_bad_report_is_a_4xx_that_says_why_and_counts_nothing(one: Sidecar, door: str, body: bytes) -> None:
+def test_invalid_report_is_a_4xx_with_a_reason_and_counts_nothing(one: Sidecar, listener: str, body: bytes) -> None:
     before = _refusals(one)
-    reply = one.request(door, "POST", "/errors", body)
+    reply = one.request(listener, "POST", "/errors", body)
     assert 400 <= reply.status < 500
     assert set(reply.json()) == {"error"}
     assert _errors(one) == 0
@@ -68,7 +68,7 @@ def test_bad_report_is_a_4xx_that_says_why_and_counts_nothing(one: Sidecar, door
     assert _errors(one) == 2
 
 
-def _throw(address: tuple[str, int] | str, data: bytes) -> bytes:
+def _send(address: tuple[str, int] | str, data: bytes) -> bytes:
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as connection:
         connection.settimeout(3)
@@ -81,22 +81,22 @@ def _throw(address: tuple[str, int] | str, data: bytes) -> bytes:
             return b""
 
 
-def test_noise_on_every_door_leaves_the_reports_between_it_exact(one: Sidecar) -> None:
+def test_noise_at_every_listener_changes_no_count(one: Sidecar) -> None:
     noise = random.Random(SEED)
-    doors: list[tuple[str, int] | str] = [one.address("local"), one.address("public"), one.address("agent")]
-    doors.append(str(one.settings["socket"]))
+    listeners: list[tuple[str, int] | str] = [one.address("local"), one.address("public"), one.address("agent")]
+    listeners.append(str(one.settings["socket"]))
     for _ in range(40):
-        for door in doors:
-            answer = _throw(door, noise.randbytes(noise.randrange(1, 3_000)) + b"\r\n\r\n")
+        for listener in listeners:
+            answer = _send(listener, noise.randbytes(noise.randrange(1, 3_000)) + b"\r\n\r\n")
             assert not answer.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2", b"HTTP/1.1 5"))
         one.post_error(1, kind="mysql")
     assert one.verdict()["evidence"]["kinds"] == {"mysql": 40}
     assert one.health() == (200, "up\n")
     assert one.agent_line() == "up ready 100%\n"
-    assert one.metrics()['arbiter_failures_total{where="door"}'] == 0
+    assert one.metrics()['arbiter_failures_total{where="listener"}'] == 0
 
 
-def test_a_thousand_made_up_kinds_grow_nothing(one: Sidecar) -> None:
+def test_thousand_kinds_do_not_grow_the_window_or_the_metrics(one: Sidecar) -> None:
     for start in range(0, 1000, 100):
         kinds = [{"kind": f"k{number}"} for number in range(start, start + 100)]
         assert one.request("local", "POST", "/errors", json.dumps(kinds)).status == 202
@@ -106,7 +106,7 @@ def test_a_thousand_made_up_kinds_grow_nothing(one: Sidecar) -> None:
     assert len([name for name in one.metrics() if name.startswith("arbiter_window_errors{")]) <= 33
 
 
-def test_reports_from_elsewhere_are_not_possible(one: Sidecar) -> None:
+def test_reports_from_other_sites_are_refused(one: Sidecar) -> None:
     assert one.request("public", "POST", "/errors").status == 404
     assert one.request("local", "POST", "/errors", headers={"Origin": "http://evil.example"}).status == 403
     assert one.request("local", "POST", "/errors", headers={"Host": "evil.example"}).status == 403
@@ -114,7 +114,7 @@ def test_reports_from_elsewhere_are_not_possible(one: Sidecar) -> None:
     assert Path(str(one.settings["socket"])).stat().st_mode & 0o777 == 0o660
 
 
-def test_local_door_on_another_address_than_loopback_is_refused(sidecar: StartSidecar) -> None:
+def test_local_listener_must_be_on_loopback(sidecar: StartSidecar) -> None:
     (port,) = free_ports(1)
     one = sidecar.unstarted("one", local_listen=f"0.0.0.0:{port}")
     one.launch()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.app import App, Clients
-from harness.ports import free_ports
+from harness.apps import App, Clients
+from harness.ports import free_port
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.children import StartHaproxy, StartSidecar
     from harness.haproxy import Haproxy
     from harness.sidecar import Sidecar
-    from harness.starting import StartHaproxy, StartSidecar
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "haproxy"
 NAMES = ("app1", "app2", "app3")
@@ -46,7 +46,7 @@ class Site:
 
 
 def _config(variant: str, front: int, apps: dict[str, App], sidecars: dict[str, Sidecar]) -> str:
-    """The shipped file with our ports in place of its addresses, and ten times as quick."""
+    """The shipped file with our ports and ten times shorter intervals."""
     text = (SHIPPED / f"{variant}.cfg").read_text()
     text = text.replace("bind :8000", f"bind 127.0.0.1:{front}").replace("inter 2s", "inter 200ms")
     text = re.sub(r"(agent-)?port 918[12] ", "", text)
@@ -61,9 +61,9 @@ def _config(variant: str, front: int, apps: dict[str, App], sidecars: dict[str, 
 
 @pytest.fixture(params=["agent", "plain"])
 def site(request: pytest.FixtureRequest, sidecar: StartSidecar, haproxy: StartHaproxy) -> Iterator[Site]:
-    front, *ports = free_ports(4)
+    front = free_port()
     with ExitStack() as stack:
-        apps = {name: stack.enter_context(App(name, port)) for name, port in zip(NAMES, ports, strict=True)}
+        apps = {name: stack.enter_context(App(name)) for name in NAMES}
         sidecars = {name: sidecar(name, settle="0s", drain="6s", check_interval="500ms") for name in NAMES}
         proxy = haproxy(_config(request.param, front, apps, sidecars))
         site = Site(apps, sidecars, proxy, Clients(front))
@@ -79,16 +79,16 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
         site.await_served(name, 20)
 
     bad.post_error(5, kind="redis")
-    wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=20, what="the sidecar tells HAProxy")
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy lets go")
+    wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=20, what="HAProxy sees 503")
+    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy stops using it")
     in_drain = site.apps["app2"].served
-    assert bad.health("/health/nomad")[0] == 200, "Nomad is told when the drain is over, and not before"
+    assert bad.health("/health/nomad")[0] == 200, "Nomad sees 503 only after the drain"
 
     for name in ("app1", "app3"):
         site.await_served(name, 50)
-    assert site.apps["app2"].served - in_drain <= site.clients.number, "at most what was under way"
+    assert site.apps["app2"].served - in_drain <= site.clients.number, "at most the requests under way"
 
-    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=20, what="Nomad is told")
+    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=20, what="Nomad sees 503")
     after_drain = site.apps["app2"].served
     site.apps["app2"].stop()
     for name in ("app1", "app3"):
@@ -98,7 +98,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
 
 
 def test_replaced_app_is_served_again(site: Site) -> None:
-    """Only ``ready`` undoes ``drain`` and only ``up`` undoes ``fail``: the line always says both."""
+    """Only ``ready`` ends ``drain`` and only ``up`` ends ``fail``, so the line always has both."""
     sidecar = site.sidecars["app2"]
     sidecar.post_error(5, app_start="boot-1")
     wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=20, what="it is down")
@@ -109,15 +109,15 @@ def test_replaced_app_is_served_again(site: Site) -> None:
     assert site.clients.lost == {}
 
 
-def test_stopping_sidecar_is_let_go_without_a_lost_request(site: Site) -> None:
-    """With a drain of its own a sidecar that is told to end takes its app out of balance first."""
+def test_stopping_sidecar_drains_without_a_lost_request(site: Site) -> None:
+    """With a stop drain, a sidecar takes its app out of the balancer before it ends."""
     site.sidecars["app2"].stop()
     replaced = site.sidecars["app2"]
     replaced.settings["stop_drain"] = "6s"
     replaced.start()
     site.await_status("app2", "UP")
     replaced.terminate()
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy lets go")
+    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy stops using it")
     assert replaced.alive
     assert replaced.health("/health/nomad")[0] == 200
     assert replaced.wait(20) == 0

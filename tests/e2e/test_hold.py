@@ -1,4 +1,4 @@
-"""A hold across real sidecars: whom it keeps from being culled, who hears why, and what is left of it without Redis."""
+"""A hold across real sidecars: which culls it stops, who sees the reason, and its effect without Redis."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.command import command
-from harness.crew import await_answers, await_denied, claim
+from harness.fleet_driver import await_answers, await_denied, claim
+from harness.sidecar import command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
-    from harness.starting import StartSidecar
 
 FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "1s"}
 HOLD = ("hold", "--for", "1h", "--reason", "migration of the database", "--author", "alice")
 SAID = "alice holds the service: migration of the database, no container is culled for"
 
 
-def _suffer(one: Sidecar) -> None:
-    """Too many errors, and the clear answer to the claim that follows."""
+def _make_sick(one: Sidecar) -> None:
+    """Report too many errors, and wait for the answer to the claim."""
     one.post_error(10)
     await_answers(one)
 
@@ -38,27 +38,27 @@ def pair(sidecar: StartSidecar, redis_server: RedisServer) -> list[Sidecar]:
 def test_hold_set_beside_one_sidecar_keeps_the_other_up_until_it_is_released(pair: list[Sidecar]) -> None:
     here, there = pair
     assert command(here, *HOLD).code == 0
-    _suffer(there)
-    told = claim(there)
-    assert (told["outcome"], told["reason"]) == ("denied", "hold")
-    assert told["sentence"].startswith(SAID)
+    _make_sick(there)
+    last = claim(there)
+    assert (last["outcome"], last["reason"]) == ("denied", "hold")
+    assert last["sentence"].startswith(SAID)
     until = "arbiter_hold_until_timestamp_seconds"
-    wait_for(lambda: there.metrics().get(until, 0) > 0, timeout_s=20, what="the metric tells of the hold")
+    wait_for(lambda: there.metrics().get(until, 0) > 0, timeout_s=20, what="the metric has the hold")
     assert there.health()[0] == 200
     assert "alice" not in there.health()[1]
     assert "alice" not in there.request("public", "GET", "/metrics").body
     assert command(here, "release").out.startswith("the service is released; ")
-    wait_for(lambda: _is_down(there), timeout_s=20, what="the other is culled after all")
+    wait_for(lambda: _is_down(there), timeout_s=20, what="the other is culled")
     assert not _is_down(here)
 
 
 def test_hold_of_one_instance_leaves_the_other_to_be_culled(pair: list[Sidecar]) -> None:
     here, there = pair
     assert command(here, *HOLD, "--instance", "n01").code == 0
-    _suffer(there)
+    _make_sick(there)
     assert claim(there)["reason"] == "hold"
-    _suffer(here)
-    wait_for(lambda: _is_down(here), timeout_s=20, what="the one that is not held is culled")
+    _make_sick(here)
+    wait_for(lambda: _is_down(here), timeout_s=20, what="the container without a hold is culled")
     assert not _is_down(there)
 
 
@@ -72,8 +72,8 @@ def test_hold_set_while_redis_is_away_holds_this_one_also_when_it_is_back(
         one.post_error(10)
     redis_server.start()
     assert await_denied(here, "hold")["sentence"].startswith(SAID)
-    wait_for(lambda: _is_down(there), timeout_s=20, what="the other is not held, and culled")
+    wait_for(lambda: _is_down(there), timeout_s=20, what="the other, without a hold, is culled")
     assert claim(here)["reason"] == "hold"
     assert not _is_down(here)
     assert command(here, "release").out.startswith("the service is released; ")
-    wait_for(lambda: _is_down(here), timeout_s=20, what="it is culled after all")
+    wait_for(lambda: _is_down(here), timeout_s=20, what="it is culled")

@@ -1,8 +1,7 @@
-"""Outages that a fleet of real sidecars has to sit out: everybody is sick, and a restart does not help, or not yet.
+"""Outages during which a fleet of real sidecars must cull almost nothing: all are sick, and restarts do not help.
 
-Beats of 0.5 s stand for the default of 10 s, and the times of everything that is measured in beats are shortened with
-them; Redis is away for as many real seconds as an operator would wait. ``INCIDENTS_LONG=1`` adds the outages of 20 and
-60 s and the fleets of fifty.
+A beat takes 0.5 s instead of 10 s, and the times that depend on beats are shortened with it. Redis is away for as long
+as in a real outage. ``INCIDENTS_LONG=1`` adds outages of 20 and 60 s and fleets of fifty.
 """
 
 from __future__ import annotations
@@ -11,21 +10,20 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from harness.crew import Crew
-from harness.pool import Pool
-from harness.relay import Relay
+from harness.fleet_driver import FleetDriver, await_answers
+from harness.redis_proxy import RedisProxy
 from harness.sidecar import GATES, Setting
+from harness.sidecar_pool import SidecarPool
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
-    from harness.starting import Children, StartRedis, StartSidecar
 
 IS_LONG: Final = os.environ.get("INCIDENTS_LONG") == "1"
 
@@ -47,38 +45,12 @@ REAL: dict[str, Setting] = {
 
 
 def on_disk(name: str) -> tuple[str, ...]:
-    """Arguments for a server that forgets nothing when it is killed."""
+    """Arguments for a server that loses no data when it is killed."""
     return "--appendonly", "yes", "--appendfsync", "always", "--appenddirname", f"{name}.aof"
 
 
-@pytest.fixture
-def pool(sidecar: StartSidecar, children: Children) -> Pool:
-    return Pool(sidecar, children)
-
-
-def culled(pool: Pool, service: str = "") -> list[str]:
-    """The instances that were granted a token, in the order of their culls."""
-    return [line["instance"] for line in pool.lines(claim="granted") if line["instance"].startswith(service)]
-
-
-def times_of_culls(pool: Pool, service: str) -> list[float]:
-    """When, in Unix seconds."""
-    lines = [line for line in pool.lines(claim="granted") if line["instance"].startswith(service)]
-    return [datetime.fromisoformat(line["time"]).timestamp() for line in lines]
-
-
-def await_all_answered(*crews: Crew) -> None:
-    """Wait until every member has had a clear answer to a claim."""
-
-    def waiting() -> list[str]:
-        claims = [(one, one.verdict()["claim"] or {}) for crew in crews for one in crew.members]
-        return [one.name for one, claim in claims if claim.get("outcome") not in ("granted", "denied")]
-
-    wait_for(lambda: not waiting(), timeout_s=60, what="all have clear answers")
-
-
 def pass_beats(number: int) -> None:
-    """Let so many beats pass: what must not happen has the time to."""
+    """Let this many beats pass, as the time for what must not happen."""
     time.sleep(number * BEAT_S)
 
 
@@ -86,19 +58,21 @@ def pass_beats(number: int) -> None:
 
 
 class Away(NamedTuple):
-    """One way for the servers to be away, and how they come back."""
+    """How the servers go away and come back, and the greatest number of culls of a fleet."""
 
-    begin: Callable[[Sequence[RedisServer], Sequence[Relay]], object]
-    end: Callable[[Sequence[RedisServer], Sequence[Relay]], object]
+    begin: Callable[[Sequence[RedisServer], Sequence[RedisProxy]], object]
+    end: Callable[[Sequence[RedisServer], Sequence[RedisProxy]], object]
     most: int
 
 
-def _each(deed: Callable[[RedisServer], object]) -> Callable[[Sequence[RedisServer], Sequence[Relay]], object]:
-    return lambda servers, _: [deed(server) for server in servers]
+def _each(action: Callable[[RedisServer], object]) -> Callable[[Sequence[RedisServer], Sequence[RedisProxy]], object]:
+    return lambda servers, _: [action(server) for server in servers]
 
 
-def _every_relay(deed: Callable[[Relay], object]) -> Callable[[Sequence[RedisServer], Sequence[Relay]], object]:
-    return lambda _, relays: [deed(relay) for relay in relays]
+def _every_proxy(
+    action: Callable[[RedisProxy], object],
+) -> Callable[[Sequence[RedisServer], Sequence[RedisProxy]], object]:
+    return lambda _, proxies: [action(proxy) for proxy in proxies]
 
 
 def _nothing(*_: object) -> None:
@@ -108,7 +82,7 @@ def _nothing(*_: object) -> None:
 AWAY: Final = {
     "killed": Away(_each(lambda server: server.kill()), _each(lambda server: server.start(*on_disk(server.name))), 1),
     "stopped": Away(_each(lambda server: server.pause()), _each(lambda server: server.resume()), 1),
-    "cut off": Away(_every_relay(lambda relay: relay.cut()), _every_relay(lambda relay: relay.mend()), 1),
+    "cut off": Away(_every_proxy(lambda proxy: proxy.cut()), _every_proxy(lambda proxy: proxy.mend()), 1),
     "flushed": Away(_each(lambda server: server.cli("FLUSHALL")), _nothing, 0),
     "there": Away(_nothing, _nothing, 1),
 }
@@ -117,58 +91,65 @@ LONG_ROWS: Final = [(how, away_s) for how in ("killed", "stopped", "cut off") fo
 
 
 @pytest.mark.parametrize(("how", "away_s"), ROWS + LONG_ROWS * IS_LONG)
-def test_of_a_fleet_that_is_sick_as_redis_goes_away_one_is_culled(
-    pool: Pool, start_redis: StartRedis, how: str, away_s: float
+def test_fleet_that_gets_sick_while_redis_is_away_loses_one_container(
+    pool: SidecarPool, start_redis: StartRedis, how: str, away_s: float
 ) -> None:
-    """Thirty (six where it is not killed) and ten with one server, ten with three that are all away at once."""
+    """Fleets of thirty (six unless Redis is killed) and ten use one server; a third one of ten uses three."""
     servers = [start_redis(name, *on_disk(name)) for name in ("redis-a", "redis-b", "redis-c")]
     with ExitStack() as opened:
-        relays = [opened.enter_context(Relay(server.port)) for server in servers]
-        urls = [relay.url for relay in relays] if how == "cut off" else [server.url for server in servers]
+        proxies = [opened.enter_context(RedisProxy(server.port)) for server in servers]
+        urls = [proxy.url for proxy in proxies] if how == "cut off" else [server.url for server in servers]
         many = 30 if how == "killed" else 6
         sizes = {"many": (many, urls[0]), "few": (10, urls[0]), "three": (10, ",".join(urls))}
         fleets = pool.fleets(
             *((count, {**REAL, "service": service, "redis_url": url}) for service, (count, url) in sizes.items())
         )
-        crews = [Crew(fleet) for fleet in fleets]
-        for crew in crews:
-            crew.await_metrics(fleet_alive=len(crew.members))
-        pass_beats(4)  # a server that is new grants nothing before it has heard the fleet
+        drivers = [FleetDriver(fleet) for fleet in fleets]
+        for driver in drivers:
+            driver.await_metrics(fleet_alive=len(driver.members))
+        pass_beats(4)  # a new server grants nothing before it has heard the fleet
         away = AWAY[how]
-        away.begin(servers, relays)
+        away.begin(servers, proxies)
         with ExitStack() as sick:
-            for crew in crews:
-                sick.enter_context(crew.suffering(*crew.members))
+            for driver in drivers:
+                sick.enter_context(driver.keep_sick(*driver.members))
             time.sleep(away_s)
-            assert not culled(pool) or how in ("there", "flushed")
-            away.end(servers, relays)
-            await_all_answered(*crews)
-            if away.most:  # the first answers may be that the fleet has not been heard
-                what = "one of each is tried"
-                wait_for(lambda: all(culled(pool, service) for service in sizes), timeout_s=30, what=what)
+            assert not pool.cull_times() or how in ("there", "flushed")
+            away.end(servers, proxies)
+            await_answers(*(one for driver in drivers for one in driver.members))
+            if away.most:  # the first answers may be that the fleet was not heard yet
+                what = "one of each fleet is culled"
+                wait_for(lambda: all(pool.cull_times(service) for service in sizes), timeout_s=30, what=what)
             pass_beats(4)
-        assert {service: len(culled(pool, service)) for service in sizes} == dict.fromkeys(sizes, away.most)
+        assert {service: len(pool.cull_times(service)) for service in sizes} == dict.fromkeys(sizes, away.most)
 
 
-# -- everybody falls ill slowly ---------------------------------------------------------------------------------------
+# -- all get sick slowly ---------------------------------------------------------------------------------------
 
 
-class Slow(NamedTuple):
-    """A fleet of so many members that have so many errors a second each."""
+class Gradual(NamedTuple):
+    """A fleet, and the errors of each member a second."""
 
     members: int
     rate: float
 
 
-SLOW: Final = [Slow(30, 0.3), Slow(12, 0.2), Slow(2, 1.0)]
-LONG_SLOW: Final = [Slow(50, 0.1), Slow(50, 10.0), Slow(20, 3.0), Slow(5, 0.2), Slow(3, 0.1), Slow(2, 10.0)]
+GRADUAL: Final = [Gradual(30, 0.3), Gradual(12, 0.2), Gradual(2, 1.0)]
+LONG_GRADUAL: Final = [
+    Gradual(50, 0.1),
+    Gradual(50, 10.0),
+    Gradual(20, 3.0),
+    Gradual(5, 0.2),
+    Gradual(3, 0.1),
+    Gradual(2, 10.0),
+]
 FASTER: Final = 10
-"""Rates are so many times higher, windows and beats so many times shorter than the defaults."""
+"""Rates are this many times higher, windows and beats this many times shorter than the defaults."""
 
 
-def test_of_a_fleet_that_falls_ill_slowly_one_is_culled_at_the_most(pool: Pool, redis_server: RedisServer) -> None:
-    """Side by side, with ten times the rates of the table over windows of a tenth."""
-    rows = SLOW + LONG_SLOW * IS_LONG
+def test_fleet_that_gets_sick_slowly_loses_at_most_one_container(pool: SidecarPool, redis_server: RedisServer) -> None:
+    """All fleets run side by side."""
+    rows = GRADUAL + LONG_GRADUAL * IS_LONG
     tenth: dict[str, Setting] = {
         "beat_interval": "1s",
         "error_window": "6s",
@@ -182,21 +163,21 @@ def test_of_a_fleet_that_falls_ill_slowly_one_is_culled_at_the_most(pool: Pool, 
             for name, row in zip(names, rows, strict=True)
         )
     )
-    crews = [Crew(fleet) for fleet in fleets]
-    for crew in crews:
-        crew.await_metrics(fleet_alive=len(crew.members))
+    drivers = [FleetDriver(fleet) for fleet in fleets]
+    for driver in drivers:
+        driver.await_metrics(fleet_alive=len(driver.members))
     rng, began, step_s = Random(12), time.monotonic(), 0.0
     while (now := time.monotonic()) - began < 2 * 6.0:
         passed_s, step_s = now - began - step_s, now - began
-        for crew, row in zip(crews, rows, strict=True):
-            counts = [(one, _poisson(rng, row.rate * FASTER * passed_s)) for one in crew.members]
-            crew.report({one: count for one, count in counts if count})
+        for driver, row in zip(drivers, rows, strict=True):
+            counts = [(one, _poisson(rng, row.rate * FASTER * passed_s)) for one in driver.members]
+            driver.report({one: count for one, count in counts if count})
     for name, row in zip(names, rows, strict=True):
-        assert len(culled(pool, name)) <= 1, (row, culled(pool, name))
+        assert len(pool.cull_times(name)) <= 1, row
 
 
 def _poisson(rng: Random, mean: float) -> int:
-    """How often it happens in a time in which it happens ``mean`` times on average."""
+    """A random number of events with this mean."""
     count, left = 0, mean
     while (left := left - rng.expovariate(1.0)) > 0:
         count += 1
@@ -210,36 +191,38 @@ PAUSE_S: Final = 4.0
 
 
 def test_half_of_a_fleet_that_restarts_do_not_help_loses_one_container_a_pause(
-    pool: Pool, redis_server: RedisServer
+    pool: SidecarPool, redis_server: RedisServer
 ) -> None:
-    """Fifteen of thirty with pauses of 4 and 8 s; seven of thirteen with one that does not end."""
+    """Fifteen of thirty are sick, with pauses of 4 and 8 s; seven of thirteen, with a pause that does not end."""
     windows = {"half": f"{PAUSE_S}s", "seven": "60s"}
     sizes = {"half": (30, 15), "seven": (13, 7)}
     settings: dict[str, Setting] = {**REAL, "budget": "4", "redis_url": redis_server.url}
     fleets = pool.fleets(
         *((sizes[name][0], {**settings, "service": name, "budget_window": window}) for name, window in windows.items())
     )
-    half, seven = crews = [Crew(fleet) for fleet in fleets]
-    sick = {crew: crew.members[:number] for crew, (_, number) in zip(crews, sizes.values(), strict=True)}
-    for crew in crews:
-        crew.await_metrics(fleet_alive=len(crew.members))
-        crew.suffer(*sick[crew])
-    canaries = {crew: wait_for(crew.down, timeout_s=20, what="one is culled") for crew in crews}
+    half, seven = drivers = [FleetDriver(fleet) for fleet in fleets]
+    sick = {driver: driver.members[:number] for driver, (_, number) in zip(drivers, sizes.values(), strict=True)}
+    for driver in drivers:
+        driver.await_metrics(fleet_alive=len(driver.members))
+        driver.make_sick(*sick[driver])
+    first_culls = {driver: wait_for(driver.down, timeout_s=20, what="one is culled") for driver in drivers}
     pass_beats(6)
-    assert {crew: crew.down() for crew in crews} == canaries, "nothing is released by the removal of the first"
+    assert {driver: driver.down() for driver in drivers} == first_culls, (
+        "the removal of the first allows no second cull"
+    )
 
-    for crew, canary in canaries.items():
-        crew.replace(*canary)
-        crew.suffer(*canary)
-        crew.await_metrics(**{'engineer_needed{reason="paused"}': 1})
-    recovered = next(one for one in sick[seven] if one not in canaries[seven])
+    for driver, first_culled in first_culls.items():
+        driver.replace(*first_culled)
+        driver.make_sick(*first_culled)
+        driver.await_metrics(**{'engineer_needed{reason="paused"}': 1})
+    recovered = next(one for one in sick[seven] if one not in first_culls[seven])
     seven.replace(recovered)
-    again = wait_for(half.down, timeout_s=20, what="after the pause one more is tried")
+    again = wait_for(half.down, timeout_s=20, what="one more is culled after the pause")
     half.replace(*again)
-    half.suffer(*again)
+    half.make_sick(*again)
     pass_beats(8)
-    first, second = times_of_culls(pool, "half")
+    first, second = pool.cull_times("half")
     assert second - first >= PAUSE_S
-    assert len(culled(pool, "seven")) == 1
+    assert len(pool.cull_times("seven")) == 1
     over = "the pause of culls for redis is over"
     assert not [line for line in pool.lines(message=over) if line["instance"].startswith("seven")]

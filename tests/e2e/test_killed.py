@@ -1,4 +1,4 @@
-"""A sidecar killed with SIGKILL at every step of a claim: one token an incarnation, and a latch that holds."""
+"""A sidecar killed with SIGKILL at every step of a claim: one token per incarnation, and a latch that survives."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.relay import Relay, Where
+from harness.redis_proxy import RedisProxy, Where
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
-    from harness.starting import StartSidecar
 
 FAST = {"check_interval": "1s", "redis_timeout": "900ms"}
 GRANTS = "{ha:default/app}:grants"
 
 
 def _await_redis(one: Sidecar) -> None:
-    """The script is there as well then: a claim is one exchange."""
+    """Wait for the first beat; then the server has the scripts too."""
     wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=20, what="Redis is reached")
 
 
@@ -31,21 +31,21 @@ def _is(one: Sidecar, state: str) -> Callable[[], bool]:
 
 @pytest.mark.parametrize("app_start", [None, "boot-1"])
 @pytest.mark.parametrize(
-    ("where", "granted"), [("request", 0), ("reply", 1)], ids=["before Redis has the claim", "before the reply is here"]
+    ("where", "granted"), [("request", 0), ("reply", 1)], ids=["before Redis has the claim", "before the reply arrives"]
 )
-def test_killed_with_a_claim_in_the_air_it_comes_back_up_and_asks_under_the_same_id(
+def test_killed_with_an_outstanding_claim_it_comes_back_up_and_asks_with_the_same_id(
     sidecar: StartSidecar, redis_server: RedisServer, where: Where, granted: int, app_start: str | None
 ) -> None:
-    with Relay(redis_server.port) as relay:
-        one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=relay.url)
+    with RedisProxy(redis_server.port) as proxy:
+        one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=proxy.url)
         _await_redis(one)
-        relay.lose(where)
+        proxy.lose(where)
         one.post_error(5, app_start=app_start)
-        assert relay.lost.wait(20)
+        assert proxy.lost.wait(20)
         one.kill()
         assert redis_server.cli("ZCARD", GRANTS) == granted
 
-        relay.lose("nowhere")
+        proxy.lose("nowhere")
         one.start()
         assert one.health() == (200, "up\n")
         one.post_error(5, app_start=app_start)
@@ -55,20 +55,22 @@ def test_killed_with_a_claim_in_the_air_it_comes_back_up_and_asks_under_the_same
         assert reason == ("replayed" if granted else "granted")
 
 
-def test_a_lost_reply_is_asked_for_again_and_costs_one_token(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    with Relay(redis_server.port) as relay:
-        one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=relay.url)
+def test_claim_is_repeated_after_a_lost_reply_and_costs_one_token(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    with RedisProxy(redis_server.port) as proxy:
+        one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=proxy.url)
         _await_redis(one)
-        relay.lose("reply")
+        proxy.lose("reply")
         one.post_error(5)
-        assert relay.lost.wait(20)
+        assert proxy.lost.wait(20)
         assert one.health() == (200, "up\n")
-        relay.lose("nowhere")
-        wait_for(_is(one, "down"), timeout_s=20, what="the replay tells that it was granted")
+        proxy.lose("nowhere")
+        wait_for(_is(one, "down"), timeout_s=20, what="the claim is replayed")
         assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
-def test_killed_while_settling_it_begins_anew(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_killed_while_settling_it_starts_without_errors(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, settle="30s", redis_url=redis_server.url)
     one.post_error(5)
     wait_for(_is(one, "suspect"), timeout_s=20, what="it settles")
@@ -79,8 +81,10 @@ def test_killed_while_settling_it_begins_anew(sidecar: StartSidecar, redis_serve
     assert redis_server.cli("EXISTS", GRANTS) == 0
 
 
-def test_killed_while_draining_it_drains_on_and_goes_down(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    # So long that a Python can start meanwhile, whatever else the machine does.
+def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    # Long enough for the start of a Python process on a busy machine.
     one = sidecar("one", **FAST, settle="0s", drain="15s", redis_url=redis_server.url)
     one.post_error(5, kind="redis")
     wait_for(lambda: _latched(one), timeout_s=20, what="the latch is on disk")
@@ -94,7 +98,7 @@ def test_killed_while_draining_it_drains_on_and_goes_down(sidecar: StartSidecar,
     assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
-def test_killed_when_down_it_comes_back_down_however_often(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_killed_when_down_it_comes_back_down_every_time(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=redis_server.url)
     one.post_error(5, app_start="boot-1")
     wait_for(lambda: _latched(one), timeout_s=20, what="the latch is on disk")
@@ -106,19 +110,19 @@ def test_killed_when_down_it_comes_back_down_however_often(sidecar: StartSidecar
     assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
-def test_restarted_app_starts_clean_with_a_claim_of_its_own(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_restarted_app_starts_clean_with_its_own_claim(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=redis_server.url)
     one.post_error(5, app_start="boot-1")
-    wait_for(_is(one, "down"), timeout_s=20, what="the first life is culled")
+    wait_for(_is(one, "down"), timeout_s=20, what="the first incarnation is culled")
     one.post_error(1, count=0, app_start="boot-2")
-    wait_for(_is(one, "up"), timeout_s=20, what="the second life is up")
+    wait_for(_is(one, "up"), timeout_s=20, what="the second incarnation is up")
     assert one.verdict()["evidence"]["errors"] == 0
-    wait_for(lambda: not _latched(one), timeout_s=20, what="the disk has forgotten the first life")
+    wait_for(lambda: not _latched(one), timeout_s=20, what="the latch is removed from the disk")
     one.kill()
     one.start()
-    assert one.health() == (200, "up\n"), "the latch of the first life is gone from the disk as well"
+    assert one.health() == (200, "up\n"), "the first latch is not loaded"
     one.post_error(5, app_start="boot-2")
-    wait_for(_is(one, "down"), timeout_s=20, what="the second life is culled")
+    wait_for(_is(one, "down"), timeout_s=20, what="the second incarnation is culled")
     assert redis_server.cli("ZCARD", GRANTS) == 2
 
 
@@ -127,10 +131,10 @@ def _latched(one: Sidecar) -> bool:
     return bool(files) and '"reason"' in files[0].read_text()
 
 
-def test_container_replaced_under_its_old_name_is_another_life_though_nobody_names_it(
+def test_replacement_with_the_same_name_is_another_incarnation_without_app_start(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
-    """Without a state directory the new sidecar knows nothing of the old one, nor is the old token its own."""
+    """Without a state directory the new sidecar has no state of the old one, and does not use its token."""
     settings = {"settle": "0s", "drain": "0s", "beat_interval": "300ms", "state_dir": "", "redis_url": redis_server.url}
     one = sidecar("one", **FAST, **settings)
     for expected in (1, 2):

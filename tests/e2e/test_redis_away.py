@@ -1,4 +1,4 @@
-"""Whatever Redis does, health stays up, nothing crashes, nobody is culled, and it recovers by itself."""
+"""Failures of Redis: health stays up, nothing crashes, no container is culled, and the sidecar recovers by itself."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.command import command
+from harness.sidecar import command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.children import StartRedis, StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
-    from harness.starting import StartRedis, StartSidecar
 
 FAST = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "500ms", "beat_interval": "1s"}
 
@@ -60,14 +60,14 @@ FAILURES: list[tuple[str, Callable[[RedisServer], None], Callable[[RedisServer],
 ]
 
 
-def _told_away(one: Sidecar) -> list[str]:
-    """Why Redis gave no answer to beats, line by line."""
-    return [line["reason"] for line in one.log_lines() if line["message"].startswith("bucket unreachable: ")]
+def _reasons_away(one: Sidecar) -> list[str]:
+    """The logged reasons for beats without an answer."""
+    return [line["reason"] for line in one.log_lines() if line["message"].startswith("store unreachable: ")]
 
 
 def _waits_for_redis(one: Sidecar) -> bool:
-    """Whether it is suspect, and says that it claims nothing before the fleet has heard of that."""
-    return "so that the fleet hears that it is suspect" in one.request("local", "GET", "/why").json()["clears"][-1]
+    """Whether it is suspect, and shows that it claims only after an answered beat."""
+    return "so that the fleet hears that it is suspect" in one.request("local", "GET", "/why").json()["remedies"][-1]
 
 
 @pytest.mark.parametrize(("breaks", "mends", "words"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
@@ -82,7 +82,7 @@ def test_broken_redis_culls_nobody_and_is_survived(
     wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=20, what="Redis is reached")
     breaks(redis_server)
     one.post_error(5, kind="redis")
-    wait_for(lambda: words.intersection(_told_away(one)), timeout_s=20, what=f"its log tells of one of {words}")
+    wait_for(lambda: words.intersection(_reasons_away(one)), timeout_s=20, what=f"one of {words} is logged")
     wait_for(lambda: _waits_for_redis(one), timeout_s=20, what="it waits for an answer to its beat")
     assert one.health() == (200, "up\n")
     assert one.verdict()["state"] == "suspect"
@@ -92,10 +92,10 @@ def test_broken_redis_culls_nobody_and_is_survived(
     assert [value for name, value in metrics.items() if name.startswith("arbiter_claims_total{") and value] == []
 
     mends(redis_server)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=30, what="it has claimed, and is culled after all")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=30, what="it claims and is culled")
     assert redis_server.cli("ZCARD", "{ha:default/app}:grants") == 1
-    told = _told_away(one)
-    assert len(told) == len(set(told)), "the same failure is told once a minute"
+    reasons = _reasons_away(one)
+    assert len(reasons) == len(set(reasons)), "each failure is logged once a minute"
 
 
 def test_restarted_empty_redis_serves_claims_again(sidecar: StartSidecar, redis_server: RedisServer) -> None:
@@ -115,24 +115,22 @@ def test_health_does_not_wait_for_a_hung_redis(sidecar: StartSidecar, start_redi
     wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=20, what="Redis is reached")
     server.pause()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(
-            command, one, "cull", "--yes"
-        )  # a person's order claims at once, what the errors say waits for a beat
+        pool.submit(command, one, "cull", "--yes")  # an order claims without a beat before it
         wait_for(lambda: (one.verdict()["claim"] or {}).get("outstanding"), timeout_s=20, what="a claim is on its way")
         for _ in range(30):
             assert one.health() == (200, "up\n")
-        assert one.verdict()["claim"] == {"outstanding": True}, "thirty answers later Redis still hangs"
+        assert one.verdict()["claim"] == {"outstanding": True}, "Redis still hangs after thirty answers"
         server.resume()
 
 
-def test_it_starts_without_redis(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+def test_sidecar_starts_without_redis(sidecar: StartSidecar, start_redis: StartRedis) -> None:
     server = start_redis()
     server.kill()
     one = sidecar("one", **FAST, redis_url=server.url)
     assert one.health() == (200, "up\n")
     server.start()
     one.post_error(5)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="it found Redis by itself")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="it reaches Redis and is culled")
 
 
 def test_no_password_is_ever_shown(sidecar: StartSidecar, redis_server: RedisServer) -> None:
@@ -140,6 +138,6 @@ def test_no_password_is_ever_shown(sidecar: StartSidecar, redis_server: RedisSer
     url = redis_server.url.replace("redis://", f"redis://:{secret}@")
     one = sidecar("one", **FAST, redis_url=url)
     one.post_error(5)
-    wait_for(lambda: _told_away(one) == ["auth"], timeout_s=20, what="the beat is refused")
+    wait_for(lambda: _reasons_away(one) == ["auth"], timeout_s=20, what="the beat is refused")
     shown = [one.output(), str(one.verdict()), one.request("public", "GET", "/metrics").body, one.health()[1]]
     assert not [text for text in shown if secret in text]

@@ -1,4 +1,4 @@
-"""Planned ends with real sidecars and a real Redis: one at a time, the busy one last, and never for a token."""
+"""Retirement with real sidecars and a real Redis: one at a time, the busy one last, and without tokens."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.command import command
-from harness.sidecar import GATES
+from harness.sidecar import GATES, command
 from harness.waiting import wait_for
-from sidecar.app.budget_parts import fleet_budget, servers
-from sidecar.config.settings import load
+from sidecar.app.build_store import fleet_budget, servers
+from sidecar.config.settings import load_config
 from sidecar.core.types import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
-    from harness.starting import StartSidecar
 
 AGING: dict[str, Setting] = {
     "lifetime": "4s",
@@ -55,22 +54,22 @@ def _busy(one: Sidecar, load: float) -> None:
 
 @contextmanager
 def _replaced_when_down(fleet: list[Sidecar]) -> Iterator[None]:
-    """Nomad: whoever is down is followed by another life of its app, half a second later."""
+    """Begin another incarnation of each container that is down, half a second later, as Nomad does."""
     is_over = threading.Event()
-    lives = dict.fromkeys((one.name for one in fleet), 1)
+    incarnations = dict.fromkeys((one.name for one in fleet), 1)
     failures: list[Exception] = []
 
     def watch() -> None:
         while not is_over.wait(0.05):
             for one in fleet:
                 if one.health("/health/nomad")[0] != 200 and not is_over.wait(0.5):
-                    lives[one.name] += 1
-                    one.post_error(count=0, app_start=f"life-{lives[one.name]}")
+                    incarnations[one.name] += 1
+                    one.post_error(count=0, app_start=f"life-{incarnations[one.name]}")
 
     def run() -> None:
         try:
             watch()
-        except Exception as error:  # noqa: BLE001 - told by the test's own thread
+        except Exception as error:  # noqa: BLE001 - raised in the thread of the test
             failures.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -84,10 +83,10 @@ def _replaced_when_down(fleet: list[Sidecar]) -> Iterator[None]:
 
 
 def _hold(server: RedisServer) -> None:
-    """Let nobody go yet: a fleet may be longer in starting than it is to live."""
+    """Hold the service: the start of a fleet may take longer than the lifetime."""
 
     async def hold() -> None:
-        settings = load({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"})
+        settings = load_config({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"})
         budget = fleet_budget(settings, [(one.name, one.store) for one in servers(settings)])
         assert isinstance(await budget.hold("", "ann", "they start", 600), Hold)
         await budget.aclose()
@@ -96,7 +95,7 @@ def _hold(server: RedisServer) -> None:
 
 
 def _away(one: Sidecar) -> list[tuple[float, float]]:
-    """From when to when it was out of balance, each time, by its own log."""
+    """The times in which it was drained or down, by its log."""
     lines = [(datetime.fromisoformat(line["time"]).timestamp(), line["message"]) for line in one.log_lines()]
     begins = [at for at, message in lines if message == "draining"]
     ends = [at for at, message in lines if message == "starting"]
@@ -104,10 +103,10 @@ def _away(one: Sidecar) -> list[tuple[float, float]]:
     return list(zip(begins, [*ends, float("inf")], strict=False))
 
 
-def _spells_away(fleet: list[Sidecar]) -> list[tuple[float, float]]:
-    """All such times of the fleet in order; none as long as two have not ended, for logs are a little behind."""
-    spells = sorted(spell for one in fleet for spell in _away(one))
-    return spells if [end for _, end in spells].count(float("inf")) <= 1 else []
+def _absences(fleet: list[Sidecar]) -> list[tuple[float, float]]:
+    """These times of the whole fleet in order; empty while two have not ended, because logs are late."""
+    absences = sorted(absence for one in fleet for absence in _away(one))
+    return absences if [end for _, end in absences].count(float("inf")) <= 1 else []
 
 
 def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, redis_server: RedisServer) -> None:
@@ -118,15 +117,15 @@ def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, r
         one.post_error(count=0, app_start="life-1")
     _busy(busy, 0.9)
     with _replaced_when_down(fleet):
-        wait_for(lambda: command(busy, "release").code == 0, timeout_s=20, what="they may go")
+        wait_for(lambda: command(busy, "release").code == 0, timeout_s=20, what="the hold is released")
         for one in idle:
             wait_for(lambda one=one: _retirements(one) >= 1, timeout_s=20, what=f"{one.name} has retired")  # type: ignore[misc]
         assert _retirements(busy) == 0
         assert busy.metrics()["arbiter_load"] == 0.9
         _busy(busy, 0.1)
-        wait_for(lambda: _retirements(busy) >= 1, timeout_s=20, what="the busy one has retired, being idle")
+        wait_for(lambda: _retirements(busy) >= 1, timeout_s=20, what="the busy one has retired once it is idle")
         wait_for(_is(busy, "up"), timeout_s=30, what="its replacement is up")
-    away = wait_for(lambda: _spells_away(fleet), timeout_s=30, what="one is away at the most")
+    away = wait_for(lambda: _absences(fleet), timeout_s=30, what="the logs have the end of all absences but one")
     assert len(away) >= 3
     assert all(former[1] <= latter[0] for former, latter in pairwise(away)), away
     assert redis_server.cli("ZCARD", GRANTS) == 0
@@ -137,19 +136,19 @@ def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, r
         assert metrics["arbiter_age_seconds"] < 30
 
 
-def test_retired_container_stays_down_through_a_killed_sidecar_and_comes_back_if_nobody_cares(
+def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again_after_the_timeout(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     settings: dict[str, Setting] = {**AGING, "lifetime": "8s", "retire_timeout": "14s"}
     one, _other = sidecar.fleet(2, **settings, redis_url=redis_server.url)
     one.post_error(count=0, app_start="life-1")
-    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=30, what="it has lived for a while")
+    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=30, what="it has an age")
     one.kill()
     one.start()
     assert one.metrics()["arbiter_age_seconds"] > 3
-    # Perhaps after the other one, which nobody replaces either.
-    wait_for(_is(one, "down"), timeout_s=40, what="it has retired at the age that the killed one knew")
-    time.sleep(2)  # of the 14 that it stays down, or 14 that begin anew could not be told from them
+    # The other one may retire first, and is not replaced either.
+    wait_for(_is(one, "down"), timeout_s=40, what="it retires at the age that was saved")
+    time.sleep(2)  # a part of the timeout, so that a timeout that begins again would be longer
     one.kill()
     began = time.monotonic()
     one.start()
@@ -157,14 +156,14 @@ def test_retired_container_stays_down_through_a_killed_sidecar_and_comes_back_if
     assert status == 503
     assert body.startswith("down: retired at age ")
     assert _is(one, "down")()
-    wait_for(_is(one, "up"), timeout_s=30, what="nobody has replaced it")
-    assert time.monotonic() - began < 14, "what the killed one had waited counts"
+    wait_for(_is(one, "up"), timeout_s=30, what="it is up again after the timeout")
+    assert time.monotonic() - began < 14, "the time before the kill counts"
     assert _retirements(one, "not_honoured") == 1
     assert redis_server.cli("ZCARD", GRANTS) == 0
 
 
 @pytest.mark.parametrize("away", ["paused", "gone"])
-def test_without_redis_nobody_retires(sidecar: StartSidecar, redis_server: RedisServer, away: str) -> None:
+def test_no_container_retires_without_redis(sidecar: StartSidecar, redis_server: RedisServer, away: str) -> None:
     _hold(redis_server)
     one, other = sidecar.fleet(2, **AGING, redis_url=redis_server.url)
     for each in (one, other):
@@ -175,19 +174,19 @@ def test_without_redis_nobody_retires(sidecar: StartSidecar, redis_server: Redis
         )
     redis_server.pause() if away == "paused" else redis_server.kill()
     before = _retirements(one, "unknown")
-    wait_for(lambda: _retirements(one, "unknown") >= before + 3, timeout_s=30, what="it has asked in vain")
+    wait_for(lambda: _retirements(one, "unknown") >= before + 3, timeout_s=30, what="three requests for a lease failed")
     assert [each.health() for each in (one, other)] == [(200, "up\n")] * 2
     assert _retirements(one) == 0
     if away == "paused":
         redis_server.resume()
-        wait_for(lambda: command(one, "release").code == 0, timeout_s=20, what="they may go")
+        wait_for(lambda: command(one, "release").code == 0, timeout_s=20, what="the hold is released")
         wait_for(lambda: not _is(one, "retiring")() or not _is(other, "retiring")(), timeout_s=40, what="one retires")
         assert not (_is(one, "down")() and _is(other, "down")())
 
 
 @contextmanager
 def _page(loads: dict[str, int]) -> Iterator[str]:
-    """A page of metrics with the lengths of these queues as they are when it is asked; its URL."""
+    """A metrics page with the current lengths of these queues; its URL."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -196,7 +195,7 @@ def _page(loads: dict[str, int]) -> Iterator[str]:
             self.wfile.write("".join(f'queue_length{{queue="{one}"}} {loads[one]}\n' for one in loads).encode())
 
         def log_message(self, *_: object) -> None:
-            """Nothing: what is asked says enough."""
+            """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -223,5 +222,5 @@ def test_scraped_load_keeps_a_busy_container_beyond_its_lifetime(
         wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 7, timeout_s=20, what="it is due")
         assert _is(one, "up")()
         loads["mail"] = 2
-        wait_for(lambda: not _is(one, "up")(), timeout_s=20, what="it is to be retired, being idle")
+        wait_for(lambda: not _is(one, "up")(), timeout_s=20, what="it retires once it is idle")
         assert one.metrics()["arbiter_load"] == 2

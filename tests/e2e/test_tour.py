@@ -1,4 +1,4 @@
-"""The README's tour, typed as it stands there but for its addresses: each step shows what its comment says."""
+"""The tour of the README, run with other ports: each step prints what its comment says."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness.ports import free_ports
 
 TOP: Final = Path(__file__).parents[2]
 SLOWER: Final = 1.5
-"""A machine that has other things to do takes longer than a reader's."""
+"""The sleeps are this many times longer, for a busy machine."""
 
 TIMEOUT_S: Final = 110
 PORTS: Final = ("6390", "9180", "9181", "9182", "9280", "9281", "9282")
-"""Of the tour, and of the doors by default."""
+"""The ports of the tour, and the default ports of the listeners."""
 
 SHOWN: Final = (
     r"tour: 2 alive, 0 of them suspect, 0 down",
@@ -33,7 +33,7 @@ SHOWN: Final = (
     r"tour/two has been down for \w+ because of redis",
     r"  culled .*5 server errors",
     r"    5 x redis \(\w+, \S+ to \S+\): connection lost",
-    r'\{"state":"\w+"\}',  # as it was before that
+    r'\{"state":"\w+"\}',  # the state before it
     r"held: the service by .*: looking at redis",
     r"suspect: 5 server errors",
     r"claim denied \(hold\)",
@@ -53,14 +53,14 @@ SHOWN: Final = (
 
 
 def _tour() -> str:
-    section = (TOP / "README.md").read_text().split("\n## Five minutes\n")[1]
+    section = (TOP / "README.md").read_text().split("\n## First try\n")[1]
     tour = section.split("```sh\n")[1].split("```")[0]
     return re.sub(r"\bsleep (\d+)", lambda found: f"sleep {SLOWER * int(found[1])}", tour)
 
 
 @pytest.mark.redis
 @pytest.mark.timeout(TIMEOUT_S + 20)
-def test_tour_of_the_readme_shows_what_it_says(run_dir: Path) -> None:
+def test_tour_of_the_readme_prints_what_its_comments_say(run_dir: Path) -> None:
     require("redis-cli")
     require("curl")
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
@@ -69,13 +69,13 @@ def test_tour_of_the_readme_shows_what_it_says(run_dir: Path) -> None:
     program.write_text(f'#!/bin/sh\nPYTHONPATH={TOP} exec {sys.executable} -m sidecar "$@"\n')
     program.chmod(0o755)
     (run_dir / "empty").mkdir()
-    doors = zip(("LOCAL", "PUBLIC", "AGENT"), ("9180", "9181", "9182"), strict=True)
+    listeners = zip(("LOCAL", "PUBLIC", "AGENT"), ("9180", "9181", "9182"), strict=True)
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("ARBITER_", "NOMAD_"))}
     person = subprocess.Popen(
         ["bash", "-c", re.sub("|".join(PORTS), lambda found: ports[found[0]], _tour())],
         cwd=run_dir / "empty",
         env=ours
-        | {f"ARBITER_{door}_LISTEN": f"127.0.0.1:{ports[port]}" for door, port in doors}
+        | {f"ARBITER_{listener}_LISTEN": f"127.0.0.1:{ports[port]}" for listener, port in listeners}
         | {"PATH": f"{program.parent}:{ours.get('PATH', os.defpath)}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A real sidecar whose app fails half of its requests, and a real HAProxy that hears of it."""
+"""A real sidecar whose app fails half of its requests, and a real HAProxy that uses its weight."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from harness.app import App
-from harness.ports import free_ports
+from harness.apps import App
+from harness.ports import free_port
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.children import StartHaproxy, StartSidecar
     from harness.sidecar import Sidecar
-    from harness.starting import StartHaproxy, StartSidecar
 
 CONFIG = """
 defaults
@@ -30,9 +30,9 @@ backend app
     server app1 127.0.0.1:{port} agent-port {agent}
 """
 LEAST_S = 3.0
-"""So long a drain lasts though nothing is in flight."""
+"""The shortest drain, even with nothing in flight."""
 CALM = {"error_ratio": "0", "error_limit": "1000", "settle": "0s"}
-"""Nobody is culled by what the results say."""
+"""The results cause no cull."""
 
 
 def _results(one: Sidecar, **fields: int) -> None:
@@ -40,16 +40,16 @@ def _results(one: Sidecar, **fields: int) -> None:
 
 
 def _weight(one: Sidecar) -> int:
-    """What the agent says, which is all that it says of an app in balance."""
-    told = re.fullmatch(r"up ready ([0-9]{1,3})% maxconn:([0-9]+)\n", one.agent_line())
-    assert told
-    percent, maxconn = map(int, told.groups())
+    """The weight in the line of the agent, which must have nothing else."""
+    matched = re.fullmatch(r"up ready ([0-9]{1,3})% maxconn:([0-9]+)\n", one.agent_line())
+    assert matched
+    percent, maxconn = map(int, matched.groups())
     assert maxconn == -(-200 * percent // 100)
     return percent
 
 
 def _await_weight(one: Sidecar, most: int, **fields: int) -> None:
-    """Report these results again and again until the weight is there."""
+    """Report these results until the weight is at most ``most``."""
 
     def reported() -> bool:
         _results(one, **fields)
@@ -58,18 +58,18 @@ def _await_weight(one: Sidecar, most: int, **fields: int) -> None:
     wait_for(reported, timeout_s=30, what=f"the weight is at most {most} %")
 
 
-def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidecar, haproxy: StartHaproxy) -> None:
+def test_weight_is_in_every_health_answer_and_haproxy_uses_it(sidecar: StartSidecar, haproxy: StartHaproxy) -> None:
     one = sidecar("half", agent_maxconn="200", **CALM)
     assert _weight(one) == 100
-    front, port = free_ports(2)
-    with App("half", port):
-        proxy = haproxy(CONFIG.format(front=front, port=port, agent=one.address("agent")[1]))
+    front = free_port()
+    with App("half") as app:
+        proxy = haproxy(CONFIG.format(front=front, port=app.port, agent=one.address("agent")[1]))
 
         def server() -> tuple[str, str, str]:
             row = proxy.show_servers()["app", "app1"]
             return row["status"], row["weight"], row["slim"]
 
-        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=20, what="HAProxy has heard of all of it")
+        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=20, what="HAProxy has the full weight")
         _await_weight(one, 14, ok=5, failed=5)
         wait_for(lambda: 10 <= int(server()[1]) <= 14, timeout_s=30, what="HAProxy sends it an eighth")
         assert 20 <= int(server()[2]) <= 28
@@ -82,12 +82,14 @@ def test_weight_is_told_to_every_poller_and_haproxy_takes_it(sidecar: StartSidec
         assert 0.45 <= one.verdict()["success_rate"] <= 0.53
 
         one.post_error(1, fatal=True, app_start="boot-1")
-        wait_for(lambda: server()[0].startswith("DRAIN"), timeout_s=20, what="HAProxy lets go")
+        wait_for(lambda: server()[0].startswith("DRAIN"), timeout_s=20, what="HAProxy drains it")
         one.post_error(1, count=0, app_start="boot-2")
-        wait_for(lambda: server() == ("UP", "100", "200"), timeout_s=20, what="the next life begins with all of it")
+        wait_for(
+            lambda: server() == ("UP", "100", "200"), timeout_s=20, what="the next incarnation has the full weight"
+        )
 
 
-def test_weighing_that_is_off_tells_all_of_it(sidecar: StartSidecar) -> None:
+def test_weight_is_full_when_weights_are_off(sidecar: StartSidecar) -> None:
     off = sidecar("off", weight="off", **CALM)
     floor = sidecar("floor", weight_floor="100", **CALM)
     for one in (off, floor):
@@ -107,6 +109,6 @@ def test_drain_ends_when_nothing_is_in_flight(sidecar: StartSidecar) -> None:
         _results(one, in_flight=0)
         return one.health("/health/nomad")[0] == 503
 
-    wait_for(down, timeout_s=15, what="the drain is over in half of its time")
+    wait_for(down, timeout_s=15, what="the drain ends early")
     assert monotonic() - began >= LEAST_S
     assert one.agent_line().startswith("fail #culled: 5 server errors")

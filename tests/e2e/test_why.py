@@ -1,4 +1,4 @@
-"""Why, from a real sidecar: at both doors, in the body of a "down", with evidence and hooks of every kind."""
+"""The reasons that a real sidecar gives: at both listeners and in the body of a 503, with evidence and hooks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.command import command
-from harness.crew import await_denied
+from harness.fleet_driver import await_denied
+from harness.sidecar import command
 from harness.waiting import wait_for
 from sidecar.core.explain.samples import MOST
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
-    from harness.starting import StartSidecar
 
 FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "500ms"}
 MESSAGE = "connect to redis://:hunter2@10.0.0.1:6379 failed after %d ms, token=s3cr3t"
@@ -26,8 +26,8 @@ TEXT = {"Accept": "text/plain"}
 HOOK_S = 3
 
 
-def _why(one: Sidecar, door: str = "local") -> dict[str, Any]:
-    reply = one.request(door, "GET", "/why")
+def _why(one: Sidecar, listener: str = "local") -> dict[str, Any]:
+    reply = one.request(listener, "GET", "/why")
     assert reply.status == 200
     value: dict[str, Any] = reply.json()
     return value
@@ -39,7 +39,7 @@ def _seconds_of_why(one: Sidecar) -> float:
     return time.monotonic() - begun
 
 
-def _suffer(one: Sidecar, app_start: str = "life-0") -> None:
+def _make_sick(one: Sidecar, app_start: str = "life-0") -> None:
     for number in range(5):
         one.post_error(kind="redis", message=MESSAGE % (number * 11), app_start=app_start)
 
@@ -48,7 +48,7 @@ def _is_out(one: Sidecar) -> bool:
     return one.health()[0] == 503
 
 
-def _told_of_the_fleet(one: Sidecar) -> str:
+def _body_with_the_fleet(one: Sidecar) -> str:
     status, body = one.health()
     assert status == 503
     return body if "fleet: " in body else ""
@@ -65,27 +65,27 @@ def _failures(one: Sidecar) -> list[dict[str, Any]]:
     return [line for line in one.log_lines() if line.get("where") == "hook"]
 
 
-def test_story_of_a_cull_is_told_the_same_at_both_doors_and_in_the_body(
+def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     one = sidecar(redis_url=redis_server.url, runbook_url="https://runbooks.example.org/arbiter", **FAST)
-    _suffer(one)
+    _make_sick(one)
     wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
     wait_for(lambda: _why(one)["fleet"], timeout_s=20, what="the first beat is answered")
     local, public = _why(one), _why(one, "public")
-    for told in (local, public):
-        assert told["state"] in ("draining", "down")
-        assert told["sentence"].startswith("5 server errors in 60 s (5 of them redis), the limit is 5")
-        assert (told["window"]["errors"], told["window"]["kinds"]) == (5, {"redis": 5})
-        assert (told["claim"]["outcome"], told["budget"]["left"]) == ("granted", 9)
-        whats = [decision["what"] for decision in told["history"]]
+    for shown in (local, public):
+        assert shown["state"] in ("draining", "down")
+        assert shown["sentence"].startswith("5 server errors in 60 s (5 of them redis), the limit is 5")
+        assert (shown["window"]["errors"], shown["window"]["kinds"]) == (5, {"redis": 5})
+        assert (shown["claim"]["outcome"], shown["budget"]["left"]) == ("granted", 9)
+        whats = [decision["what"] for decision in shown["history"]]
         assert whats[-4:] == ["culled", "granted", "suspect", "up"]
-        assert "health-arbiter revive" in told["clears"][0]
+        assert "health-arbiter revive" in shown["remedies"][0]
     (sample,) = local["samples"]
     assert (sample["count"], sample["kind"], sample["level"]) == (5, "redis", "server_error")
     assert sample["message"] == "connect to redis://***@10.0.0.1:6379 failed after 44 ms, token=***"
     assert abs(sample["last"] - time.time()) < 15
-    body = wait_for(lambda: _told_of_the_fleet(one), timeout_s=20, what="the body tells of it, a second later")
+    body = wait_for(lambda: _body_with_the_fleet(one), timeout_s=20, what="the body has the fleet, a second later")
     assert len(body.encode()) <= 3_072
     for part in (
         "(redis 5), limit 5",
@@ -101,25 +101,25 @@ def test_story_of_a_cull_is_told_the_same_at_both_doors_and_in_the_body(
     assert "10.0.0.1" in one.request("local", "GET", "/why?format=text").body
 
 
-def test_next_life_starts_clean_and_the_evidence_of_the_last_is_kept(sidecar: StartSidecar, run_dir: Path) -> None:
+def test_next_incarnation_starts_clean_and_keeps_the_evidence_of_the_last(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(cull_hook=_hook(run_dir, "echo pid 4711 waits for mysql; echo password=hunter2 >&2; exit 3"), **FAST)
-    _suffer(one, app_start="life-1")
+    _make_sick(one, app_start="life-1")
     wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
     capture = _why(one)["capture"]
     assert capture.startswith("the hook ended with exit code 3 after")
     assert capture.endswith("pid 4711 waits for mysql\npassword=***")
     assert "4711" not in str(_why(one, "public"))
     one.post_error(count=1, message="another", app_start="life-2")
-    told = _why(one)
-    assert told["state"] in ("starting", "up")
-    assert told["incarnation"] == "life-2"
-    assert [sample["message"] for sample in told["samples"]] == ["another"]
-    assert [sample["count"] for sample in told["last_cull"]["samples"]] == [5]
-    assert told["capture"] == capture
-    assert told["history"][0]["what"] in ("restarted", "up")
+    shown = _why(one)
+    assert shown["state"] in ("starting", "up")
+    assert shown["incarnation"] == "life-2"
+    assert [sample["message"] for sample in shown["samples"]] == ["another"]
+    assert [sample["count"] for sample in shown["last_cull"]["samples"]] == [5]
+    assert shown["capture"] == capture
+    assert shown["history"][0]["what"] in ("restarted", "up")
 
 
-def test_evidence_outlives_the_container_whole(sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path) -> None:
+def test_whole_evidence_outlives_the_container(sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path) -> None:
     threads = _hook(run_dir, "seq -f 'thread %05g waits for redis' 1 500; echo the last thread")
     one = sidecar("one", redis_url=redis_server.url, cull_hook=threads, **FAST)
     for number in range(MOST):
@@ -129,10 +129,10 @@ def test_evidence_outlives_the_container_whole(sidecar: StartSidecar, redis_serv
     other = sidecar("other", redis_url=redis_server.url, **FAST)
     culled = wait_for(lambda: _culls(other), timeout_s=20, what="the ledger has it")
     one.stop()
-    told = culled[0]["detail"].splitlines()
-    said = [re.match(r"5 x (kind-\d\d) \([^)]+\): (no answer, ?){25}", line) for line in told[1 : MOST + 1]]
+    shown = culled[0]["detail"].splitlines()
+    said = [re.match(r"5 x (kind-\d\d) \([^)]+\): (no answer, ?){25}", line) for line in shown[1 : MOST + 1]]
     assert sorted(line[1] for line in said if line) == [f"kind-{number:02}" for number in range(MOST)]
-    assert told[-501:] == [*(f"thread {number:05} waits for redis" for number in range(1, 501)), "the last thread"]
+    assert shown[-501:] == [*(f"thread {number:05} waits for redis" for number in range(1, 501)), "the last thread"]
 
 
 def _culls(one: Sidecar) -> list[dict[str, Any]]:
@@ -151,11 +151,9 @@ def _culls(one: Sidecar) -> list[dict[str, Any]]:
     ],
     ids=["hangs", "floods", "fails", "crashes", "leaves children"],
 )
-def test_no_hook_keeps_a_container_from_being_culled_nor_health_from_answering(
-    sidecar: StartSidecar, run_dir: Path, script: str, said: str
-) -> None:
+def test_no_hook_stops_a_cull_or_delays_health(sidecar: StartSidecar, run_dir: Path, script: str, said: str) -> None:
     one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout=f"{HOOK_S}s", **FAST)
-    _suffer(one)
+    _make_sick(one)
     begun, slowest = time.monotonic(), 0.0
     while not _is_out(one):
         asked = time.monotonic()
@@ -166,7 +164,7 @@ def test_no_hook_keeps_a_container_from_being_culled_nor_health_from_answering(
     assert slowest < HOOK_S - 1, "an answer that waited for the hook would have taken as long as that"
     assert said in _why(one)["capture"]
     if "time was up" in said:
-        wait_for(lambda: _failures(one), timeout_s=20, what="the log tells of it")
+        wait_for(lambda: _failures(one), timeout_s=20, what="the failure is logged")
         assert one.metrics()['arbiter_failures_total{where="hook"}'] == 1
 
 
@@ -174,32 +172,34 @@ def test_hook_that_went_missing_is_logged_and_the_cull_goes_on(sidecar: StartSid
     path = _hook(run_dir, "true")
     one = sidecar(cull_hook=path, **FAST)
     path.unlink()
-    _suffer(one)
+    _make_sick(one)
     wait_for(lambda: _is_out(one), timeout_s=20, what="it is culled")
     assert _why(one)["capture"].startswith("the hook could not be run: ")
-    (line,) = wait_for(lambda: _failures(one), timeout_s=20, what="the log tells of it")
+    (line,) = wait_for(lambda: _failures(one), timeout_s=20, what="the failure is logged")
     assert line["error"] == "FileNotFoundError"
 
 
 def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(mode="shadow", cull_hook=_hook(run_dir, f"touch {run_dir}/ran"), **FAST)
-    _suffer(one)
+    _make_sick(one)
     wait_for(lambda: one.verdict()["would_be_down"], timeout_s=20, what="it would be culled")
-    told = _why(one, "public")
-    assert told["sentence"].startswith("it would be down but for shadow mode")
-    assert told["history"][0]["what"] == "would_cull"
+    shown = _why(one, "public")
+    assert shown["sentence"].startswith("it would be down but for shadow mode")
+    assert shown["history"][0]["what"] == "would_cull"
     assert not (run_dir / "ran").exists()
 
 
-def test_hold_is_told_in_full_at_both_doors(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_hold_is_shown_with_author_and_reason_at_both_listeners(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
     one = sidecar(redis_url=redis_server.url, **FAST)
     assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "anna").code == 0
-    _suffer(one)
+    _make_sick(one)
     await_denied(one, "hold")
-    wait_for(lambda: _why(one)["hold"], timeout_s=20, what="the beat tells of the hold")
-    for told in (_why(one), _why(one, "public")):
-        assert (told["hold"]["author"], told["hold"]["reason"]) == ("anna", "migration")
-        assert any("the hold by anna ends at " in sentence for sentence in told["clears"])
+    wait_for(lambda: _why(one)["hold"], timeout_s=20, what="the answer to a beat has the hold")
+    for shown in (_why(one), _why(one, "public")):
+        assert (shown["hold"]["author"], shown["hold"]["reason"]) == ("anna", "migration")
+        assert any("the hold by anna ends at " in sentence for sentence in shown["remedies"])
     assert re.search(
         r"^hold: .* by anna: migration$", one.request("public", "GET", "/why?format=text").body, re.MULTILINE
     )
@@ -208,10 +208,10 @@ def test_hold_is_told_in_full_at_both_doors(sidecar: StartSidecar, redis_server:
 def test_why_is_answered_at_once_while_redis_hangs(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar(redis_url=redis_server.url, **FAST)
     redis_server.pause()
-    _suffer(one)
+    _make_sick(one)
     wanted = "Redis answers within ARBITER_REDIS_TIMEOUT, so that the fleet hears that it is suspect"
-    wait_for(lambda: wanted in str(_why(one, "public")["clears"]), timeout_s=20, what="it waits for an answer")
-    # Whoever waited for Redis would wait as long as that may take, each time.
+    wait_for(lambda: wanted in str(_why(one, "public")["remedies"]), timeout_s=20, what="it waits for an answered beat")
+    # An answer that waited for Redis would take the whole timeout.
     assert min(_seconds_of_why(one) for _ in range(5)) < 0.5
     redis_server.resume()
 

@@ -1,1 +1,1 @@
-"""Real servers and real sidecars for the tests: started, watched and ended by their own process id."""
+"""Real servers, real sidecars and fakes for the tests."""

@@ -1,33 +1,34 @@
-"""Clients that mean harm, from a process of their own: as many connections as they like, opened again when cut.
+"""Hostile clients in another process: many connections, opened again when the sidecar closes them.
 
-``python -m harness.attacks ATTACK HOST PORT`` goes on until its input ends, and then prints how often it was cut.
+``python -m harness.attacks ATTACK HOST PORT`` attacks until its input ends, and then prints the number of connections
+that were closed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
+
+from harness.child import PipedProcess
 
 BLOCK: Final = 64 * 1024
 MOST_S: Final = 1_200.0
 REST_S: Final = 0.002
-_TESTS: Final = Path(__file__).parents[1]
 
 
 class Attack(NamedTuple):
-    """What each of its connections sends: ``first``, and then ``again`` without end. Answers are read or not.
+    """What each connection sends: ``first``, and then ``again`` without end. ``reads``: it reads the answers.
 
-    A connection that neither sends nor reads any more stays as it is. ``words``: what the door counts.
+    ``words``: the reasons by which ``listener`` counts the refusals.
     """
 
-    door: str
+    listener: str
     connections: int
     first: bytes
     again: bytes = b""
@@ -37,6 +38,11 @@ class Attack(NamedTuple):
 
 def _request(line: str, *headers: str) -> bytes:
     return "\r\n".join((f"{line} HTTP/1.1", "Host: localhost", *headers, "", "")).encode()
+
+
+def _errors(reports: list[dict[str, str]]) -> bytes:
+    body = json.dumps(reports).encode()
+    return _request("POST /errors", "Content-Type: application/json", f"Content-Length: {len(body)}") + body
 
 
 _UPGRADE: Final = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: YQ==", "Sec-WebSocket-Version: 13")
@@ -66,6 +72,9 @@ ATTACKS: Final = {
     "idle": Attack("public", 400, b""),
     "half_heads": Attack("public", 400, b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 2_000),
     "noise": Attack("public", 60, b"", b"\x16\x03\x01\x02\x00", words=("not_http",)),
+    "restarts": Attack(
+        "local", 32, b"", _errors([{"app_start": f"boot-{at}"} for at in range(1000)]), reads=True, words=()
+    ),
     "agent": Attack("agent", 300, b"", reads=True, words=()),
     "agent_unread": Attack("agent", 300, b"x" * 100, words=()),
 }
@@ -83,7 +92,7 @@ class _Client:
         self.events = select.EPOLLOUT | (select.EPOLLIN if attack.reads or not block else 0)
 
     def go_on(self, events: int) -> int | None:
-        """The events to wait for next; None when it was cut."""
+        """The events to wait for next; None when the connection was closed."""
         try:
             if events & (select.EPOLLHUP | select.EPOLLERR):
                 return None
@@ -107,7 +116,7 @@ class _Client:
 
 
 def attack(what: Attack, address: tuple[str, int]) -> int:
-    """Go on until standard input ends; how many connections were cut."""
+    """Attack until standard input ends; the number of closed connections."""
     poll, clients, cut = select.epoll(), dict[int, _Client](), 0
     poll.register(sys.stdin.fileno(), select.EPOLLIN)
     ends_at = time.monotonic() + MOST_S
@@ -130,33 +139,17 @@ def attack(what: Attack, address: tuple[str, int]) -> int:
     return cut
 
 
-class Attacking:
-    """An attack that goes on while the context lasts. ``cut`` is known after that."""
+class Attacking(PipedProcess):
+    """An attack while the context lasts; ``result`` is the number of closed connections."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
-        self.cut = 0
-        paths = os.pathsep.join((str(_TESTS), str(_TESTS.parent)))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.attacks", name, address[0], str(address[1])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-
-    def __enter__(self) -> Self:
-        assert self._process.stdout
-        assert self._process.stdout.readline() == b"attacking\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        output, _error = self._process.communicate(timeout=30)
-        self.cut = int(output)
+        super().__init__("harness.attacks", name, *address)
 
 
 def main(name: str, host: str, port: str) -> None:
     """One attack."""
-    os.nice(5)  # it is the door that is measured, not the queue for the processor
-    sys.stdout.write("attacking\n")
+    os.nice(5)  # the listener is measured, not the queue for the processor
+    sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdout.write(f"{attack(ATTACKS[name], (host, int(port)))}\n")
 

@@ -1,4 +1,4 @@
-"""Where the real servers are, and what to do when one is not there."""
+"""Where the real servers are, and what happens to a test without its server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# A plain user's PATH often leaves these out, and haproxy lives there.
+# The PATH of a plain user often lacks these; haproxy is there.
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _FAKETIME = "libfaketimeMT.so.1"
 
@@ -23,7 +23,7 @@ def find(binary: str) -> str | None:
 
 
 def require(binary: str) -> str:
-    """The same path; without it the test is skipped, and under ``CI=true`` it fails."""
+    """The path of the program. Without it the test is skipped, and under ``CI=true`` it fails."""
     path = find(binary)
     if path is not None:
         return path

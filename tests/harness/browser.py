@@ -1,4 +1,4 @@
-"""A headless Chromium, steered by Playwright, and pages that remember everything that went wrong on them."""
+"""A headless Chromium, controlled by Playwright, and windows that collect every error of their page."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from harness.binaries import require
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from playwright.sync_api import ConsoleMessage, Dialog, Page
 
-TIMEOUT_MS = 30_000
-PATIENCE_S = 40.0
-"""A page whose bucket has been slow once asks it only after ten times as long, up to 30 s."""
+_TIMEOUT_MS = 30_000
+_TIMEOUT_S = 40.0
+"""After a slow answer of the store the page waits ten times as long, up to 30 s, before it asks again."""
 
 _ACCUSED = ("warning", "error")
 
 
 class Browser:
-    """One Chromium for as long as the context lasts. Its thread has an event loop running meanwhile: no other fits."""
+    """One Chromium while the context lasts. The test has no event loop: Playwright runs one."""
 
     def __init__(self) -> None:
         self._program = require("chromium")
         self._playwright = sync_playwright()
 
     def __enter__(self) -> Self:
-        # Chromium's sandbox wants a user who is not root.
+        # The sandbox of Chromium does not work for root.
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         started = self._playwright.start()
         try:
@@ -56,17 +54,21 @@ class Browser:
         scheme: Literal["light", "dark"] = "light",
         **options: Any,
     ) -> Window:
-        """A window of its own, with no memory of others, that has gone to ``url``."""
+        """A window with a new profile that has loaded ``url``."""
         size = {"width": width, "height": height}
         context = self._chromium.new_context(viewport=size, color_scheme=scheme, **options)  # type: ignore[arg-type]
-        context.set_default_timeout(TIMEOUT_MS)
+        context.set_default_timeout(_TIMEOUT_MS)
         window = Window(context.new_page())
         window.page.goto(url)
         return window
 
+    def close_windows(self) -> None:
+        for context in self._chromium.contexts:
+            context.close()
+
 
 class Window:
-    """A page, and what its console complained of, threw, or asked in a dialog: ``complaints``."""
+    """A page. ``complaints`` has the warnings and errors of its console, its exceptions and its dialogs."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -75,29 +77,22 @@ class Window:
         page.on("pageerror", lambda error: self.complaints.append(f"thrown: {error}"))
         page.on("dialog", self._dialog)
 
-    def close(self) -> None:
-        self.page.context.close()
-
     def text(self, selector: str) -> str:
-        """The text that is seen there."""
+        """The visible text of an element."""
         return self.page.inner_text(selector)
 
-    def wait(self, script: str, *, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until the JavaScript is true; asked from outside, for a strict policy stops Playwright's own waiting."""
+    def wait(self, script: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        """Wait until the JavaScript is true. The page's strict content policy stops Playwright's own waiting."""
         wait_for(lambda: self.page.evaluate(script), timeout_s=timeout_s, what=script)
 
-    def shot(self, directory: Path, name: str) -> Path:
-        """A picture of the whole page; in ``PAGE_SHOTS`` too, if that names a directory."""
-        picture = self.page.screenshot(path=directory / f"{name}.png", full_page=True)
-        if kept := os.environ.get("PAGE_SHOTS"):
-            os.makedirs(kept, exist_ok=True)  # noqa: PTH103 - as given
-            with open(os.path.join(kept, f"{name}.png"), "wb") as file:  # noqa: PTH118, PTH123 - as given
-                file.write(picture)
-        return directory / f"{name}.png"
+    def shot(self, name: str) -> None:
+        """Save a screenshot of the whole page in the directory ``PAGE_SHOTS``, if it is set."""
+        if directory := os.environ.get("PAGE_SHOTS"):
+            self.page.screenshot(path=f"{directory}/{name}.png", full_page=True)
 
     @property
     def overflows(self) -> bool:
-        """Whether one has to scroll sideways."""
+        """Whether the page is wider than its window."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
     def _console(self, message: ConsoleMessage) -> None:

@@ -1,33 +1,46 @@
-"""The shipped cascade.cfg in front of servers on loopback, and what HAProxy makes of their weights."""
+"""The shipped cascade.cfg in a real HAProxy, in front of apps with fake agents or with real sidecars."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from harness.apps import FailingApp, shares
+from harness.haproxy import Haproxy
+from harness.http_request import request
+from harness.ports import free_port, free_ports
+from harness.sidecar import Setting, Sidecar
+from harness.traffic import Traffic
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from harness.haproxy import Haproxy
+    from harness.children import Children, StartHaproxy
 
 SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "haproxy" / "cascade.cfg"
 EMPTY_STATE: Final = "1\n"
-"""A server-state file in which no server stands: the version of its format alone."""
+"""A server-state file without servers: only the version of its format."""
+WELL: Final = "up ready 100%"
+NAMES: Final = ("app1", "app2", "app3", "app4")
 
 
 class Ports(NamedTuple):
-    """Where a server is: its app, and its agent."""
+    """The ports of a server: its app and its agent."""
 
     app: int
     agent: int
 
 
 def config(servers: Mapping[str, Ports], *, front: int, metrics: int, state: Path) -> str:
-    """Return the shipped text with these servers, our ports and paths, and ten times as quick where it waits.
+    """The shipped text with these servers, our ports and paths, and ten times shorter intervals.
 
-    ``state`` is made when it is not there. The harness brings its own admin socket.
+    ``state`` is created if it does not exist. ``Haproxy`` adds an admin socket.
     """
     if not state.exists():
         state.write_text(EMPTY_STATE)
@@ -48,7 +61,7 @@ def config(servers: Mapping[str, Ports], *, front: int, metrics: int, state: Pat
 
 
 def weights(proxy: Haproxy) -> dict[str, int]:
-    """The weight that each server has at this moment, of 100."""
+    """The current weight of each server, of 100."""
     return {name: int(row["weight"]) for (backend, name), row in proxy.show_servers().items() if backend == "app"}
 
 
@@ -57,10 +70,159 @@ def status(proxy: Haproxy, name: str) -> str:
     return proxy.show_servers()["app", name]["status"]
 
 
-def await_status(proxy: Haproxy, name: str, start: str, timeout_s: float = 10) -> None:
+def await_status(proxy: Haproxy, name: str, start: str, timeout_s: float = 30) -> None:
     wait_for(lambda: status(proxy, name).startswith(start), timeout_s=timeout_s, what=f"{name} is {start}")
 
 
-def await_weight(proxy: Haproxy, name: str, least: int, most: int, timeout_s: float = 10) -> None:
+def await_agent(proxy: Haproxy, name: str, outcome: str, timeout_s: float = 30) -> None:
+    """Wait for this outcome of the last agent check, such as ``L7OK`` or ``L4CON`` (no connection)."""
+
+    def is_so() -> bool:
+        return proxy.show_servers()["app", name]["agent_status"] == outcome
+
+    wait_for(is_so, timeout_s=timeout_s, what=f"the last agent check of {name} is {outcome}")
+
+
+def await_weight(proxy: Haproxy, name: str, least: int, most: int, timeout_s: float = 30) -> None:
     what = f"the weight of {name} is within {least} to {most}"
     wait_for(lambda: least <= weights(proxy)[name] <= most, timeout_s=timeout_s, what=what)
+
+
+# -- fake agents ------------------------------------------------------------------------------------------------------
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+class FakeAgent:
+    """An agent that answers HAProxy with ``line``, as long as the context lasts."""
+
+    def __init__(self, line: str = WELL) -> None:
+        self.line = line
+        self.port = free_port()  # it may stop, and listen there again
+        self._server: _Server | None = None
+
+    def __enter__(self) -> Self:
+        agent = self
+
+        class Handler(StreamRequestHandler):
+            def handle(self) -> None:
+                self.wfile.write(f"{agent.line}\n".encode())
+
+        self._server = _Server(("127.0.0.1", self.port), Handler)
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop listening; a second call does nothing."""
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def revive(self) -> None:
+        """Listen at the same port again, and answer ``WELL``."""
+        self.line = WELL
+        self.__enter__()
+
+
+@dataclass
+class FakeAgentSite:
+    """Failing apps, fake agents and HAProxy in front of them."""
+
+    directory: Path
+    children: Children
+    haproxy: StartHaproxy
+    stack: ExitStack
+    apps: dict[str, FailingApp] = field(default_factory=dict)
+    agents: dict[str, FakeAgent] = field(default_factory=dict)
+    front: int = 0
+    metrics: int = 0
+
+    def open(self, count: int, change: Callable[[str], str] = str) -> Haproxy:
+        """Start ``count`` apps, and HAProxy with the shipped file as ``change`` returns it."""
+        for name in NAMES[:count]:
+            self.agents[name] = self.stack.enter_context(FakeAgent())
+            self.apps[name] = self.children.adopt(FailingApp(self.directory, name)).start()
+        self.front, self.metrics = free_ports(2)
+        proxy = self.haproxy(change(self.config()))
+        for name in self.apps:
+            await_agent(proxy, name, "L7OK")
+        return proxy
+
+    def config(self, state: str = "server-state") -> str:
+        servers = {name: Ports(app.port, self.agents[name].port) for name, app in self.apps.items()}
+        return config(servers, front=self.front, metrics=self.metrics, state=self.directory / state)
+
+    def served(self) -> dict[str, int]:
+        """The number of requests of each app."""
+        return {name: app.served() for name, app in self.apps.items()}
+
+    def ask(self, method: str) -> tuple[int, float]:
+        """One request through HAProxy: its status, and how many seconds it took."""
+        asked_at = time.monotonic()
+        return request(self.front, "/work", method)[0], time.monotonic() - asked_at
+
+
+# -- real sidecars ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class CascadeSite:
+    """Four failing apps, a real sidecar with ``settings`` for each, and HAProxy with users in front of them."""
+
+    directory: Path
+    children: Children
+    settings: dict[str, Setting]
+    apps: dict[str, FailingApp] = field(default_factory=dict)
+    sidecars: dict[str, Sidecar] = field(default_factory=dict)
+
+    def open(self, rate: float = 300) -> Self:
+        """Start everything but the users: they start with the context ``traffic``."""
+        for name in NAMES:
+            self.sidecars[name] = self.children.adopt(Sidecar(self.directory, name, **self.settings))
+            self.sidecars[name].launch()
+        for name, sidecar in self.sidecars.items():
+            sidecar.ready()
+            self.apps[name] = self.children.adopt(FailingApp(self.directory, name, sidecar.address("local")[1]))
+            self.apps[name].launch()
+        servers = {name: Ports(app.port, self.sidecars[name].address("agent")[1]) for name, app in self.apps.items()}
+        front, metrics = free_ports(2)
+        text = config(servers, front=front, metrics=metrics, state=self.directory / "server-state")
+        for app in self.apps.values():
+            app.ready()
+        self.proxy = self.children.adopt(Haproxy(self.directory, text)).start()
+        for name in NAMES:
+            await_status(self.proxy, name, "UP")
+        self.traffic = Traffic(front, rate)
+        return self
+
+    def fail(self, *parts: float) -> None:
+        """Let these parts of each app's requests fail from now on."""
+        for app, part in zip(self.apps.values(), parts, strict=True):
+            app.fail(part)
+
+    def shares(self, answers: int) -> dict[str, float]:
+        """The share of each app in the requests of HAProxy, retries included, during this many answers."""
+        before = self._served()
+        self.traffic.next_answers(answers)
+        return shares(before, self._served())
+
+    def _served(self) -> dict[str, int]:
+        return {name: app.served() for name, app in self.apps.items()}
+
+    def replace(self, name: str) -> None:
+        """Do what a scheduler does: start a healthy app with a sidecar that has no state."""
+        app, sidecar = self.apps[name], self.sidecars[name]
+        app.stop()
+        sidecar.stop()
+        state = self.directory / f"{name}.{sidecar.pid}.state"
+        state.mkdir()
+        sidecar.settings |= {"state_dir": state, "instance": f"{name}-{sidecar.pid}"}
+        sidecar.start()
+        app.start()

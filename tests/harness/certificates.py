@@ -1,4 +1,4 @@
-"""Certificates for the tests, made by openssl: two authorities, a server on loopback and clients of either."""
+"""Certificates of a test authority, made by openssl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Authority:
-    """One that signs. ``ca`` is its own certificate; keys are on elliptic curves, for RSA takes its time."""
+    """A certificate authority. ``ca`` is its own certificate. The keys are on elliptic curves, because RSA is slow."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -20,14 +20,16 @@ class Authority:
         self.ca, self._key = directory / f"{name}.crt", directory / f"{name}.key"
         self._openssl("req", "-x509", *_new_key(self._key), "-subj", f"/CN={name}", "-days", "2", "-out", str(self.ca))
 
-    def sign(self, subject: str, san: str = "IP:127.0.0.1") -> tuple[Path, Path]:
+    def sign(
+        self, subject: str, san: str = "IP:127.0.0.1", *, days: int = 2, extensions: str = ""
+    ) -> tuple[Path, Path]:
         """A new certificate and its key."""
         cert, key = (self._directory / f"{self.name}-{subject}.{kind}" for kind in ("crt", "key"))
-        request, extensions = cert.with_suffix(".csr"), cert.with_suffix(".ext")
-        extensions.write_text(f"subjectAltName={san}\n")
+        request, config = cert.with_suffix(".csr"), cert.with_suffix(".ext")
+        config.write_text(f"subjectAltName={san}\n{extensions}")
         self._openssl("req", *_new_key(key), "-subj", f"/CN={subject}", "-out", str(request))
-        signer = ("-CA", str(self.ca), "-CAkey", str(self._key), "-CAcreateserial", "-days", "2")
-        self._openssl("x509", "-req", "-in", str(request), *signer, "-extfile", str(extensions), "-out", str(cert))
+        signer = ("-CA", str(self.ca), "-CAkey", str(self._key), "-CAcreateserial", "-days", str(days))
+        self._openssl("x509", "-req", "-in", str(request), *signer, "-extfile", str(config), "-out", str(cert))
         return cert, key
 
     def _openssl(self, *words: str) -> None:

@@ -1,25 +1,31 @@
-"""One child process: started, watched until ready, stopped, frozen and killed by its own id."""
+"""One child process: start it, wait until it is ready, pause, stop and kill it by its own id."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import signal
 import subprocess
+import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Any, Final, Self
 
 from harness.waiting import wait_for
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_PORT_TAKEN = re.compile(r"address (already )?in use|cannot bind", re.IGNORECASE)
+TESTS: Final = Path(__file__).parents[1]
 _SHOWN_CHARACTERS = 8000
 
 
+def python_env(**more: str) -> dict[str, str]:
+    """The environment of a Python process: without settings of the test run, and with the project on its path."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ARBITER_", "NOMAD_"))}
+    path = (str(TESTS), str(TESTS.parent), *filter(None, (kept.get("PYTHONPATH"),)))
+    return {**kept, "PYTHONPATH": os.pathsep.join(path), **more}
+
+
 class NotReadyError(AssertionError):
-    """A child that ended, or did not answer, before it was ready. The message holds its output."""
+    """A child ended, or did not answer, before it was ready. The message has its output."""
 
 
 class Child(ABC):
@@ -30,7 +36,6 @@ class Child(ABC):
         self.directory = directory
         self.log = directory / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._placed = False
 
     @abstractmethod
     def _command(self) -> list[str]:
@@ -38,13 +43,10 @@ class Child(ABC):
 
     @abstractmethod
     def _is_ready(self) -> bool:
-        """Whether it does its work; an OSError stands for no."""
-
-    def _choose_place(self) -> None:  # noqa: B027 - a child whose ports are given has no choice
-        """Choose free ports, before the first start or because another process has just taken one."""
+        """Whether the process serves; an OSError means no."""
 
     def _env(self) -> dict[str, str] | None:
-        """The whole environment; None for ours."""
+        """The whole environment; None is the environment of the tests."""
         return None
 
     @property
@@ -56,40 +58,26 @@ class Child(ABC):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Launch, and return once it is ready; elsewhere if another process was quicker to take the port.
-
-        One that has been ready before is started at the same place or not at all: others know it there.
-        """
-        for attempts_left in (0,) if self._placed else (2, 1, 0):
-            self.launch()
-            try:
-                self.ready()
-            except NotReadyError as error:
-                self.kill()
-                if not attempts_left or not _PORT_TAKEN.search(str(error)):
-                    raise
-            else:
-                break
+        """Launch, and return once it is ready."""
+        self.launch()
+        try:
+            self.ready()
+        except NotReadyError:
+            self.kill()
+            raise
         return self
 
     def launch(self) -> None:
-        """Start without waiting: for one that is expected to refuse, or for many at once."""
+        """Start without waiting: for a process that should refuse, or for many at once."""
         if self.alive:
             raise AssertionError(f"{self.name} runs already")
-        if not self._placed:
-            self._choose_place()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.directory,
-                env=self._env(),
+                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=self._env()
             )
 
-    def ready(self, timeout_s: float = 40) -> None:
-        """Return once it does its work; NotReadyError when the process ends first, or the time does."""
+    def ready(self, timeout_s: float = 60) -> None:
+        """Return once it serves; NotReadyError when the process ends first, or the time does."""
         what = f"{self.name} is ready"
         try:
             wait_for(lambda: not self.alive or self._is_ready(), timeout_s=timeout_s, what=what)
@@ -97,7 +85,6 @@ class Child(ABC):
             raise NotReadyError(f"{error}\n{self.shown()}") from None
         if not self.alive:
             raise NotReadyError(f"{self.name} ended with {self.wait()} before it was ready\n{self.shown()}")
-        self._placed = True
 
     def terminate(self) -> None:
         """SIGTERM, without waiting."""
@@ -110,7 +97,7 @@ class Child(ABC):
             self._process.wait(30)
 
     def pause(self) -> None:
-        """SIGSTOP; returns when the process stands still."""
+        """SIGSTOP; returns when the process is stopped."""
         self._started().send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
@@ -119,14 +106,14 @@ class Child(ABC):
         self._started().send_signal(signal.SIGCONT)
 
     def wait(self, timeout_s: float = 30) -> int:
-        """The exit code (negative: the signal that ended it), once the process has ended."""
+        """Wait for the end of the process; its exit code (negative: the signal that ended it)."""
         try:
             return self._started().wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} still runs after {timeout_s:g} s\n{self.shown()}") from None
 
     def stop(self, timeout_s: float = 5) -> None:
-        """SIGTERM, also when paused, and SIGKILL if that was not enough. A second call does nothing."""
+        """SIGTERM, also when paused, and SIGKILL after the timeout. A second call does nothing."""
         if not self.alive:
             return
         self.terminate()
@@ -137,7 +124,7 @@ class Child(ABC):
             self.kill()
 
     def output(self) -> str:
-        """All that it has written so far, over all its starts."""
+        """Everything that the process has written, over all its starts."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def shown(self) -> str:
@@ -148,3 +135,28 @@ class Child(ABC):
         if self._process is None:
             raise AssertionError(f"{self.name} was never started")
         return self._process
+
+
+class PipedProcess:
+    """``python -m MODULE ARGUMENTS`` while the context lasts, which ends its standard input.
+
+    The process prints ``ready``, and at the end its ``result`` as JSON.
+    """
+
+    def __init__(self, module: str, *arguments: object) -> None:
+        self.result: Any = None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=python_env(),
+        )
+
+    def __enter__(self) -> Self:
+        assert self._process.stdout
+        assert self._process.stdout.readline() == b"ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        output, _error = self._process.communicate(timeout=60)
+        self.result = json.loads(output)

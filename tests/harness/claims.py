@@ -1,26 +1,26 @@
-"""Claims, beats and leases as simple as can be, and terms under which nothing but the window limits."""
+"""Short ways to claims, beats and leases, and terms without gates."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.types import US_PER_S, Beat, Claim, Lease, Presence
+from sidecar.core.types import US_PER_S, Beat, Claim, LeaseRequest, Presence
 
 S: Final = US_PER_S
 """Microseconds."""
 
 WINDOW_ONLY: Final = Terms(min_healthy="0", never_last=False, trial=False, after_loss_wait=False)
-"""The article's numbers, without any gate of the fleet."""
+"""The numbers of the article, without any gate of the fleet."""
 
 
 def claim(name: str, kind: str = "redis", life: str = "1") -> Claim:
-    """The claim of the container with this name, in this life of it."""
+    """The claim of the container with this name, in this incarnation."""
     return Claim(name if life == "1" else f"{name}/{life}", name, life, kind)
 
 
 def beat(name: str, presence: Presence = Presence.WELL, **changes: Any) -> Beat:
-    """A sign of its life."""
+    """A beat of the container with this name."""
     return Beat(name, changes.pop("life", "1"), presence, **changes)
 
 
@@ -34,6 +34,6 @@ def down(name: str, kind: str = "redis", **changes: Any) -> Beat:
     return beat(name, Presence.DOWN, kind=kind, claim_id=changes.pop("claim_id", name), **changes)
 
 
-def lease(name: str, holder: str = "", slots: str = "1", life: str = "1", timeout_s: float = 300) -> Lease:
-    """Its request to go for its age, under a word of its own unless told another."""
-    return Lease(holder or f"{name}'s", name, life, slots, timeout_s)
+def lease(name: str, holder: str = "", slots: str = "1", life: str = "1", timeout_s: float = 300) -> LeaseRequest:
+    """The request for a lease, under the holder word of ``name`` unless ``holder`` is given."""
+    return LeaseRequest(holder or f"{name}'s", name, life, slots, timeout_s)

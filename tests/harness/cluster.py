@@ -1,24 +1,25 @@
-"""A real Redis Cluster: three masters with a third of the slots each, and replicas where a test wants one."""
+"""A real Redis Cluster: three masters with a third of the slots each, and a replica where a test needs it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.ports import free_port, wait_for
+from harness.ports import free_port
+from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
-    from harness.starting import StartRedis
 
 _SLOTS = 16384
 _SOON_MS, _LATE_MS = 1000, 15_000
-"""For so long a node may be silent; on a busy machine some are for a second."""
+"""How long a node may be silent before it counts as dead; on a busy machine some are silent for a second."""
 
 
 class Cluster:
-    """Started, introduced to each other and complete. ``nodes`` are the masters of the start, in the order of slots.
+    """A complete cluster. ``nodes`` are the first masters, in the order of slots.
 
-    A node that dies is noticed late until ``notice_soon``.
+    The failure of a node is detected late until ``notice_soon`` is called.
     """
 
     def __init__(self, start_redis: StartRedis, masters: int = 3) -> None:
@@ -40,7 +41,7 @@ class Cluster:
         return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in nodes)}"
 
     def owner_of(self, key: str) -> RedisServer:
-        """The node of the start that has the key's slot at the start."""
+        """The first master that had the key's slot at the start."""
         return self.nodes[self.slot_of(key) * len(self.nodes) // _SLOTS]
 
     def strangers_to(self, key: str) -> list[RedisServer]:
@@ -51,20 +52,24 @@ class Cluster:
         return int(self.nodes[0].cli("CLUSTER", "KEYSLOT", key))
 
     def add_replica(self, master: RedisServer) -> RedisServer:
-        """One more node, which takes over when the master dies; returned once it has the data."""
+        """Add a node that takes over when the master dies; it is returned once it has the data."""
         self.notice_soon()
         replica = self._start("replica")
         self._introduce(replica)
-        wait_for(lambda: _id(master) in replica.cli("CLUSTER", "NODES"), timeout_s=20, what="they have met")
+        wait_for(
+            lambda: _id(master) in replica.cli("CLUSTER", "NODES"), timeout_s=20, what="the replica knows its master"
+        )
         replica.cli("CLUSTER", "REPLICATE", _id(master))
         link = "master_link_status"
-        wait_for(lambda: replica.cli("INFO", "replication").get(link) == "up", timeout_s=20, what="it replicates")
-        wait_for(lambda: _sees_all(replica), timeout_s=20, what="it knows the slots, or it never takes over")
+        wait_for(
+            lambda: replica.cli("INFO", "replication").get(link) == "up", timeout_s=20, what="the replica has the data"
+        )
+        wait_for(lambda: _sees_all(replica), timeout_s=20, what="the replica knows the slots, which a takeover needs")
         wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
         return replica
 
     def notice_soon(self) -> None:
-        """A node that dies from now on is noticed within seconds."""
+        """Have the failure of a node detected within seconds from now on."""
         self._notice_after(_SOON_MS)
 
     def _notice_after(self, silence_ms: int) -> None:
@@ -72,20 +77,20 @@ class Cluster:
             node.cli("CONFIG", "SET", "cluster-node-timeout", silence_ms)
 
     def begin_move(self, key: str, to: RedisServer) -> None:
-        """From now on the owner sends whoever asks for a key that it has not to ask at ``to``."""
+        """Have the owner answer ASK with the address of ``to`` for every key that it does not have."""
         owner, slot = self.owner_of(key), self.slot_of(key)
         to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(owner))
         owner.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(to))
 
     def move_keys(self, key: str, to: RedisServer) -> None:
-        """Bring over what the owner has in the key's slot."""
+        """Migrate the keys of this key's slot."""
         owner, slot = self.owner_of(key), self.slot_of(key)
         keys = owner.cli("CLUSTER", "GETKEYSINSLOT", slot, 1000)
         if keys:
             owner.cli("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *keys)
 
     def end_move(self, key: str, to: RedisServer) -> None:
-        """From now on ``to`` is the owner, and every node says so."""
+        """Make ``to`` the owner on every node."""
         slot, new = self.slot_of(key), _id(to)
         for node in (to, *(node for node in self.nodes if node is not to)):
             node.cli("CLUSTER", "SETSLOT", slot, "NODE", new)

@@ -1,4 +1,4 @@
-"""Who was culled when: as the sidecars' logs have it, and as the grants in Redis do."""
+"""Culls and their times: from the logs of the sidecars, and from the grants in Redis."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _US_PER_S = 1_000_000
 
 
 class Cull(NamedTuple):
-    """One container put down, at Unix seconds. In a log that is some milliseconds after the grant."""
+    """One cull, at Unix seconds. In a log it is some milliseconds after the grant."""
 
     at_s: float
     claim_id: str
 
 
 def culls(fleet: Iterable[Sidecar]) -> list[Cull]:
-    """Every cull that the logs of these sidecars tell of, the first one first."""
+    """Every cull in the logs of these sidecars, the first one first."""
     lines = (line for one in fleet for line in one.log_lines() if line.get("claim") == "granted")
     return sorted(Cull(datetime.fromisoformat(line["time"]).timestamp(), line["claim_id"]) for line in lines)
 
 
 def most_within(culls: Iterable[Cull], window_s: float) -> int:
-    """Most culls in any closed window of that length."""
+    """The greatest number of culls in any closed window of that length."""
     times = sorted(cull.at_s for cull in culls)
     return max((sum(start <= at <= start + window_s for at in times) for start in times), default=0)
 
@@ -44,9 +44,9 @@ def in_use(server: RedisServer, prefix: str, window_s: float) -> int:
 
 
 class Ledger:
-    """Writes down the grants of one service at one server while they stand there, whatever becomes of the server.
+    """Polls the grants of one service on one server, and keeps them when the server loses them.
 
-    A claim that is granted again stands at its last grant, for that is the one that counts.
+    A claim that is granted again has the time of its last grant, which is the one that counts.
     """
 
     def __init__(self, server: RedisServer, prefix: str) -> None:
@@ -66,7 +66,7 @@ class Ledger:
 
     @property
     def grants(self) -> list[Cull]:
-        """All that were seen so far, the first one first."""
+        """All grants so far, the first one first."""
         return sorted(Cull(at_s, claim_id) for claim_id, at_s in self._noted.copy().items())
 
     def _run(self) -> None:
@@ -74,7 +74,7 @@ class Ledger:
             self.look()
 
     def look(self) -> None:
-        """Note what stands there now; a server that is away has nothing new to tell."""
+        """Read the grants once; without an answer nothing changes."""
         try:
             rows = self.server.cli("ZRANGE", self._key, 0, -1, "WITHSCORES")
             self._noted |= {claim_id: score / _US_PER_S for claim_id, score in rows}

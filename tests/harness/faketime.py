@@ -1,6 +1,6 @@
-"""A wall clock that stands still until it is set, or runs on from where it is set, for one child process (libfaketime).
+"""A wall clock for one child process (libfaketime): it stands still until it is set, or runs with an offset.
 
-Only the wall clock: the monotonic one, which event loops live by, runs on.
+The monotonic clock, which event loops use, is the real one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PER_SECOND_US = 1_000_000
 
 
 class FakeClock:
-    """The time that a process started with ``env()`` sees, kept in a file that it reads at each look."""
+    """The clock of a process started with ``env()``. libfaketime reads the time from a file at each call."""
 
     def __init__(self, directory: Path, name: str, now_s: float = 1_700_000_000.0) -> None:
         self._library = require("faketime")
@@ -27,14 +27,14 @@ class FakeClock:
         return self._now_us / _PER_SECOND_US
 
     def set(self, now_s: float) -> None:
-        """Move to this Unix time in seconds, forwards or backwards, to the microsecond; at once."""
+        """Set the clock to this Unix time in seconds, exact to the microsecond."""
         self._now_us = round(now_s * _PER_SECOND_US)
         seconds, micros = divmod(self._now_us, _PER_SECOND_US)
-        # Half a microsecond more: libfaketime cuts off, and must not land on the one before.
+        # Half a microsecond more, because libfaketime truncates.
         self._write(f"{seconds}.{micros:06d}500\n")
 
     def run(self, ahead_s: int) -> None:
-        """Go with the real clock from now on, so many seconds ahead of it; behind it when negative."""
+        """Run with the real clock from now on, by this many seconds ahead of it; behind it when negative."""
         self._write(f"{ahead_s:+d}\n")
 
     def _write(self, text: str) -> None:
@@ -43,10 +43,10 @@ class FakeClock:
         draft.replace(self._file)
 
     def env(self) -> dict[str, str]:
-        """Environment for the process, ours included."""
+        """The environment of the tests with what libfaketime needs."""
         return os.environ | {
-            # libc comes second so that its malloc wins over jemalloc's, which asks for the time while
-            # libfaketime is still starting: the two recurse into one another and die.
+            # libc comes second so that its malloc replaces jemalloc's. jemalloc asks for the time while
+            # libfaketime starts, which ends in an endless recursion.
             "LD_PRELOAD": f"{self._library}:libc.so.6",
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_FMT": "%s",
@@ -56,6 +56,6 @@ class FakeClock:
         }
 
     def forget(self, pid: int) -> None:
-        """Remove what libfaketime leaves in shared memory when its process is killed."""
+        """Remove the shared memory of libfaketime, which a killed process leaves."""
         for left in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
             Path("/dev/shm", left).unlink(missing_ok=True)

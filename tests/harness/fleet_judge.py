@@ -1,10 +1,10 @@
-"""What the fleet promises, judged from outside: by what really went down and when, in real time.
+"""Checks the promises of the fleet from outside: by the containers that went down, in real time.
 
-The judge knows no rule of the fleet. It follows which messages the servers took in, which decisions a majority of them
-holds, what the ledger told of outcomes, and which containers went down. From these it keeps plain lists, and compares
-them with the promises. Where the lists cannot tell they are lenient: a promise is broken only if it is for certain.
+The judge does not use the rules of the fleet. It follows the messages that the servers accepted, the decisions that a
+majority of them holds, the outcomes in the ledger, and the containers that went down. It keeps plain lists of these
+and compares them with the promises. Where the lists do not prove a broken promise, the judge accepts the decision.
 
-What is not promised, and not judged: see ``Judge.excuse``.
+``Judge.excuse`` has the cases that are not promised.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass(slots=True)
 class Down:
-    """A grant of a token or a lease, from when a majority of the servers wrote it last, ``at_us``.
+    """A grant of a token or a lease; ``at_us``: when a majority of the servers wrote it last.
 
-    ``is_heard``: its container went down by it. ``is_down``: it was not replaced since, nor gave the grant back.
-    ``is_open``: no outcome was told yet. ``is_standing``: the grant was given back for certain (False), or not (True);
-    None: it may have been. ``by``: the instance that replaced it.
+    ``is_reported``: the container went down by it. ``is_down``: it was not replaced, and kept the grant.
+    ``is_open``: it has no outcome yet. ``is_standing``: whether the grant was kept (True) or given back
+    (False); None: unknown. ``by``: the instance that replaced the container.
     """
 
     claim: str
@@ -49,13 +49,13 @@ class Down:
     is_down: bool = True
     is_open: bool = True
     is_standing: bool | None = True
-    is_heard: bool = False
+    is_reported: bool = False
     by: str = ""
 
 
 @dataclass(slots=True)
 class Heard:
-    """The last beat of one name that a server took in."""
+    """The last beat of one name that a server accepted."""
 
     at_us: int
     life: str
@@ -66,7 +66,7 @@ class Heard:
 
 @dataclass(slots=True)
 class HoldPut:
-    """A hold: when it ends, the number of the last decision when it was answered, and the servers that have it."""
+    """A hold: its end, the number of the last decision before it was answered, and the servers that have it."""
 
     until_us: int
     order: int
@@ -75,7 +75,7 @@ class HoldPut:
 
 @dataclass(slots=True)
 class Loss:
-    """A loss of what a server remembered, that nobody who knows of it has told yet."""
+    """A data loss of a server that no sidecar has reported yet."""
 
     at_us: int
 
@@ -84,8 +84,8 @@ class Loss:
 class Judge:
     """The promises of one fleet over ``servers`` servers; ``now_us`` is always real time.
 
-    ``moment`` counts the requests, those made together being one, and ``began_us`` is when it began: a decision goes by
-    what was so when it was read, so a beat that arrives meanwhile may be overlooked, and a silence too.
+    ``moment`` counts the requests (concurrent ones are one), and ``began_us`` is the beginning of the last. A decision
+    uses what it read at its beginning, so it may miss a beat that arrives meanwhile, or a silence.
     """
 
     servers: int
@@ -114,14 +114,14 @@ class Judge:
         self.heard = [{} for _ in range(self.servers)]
 
     def begins(self, now_us: int) -> None:
-        """Another request, or several that are made together."""
+        """A request begins, or several concurrent ones."""
         self.moment += 1
         self.began_us = now_us
 
     # -- what servers take in -------------------------------------------------------------------------------------
 
     def took_beat(self, server: int, name: str, life: str, terms: Terms, now_us: int, *, is_up: bool) -> None:
-        if is_up and name not in self.names:  # it may take the place of one that is down
+        if is_up and name not in self.names:  # it may be the replacement of a container that is down
             self.newcomers += any(down.is_down for down in self.downs)
             self.names.add(name)
         former = self.heard[server].pop(name, None)
@@ -132,20 +132,20 @@ class Judge:
             self.left[name] = self.moment
 
     def replaced(self, instance: str) -> None:
-        """The container of this name was started anew."""
+        """The container of this name was restarted."""
         for down in self.downs:
             if down.instance == instance:
                 down.is_down = False
 
     def resigns(self, instance: str, claim: str, *, is_sure: bool = False) -> None:
-        """The container gives back what it was granted; from when this is asked it may have done so."""
+        """The container gives back its grant; until ``is_sure`` that may or may not have happened."""
         for down in self.downs:
-            if (down.instance, down.claim) == (instance, claim) and not down.is_heard:
+            if (down.instance, down.claim) == (instance, claim) and not down.is_reported:
                 down.is_open = down.is_down = False
                 down.is_standing = False if is_sure else None
 
-    def told(self, what: str, instance: str, cause: str, reason: str, now_us: int) -> None:
-        """Follow one line of the ledger, of a decision that a majority of the servers holds."""
+    def follow(self, what: str, instance: str, cause: str, reason: str, now_us: int) -> None:
+        """Follow one ledger entry of a decision that a majority of the servers holds."""
         if what == "replaced":
             for down in self._open(instance):
                 down.by = reason or instance
@@ -190,13 +190,13 @@ class Judge:
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
     def lost(self, server: int, now_us: int) -> None:
-        """A server lost what it remembered of grants, or its clock was set."""
+        """A server lost its grants, or its clock was set."""
         self.losses[server] = Loss(now_us)
         for hold in self.holds.values():
             hold.servers.discard(server)
 
     def stepped(self, server: int, now_us: int, by_us: int, *, are_all: bool) -> None:
-        """The clock of a server was set: what it heard may seem younger, and pauses shorter."""
+        """The clock of a server was set: beats may seem younger, and pauses shorter."""
         for one in self.heard[server].values():
             one.at_us = now_us + by_us
         if are_all:
@@ -205,11 +205,11 @@ class Judge:
                 down.is_open = False
 
     def noticed(self, server: int) -> None:
-        """A sidecar that knew of the loss has spoken to the server, and was answered."""
+        """A sidecar that can see the loss had an exchange with the server."""
         self.losses.pop(server, None)
 
     def forgot(self) -> None:
-        """A majority of the servers does not hold the last decision: outcomes and pauses are lost with it."""
+        """A majority of the servers lost the last decision, and with it outcomes and pauses."""
         for down in self.downs:
             down.is_open = False
             down.is_standing = None
@@ -217,11 +217,11 @@ class Judge:
         self.paused_until_us.clear()
 
     def excuse(self, why: str, now_us: int) -> None:
-        """Judge no window of the budget for as long as one lasts. There are two reasons:
+        """Do not judge the budget for two windows. There are two reasons:
 
-        - ``unnoticed``: a token was taken from a server that had lost its memory, or whose clock had been set, before
-          any sidecar spoke to it that knew the server from before.
-        - ``unreachable``: the same, and the sidecars that knew are gone, or were restarted.
+        - ``unnoticed``: a server granted a token after it had lost its data, or after its clock was set, and before an
+          exchange with a sidecar that could see that.
+        - ``unreachable``: the same, and the sidecars that could see it are gone, or were restarted.
         """
         self.excuses[why] += 1
         self.excused_until_us = max(self.excused_until_us, now_us + 2 * self.window_us)
@@ -233,7 +233,7 @@ class Judge:
             raise BrokenPromiseError(f"denied ({answer.reason}), and to ask again in {answer.retry_after_s} s")
 
     def granted(self, down: Down, life: str, terms: Terms) -> None:
-        """Judge a grant at the moment at which a majority of the servers has written it."""
+        """Judge a grant when a majority of the servers has written it."""
         now_us = down.at_us
         known = next((one for one in self.downs if one.claim == down.claim), None)
         self._hold_is_kept(down, now_us)
@@ -253,9 +253,9 @@ class Judge:
             self.touched_us[down.cause] = now_us
 
     def goes_down(self, claim: str, terms: Terms, now_us: int) -> None:
-        """Judge what was granted when the container goes down by it."""
+        """Judge a grant when its container goes down."""
         down = next(one for one in self.downs if one.claim == claim)
-        down.is_heard = True
+        down.is_reported = True
         if down.is_lease:
             self._slots_are_kept(down, now_us)
         else:
@@ -263,7 +263,7 @@ class Judge:
         self.judged["leases" if down.is_lease else "tokens"] += 1
 
     def in_force(self, terms: Terms, now_us: int) -> list[Terms]:
-        """The terms of the requester, and all that every server heard within their expiry for certain."""
+        """The terms of the requester, and all terms that every server certainly heard within their expiry."""
         common = set.intersection(
             *(
                 {
@@ -277,7 +277,7 @@ class Judge:
         return [terms, *(common - {terms})] if not self.losses else [terms]
 
     def _hold_is_kept(self, down: Down, now_us: int) -> None:
-        """A hold that was answered stops every grant whose writing had not begun by then."""
+        """A hold stops every grant whose commits began after its answer."""
         for scope in ("", down.instance):
             hold = self.holds.get(scope)
             if hold is None or now_us >= hold.until_us or down.order <= hold.order:
@@ -286,20 +286,24 @@ class Judge:
                 raise BrokenPromiseError(f"{down.instance} goes down under the hold of {scope or 'the service'}")
 
     def _name_is_one(self, down: Down, life: str) -> None:
-        lives = {
+        incarnations = {
             one.life
             for heard in self.heard
             if (one := heard.get(down.instance))
             and one.moment < self.moment
             and down.at_us - one.at_us < one.terms.expiry_us - US_PER_S
         }
-        if lives and life not in lives:
-            raise BrokenPromiseError(f"{down.instance} goes down as life {life}, and the last beats are of {lives}")
+        if incarnations and life not in incarnations:
+            raise BrokenPromiseError(
+                f"{down.instance} goes down as incarnation {life}, and the last beats are of {incarnations}"
+            )
 
     def _floor_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
-        """Of those that any server heard, without those that went down, enough stay."""
+        """Enough of the members that any server heard stay up."""
         gone = {
-            one.instance for one in self.downs if one.is_down and (one.is_heard or now_us - one.at_us < self.window_us)
+            one.instance
+            for one in self.downs
+            if one.is_down and (one.is_reported or now_us - one.at_us < self.window_us)
         }
         names = {
             name
@@ -307,7 +311,7 @@ class Judge:
             for name, one in heard.items()
             if self.began_us - one.at_us <= max(terms.expiry_us, one.terms.expiry_us)
         }
-        names |= {name for name, at in self.left.items() if at == self.moment}  # gone since the claim was read
+        names |= {name for name, at in self.left.items() if at == self.moment}  # they left after the claim was read
         available = names - gone
         window_us = min(self.window_us, terms.window_us)
         missing = {one.instance for one in self.downs if one.is_down and one.is_open and now_us - one.at_us < window_us}
@@ -351,7 +355,7 @@ class Judge:
             return
         for one in self.in_force(terms, now_us):
             window_us = one.window_us - self.slack_us
-            taken = [it for it in self.downs if it.is_heard and not it.is_lease and now_us - it.at_us <= window_us]
+            taken = [it for it in self.downs if it.is_reported and not it.is_lease and now_us - it.at_us <= window_us]
             kept = [it for it in taken if it.claim not in self.refunded]
             if len(taken) > self._most(one) or len(kept) > self._most(replace(one, refund_max=-1)):
                 raise BrokenPromiseError(f"{len(taken)} went down within {window_us} us, by {one}")

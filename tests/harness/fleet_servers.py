@@ -1,31 +1,33 @@
-"""Servers of a fleet in virtual time, and the lines to them that lose messages.
+"""Servers of a fleet in virtual time, and the connections to them that lose messages.
 
-A server is the store in memory with a clock that may be wrong. It can be away, lose what it keeps, or go back to an
-older copy of it. A line is one sidecar's way to one server.
+A server is the store in memory with a clock that may be wrong. It can be away, lose its data, or go back to an older
+copy. A line is the connection of one sidecar to one server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from sidecar.core.fleet.raw import Heard, Raw
-from sidecar.core.types import US_PER_S, Beat, Entry
+from sidecar.core.fleet.raw import BeatReply, Raw
+from sidecar.core.types import US_PER_S, Beat
 from sidecar.store.memory import MemoryStore
-from sidecar.store.protocol import Changes, Listing, StoreError
+from sidecar.store.protocol import Changes, StoreError
 
 T = TypeVar("T")
+_AnyStore: Any = object
 
 START_US: Final = 10**6 * US_PER_S
 
 
 class Chance(Random):
-    """Chance that is not copied with what holds it: a copy has to be given its seed."""
+    """A random generator that is not copied with its owner: a copy must be given its seed."""
 
     def __reduce__(self) -> Any:
         return Chance, ()
@@ -33,7 +35,7 @@ class Chance(Random):
 
 @dataclass(slots=True)
 class Time:
-    """Real time, in microseconds, which no server and no sidecar can change."""
+    """Real time, in microseconds; no server and no sidecar can change it."""
 
     now_us: int = START_US
 
@@ -43,7 +45,7 @@ class Time:
 
 @dataclass
 class Clock:
-    """A server's own clock: ``offset_us`` more than real time."""
+    """The clock of a server: real time and ``offset_us``."""
 
     time: Time
     offset_us: int
@@ -53,7 +55,7 @@ class Clock:
 
 
 class Fate(Enum):
-    """How one exchange ends: ``ENDS_*`` are ends of the sidecar's process, before the server hears of it or after."""
+    """How one exchange ends; ``ENDS_*``: the sidecar's process ends before the request arrives, or after."""
 
     PASSES = auto()
     LOST = auto()
@@ -63,7 +65,7 @@ class Fate(Enum):
 
 
 class Point(NamedTuple):
-    """An exchange that waits for the scheduler: of which sidecar, where, what, and the future that takes its fate."""
+    """An exchange that waits for the scheduler: its sidecar, server and method, and the future for its fate."""
 
     sidecar: Any
     server: int
@@ -72,7 +74,7 @@ class Point(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """What a server held at an instant, and what the judge had of it then."""
+    """The data of a server at an instant, and the judge's notes of it."""
 
     kept: dict[str, Any]
     noted: Any
@@ -83,9 +85,8 @@ class Copy(NamedTuple):
 
 @dataclass
 class Server:
-    """One server. ``generation`` is another one after a flush, ``grants`` counts those since, ``held`` is the number of
-    the last decision that it took. ``drifted_us``: by how much its clock has ever been set forward in steps too small
-    to be noticed.
+    """One server. ``generation`` changes with a flush, ``grants`` counts the grants since then, ``held`` is the number
+    of the last decision that it took.
     """
 
     number: int
@@ -108,12 +109,12 @@ class Server:
         self.generation, self.grants, self.held = self.generations, 0, 0
 
     def save(self, noted: object) -> None:
-        """Keep a copy for later, as a replica or a file does."""
+        """Keep a copy, as a replica or a file does."""
         kept = {name: one for name, one in vars(self.store).items() if name != "_clock_us"}
         self.older = Copy(copy.deepcopy(kept), copy.deepcopy(noted), self.generation, self.grants, self.held)
 
     def restore(self) -> Any:
-        """Go back to the copy; what the judge had noted then."""
+        """Go back to the copy; the judge's notes of that time."""
         assert self.older is not None
         vars(self.store).update(copy.deepcopy(self.older.kept))
         self.generation, self.grants, self.held = self.older.generation, self.older.grants, self.older.held
@@ -121,7 +122,7 @@ class Server:
 
 
 class Watcher(Protocol):
-    """Who hears of what servers take in."""
+    """Observes the requests that servers accept."""
 
     def took_beat(self, server: Server, beat: Beat, settings: str) -> None: ...
 
@@ -132,7 +133,7 @@ class Watcher(Protocol):
 
 @dataclass
 class Weather:
-    """How bad the network is: the chance of a message to be lost on its way there, and of its answer to be lost."""
+    """The network: the probabilities that a request or a reply is lost."""
 
     chance: Chance
     lost: float = 0.0
@@ -141,7 +142,7 @@ class Weather:
     new_future: Callable[[], asyncio.Future[Fate]] | None = None
 
     async def fate(self, sidecar: object, server: int, word: str) -> Fate:
-        """How an exchange ends, once the scheduler lets it pass, where there is one."""
+        """The fate of an exchange, once the scheduler lets it pass, if there is a scheduler."""
         if self.new_future is not None:
             point = Point(sidecar, server, word, self.new_future())
             self.points.append(point)
@@ -155,9 +156,9 @@ class Weather:
 
 
 @dataclass
-class Line:
-    """One sidecar's store at one server. ``known`` is what an answer told this process of the server, for the judge:
-    generation, grants, the offset of its clock, and when.
+class Line(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
+    """One sidecar's store on one server. ``known``, for the judge: what this process knows of the server from its last
+    answer (generation, grants, offset of the clock, instant).
     """
 
     server: Server
@@ -182,8 +183,8 @@ class Line:
 
         return await self._exchange(committed)
 
-    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> Heard:
-        async def beaten() -> Heard:
+    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
+        async def beaten() -> BeatReply:
             store = self.server.store
             heard = await store.beat(beat, settings=settings, window_us=window_us, expiry_us=expiry_us)
             self.watcher.took_beat(self.server, beat, settings)
@@ -191,20 +192,11 @@ class Line:
 
         return await self._exchange(beaten)
 
-    async def members(self, *, most: int, since_us: int) -> Listing:
-        return await self._exchange(self.server.store.members, most=most, since_us=since_us)
-
-    async def count(self, key: str, window_s: int) -> int:
-        return await self._exchange(self.server.store.count, key, window_s)
-
-    async def note(self, entries: Sequence[Entry]) -> int:
-        return await self._exchange(self.server.store.note, entries)
-
-    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        return await self._exchange(self.server.store.entries, since, after, most)
-
-    async def first(self, word: str, for_s: float) -> bool:
-        return await self._exchange(self.server.store.first, word, for_s)
+    def __getattr__(self, name: str) -> Any:
+        """The other methods of the store, as exchanges."""
+        if name not in ("members", "count", "note", "entries", "first"):
+            raise AttributeError(name)
+        return partial(self._exchange, getattr(self.server.store, name))
 
     async def aclose(self) -> None:
         pass

@@ -1,7 +1,7 @@
-"""A fleet in virtual time over the production code: sidecars with a ``FleetBudget`` each, servers, and a judge.
+"""A fleet in virtual time with the production code: sidecars with a ``FleetBudget`` each, servers, and a judge.
 
-Everything is drawn from one ``Chance``, so a schedule is replayed by its seed. A world can be copied (``pickle``): a
-fleet that is well is made once, and many schedules begin with it.
+Every random choice comes from one ``Chance``, so a seed repeats a schedule. A world can be copied (``pickle``): a
+healthy fleet is made once, and many schedules begin with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sidecar.core.types import (
     Fleet,
     Granted,
     Hold,
-    Lease,
+    LeaseRequest,
     Presence,
     Unknown,
 )
@@ -42,7 +42,7 @@ UNIX_US: Final = 1_700_000_000 * US_PER_S
 
 @dataclass
 class Attempt:
-    """The commits of one attempt at a decision, for the judge: the servers that took it, and what it wrote."""
+    """The commits of one attempt at a decision, for the judge: the servers that took them, and what was written."""
 
     servers: set[int] = field(default_factory=set)
     grant: str = ""
@@ -55,14 +55,14 @@ class Attempt:
 
 @dataclass
 class Process:
-    """One process of a sidecar: its last attempt to commit. What it has under way when it ends may still arrive."""
+    """One process of a sidecar and its last attempt to commit. Its requests may arrive after its end."""
 
     made: Attempt = field(default_factory=Attempt)
 
 
 @dataclass
 class Sidecar:
-    """One sidecar and its container. ``budget`` and ``lines`` are those of this process: a restart makes new ones."""
+    """One sidecar and its container. ``budget`` and ``lines`` belong to the process: a restart makes new ones."""
 
     name: str
     terms: Terms
@@ -120,18 +120,18 @@ class World:
 
     # -- the scheduler --------------------------------------------------------------------------------------------
 
-    def run(self, story: Coroutine[Any, Any, T]) -> T:
-        """Run one request; nothing comes between its exchanges."""
+    def run(self, request: Coroutine[Any, Any, T]) -> T:
+        """Run one request without any other between its exchanges."""
         self.judge.begins(self.time.now_us)
-        return StepLoop().run(story)
+        return StepLoop().run(request)
 
-    def together(self, stories: Iterable[Coroutine[Any, Any, object]], *, slow: float = 0.0) -> None:
-        """Run several requests whose exchanges overtake each other; with ``slow`` time may pass between them."""
+    def together(self, requests: Iterable[Coroutine[Any, Any, object]], *, slow: float = 0.0) -> None:
+        """Run several requests whose exchanges alternate; ``slow`` is the probability that time passes between two."""
         self.judge.begins(self.time.now_us)
         loop = StepLoop()
         weather, points = self.weather, self.weather.points
         weather.new_future = loop.create_future
-        tasks = [loop.create_task(story) for story in stories]
+        tasks = [loop.create_task(request) for request in requests]
         loop.settle()
         while points:
             points.pop(self.chance.randrange(len(points))).fate.set_result(Fate.PASSES)
@@ -145,7 +145,7 @@ class World:
     # -- sidecars -------------------------------------------------------------------------------------------------
 
     def newcomer(self, terms: Terms | None = None) -> Sidecar:
-        """A container with a name of its own."""
+        """Start a container with a new name."""
         self.born += 1
         sidecar = Sidecar(f"c{self.born}", terms or self.terms)
         self.sidecars.append(sidecar)
@@ -153,7 +153,7 @@ class World:
         return sidecar
 
     def start(self, sidecar: Sidecar, terms: Terms | None = None) -> None:
-        """Start its sidecar, which knows nothing of any server."""
+        """Start the sidecar of the container; it knows no server yet."""
         sidecar.terms = terms or sidecar.terms
         sidecar.process = Process()
         self.settings[sidecar.terms.written()] = sidecar.terms
@@ -171,7 +171,7 @@ class World:
         return [one for one in self.sidecars if one.is_running and (not presences or one.presence in presences)]
 
     async def pause(self, _: float) -> None:
-        """A conflict is tried anew at once; the scheduler lets others come between its exchanges."""
+        """Nothing: a conflict is retried at once, and the scheduler puts other exchanges between."""
 
     # -- what sidecars do -----------------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class World:
 
     async def retire(self, sidecar: Sidecar, slots: int, timeout_s: float) -> Answer:
         sidecar.holder = sidecar.holder or f"h{self.chance.getrandbits(40):x}"
-        lease = Lease(sidecar.holder, sidecar.name, sidecar.life, str(slots), timeout_s)
+        lease = LeaseRequest(sidecar.holder, sidecar.name, sidecar.life, str(slots), timeout_s)
         answer: Answer = await self._asked(sidecar, sidecar.budget.retire(lease))
         self._is_of(answer, Granted, Denied, Unknown)
         if lease.holder != sidecar.holder or sidecar.presence is not Presence.WELL:
@@ -229,17 +229,17 @@ class World:
             sidecar.presence, sidecar.is_retired = Presence.DOWN, True
         return answer
 
-    async def resign(self, sidecar: Sidecar) -> None:
-        """Give back what was granted, or may have been."""
+    async def give_back(self, sidecar: Sidecar) -> None:
+        """Give back a token or lease that was granted, or may have been."""
         word = sidecar.holder if sidecar.is_retired or not sidecar.is_unclear else sidecar.claim_id
         self.judge.resigns(sidecar.name, word)
-        answer = await self._asked(sidecar, sidecar.budget.resign(sidecar.name, word))
+        answer = await self._asked(sidecar, sidecar.budget.give_back(sidecar.name, word))
         self._is_of(answer, bool, Unknown)
         self.judge.resigns(sidecar.name, word, is_sure=isinstance(answer, bool))
         sidecar.is_unclear, sidecar.holder = False, ""
 
     async def hold(self, scope: str, for_s: float, sidecar: Sidecar | None = None) -> Hold | Unknown:
-        """A person's order, by way of a sidecar."""
+        """A hold by a person, through a sidecar."""
         sidecar = sidecar or self.chance.choice(self.running())
         answer: Hold | Unknown = await self._asked(sidecar, sidecar.budget.hold(scope, "ada", "look at it", for_s))
         self._is_of(answer, Hold, Unknown)
@@ -254,7 +254,7 @@ class World:
         self._is_of(await self._asked(sidecar, sidecar.budget.release(scope)), bool, Unknown)
 
     async def _asked(self, sidecar: Sidecar, asking: Coroutine[Any, Any, Any]) -> Any:
-        """Ask, and see which servers heard and answered it all."""
+        """Await the answer, and note which servers answered every exchange."""
         lines = sidecar.lines
         for line in lines:
             line.asked = line.answered = 0
@@ -272,7 +272,7 @@ class World:
         return answer
 
     def _knows(self, line: Line) -> None:
-        """Let the sidecar notice what a server lost since it was last there, and remember the server as it is."""
+        """Tell the judge of a loss that this sidecar can see, and remember the server as it is."""
         server, now_us = line.server, self.time.now_us
         if line.known is not None:
             generation, grants, offset_us, at_us = line.known
@@ -282,7 +282,7 @@ class World:
         line.known = (server.generation, server.grants, server.clock.offset_us, now_us)
 
     def _is_written(self, sidecar: Sidecar, claim_id: str) -> None:
-        """See that a majority knew of a grant before it was told, and that it was counted or renewed just now."""
+        """Check that a majority had the grant before the answer, and that it was counted or renewed just now."""
         made = sidecar.process.made
         rows = {server.number: server.store._tables["culls"].get(sidecar.name, "{}") for server in self.servers}
         know = {number for number, row in rows.items() if json.loads(row).get("claim") == claim_id}
@@ -298,14 +298,14 @@ class World:
     @staticmethod
     def _is_of(answer: object, *kinds: type) -> None:
         if not isinstance(answer, kinds):
-            raise BrokenPromiseError(f"this is no answer: {answer!r}")
+            raise BrokenPromiseError(f"not an answer: {answer!r}")
         if answer == Unknown("internal"):
             raise BrokenPromiseError("an exception in a store")
 
     # -- what becomes of containers -------------------------------------------------------------------------------
 
     def restarts(self, sidecar: Sidecar, *, with_sidecar: bool) -> None:
-        """Another life in the same place; its sidecar starts anew too, or knows what it knew."""
+        """Begin another incarnation of the container; its sidecar restarts too, or keeps its state."""
         self.judge.replaced(sidecar.name)
         sidecar.life = str(int(sidecar.life) + 1)
         sidecar.holder, sidecar.is_retired = "", False
@@ -315,7 +315,7 @@ class World:
             self.start(sidecar)
 
     def leaves_at_once(self, sidecar: Sidecar) -> None:
-        """The container and its sidecar are gone, without a word."""
+        """End the container and its sidecar without a goodbye."""
         sidecar.is_running = False
 
     # -- what happens to servers ----------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ class World:
             return
         self.decided = max(self.decided, made.order)
         self.judge.refunded.update(made.refund)
-        self._told(made.entries)
+        self._follow(made.entries)
         made.entries = []
         if made.grant and (not was_sure or changes.grant):
             self._granted(sidecar, made)
@@ -396,11 +396,11 @@ class World:
         except BrokenPromiseError as broken:
             self.broken = self.broken or broken
 
-    def _told(self, entries: Iterable[Entry]) -> None:
+    def _follow(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             if self.log is not None:
                 self.log.append(f"{self.time.seconds():.6f} {entry}")
-            self.judge.told(entry.what, entry.instance, entry.kind, entry.reason, self.time.now_us)
+            self.judge.follow(entry.what, entry.instance, entry.kind, entry.reason, self.time.now_us)
 
     def spoke(self, line: Line) -> None:
         line.answered += 1

@@ -1,4 +1,4 @@
-"""A real HAProxy in front of whatever the configuration names."""
+"""A real HAProxy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Haproxy(Child):
-    """One HAProxy in the foreground; its admin socket comes from a configuration file beside the given one.
+    """One HAProxy in the foreground. A second configuration file gives it an admin socket.
 
-    The directory's path has to be short enough for a unix socket (107 bytes).
+    The directory's path must be short enough for a unix socket (107 bytes).
     """
 
     def __init__(self, directory: Path, config_text: str, name: str = "haproxy") -> None:
@@ -30,16 +30,16 @@ class Haproxy(Child):
         self._admin_config.write_text(f"global\n  stats socket {self.admin_socket} mode 600 level admin\n")
 
     def check(self) -> str:
-        """What ``haproxy -c`` says about the configuration; AssertionError when it refuses it."""
+        """The output of ``haproxy -c``; AssertionError for an invalid configuration."""
         done = subprocess.run(
             self._call("-c"), capture_output=True, text=True, timeout=20, check=False, cwd=self.directory
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, f"haproxy refuses the configuration\n{said}"
-        return said
+        output = done.stdout + done.stderr
+        assert done.returncode == 0, f"haproxy refuses the configuration\n{output}"
+        return output
 
     def start(self) -> Self:
-        """Check the configuration, start, and return once all its doors are open."""
+        """Check the configuration, start, and return once every listener is open."""
         self.check()
         return super().start()
 
@@ -63,5 +63,5 @@ class Haproxy(Child):
         return [self._program, mode, "-f", str(self.config), "-f", str(self._admin_config)]
 
     def _is_ready(self) -> bool:
-        # It opens every listener before it serves one, the admin socket included.
+        # HAProxy opens every listener before it serves one.
         return "Name: HAProxy" in self.admin("show info")

@@ -1,4 +1,4 @@
-"""Nodes for a cascade: they answer as they are told, wait until they are let go, and can be asked who was called."""
+"""Nodes of a cascade: with fixed answers, or with answers that wait for an event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sidecar.cascade.fallback import Cascade
 
 
 class Clock:
-    """A clock that stands until it is told to move."""
+    """A clock that moves only when ``now_s`` is set."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -21,7 +21,7 @@ class Clock:
 
 
 class Servers:
-    """Answers by node, as told: a value to return or an exception to raise. Notes who was called."""
+    """Answers by node: a value to return or an exception to raise. ``called`` has the nodes in order."""
 
     def __init__(self, **answers: object) -> None:
         self.answers = answers
@@ -36,7 +36,7 @@ class Servers:
 
 
 class Waiting:
-    """Calls that are under way until they are let go."""
+    """Calls that wait for an event before they answer."""
 
     def __init__(self) -> None:
         self.reached = 0

@@ -1,38 +1,36 @@
-"""A crowd of health polls from a process of its own: each on a new connection, at a constant rate, and one client that
-keeps its connection. Every outcome is told with its times, on the clock that all processes of the machine share.
+"""Health polls from another process: at a constant rate, each on a new connection, and one client that keeps its own.
 
-``python -m harness.polls HOST PORT RATE`` polls until its input ends, and then prints what came of it as JSON.
+``python -m harness.polls HOST PORT RATE`` polls until its input ends, and then prints all outcomes as JSON. Their times
+are of the monotonic clock, which all processes of the machine share.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import selectors
-import socket
-import subprocess
+import re
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-PATIENCE_S: Final = 5.0
+from harness.child import PipedProcess
+
+TIMEOUT_S: Final = 5.0
 MOST_WAITING: Final = 64
 LATE_S: Final = 0.05
-"""A machine that is too busy for the rate is asked less often: nobody has a thousand balancers."""
+"""How late a poll may be; polls that are later are left out."""
 
 MOST_S: Final = 1_800.0
 ENDS_S: Final = 0.02
-"""So close to its signal a main has answered for the last time."""
+"""How long after its signal, or before, a main has answered its last poll."""
 
 KEPT_PAUSE_S: Final = 0.005
 UP: Final = "200 up"
 RESET: Final = "reset"
-_TESTS: Final = Path(__file__).parents[1]
 
 
 class Poll(NamedTuple):
@@ -45,7 +43,7 @@ class Poll(NamedTuple):
 
 @dataclass
 class Polled:
-    """All polls. ``kept`` came on one connection, which was found closed between two of them ``closed`` times."""
+    """All polls. ``kept`` are those of the kept connection, which was closed between two polls ``closed`` times."""
 
     polls: list[Poll]
     kept: list[Poll]
@@ -60,39 +58,26 @@ class Polled:
         return Counter(poll.outcome for poll in self.kept)
 
     def handover_s(self, at: float) -> float:
-        """From ``at``, when the main was told to end, to the end of the silence that begins then."""
+        """Seconds from ``at``, the instant of the signal, to the end of the silence that begins then."""
         ends = sorted([at, *(poll.ended for poll in self.polls)])
         silences = [pair for pair in pairwise(ends) if at - ENDS_S < pair[0] < at + ENDS_S]
         return max(silences, key=lambda pair: pair[1] - pair[0])[1] - at
 
 
-class Polls:
-    """The process; its outcomes once the context has been left."""
+class Polls(PipedProcess):
+    """The other process; ``polled`` has its outcomes after the context."""
 
     def __init__(self, address: tuple[str, int], rate: float) -> None:
-        self._arguments = [*map(str, address), str(rate)]
-        self.polled = Polled([], [], 0)
+        super().__init__("harness.polls", *address, rate)
 
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "harness.polls", *self._arguments]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(_TESTS), str(_TESTS.parent)))}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
-        assert self._process.stdout
-        assert self._process.stdout.readline() == b"polling\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        printed = self._process.communicate(timeout=PATIENCE_S + 30)[0]
-        told = json.loads(printed)
-        self.polled = Polled(
-            polls=[Poll(*poll) for poll in told["polls"]],
-            kept=[Poll(*poll) for poll in told["kept"]],
-            closed=told["closed"],
-        )
+    @property
+    def polled(self) -> Polled:
+        polls, kept, closed = self.result
+        return Polled([Poll(*poll) for poll in polls], [Poll(*poll) for poll in kept], closed)
 
 
-def told(name: str, took_s: list[float], polled: Polled) -> str:
-    """One line for a person: how long, and what was lost."""
+def summary(name: str, took_s: list[float], polled: Polled) -> str:
+    """One line for a person: the duration of the hand-overs, and the lost polls."""
     ms = [1000 * each for each in took_s]
     return (
         f"{name}: {len(ms)} times, hand-over p50 {median(ms):.1f} ms, max {max(ms):.1f} ms; "
@@ -100,169 +85,89 @@ def told(name: str, took_s: list[float], polled: Polled) -> str:
     )
 
 
-# -- the process --------------------------------------------------------------------------------------------
+# -- the process ------------------------------------------------------------------------------------------------------
 
 
-class _Asking:
-    """One connection on which something was asked."""
-
-    def __init__(self, address: tuple[str, int], request: bytes) -> None:
-        self.begun = time.monotonic()
-        self.heard = bytearray()
-        self.outcome = ""
-        self.connection = socket.socket()
-        self.connection.settimeout(PATIENCE_S)
-        try:
-            self.connection.connect(address)  # into the backlog: nobody has to be awake for that
-            self.ask(request)
-        except OSError as error:
-            self.outcome = _word(error)
-        self.connection.settimeout(0)
-
-    def ask(self, request: bytes) -> None:
-        """Ask (again)."""
-        self.begun = time.monotonic()
-        self.heard.clear()
-        self.connection.sendall(request)
-
-    def hear(self) -> bool:
-        """Read on; False when the connection has ended, and then ``outcome`` says how."""
-        try:
-            more = self.connection.recv(4096)
-        except OSError as error:
-            self.outcome = _word(error)
-            return False
-        self.heard += more
-        if not more:
-            self.outcome = _outcome(bytes(self.heard))
-        return bool(more)
-
-    def poll(self) -> Poll:
-        """What came of it, now."""
-        return Poll(self.begun, time.monotonic(), self.outcome)
-
-
-class _Crowd:
-    """Asks at its rate, each time on a new connection, and hears whoever has an answer."""
-
-    def __init__(self, address: tuple[str, int], rate: float) -> None:
-        self.done: list[Poll] = []
-        self.kept = _Kept(address)
-        self.is_over = False
-        self._address = address
-        self._rate = rate
-        self._ways = selectors.DefaultSelector()
-        self._ways.register(sys.stdin, selectors.EVENT_READ, None)
-
-    def run(self) -> None:
-        begun, count = time.monotonic(), 0
-        while not self.is_over and time.monotonic() - begun < MOST_S:
-            self._hear(max(0.0, begun + count / self._rate - time.monotonic()))
-            late = time.monotonic() - begun - count / self._rate
-            if late >= 0:
-                if self._count_waiting() < MOST_WAITING:
-                    self._begin()
-                self.kept.ask_when_due(self._ways)
-                count += 1 + int(max(0.0, late - LATE_S) * self._rate)
-        ends_at = time.monotonic() + PATIENCE_S
-        while self._waiting() and time.monotonic() < ends_at:
-            self._hear(0.1)
-        self.done += [Poll(asking.begun, time.monotonic(), "timeout") for asking in self._waiting()]
-
-    def _count_waiting(self) -> int:
-        return len(self._ways.get_map()) - 2
-
-    def _waiting(self) -> list[_Asking]:
-        return [key.data for key in self._ways.get_map().values() if isinstance(key.data, _Asking)]
-
-    def _begin(self) -> None:
-        asking = _Asking(self._address, b"GET /health HTTP/1.1\r\nHost: polls\r\nConnection: close\r\n\r\n")
-        if asking.outcome:
-            self.done.append(asking.poll())
-            asking.connection.close()
-        else:
-            self._ways.register(asking.connection, selectors.EVENT_READ, asking)
-
-    def _hear(self, timeout_s: float) -> None:
-        for key, _ in self._ways.select(timeout_s):
-            if key.data is None:
-                self._ways.unregister(sys.stdin)
-                self.is_over = True
-            elif key.data is self.kept:
-                self.kept.hear(self._ways)
-            elif not key.data.hear():
-                self._ways.unregister(key.fileobj)
-                key.data.connection.close()
-                self.done.append(key.data.poll())
-
-
-class _Kept:
-    """Asks on one connection, and opens another one when that has ended."""
+class _Poller:
+    """Polls one address until ``stop`` is set."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.done: list[Poll] = []
-        self.closed = 0
+        self.polled = Polled([], [], 0)
+        self.stop = asyncio.Event()
         self._address = address
-        self._asking: _Asking | None = None
-        self._is_answered = True
-        self._next = 0.0
 
-    def ask_when_due(self, ways: selectors.BaseSelector) -> None:
-        if not self._is_answered or time.monotonic() < self._next:
-            return
-        self._is_answered = False
-        request = b"GET /health HTTP/1.1\r\nHost: kept\r\n\r\n"
-        if self._asking is None:
-            self._asking = _Asking(self._address, request)
-            ways.register(self._asking.connection, selectors.EVENT_READ, self)
-        else:
+    async def run(self, rate: float) -> None:
+        begun, count, waiting = time.monotonic(), 0, set[asyncio.Task[None]]()
+        keeping = asyncio.create_task(self._keep())
+        while not self.stop.is_set() and time.monotonic() - begun < MOST_S:
+            await asyncio.sleep(begun + count / rate - time.monotonic())
+            if len(waiting) < MOST_WAITING:
+                waiting.add(task := asyncio.create_task(self._poll()))
+                task.add_done_callback(waiting.discard)
+            late = time.monotonic() - begun - count / rate
+            count += 1 + int(max(0.0, late - LATE_S) * rate)
+        self.stop.set()
+        await asyncio.gather(keeping, *waiting)
+
+    async def _poll(self) -> None:
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                reader, writer = await asyncio.open_connection(*self._address)
+                writer.write(b"GET /health HTTP/1.1\r\nHost: polls\r\nConnection: close\r\n\r\n")
+                try:
+                    outcome = _outcome(await reader.read())
+                finally:
+                    writer.close()
+        except OSError as error:
+            outcome = _word(error)
+        self.polled.polls.append(Poll(begun, time.monotonic(), outcome))
+
+    async def _keep(self) -> None:
+        """Poll on one connection, and open another one after its end."""
+        reader, writer = await asyncio.open_connection(*self._address)
+        while not self.stop.is_set():
+            begun = time.monotonic()
+            if reader.at_eof() or reader.exception():
+                self.polled.closed += 1  # between two requests, which loses none
+                writer.close()
+                reader, writer = await asyncio.open_connection(*self._address)
             try:
-                self._asking.ask(request)
-            except OSError as error:
-                self._asking.outcome = _word(error)
-
-    def hear(self, ways: selectors.BaseSelector) -> None:
-        asking = self._asking
-        assert asking is not None
-        if asking.hear():
-            asking.outcome = _outcome(bytes(asking.heard))
-            self._told(asking)
-            return
-        ways.unregister(asking.connection)
-        asking.connection.close()
-        self._asking = None
-        if self._is_answered:
-            self.closed += 1  # between two requests, which any client knows to be no loss
-        else:
-            self._told(asking)
-
-    def _told(self, asking: _Asking) -> None:
-        self.done.append(asking.poll())
-        self._is_answered = True
-        self._next = time.monotonic() + KEPT_PAUSE_S
+                async with asyncio.timeout(TIMEOUT_S):
+                    writer.write(b"GET /health HTTP/1.1\r\nHost: kept\r\n\r\n")
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    length = re.search(rb"(?i)content-length: *(\d+)", head)
+                    outcome = _outcome(head + await reader.readexactly(int(length[1]) if length else 0))
+            except (OSError, EOFError) as error:
+                outcome = _word(error)
+                writer.close()
+                reader, writer = await asyncio.open_connection(*self._address)
+            self.polled.kept.append(Poll(begun, time.monotonic(), outcome))
+            await asyncio.sleep(KEPT_PAUSE_S)
+        writer.close()
 
 
-def _outcome(heard: bytes) -> str:
-    if not heard:
-        return RESET
-    head, _, body = heard.decode().partition("\r\n\r\n")
-    return f"{head[9:12]} {body.split()[0] if body.split() else ''}".strip()
+def _outcome(received: bytes) -> str:
+    head, _, body = received.decode().partition("\r\n\r\n")
+    return f"{head[9:12]} {body.split()[0] if body.split() else ''}".strip() or RESET
 
 
-def _word(error: OSError) -> str:
+def _word(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     return "timeout" if isinstance(error, TimeoutError) else RESET
 
 
-def main(host: str, port: str, rate: str) -> None:
-    """Poll until our input ends, and print what came of it."""
-    crowd = _Crowd((host, int(port)), float(rate))
-    sys.stdout.write("polling\n")
+async def _main(host: str, port: str, rate: str) -> None:
+    poller = _Poller((host, int(port)))
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, poller.stop.set)
+    sys.stdout.write("ready\n")
     sys.stdout.flush()
-    crowd.run()
-    json.dump({"polls": crowd.done, "kept": crowd.kept.done, "closed": crowd.kept.closed}, sys.stdout)
+    await poller.run(float(rate))
+    polled = poller.polled
+    json.dump((polled.polls, polled.kept, polled.closed), sys.stdout)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asyncio.run(_main(*sys.argv[1:]))

@@ -1,49 +1,60 @@
-"""A real Prometheus on loopback, with a configuration of our own."""
+"""A real Prometheus and a real Alertmanager on loopback."""
 
 from __future__ import annotations
 
-import http.client
+import contextlib
 import json
 import subprocess
+import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 from harness.binaries import require
 from harness.child import Child
+from harness.http_request import request
 from harness.ports import free_port
 
-ANSWER_S: Final = 10.0
+_ANSWER_S: Final = 10.0
+_LOOK_S: Final = 0.5
+_ALERTMANAGER: Final = """
+route:
+  receiver: "nobody"
+  group_by: ["alertname", "service"]
+  group_wait: 0s
+receivers:
+  - name: "nobody"
+"""
 
 
 class Prometheus(Child):
-    """One server on ``config``, a file whose relative paths stand beside it; its data is in ``directory``."""
+    """A server with the configuration file ``config``; its data is in ``directory``."""
 
     def __init__(self, directory: Path, config: Path) -> None:
         super().__init__("prometheus", directory)
         self._program = require("prometheus")
         self._config = config
-        self.port = 0
+        self.port = free_port()
 
     def instant(self, expression: str) -> list[dict[str, Any]]:
-        """The vector that ``expression`` is now; AssertionError if it is erroneous, or gives a warning."""
+        """The vector of ``expression`` now; AssertionError for an error or a warning."""
         found: list[dict[str, Any]] = self._answer("/api/v1/query", query=expression)["result"]
         return found
 
     def over(self, expression: str, start: float, end: float, step_s: float) -> list[dict[str, Any]]:
-        """The same over a time, from and to in Unix seconds, as a graph asks for it."""
+        """The series of ``expression`` from ``start`` to ``end`` (Unix seconds), as a graph queries them."""
         found: list[dict[str, Any]] = self._answer(
             "/api/v1/query_range", query=expression, start=str(start), end=str(end), step=str(step_s)
         )["result"]
         return found
 
     def rules(self) -> list[dict[str, Any]]:
-        """All rules, recording and alerting, as it understood them."""
+        """All recording and alerting rules, as Prometheus reads them."""
         groups: list[dict[str, Any]] = self._answer("/api/v1/rules")["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
     def targets(self) -> dict[str, Any]:
-        """What it scrapes (``activeTargets``) and what its configuration left out (``droppedTargets``)."""
+        """The scraped targets (``activeTargets``) and those that relabelling dropped (``droppedTargets``)."""
         found: dict[str, Any] = self._answer("/api/v1/targets")
         return found
 
@@ -52,18 +63,10 @@ class Prometheus(Child):
         return set(self._answer("/api/v1/label/__name__/values", **{"match[]": match}))
 
     def _answer(self, path: str, **parameters: str) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
-        try:
-            connection.request("GET", f"{path}?{urlencode(parameters)}")
-            reply = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
+        reply = json.loads(request(self.port, f"{path}?{urlencode(parameters)}", timeout_s=_ANSWER_S)[1])
         assert reply["status"] == "success", f"{parameters}: {reply['error']}"
         assert not reply.get("warnings"), f"{parameters}: {reply['warnings']}"
         return reply["data"]
-
-    def _choose_place(self) -> None:
-        self.port = free_port()
 
     def _command(self) -> list[str]:
         return [
@@ -75,17 +78,100 @@ class Prometheus(Child):
         ]
 
     def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
-        try:
-            connection.request("GET", "/-/ready")
-            return connection.getresponse().status == http.client.OK
-        finally:
-            connection.close()
+        return request(self.port, "/-/ready", timeout_s=_ANSWER_S)[0] == 200
 
 
 def promtool(*arguments: str | Path) -> str:
-    """What promtool has to complain of; empty when it is content."""
+    """The complaints of promtool; empty without any."""
     command = [require("promtool"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-    said = done.stdout + done.stderr
-    return said if done.returncode or "WARNING" in said else ""
+    output = done.stdout + done.stderr
+    return output if done.returncode or "WARNING" in output else ""
+
+
+class Alertmanager(Child):
+    """An Alertmanager without peers and receivers; its alerts are read through the API and with ``amtool``."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("alertmanager", directory)
+        self._program = require("prometheus-alertmanager")
+        self.port = free_port()
+        self._config = directory / "alertmanager.yml"
+        self._config.write_text(_ALERTMANAGER)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The firing alerts, as the API has them."""
+        status, body = request(self.port, "/api/v2/alerts")
+        if status != 200:
+            raise ConnectionError(f"{status} {body}")
+        found: list[dict[str, Any]] = json.loads(body)
+        return found
+
+    def query(self, *matchers: str) -> str:
+        """The output of ``amtool alert query``."""
+        call = [require("amtool"), f"--alertmanager.url={self.url}", "alert", "query", "-o", "extended", *matchers]
+        return subprocess.run(call, capture_output=True, text=True, timeout=20, check=True).stdout
+
+    def _command(self) -> list[str]:
+        return [
+            self._program,
+            f"--config.file={self._config}",
+            f"--storage.path={self.directory / 'alertmanager.data'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            "--cluster.listen-address=",
+        ]
+
+    def _is_ready(self) -> bool:
+        return "OK" in request(self.port, "/-/ready")[1]
+
+
+class Shown(NamedTuple):
+    """One alert by its sender (``sidecar`` or ``prometheus``), name and severity."""
+
+    sender: str
+    name: str
+    severity: str
+
+
+class AlertHistory:
+    """Reads the alerts twice a second, as a context. ``ever`` has all alerts with the last description of each."""
+
+    def __init__(self, manager: Alertmanager) -> None:
+        self.ever: dict[Shown, str] = {}
+        self._now: set[Shown] = set()
+        self._manager = manager
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+    def by(self, sender: str) -> dict[str, str]:
+        """The severity of each alert of this sender, by name."""
+        return {shown.name: shown.severity for shown in self.ever if shown.sender == sender}
+
+    def now_of(self, sender: str) -> set[str]:
+        """The names of this sender's alerts that fire now."""
+        return {shown.name for shown in self._now if shown.sender == sender}
+
+    def _look(self) -> None:
+        while not self._stop.wait(_LOOK_S):
+            with contextlib.suppress(OSError):
+                found = dict(map(_shown, self._manager.alerts()))
+                self._now = set(found)
+                self.ever = self.ever | found  # a reader keeps the former dict
+
+
+def _shown(alert: dict[str, Any]) -> tuple[Shown, str]:
+    labels = alert["labels"]
+    sender = "sidecar" if "word" in labels else "prometheus"  # only sidecars set this label
+    return Shown(sender, labels["alertname"], labels["severity"]), alert["annotations"]["description"]

@@ -1,6 +1,6 @@
-"""Receivers of messages on loopback, which take what the documentation allows and refuse everything else.
+"""Receivers of messages on loopback. They accept documented payloads and refuse all others.
 
-Each is a server of aiohttp's in a thread of its own, so that it serves tests with and without a loop.
+Each is an aiohttp server in its own thread, for tests with and without an event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Self
 from aiohttp import web
 
 Check = Callable[[Any], list[str]]
-"""A payload -> a sentence for each thing that is wrong with it."""
+"""A payload -> its problems, a sentence each."""
 
 ROUTING_KEY = "0123456789abcdef0123456789abcdef"
 _SEVERITIES = {"critical", "error", "warning", "info"}
@@ -26,9 +26,9 @@ _BARE = re.compile(r"&(?!amp;|lt;|gt;)|<(?!https?://[^|>]+\|[^>]+>)|(?<!\w)>")
 
 
 class Receiver:
-    """Listens as a context. ``accepted`` has the payloads that were good, ``refused`` what was wrong with others.
+    """Listens while the context lasts. ``accepted`` has the valid payloads, ``refused`` the problems of the others.
 
-    ``answer`` is the status that a good one gets, after ``delay_s`` seconds; ``tries`` counts all requests.
+    ``answer`` is the status for a valid payload, after ``delay_s`` seconds; ``tries`` counts all requests.
     """
 
     def __init__(self, check: Check, path: str, answer: int = 200) -> None:
@@ -56,7 +56,7 @@ class Receiver:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     def over_tls(self, cert: Path, key: Path) -> Self:
-        """Speak https instead."""
+        """Use https."""
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._tls.load_cert_chain(cert, key)
         return self
@@ -103,7 +103,7 @@ class Receiver:
 
 
 async def _end_all() -> None:
-    """End whoever still waits in this loop: one that is left would complain when it is collected, in another test."""
+    """Cancel every task of this loop; a pending one would warn in a later test, when it is collected."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -210,7 +210,7 @@ def _is_label(name: str, value: object) -> bool:
 
 
 def check_webhook(message: Any) -> list[str]:
-    """Our own, as deploy/messages.md has it."""
+    """The webhook of deploy/messages.md."""
     fields = {"status", "severity", "topic", "word", "sentence", "service", "namespace", "instance", "sender", "mode"}
     fields |= {"began", "at", "key", "runbook", "page", "facts"}
     wrong = [f"unknown or missing field {name}" for name in message.keys() ^ fields]

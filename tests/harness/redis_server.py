@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class RedisServer(Child):
     """One server, on a port and a unix socket that stay the same over all its starts.
 
-    ``maxmemory`` is in bytes and nothing is evicted: a small one answers OOM to every write. ``read_only``
-    makes it the replica of a master that is not there: READONLY. ``faketime`` freezes what TIME says.
-    The directory's path has to be short enough for a unix socket (107 bytes).
+    ``maxmemory`` is in bytes, without eviction: with a small value every write is answered with OOM. ``read_only``
+    makes the server a replica of a master that does not exist: writes are answered with READONLY. ``faketime`` stops
+    the clock of the server. The directory's path must be short enough for a unix socket (107 bytes).
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RedisServer(Child):
         self._maxmemory = maxmemory
         self._read_only = read_only
         self.password = password
-        self.port = 0
+        self.port = free_port()
         self.unix_socket = directory / f"{name}.sock"
 
     @property
@@ -52,12 +52,12 @@ class RedisServer(Child):
         return f"redis://{credentials}127.0.0.1:{self.port}/0"
 
     def start(self, *args: str) -> Self:
-        """Start, with further arguments of redis-server, and return once it answers."""
+        """Start with these further arguments of redis-server, and return once it answers."""
         self._arguments = args
         return super().start()
 
     def restart(self) -> None:
-        """Killed and started again, as it was started: empty, at the same place."""
+        """Kill the server and start it again with the same arguments: without data, at the same address."""
         self.kill()
         self.start(*self._arguments)
 
@@ -68,7 +68,7 @@ class RedisServer(Child):
             self._clock.forget(self.pid)
 
     def cli(self, *command: str | float | bytes) -> Any:
-        """The answer to one command, as redis-py decodes it, within 5 s and never asked twice."""
+        """The answer to one command, as redis-py decodes it, within 5 s and without a retry."""
         with redis.Redis(
             host="127.0.0.1",
             port=self.port,
@@ -80,24 +80,21 @@ class RedisServer(Child):
             return client.execute_command(*command)
 
     def set_time(self, unix_s: float) -> None:
-        """Set what TIME says, in a script too, and what expiry and blocking commands go by; it stands still there."""
+        """Set the clock that TIME, scripts, expiry and blocking commands use; it does not move until the next call."""
         self._fake_clock().set(unix_s)
 
     def advance(self, seconds: float) -> None:
-        """The same, by a step; backwards when negative."""
+        """Move that clock by a step; backwards when negative."""
         self.set_time(self._fake_clock().now_s + seconds)
 
     def run_clock(self, ahead_s: int) -> None:
-        """Let its clock go with the real one, so many seconds ahead of it; behind it when negative."""
+        """Let the clock run with the real clock, by this many seconds ahead of it; behind it when negative."""
         self._fake_clock().run(ahead_s)
 
     def _fake_clock(self) -> FakeClock:
         if self._clock is None:
             raise AssertionError("the clock of this server is real: RedisServer(..., faketime=True)")
         return self._clock
-
-    def _choose_place(self) -> None:
-        self.port = free_port()
 
     def _env(self) -> dict[str, str] | None:
         return self._clock.env() if self._clock else None

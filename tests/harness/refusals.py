@@ -1,17 +1,47 @@
-"""The words by which the fleet refuses, read from the source of its rules: a new one is known at once."""
+"""The words by which the fleet refuses and the store fails, read from their source: a new one is known at once."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from sidecar import controller, store
 from sidecar.core import fleet
 
 
 def refusals() -> list[str]:
-    """Every text that could be the first argument of a ``Refusal``."""
-    modules = [ast.parse(path.read_text()) for path in Path(fleet.__file__).parent.glob("*.py")]
-    calls = [node for module in modules for node in ast.walk(module) if isinstance(node, ast.Call)]
-    reasons = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Refusal"]
-    constants = [part for reason in reasons for part in ast.walk(reason) if isinstance(part, ast.Constant)]
-    return sorted({constant.value for constant in constants if isinstance(constant.value, str)})
+    """Every text that could be the first argument of a ``GateRefusal``."""
+    return sorted(_first_arguments(fleet.__file__, "GateRefusal"))
+
+
+def failures() -> set[str]:
+    """Every word for an unclear answer: named where it arises, or beside the exception that it stands for."""
+    words = {
+        *_first_arguments(store.__file__, "Unknown", "StoreError"),
+        *_first_arguments(controller.__file__, "Unknown"),
+    }
+    for node in _nodes(store.__file__):
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2 and ast.unparse(node.elts[0]).endswith("Error"):
+            words |= _texts(node.elts[1])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words |= {*re.findall(r"\(\?P<(\w+)>", node.value)}
+    return words
+
+
+def _first_arguments(package: str | None, *names: str) -> set[str]:
+    calls = [node for node in _nodes(package) if isinstance(node, ast.Call) and node.args]
+    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in names]
+    return {text for call in named for text in _texts(call.args[0])}
+
+
+def _texts(part: ast.expr) -> set[str]:
+    constants = [node for node in ast.walk(part) if isinstance(node, ast.Constant)]
+    return {constant.value for constant in constants if isinstance(constant.value, str)}
+
+
+def _nodes(package: str | None) -> Iterator[ast.AST]:
+    assert package is not None
+    for path in Path(package).parent.glob("*.py"):
+        yield from ast.walk(ast.parse(path.read_text()))

@@ -1,4 +1,4 @@
-"""Real Sentinels over a master and its replica, so impatient that a failover takes seconds."""
+"""Real Sentinels of a master and its replica, with timeouts so short that a failover takes seconds."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import redis
 
 from harness.binaries import require
 from harness.child import Child
-from harness.ports import free_port, wait_for
+from harness.ports import free_port
+from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from harness.children import Children, StartRedis
     from harness.redis_server import RedisServer
-    from harness.starting import Children, StartRedis
 
 MASTER = "fleet"
 
 
 class Sentinel(Child):
-    """One Sentinel. ``password`` is what it asks of its own clients, ``lines`` are more of its configuration.
+    """One Sentinel. Its clients need ``password``; ``lines`` are further directives.
 
-    With TLS it is another ``master_port`` that it watches and names.
+    With TLS it monitors and announces another ``master_port``.
     """
 
     def __init__(
@@ -44,7 +45,8 @@ class Sentinel(Child):
         self._master_password = master.password
         self._quorum = quorum
         self.password = password
-        self.port = 0
+        self.port = free_port()
+        self._config.write_text("\n".join([*self._directives(), ""]))
 
     def cli(self, *command: str) -> Any:
         """The answer to one command, as redis-py decodes it, within 5 s."""
@@ -54,33 +56,29 @@ class Sentinel(Child):
             return client.execute_command(*command)
 
     def master_port(self) -> int:
-        """Where it sees the master."""
+        """The port of the master, as this Sentinel announces it."""
         return int(self.cli("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
 
     def knows(self, *, replicas: int, sentinels: int) -> bool:
-        """Whether it has heard of so many replicas and so many other Sentinels: it learns of them little by little."""
+        """Whether it has discovered this many replicas and other Sentinels."""
         state = self.cli("SENTINEL", "MASTER", MASTER)
         known = int(state["num-slaves"]), int(state["num-other-sentinels"])
         return known == (replicas, sentinels)
 
-    def _choose_place(self) -> None:
-        self.port = free_port()
-        # The Sentinel writes down in here what it learns: a file of its own, made anew for each place.
-        lines = [
-            f"port {self.port}",
-            "bind 127.0.0.1",
-            f"dir {self.directory}",
-            *self._lines,
-            f"sentinel monitor {MASTER} 127.0.0.1 {self._master_port} {self._quorum}",
-            # Less than this a server may well be silent on a busy machine.
-            f"sentinel down-after-milliseconds {MASTER} 1000",
-            f"sentinel failover-timeout {MASTER} 3000",
-        ]
+    def _directives(self) -> Iterator[str]:
+        """The configuration; the Sentinel appends to the file what it learns."""
+        yield f"port {self.port}"
+        yield "bind 127.0.0.1"
+        yield f"dir {self.directory}"
+        yield from self._lines
+        yield f"sentinel monitor {MASTER} 127.0.0.1 {self._master_port} {self._quorum}"
+        # With less, a healthy server on a busy machine counts as down.
+        yield f"sentinel down-after-milliseconds {MASTER} 1000"
+        yield f"sentinel failover-timeout {MASTER} 3000"
         if self._master_password:
-            lines.append(f"sentinel auth-pass {MASTER} {self._master_password}")
+            yield f"sentinel auth-pass {MASTER} {self._master_password}"
         if self.password:
-            lines.append(f"requirepass {self.password}")
-        self._config.write_text("\n".join([*lines, ""]))
+            yield f"requirepass {self.password}"
 
     @property
     def _config(self) -> Path:
@@ -96,8 +94,8 @@ class Sentinel(Child):
             raise ConnectionError(str(error)) from None
 
 
-class Watched:
-    """A master, its replica and the Sentinels over them; returned once everybody knows everybody."""
+class SentinelSetup:
+    """A master, its replica and their Sentinels, once all of them know each other."""
 
     def __init__(
         self, start_redis: StartRedis, children: Children, *, sentinels: int = 1, password: str | None = None
@@ -121,7 +119,7 @@ class Watched:
         return f"redis+sentinel://{hosts}/{MASTER}{query}"
 
     def notice_late(self) -> None:
-        """From now on a master may be silent for longer than a busy machine keeps it: there shall be no failover."""
+        """Let the master be silent for longer than a busy machine stops it, so that no failover happens."""
         for sentinel in self.sentinels:
             sentinel.cli("SENTINEL", "SET", MASTER, "down-after-milliseconds", "15000")
 

@@ -1,27 +1,29 @@
-"""One real sidecar in a process of its own, configured by its environment alone."""
+"""A real sidecar in its own process, configured by its environment, and the commands beside it."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
+import ssl
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from harness.child import Child
-from harness.ports import free_ports
+from harness.child import Child, python_env
+from harness.ports import free_port
+from sidecar.net.tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Setting = str | float | Path
-_TOP = Path(__file__).parents[2]
 _LISTENERS = ("local_listen", "public_listen", "agent_listen")
 _TIMEOUT_S = 5.0
+_COMMAND_S = 60
 NO_GATES: dict[str, Setting] = {
     "min_healthy": "0",
     "never_last": "false",
@@ -31,7 +33,7 @@ NO_GATES: dict[str, Setting] = {
     "refund": "off",
     "after_data_loss": "continue",
 }
-"""What lets a test of anything else cull a container at once, whoever else is there."""
+"""Without any gate of the fleet: a container is culled at once."""
 GATES: dict[str, Setting] = {
     "min_healthy": "50%",
     "never_last": "true",
@@ -45,7 +47,7 @@ GATES: dict[str, Setting] = {
 
 
 class Reply(NamedTuple):
-    """What a door answered to one request."""
+    """The response to one request."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -56,10 +58,11 @@ class Reply(NamedTuple):
 
 
 class Sidecar(Child):
-    """``python -m sidecar run`` with its listeners on free ports, kept over all its starts.
+    """``python -m sidecar run`` with listeners on free ports, the same over all its starts.
 
-    Settings are those of the daemon in lower case (``error_limit=5``, ``redis_url=...``); the ones given here
-    win over the harness's own: no fleet gates, no drain at the stop, JSON logs, state in ``<directory>/<name>.state``.
+    Settings are those of the daemon in lower case (``error_limit=5``, ``redis_url=...``). They win over the defaults of
+    the harness: no fleet gates, no drain at the stop, JSON logs, state in ``<directory>/<name>.state``. A listener that
+    ``tls_listeners`` names is asked over TLS, and any certificate of it is accepted.
     """
 
     def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
@@ -73,12 +76,12 @@ class Sidecar(Child):
             "log_format": "json",
             "stop_drain": "0s",
             **NO_GATES,
+            **{listener: f"127.0.0.1:{free_port()}" for listener in _LISTENERS if listener not in settings},
             **settings,
         }
-        self._own_listeners = [listener for listener in _LISTENERS if listener not in settings]
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Host and port of ``local``, ``public`` or ``agent``."""
+        """Host and port of ``local``, ``public``, ``agent`` or ``page``."""
         host, _, port = str(self.settings[f"{listener}_listen"]).rpartition(":")
         return host, int(port)
 
@@ -90,7 +93,7 @@ class Sidecar(Child):
         body: bytes | str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """One request on a connection of its own; ``listener`` may also be ``socket``, the unix one."""
+        """One request on a new connection; ``listener`` may also be ``socket``, the unix socket."""
         connection = self._connection(listener)
         try:
             connection.request(method, path, body, dict(headers or {}))
@@ -100,7 +103,7 @@ class Sidecar(Child):
             connection.close()
 
     def post_error(self, n: int = 1, **fields: object) -> dict[str, Any]:
-        """Report n errors one by one, each with these fields; the last reply, all of them being 202."""
+        """Report n errors one by one, each with these fields; the last reply. Every reply must be 202."""
         body = json.dumps(fields) if fields else None
         headers = {"Content-Type": "application/json"} if fields else None
         replies = [self.request("local", "POST", "/errors", body, headers) for _ in range(n)]
@@ -109,7 +112,7 @@ class Sidecar(Child):
         return last
 
     def health(self, path: str = "/health") -> tuple[int, str]:
-        """Status and body, as a poller sees them."""
+        """Status and body of a health answer."""
         reply = self.request("public", "GET", path)
         return reply.status, reply.body
 
@@ -124,14 +127,18 @@ class Sidecar(Child):
         return {_key(s.name, s.labels): float(s.value) for family in families for s in family.samples}
 
     def agent_line(self) -> str:
-        """What the agent-check says, to the end of the connection, newline and all."""
+        """The answer of the agent-check, with its newline."""
         with socket.create_connection(self.address("agent"), _TIMEOUT_S) as connection:
             return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
 
-    def log_lines(self) -> list[dict[str, Any]]:
-        """The complete lines of the log; one that is not a JSON object comes as ``{"unparsed": line}``.
+    def certificate(self, listener: str) -> str:
+        """The certificate of this listener, as PEM."""
+        return ssl.get_server_certificate(self.address(listener), timeout=_TIMEOUT_S)
 
-        They are written by a thread of the sidecar's, a moment later than the doors tell: ``wait_for`` one.
+    def log_lines(self) -> list[dict[str, Any]]:
+        """The complete lines of the log; a line that is not a JSON object comes as ``{"unparsed": line}``.
+
+        A thread of the sidecar writes them, a moment after the answers of its listeners: ``wait_for`` a line.
         """
         complete, _, _ = self.output().rpartition("\n")
         return [_parsed(line) for line in complete.splitlines()]
@@ -142,26 +149,18 @@ class Sidecar(Child):
     def _is_ready(self) -> bool:
         return self.health("/livez")[0] == 200
 
-    def choose_place(self) -> None:
-        """Choose the ports of its listeners, where another process is to open them."""
-        for listener, port in zip(self._own_listeners, free_ports(len(self._own_listeners)), strict=True):
-            self.settings[listener] = f"127.0.0.1:{port}"
-
     def environ(self) -> dict[str, str]:
-        """Its settings as variables."""
+        """Its settings as environment variables."""
         return {f"ARBITER_{key.upper()}": _written(value) for key, value in self.settings.items()}
 
-    def _choose_place(self) -> None:
-        self.choose_place()
-
     def _env(self) -> dict[str, str]:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("ARBITER_", "NOMAD_"))}
-        path = os.pathsep.join(filter(None, (str(_TOP), inherited.get("PYTHONPATH"))))
-        return {**inherited, "PYTHONPATH": path, **self.environ()}
+        return python_env(**self.environ())
 
     def _connection(self, listener: str) -> http.client.HTTPConnection:
         if listener == "socket":
             return _UnixConnection(str(self.settings["socket"]))
+        if "tls_cert" in self.settings and listener in str(self.settings.get("tls_listeners", "page")).split(","):
+            return http.client.HTTPSConnection(*self.address(listener), timeout=_TIMEOUT_S, context=client_context())
         return http.client.HTTPConnection(*self.address(listener), timeout=_TIMEOUT_S)
 
 
@@ -176,6 +175,27 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(_TIMEOUT_S)
         self.sock.connect(self._path)
+
+
+class Done(NamedTuple):
+    """Exit code and output of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(beside: Sidecar, *arguments: str, **environ: str) -> Done:
+    """Run ``health-arbiter`` with these arguments in the environment of the sidecar; ``environ`` wins over that."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar", *arguments],
+        env={**beside._env(), **environ},
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def _written(value: Setting) -> str:

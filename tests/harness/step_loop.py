@@ -1,7 +1,6 @@
-"""An event loop without time, files or chance: it runs what is ready, and stops when nothing is.
+"""An event loop without time and files: it runs what is ready, and stops when nothing is ready.
 
-What a coroutine waits for is a future that a test completes by hand. So a test decides in which order several
-coroutines go on, and every run of it is the same.
+Coroutines wait for futures that a test completes, so the test decides in which order they continue.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ T = TypeVar("T")
 
 
 class StepLoop:
-    """As much of an event loop as tasks, futures and ``gather`` need."""
+    """The part of an event loop that tasks, futures and ``gather`` need."""
 
     def __init__(self) -> None:
         self._ready: deque[asyncio.Handle] = deque()
@@ -42,7 +41,7 @@ class StepLoop:
             self._failed.append(context["exception"])
 
     def settle(self) -> None:
-        """Run all that is ready, and what becomes ready by that."""
+        """Run until nothing is ready."""
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self._loop)
         try:
@@ -53,8 +52,8 @@ class StepLoop:
         if self._failed:
             raise self._failed[0]
 
-    def run(self, story: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that waits for nothing but others like it; what it returns, or raises."""
-        task = self.create_task(story)
+    def run(self, scenario: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that never waits for time or files; its result or exception."""
+        task = self.create_task(scenario)
         self.settle()
         return task.result()

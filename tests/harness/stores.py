@@ -1,8 +1,8 @@
-"""The store of the service ``app``, beats for it, and claims as simple as can be: read, and commit if there is room."""
+"""The store of the service ``app``, beats for it, and minimal claims: read, and commit if there is a token."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.core.types import US_PER_S, Beat, Presence
@@ -12,7 +12,7 @@ from sidecar.store.redis import RedisStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from sidecar.core.fleet.raw import Heard, Raw
+    from sidecar.core.fleet.raw import BeatReply, Raw
 
 S: Final = US_PER_S
 PREFIX: Final = "{ha:default/app}"
@@ -23,12 +23,12 @@ FRESH, REPLAYED, HEARD = "granted 1", "replayed 1", "heard"
 
 
 def redis_store(url: str, **changes: Any) -> RedisStore:
-    """The store in the Redis at ``url``, in good time unless told so."""
+    """The store in the Redis at ``url``, with a timeout of 5 s unless ``changes`` has another."""
     return RedisStore(url, **{"prefix": PREFIX, "timeout_s": 5.0, **changes})
 
 
 def beat(name: str, presence: Presence = Presence.WELL, life: str = "1", **more: Any) -> Beat:
-    """A sign of life."""
+    """A beat."""
     return Beat(name, life, presence, **more)
 
 
@@ -37,24 +37,24 @@ def suspect(name: str, kind: str = "redis", life: str = "1", **more: Any) -> Bea
     return Beat(name, life, Presence.SUSPECT, kind, **more)
 
 
-async def tell(store: Store, told: Beat, settings: str = "terms") -> Heard:
-    """What the store answers to the beat."""
-    return await store.beat(told, settings=settings, window_us=WINDOW_US, expiry_us=EXPIRY_US)
+async def send_beat(store: Store, sent: Beat, settings: str = "terms") -> BeatReply:
+    """The store's answer to the beat."""
+    return await store.beat(sent, settings=settings, window_us=WINDOW_US, expiry_us=EXPIRY_US)
 
 
 async def look(store: Store, instance: str = "a") -> Raw:
-    """What the store holds for the instance."""
+    """The store's content for the instance."""
     return await store.read(instance, window_us=WINDOW_US, expiry_us=EXPIRY_US)
 
 
 async def commit(store: Store, *, capacity: int = CAPACITY, **changes: Any) -> int:
-    """Commit by the revision of now."""
+    """Commit with the current revision."""
     revision = (await look(store)).revision
     return await store.commit(revision, Changes(**{"window_us": WINDOW_US, "capacity": capacity, **changes}))
 
 
 async def claim(store: Store, claim_id: str) -> str:
-    """``granted 1`` (tokens in use), ``replayed 1``, ``over``, ``conflict``, or the word for what went wrong."""
+    """``granted 1`` (tokens in use), ``replayed 1``, ``over``, ``conflict``, or the word of the error."""
     try:
         raw = await look(store)
         if claim_id in raw.grants:
@@ -68,12 +68,19 @@ async def claim(store: Store, claim_id: str) -> str:
 
 
 async def warm(store: Store) -> str:
-    """``heard`` when a beat was answered, after which each step of a claim costs one round trip."""
-    return await word_of(tell(store, beat("somebody else"))) or HEARD
+    """Run each script, so that each step of a claim costs one round trip; ``heard`` or the word of the error."""
+
+    async def run_each_script() -> None:
+        await send_beat(store, beat("another"))
+        await look(store)
+        with suppress(Conflict):
+            await store.commit(-1, Changes())
+
+    return await word_of(run_each_script()) or HEARD
 
 
 async def word_of(call: Awaitable[object]) -> str:
-    """The word for what went wrong, ``""`` if nothing did."""
+    """The word of the error, or ``""``."""
     try:
         await call
     except StoreError as error:
@@ -83,7 +90,7 @@ async def word_of(call: Awaitable[object]) -> str:
 
 @contextmanager
 def impatient(*stores: RedisStore, for_s: float = 0.3) -> Iterator[None]:
-    """They wait so long for an answer that will not come; before and after, a busy machine may take its time."""
+    """Shorten the timeout of these stores while no answer can come; outside, a busy machine has more time."""
     patience = [store._timeout_s for store in stores]
     for store in stores:
         store._timeout_s = for_s

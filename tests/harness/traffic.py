@@ -1,4 +1,4 @@
-"""Users of the app: requests at a constant rate through the balancer, each counted by what came back."""
+"""Users of the app: requests at a constant rate through the balancer, counted by their answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_S: Final = 120.0
 MOST_CONNECTIONS: Final = 64
 ANSWER_S: Final = 5.0
 KEPT_S: Final = 5.0
-"""So long a connection may have been idle: later the balancer may be closing it while a request is on its way."""
+"""How long a connection may be idle. Later the balancer may close it while a request is on its way."""
 
 
 class Outcome(NamedTuple):
-    """What a user got: ``app`` is the one that answered, or empty when the balancer did; ``status`` 0: no answer."""
+    """The answer to a user: ``app`` answered, or the balancer if it is empty; ``status`` 0 is no answer."""
 
     method: str
     app: str
@@ -29,10 +29,10 @@ class Outcome(NamedTuple):
 
 
 class Traffic:
-    """``rate`` requests a second on keep-alive connections, half of them POST; for 120 s at the most.
+    """``rate`` requests a second on keep-alive connections, half of them POST, for at most 120 s.
 
-    A request whose time has come is sent whether or not earlier ones have been answered. Which method is next is a
-    matter of (seeded) chance: taken in turn, they would fall in step with the balancer's turns.
+    A request is sent when it is due, whether or not earlier ones have been answered. Its method is random (seeded):
+    alternating methods would follow the order in which the balancer chooses servers.
     """
 
     def __init__(self, port: int, rate: float = 300) -> None:
@@ -53,11 +53,11 @@ class Traffic:
         self._thread.join(ANSWER_S + 5)
 
     def seen(self) -> Counter[Outcome]:
-        """What has come back so far."""
+        """The answers so far."""
         return self.outcomes.copy()
 
     def next_answers(self, count: int) -> Counter[Outcome]:
-        """What comes back from now on, ``count`` answers or a few more."""
+        """The answers from now on: ``count`` of them or a few more."""
         before = self.seen()
         goal = before.total() + count
         timeout_s = 10 + 2 * count / self._rate
@@ -111,7 +111,7 @@ class Traffic:
 
 
 async def _body(reader: asyncio.StreamReader, head: str) -> tuple[str, bool]:
-    """The body, and whether the connection is good for one more request."""
+    """The body, and whether the connection can be used again."""
     _, has_length, rest = head.partition("content-length: ")
     if not has_length:
         return (await reader.read()).decode(), False
@@ -124,7 +124,7 @@ def _is_of_balancer(status: int, body: str) -> bool:
 
 
 def failed(outcomes: Counter[Outcome], method: str) -> float:
-    """The share of the requests by this method that ended in anything but 200."""
+    """The share of the requests with this method whose status was not 200."""
     by_status = Counter[bool]()
     for outcome, count in outcomes.items():
         if outcome.method == method:
@@ -133,10 +133,10 @@ def failed(outcomes: Counter[Outcome], method: str) -> float:
 
 
 def retried(outcomes: Counter[Outcome], served: Mapping[str, int]) -> int:
-    """How often the balancer sent a request again, when the apps have seen so many for these outcomes."""
+    """How often the balancer sent a request again: the apps served ``served``, the users sent ``outcomes``."""
     return sum(served.values()) - outcomes.total()
 
 
 def lost(outcomes: Counter[Outcome]) -> dict[Outcome, int]:
-    """What no app has answered."""
+    """The requests that no app has answered."""
     return {outcome: count for outcome, count in outcomes.items() if not outcome.app}

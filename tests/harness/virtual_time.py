@@ -1,6 +1,6 @@
-"""An event loop in which time passes only when nobody has anything to do, and then at once.
+"""An event loop whose time jumps to the next timer as soon as nothing is ready.
 
-For what waits on timers and tasks alone: threads and sockets are looked at, but time does not wait for them.
+For code that waits for timers and tasks only: time does not wait for threads and sockets.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 START_S = 1000.125
-"""Off the whole seconds, so that steps of a quarter never meet the tick of the window."""
+"""Not a whole second, so that steps of a quarter never coincide with the tick of the window."""
 
 _SETTLED = 20
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Its ``time`` is the clock to hand to whoever takes one."""
+    """``time`` is the clock to pass to the code under test."""
 
     def __init__(self) -> None:
         self._now_s = START_S
@@ -33,7 +33,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now_s
 
     def stall(self, seconds: float) -> None:
-        """Let time pass in which nothing runs."""
+        """Move the clock without running anything."""
         self._now_s += seconds
 
 
@@ -44,25 +44,25 @@ class _Skipping(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         if timeout is None:
-            raise AssertionError("nothing will ever happen again")
+            raise AssertionError("no task is ready and no timer is set")
         events = super().select(0)
         if not events:
             self._loop.stall(timeout)
         return events
 
 
-def in_virtual_time(story: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
-    """Run the coroutine function in a loop of its own, as a plain function."""
+def in_virtual_time(scenario: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
+    """Run the coroutine function in a new VirtualLoop, as a plain function."""
 
-    @functools.wraps(story)
+    @functools.wraps(scenario)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(story(*args, **kwargs))
+            runner.run(scenario(*args, **kwargs))
 
     return run
 
 
 async def settle() -> None:
-    """Let everything run that need not wait for time."""
+    """Run everything that does not wait for time."""
     for _ in range(_SETTLED):
         await asyncio.sleep(0)

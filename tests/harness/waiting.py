@@ -1,4 +1,4 @@
-"""Waiting for something to become true: polled, with a deadline, and with a sentence when it never does."""
+"""Polling until a predicate is true, with a deadline and a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 0.01
 
 
 class _Deadline:
-    """The end of one wait, and what was last seen on the way there."""
+    """The end of a wait, and the last value."""
 
     def __init__(self, timeout_s: float, what: str) -> None:
         self._ends_at = time.monotonic() + timeout_s
@@ -25,16 +25,16 @@ class _Deadline:
         self._seen: object = None
 
     def note(self, seen: object) -> None:
-        """Keep what was seen instead; raises AssertionError once the time is over."""
+        """Keep the value that was not true; AssertionError after the deadline."""
         self._seen = seen
         if time.monotonic() >= self._ends_at:
             raise AssertionError(f"not within {self._timeout_s:g} s: {self._what} (last seen: {self._seen!r})")
 
 
 def wait_for(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T:
-    """Poll until the predicate is true and return its value; AssertionError after ``timeout_s`` seconds.
+    """Poll until the predicate is true, and return its value; AssertionError after ``timeout_s`` seconds.
 
-    An OSError (a door still closed, a reply too late) counts as not yet.
+    An OSError (a closed listener, a late reply) means: not yet.
     """
     deadline = _Deadline(timeout_s, what)
     while True:
@@ -54,7 +54,7 @@ async def eventually(predicate: Callable[[], Awaitable[T]], *, timeout_s: float,
 @overload
 async def eventually(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T: ...
 async def eventually(predicate: Callable[[], Any], *, timeout_s: float, what: str) -> Any:
-    """The same within a running loop; the predicate may be a coroutine function."""
+    """``wait_for`` in a running loop; the predicate may be a coroutine function."""
     deadline = _Deadline(timeout_s, what)
     while True:
         try:

@@ -1,1 +1,1 @@
-"""A whole fleet in virtual time: the real core and the in-memory bucket, and nothing of the hall."""
+"""A whole fleet in virtual time with the real controllers, membership, rules and in-memory store."""

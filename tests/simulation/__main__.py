@@ -1,4 +1,4 @@
-"""``python -m simulation [SCENARIO...] [--policy ...] [--seed N]``: play, and print the table."""
+"""``python -m simulation [SCENARIO...] [--policy ...] [--seed N]``: run scenarios, and print the table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.scenarios import SCENARIOS, play
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the scenarios that are named, or all, in each of the ways to run the fleet."""
+    """Run the named scenarios, or all, under each of the policies."""
     options = _options(arguments)
     policies = [one for one in POLICIES if one.name in options.policy or not options.policy]
     scenarios = [one for one in SCENARIOS if one.name in options.scenarios or not options.scenarios]

@@ -1,4 +1,4 @@
-"""What befalls a fleet whose containers have a lifetime: what comes with age, and what may keep them from their end."""
+"""Troubles of fleets whose containers have a lifetime: leaks, loads, holds, failed restarts and killed sidecars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ON_THE_WAY: Final = (State.SUSPECT, State.RETIRING, State.DRAINING, State.DOWN)
 
 @dataclass(frozen=True)
 class Leak:
-    """Every life fails from an age on that is ``from_s`` at least, and up to a quarter more; and then more and more."""
+    """Every incarnation begins to fail at the age ``from_s``, or up to a quarter later, and fails more and more."""
 
     from_s: float
     steps: Sequence[tuple[float, float]] = ((0, 0.002), (600, 0.02), (1800, 0.2), (3600, 0.8))
@@ -25,7 +25,7 @@ class Leak:
     name: str = "leak"
 
     def plan(self, world: World) -> None:
-        """Plan it for all lives, those that run already and those to come."""
+        """Plan it for every incarnation, also for later ones."""
         world.at_every_life(partial(self._ages, world))
 
     def _ages(self, world: World, app: SimulatedApp) -> None:
@@ -38,7 +38,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Mute:
-    """``count`` containers get stuck at once, in a way that nobody reports: wrong answers, say."""
+    """``count`` containers get stuck without reporting an error, for example with wrong answers."""
 
     at_s: float
     count: int = 1
@@ -53,7 +53,7 @@ class Mute:
 
 @dataclass(frozen=True)
 class Busy:
-    """``count`` containers say that their load is ``load``, from the beginning until ``until_s``, and 0 then."""
+    """``count`` containers report the load ``load`` until ``until_s``, and 0 from then on."""
 
     count: int
     until_s: float
@@ -61,7 +61,7 @@ class Busy:
     name: str = "busy"
 
     def plan(self, world: World) -> None:
-        """Plan the end of it."""
+        """Set the load now, and plan its end."""
         for place in world.places(self.name, self.count):
             app = world.apps[place]
             app.load = self.load
@@ -84,8 +84,8 @@ class Freeze:
 
 
 @dataclass(frozen=True)
-class Unheard:
-    """The orchestrator restarts nobody who goes down within this time."""
+class NoRestarts:
+    """The orchestrator restarts no container that goes down within this time."""
 
     at_s: float
     for_s: float
@@ -99,9 +99,9 @@ class Unheard:
 
 @dataclass(frozen=True)
 class Kills:
-    """``count`` sidecars are killed, one every ``every_s`` seconds, and come back within ``for_s``.
+    """``count`` sidecars are killed, one every ``every_s`` seconds, and restarted within ``for_s`` with their state.
 
-    They know then what they had written down. Every other one is of those that are on their way out, or down, if any.
+    Every other one is the sidecar of a suspect, retiring, draining or down container, if there is one.
     """
 
     at_s: float

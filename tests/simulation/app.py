@@ -1,4 +1,4 @@
-"""One container of the fleet: what share of its requests fails, why, and whether a restart would cure it."""
+"""One container of the fleet: the share of failing requests, its cause, and whether a restart ends it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass
 class SimulatedApp:
-    """The container in one place of the fleet, through all its lives.
+    """The container in one place of the fleet, through all its incarnations.
 
-    ``stuck``: this part of its requests fails until it is restarted, ``stuck_by`` says what did that. ``flaw``: this
-    part fails whatever one does, because of its release, its neighbours or its dependency. ``mute``: nobody reports
-    what fails here. ``life`` counts the incarnations, ``born`` is when this one began. ``weight``: the percent that the
-    balancer was told. ``load``: how busy it says that it is. ``deaf``: nobody restarts it when it is down.
+    ``stuck``: this part of the requests fails until a restart; ``stuck_by``: the trouble that caused it. ``flaw``: this
+    part fails before and after restarts, because of the release, the neighbours or a dependency. ``mute``: the failures
+    are not reported. ``life``: the number of the incarnation, which began at ``born``. ``weight``: percent at the
+    balancer. ``load``: the reported load. ``deaf``: the orchestrator does not restart it.
     """
 
     place: int
@@ -32,15 +32,15 @@ class SimulatedApp:
 
     @property
     def app_start(self) -> str:
-        """The name of this life."""
+        """The id of this incarnation."""
         return f"{self.instance}.{self.life}"
 
     def failing(self, everywhere: float) -> float:
-        """The part of its requests that fails while ``everywhere`` of everybody's does."""
+        """The part of its requests that fails while the part ``everywhere`` fails in all containers."""
         return max(self.stuck, self.flaw, everywhere)
 
     def kind(self, everywhere: float, kind: str) -> str:
-        """What most of its errors are of, while everybody's are of ``kind``."""
+        """The most frequent kind of its errors, while those of an outage are of ``kind``."""
         if self.stuck >= max(self.flaw, everywhere):
             return self.stuck_kind
         return self.flaw_kind if self.flaw >= everywhere else kind

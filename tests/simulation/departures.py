@@ -1,4 +1,4 @@
-"""Who has left the balance, why, and how many were away at once."""
+"""The containers that left the balancer, the causes, and the greatest number at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from simulation.sidecar import Sidecar
 
 @dataclass(frozen=True)
 class Cull:
-    """A container taken down: ``stuck_by`` what (nothing: a restart was of no use), so long after it was suspect.
+    """A culled container: ``stuck_by`` is empty if a restart cannot help; ``after_s``: since it was suspect.
 
-    ``cause`` as it was claimed. ``in_outage``: while everybody suffered.
+    ``cause``: the claimed cause. ``in_outage``: during an outage of all containers.
     """
 
     at_s: float
@@ -28,7 +28,7 @@ class Cull:
 
 @dataclass(frozen=True)
 class Retirement:
-    """A container taken down for its age, in the ``life`` that it had, and how busy it said it was."""
+    """A retired container: the number of its incarnation, its age and its reported load."""
 
     at_s: float
     place: int
@@ -38,10 +38,10 @@ class Retirement:
 
 
 class Departures:
-    """All departures of a fleet, in order. ``returns`` are those of who retired, and nobody restarted them.
+    """All departures of a fleet, in order. ``returns``: retired containers that were up again without a restart.
 
-    ``most_out`` were out of the balance at once, ``most_retired`` of them for their age. ``oldest_s``: the greatest age
-    at which anyone left.
+    ``most_out``: the greatest number out of the balancer at once, ``most_retired`` of them retired. ``oldest_s``: the
+    greatest age of a departing container.
     """
 
     def __init__(self, apps: Sequence[SimulatedApp]) -> None:
@@ -57,7 +57,7 @@ class Departures:
     def leaves(
         self, app: SimulatedApp, sidecar: Sidecar, now: float, suspect_s: float, cause: str, *, in_outage: bool
     ) -> None:
-        """A sidecar has just taken its container out of the balance."""
+        """A sidecar has just taken its container out of the balancer."""
         latch = sidecar.controller.container.latch
         if latch and latch.lease:
             age_s, load = now - app.born, app.load or 0.0
@@ -73,10 +73,10 @@ class Departures:
         self.most_retired = max(self.most_retired, len(self._retired))
 
     def serves(self, app: SimulatedApp) -> None:
-        """Another life is in its place."""
+        """Another incarnation serves in this place."""
         self._retired.discard(app.place)
 
     def returned(self, app: SimulatedApp, now: float) -> None:
-        """The same life is in the balance again."""
+        """The same incarnation serves again."""
         self._retired.discard(app.place)
         self.returns.append((now, app.place))

@@ -1,4 +1,4 @@
-"""The way from one sidecar to the store, and what was answered on it."""
+"""The network between the sidecars and the store, and a record of the answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, Lease, Unknown
+from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Unknown
 from sidecar.store.budget import FleetBudget
 from simulation.timeline import Timeline
 
@@ -21,9 +21,9 @@ TIMEOUT_S: Final = 1.0
 
 @dataclass
 class Traces:
-    """What the store answered to a whole fleet: when it gave tokens, and refusals of claims and of leases by reason.
+    """The answers of the store: the times of grants, and the refusals of claims and of leases by reason.
 
-    ``most_leases`` were in use at once.
+    ``most_leases``: the greatest number of leases in use at once.
     """
 
     grants: list[float] = field(default_factory=list)
@@ -34,9 +34,9 @@ class Traces:
 
 @dataclass
 class Network:
-    """Of a thousand replies ``lost`` do not arrive, nor as many resignations. ``has_delay``: milliseconds each way.
+    """Of a thousand replies ``lost`` do not arrive. ``has_delay``: messages take milliseconds.
 
-    ``leases`` tells how many are in use.
+    ``leases`` gives the number of leases in use.
     """
 
     timeline: Timeline
@@ -47,21 +47,21 @@ class Network:
     traces: Traces = field(default_factory=Traces)
 
     def is_lost(self) -> bool:
-        """Whether this message is."""
+        """Whether this message is lost."""
         return bool(self.lost) and self.rng.random() * 1000 < self.lost
 
     def look(self) -> None:
-        """See how many leases are in use."""
+        """Record the number of leases in use."""
         self.traces.most_leases = max(self.traces.most_leases, self.leases())
 
     async def delay(self) -> None:
-        """Be on the way."""
+        """Wait for the delay of a message."""
         if self.has_delay:
             await asyncio.sleep(self.rng.uniform(*DELAY_S))
 
 
 class Line:
-    """The budget as one sidecar reaches it."""
+    """The budget of one sidecar, through the network."""
 
     def __init__(self, budget: FleetBudget, network: Network) -> None:
         self._budget = budget
@@ -78,7 +78,7 @@ class Line:
             traces.grants.append(self._network.timeline.now)
         return await self._back(answer)
 
-    async def retire(self, lease: Lease) -> Answer:
+    async def retire(self, lease: LeaseRequest) -> Answer:
         """Ask for a lease."""
         await self._network.delay()
         answer = await self._budget.retire(lease)
@@ -87,16 +87,16 @@ class Line:
         self._network.look()
         return await self._back(answer)
 
-    async def resign(self, instance: str, holder: str) -> bool | Unknown:
+    async def give_back(self, instance: str, holder: str) -> bool | Unknown:
         """Give a lease or a token back."""
         await self._network.delay()
         if self._network.is_lost():
             await asyncio.sleep(TIMEOUT_S)
             return Unknown("timeout")
-        return await self._back(await self._budget.resign(instance, holder))
+        return await self._back(await self._budget.give_back(instance, holder))
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """Tell how the container is."""
+        """Send a beat."""
         if self._network.has_delay:
             await self._network.delay()
         return await self._budget.beat(beat)

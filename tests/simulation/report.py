@@ -1,4 +1,4 @@
-"""Outcomes side by side, as a table for people."""
+"""The table of outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Figure = Callable[[Outcome], str]
 
 
 class Row(NamedTuple):
-    """One figure of one scenario, with what it is to be with the defaults."""
+    """One figure of one scenario, with its limit for the defaults."""
 
     scenario: Scenario
     words: str
@@ -60,7 +60,7 @@ ROWS: Final = (
 
 
 def most_within(times: Sequence[float], window_s: float) -> int:
-    """The most of these instants, in ascending order, that any closed window of so many seconds holds."""
+    """The greatest number of these instants (ascending) in any closed window of ``window_s`` seconds."""
     most, first = 0, 0
     for last, when in enumerate(times):
         while when - times[first] > window_s:
@@ -83,6 +83,6 @@ def head(policies: Sequence[Rules]) -> str:
 
 
 def lines(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
-    """The lines of one scenario, a column for each way to run the fleet."""
+    """The lines of one scenario, with a column for each policy."""
     rows = [row for row in ROWS if row.scenario == scenario]
     return "\n".join(f"| {row.words} | {' | '.join(map(row.figure, outcomes))} | {row.goal} |" for row in rows)

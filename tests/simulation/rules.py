@@ -1,4 +1,4 @@
-"""The ways to run a fleet that are put side by side, each from the settings that a user would write."""
+"""The compared policies, each from settings as an operator writes them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from sidecar.app import budget_parts, parts
-from sidecar.config.settings import load
-from sidecar.controller.controller import Pace
+from sidecar.app import build, build_store
+from sidecar.config.settings import load_config
+from sidecar.controller.container_controller import Pace
 from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.types import Policy
-from sidecar.store.budget import Counter
+from sidecar.store.decisions import Counter
 
 _EVERYWHERE: Final = {"ARBITER_REDIS_URL": "redis://127.0.0.1/0", "ARBITER_SERVICE": "web", "ARBITER_INSTANCE": "c"}
-"""Nothing is opened: the store is in memory."""
+"""The URL is never opened: the store is in memory."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How every sidecar of the fleet judges and by which terms it asks.
+    """The policy and the terms of every sidecar of the fleet.
 
-    ``watches``: there are sidecars at all. ``counter``: the article's, at a local time. ``reports_results``: the app
-    reports all its requests, and so has a weight at the balancer by how well they go, not only its errors.
+    ``watches``: there are sidecars. ``counter``: the counter of the article at a local time. ``reports_results``: the
+    app reports all requests, not only errors, so that its weight follows its success rate.
     """
 
     name: str
@@ -36,40 +36,40 @@ class Rules:
     reports_results: bool = False
 
     def counted(self, wall_s: Callable[[], float]) -> Callable[[], Counter] | None:
-        """The article's counter at this moment, if it decides."""
+        """The counter of the article at this moment, if the policy uses it."""
         if self.counter is None:
             return None
         return partial(self.counter, lambda: datetime.fromtimestamp(wall_s(), UTC))
 
 
 def rules(name: str, *, reports_results: bool = False, **given: str) -> Rules:
-    """What follows from these settings."""
-    settings = load(given, _EVERYWHERE)
+    """The rules of these settings."""
+    settings = load_config(given, _EVERYWHERE)
     return Rules(
         name,
-        parts.policy(settings),
-        budget_parts.terms(settings),
-        Pace(settings.check_jitter, settings.check_on_report),
-        partial(budget_parts._counter, settings, "") if settings.budget_strategy == "fixed" else None,
+        build.policy(settings),
+        build_store.terms(settings.budget, settings.redis),
+        Pace(settings.judging.check_jitter, settings.judging.check_on_report),
+        partial(build_store.article_counter, settings, "") if settings.budget.budget_strategy == "fixed" else None,
         reports_results=reports_results,
     )
 
 
-NOBODY: Final = Rules("no culling", watches=False)
+NO_CULLING: Final = Rules("no culling", watches=False)
 ARTICLE: Final = rules("article", preset="classdojo")
 TRIAL: Final = rules("trial + outlier", soft_drain="off", refund="off")
 SOFT: Final = rules("+ soft drain", refund="off")
 OURS: Final = rules("+ refund (defaults)")
 WEIGHTS: Final = rules("weights", reports_results=True, mode="shadow")
-"""No culls: shadow mode only says what would be culled."""
+"""Shadow mode, without culls."""
 
 OURS_WEIGHTS: Final = rules("defaults and results", reports_results=True)
-POLICIES: Final = (NOBODY, ARTICLE, TRIAL, SOFT, OURS)
+POLICIES: Final = (NO_CULLING, ARTICLE, TRIAL, SOFT, OURS)
 
 REPLACE_S: Final = 60.0
-"""``ARBITER_REPLACE_TIME`` as shipped: what replacing one takes as a rule."""
+"""``ARBITER_REPLACE_TIME`` as shipped: the usual duration of a replacement."""
 
 
-def renewal_s(policy: Policy, apps: int) -> float:
-    """Seconds that retiring so many takes when all are due: n * d / k."""
+def rotation_s(policy: Policy, apps: int) -> float:
+    """Seconds for the retirement of ``apps`` containers that are due together: n * d / k."""
     return apps * REPLACE_S / Share.read(policy.retire_slots).at_most(apps)

@@ -1,4 +1,4 @@
-"""The stories that are told of a fleet, and what became of it in each."""
+"""The scenarios of the table, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simulation.departures import Cull, Retirement
-from simulation.rules import Rules, renewal_s
+from simulation.rules import Rules, rotation_s
 from simulation.traffic import LOAD, Ledger, Load
 from simulation.troubles import Outage, Poison, Sick, Stuck, Trouble, Wave
 from simulation.world import NOMAD, Orchestrator, World
@@ -17,10 +17,7 @@ HOUR_S: Final = 3600.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """Troubles, how long to look on, and the fleet that they meet.
-
-    The containers have been started together, ``aged_s`` before.
-    """
+    """Troubles, a duration and a fleet, whose containers were started together ``aged_s`` seconds before."""
 
     name: str
     for_s: float
@@ -33,7 +30,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fleet: requests, culls in order, and by name when the last stuck container was down."""
+    """The outcome of a run. ``recovered``: by trouble, when its last stuck container was down."""
 
     rules: str
     ledger: Ledger
@@ -49,7 +46,7 @@ class Outcome:
     returns: tuple[tuple[float, int], ...] = ()
     most_retired: int = 0
     most_leases: int = 0
-    renewal_s: float = 0.0
+    rotation_s: float = 0.0
     oldest_s: float = 0.0
     fleet_outcomes: dict[str, int] = field(default_factory=dict)
 
@@ -60,22 +57,22 @@ class Outcome:
 
     @property
     def avoidable(self) -> float:
-        """Those of them that failed while not everybody suffered."""
+        """Failed requests outside of outages."""
         return self.ledger.avoidable
 
     @property
     def vain(self) -> tuple[Cull, ...]:
-        """Culls of containers that were not stuck, which no restart could help."""
+        """Culls of containers that were not stuck: a restart could not help."""
         return tuple(cull for cull in self.culls if not cull.stuck_by)
 
     @property
     def in_outage(self) -> tuple[Cull, ...]:
-        """Culls while everybody suffered."""
+        """Culls during an outage."""
         return tuple(cull for cull in self.culls if cull.in_outage)
 
 
 def play(scenario: Scenario, rules: Rules, *, seed: int = 1, lost: int = 0) -> Outcome:
-    """Let it happen to a fleet under these rules."""
+    """Run the scenario under these rules."""
     world = World(
         rules,
         size=scenario.size,
@@ -92,13 +89,8 @@ def play(scenario: Scenario, rules: Rules, *, seed: int = 1, lost: int = 0) -> O
 
 
 def outcome(world: World) -> Outcome:
-    """What has become of a fleet until now."""
-    traces, departures, policy, apps = (
-        world.network.traces,
-        world.departures,
-        world.rules.policy,
-        world.apps,
-    )
+    """The outcome of the run so far."""
+    traces, departures, policy, apps = (world.network.traces, world.departures, world.rules.policy, world.apps)
     return Outcome(
         world.rules.name,
         world.ledger,
@@ -114,13 +106,13 @@ def outcome(world: World) -> Outcome:
         tuple(departures.returns),
         departures.most_retired,
         traces.most_leases,
-        renewal_s(policy, len(apps)) if policy.lifetime_s else 0.0,
+        rotation_s(policy, len(apps)) if policy.lifetime_s else 0.0,
         max(departures.oldest_s, *(world.timeline.now - one.born for one in apps)),
         dict(world.state().outcomes),
     )
 
 
-# -- the rows of POLICIES.md ----------------------------------------------------------------------------------------
+# -- the rows of the table ----------------------------------------------------------------------------------------
 
 _ONE: Final = Load(1.0)
 _FAIL: Final = 0.6
@@ -139,14 +131,14 @@ DAY: Final = Scenario(
 
 
 def outage(size: int, per_s: float, for_s: float = 600, name: str = "") -> Scenario:
-    """``per_s`` errors a second in every container for so long."""
+    """``per_s`` errors a second in every container for ``for_s`` seconds."""
     over_s = 300 + for_s
-    said = name or f"outage n={size} {per_s:g}/s"
-    return Scenario(said, over_s + 600, (Outage(300, for_s, part=per_s),), size, _ONE)
+    title = name or f"outage n={size} {per_s:g}/s"
+    return Scenario(title, over_s + 600, (Outage(300, for_s, part=per_s),), size, _ONE)
 
 
 def noise(size: int, stray: float) -> Scenario:
-    """Errors that every healthy container has now and then."""
+    """Random errors of healthy containers."""
     return Scenario(f"noise n={size} {100 * stray:g} %", 2 * HOUR_S, (), size, Load(stray=stray))
 
 

@@ -1,8 +1,8 @@
-"""The sidecar of one container: the real controller, membership and budget, moved by the timeline.
+"""The sidecar of one container: the real controller, membership and budget, driven by the timeline.
 
-What is left out is what changes nothing: while the app is well and its window empty its checks are made up when it is
-woken, and its beats come ``STEADY_BEATS`` times as far apart. The rest is called as ``Controller.run`` and
-``Membership.run`` do.
+It skips what changes nothing: while the app is healthy and its window is empty, the checks are made up at the next
+turn, and beats come ``STEADY_BEATS`` times less often. All else is called as by ``Controller.run`` and
+``Membership.run``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from math import inf
 from random import Random
 from typing import Any, Final, cast
 
-from sidecar.controller.controller import Controller
-from sidecar.controller.inbox import Message
+from sidecar.controller.container_controller import Controller
+from sidecar.controller.inbox import Inbox, Message
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import FIRST_AFTER_S, JITTER, Membership
-from sidecar.core.life import transitions
-from sidecar.core.life.container import Container
-from sidecar.core.life.events import Stopped
-from sidecar.core.life.measurements import Measurements
+from sidecar.core.life.container import Container, resume, start
+from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Record
-from sidecar.core.life.weight import FULL, Weight
-from sidecar.core.types import Evidence, Ping, RandomIdentity, Report, Results, State
+from sidecar.core.measure.measurements import Measurements
+from sidecar.core.measure.weight import FULL, Weight
+from sidecar.core.types import ErrorReport, Evidence, RandomIdentity, Report, Results, State
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import Store
 from simulation.app import SimulatedApp
@@ -35,35 +34,35 @@ from simulation.timeline import Timeline
 
 WINDOW_S: Final = 60
 STEADY_BEATS: Final = 2.5
-"""So many beats apart come those of the steady; three would have them struck off."""
+"""Beat intervals between the beats of a steady sidecar; after three it would no longer be a member."""
 
 _PHASES: Final = 1024
-"""A power of two: seconds of the hall's clock are then exact ones of the timeline."""
+"""A power of two, so that seconds of the controller's clock are exact on the timeline."""
 
 LOAD_EVERY_S: Final = 5.0
-"""How often an app says how busy it is."""
+"""The interval in which an app reports its load."""
 
-LITTLE_S: Final = 1e-9
-"""More than what adding two instants of a run may round away."""
+EPSILON_S: Final = 1e-9
+"""More than the rounding error of the sum of two instants of a run."""
 
 _EMPTY: Final = Evidence(WINDOW_S)
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the sidecars of a fleet share. ``moved`` is called with every step, ``weighed`` with every other weight."""
+    """What a fleet shares. ``on_step`` is called with every step, ``on_weight`` with every change of a weight."""
 
     timeline: Timeline
     rules: Rules
     store: Store
     network: Network
     seed: int
-    moved: Callable[[Sidecar, Record], None]
-    weighed: Callable[[Sidecar], None]
+    on_step: Callable[[Sidecar, Record], None]
+    on_weight: Callable[[Sidecar], None]
     is_asleep: Callable[[], bool]
 
 
-class Notes(Journal):
+class MemoryJournal(Journal):
     """A journal without a disk."""
 
     def __init__(self) -> None:
@@ -78,9 +77,9 @@ class Notes(Journal):
 
 
 class Sidecar:
-    """One sidecar. ``remembered`` is what one that was killed in this place had written down: this one begins there."""
+    """One sidecar; it begins with ``saved``, the state of a killed sidecar in this place, if there is one."""
 
-    def __init__(self, app: SimulatedApp, site: Site, remembered: Memory | None = None) -> None:
+    def __init__(self, app: SimulatedApp, site: Site, saved: Memory | None = None) -> None:
         self.app = app
         self.instance = app.instance
         self.is_over = False
@@ -88,12 +87,12 @@ class Sidecar:
         self._timeline = timeline = site.timeline
         self._rng = Random(f"{site.seed}/{app.app_start}")
         self._offset_s = 1 + self._rng.randrange(_PHASES) / _PHASES
-        self._told_percent = FULL
+        self._known_percent = FULL
         self._reports: list[Report] = []
         self._wake_at = self._beat_at = inf
         self._is_beating = False
         self._load_at = -inf
-        self.notes = Notes()
+        self.journal = MemoryJournal()
         rules, now = site.rules, self.clock()
         budget = FleetBudget(
             [("memory", site.store)],
@@ -103,84 +102,84 @@ class Sidecar:
             counter=rules.counted(lambda: timeline.wall_s),
         )
         line = Line(budget, site.network)
-        self.controller = Controller(
-            self._begin(remembered),
-            policy=rules.policy,
-            pace=rules.pace,
-            measurements=Measurements(WINDOW_S, int(now)),
-            weight=Weight(),
-            budget=line,
-            journal=self.notes,
-            clock=self.clock,
-            wall=lambda: timeline.wall_s,
-            rng=self._rng,
-            observe=self._observe,
-            on_failure=timeline.failures.append,
-        )
-        self.controller._effects._tasks = cast("asyncio.TaskGroup", self)
+        inbox = Inbox()
         self.membership = Membership(
-            self.controller.snapshot,
             line,
             policy=rules.policy,
             interval_s=rules.terms.beat_us / 1e6,
             clock=self.clock,
             rng=self._rng,
-            errors=lambda: self.controller.measurements.errors.total,
-            put=self.controller.inbox.put,
-            told=lambda _answer: None,
+            put=inbox.put,
+            on_answer=lambda _answer: None,
             on_failure=timeline.failures.append,
         )
-        self.controller.each_second = self.membership.look
+        self.controller = Controller(
+            self._begin(saved),
+            policy=rules.policy,
+            pace=rules.pace,
+            measurements=Measurements(WINDOW_S, int(now)),
+            weight=Weight(),
+            budget=line,
+            journal=self.journal,
+            clock=self.clock,
+            wall=lambda: timeline.wall_s,
+            rng=self._rng,
+            observe=self._observe,
+            on_failure=timeline.failures.append,
+            inbox=inbox,
+            publish=self.membership.update,
+        )
+        self.controller._effects._tasks = cast("asyncio.TaskGroup", self)
         self._listen()
-        self.notes.memory = remembered
+        self.journal.memory = saved
         if rules.policy.lifetime_s:
-            self.notes.memory = self.controller.memory()
+            self.journal.memory = self.controller.memory()
         self._plan_beat(FIRST_AFTER_S)
         self._plan_wake(timeline.now)
 
     def clock(self) -> float:
-        """Seconds of its own monotonic clock, which began at another fraction of a second than those of others."""
+        """Seconds of its own monotonic clock, with its own fraction of a second."""
         return self._timeline.now + self._offset_s
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have a petition carried out; what a killed sidecar has sent still arrives."""
+        """Run an effect; a request that a killed sidecar has sent still arrives."""
         return self._timeline.loop.create_task(work)
 
-    # -- what happens to it ---------------------------------------------------------------------------------------
+    # -- events from outside ---------------------------------------------------------------------------------------
 
     def report(self, errors: int, kind: str, ok: int = 0, *, results: bool = False) -> None:
-        """Let the app report what came of the requests within its next second."""
+        """Have the app report the results of its requests with its next second."""
         if errors:
-            self._reports.append(Ping(errors, kind=kind))
+            self._reports.append(ErrorReport(errors, kind=kind))
         if results:
             self._reports.append(Results(ok, errors))
         self._plan_wake(int(self.clock()) + 1 - self._offset_s)
 
-    def tell(self, report: Report) -> None:
-        """Let the app report something now."""
+    def report_now(self, report: Report) -> None:
+        """Have the app report now."""
         self._reports.append(report)
         self._plan_wake(self._timeline.now)
 
     def wake(self) -> None:
-        """Beat, after all beats of a fleet to which nothing happened were left out."""
+        """Beat, after the beats of a quiet fleet were skipped."""
         if not self._is_beating and not self.is_over:
             self._beat()
             self._plan_beat(self._rng.uniform(0, self.membership._pause_s()))
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is to come of it but beats that say the same."""
+        """Whether only equal beats are to come."""
         return self.is_steady and self.controller.inbox.is_empty and not self._is_beating
 
     def stop(self) -> None:
-        """Tell the sidecar to end: it says goodbye."""
-        self.controller.inbox.put(Stopped())
+        """Stop the sidecar; it sends a goodbye."""
+        self.controller.inbox.put(StopRequested())
 
     def kill(self) -> None:
         """End the sidecar at once."""
         self.is_over = True
 
-    # -- the hall -------------------------------------------------------------------------------------------------
+    # -- the controller ------------------------------------------------------------------------------------------------
 
     def _wake(self, when: float) -> None:
         if when == self._wake_at and not self.is_over:
@@ -189,7 +188,7 @@ class Sidecar:
     def _advance(self) -> None:
         self._wake_at = inf
         now, messages = self.clock(), self._taken()
-        self._make_up(now)
+        self._add_skipped_checks(now)
         self.controller.advance(messages, now, now)
         self._follow()
 
@@ -206,12 +205,14 @@ class Sidecar:
         return messages
 
     def _listen(self) -> None:
-        self.controller.inbox._waiter = cast("asyncio.Future[None]", _Bell(lambda: self._plan_wake(self._timeline.now)))
+        self.controller.inbox._waiter = cast(
+            "asyncio.Future[None]", _Waiter(lambda: self._plan_wake(self._timeline.now))
+        )
 
-    def _make_up(self, now: float) -> None:
-        """Make the checks that were left out: each of an empty window, before what is taken in now."""
+    def _add_skipped_checks(self, now: float) -> None:
+        """Make the skipped checks, each of an empty window, before the messages of this turn."""
         controller, interval_s = self.controller, self._site.rules.policy.check_interval_s
-        if controller.checked_at is None or controller.container.state is not State.UP:
+        if controller.snapshot.checked_at is None or controller.container.state is not State.UP:
             return
         while controller._next_check < now:
             controller.measurements.usual.sample(_EMPTY, controller._next_check)
@@ -220,39 +221,39 @@ class Sidecar:
     def _follow(self) -> None:
         if self.membership._changed.is_set() and not self._is_beating:
             self._beat()
-        if self.controller.weight.percent != self._told_percent:
-            self._told_percent = self.controller.weight.percent
-            self._site.weighed(self)
+        if self.controller.weight.percent != self._known_percent:
+            self._known_percent = self.controller.weight.percent
+            self._site.on_weight(self)
         if not self.controller.inbox.is_empty:
             self._plan_wake(self._timeline.now)
         else:
-            self._plan_wake(self._on_timeline(self._next_look()))
+            self._plan_wake(self._to_timeline(self._next_turn()))
 
-    def _next_look(self) -> float:
-        """When the hall has to look again; it does each second, but sees nothing new in most."""
+    def _next_turn(self) -> float:
+        """The next turn of the controller that can change anything; the real one has a turn each second."""
         controller, container = self.controller, self.controller.container
         if self.is_steady:
-            due = controller.snapshot().retire_at if self._site.rules.policy.lifetime_s else None
+            due = controller.snapshot.retire_at if self._site.rules.policy.lifetime_s else None
             return inf if due is None else max(due, controller._next_check)
-        if container.state is State.RETIRING and self._has_nothing:
+        if container.state is State.RETIRING and self._is_empty:
             return max(self.clock(), min(controller._next_check, controller._due(self.clock())))
         return controller._wake_at(self.clock())
 
     @property
     def is_steady(self) -> bool:
-        """The app is well, and nothing is counted, weighed or asked."""
-        return self.controller.container.state is State.UP and self._has_nothing
+        """Whether the app is up and its window is empty."""
+        return self.controller.container.state is State.UP and self._is_empty
 
     @property
-    def _has_nothing(self) -> bool:
-        controller = self.controller
-        is_empty = not controller.measurements.errors.total and not self._reports and controller.checked_at is not None
-        return is_empty and controller.weight.percent == FULL and controller.success_rate is None
+    def _is_empty(self) -> bool:
+        controller, seen = self.controller, self.controller.snapshot
+        is_empty = not controller.measurements.errors.total and not self._reports and seen.checked_at is not None
+        return is_empty and controller.weight.percent == FULL and seen.success_rate is None
 
-    def _on_timeline(self, at: float) -> float:
-        """The first instant at which its own clock shows this."""
+    def _to_timeline(self, at: float) -> float:
+        """The first instant of the timeline at which its own clock has this value."""
         when = at - self._offset_s
-        return when if when + self._offset_s >= at else when + LITTLE_S
+        return when if when + self._offset_s >= at else when + EPSILON_S
 
     def _plan_wake(self, when: float) -> None:
         when = max(when, self._timeline.now)
@@ -261,10 +262,9 @@ class Sidecar:
             self._timeline.at(when, lambda: self._wake(when))
 
     def _observe(self, record: Record) -> None:
-        self.membership.notice(record)
-        self._site.moved(self, record)
+        self._site.on_step(self, record)
 
-    # -- the pulse ------------------------------------------------------------------------------------------------
+    # -- the membership ------------------------------------------------------------------------------------------------
 
     def _plan_beat(self, in_s: float) -> None:
         self._beat_at = when = self._timeline.now + in_s
@@ -295,38 +295,36 @@ class Sidecar:
 
     # -- the beginning --------------------------------------------------------------------------------------------
 
-    def _begin(self, remembered: Memory | None) -> Container:
-        """As ``sidecar/app/parts.py`` does it."""
+    def _begin(self, saved: Memory | None) -> Container:
+        """The first container, as ``sidecar/app/build.py`` makes it."""
         now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
-        if remembered is None:
+        if saved is None:
             born, identity = self.app.born + self._offset_s, RandomIdentity(self._word("lease"), self._rng.random())
-            return transitions.start(app, now, policy, app_start=self.app.app_start, born=born, identity=identity)
-        container = transitions.start(
+            return start(app, now, policy, app_start=self.app.app_start, born=born, identity=identity)
+        container = start(
             app,
             now,
             policy,
-            app_start=remembered.app_start,
-            asked_under=remembered.incarnation,
-            born=None if remembered.born is None else now - (self._timeline.wall_s - remembered.born),
-            identity=remembered.identity,
+            app_start=saved.app_start,
+            asked_under=saved.incarnation,
+            born=None if saved.born is None else now - (self._timeline.wall_s - saved.born),
+            identity=saved.identity,
         )
-        latch = remembered.latch
-        return (
-            transitions.resume(container, latch, now, self._timeline.wall_s - latch.at, policy) if latch else container
-        )
+        latch = saved.latch
+        return resume(container, latch, now, self._timeline.wall_s - latch.at, policy) if latch else container
 
     def _word(self, what: str) -> str:
         return f"{what}-{self._rng.getrandbits(64):016x}"
 
 
-class _Bell:
-    """Takes the place of the future on which the inbox wakes the hall."""
+class _Waiter:
+    """Takes the place of the future with which the inbox wakes the controller."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
 
     def done(self) -> bool:
         return False
 
     def set_result(self, _result: None) -> None:
-        self._ring()
+        self._wake()

@@ -1,4 +1,4 @@
-"""The small fleet of the tests of planned ends: what they have in common."""
+"""The small fleet of the tests of lifetimes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHORT_S: Final = HOUR_S
 PATIENCE_S: Final = 2 * SHORT_S
 
 ASK_S: Final = 12.5
-"""The longest wait of who was refused: a check, and a quarter of it as jitter."""
+"""The longest wait after a refusal: a check interval, and a quarter of it as jitter."""
 
 ON_THE_WAY_S: Final = 0.02
-"""The longest way of a beat to the store, and of a lease back."""
+"""The longest delay of a beat and of a lease."""
 
 
 def aging(slots: str, lifetime_s: float = SHORT_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms) -> Rules:
-    """The defaults with a lifetime and so many ``slots``: ``1``, or ``50p`` for 5 %. The busy have ``patience_s``."""
+    """The defaults with a lifetime and ``slots``: ``1``, or ``50p`` for 5 %. ``patience_s``: the longest lifetime."""
     policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=patience_s, retire_slots=slots)
     return replace(OURS, name=f"{slots} slots", policy=policy, terms=terms)
 
@@ -38,7 +38,7 @@ PATIENT: Final = aging("1", patience_s=PATIENCE_S)
 def fleet(
     rules: Rules, *troubles: Trouble, size: int = FEW, seed: int = 1, aged_s: float = 0.0, lost: int = 0
 ) -> World:
-    """A fleet most of whose containers are restarted in place, on a network with delays."""
+    """A fleet with restarts mostly in place, on a network with delays."""
     world = World(rules, size=size, seed=seed, aged_s=aged_s, lost=lost, orchestrator=RESTARTING, has_delay=True)
     for trouble in troubles:
         trouble.plan(world)
@@ -54,7 +54,7 @@ def played(
     aged_s: float = 0.0,
     lost: int = 0,
 ) -> Outcome:
-    """What became of such a fleet."""
+    """The outcome of a run of such a fleet."""
     world = fleet(rules, *troubles, size=size, seed=seed, aged_s=aged_s, lost=lost)
     world.run(until_s)
     return outcome(world)

@@ -1,4 +1,4 @@
-"""Who holds a lease, and is killed, or not restarted, or never hears of it: how long its slot is taken."""
+"""Holders of leases that are killed, not restarted, or without an answer: how long their slot is used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.life.lifetime import RESPITE
 from sidecar.core.types import US_PER_S
-from simulation.ageing import Unheard
+from simulation.ageing import NoRestarts
 from simulation.network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from simulation.rules import REPLACE_S
 from simulation.scenarios import Outcome, outcome
@@ -19,15 +19,15 @@ from simulation.world import World
 TIMEOUT_S = YOUNG.policy.retire_timeout_s
 
 pytestmark = pytest.mark.timeout(240)
-"""Seconds of arithmetic, which a machine that is busy with something else stretches."""
+"""Seconds of arithmetic, and more on a busy machine."""
 
 
-def unheard(for_s: float, until_s: float, *, lost: int = 0) -> Outcome:
-    return played(YOUNG, Unheard(0, for_s), until_s=until_s, aged_s=1.2 * SHORT_S, lost=lost)
+def without_restarts(for_s: float, until_s: float, *, lost: int = 0) -> Outcome:
+    return played(YOUNG, NoRestarts(0, for_s), until_s=until_s, aged_s=1.2 * SHORT_S, lost=lost)
 
 
 def leaving(world: World, until_s: float) -> int:
-    """Let the time pass until somebody drains under a lease; whose place that is."""
+    """Let time pass until a container drains under a lease; its place."""
     while not world.departures.retirements:
         world.run(world.timeline.now + 1)
         assert world.timeline.now < until_s
@@ -35,7 +35,7 @@ def leaving(world: World, until_s: float) -> int:
 
 
 def granted(world: World) -> int:
-    """Let the time pass until the bucket has given a lease that nobody has heard of yet; whose place that is."""
+    """Let time pass until the store has granted a lease whose answer has not arrived; the place of its container."""
     while not world.slots():
         world.run(world.timeline.now + ON_THE_WAY_S / 40)
     assert not world.departures.retirements
@@ -46,7 +46,7 @@ def old_world() -> World:
     return fleet(YOUNG, size=6, aged_s=1.2 * SHORT_S)
 
 
-def test_slot_of_a_holder_that_was_killed_is_free_at_the_timeout_and_not_before() -> None:
+def test_slot_of_a_killed_holder_is_free_at_the_timeout() -> None:
     world = old_world()
     world.kill(leaving(world, 600), inf)
     world.run(TIMEOUT_S + 600)
@@ -55,7 +55,7 @@ def test_slot_of_a_holder_that_was_killed_is_free_at_the_timeout_and_not_before(
 
 
 @pytest.mark.parametrize("after_s", [2, 30], ids=["draining", "down"])
-def test_holder_that_was_killed_and_comes_back_is_away_as_before(after_s: float) -> None:
+def test_killed_holder_that_is_restarted_stays_down(after_s: float) -> None:
     world = old_world()
     place = leaving(world, 600)
     world.run(world.timeline.now + after_s)
@@ -67,7 +67,7 @@ def test_holder_that_was_killed_and_comes_back_is_away_as_before(after_s: float)
     assert of.most_out == of.most_leases == 1
 
 
-def test_holder_that_was_killed_before_it_heard_of_its_lease_uses_it_when_it_is_back() -> None:
+def test_holder_killed_before_the_answer_uses_its_lease_after_the_restart() -> None:
     world = old_world()
     place = granted(world)
     world.kill(place, 20)
@@ -77,7 +77,7 @@ def test_holder_that_was_killed_before_it_heard_of_its_lease_uses_it_when_it_is_
 
 
 @pytest.mark.parametrize("after_s", [0, TIMEOUT_OF_REPLY_S + 1], ids=["waiting for the reply", "having given it up"])
-def test_lease_that_was_granted_without_being_heard_of_is_given_back_by_who_has_become_busy(after_s: float) -> None:
+def test_lease_without_an_answer_is_given_back_by_a_container_that_became_busy(after_s: float) -> None:
     world = fleet(PATIENT, size=6, aged_s=1.2 * SHORT_S, lost=1000)
     place, granted_s = granted(world), world.timeline.now
     world.run(granted_s + after_s)
@@ -86,8 +86,8 @@ def test_lease_that_was_granted_without_being_heard_of_is_given_back_by_who_has_
     assert world.timeline.now <= granted_s + after_s + 3 * ASK_S
 
 
-def test_who_is_not_restarted_comes_back_and_its_slot_goes_on() -> None:
-    of = unheard(4 * TIMEOUT_S, 6 * TIMEOUT_S)
+def test_container_that_is_not_restarted_is_up_again_and_its_slot_is_used_by_the_next() -> None:
+    of = without_restarts(4 * TIMEOUT_S, 6 * TIMEOUT_S)
     returned = [at_s for at_s, _ in of.returns]
     assert len(returned) >= 3
     for gone, back_s, after in zip(of.retirements, returned, of.retirements[1:], strict=False):
@@ -96,19 +96,19 @@ def test_who_is_not_restarted_comes_back_and_its_slot_goes_on() -> None:
     assert of.most_out == of.most_retired == of.most_leases == 1
 
 
-def test_who_came_back_is_left_in_peace_for_a_quarter_of_its_lifetime() -> None:
-    of = unheard(TIMEOUT_S, HOUR_S)
+def test_container_that_was_not_restarted_is_not_retired_again_for_a_quarter_of_its_lifetime() -> None:
+    of = without_restarts(TIMEOUT_S, HOUR_S)
     (back_s, place), *_ = of.returns
     first, second = (one.at_s for one in of.retirements if one.place == place)
     assert first < back_s
     assert second >= back_s + RESPITE * SHORT_S
 
 
-def test_no_more_than_k_are_away_though_replies_get_lost_and_nobody_is_restarted() -> None:
-    assert unheard(4 * TIMEOUT_S, 4 * TIMEOUT_S, lost=300).most_retired == 1
+def test_at_most_k_are_down_with_lost_replies_and_without_restarts() -> None:
+    assert without_restarts(4 * TIMEOUT_S, 4 * TIMEOUT_S, lost=300).most_retired == 1
 
 
-def test_no_more_than_k_are_away_when_a_killed_holder_is_back_shortly_before_its_slot_is_over() -> None:
+def test_at_most_k_are_down_when_a_killed_holder_restarts_shortly_before_the_timeout() -> None:
     world = old_world()
     world.kill(granted(world), TIMEOUT_S - 20)
     world.run(2 * TIMEOUT_S)
@@ -116,9 +116,9 @@ def test_no_more_than_k_are_away_when_a_killed_holder_is_back_shortly_before_its
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
-def test_who_is_not_restarted_is_back_before_its_slot_is_free(*, is_killed: bool) -> None:
+def test_container_that_is_not_restarted_is_up_before_its_slot_is_free(*, is_killed: bool) -> None:
     world = old_world()
-    Unheard(0, HOUR_S).plan(world)
+    NoRestarts(0, HOUR_S).plan(world)
     place = leaving(world, 600)
     slot = world.slots()[world.apps[place].instance]
     over_us = slot.at_us + slot.for_us

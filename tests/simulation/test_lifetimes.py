@@ -1,4 +1,4 @@
-"""Planned ends: how many are away at once, when all have gone, who waits, and what retirement gives way to."""
+"""Retirement: how many are down at once, when all are replaced, which wait, and what comes first."""
 
 from __future__ import annotations
 
@@ -9,44 +9,32 @@ from math import inf
 
 import pytest
 
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
-from sidecar.core.life.lifetime import Plan
 from sidecar.core.types import State
 from simulation.ageing import Busy, Freeze, Kills, Leak, Mute
-from simulation.rules import NOBODY, OURS, REPLACE_S, Rules, renewal_s
+from simulation.rules import NO_CULLING, OURS, REPLACE_S, Rules, rotation_s
 from simulation.scenarios import Outcome, outcome
-from simulation.small import (
-    ASK_S,
-    FEW,
-    HOUR_S,
-    ON_THE_WAY_S,
-    PATIENCE_S,
-    PATIENT,
-    SHORT_S,
-    YOUNG,
-    aging,
-    fleet,
-    played,
-)
+from simulation.small import ASK_S, FEW, HOUR_S, ON_THE_WAY_S, PATIENCE_S, PATIENT, SHORT_S, YOUNG, aging, fleet, played
 from simulation.troubles import Flapping, Outage, Poison
 from simulation.world import RESTARTING
 
 JITTER = OURS.policy.lifetime_jitter
 AGED_S = SHORT_S * (1 - JITTER) - 60
-"""So old is who may be due in a minute; those of a small fleet need a quarter of an hour to go."""
+"""An age at which the first retirement may be due in a minute; a small fleet takes a quarter of an hour."""
 
 SIZE = 40
 
 pytestmark = pytest.mark.timeout(240)
-"""Seconds of arithmetic, which a machine that is busy with something else stretches."""
+"""Seconds of arithmetic, and more on a busy machine."""
 
 once = cache(played)
-"""Several tests look at the same hours."""
+"""Several tests use the same run."""
 
 
 def latest_s(rules: Rules, apps: int, lifetime_s: float) -> float:
-    """The age by which all are retired that are due from this age on, by the numbers."""
-    return lifetime_s * (1 + JITTER) + renewal_s(rules.policy, apps)
+    """The computed age by which all containers with this lifetime are retired."""
+    return lifetime_s * (1 + JITTER) + rotation_s(rules.policy, apps)
 
 
 def retired_within(of: Outcome, first_s: float, last_s: float) -> int:
@@ -59,7 +47,7 @@ UP_TO = {"1": 1, "3": 3, "50p": SIZE // 20}
 
 
 @pytest.mark.parametrize("slots", ["1", "3", "50p"], ids=["1", "3", "5 percent"])
-def test_fleet_started_together_is_retired_within_the_computed_time_and_never_more_than_k_at_once(slots: str) -> None:
+def test_fleet_started_together_is_retired_within_the_computed_time_with_at_most_k_at_once(slots: str) -> None:
     rules = aging(slots)
     first_s, last_s = SHORT_S * (1 - JITTER), latest_s(rules, SIZE, SHORT_S)
     world = fleet(rules, size=SIZE, aged_s=first_s - 60)
@@ -75,23 +63,23 @@ def test_fleet_started_together_is_retired_within_the_computed_time_and_never_mo
 
 
 @pytest.mark.parametrize("slots", ["1", "3", "50p"])
-def test_computed_time_is_the_one_that_users_are_warned_by(slots: str) -> None:
-    needed_s = renewal_s(aging(slots).policy, SIZE)
-    assert Plan(needed_s, Share.read(slots), REPLACE_S).shortfall(SIZE)
-    assert not Plan(needed_s + 1, Share.read(slots), REPLACE_S).shortfall(SIZE)
+def test_warning_uses_the_computed_time(slots: str) -> None:
+    needed_s = rotation_s(aging(slots).policy, SIZE)
+    assert RotationPlan(needed_s, Share.read(slots), REPLACE_S).shortfall(SIZE)
+    assert not RotationPlan(needed_s + 1, Share.read(slots), REPLACE_S).shortfall(SIZE)
 
 
-def test_ages_grow_where_the_numbers_do_not_add_up_and_still_no_more_than_k_are_away() -> None:
+def test_ages_grow_when_the_lifetime_is_too_short_with_at_most_k_at_once() -> None:
     lifetime_s, until_s = SHORT_S / 20, HOUR_S
     of = once(aging("1", lifetime_s), until_s=until_s)
-    assert Plan(lifetime_s, Share(1), REPLACE_S).shortfall(FEW)
+    assert RotationPlan(lifetime_s, Share(1), REPLACE_S).shortfall(FEW)
     ages = [one.age_s for one in of.retirements[FEW:]]
     assert sum(ages) / len(ages) > 2 * lifetime_s
     assert of.most_out == of.most_retired == of.most_leases == 1
     assert len(of.retirements) >= (until_s - (1 + JITTER) * lifetime_s) / REPLACE_S
 
 
-def test_slot_is_taken_until_the_replacement_is_well() -> None:
+def test_slot_is_used_until_the_replacement_is_healthy() -> None:
     grace_s = 60.0
     of = once(replace(YOUNG, policy=replace(YOUNG.policy, grace_s=grace_s)), aged_s=AGED_S)
     assert {one.place for one in of.retirements} == set(range(FEW))
@@ -104,7 +92,7 @@ def test_slot_is_taken_until_the_replacement_is_well() -> None:
 BUSY = 3
 
 
-def test_busy_are_retired_after_all_idle_and_not_after_their_longest_lifetime_and_a_queue() -> None:
+def test_busy_containers_are_retired_last_and_by_their_longest_lifetime() -> None:
     of = once(PATIENT, Busy(BUSY, inf), until_s=2.5 * HOUR_S)
     first = [one for one in of.retirements if one.life == 0]
     idle, busy = first[: FEW - BUSY], first[FEW - BUSY :]
@@ -119,21 +107,21 @@ def test_busy_are_retired_once_they_have_become_idle() -> None:
     of = once(PATIENT, Busy(BUSY, until_s))
     last = [one.at_s for one in of.retirements[FEW - BUSY : FEW]]
     assert min(last) >= until_s
-    assert max(last) <= until_s + OURS.policy.check_interval_s + ASK_S + renewal_s(PATIENT.policy, BUSY)
+    assert max(last) <= until_s + OURS.policy.check_interval_s + ASK_S + rotation_s(PATIENT.policy, BUSY)
 
 
-def test_load_up_to_the_mark_makes_nobody_busy() -> None:
+def test_load_up_to_the_setting_is_not_busy() -> None:
     marked = replace(PATIENT, policy=replace(PATIENT.policy, busy_load=1.0))
     of = once(marked, Busy(FEW, inf, load=1.0))
     assert max(one.age_s for one in of.retirements) <= latest_s(marked, FEW, SHORT_S)
 
 
-# -- what age brings ------------------------------------------------------------------------------------------------
+# -- leaks ------------------------------------------------------------------------------------------------
 
 LEAK = Leak(2 * SHORT_S)
 
 
-def test_leak_never_fails_a_request_where_lives_end_before_it_shows() -> None:
+def test_leak_fails_no_request_when_incarnations_end_before_it() -> None:
     of = once(YOUNG, LEAK, until_s=5 * HOUR_S)
     assert latest_s(YOUNG, FEW, SHORT_S) < LEAK.from_s
     assert of.avoidable == 0
@@ -141,31 +129,31 @@ def test_leak_never_fails_a_request_where_lives_end_before_it_shows() -> None:
     assert of.oldest_s < LEAK.from_s
 
 
-def test_leak_fails_requests_and_costs_tokens_where_nobody_is_retired() -> None:
+def test_leak_fails_requests_and_costs_tokens_without_retirement() -> None:
     of = once(OURS, LEAK, until_s=5 * HOUR_S)
     assert of.avoidable > 100
     assert len(of.culls) >= FEW
 
 
-def test_leak_ends_with_all_stuck_where_nobody_is_culled_either() -> None:
-    assert once(NOBODY, LEAK, until_s=5 * HOUR_S).stuck == FEW
+def test_leak_makes_all_stuck_without_culls() -> None:
+    assert once(NO_CULLING, LEAK, until_s=5 * HOUR_S).stuck == FEW
 
 
 @pytest.mark.parametrize(("rules", "stuck"), [(OURS, 3), (YOUNG, 0)], ids=["culls alone", "retirement"])
-def test_stuck_state_that_no_error_shows_ends_with_the_lifetime(rules: Rules, stuck: int) -> None:
+def test_unreported_stuck_state_ends_with_the_lifetime(rules: Rules, stuck: int) -> None:
     of = once(rules, Mute(600, 3))
     assert of.culls == ()
     assert of.stuck == stuck
     assert of.recovered.get("mute", 0) <= latest_s(YOUNG, FEW, SHORT_S)
 
 
-# -- what comes first -----------------------------------------------------------------------------------------------
+# -- precedence -----------------------------------------------------------------------------------------------
 
 FROM_S, FOR_S = 300.0, 600.0
-"""In the middle of the retirements."""
+"""During the retirements."""
 
 AFTERWARDS_S = OURS.terms.probation_us / 1e6 + 60
-"""Until a window is empty and the incident over."""
+"""Until the window is empty and the incident is over."""
 
 
 @pytest.mark.parametrize(
@@ -173,7 +161,7 @@ AFTERWARDS_S = OURS.terms.probation_us / 1e6 + 60
     [(Outage(FROM_S, FOR_S), 2.0, "culls", AFTERWARDS_S), (Freeze(FROM_S, FOR_S), ON_THE_WAY_S, "hold", 0)],
     ids=["outage", "hold"],
 )
-def test_nobody_is_retired_meanwhile_and_all_are_soon_after(
+def test_no_container_is_retired_meanwhile_and_all_are_soon_after(
     trouble: Outage | Freeze, notice_s: float, word: str, afterwards_s: float
 ) -> None:
     of = once(YOUNG, trouble, aged_s=AGED_S, until_s=HOUR_S)
@@ -184,12 +172,12 @@ def test_nobody_is_retired_meanwhile_and_all_are_soon_after(
     assert before + after == len(first.retirements)
     assert of.refusals[word] > 0
     assert {one.place for one in first.retirements} | {cull.place for cull in of.culls} == set(range(FEW))
-    queue_s = renewal_s(YOUNG.policy, after)
+    queue_s = rotation_s(YOUNG.policy, after)
     assert first.retirements[-1].at_s <= over_s + afterwards_s + ASK_S + queue_s
 
 
 @pytest.mark.parametrize("capacity", [10, 2], ids=["tokens enough", "tokens short"])
-def test_nobody_is_retired_while_a_lone_bad_one_waits_for_its_cull(capacity: int) -> None:
+def test_no_container_is_retired_while_a_suspect_waits_for_its_cull(capacity: int) -> None:
     rules = aging("2", SHORT_S, terms=replace(OURS.terms, capacity=str(capacity)))
     of = once(rules, Poison(90, count=6, every_s=70), aged_s=AGED_S, until_s=HOUR_S)
     assert len(of.culls) == 6
@@ -210,11 +198,10 @@ BAD_HOURS = (
 )
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_culls_and_retirements_together_never_cross_the_floor(seed: int) -> None:
-    """Though replies get lost, and sidecars killed."""
+def test_culls_and_retirements_together_never_cross_the_floor() -> None:
+    """With lost replies and killed sidecars."""
     terms = replace(OURS.terms, capacity="30", min_healthy="900p")
-    of = played(aging("4", SHORT_S / 3, terms=terms), *BAD_HOURS, until_s=HOUR_S, seed=seed, size=40, lost=100)
+    of = played(aging("4", SHORT_S / 3, terms=terms), *BAD_HOURS, until_s=HOUR_S, size=40, lost=100)
     assert of.most_out <= 40 - 36
     assert of.most_leases <= 4
     assert of.refusals["floor"] > 0
@@ -224,12 +211,12 @@ def test_culls_and_retirements_together_never_cross_the_floor(seed: int) -> None
 # -- the simulation itself ------------------------------------------------------------------------------------------
 
 
-def test_same_seed_gives_the_same_hours() -> None:
+def test_same_seed_gives_the_same_run() -> None:
     again = partial(played, aging("4", SHORT_S / 3), *BAD_HOURS, until_s=HOUR_S / 6, seed=7, size=16, lost=50)
     assert again() == again()
 
 
-def test_killed_sidecar_knows_its_age_when_it_is_back() -> None:
+def test_restarted_sidecar_knows_the_age() -> None:
     world = fleet(aging("1"), size=3)
     world.run(100)
     world.kill(0, 10)

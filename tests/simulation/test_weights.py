@@ -1,4 +1,4 @@
-"""What users feel of weights: the same fleets, seeds and troubles with them and without."""
+"""The effect of weights on users: the same fleets, seeds and troubles with and without them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from sidecar.core.life.success_rate import BUCKET_S, BUCKETS
-from sidecar.core.life.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
-from simulation.rules import NOBODY, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, Rules
+from sidecar.core.measure.success_rate import BUCKET_S, BUCKETS
+from sidecar.core.measure.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
+from simulation.rules import NO_CULLING, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, Rules
 from simulation.scenarios import Outcome, Scenario, outage, play
 from simulation.traffic import Load
 from simulation.troubles import Poison, Stuck, Trouble
@@ -21,10 +21,10 @@ LOAD = Load(20)
 STUCK = Scenario("stuck", 7 * 60, (Stuck(60, 4, part=0.8),), SIZE, LOAD)
 MEMORY_S = BUCKETS * BUCKET_S
 FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
-"""Some seconds until the newest results outweigh the good ones before, and the fall itself."""
+"""Some seconds until the newest results dominate, and the fall itself."""
 
 pytestmark = pytest.mark.timeout(240)
-"""Seconds of arithmetic, which a machine that is busy with something else stretches."""
+"""Seconds of arithmetic, and more on a busy machine."""
 
 
 @cache
@@ -50,42 +50,40 @@ def every_second(world: World, first: int, last: int, look: Callable[[], None]) 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("rules", "without", "part"),
-    [(WEIGHTS, NOBODY, 0.2), (OURS_WEIGHTS, TRIAL, 0.3), (SOFT, TRIAL, 0.3)],
+    [(WEIGHTS, NO_CULLING, 0.2), (OURS_WEIGHTS, TRIAL, 0.3), (SOFT, TRIAL, 0.3)],
     ids=["results, no culling", "results", "errors alone: soft drain"],
 )
-def test_weights_spare_users_most_of_the_avoidable_failures(
-    rules: Rules, without: Rules, part: float, seed: int
-) -> None:
+def test_weights_prevent_most_avoidable_failures(rules: Rules, without: Rules, part: float, seed: int) -> None:
     assert played(STUCK, rules, seed).avoidable <= part * played(STUCK, without, seed).avoidable
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
-def test_the_stuck_are_culled_all_the_same(rules: Rules, seed: int) -> None:
+def test_stuck_containers_are_still_culled(rules: Rules, seed: int) -> None:
     outcome = played(STUCK, rules, seed)
     assert [cull.stuck_by for cull in outcome.culls] == ["stuck"] * 4
     assert outcome.stuck == 0
 
 
-# -- a dependency that is down for everybody ------------------------------------------------------------------------
+# -- a dependency that is down for all ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
-def test_weights_neither_save_nor_cost_requests_while_all_suffer_alike(rules: Rules) -> None:
+def test_weights_change_nothing_while_all_are_equally_sick(rules: Rules) -> None:
     scenario = outage(10, 0.8, 180)
     weighed, even = played(scenario, rules, 1), played(scenario, TRIAL, 1)
     assert weighed.failed == pytest.approx(even.failed, rel=0.05)
     assert len(weighed.culls) <= 1
 
 
-def test_nobody_is_singled_out_while_all_suffer_alike() -> None:
+def test_all_have_the_same_load_while_all_are_equally_sick() -> None:
     world = small(WEIGHTS)
     world.run(60)
-    world.fail_everybody(1.0, "database")
+    world.fail_all(1.0, "database")
     world.run(60 + FALL_S + 2)
     assert [one.weight for one in world.apps] == [FLOOR] * 4
     assert {world.traffic.load_of(one) for one in world.apps} == {LOAD.per_s}
-    world.fail_everybody(0.0, "")
+    world.fail_all(0.0, "")
     world.run(60 + FALL_S + 2 * MEMORY_S + FULL / RISE_PER_S)
     assert [one.weight for one in world.apps] == [FULL] * 4
 
@@ -108,7 +106,7 @@ def test_weight_falls_fast_and_rises_slowly() -> None:
     assert [one.weight for one in world.apps] == [FULL] * 4
 
 
-def test_share_of_one_that_fails_half_of_its_requests_is_about_an_eighth() -> None:
+def test_container_that_fails_half_of_its_requests_gets_about_an_eighth() -> None:
     world = small(WEIGHTS, Poison(60, part=0.5))
     weights: list[float] = []
     every_second(world, 90, 390, lambda: weights.append(min(one.weight for one in world.apps)))
@@ -116,7 +114,7 @@ def test_share_of_one_that_fails_half_of_its_requests_is_about_an_eighth() -> No
     assert sum(weights) / len(weights) == pytest.approx(FULL / 8, abs=5)
 
 
-def test_nothing_is_held_against_a_replacement() -> None:
+def test_replacement_has_its_full_weight() -> None:
     world = small(OURS_WEIGHTS, Poison(60))
     app = world.apps[world.places("poisoned", 1)[0]]
     weights: list[float] = []

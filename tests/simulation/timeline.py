@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen next, in order, and asyncio's timers among it, so that nothing ever waits."""
+"""Virtual time: planned events in order, with the timers of asyncio among them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ EPOCH_S: Final = 1_800_000_000
 
 
 class Timeline:
-    """Events by the second they are due; of those due together the one that was planned first comes first."""
+    """Events by the second at which they are due; of events due together the first planned comes first."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.loop = _Loop(self)
         self.failures: list[Exception] = []
-        """What failed: the run ends with the first of them."""
+        """Exceptions; the run ends with the first."""
         self._planned: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._until = 0.0
@@ -37,18 +37,18 @@ class Timeline:
         return round(self.wall_s * 1_000_000)
 
     def at(self, when: float, event: Callable[[], object]) -> None:
-        """Plan an event; one that is overdue comes next."""
+        """Plan an event; an overdue event comes next."""
         heappush(self._planned, (max(when, self.now), next(self._order), event))
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due before ``until``; raises what failed meanwhile."""
+        """Run every event that is due before ``until``; raises the exceptions of the run."""
         self._until = until
         self.loop.run_forever()
         if self.failures:
             raise ExceptionGroup("parts of the simulation failed", self.failures)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` at once as far as it goes, which mostly is to its end; a task does the rest."""
+        """Run ``work`` now until it waits, mostly to its end; a task runs the rest."""
         try:
             waits_for = work.send(None)
         except StopIteration:
@@ -56,7 +56,7 @@ class Timeline:
         self.loop.create_task(_rest(work, waits_for))
 
     def step(self) -> None:
-        """Let the next event happen, or stop the loop; only to be called while nothing else is ready."""
+        """Run the next event, or stop the loop; only while nothing else is ready."""
         if self.failures:
             self.loop.stop()
         elif self._planned and self._planned[0][0] < self._until:
@@ -73,7 +73,7 @@ def _rest(work: Coroutine[Any, Any, None], waits_for: object) -> Generator[objec
         while True:
             try:
                 yield waits_for
-            except BaseException as error:  # noqa: BLE001 - it is the work's
+            except BaseException as error:  # noqa: BLE001 - passed on to the work
                 waits_for = work.throw(error)
             else:
                 waits_for = work.send(None)
@@ -82,7 +82,7 @@ def _rest(work: Coroutine[Any, Any, None], waits_for: object) -> Generator[objec
 
 
 class _Loop(asyncio.BaseEventLoop):
-    """An event loop without sockets and threads, whose timers are events of the timeline."""
+    """An event loop without sockets and threads; its timers are events of the timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()
@@ -107,11 +107,11 @@ class _Loop(asyncio.BaseEventLoop):
         pass
 
     def __del__(self, _warn: object = None) -> None:
-        """Nothing is open."""
+        """Nothing: the loop has no files."""
 
 
 class _Selector:
-    """Where a loop would wait for sockets the next event of the timeline happens."""
+    """Runs the next event of the timeline where a loop waits for sockets."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline

@@ -1,7 +1,7 @@
-"""The requests of a fleet, second by second: a balancer that goes by weight, what fails, and what is too much.
+"""The requests of a fleet, second by second: a balancer with weights, failures and overload.
 
-What fails and what is too much is reckoned (rate times time), so that two ways to run a fleet differ by what they do
-alone; the errors that are reported are drawn (Poisson). Nothing is reckoned or drawn while nothing fails.
+Failures and overload are computed (rate times time), so that two policies differ only by their actions. The reported
+errors are random (Poisson). Nothing is computed while nothing fails.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from simulation.app import SimulatedApp
 from simulation.timeline import Timeline
 
 HEADROOM: Final = 1.25
-"""So many times its usual share of the requests can a container serve."""
+"""A container can serve this multiple of its usual share of the requests."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """``per_s`` requests a second to each container while all serve; in each of them ``stray`` of its requests fail."""
+    """``per_s`` requests a second to each container while all serve; the part ``stray`` fails in a healthy one."""
 
     per_s: float = 10.0
     stray: float = 0.0
@@ -32,11 +32,11 @@ LOAD: Final = Load()
 
 @dataclass
 class Ledger:
-    """Requests that ``failed`` until now, and of those the ``avoidable``, in which those are that were ``too_many``.
+    """Failed requests so far; ``avoidable`` is a part of ``failed``, and ``too_many`` a part of ``avoidable``.
 
-    *Avoidable* is what failed while not everybody suffered: another container could have answered it, or this one after
-    a restart. What a healthy container fails now and then is not. *Too many* were sent to one container at once.
-    ``most_load``: the most requests a second that were sent to one.
+    *Avoidable*: requests that failed outside of an outage, which another container could have answered, or this one
+    after a restart; not the stray errors of healthy containers. *Too many*: requests over the capacity of a container.
+    ``most_load``: the most requests a second to one container.
     """
 
     failed: float = 0.0
@@ -47,7 +47,7 @@ class Ledger:
 
 @dataclass
 class _Stream:
-    """The errors of one container: ``mean`` a second, of one kind."""
+    """The errors of one container: on average ``mean`` a second, of one kind."""
 
     app: SimulatedApp
     mean: float
@@ -59,7 +59,7 @@ class _Stream:
 
 
 class Traffic:
-    """All requests of a fleet. ``report`` is told the errors of a container within a second, and what went well."""
+    """All requests of a fleet. ``report`` gets the errors and successes of a container, once a second."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class Traffic:
         self.changed()
 
     def changed(self) -> None:
-        """Weights are others, or somebody came, left or fails more or less."""
+        """Weights, containers or failure rates have changed."""
         self._is_stale = True
         if not self.is_running:
             self.is_running = True
             self._timeline.at(int(self._timeline.now) + 1.0, self._tick)
 
     def load_of(self, app: SimulatedApp) -> float:
-        """Requests a second to this one now."""
+        """Requests a second to this container now."""
         return self._per_percent() * app.weight if app.serving else 0.0
 
     def _tick(self) -> None:
@@ -142,7 +142,7 @@ class Traffic:
 
 
 def drawn(rng: Random, mean: float, none: float | None = None) -> int:
-    """So many events where ``mean`` are expected; ``none`` is the chance of none, if it is known."""
+    """A random number of events with this mean (Poisson); ``none``: the probability of 0, if it is known."""
     if mean > 30:
         return max(0, round(rng.gauss(mean, sqrt(mean))))
     limit, number, product = exp(-mean) if none is None else none, 0, rng.random()

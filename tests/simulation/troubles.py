@@ -1,4 +1,4 @@
-"""What befalls a fleet, and when. All of it is written down before the run begins."""
+"""Troubles of a fleet. All of them are planned before the run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FLAP_PART: Final = (0.001, 0.01)
 
 
 class Trouble(Protocol):
-    """Something that befalls the fleet."""
+    """A trouble of the fleet."""
 
     def plan(self, world: World) -> None:
-        """Put it on the fleet's timeline."""
+        """Plan its events on the timeline of the fleet."""
 
 
 @dataclass(frozen=True)
 class Poison:
-    """Lone containers whose connection is poisoned: one every ``every_s`` seconds, or by chance until ``until_s``."""
+    """Lone containers get stuck: one every ``every_s`` seconds, or at random times until ``until_s``."""
 
     at_s: float
     count: int = 1
@@ -44,7 +44,7 @@ class Poison:
 
 @dataclass(frozen=True)
 class Outage:
-    """A dependency of everybody's is down for ``for_s`` seconds; ``stuck`` containers do not get over it."""
+    """A dependency of all containers is down for ``for_s`` seconds; ``stuck`` of them stay stuck."""
 
     at_s: float
     for_s: float
@@ -53,16 +53,16 @@ class Outage:
     name: str = "blip"
 
     def plan(self, world: World) -> None:
-        """Plan its beginning, whom it leaves stuck, and its end."""
-        world.timeline.at(self.at_s, partial(world.fail_everybody, self.part, "database"))
+        """Plan beginning, stuck containers, and end."""
+        world.timeline.at(self.at_s, partial(world.fail_all, self.part, "database"))
         for place in world.places(self.name, self.stuck):
             world.timeline.at(self.at_s, partial(world.stick, place, self.part, "database", self.name))
-        world.timeline.at(self.at_s + self.for_s, partial(world.fail_everybody, 0.0, ""))
+        world.timeline.at(self.at_s + self.for_s, partial(world.fail_all, 0.0, ""))
 
 
 @dataclass(frozen=True)
 class Stuck:
-    """A blip leaves ``count`` containers stuck, all at once."""
+    """``count`` containers get stuck at the same time."""
 
     at_s: float
     count: int
@@ -78,7 +78,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Sick:
-    """``count`` places in which containers fail whatever one does, from ``at_s`` on."""
+    """In ``count`` places containers fail from ``at_s`` on, before and after restarts."""
 
     at_s: float
     count: int
@@ -94,7 +94,7 @@ class Sick:
 
 @dataclass(frozen=True)
 class Wave:
-    """The same for ``for_s`` seconds: they heal by themselves."""
+    """``Sick`` for ``for_s`` seconds: the containers recover by themselves."""
 
     at_s: float
     for_s: float
@@ -111,7 +111,7 @@ class Wave:
 
 @dataclass(frozen=True)
 class Release:
-    """``count`` containers get a release that fails, within ``over_s``, and the one before back at ``back_at_s``."""
+    """``count`` containers get a failing release within ``over_s`` seconds, and a rollback from ``back_at_s`` on."""
 
     at_s: float
     count: int
@@ -130,7 +130,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Flapping:
-    """``count`` places in which containers go bad and recover by themselves, around the limit."""
+    """In ``count`` places containers fail around the limit and recover by themselves, again and again."""
 
     at_s: float
     for_s: float

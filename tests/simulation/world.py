@@ -1,6 +1,6 @@
-"""The fleet: places with containers and their sidecars, an orchestrator that replaces what is down, an engineer.
+"""The fleet: containers with their sidecars, an orchestrator that replaces them, and an engineer.
 
-Chance comes from one seed, by several generators, so that whom trouble meets does not depend on how the fleet is run.
+All random generators come from one seed, so that the affected containers do not depend on the policy.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from random import Random
 from typing import Final
 
 from sidecar.controller.journal import Memory
-from sidecar.core.fleet.records import Cull, Slot
-from sidecar.core.fleet.records import State as FleetState
-from sidecar.core.life.events import Answered
+from sidecar.core.fleet.records import Cull, FleetState, Slot
+from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import US_PER_S, Denied, Ping, State, Unknown
+from sidecar.core.types import US_PER_S, Denied, ErrorReport, State, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
 from simulation.app import SimulatedApp
@@ -31,7 +30,7 @@ GOODBYE_S: Final = 1.0
 DEPLOY_S: Final = 10.0
 LOOK_S: Final = 30.0
 FIRST_S: Final = 10.0
-"""Within so many seconds the sidecars of a fleet begin."""
+"""The sidecars of a fleet start within this many seconds."""
 
 _OUT: Final = (State.DRAINING, State.DOWN)
 
@@ -41,10 +40,10 @@ NEED_ENGINEER: Final = frozenset({"window", "refund_max", "paused", "data_loss",
 
 @dataclass(frozen=True)
 class Orchestrator:
-    """A replacement is there ``after_s`` seconds after the cull, or after the container is down (``is_from_down``).
+    """A replacement serves ``after_s`` seconds after the cull, or after the container is down (``is_from_down``).
 
-    The part ``moved`` of the replacements has another instance name, as under Nomad, where that is the allocation's id.
-    ``has_engineer``: half an hour after the first refusal that needs a person one comes and restarts all that is stuck.
+    The part ``moved`` of the replacements has another instance name, as the allocations of Nomad do. ``has_engineer``:
+    half an hour after the first refusal that needs a person, an engineer restarts all stuck containers.
     """
 
     after_s: tuple[float, float] = (45.0, 45.0)
@@ -55,7 +54,7 @@ class Orchestrator:
 
 NOMAD: Final = Orchestrator()
 RESTARTING: Final = Orchestrator((25.0, 40.0), is_from_down=True, moved=0.2, has_engineer=False)
-"""Most are restarted in place; as when a container is put on another machine, some are not."""
+"""Most containers are restarted in place, and some on another machine."""
 
 
 class World:
@@ -96,12 +95,7 @@ class World:
             timeline, rules, self.store, self.network, seed, self._moved, self._weighed, lambda: self._is_asleep
         )
         self.traffic = Traffic(
-            load,
-            timeline,
-            self.apps,
-            Random(f"{seed}/errors"),
-            self._report,
-            reports_results=rules.reports_results,
+            load, timeline, self.apps, Random(f"{seed}/errors"), self._report, reports_results=rules.reports_results
         )
         first = Random(f"{seed}/first")
         for app in self.apps:
@@ -119,13 +113,13 @@ class World:
         return self.traffic.ledger
 
     def places(self, trouble: str, count: int) -> Sequence[int]:
-        """Whom a trouble of this name meets; the same however the fleet is run."""
+        """The places that a trouble of this name affects; the same for every policy."""
         return Random(f"{self.seed}/{trouble}").sample(range(len(self.apps)), count)
 
     # -- while nothing happens ------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Leave out all beats while nothing happens to anybody: each would say what the last one said."""
+        """Leave out the beats while nothing happens in the fleet: they would all be the same."""
         timeline = self.timeline
         self._is_asleep = not self.traffic.is_running and self._is_idle()
         if not self._is_asleep:
@@ -139,7 +133,7 @@ class World:
         return are_there and is_settled and all(one.is_idle for one in self._sidecars.values())
 
     def wake(self) -> None:
-        """Let everybody beat again; until now all have done so, and said nothing new."""
+        """Resume the beats; the store gets the ones that were left out."""
         if not self._is_asleep:
             return
         self._is_asleep = False
@@ -159,12 +153,12 @@ class World:
         return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.timeline.wall_us)}
 
     def missing(self) -> set[str]:
-        """Instances that were granted their end and are not replaced, as the fleet knows it."""
+        """Culled instances that the fleet does not know to be replaced."""
         rows = ((name, Cull.read(text)) for name, text in self.store._tables["culls"].items())
         return {name for name, cull in rows if cull is not None and cull.phase == "out"}
 
     def state(self) -> FleetState:
-        """What the fleet as a whole remembers."""
+        """The state record of the fleet."""
         return FleetState.read(self.store._tables["state"].get("state", "")) or FleetState()
 
     def _changed(self) -> None:
@@ -174,7 +168,7 @@ class World:
     # -- trouble --------------------------------------------------------------------------------------------------
 
     def stick(self, place: int, part: float, kind: str, by: str, *, mute: bool = False) -> None:
-        """Let ``part`` of a container's requests fail until it is restarted; if it is down, the next one's."""
+        """Let ``part`` of the requests to a container fail until a restart; if it is down, to the next one."""
         size = len(self.apps)
         order = (self.apps[(place + step) % size] for step in range(size))
         app = next((one for one in order if one.serving and not one.stuck), None)
@@ -183,7 +177,7 @@ class World:
             self.worsen(app, app.life, part, kind, by)
 
     def worsen(self, app: SimulatedApp, life: int, part: float, kind: str, by: str) -> None:
-        """Let ``part`` of the requests to this life fail, from now to its end."""
+        """Let ``part`` of the requests to this incarnation fail until its end."""
         if life != app.life:
             return
         app.stuck, app.stuck_kind, app.stuck_by = part, kind, by
@@ -196,19 +190,19 @@ class World:
         app.flaw, app.flaw_kind = part, kind
         self._changed()
 
-    def fail_everybody(self, part: float, kind: str) -> None:
-        """Let ``part`` of everybody's requests fail; 0 ends that."""
+    def fail_all(self, part: float, kind: str) -> None:
+        """Let ``part`` of the requests to all containers fail; 0 ends that."""
         self.traffic.outage, self.traffic.outage_kind = part, kind
         self._changed()
 
     def deploy(self, place: int, flaw: float, kind: str) -> None:
-        """Replace a container by one of another release, under another name."""
+        """Replace a container by one of another release, with another name."""
         app = self.apps[place]
         self._remove(app, DEPLOY_S)
         app.flaw, app.flaw_kind = flaw, kind
 
     def at_every_life(self, begins: Callable[[SimulatedApp], None]) -> None:
-        """Have this called with every container now, and with each that begins another life."""
+        """Call this with every container now, and at the beginning of each later incarnation."""
         self._life_begins.append(begins)
         for app in self.apps:
             begins(app)
@@ -218,7 +212,7 @@ class World:
         return [place for place, one in sorted(self._sidecars.items()) if one.controller.container.state in states]
 
     async def hold(self, author: str, reason: str, for_s: float) -> None:
-        """Freeze the service, as a person does it."""
+        """Hold the service, as a person does."""
         self.wake()
         timeline, servers = self.timeline, [("memory", self.store)]
         budget = FleetBudget(servers, self.rules.terms, rng=Random(author), clock=lambda: timeline.now)
@@ -227,7 +221,7 @@ class World:
             raise TypeError(f"the hold is unknown: {held.error}")
 
     def kill(self, place: int, for_s: float) -> None:
-        """Kill a sidecar; so much later there is another one, which knows what this one had written down."""
+        """Kill a sidecar, and restart it with its saved state after ``for_s`` seconds."""
         self.wake()
         sidecar = self._sidecars.pop(place, None)
         if sidecar is not None:
@@ -238,14 +232,14 @@ class World:
     def _revive(self, app: SimulatedApp, killed: Sidecar) -> None:
         if app.instance != killed.instance:
             return
-        memory = killed.notes.memory
+        memory = killed.journal.memory
         self._attend(app, memory)
         sidecar = self._sidecars[app.place]
         if sidecar.controller.container.state is State.DOWN:
             self._put_down(app)
         if memory and memory.app_start != app.app_start:
-            restarted = Ping(0, app_start=app.app_start)
-            self.timeline.at(self.timeline.now + GOODBYE_S, partial(sidecar.tell, restarted))
+            restarted = ErrorReport(0, app_start=app.app_start)
+            self.timeline.at(self.timeline.now + GOODBYE_S, partial(sidecar.report_now, restarted))
 
     # -- the engineer ---------------------------------------------------------------------------------------------
 
@@ -264,7 +258,7 @@ class World:
     # -- the orchestrator -----------------------------------------------------------------------------------------
 
     def _remove(self, app: SimulatedApp, for_s: float) -> None:
-        """Take a container away because a person says so; another one comes after so many seconds."""
+        """Remove a container, as a person does; its replacement serves after ``for_s`` seconds."""
         app.serving = False
         app.life += 1
         self._cure(app)
@@ -278,7 +272,7 @@ class World:
             self.recovered[by] = self.timeline.now
 
     def _renew(self, app: SimulatedApp, life: int, *, moved: bool) -> None:
-        """Put another life in the place, unless a deployment has done that meanwhile."""
+        """Begin another incarnation in this place, unless a deployment has done that."""
         if life != app.life:
             return
         app.life += 1
@@ -290,7 +284,7 @@ class World:
         self.departures.serves(app)
         self._leaving.discard(app.place)
         if app.place in self._sidecars:
-            self._sidecars[app.place].tell(Ping(0, app_start=app.app_start))
+            self._sidecars[app.place].report_now(ErrorReport(0, app_start=app.app_start))
         elif moved or app.place not in self._killed:
             self._attend(app)
         for begins in self._life_begins:
@@ -298,14 +292,14 @@ class World:
         self._changed()
 
     def _leave(self, app: SimulatedApp, life: int) -> None:
-        """Stop the sidecar of a container that will be put elsewhere."""
+        """Stop the sidecar of a container that moves to another machine."""
         if life == app.life and (sidecar := self._sidecars.pop(app.place, None)):
             sidecar.stop()
 
-    def _attend(self, app: SimulatedApp, remembered: Memory | None = None) -> None:
+    def _attend(self, app: SimulatedApp, saved: Memory | None = None) -> None:
         self._killed.discard(app.place)
         if self.rules.watches:
-            self._sidecars[app.place] = Sidecar(app, self._site, remembered)
+            self._sidecars[app.place] = Sidecar(app, self._site, saved)
 
     # -- what sidecars do -----------------------------------------------------------------------------------------
 
@@ -320,9 +314,13 @@ class World:
             self._changed()
 
     def _moved(self, sidecar: Sidecar, record: Record) -> None:
-        """Follow a step: out of the balance, down, back, or nothing to do with any of it."""
+        """Follow a step of a sidecar that drains its container, puts it down or puts it up again."""
         event, before, after = record.event, record.before.state, record.after.state
-        if isinstance(event, Answered) and isinstance(event.answer, Denied) and event.answer.reason in NEED_ENGINEER:
+        if (
+            isinstance(event, ClaimAnswered)
+            and isinstance(event.answer, Denied)
+            and event.answer.reason in NEED_ENGINEER
+        ):
             self._call_engineer()
         app, now = sidecar.app, self.timeline.now
         if after is before or self._sidecars.get(app.place) is not sidecar:
@@ -344,7 +342,7 @@ class World:
             self._changed()
 
     def _put_down(self, app: SimulatedApp) -> None:
-        """Restart what is down, there or elsewhere, unless that is under way."""
+        """Plan the restart of a container that is down, unless it is planned already."""
         if app.deaf or app.serving:
             return
         if self._orchestrator.is_from_down:

@@ -1,4 +1,4 @@
-"""Weeks in the life of a service, as its ledger has them."""
+"""Ledgers of a week of one service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SINCE_S: Final = UNTIL_S - 7 * DAY_S
 
 
 def busy_week() -> list[Entry]:
-    """Nine culls, of which one did not help, one is not known and one was ordered, and whatever else there may be."""
+    """Nine culls, of which one did not help, one is unclear and one was ordered, and every other kind of entry."""
     entries = [entry for number in range(8) for entry in _cull(number, SINCE_S + number * 0.8 * DAY_S)]
     day_ago = UNTIL_S - DAY_S
     return [
@@ -54,7 +54,7 @@ def _cull(number: int, at: float) -> list[Entry]:
 
 
 def shadow_week() -> list[Entry]:
-    """Three that would have been culled, of which two recovered by themselves."""
+    """Three would-be culls in shadow mode, of which two recovered by themselves."""
     return [
         *(Entry("would_cull", SINCE_S + number, f"web-{number}", "redis", "errors") for number in range(3)),
         *(Entry("would_recover", SINCE_S + 60, f"web-{number}", "redis", seconds=60.0) for number in (0, 2)),

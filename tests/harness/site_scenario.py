@@ -1,7 +1,7 @@
-"""Three incidents of one afternoon at a site, in chapters, and what everybody ought to tell at the end of each.
+"""Three incidents at a site, in phases, and the facts that every source should show at the end of each phase.
 
-A database that is down for nearly all, a hold in the middle of an incident, a lone bad container: in this order,
-for people are told that something is over after a quiet minute, and the last incident is one that nobody is told of.
+A database is down for most containers; a hold is set during an incident; a lone container is sick. In this order,
+because the end of an episode is sent after a quiet minute, and the last incident sends no message.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.command import command
-from harness.crew import await_denied
+from harness.fleet_driver import await_denied
+from harness.sidecar import command
 from harness.site import FLEET
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from harness.prometheus import AlertHistory
     from harness.sidecar import Sidecar
     from harness.site import Site
-    from harness.site_alerts import SiteAlerts
 
 Facts = dict[str, Any]
-"""What is known of the fleet, by word: only the words that a teller has."""
+"""Facts of the fleet by name; a source has only some of them."""
 
 AUTHOR: Final = "anna"
 RELEASER: Final = "bert"
 REASON: Final = "db migration"
-PATIENCE_S: Final = 30.0
+TIMEOUT_S: Final = 60.0
 HELD_S: Final = 2.0
 SLOW: Final = {"command": ("held", "lone", "well")}
-"""Tellers that are asked after some chapters only, for each takes a process of its own."""
+"""Sources that are read after some phases only, because each reading takes a process."""
 
 CALM: Final[Facts] = {"alive": FLEET, "suspect": 0, "light": 0, "down": 0, "trials": {}, "paused": [], "hold": None}
 PAUSED: Final[Facts] = {**CALM, "paused": ["mysql"], "unhelped": 1}
-FORGIVEN: Final[Facts] = {**CALM, "unhelped": 1}
+RELEASED: Final[Facts] = {**CALM, "unhelped": 1}
 
-CHAPTERS: Final[dict[str, Facts]] = {
+PHASES: Final[dict[str, Facts]] = {
     "calm": CALM | {"used": 0, "culls": 0, "helped": 0, "unhelped": 0},
     "tried": CALM | {"alive": 19, "suspect": 17, "down": 1, "trials": {"mysql": (1, 1)}, "used": 1, "culls": 1},
     "paused": PAUSED | {"suspect": 18, "used": 1, "culls": 1, "helped": 0},
@@ -45,16 +45,16 @@ CHAPTERS: Final[dict[str, Facts]] = {
     "held": PAUSED
     | {"suspect": 2, "light": 2, "trials": {"redis": (2, 0)}, "used": 1, "culls": 2, "helped": 1}
     | {"hold": (AUTHOR, REASON)},
-    "released": FORGIVEN
+    "released": RELEASED
     | {"alive": 18, "down": 2, "trials": {"mysql": (1, 0), "redis": (2, 2)}, "used": 3, "culls": 4, "helped": 1},
-    "lone": FORGIVEN
+    "lone": RELEASED
     | {"alive": 19, "down": 1, "trials": {"mysql": (1, 0), "rabbitmq": (1, 1), "redis": (6, 0)}}
     | {"used": 2, "culls": 5, "helped": 3},
-    "well": FORGIVEN
+    "well": RELEASED
     | {"trials": {"mysql": (1, 0), "rabbitmq": (2, 0), "redis": (6, 0)}, "used": 1, "culls": 5, "helped": 4},
 }
-"""``trials``: limit and culls without an outcome of every cause whose culls are not paused. A cull that helped gives
-its token back. ``light``: containers whose weight is lowered.
+"""``trials``: limit and culls without an outcome, by cause, where culls are not paused. A cull that helped gives its
+token back. ``light``: containers whose weight is lowered.
 """
 
 ALERTED: Final[dict[str, dict[str, set[str]]]] = {
@@ -64,78 +64,78 @@ ALERTED: Final[dict[str, dict[str, set[str]]]] = {
     "released": {"sidecar": {"ArbiterBudgetHalf"}, "prometheus": {"ArbiterBudgetHalf"}},
     "lone": {"prometheus": {"ArbiterCulls"}},
 }
-"""Alerts by who sends them: so long the chapter lasts, for what is over sooner nobody needs to hear of."""
+"""Alerts by sender; the phase lasts until they fire, because a shorter incident sends no alert."""
 
-Teller = Callable[[], Facts]
+Source = Callable[[], Facts]
 
 
-class Told(NamedTuple):
-    """What each teller told of each chapter, by both names; ``held_at``: from when to when culls were held.
+class Recording(NamedTuple):
+    """The facts by phase and source; ``held_at``: the beginning and the end of the hold.
 
-    ``culled``: the body of the lone bad container's health, and how ``health-arbiter why`` puts it here and there.
-    ``stuck``: what would clear one of those for whose cause culls are paused.
+    ``cull_texts``: the health body of the lone sick container, and the output of ``health-arbiter why`` beside it and
+    elsewhere. ``remedies``: what a suspect shows for whose cause culls are paused.
     """
 
-    chapters: dict[tuple[str, str], Facts]
+    phases: dict[tuple[str, str], Facts]
     held_at: tuple[float, float]
-    culled: dict[str, str]
-    stuck: list[str]
+    cull_texts: dict[str, str]
+    remedies: list[str]
 
 
-class Story:
-    """Plays it at the site; ``tellers`` are asked after each chapter until they agree, or patience ends.
-
-    As long ``alerts`` has for showing what the chapter is alerted of.
+class SiteScenario:
+    """Plays the phases at the site. After each phase the sources are read until they agree, or until a timeout, and so
+    are the alerts of the phase.
     """
 
-    def __init__(self, site: Site, tellers: dict[str, Teller], alerts: SiteAlerts) -> None:
+    def __init__(self, site: Site, sources: dict[str, Source], alerts: AlertHistory) -> None:
         self._site = site
-        self._tellers = tellers
+        self._sources = sources
         self._alerts = alerts
-        self._told: dict[tuple[str, str], Facts] = {}
+        self._facts: dict[tuple[str, str], Facts] = {}
         self._lost = set[str]()
 
-    def play(self) -> Told:
-        """All of it."""
+    def play(self) -> Recording:
+        """Play all phases."""
         self._ask("calm")
-        stuck = self._outage()
+        remedies = self._outage()
         held_at = self._hold()
-        culled = self._lone()
-        return Told(self._told, held_at, culled, stuck)
+        cull_texts = self._lone()
+        return Recording(self._facts, held_at, cull_texts, remedies)
 
     def _outage(self) -> list[str]:
-        """All that use the database suffer, restarted or not; two containers do not."""
+        """All but two containers use the database, and are sick before and after a restart."""
         site, (_, _, *users) = self._site, self._site.fleet
-        site.apps.suffer(*users, kind="mysql")
+        site.apps.make_sick(*users, kind="mysql")
         (first,) = self._await_down(1)
         self._ask("tried")
         for one in users:
             if one is not first:
                 await_denied(one, "trial")
         site.replace(first)
-        site.apps.suffer(first, kind="mysql")
+        site.apps.make_sick(first, kind="mysql")
         self._ask("paused")
         for one in users:
             await_denied(one, "paused")
-        stuck: list[str] = first.request("local", "GET", "/why").json()["clears"]
+        remedies: list[str] = first.request("local", "GET", "/why").json()["remedies"]
         site.apps.heal(*users)
         self._ask("over")
-        return stuck
+        return remedies
 
     def _hold(self) -> tuple[float, float]:
-        """One after the other goes bad, until a person wants to look."""
+        """Containers get sick one after the other, until a person sets a hold."""
         site, (first, *others) = self._site, self._site.fleet[2:5]
-        site.apps.suffer(first, kind="redis")
+        site.apps.make_sick(first, kind="redis")
         self._await_down(1)
         self._ask("first")
-        # Who ends as soon as it has heard of the hold may have told of it, and not that it has: then it is told twice.
+        # First the replacement: a sidecar that ends at the hold may send its message
+        # and not record that, so that it comes twice.
         site.replace(first)
         self._order("hold", "--for", "10m", "--reason", REASON, "--author", AUTHOR)
         since = time.time()
-        site.apps.suffer(*others, kind="redis")
+        site.apps.make_sick(*others, kind="redis")
         for one in others:
             await_denied(one, "hold")
-        time.sleep(HELD_S)  # for culls that should not come
+        time.sleep(HELD_S)  # time for culls that must not happen
         self._ask("held")
         until = time.time()
         self._order("release", "--author", RELEASER)
@@ -147,67 +147,67 @@ class Story:
 
     def _lone(self) -> dict[str, str]:
         site, one = self._site, self._site.fleet[5]
-        site.apps.suffer(one, kind="rabbitmq")
+        site.apps.make_sick(one, kind="rabbitmq")
         self._await_down(1)
         self._ask("lone")
-        culled = {
+        cull_texts = {
             "health": one.health()[1],
             "why beside it": command(one, "why").out,
             "why elsewhere": command(site.fleet[0], "why", str(one.settings["instance"])).out,
         }
         site.replace(one)
         self._ask("well")
-        return culled
+        return cull_texts
 
     def _order(self, *arguments: str) -> None:
         done = command(self._site.fleet[0], *arguments)
         assert done.code == 0, done
 
     def _await_down(self, count: int) -> list[Sidecar]:
-        """Wait until so many are down for HAProxy and Nomad; who they are."""
+        """Wait until ``count`` containers are down; the containers."""
 
         def down() -> list[Sidecar]:
             found = [one for one in self._site.fleet if one.health("/health/nomad")[0] != 200]
             return found if len(found) == count else []
 
-        return wait_for(down, timeout_s=PATIENCE_S, what=f"{count} are down")
+        return wait_for(down, timeout_s=TIMEOUT_S, what=f"{count} are down")
 
-    def _ask(self, chapter: str) -> None:
-        """Ask until all agree; who has disagreed to the end of an earlier chapter is not waited for again."""
-        self._await_alerts(chapter)
-        deadline = time.monotonic() + PATIENCE_S
-        waiting = [name for name in self._tellers if is_asked(name, chapter)]
+    def _ask(self, phase: str) -> None:
+        """Read the sources until all agree; do not wait again for one that disagreed at the end of an earlier phase."""
+        self._await_alerts(phase)
+        deadline = time.monotonic() + TIMEOUT_S
+        waiting = [name for name in self._sources if is_asked(name, phase)]
         while waiting:
-            waiting = [name for name in waiting if not self._agrees(name, chapter)]
+            waiting = [name for name in waiting if not self._agrees(name, phase)]
             if time.monotonic() > deadline or self._lost.issuperset(waiting):
                 self._lost.update(waiting)
                 return
 
-    def _await_alerts(self, chapter: str) -> None:
-        """What is not shown is found missing in the end."""
+    def _await_alerts(self, phase: str) -> None:
+        """Wait for the alerts of this phase; the tests report the missing ones."""
 
         def shown() -> bool:
-            wanted = ALERTED.get(chapter, {})
+            wanted = ALERTED.get(phase, {})
             return all(names <= self._alerts.by(sender).keys() for sender, names in wanted.items())
 
         with suppress(AssertionError):
-            wait_for(shown, timeout_s=PATIENCE_S, what=f"the alerts of {chapter}")
+            wait_for(shown, timeout_s=TIMEOUT_S, what=f"the alerts of {phase}")
 
-    def _agrees(self, name: str, chapter: str) -> bool:
+    def _agrees(self, name: str, phase: str) -> bool:
         facts: Facts = {}
-        with suppress(OSError):  # a reply too late is no reply yet
-            facts = self._tellers[name]()
-        self._told[chapter, name] = facts
-        return bool(facts) and not differences(facts, CHAPTERS[chapter])
+        with suppress(OSError):  # a late reply counts as none
+            facts = self._sources[name]()
+        self._facts[phase, name] = facts
+        return bool(facts) and not differences(facts, PHASES[phase])
 
 
-def is_asked(teller: str, chapter: str) -> bool:
-    """Whether this teller is asked after that chapter."""
-    return chapter in SLOW.get(teller, CHAPTERS)
+def is_asked(source: str, phase: str) -> bool:
+    """Whether this source is read after that phase."""
+    return phase in SLOW.get(source, PHASES)
 
 
 def differences(facts: Facts, wanted: Facts) -> list[str]:
-    """What is told otherwise than it was, one sentence each."""
+    """The facts that differ from what is wanted, a sentence each."""
     return list(_differing(facts, wanted))
 
 

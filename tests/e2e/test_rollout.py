@@ -1,4 +1,4 @@
-"""From shadow to enforce: a fleet of which some enforce, what each part says of itself, and orders that reach all."""
+"""A rollout from shadow to enforce: the mode that each container shows, and orders that reach both parts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.command import command
+from harness.sidecar import command
 from harness.waiting import wait_for
 from sidecar.config import rollout
 
 if TYPE_CHECKING:
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
-    from harness.starting import StartSidecar
 
 FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "1s"}
 PLACES: Final = {f"web-{number}": rollout.place("app", f"web-{number}") for number in range(100)}
@@ -25,9 +25,9 @@ HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 @pytest.fixture
 def pair(sidecar: StartSidecar, redis_server: RedisServer) -> tuple[Sidecar, Sidecar]:
-    """Half of the fleet enforces: of these two, the first."""
-    ramped: dict[str, Setting] = {"redis_url": redis_server.url, "enforce_percent": 50, **FAST}
-    return sidecar(EARLY, **ramped), sidecar(LATE, **ramped)
+    """Two sidecars of a fleet of which half enforces; the first one does."""
+    rollout_settings: dict[str, Setting] = {"redis_url": redis_server.url, "enforce_percent": 50, **FAST}
+    return sidecar(EARLY, **rollout_settings), sidecar(LATE, **rollout_settings)
 
 
 def _would_be_culled(one: Sidecar) -> bool:
@@ -42,21 +42,19 @@ def _is_held(one: Sidecar) -> bool:
     return bool((one.verdict()["claim"] or {}).get("reason") == "hold")
 
 
-def test_those_on_the_way_are_culled_and_the_others_only_would_be(pair: tuple[Sidecar, Sidecar]) -> None:
+def test_enforcing_part_is_culled_and_the_shadow_part_only_would_be(pair: tuple[Sidecar, Sidecar]) -> None:
     enforcing, shadow = pair
     for one in pair:
         one.post_error(5)
     wait_for(lambda: enforcing.health()[0] == 503, timeout_s=30, what="the one that enforces is culled")
-    wait_for(lambda: _would_be_culled(shadow), timeout_s=30, what="the other would be")
+    wait_for(lambda: _would_be_culled(shadow), timeout_s=30, what="the other would be culled")
     assert shadow.health() == (200, "up\n")
     assert shadow.agent_line() == "up ready 100%\n"
     assert shadow.metrics()["arbiter_culls_total"] == 0
     assert enforcing.metrics()["arbiter_would_culls_total"] == 0
 
 
-def test_every_door_says_what_this_container_does_and_not_what_was_set(
-    pair: tuple[Sidecar, Sidecar], redis_server: RedisServer
-) -> None:
+def test_every_listener_shows_the_effective_mode(pair: tuple[Sidecar, Sidecar], redis_server: RedisServer) -> None:
     for one, mode in zip(pair, ("enforce", "shadow"), strict=True):
         assert one.verdict()["mode"] == mode
         assert one.request("local", "GET", "/why").json()["mode"] == mode
@@ -65,30 +63,30 @@ def test_every_door_says_what_this_container_does_and_not_what_was_set(
         assert one.request("local", "GET", "/events").json()["mode"] == mode
         (build,) = (name for name in one.metrics() if name.startswith("arbiter_build_info"))
         assert f'mode="{mode}"' in build
-        (listening,) = wait_for(partial(_listening, one), timeout_s=30, what="its log says that it listens")
+        (listening,) = wait_for(partial(_listening, one), timeout_s=30, what="it logs that it listens")
         assert (listening["mode"], listening["enforce_percent"]) == (mode, 50)
 
     def fleets() -> list[list[str]]:
         return [redis_server.cli("ZRANGE", f"{{ha:default/app}}{part}:alive", 0, -1) for part in ("", ":shadow")]
 
-    wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=20, what="each is in the fleet of its part")
+    wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=20, what="each has beaten in the fleet of its part")
 
 
-@pytest.mark.parametrize("told", [0, 1], ids=["told one that enforces", "told one in shadow"])
-def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Sidecar], told: int) -> None:
-    there = pair[told]
+@pytest.mark.parametrize("place_of_order", [0, 1], ids=["set beside one that enforces", "set beside one in shadow"])
+def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Sidecar], place_of_order: int) -> None:
+    there = pair[place_of_order]
     assert command(there, *HOLD).code == 0
     for one in pair:
         one.post_error(5)
-        wait_for(partial(_is_held, one), timeout_s=30, what="its claim meets the hold")
+        wait_for(partial(_is_held, one), timeout_s=30, what="its claim is denied by the hold")
     assert pair[0].health()[0] == 200
     assert not _would_be_culled(pair[1])
-    assert command(pair[1 - told], "release").code == 0
-    wait_for(lambda: pair[0].health()[0] == 503, timeout_s=20, what="the one that enforces is culled after all")
-    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=20, what="the other would be")
+    assert command(pair[1 - place_of_order], "release").code == 0
+    wait_for(lambda: pair[0].health()[0] == 503, timeout_s=20, what="the enforcing one is culled")
+    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=20, what="the other would be culled")
 
 
-def test_raised_percentage_only_adds(pair: tuple[Sidecar, Sidecar]) -> None:
+def test_percentage_0_and_100_mean_none_and_all(pair: tuple[Sidecar, Sidecar]) -> None:
     for one in pair:
         one.stop()
         one.settings["enforce_percent"] = 100
@@ -100,8 +98,8 @@ def test_raised_percentage_only_adds(pair: tuple[Sidecar, Sidecar]) -> None:
         assert one.verdict()["mode"] == "shadow"
 
 
-def test_container_that_was_culled_is_back_when_it_enforces_no_more(pair: tuple[Sidecar, Sidecar]) -> None:
-    """As with any step from enforce to shadow: who is in shadow is never down."""
+def test_culled_container_is_up_again_when_it_no_longer_enforces(pair: tuple[Sidecar, Sidecar]) -> None:
+    """A container in shadow mode is never down."""
     enforcing, _ = pair
     enforcing.post_error(5)
     wait_for(lambda: enforcing.health()[0] == 503, timeout_s=30, what="it is culled")
@@ -111,11 +109,13 @@ def test_container_that_was_culled_is_back_when_it_enforces_no_more(pair: tuple[
     assert enforcing.health() == (200, "up\n")
 
 
-def test_hold_that_reaches_nobody_is_told_as_such(pair: tuple[Sidecar, Sidecar], redis_server: RedisServer) -> None:
+def test_hold_without_redis_holds_only_this_container_and_says_so(
+    pair: tuple[Sidecar, Sidecar], redis_server: RedisServer
+) -> None:
     redis_server.kill()
     assert command(pair[0], *HOLD).code == 1
     for one in pair:
         one.post_error(5)
-    redis_server.start()  # before the fleet has heard of a suspect again there is no claim
-    wait_for(partial(_is_held, pair[0]), timeout_s=30, what="it is held here all the same")
-    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=30, what="the other is not")
+    redis_server.start()  # a suspect claims only after a beat
+    wait_for(partial(_is_held, pair[0]), timeout_s=30, what="this one is held")
+    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=30, what="the other is not held")

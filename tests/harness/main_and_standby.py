@@ -1,4 +1,4 @@
-"""Sidecars that share a run lock: a main and its standby, and the next after one of them has gone."""
+"""Sidecars that share a run lock: a main, its standby, and their successors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from harness.sidecar import Setting, Sidecar
 
 
-class Succession:
-    """One main and one standby on the same settings, however often the main ends.
+class MainAndStandby:
+    """One main and one standby with the same settings, however often the main ends.
 
-    ``unstarted(name, **settings)`` makes a sidecar and remembers it: that of the fixture, or of a benchmark's rig.
+    ``unstarted(name, **settings)`` makes a sidecar that its owner stops at the end.
     """
 
     def __init__(self, unstarted: Any, directory: Path, **settings: Setting) -> None:
@@ -39,7 +39,7 @@ class Succession:
         self.standby = self.main
 
     def another(self, **settings: Setting) -> Sidecar:
-        """One more of them, not started."""
+        """A further sidecar, not started."""
         self._count += 1
         made: Sidecar = self._unstarted(f"s{self._count}", **{**self.settings, **settings})
         return made
@@ -52,11 +52,11 @@ class Succession:
         return self
 
     def await_standby(self, **settings: Setting) -> None:
-        """Start the next standby, and wait until it could take over."""
+        """Start the next standby, and wait until it can take over."""
         self.standby = self.another(**settings)
         self.standby.launch()
         wait_for(self._says_ready, timeout_s=30, what="the standby says that it is ready")
-        wait_for(self.is_ready, timeout_s=20, what="the main has heard it")  # a page costs it as much as ten polls
+        wait_for(self.is_ready, timeout_s=20, what="the main knows its standby")
 
     def _says_ready(self) -> bool:
         return any(line.get("message") == "standby is ready" for line in self.standby.log_lines())
@@ -65,7 +65,7 @@ class Succession:
         return self.main.metrics().get("arbiter_standby_ready") == 1
 
     def end_main(self, number: signal.Signals) -> float:
-        """Send the main this signal and wait for its end; the standby is the main. The instant of the signal."""
+        """Send this signal to the main and wait for its end; the standby becomes the main. The time of the signal."""
         at = time.monotonic()
         os.kill(self.main.pid, number)
         ended, self.main = self.main, self.standby

@@ -1,22 +1,22 @@
-"""Servers in memory that can be cut off, and the sidecars of a fleet that share them: one time for all."""
+"""Servers in memory that can fail, and the budgets of the sidecars that share them, with one clock."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any, Final, Literal, TypeVar
 
 from harness.claims import WINDOW_ONLY, S
-from sidecar.core.fleet.raw import Heard, Raw
+from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.types import Answer, Beat, Denied, Entry, Unknown
-from sidecar.store import budget as fleet
+from sidecar.core.types import Answer, Beat, Denied, Unknown
+from sidecar.store import decisions
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
-from sidecar.store.protocol import Changes, Listing, StoreError
+from sidecar.store.protocol import Changes, StoreError
 
 T = TypeVar("T")
 
@@ -24,14 +24,15 @@ START_US: Final = 1_700_000_400 * S  # begins a window of ten minutes
 NAMES: Final = ("a", "b", "c")
 
 Lost = Literal["request", "reply"]
+_AnyStore: Any = object
 
 
-class Server:
-    """A store in memory, and what is wrong with it.
+class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
+    """A store in memory with faults.
 
-    ``fails``: what every call raises instead of an answer, a StoreError if it is a word. ``loses``: where the calls of
-    this method are lost, their request or the reply. ``between``: awaited once, before the next commit. Each call
-    takes ``takes_s``, 0 lets others run, and with ``is_hung`` it waits for ever. ``ahead_us``: of its clock.
+    ``fails``: the exception of every call, a StoreError if it is a word. ``loses``: by method, whether its request or
+    its reply is lost. ``between``: awaited once, before the next commit. Each call takes ``takes_s`` (0 lets others
+    run), and waits for ever while ``is_hung``. ``ahead_us``: the offset of the clock.
     """
 
     def __init__(self, clock_us: Callable[[], int]) -> None:
@@ -47,11 +48,11 @@ class Server:
         self.closed = 0
 
     def forget(self) -> None:
-        """Lose all that is there."""
+        """Lose all data."""
         self.store = MemoryStore(lambda: self._clock_us() + self.ahead_us)
 
     async def content(self) -> Raw:
-        """What is there, whatever is wrong."""
+        """The data, without the faults."""
         return await self.store.read("", window_us=600 * S, expiry_us=30 * S)
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
@@ -63,24 +64,13 @@ class Server:
             await between()
         return await self._do("commit", lambda: self.store.commit(revision, changes))
 
-    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> Heard:
+    async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         words = {"settings": settings, "window_us": window_us, "expiry_us": expiry_us}
         return await self._do("beat", lambda: self.store.beat(beat, **words))  # type: ignore[arg-type]  # as they are
 
-    async def members(self, *, most: int, since_us: int) -> Listing:
-        return await self._do("members", lambda: self.store.members(most=most, since_us=since_us))
-
-    async def count(self, key: str, window_s: int) -> int:
-        return await self._do("count", lambda: self.store.count(key, window_s))
-
-    async def note(self, entries: Sequence[Entry]) -> int:
-        return await self._do("note", lambda: self.store.note(entries))
-
-    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        return await self._do("entries", lambda: self.store.entries(since, after, most))
-
-    async def first(self, word: str, for_s: float) -> bool:
-        return await self._do("first", lambda: self.store.first(word, for_s))
+    def __getattr__(self, name: str) -> Any:
+        """The other methods of the store, with the same faults."""
+        return lambda *args, **named: self._do(name, lambda: getattr(self.store, name)(*args, **named))
 
     async def aclose(self) -> None:
         self.closed += 1
@@ -101,10 +91,10 @@ class Server:
         return answer
 
 
-class Town:
-    """Servers and the terms that sidecars ask by, in a time that stands still until it is moved.
+class ServerGroup:
+    """Servers and the terms of their sidecars, with a clock that only ``advance`` moves.
 
-    What is tried anew is tried at once; ``pauses`` tells how long a sidecar would have waited.
+    Retries happen at once; ``pauses`` has the times that a sidecar would have waited.
     """
 
     def __init__(self, servers: int = 1, terms: Terms = WINDOW_ONLY, **changes: Any) -> None:
@@ -117,12 +107,12 @@ class Town:
 
     @property
     def server(self) -> Server:
-        """The only one."""
+        """The only server."""
         (server,) = self.servers
         return server
 
-    def sidecar(self, *, counter: Callable[[], fleet.Counter] | None = None, **changes: Any) -> FleetBudget:
-        """The budget of one more sidecar, with chance of its own."""
+    def sidecar(self, *, counter: Callable[[], decisions.Counter] | None = None, **changes: Any) -> FleetBudget:
+        """The budget of one more sidecar, with its own random generator."""
         self._made += 1
         return FleetBudget(
             list(zip(NAMES, self.servers, strict=False)),
@@ -134,11 +124,11 @@ class Town:
         )
 
     def sidecars(self, names: Iterable[str]) -> dict[str, FleetBudget]:
-        """One for each name."""
+        """A budget for each name."""
         return {name: self.sidecar() for name in names}
 
-    def passes(self, seconds: float) -> None:
-        """Move all clocks."""
+    def advance(self, seconds: float) -> None:
+        """Move the clock."""
         self.now_us += round(seconds * S)
 
     async def _pause(self, seconds: float) -> None:
@@ -147,12 +137,12 @@ class Town:
 
 
 def outcomes(answers: Iterable[Answer]) -> Counter[str]:
-    """How often it was granted, and how often refused or unknown for which reason."""
+    """The number of answers by outcome."""
     return Counter(outcome(answer) for answer in answers)
 
 
 def outcome(answer: Answer) -> str:
-    """``granted``, or why not."""
+    """``granted``, the reason of a refusal, or the word of an error."""
     if isinstance(answer, Denied):
         return answer.reason
     return answer.error if isinstance(answer, Unknown) else "granted"

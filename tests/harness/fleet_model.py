@@ -1,6 +1,6 @@
-"""A fleet to play with: its records are kept as texts and read back for every decision; time passes when it is told to.
+"""A fleet over ``decide`` alone: its records are kept as texts, and the clock moves only with ``advance``.
 
-No store and no budget is in between: what ``decide`` wants written is written, and a grant over the bound is an error.
+There is no store and no budget: the edits of ``decide`` are written, and a grant over the bound is an error.
 """
 
 from __future__ import annotations
@@ -13,12 +13,24 @@ from typing import Any, NamedTuple
 from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.merge import view_of
-from sidecar.core.fleet.raw import Heard, Raw
-from sidecar.core.fleet.records import Cull, Epoch, HoldRow, Slot, State
+from sidecar.core.fleet.raw import BeatReply, Raw
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, Known, PutHold, Release, Request, Resign, View
-from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, Lease, Presence
+from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, EndHold, Known, PutHold, Request, ReturnGrant, View
+from sidecar.core.types import (
+    US_PER_S,
+    Answer,
+    Beat,
+    Claim,
+    Denied,
+    Entry,
+    Fleet,
+    Granted,
+    Hold,
+    LeaseRequest,
+    Presence,
+)
 
 START_US = 1_700_000_000 * US_PER_S
 TERMS = Terms(servers="one")
@@ -36,8 +48,8 @@ def word(answer: Answer) -> str:
 
 
 @lru_cache(maxsize=16)
-def _state(text: str) -> State:
-    return State.read(text) or State()
+def _state(text: str) -> FleetState:
+    return FleetState.read(text) or FleetState()
 
 
 @lru_cache(maxsize=16)
@@ -60,7 +72,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Kept:
-    """What one server holds: texts, instants and counts."""
+    """The data of one server: texts, instants and counts."""
 
     epoch: str = ""
     state: str = ""
@@ -77,7 +89,7 @@ class Kept:
 
 @dataclass
 class Sidecar:
-    """What one sidecar remembers: the life of its container, and the server as it was at their last exchange."""
+    """The state of one sidecar: the incarnation of its container, and the server at their last exchange."""
 
     life: int = 0
     epoch: Epoch = field(default_factory=Epoch)
@@ -87,8 +99,8 @@ class Sidecar:
     is_watched: bool = False
 
 
-class Played:
-    """A fleet, its records, and its sidecars; all ask by the same terms unless something else is said."""
+class FleetModel:
+    """A fleet, its records and its sidecars, with the same terms unless a call changes them."""
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.terms = terms or TERMS
@@ -101,18 +113,18 @@ class Played:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def passes(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.now_us += round(seconds * US_PER_S)
         self.own_us += round(seconds * US_PER_S)
 
     def steps(self, seconds: float) -> None:
-        """The store's clock is set; for the sidecars no time passes."""
+        """Set the clock of the store; for the sidecars no time passes."""
         self.now_us += round(seconds * US_PER_S)
 
     # -- what sidecars ask --------------------------------------------------------------------------------------
 
     def claim(self, instance: str, kind: str = "redis", *, claim_id: str = "", **terms: object) -> Answer:
-        """Ask for a token; the claim id is that of the life unless it is said."""
+        """Ask for a token; the claim id is that of the incarnation unless it is given."""
         sidecar = self.sidecar(instance)
         asked = Claim(claim_id or f"{instance}/{sidecar.life}", instance, str(sidecar.life), kind)
         answer: Answer = self.ask(asked, instance, **terms)
@@ -121,37 +133,28 @@ class Played:
 
     def retire(self, instance: str, *, slots: str = "1", timeout_s: float = 600.0, **terms: object) -> Answer:
         life = self.sidecar(instance).life
-        lease = Lease(f"h-{instance}-{life}", instance, str(life), slots, timeout_s)
+        lease = LeaseRequest(f"h-{instance}-{life}", instance, str(life), slots, timeout_s)
         answer: Answer = self.ask(lease, instance, **terms)
         return answer
 
-    def resign(self, instance: str, *, is_lease: bool = False) -> bool:
+    def give_back(self, instance: str, *, is_lease: bool = False) -> bool:
         life = self.sidecar(instance).life
         holder = f"h-{instance}-{life}" if is_lease else f"{instance}/{life}"
-        return bool(self.ask(Resign(instance, holder), instance))
+        return bool(self.ask(ReturnGrant(instance, holder), instance))
 
     def hold(self, instance: str = "", for_s: float = 60.0) -> Hold:
         held: Hold = self.ask(PutHold(instance, "ada", "look", round(for_s * US_PER_S)), instance)
         return held
 
     def release(self, instance: str = "") -> bool:
-        return bool(self.ask(Release(instance), instance))
+        return bool(self.ask(EndHold(instance), instance))
 
-    def beat(
-        self,
-        instance: str,
-        presence: Presence = Presence.WELL,
-        kind: str = "redis",
-        *,
-        first: bool = False,
-        is_lease: bool = False,
-        **terms: object,
-    ) -> Fleet:
-        """A sign of life, and the fleet as it is then."""
-        self.tell(instance, presence, kind, first=first, is_lease=is_lease, **terms)
+    def beat(self, instance: str, *arguments: Any, **named: Any) -> Fleet:
+        """Send a beat; the fleet after it."""
+        self.send_beat(instance, *arguments, **named)
         return self.fleet(instance)
 
-    def tell(
+    def send_beat(
         self,
         instance: str,
         presence: Presence = Presence.WELL,
@@ -161,7 +164,7 @@ class Played:
         is_lease: bool = False,
         **terms: object,
     ) -> None:
-        """A sign of life; what is due then is looked after, and nothing else is."""
+        """Send a beat, with the decision that is due then, if any."""
         sidecar = self.sidecar(instance)
         if presence is not Presence.SUSPECT:
             sidecar.refused = False
@@ -179,14 +182,14 @@ class Played:
         asked_by = self._terms(terms)
         reading = self._reading(self._hear(beat, asked_by))
         if sidecar.is_watched or is_due(reading, beat, self._known(sidecar), asked_by):
-            attend = Attend(beat, reading.heard.struck, reading.heard.silent, reading.heard.alive)
+            attend = Attend(beat, reading.reply.struck, reading.reply.silent, reading.reply.alive)
             attended: Attended = self.ask(attend, instance, **terms)
             sidecar.is_watched = attended.is_watched
         else:
             self._learn(sidecar)
 
     def ask(self, asked: Asked, instance: str = "", **terms: object) -> Any:
-        """Decide by what is kept now, and write it down."""
+        """Decide by the current records, and write the edits."""
         sidecar = self.sidecar(instance)
         view = self.view(instance)
         answer, edits = decide(view, Request(asked, self._terms(terms), (self._known(sidecar),)))
@@ -197,27 +200,27 @@ class Played:
 
     # -- many ---------------------------------------------------------------------------------------------------
 
-    def all_beat(self, *instances: str, presence: Presence = Presence.WELL, kind: str = "redis") -> None:
+    def beat_all(self, *instances: str, presence: Presence = Presence.WELL, kind: str = "redis") -> None:
         for instance in instances:
-            self.tell(instance, presence, kind)
+            self.send_beat(instance, presence, kind)
 
-    def lives_on(self, seconds: float, *instances: str, presence: Presence = Presence.WELL) -> None:
-        """Time passes, and these are heard every ten seconds of it and at its end."""
+    def advance_beating(self, seconds: float, *instances: str, presence: Presence = Presence.WELL) -> None:
+        """Let time pass while these beat every ten seconds and at the end."""
         end_us = self.now_us + round(seconds * US_PER_S)
         while self.now_us < end_us:
-            self.passes(min(10 * US_PER_S, end_us - self.now_us) / US_PER_S)
-            self.all_beat(*instances, presence=presence)
+            self.advance(min(10 * US_PER_S, end_us - self.now_us) / US_PER_S)
+            self.beat_all(*instances, presence=presence)
 
     def replaced(self, instance: str, presence: Presence = Presence.WELL, *, under: str = "") -> Fleet:
-        """A new container says its first word: in the place of the old one, or ``under`` a name of its own."""
+        """Send the first beat of a replacement: under the name of the old container, or ``under`` another."""
         if under:
             return self.beat(under, presence, first=True)
         life = self.sidecar(instance).life
         self.sidecars[instance] = Sidecar(life + 1)
         return self.beat(instance, presence, first=True)
 
-    def is_culled(self, instance: str, kind: str = "redis") -> None:
-        """Granted, and down."""
+    def claim_and_go_down(self, instance: str, kind: str = "redis") -> None:
+        """Get a token, and go down."""
         assert isinstance(self.claim(instance, kind), Granted)
         self.beat(instance, Presence.DOWN, kind)
 
@@ -254,7 +257,7 @@ class Played:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> FleetState:
         return _state(self.kept.state)
 
     @property
@@ -273,17 +276,17 @@ class Played:
         return fleet_of([self._reading(self._heard(instance, 0, (), ""))], self.terms, instance)
 
     def outcomes(self) -> tuple[int, int, int]:
-        """Culls that helped, did not help, and told nothing."""
+        """The numbers of culls that helped, did not help, and were unclear."""
         fleet = self.fleet()
         return fleet.helped, fleet.unhelped, fleet.unclear
 
     def loses(self) -> None:
-        """The store is flushed."""
+        """Flush the store."""
         self.kept = Kept()
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _reading(self, heard: Heard) -> Reading:
+    def _reading(self, heard: BeatReply) -> Reading:
         return Reading(heard, self.epoch, self.state)
 
     def _terms(self, changes: dict[str, object]) -> Terms:
@@ -325,8 +328,8 @@ class Played:
     def _causes(self) -> dict[str, int]:
         return dict(Counter(row.cause for row in self.kept.members.values() if row.cause))
 
-    def _hear(self, beat: Beat, terms: Terms) -> Heard:
-        """Take a beat in, as every store does."""
+    def _hear(self, beat: Beat, terms: Terms) -> BeatReply:
+        """Accept a beat, as every store does."""
         kept, former = self.kept, self.kept.members.get(beat.instance)
         if beat.presence in (Presence.DOWN, Presence.GONE):
             self._leave(beat.instance, is_departure=beat.presence is Presence.GONE)
@@ -341,10 +344,10 @@ class Played:
         heard = self._heard(beat.instance, len(silent), tuple(silent[:100]), former.text if former else "")
         return replace(heard, alive=members)
 
-    def _heard(self, instance: str, silent: int, struck: tuple[str, ...], former: str) -> Heard:
+    def _heard(self, instance: str, silent: int, struck: tuple[str, ...], former: str) -> BeatReply:
         kept = self.kept
         used = [claim for claim, at in kept.grants.items() if at >= self.now_us - self.terms.window_us]
-        return Heard(
+        return BeatReply(
             self.now_us,
             kept.epoch,
             kept.state,
@@ -381,26 +384,26 @@ class Played:
             self.kept.control[f"{how if former.life == life else 'ended'}|{former.cause}"] += 1
 
 
-def fleet_of_size(count: int, terms: Terms | None = None) -> Played:
-    """So many who are well, in a store that has heard the fleet for long enough to give tokens."""
-    it = Played(terms)
-    it.all_beat(*names(count))
-    it.lives_on(20, *names(count))
+def fleet_of_size(count: int, terms: Terms | None = None) -> FleetModel:
+    """``count`` healthy members, in a store that has heard the fleet for long enough to grant tokens."""
+    it = FleetModel(terms)
+    it.beat_all(*names(count))
+    it.advance_beating(20, *names(count))
     return it
 
 
 def draft_of(view: View, terms: Terms = TERMS, *, known: Known | None = None, asked: Asked | None = None) -> Draft:
     """A draft over this view, for the rules that work on one."""
-    return Draft(view, Request(asked or Release(""), terms, (known or Known(),) * len(view.servers)))
+    return Draft(view, Request(asked or EndHold(""), terms, (known or Known(),) * len(view.servers)))
 
 
 __all__ = [
     "START_US",
     "TERMS",
     "Cull",
+    "FleetModel",
     "HoldRow",
     "Kept",
-    "Played",
     "Sidecar",
     "Slot",
     "draft_of",

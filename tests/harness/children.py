@@ -1,35 +1,55 @@
-"""What the fixtures hand out: callables that start a child and remember it until the test is over."""
+"""The child processes of a test, and the callables of the fixtures that start them."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from harness.haproxy import Haproxy
 from harness.redis_server import RedisServer
 from harness.sidecar import Setting, Sidecar
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from harness.child import Child
 
 C = TypeVar("C", bound="Child")
 
 
+@contextmanager
+def short_path(directory: Path) -> Iterator[Path]:
+    """The directory under a path that is short enough for unix sockets (107 bytes)."""
+    holder = Path(tempfile.mkdtemp(prefix="arbiter-", dir="/tmp"))
+    link = holder / "run"
+    link.symlink_to(directory)
+    yield link
+    shutil.rmtree(holder)  # pytest keeps the directory itself
+
+
 class Children:
-    """Every child of one test."""
+    """The child processes of one test, as a context that stops them."""
 
     def __init__(self) -> None:
         self._children: list[Child] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def adopt(self, child: C) -> C:
-        """Remember the child; it is returned."""
+        """Stop this child at the end too; the child."""
         self._children.append(child)
         return child
 
     def stop(self) -> None:
-        """Tell all of them, then wait for each: they end side by side."""
+        """Stop all children side by side."""
         for child in self._children:
             if child.alive:
                 child.terminate()
@@ -38,7 +58,7 @@ class Children:
             child.stop()
 
     def outputs(self) -> list[tuple[str, str]]:
-        """Name and output's end of each."""
+        """The name and the end of the output of each child."""
         return [(child.name, child.shown()) for child in self._children]
 
 
@@ -75,14 +95,14 @@ class StartSidecar:
         return self.unstarted(name, **settings).start()
 
     def unstarted(self, name: str = "a", **settings: Setting) -> Sidecar:
-        """One that the test starts itself, with ``launch()`` or ``start()``."""
+        """A sidecar that the test starts itself, with ``launch()`` or ``start()``."""
         return self.children.adopt(Sidecar(self.directory, name, **settings))
 
     def fleet(self, count: int, **settings: Setting) -> list[Sidecar]:
-        """Several with the same settings, started side by side; the instances are ``n00``, ``n01``, ..."""
+        """Start several with the same settings side by side; the instances are ``n00``, ``n01``, ..."""
         fleet = [self.unstarted(f"n{number:02d}", **settings) for number in range(count)]
         for sidecar in fleet:
             sidecar.launch()
         for sidecar in fleet:
-            sidecar.ready(timeout_s=20 + 2 * count)
+            sidecar.ready(timeout_s=60 + 2 * count)
         return fleet

@@ -1,4 +1,4 @@
-"""A fleet of real sidecars whose apps can be made to suffer, and be replaced."""
+"""Makes the apps of a fleet of real sidecars sick, and replaces them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 10
 _AGAIN_S = 3.0
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 60.0
 
 
-class Crew:
-    """``members`` with an app each, which begins its first life here."""
+class FleetDriver:
+    """Reports for the apps of ``members``; their first incarnations begin here."""
 
     def __init__(self, members: Iterable[Sidecar]) -> None:
         self.members = list(members)
         self._lives = Counter[str]()
         self.replace(*self.members)
 
-    def suffer(self, *who: Sidecar, kind: str = "redis", errors: int = 5) -> None:
-        """Report too many errors of these apps, of as many as can be at a time."""
+    def make_sick(self, *who: Sidecar, kind: str = "redis", errors: int = 5) -> None:
+        """Report too many errors of these apps, side by side."""
         self._each(who, lambda one: one.post_error(count=errors, kind=kind, app_start=self._life(one)))
 
     @contextmanager
-    def suffering(self, *who: Sidecar, kind: str = "redis") -> Iterator[None]:
-        """Have these apps suffer, and go on so: nobody is culled for errors of the past."""
+    def keep_sick(self, *who: Sidecar, kind: str = "redis") -> Iterator[None]:
+        """Make these apps sick, and report more errors while the context lasts."""
         over = threading.Event()
 
         def go_on() -> None:
             while not over.wait(_AGAIN_S):
-                self.suffer(*who, kind=kind, errors=1)
+                self.make_sick(*who, kind=kind, errors=1)
 
-        self.suffer(*who, kind=kind)
+        self.make_sick(*who, kind=kind)
         thread = threading.Thread(target=go_on)
         thread.start()
         try:
@@ -50,26 +50,26 @@ class Crew:
             thread.join()
 
     def report(self, counts: Mapping[Sidecar, int], kind: str = "redis") -> None:
-        """Report so many errors of each of these apps."""
+        """Report this many errors of each of these apps."""
         self._each(counts, lambda one: one.post_error(count=counts[one], kind=kind, app_start=self._life(one)))
 
     def replace(self, *who: Sidecar) -> None:
-        """Let another life of the same app begin, and be well."""
+        """Begin another incarnation of these apps, without errors."""
         self._lives.update(one.name for one in who)
         self._each(who, lambda one: one.post_error(count=0, app_start=self._life(one)))
 
     def down(self) -> list[Sidecar]:
-        """Whoever is culled."""
+        """The members that are culled."""
         return [one for one in self.members if one.health("/health/haproxy")[0] != 200]
 
-    def await_down(self, *who: Sidecar, timeout_s: float = _PATIENCE_S) -> None:
-        """Wait until these are culled, and nobody else is."""
+    def await_down(self, *who: Sidecar, timeout_s: float = _TIMEOUT_S) -> None:
+        """Wait until exactly these are culled."""
         names = {one.name for one in who}
-        what = f"{', '.join(sorted(names)) or 'nobody'} and nobody else is down"
+        what = f"{', '.join(sorted(names)) or 'none'} and no other is down"
         wait_for(lambda: {one.name for one in self.down()} == names, timeout_s=timeout_s, what=what)
 
-    def await_metrics(self, timeout_s: float = _PATIENCE_S, **wanted: float) -> None:
-        """Wait until every member shows these values of ``arbiter_<name>``."""
+    def await_metrics(self, timeout_s: float = _TIMEOUT_S, **wanted: float) -> None:
+        """Wait until the metrics of every member have these values of ``arbiter_<name>``."""
         for one in self.members:
             await_metrics(one, {f"arbiter_{name}": value for name, value in wanted.items()}, timeout_s)
 
@@ -81,8 +81,8 @@ class Crew:
             list(pool.map(work, who))
 
 
-def await_metrics(one: Sidecar, wanted: Mapping[str, float], timeout_s: float = _PATIENCE_S) -> None:
-    """Wait until its page has these values."""
+def await_metrics(one: Sidecar, wanted: Mapping[str, float], timeout_s: float = _TIMEOUT_S) -> None:
+    """Wait until the metrics of the sidecar have these values."""
 
     def missing() -> dict[str, float | None]:
         page = one.metrics()
@@ -92,25 +92,25 @@ def await_metrics(one: Sidecar, wanted: Mapping[str, float], timeout_s: float = 
 
 
 def claim(one: Sidecar) -> dict[str, Any]:
-    """What became of its last claim."""
-    told: dict[str, Any] = one.verdict()["claim"] or {}
-    return told
+    """The state of its last claim."""
+    last: dict[str, Any] = one.verdict()["claim"] or {}
+    return last
 
 
-def await_answers(*who: Sidecar, timeout_s: float = _PATIENCE_S) -> None:
-    """Wait until the last claim of each of them was granted or denied."""
+def await_answers(*who: Sidecar, timeout_s: float = _TIMEOUT_S) -> None:
+    """Wait until the last claim of each is granted or denied."""
 
     def unclear() -> list[str]:
         return [one.name for one in who if claim(one).get("outcome") not in ("granted", "denied")]
 
-    wait_for(lambda: not unclear(), timeout_s=timeout_s, what="all have clear answers")
+    wait_for(lambda: not unclear(), timeout_s=timeout_s, what="every claim is granted or denied")
 
 
-def await_denied(one: Sidecar, reason: str, timeout_s: float = _PATIENCE_S) -> dict[str, Any]:
-    """The claim that was refused for this reason."""
+def await_denied(one: Sidecar, reason: str, timeout_s: float = _TIMEOUT_S) -> dict[str, Any]:
+    """Wait until the last claim is denied for this reason; the claim."""
 
     def denied() -> dict[str, Any]:
-        told = claim(one)
-        return told if (told.get("outcome"), told.get("reason")) == ("denied", reason) else {}
+        last = claim(one)
+        return last if (last.get("outcome"), last.get("reason")) == ("denied", reason) else {}
 
     return wait_for(denied, timeout_s=timeout_s, what=f"{one.name} is denied for {reason}")

@@ -1,4 +1,4 @@
-"""A listener in this process, and raw bytes to it: what a well-behaved client would not send."""
+"""A listener in this process, and raw HTTP to it, valid or not."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sidecar.net.listener import Listener
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from sidecar.net.listener import Routes
+    from sidecar.net.web import Routes
 
 _TIMEOUT_S = 20.0
 _RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass
-class Told:
-    """What a listener told: of clients, of failures of ours, and what asyncio found nobody to tell."""
+class Observed:
+    """The callbacks of a listener: refused clients, failures, and exceptions that asyncio reported."""
 
     refusals: list[tuple[str, str]] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
@@ -38,13 +38,15 @@ class Told:
 
 
 @asynccontextmanager
-async def listening(routes: Routes, told: Told, path: str | None = None, **options: Any) -> AsyncIterator[Listener]:
-    """An open listener named ``door``, on loopback or on the unix socket at ``path``, that sweeps.
+async def listening(
+    routes: Routes, observed: Observed, path: str | None = None, **options: Any
+) -> AsyncIterator[Listener]:
+    """An open listener named ``listener``, on loopback or on the unix socket ``path``, that cuts idle connections.
 
-    AssertionError at the end when asyncio had something to complain of.
+    AssertionError at the end when asyncio reported an exception.
     """
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.unhandled.append(context))
-    listener = Listener("door", routes, on_refusal=told.refused, on_failure=told.failures.append, **options)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: observed.unhandled.append(context))
+    listener = Listener("listener", routes, on_refusal=observed.refused, on_failure=observed.failures.append, **options)
     await (listener.open_unix(path) if path else listener.open_tcp("127.0.0.1", 0))
     sweeper = asyncio.create_task(listener.sweep())
     try:
@@ -54,7 +56,7 @@ async def listening(routes: Routes, told: Told, path: str | None = None, **optio
         with suppress(asyncio.CancelledError):
             await sweeper
         await listener.close()
-    assert not told.unhandled, told.unhandled
+    assert not observed.unhandled, observed.unhandled
 
 
 class Answer(NamedTuple):
@@ -69,14 +71,14 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> str:
-        """The sentence of a refusal, which is all that its body holds."""
+        """The sentence of a refusal; its body must have nothing else."""
         (item,) = self.json().items()
         assert item[0] == "error"
         return str(item[1])
 
 
-class Wire:
-    """One connection, byte by byte. No wait takes longer than 20 s: longer than any of ours takes on a busy machine."""
+class RawConnection:
+    """One connection, byte by byte. Every wait ends after 20 s, more than a busy machine needs."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -103,7 +105,7 @@ class Wire:
             await self._writer.drain()
 
     async def answer(self, *, to_head: bool = False) -> Answer:
-        """The next response; the one to a HEAD has no body, whatever its length says."""
+        """The next response; ``to_head``: it has no body, whatever its Content-Length is."""
         async with asyncio.timeout(_TIMEOUT_S):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             first, *lines = head.rstrip().split("\r\n")
@@ -118,7 +120,7 @@ class Wire:
         return await self.answer(to_head=request.startswith(b"HEAD "))
 
     async def rest(self) -> bytes:
-        """Everything to the end of the connection, however it ends."""
+        """Every byte until the end of the connection, however it ends."""
         taken = bytearray()
         async with asyncio.timeout(_TIMEOUT_S):
             with suppress(ConnectionError):
@@ -128,14 +130,14 @@ class Wire:
 
     @property
     def ended(self) -> bool:
-        """Whether the other side is known to have ended the connection."""
+        """Whether the other side has ended the connection."""
         return self._reader.at_eof() or self._reader.exception() is not None
 
     def close(self) -> None:
         self._writer.close()
 
     def reset(self) -> None:
-        """End the connection as a crash does, with RST."""
+        """End the connection with RST, as a crash does."""
         self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._writer.transport.abort()
 

@@ -1,4 +1,4 @@
-"""A relay in front of Redis that can be cut, and can make claims vanish: on their way there, or their replies."""
+"""A TCP proxy in front of Redis that can cut connections, and can lose claims or their replies."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sidecar.store.scripts import COMMIT
 Where = Literal["nowhere", "request", "reply"]
 
 _GRANT: Final = 3 + len(COMMIT.keys) + 1
-"""Where the claim id stands in a commit: after EVALSHA, the digest, the keys with their number, and the revision."""
+"""The position of the claim id in a commit: after EVALSHA, the digest, the number of keys, the keys, the revision."""
 
 
-class Relay:
+class RedisProxy:
     """Passes bytes between its own loopback port and ``target_port``.
 
-    While ``lose_at`` is ``request``, a commit that takes a token is read and not passed on; while it is ``reply``, the
-    server gets it and its reply is read and not passed back. ``lost`` is set as soon as that has happened. Beats pass.
+    While ``lose_at`` is ``request``, a commit that takes a token does not reach the server; while it is ``reply``, the
+    reply does not reach the client. ``lost`` is set once that has happened. Beats always pass.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -44,7 +44,7 @@ class Relay:
         self._close(self._sockets)
 
     def cut(self) -> None:
-        """End every connection, and each new one at once, until ``mend``."""
+        """Close every connection, and each new connection, until ``mend``."""
         self.is_cut = True
         self._close(self._sockets[1:])
 
@@ -73,7 +73,7 @@ class Relay:
             opened.close()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        """One exchange after the other, which is how a sidecar speaks; a long request may come in pieces."""
+        """Pass one exchange after the other, as a sidecar sends them; a long request may come in pieces."""
         is_claim = False
         with suppress(OSError), client, server:
             while True:

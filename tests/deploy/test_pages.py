@@ -1,0 +1,106 @@
+"""The pages beside the shipped files: links, settings and examples are right."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from deploy.haproxy_config import CASCADE
+from harness import receiver
+from sidecar.config import addresses, webhook_template
+from sidecar.config.settings_model import Settings
+from sidecar.config.sources import variable
+from sidecar.core.types import ENTRY_WORDS
+from sidecar.notify import payloads
+from sidecar.notify.rules import LEVELS
+from sidecar.server import health
+
+TOP: Final = Path(__file__).parents[2]
+DEPLOY: Final = TOP / "deploy"
+PAGES: Final = [*DEPLOY.rglob("*.md"), *(TOP / at / "README.md" for at in ("", "nomad", "tests/bench"))]
+OF_THE_HOOK: Final = {"ARBITER_INCARNATION", "ARBITER_KIND", "ARBITER_REASON"}
+BALANCERS: Final = (DEPLOY / "balancers.md").read_text()
+MESSAGES: Final = (DEPLOY / "messages.md").read_text()
+WEBHOOK, TEMPLATE, PAGERDUTY = re.findall(r"```json\n(.*?)```", MESSAGES, re.DOTALL)
+WORDS: Final = [(topic, word, kind) for topic, levels in LEVELS.items() for word, kind in levels if topic != "test"]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as code hosts link to them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def _is_broken(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    return not target.exists() or bool(anchor and target.suffix == ".md" and anchor not in _anchors(target))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_and_settings_of_the_page_exist(page: Path) -> None:
+    text = page.read_text()
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    assert [link for link in links if _is_broken(page, link)] == []
+    names = {*map(variable, Settings.model_fields), *OF_THE_HOOK}
+    assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
+
+
+# -- balancers.md and haproxy/README.md -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", [health.WEIGHT, health.STATE, health.REASON, health.DEGRADED])
+def test_page_shows_each_header_of_a_health_answer(header: str) -> None:
+    assert f"{header}: " in BALANCERS
+
+
+def test_balancers_poll_the_public_port_for_the_health_that_drains_first() -> None:
+    public_port = addresses.split(Settings.model_fields["public_listen"].default)[1]
+    assert re.findall(r"path: (\S+?)[ ,}]", BALANCERS) == ["/health/haproxy"] * 2
+    assert re.findall(r"\bport(?:_value)?: (9\d+)", BALANCERS) == [str(public_port)] * 2
+    assert f"a weight of {health.DEGRADED_BELOW} %" in BALANCERS
+
+
+def test_guide_explains_every_line_of_the_cascade() -> None:
+    guide = (DEPLOY / "haproxy" / "README.md").read_text()
+    lines = {
+        *("balance roundrobin", "weight 100", "maxconn 64", "retries 2", "option redispatch 1", "retry-on"),
+        *("http-request disable-l7-retry unless { method GET HEAD OPTIONS }", "timeout queue 250ms"),
+        *("timeout connect 500ms", "slowstart 20s", "option httpchk", "agent-check", "server-state-file"),
+        "log-health-checks",
+    }
+    shipped = CASCADE.read_text()
+    assert {line for line in lines if line not in shipped} == set()
+    assert lines <= set(re.findall(r"`([^`]+)`", guide.partition("## What HAProxy cannot do")[0]))
+
+
+# -- fleet.md ---------------------------------------------------------------------------------------------------------
+
+
+def test_outcomes_are_words_of_the_ledger() -> None:
+    section = (DEPLOY / "fleet.md").read_text().split("\n## Outcome\n")[1].split("\n## ")[0]
+    outcomes = [row.split("|")[1].strip() for row in section.splitlines() if row.startswith("|")][2:]
+    assert {{"did not help": "unhelped"}.get(word, word) for word in outcomes} <= ENTRY_WORDS
+    assert len(outcomes) == 3
+
+
+# -- messages.md ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("topic", "word", "severity"), WORDS)
+def test_table_of_messages_has_the_word_with_its_severity(topic: str, word: str, severity: str) -> None:
+    assert re.search(rf"^\| (`{topic}`)? ?\| `{word}` \| {severity} \|", MESSAGES, re.MULTILINE)
+
+
+def test_every_alert_is_named() -> None:
+    assert {alert for alert in payloads.ALERTS.values() if f"`{alert}`" not in MESSAGES} == set()
+
+
+def test_examples_of_messages_are_valid() -> None:
+    assert receiver.check_webhook(json.loads(WEBHOOK)) == []
+    assert receiver.check_pagerduty(json.loads(PAGERDUTY)) == []
+    assert webhook_template.problem(TEMPLATE) == ""

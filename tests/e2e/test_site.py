@@ -1,0 +1,226 @@
+"""Three incidents at a site of twenty: page, commands, messages, alerts, ledger, metrics and report agree.
+
+The scenario is played once. The facts of each source at the end of each phase are compared with the truth, and the
+sources at the end with one another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from harness import receiver
+from harness.browser import Browser
+from harness.children import Children
+from harness.prometheus import AlertHistory
+from harness.sidecar import command
+from harness.site import BUDGET, SERVICE, Site, SiteApps
+from harness.site_scenario import AUTHOR, PHASES, REASON, RELEASER, Recording, SiteScenario, differences, is_asked
+from harness.site_sources import NAMES, events, sources
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.redis, pytest.mark.haproxy, pytest.mark.timeout(300)]
+
+QUIET_S = 60.0
+"""How long a topic is quiet before its end is sent."""
+SINCE = ("--since", "1h")
+
+
+class Recorded(NamedTuple):
+    """Everything that the sources showed, at the end."""
+
+    found: Recording
+    events: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    alerts: AlertHistory
+    report: dict[str, Any]
+    commanded: list[dict[str, Any]]
+    page: list[str]
+    complaints: list[str]
+    log: str
+
+    def entries(self, what: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["what"] == what]
+
+
+@pytest.fixture(scope="module")
+def recording(shared_dir: Path) -> Recorded:
+    children = Children()
+    try:
+        with receiver.webhook() as messages, SiteApps() as apps:
+            site = Site(shared_dir, children, messages, apps).launch()
+            with Browser() as browser:
+                site.ready()
+                return _play_all(site, browser)
+    except BaseException as error:
+        # The outputs help with a failure on the way; a wrong fact is shown without them.
+        for _, shown in children.outputs():
+            error.add_note(shown)
+        raise
+    finally:
+        children.stop()
+
+
+def _play_all(site: Site, browser: Browser) -> Recorded:
+    observer = site.fleet[0]
+    page = browser.open("http://{}:{}/page".format(*observer.address("local")))
+    with AlertHistory(site.alerts) as alerts:
+        found = SiteScenario(site, sources(site, page), alerts).play()
+        report = json.loads(command(observer, "report", *SINCE, "--json").out)
+        commanded = [json.loads(line) for line in command(observer, "events", *SINCE, "--json").out.splitlines()]
+        wait_for(
+            lambda: _recovered(site) == {"paused", "hold", "budget"} and not alerts.now_of("sidecar"),
+            timeout_s=QUIET_S + 30,
+            what="the end of every topic is sent",
+        )
+    lines = page.page.locator("#events > li").all_inner_texts()
+    log = "".join(one.output() for one in site.fleet)
+    complaints = [*page.complaints, *site.messages.refused]
+    return Recorded(found, events(observer), site.messages.accepted, alerts, report, commanded, lines, complaints, log)
+
+
+def _recovered(site: Site) -> set[str]:
+    return {one["topic"] for one in site.messages.accepted if one["status"] == "recovered"}
+
+
+@pytest.mark.parametrize(("phase", "source"), [pair for pair in product(PHASES, NAMES) if is_asked(*pair[::-1])])
+def test_source_shows_the_facts_of_the_phase(recording: Recorded, phase: str, source: str) -> None:
+    facts = recording.found.phases[phase, source]
+    assert facts.keys() & PHASES[phase].keys(), "it shows no fact"
+    assert differences(facts, PHASES[phase]) == []
+
+
+# -- culls ----------------------------------------------------------------------------------------------------------
+
+
+def test_ledger_has_every_cull_with_its_grant_and_its_outcome(recording: Recorded) -> None:
+    cull_texts = Counter((event["instance"], event["kind"]) for event in recording.entries("culled"))
+    granted = Counter((event["instance"], event["kind"]) for event in recording.entries("granted"))
+    assert cull_texts == granted
+    assert Counter(kind for _, kind in cull_texts) == {"mysql": 1, "redis": 3, "rabbitmq": 1}
+    assert Counter(event["kind"] for event in recording.entries("helped")) == {"redis": 3, "rabbitmq": 1}
+    assert Counter(event["kind"] for event in recording.entries("unhelped")) == {"mysql": 1}
+
+
+def test_ledger_and_report_have_the_duration_of_replacements(recording: Recorded) -> None:
+    assert len(recording.entries("replaced")) == len(recording.entries("culled"))
+    assert recording.report["replaced_s"]["count"] == len(recording.entries("culled"))
+
+
+def test_report_has_the_sums_of_the_ledger(recording: Recorded) -> None:
+    report = recording.report
+    whats = Counter(event["what"] for event in recording.events)
+    assert (report["service"], report["entries"]) == (SERVICE, len(recording.events))
+    assert (report["culls"], report["suspects"], report["near_misses"]) == (
+        whats["culled"],
+        whats["suspect"],
+        whats["recovered"],
+    )
+    assert report["refusals"] == Counter(event["reason"] for event in recording.entries("denied"))
+    assert report["paused"] == {"mysql": 1}
+    causes = {cause["kind"]: (cause["culls"], cause["helped"], cause["unhelped"]) for cause in report["causes"]}
+    assert causes == {"mysql": (1, 0, 1), "redis": (3, 3, 0), "rabbitmq": (1, 1, 0)}
+
+
+def test_command_shows_the_ledger_of_the_api(recording: Recorded) -> None:
+    assert recording.commanded == recording.events
+
+
+def test_page_has_a_line_for_every_event(recording: Recorded) -> None:
+    whats = Counter(event["what"].replace("_", " ") for event in recording.events)
+    shown = Counter(what for line in recording.page for what in whats if f"\n{what}\n" in f"\n{line}\n")
+    assert shown == whats
+    assert recording.complaints == []
+
+
+def test_culled_container_is_explained_by_its_health_and_by_the_command(recording: Recorded) -> None:
+    (cull,) = [event for event in recording.entries("culled") if event["kind"] == "rabbitmq"]
+    sentence, evidence, *_ = cull["detail"].splitlines()
+    assert re.fullmatch(r"\d+ x rabbitmq \([0-9a-f]+, \S+Z to \S+Z\): no answer from rabbitmq", evidence)
+    for source, text in recording.found.cull_texts.items():
+        shown = " ".join(text.split())
+        assert sentence in shown, source
+        assert cull["instance"] in shown, source
+        assert f"2 of {BUDGET}" in shown, source
+
+
+# -- the trial ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reason", "containers"), [("trial", 17), ("paused", 18)])
+def test_each_suspect_has_one_refusal_for_the_cull_before_it(recording: Recorded, reason: str, containers: int) -> None:
+    refused = [event for event in recording.entries("denied") if (event["reason"], event["kind"]) == (reason, "mysql")]
+    assert len({event["instance"] for event in refused}) == len(refused) == containers
+
+
+def test_pause_and_its_end_are_sent_once(recording: Recorded) -> None:
+    assert [event["kind"] for event in recording.entries("paused")] == ["mysql"]
+    paused = [(one["word"], one["status"]) for one in recording.messages if one["topic"] == "paused"]
+    assert paused == [("paused_shared", "firing"), ("paused", "recovered")]
+
+
+def test_suspect_of_a_paused_cause_names_the_release_as_remedy(recording: Recorded) -> None:
+    assert any("health-arbiter release" in sentence for sentence in recording.found.remedies)
+
+
+# -- the hold -------------------------------------------------------------------------------------------------------
+
+
+def test_no_container_is_culled_during_the_hold(recording: Recorded) -> None:
+    since, until = recording.found.held_at
+    within = [event for event in recording.events if since <= event["at"] <= until]
+    assert [event["what"] for event in within if event["what"] in ("granted", "culled")] == []
+    assert sorted((event["what"], event["reason"]) for event in within if event["what"] == "denied") == [
+        ("denied", "hold"),
+        ("denied", "hold"),
+    ]
+
+
+def test_hold_has_its_author_and_reason_in_every_source(recording: Recorded) -> None:
+    (hold,) = recording.entries("hold")
+    (message,) = [one for one in recording.messages if one["topic"] == "hold" and one["status"] == "firing"]
+    (reported,) = recording.report["holds"]
+    for found in (hold, message["facts"], reported):
+        assert (found["author"], found["reason"]) == (AUTHOR, REASON)
+    refusals = [event["detail"] for event in recording.entries("denied") if event["reason"] == "hold"]
+    alert = next(text for shown, text in recording.alerts.ever.items() if shown.name == "ArbiterHeld")
+    for text in (*refusals, message["sentence"], alert, recording.log):
+        assert AUTHOR in text
+        assert REASON in text
+    (release,) = recording.entries("release")
+    assert reported["released_at"] == release["at"]
+
+
+def test_release_has_its_author(recording: Recorded) -> None:
+    assert [event["author"] for event in recording.entries("release")] == [RELEASER]
+
+
+# -- messages -------------------------------------------------------------------------------------------
+
+
+def test_each_message_is_sent_once(recording: Recorded) -> None:
+    assert Counter((one["word"], one["status"]) for one in recording.messages) == {
+        ("paused_shared", "firing"): 1,
+        ("paused", "recovered"): 1,
+        ("hold", "firing"): 1,
+        ("hold", "recovered"): 1,
+        ("budget_50", "firing"): 1,
+        ("budget_50", "recovered"): 1,
+    }
+
+
+def test_sidecars_and_prometheus_send_the_same_alerts(recording: Recorded) -> None:
+    paused = {"ArbiterCullsPausedForMost": "critical", "ArbiterCullsPaused": "warning"}
+    found = {**paused, "ArbiterBudgetHalf": "info"}
+    assert recording.alerts.by("sidecar") == {**found, "ArbiterHeld": "info"}
+    assert recording.alerts.by("prometheus") == {**found, "ArbiterCulls": "info", "ArbiterHeldLong": "warning"}
+    assert recording.alerts.now_of("sidecar") == set()
+    assert recording.alerts.now_of("prometheus") == {"ArbiterCulls"}

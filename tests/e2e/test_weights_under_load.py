@@ -1,0 +1,113 @@
+"""Weights: four apps with real sidecars behind a real HAProxy, under constant load.
+
+The shipped configuration retries a failed GET on another server, and no POST.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.cascade import NAMES, CascadeSite, await_status, await_weight, status, weights
+from harness.traffic import failed, lost
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.children import Children
+    from harness.sidecar import Setting
+
+pytestmark = [pytest.mark.haproxy, pytest.mark.timeout(120)]
+
+MEASURED = 600
+"""Answers, in two seconds."""
+
+OpenSite = Callable[..., CascadeSite]
+
+
+@pytest.fixture
+def open_site(run_dir: Path, children: Children) -> Iterator[OpenSite]:
+    with ExitStack() as stack:
+
+        def opened(*failing: float, **settings: Setting) -> CascadeSite:
+            site = CascadeSite(run_dir, children, settings).open()
+            site.fail(*failing)
+            stack.enter_context(site.traffic)
+            return site
+
+        yield opened
+
+
+def test_half_failing_app_gets_an_eighth_and_recovers_when_it_heals(open_site: OpenSite) -> None:
+    site = open_site(0, 0.5, 0, 0, error_ratio=0)
+    await_weight(site.proxy, "app2", 11, 14, timeout_s=30)
+    share = site.shares(MEASURED)
+    assert share["app2"] / share["app1"] == pytest.approx(0.125, abs=0.03)
+    assert {weights(site.proxy)[name] for name in NAMES if name != "app2"} == {100}
+    assert failed(site.traffic.seen(), "GET") == 0
+
+    site.fail(0, 0, 0, 0)
+    await_weight(site.proxy, "app2", 50, 100, timeout_s=20)
+    assert failed(site.traffic.next_answers(MEASURED), "POST") == 0
+    assert lost(site.traffic.seen()) == {}
+
+
+def _shares_by_weight(site: CascadeSite) -> dict[str, float]:
+    """The share of each app by the current weights."""
+    current = weights(site.proxy)
+    return {name: current[name] / sum(current.values()) for name in NAMES}
+
+
+def test_load_follows_the_weights_with_and_without_sidecars(open_site: OpenSite) -> None:
+    site = open_site(0.1, 0.2, 0.3, 0.5, error_ratio=0)
+    expected = {"app1": 73, "app2": 51, "app3": 34, "app4": 12}
+    wait_for(
+        lambda: all(abs(weights(site.proxy)[name] - expected[name]) <= 8 for name in NAMES),
+        timeout_s=30,
+        what=f"weights near {expected}",
+    )
+    before = _shares_by_weight(site)
+    measured, after = site.shares(MEASURED), _shares_by_weight(site)
+    share = {name: (before[name] + after[name]) / 2 for name in NAMES}  # the weights may still change
+    assert measured == pytest.approx(share, abs=0.03)
+
+    killed = site.sidecars["app2"]
+    killed.kill()
+    wait_for(
+        lambda: site.proxy.show_servers()["app", "app2"]["agent_status"] == "L4CON",
+        timeout_s=20,
+        what="the agent does not answer",
+    )
+    kept = weights(site.proxy)["app2"]  # no answer is under way
+    assert abs(kept - expected["app2"]) <= 12
+    assert site.shares(MEASURED)["app2"] == pytest.approx(share["app2"], abs=0.03)
+    assert (weights(site.proxy)["app2"], status(site.proxy, "app2")) == (kept, "UP")
+
+    killed.start()
+    assert re.fullmatch(r"up ready \d+%\n", killed.agent_line())
+    assert lost(site.traffic.seen()) == {}
+
+
+def test_dead_app_gets_the_floor_and_is_then_culled_without_a_lost_request(open_site: OpenSite) -> None:
+    # The weight falls within seconds, long before the container has the minimum age of a cull.
+    site = open_site(0, 1, 0, 0, error_ratio=0.9, min_age="20s", check_interval="500ms", settle="0s", drain="5s")
+    sidecar = site.sidecars["app2"]
+    sidecar.post_error(count=0, app_start="life-1")  # a life that is young, however long the shop took to open
+    await_weight(site.proxy, "app2", 10, 10, timeout_s=20)
+    assert sidecar.agent_line() == "up ready 10%\n"
+
+    await_status(site.proxy, "app2", "DRAIN", timeout_s=30)
+    assert sidecar.agent_line().startswith("drain 0% #")
+    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=20, what="Nomad sees 503")
+    site.apps["app2"].stop()
+    answers = site.traffic.next_answers(MEASURED)
+    assert {outcome.app for outcome in answers} == {"app1", "app3", "app4"}
+    assert (failed(answers, "POST"), lost(site.traffic.seen())) == (0, {})
+
+    sidecar.stop()
+    sidecar.start()
+    assert sidecar.agent_line().startswith("fail #")
