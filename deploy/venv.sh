@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# Sourced by deploy/run, tests/run and .ci/run: the one place that knows how `.venv` comes to be.
+# Creates and updates `.venv`. Sourced by deploy/run, tests/run and .ci/run.
 # The caller has set -euo pipefail and `top`, the absolute path of the repository.
 
 : "${top:?}"
 venv="$top/.venv"
 
-# Bytecode is half of the start-up time: a habit of the caller's shell must not cost it.
+# Without bytecode a start takes twice as long, so ignore this variable of the caller's shell.
 unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# Only one run at a time builds .venv or calls apt. The lock is on the directory deploy/: no file is left behind.
+# Only one run at a time builds .venv or calls apt. The lock is on the directory deploy/, so no lock file remains.
 lock() {
     exec {lock_fd}<"$top/deploy"
     if command -v flock >/dev/null; then
@@ -20,15 +20,15 @@ lock() {
     fi
 }
 
-# Before any exec: an open descriptor would carry the lock into the daemon.
+# Call it before any exec: an open descriptor would hand the lock to the daemon.
 unlock() { exec {lock_fd}<&-; }
 
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
-# Debian splits the venv module: `venv` is always there, `ensurepip` comes with python3-venv.
+# Debian splits the venv module: `venv` is always installed, `ensurepip` comes with python3-venv.
 can_make_venv() { "$1" -c 'import venv, ensurepip' 2>/dev/null; }
 
-# Sets `python`: one that can make a venv before one that cannot yet.
+# Sets `python`, and prefers an interpreter that can make a venv already.
 find_python() {
     local candidate
     python=
@@ -43,8 +43,8 @@ find_python() {
     [ -n "$python" ] || die "no Python >= 3.11 found (looked for python3, python3.13, python3.12, python3.11)"
 }
 
-# Installs Debian packages one by one (one unknown name must not lose the others), starting no service of
-# theirs: policy-rc.d answers 101, "not allowed", while apt runs. A subshell, so that the trap is its own.
+# Installs Debian packages one by one, so that an unknown name does not stop the others. It starts none of their
+# services: policy-rc.d answers 101, "not allowed", while apt runs. A subshell, so that the trap is its own.
 apt_install() (
     local policy=/usr/sbin/policy-rc.d package
     export DEBIAN_FRONTEND=noninteractive
@@ -72,7 +72,7 @@ ensure_venv_module() {
     can_make_venv "$python" || die "$python has no venv module; install the package $package and run this again"
 }
 
-# Was finished, is a venv of this place, and has pip.
+# True if .venv was finished, belongs to this path, and has pip.
 venv_works() {
     [ ! -e "$venv/.unfinished" ] &&
         is_new_enough "$venv/bin/python" &&
@@ -80,7 +80,7 @@ venv_works() {
         "$venv/bin/python" -m pip --version
 } >/dev/null 2>&1
 
-# `.unfinished` stands from the first to the last step; a venv that has it was interrupted and is made anew.
+# `.unfinished` exists from the first to the last step. A venv that has it was interrupted and is made again.
 make_venv() {
     find_python
     ensure_venv_module
@@ -91,13 +91,13 @@ make_venv() {
     "$python" -m venv "$venv"
 }
 
-# What an installation depends on: requirements, version, and the place (a moved clone has scripts that point
-# to the old one). The code itself is not in it: it is installed in place (editable).
+# Prints a hash of everything that makes a new installation necessary: requirements, version, and path (the scripts of a
+# moved clone point to the old one). The code is not part of it, because the installation is editable.
 fingerprint() {
     { printf '%s\n' "$top" && cat "$top/pyproject.toml" "$top/sidecar/__init__.py"; } | sha256sum | cut -d' ' -f1
 }
 
-# ensure_installed EXTRA (or ''): a working .venv with the package, and an extra of it, installed and up to date.
+# ensure_installed EXTRA (or ''): makes .venv, and installs or updates the package with that extra.
 ensure_installed() {
     local extra=$1 stamp wanted
     stamp="$venv/.installed${extra:+-$extra}"
@@ -108,7 +108,7 @@ ensure_installed() {
         say "installing health-arbiter${extra:+[$extra]} into $venv"
         "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
             --editable "$top${extra:+[$extra]}" </dev/null >&2 || die "pip could not install health-arbiter"
-        # Every extra brings the package itself.
+        # Every extra includes the package itself.
         printf '%s' "$wanted" >"$venv/.installed"
         printf '%s' "$wanted" >"$stamp"
     fi

@@ -1,5 +1,5 @@
-# An app and its health-arbiter in one allocation. How to run it, and the traps in short: README.md.
-# The numbers depend on one another; the rules in tests/deploy/nomad_rules.py say how, and check this file.
+# An app and its health-arbiter in one allocation. README.md says how to run it, and lists the traps. The numbers depend
+# on one another: tests/deploy/nomad_rules.py has the rules, and a test checks this file against them.
 
 variable "app_image" {
   type        = string
@@ -27,16 +27,16 @@ job "app" {
   group "web" {
     count = 3
 
-    # Every cull fails an allocation. By default the wait for the next one doubles with each failure, up to an
-    # hour, so the budget of the fleet would not be what limits the culls, but Nomad.
+    # Every cull makes an allocation fail. By default Nomad doubles the wait for the next allocation with each failure,
+    # up to an hour. Then Nomad would limit the culls, and not the budget of the fleet.
     reschedule {
       delay          = "10s"
       delay_function = "constant"
       unlimited      = true
     }
 
-    # The tasks share one localhost only in mode "bridge" or "host", and the app reaches its arbiter there. In any
-    # other mode let both use the unix socket in the shared directory instead: see ARBITER_SOCKET below.
+    # The app reaches its sidecar on localhost, which the tasks share only in mode "bridge" or "host". In any other mode
+    # use the unix socket in the shared directory: see ARBITER_SOCKET below.
     network {
       mode = "bridge"
 
@@ -52,26 +52,27 @@ job "app" {
         to = 9182
       }
 
-      # For the status page (ARBITER_PAGE_LISTEN = "0.0.0.0:9183"): README.md, "What else there is".
+      # For the status page (ARBITER_PAGE_LISTEN = "0.0.0.0:9183"), see "More options" in README.md.
       # port "arbiter_page" { to = 9183 }
     }
 
     task "app" {
       driver = "docker"
 
-      # A planned stop: out of discovery first, then this long for HAProxy to follow and requests to end. Older Nomad
-      # (before autumn 2026) skips it when a check restarts the task: hence the arbiter drains HAProxy first.
+      # At a planned stop Nomad deregisters the service and waits this long, so that HAProxy follows and requests end.
+      # Older Nomad (before autumn 2026) skips the wait when a check restarts the task, so the sidecar drains HAProxy
+      # first.
       shutdown_delay = "10s"
       kill_timeout   = "30s"
 
-      # Not restarted in place but failed, so that reschedule places a new allocation, on another node if it can: one
-      # fresh start for each token, wherever the trouble was.
+      # No restart in place: the allocation fails, and `reschedule` places a new one, if possible on another node. So
+      # each cull ends in a new allocation, also when the node was the cause.
       restart {
         attempts = 0
         mode     = "fail"
       }
 
-      # Where HAProxy finds the app (deploy/haproxy). The tag carries the host port of the agent check.
+      # HAProxy finds the app by this service (deploy/haproxy). The tag has the host port of the agent-check.
       service {
         name     = "app"
         provider = "nomad"
@@ -79,14 +80,14 @@ job "app" {
         tags     = ["agent-port=${NOMAD_HOST_PORT_arbiter_agent}"]
       }
 
-      # Why Nomad restarts the app: the arbiter says so. In the TASK that is to be restarted, though the port is the
-      # sidecar's: in a group service, check_restart restarts every task of the group, the arbiter included.
+      # With this check the sidecar makes Nomad restart the app. The port is the sidecar's, but the service belongs to
+      # the TASK that is to be restarted: in a group service check_restart restarts every task, the sidecar too.
       service {
         name     = "app-health"
         provider = "nomad"
         port     = "arbiter"
 
-        # What the sidecar calls its service: Prometheus' label for it, see deploy/prometheus.
+        # The sidecar's own name for its service, as a label for Prometheus: see deploy/prometheus.
         tags = ["arbiter-service=${NOMAD_JOB_NAME}.${NOMAD_GROUP_NAME}"]
 
         check {
@@ -96,14 +97,14 @@ job "app" {
           interval = "5s"
           timeout  = "2s"
 
-          # Only where ARBITER_TLS_DOORS has `public`. Nomad asks by address, which no certificate has.
+          # Only if ARBITER_TLS_LISTENERS has `public`. Nomad asks by address, which no certificate has.
           # protocol        = "https"
           # tls_skip_verify = true
 
-          # Nomad takes any status below 400 as good, and one good sample starts the count again: hence 503, and an
-          # answer that is latched. It restarts after interval x (limit - 1) of nothing but failures, 20 s here,
-          # and a silent sidecar is a failure too: a sidecar that is killed, or stopped and started, must be
-          # back well before that. `grace` covers the pull of the sidecar's image on a new node.
+          # Nomad takes any status below 400 as good, and one good answer resets its count. So the sidecar answers 503
+          # until the app is replaced. Nomad restarts the app after interval x (limit - 1) of failures: 20 s here. No
+          # answer is a failure too, so a sidecar that restarts must be back well before that. `grace` is the time in
+          # which a new node may pull the sidecar's image.
           check_restart {
             limit = 5
             grace = "90s"
@@ -128,15 +129,15 @@ job "app" {
     task "arbiter" {
       driver = "docker"
 
-      # Starts after the app, so that the grace below counts from the app's start, and runs as long as the app does.
+      # Starts after the app, so that ARBITER_GRACE counts from the app's start, and runs as long as the app.
       lifecycle {
         hook    = "poststart"
         sidecar = true
       }
 
-      # Mode "fail" would take the whole allocation down with the sidecar. In mode "delay" a task that used up its
-      # attempts sits out the rest of the interval, and Nomad would see a failing check all that time: with
-      # attempts x delay = interval they cannot be used up.
+      # In mode "fail" a dead sidecar would end the whole allocation. In mode "delay" a task without attempts left waits
+      # for the end of the interval, and meanwhile the check fails. With attempts x delay = interval there is always an
+      # attempt left.
       restart {
         attempts = 30
         delay    = "2s"
@@ -144,7 +145,7 @@ job "app" {
         mode     = "delay"
       }
 
-      # Longer than ARBITER_STOP_DRAIN, in which a stopping arbiter tells HAProxy to let go.
+      # Longer than ARBITER_STOP_DRAIN, during which a stopping sidecar drains its app.
       kill_timeout = "15s"
 
       config {
@@ -152,16 +153,17 @@ job "app" {
         readonly_rootfs = true
         cap_drop        = ["all"]
 
-        # The image's own check is for plain Docker. Here it would only start one more process a minute.
+        # The image's own check is for plain Docker. Here it would only start a process every minute.
         healthchecks {
           disable = true
         }
       }
 
-      # The Redis URL has a password in it: from a Nomad variable into the environment, never into args, which
-      # everybody can read. Until the variable exists the sidecar waits to start, and the deployment is not healthy.
-      # "noop", because a changed password would otherwise restart every sidecar of the fleet within seconds, and each
-      # drains its app while it stops. Roll a new password out with a job update, max_parallel at a time.
+      # The Redis URL contains a password. So it comes from a Nomad variable (README.md has the command) into the
+      # environment, never into args, which everybody can read. Until the variable exists the sidecar does not start,
+      # and the deployment is not healthy. Without "noop" a changed password would restart every sidecar of the fleet
+      # within seconds, and each drains its app while it stops. For a new password change the variable, then the job (a
+      # `meta` value is enough), and run it again: Nomad replaces max_parallel allocations at a time.
       template {
         destination = "${NOMAD_SECRETS_DIR}/arbiter.env"
         env         = true
@@ -175,23 +177,24 @@ job "app" {
 
       # Service, instance and state directory (alloc/tmp) come from Nomad's own variables.
       env {
-        # "shadow" first: it only says what it would do.
-        ARBITER_MODE = "enforce"
+        # Begin with "shadow": the sidecar only says what it would do. Later set "enforce".
+        ARBITER_MODE = "shadow"
 
-        # How long a new app may fail while it starts.
+        # Time after its start in which a new app is not judged.
         ARBITER_GRACE = "30s"
 
-        # Between HAProxy letting go and Nomad being told. Longer than HAProxy needs to notice (6 s at most) and the
-        # slowest request to end.
+        # Time between "down" for HAProxy and "down" for Nomad: more than the time in which HAProxy notices (at most
+        # 6 s) plus that of the slowest request.
         ARBITER_DRAIN = "10s"
 
         ARBITER_STOP_DRAIN = "5s"
 
-        # Replaced at this age too, one after the other and without a token. n containers of d seconds each (REPLACE_TIME)
-        # need n * d < LIFETIME, or more RETIRE_SLOTS: `health-arbiter doctor` reckons it.
+        # Also replaces containers at this age, one after the other and without a token. With n containers that take
+        # ARBITER_REPLACE_TIME each, n * ARBITER_REPLACE_TIME has to be less than this age. Otherwise raise
+        # ARBITER_RETIRE_SLOTS. `health-arbiter doctor` checks it.
         # ARBITER_LIFETIME = "6h"
 
-        # Without a shared localhost. The socket has mode 0660: both images must run as the same group.
+        # For tasks without a shared localhost. The socket has mode 0660: both images must run as the same group.
         # ARBITER_SOCKET = "${NOMAD_ALLOC_DIR}/tmp/arbiter.sock"
       }
 

@@ -1,4 +1,4 @@
-// Package arbiter tells the sidecar of errors: arbiter.Report(1, "redis"), or arbiter.Recover around a handler.
+// Package arbiter reports errors to the sidecar: arbiter.Report(1, "redis"), or arbiter.Recover around a handler.
 //
 // It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else nowhere. Copy it into
 // a directory of your module; it needs Go 1.21 and nothing else.
@@ -18,11 +18,11 @@ import (
 var (
 	lock    sync.Mutex
 	conn    net.Conn
-	kept    = map[string]int{} // by kind; sent with a later call when the sidecar's queue is full
+	kept    = map[string]int{} // counts by kind, sent with a later call if the sidecar's queue is full
 	notWord = regexp.MustCompile(`[^A-Za-z0-9_.:/-]`)
 )
 
-// Report tells of count errors of a kind. It waits for milliseconds at most, and never fails.
+// Report reports count errors of a kind. It waits at most milliseconds, and never fails.
 func Report(count int, kind string) {
 	kind = notWord.ReplaceAllString(kind, "_")
 	lock.Lock()
@@ -31,9 +31,9 @@ func Report(count int, kind string) {
 		kind = "other"
 	}
 	kept[kind] += count
-	for range [2]int{} { // a sidecar that was replaced listens on another socket
+	for range [2]int{} { // a new sidecar listens on a new socket
 		if conn == nil && !dial() {
-			clear(kept) // too late to count once the sidecar is back
+			clear(kept) // old errors must not count when the sidecar is back
 			return
 		}
 		if err := flush(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-# Tells the sidecar of errors: Arbiter.report(kind: "redis"), or in config.ru and Rails: use Arbiter::Middleware
+# Reports errors to the sidecar: Arbiter.report(kind: "redis"), or in config.ru and Rails: use Arbiter::Middleware
 # It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else nowhere.
 require "socket"
 
 module Arbiter
-  @kept = Hash.new(0) # by line; sent with a later call when the sidecar's queue is full
+  @kept = Hash.new(0) # counts by line, sent with a later call if the sidecar's queue is full
   @lock = Mutex.new
 
-  # Never raises, never blocks. What the sidecar was away for is dropped.
+  # Never raises, never blocks. Reports are dropped while there is no sidecar.
   def self.report(count = 1, kind: "unknown", level: "server_error")
     add("errors", count, "|c|#level:#{level},kind:#{kind.to_s.gsub(%r{[^\w.:/-]}, '_')[0, 64]}")
   end
@@ -26,11 +26,11 @@ module Arbiter
   def self.start_afresh
     @pid = Process.pid
     @socket = nil
-    @kept.clear # in a forked child: that is the parent's to send
+    @kept.clear # in a forked child: the parent sends these
   end
 
   def self.flush
-    2.times do # a sidecar that was replaced listens on another socket
+    2.times do # a new sidecar listens on a new socket
       @socket ||= open_socket
       return @socket ? send_kept : @kept.clear
     rescue IO::WaitWritable

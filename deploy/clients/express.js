@@ -1,13 +1,13 @@
-// Tells the sidecar of failed requests of an Express app; Node 18 or newer, nothing to install.
-//   app.use(arbiter.results);        // first: how requests went
-//   app.use(arbiter.errorHandler);   // last: what broke
+// Reports failed requests of an Express app to the sidecar; Node 18 or newer, nothing to install.
+//   app.use(arbiter.results);        // first: counts requests and failures
+//   app.use(arbiter.errorHandler);   // last: reports errors
 // Node has no unix datagrams, so this is UDP. Without ARBITER_STATSD_LISTEN nothing is sent.
 "use strict";
 const dgram = require("node:dgram");
 
 const [, host, port] = /^\[?(.*?)\]?:(\d+)$/.exec(process.env.ARBITER_STATSD_LISTEN ?? "") ?? [];
 const socket = host && dgram.createSocket(host.includes(":") ? "udp6" : "udp4").unref();
-socket?.on("error", () => {}); // a sidecar that is away is no error of the app
+socket?.on("error", () => {}); // a missing sidecar is no error of the app
 
 const send = (line) => socket?.send(line, Number(port), host, () => {});
 const word = (text) => String(text).replace(/[^\w.:/-]/g, "_").slice(0, 64) || "unknown";

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tells the sidecar of errors of a job: nightly-import || report.sh cron
-# Usage: report.sh [KIND [COUNT]]. Goes as a datagram when ARBITER_STATSD_LISTEN is set, else over HTTP to ARBITER_SOCKET
-# or ARBITER_LOCAL_LISTEN. Never fails: a job must not fail because nobody listens.
+# Reports errors of a job to the sidecar: nightly-import || report.sh cron
+# Usage: report.sh [KIND [COUNT]]. Sends a datagram if ARBITER_STATSD_LISTEN is set, else over HTTP to ARBITER_SOCKET or
+# ARBITER_LOCAL_LISTEN. Never fails, because a job must not fail for want of a sidecar.
 kind=${1:-cron} count=${2:-1}
 kind=${kind//[^A-Za-z0-9_.:\/-]/_}
 [[ $count =~ ^[0-9]+$ ]] || count=1
-listen=${ARBITER_STATSD_LISTEN:-} local_door=${ARBITER_LOCAL_LISTEN:-127.0.0.1:9180}
+listen=${ARBITER_STATSD_LISTEN:-} local_address=${ARBITER_LOCAL_LISTEN:-127.0.0.1:9180}
 
 if [[ $listen == *:* ]]; then
     host=${listen%:*} port=${listen##*:}
@@ -13,6 +13,6 @@ if [[ $listen == *:* ]]; then
     { printf 'errors:%s|c|#kind:%.64s' "$count" "$kind" >"/dev/udp/$host/$port"; } 2>/dev/null
 else
     curl --silent --max-time 2 --output /dev/null ${ARBITER_SOCKET:+--unix-socket "$ARBITER_SOCKET"} \
-        --data "$(printf '{"count":%s,"kind":"%.64s"}' "$count" "$kind")" "http://$local_door/errors"
+        --data "$(printf '{"count":%s,"kind":"%.64s"}' "$count" "$kind")" "http://$local_address/errors"
 fi
 exit 0

@@ -1,13 +1,13 @@
 {{- /*
-  cascade.cfg with a server line for each allocation in Nomad's own service registry, for Nomad's template block or
-  for consul-template. A server is named after its allocation: so the state file knows it again after a reload.
-  The agent's port stands in the tag "agent-port=<port>"; without one there is no agent, and the weight stays full.
+  cascade.cfg with a server line for each allocation in Nomad's service registry, for Nomad's template block or for
+  consul-template. Each server has the name of its allocation, so that HAProxy finds it in the state file after a reload.
+  The tag "agent-port=<port>" gives the agent's port. Without it there is no agent-check, and the weight stays full.
 */ -}}
 global
     log stdout format raw local0
     maxconn 4000
     stats socket /run/haproxy/admin.sock mode 660 level admin
-    # Written before each reload, read at the start. Once, before the first start: echo 1 > this file.
+    # Written before each reload, read at the start. Create it once before the first start: echo 1 > this file.
     server-state-file /var/lib/haproxy/server-state
 
 defaults
@@ -16,11 +16,11 @@ defaults
     option httplog
     option dontlognull
     option log-health-checks        # one line for each change of a server, with the reason
-    timeout connect 500ms           # one network hop; whoever does not answer by then is passed over
+    timeout connect 500ms           # one network hop; a server that is slower is skipped
     timeout client 30s
     timeout server 10s              # longer than the slowest request
-    timeout queue 250ms             # every server is full: say so at once, before the queue is what users wait for
-    timeout http-request 10s        # a client that sends its headers slower than this is dropped
+    timeout queue 250ms             # all servers are full: fail at once, so that users do not wait in a queue
+    timeout http-request 10s        # a client that needs longer to send its headers is dropped
     timeout http-keep-alive 10s
     timeout check 1s                # for connecting and answering, of both kinds of check
     load-server-state-from-file global
@@ -36,16 +36,16 @@ frontend metrics
     http-request return status 404
 
 backend app
-    balance roundrobin              # in proportion to the weights, which an agent may change without a reload
-    retries 2                       # so three servers see a request at the most
+    balance roundrobin              # in proportion to the weights, which agents change without a reload
+    retries 2                       # so at most three servers see a request
     option redispatch 1             # and every retry goes to another server
     retry-on conn-failure empty-response 500 502 503 504
-    # What may change something is sent once. A connection that failed has sent nothing, and is retried all the same.
+    # Methods that change something are sent once. A connection that failed has sent nothing, so it is always retried.
     http-request disable-l7-retry unless { method GET HEAD OPTIONS }
     option httpchk
     http-check send meth GET uri / ver HTTP/1.1 hdr Host app hdr User-Agent HAProxy
     http-check expect status 200-399
-    # weight 100: the agent's percent is taken of it. maxconn: twice what one server has in hand on a busy day.
+    # weight 100: the agent's percentage is a part of this. maxconn: twice the requests in flight on a busy day.
     default-server weight 100 maxconn 64 slowstart 20s
     default-server check inter 2s fall 3 rise 2 agent-check agent-port 9182 agent-inter 2s
     {{- range nomadService "app" }}
