@@ -19,6 +19,8 @@ from sidecar.core.life.events import (
 from sidecar.core.types import Report
 
 INBOX_LIMIT: Final = 10_000
+"""Waiting reports at which the inbox is full: one request may bring 1,000 of them."""
+
 REPORTS_A_TURN: Final = 1_000
 """Reports that the controller takes, in about a millisecond, before it lets health answers go first."""
 
@@ -41,6 +43,7 @@ class Inbox:
         self._messages: deque[Message] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_cut = False
+        self._waiting = 0
 
     @property
     def is_empty(self) -> bool:
@@ -49,7 +52,7 @@ class Inbox:
 
     def offer(self, reports: Sequence[Report]) -> bool:
         """Put all reports into the inbox, or none and return False if it is full."""
-        if len(self._messages) >= INBOX_LIMIT:
+        if self._waiting >= INBOX_LIMIT:
             return False
         self.put(reports)
         return True
@@ -57,6 +60,7 @@ class Inbox:
     def put(self, message: Message) -> None:
         """Put a message into the inbox."""
         self._messages.append(message)
+        self._waiting += _size(message)
         if self._waiter is not None:
             self._wake()
 
@@ -72,14 +76,19 @@ class Inbox:
             self._waiter = None
             timer.cancel()
         taken: deque[Message] = deque()
-        reports = 0
-        while self._messages and reports < REPORTS_A_TURN:
+        size = 0
+        while self._messages and size < REPORTS_A_TURN:
             message = self._messages.popleft()
             taken.append(message)
-            reports += len(message) if isinstance(message, Sequence) else 1
+            size += _size(message)
+        self._waiting -= size
         self._is_cut = bool(self._messages)
         return taken
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _size(message: Message) -> int:
+    return len(message) if isinstance(message, Sequence) else 1

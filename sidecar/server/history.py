@@ -96,7 +96,7 @@ _ENTERED: Final = {
     State.STARTING: "the app started",
     State.UP: "it is judged from now on",
     State.RETIRING: "it is old enough to be retired and waits for a lease",
-    State.STOPPING: "the sidecar was told to stop",
+    State.STOPPING: "the sidecar is stopping",
 }
 
 

@@ -194,4 +194,4 @@ def revive_outcome(record: Record) -> OrderOutcome:
     return OrderOutcome("not_down", f"it is {record.before.state}: there is nothing to revive", HTTPStatus.CONFLICT)
 
 
-_STOPPING: Final = OrderOutcome("stopping", "the sidecar was told to stop", HTTPStatus.CONFLICT)
+_STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)

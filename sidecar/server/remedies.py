@@ -57,7 +57,7 @@ def _suspect(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
         yield "the answer to its claim is on the way" + (", an operator ordered the cull" if container.order else "")
     elif not container.is_announced and container.order is None:
         answers = reasons.failure_remedy(seen.beat_error, "Redis answers a beat")
-        yield f"{answers}, so that the fleet hears that it is suspect; then it claims a token"
+        yield f"{answers}, so that the fleet knows that it is suspect; then it claims a token"
     elif container.answer is None:
         yield f"it claims a token {_in(container.due, seen.now)}, unless its errors have left the window by then"
     else:

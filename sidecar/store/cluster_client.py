@@ -20,7 +20,7 @@ _SLOTS: Final = 16384
 
 
 class ClusterClient:
-    """A client of the node that owns ``key``: a seed names it. It follows a moved slot; after a failure it asks again."""
+    """A client of the node that owns ``key``: a seed names the node, again after a failure; redirects are followed."""
 
     def __init__(self, place: HostList, share_s: float, access: Access, key: str) -> None:
         self._options = options_of(parse_url(f"{place.scheme}://{place.login}@?{place.query}"), share_s, access)

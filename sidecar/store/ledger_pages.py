@@ -18,7 +18,7 @@ def places(after: str, names: Iterable[str]) -> dict[str, str]:
 def merged_page(pages: Mapping[str, Sequence[Entry]], after: Mapping[str, str], most: int) -> list[Entry]:
     """The first ``most`` entries by the time of their ids, in the order of each page; duplicates once.
 
-    Its id is the last id of each server so far: the page after it misses nothing, even if clocks differ or
+    The id of an entry has the last id of each server so far: the page after it misses nothing, even if clocks differ or
     a server is away.
     """
     read, made = dict(after), dict[Entry, str]()

@@ -375,6 +375,12 @@ async def test_full_inbox_refuses_reports_and_takes_every_answer() -> None:
     assert inbox.offer([ErrorReport()])
 
 
+def test_inbox_is_bounded_by_reports_however_they_come() -> None:
+    inbox = Inbox()
+    offered = [inbox.offer([ErrorReport()] * 1000) for _ in range(20)]
+    assert offered == [True] * (INBOX_LIMIT // 1000) + [False] * 10
+
+
 @in_virtual_time
 async def test_many_reports_are_taken_in_several_turns_and_others_run_between() -> None:
     inbox = Inbox()

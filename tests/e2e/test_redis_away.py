@@ -67,7 +67,7 @@ def _reasons_away(one: Sidecar) -> list[str]:
 
 def _waits_for_redis(one: Sidecar) -> bool:
     """Whether it is suspect, and shows that it claims only after an answered beat."""
-    return "so that the fleet hears that it is suspect" in one.request("local", "GET", "/why").json()["remedies"][-1]
+    return "so that the fleet knows that it is suspect" in one.request("local", "GET", "/why").json()["remedies"][-1]
 
 
 @pytest.mark.parametrize(("breaks", "mends", "words"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])

@@ -209,7 +209,7 @@ def test_why_is_answered_at_once_while_redis_hangs(sidecar: StartSidecar, redis_
     one = sidecar(redis_url=redis_server.url, **FAST)
     redis_server.pause()
     _make_sick(one)
-    wanted = "Redis answers within ARBITER_REDIS_TIMEOUT, so that the fleet hears that it is suspect"
+    wanted = "Redis answers within ARBITER_REDIS_TIMEOUT, so that the fleet knows that it is suspect"
     wait_for(lambda: wanted in str(_why(one, "public")["remedies"]), timeout_s=20, what="it waits for an answered beat")
     # An answer that waited for Redis would take the whole timeout.
     assert min(_seconds_of_why(one) for _ in range(5)) < 0.5

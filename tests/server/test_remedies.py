@@ -60,7 +60,8 @@ def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> N
     ("answer", "sentence"),
     [
         (Denied("window", 10, 10, 200.0), "the next token comes back in 3m 10s"),
-        (Denied("window", 10, 10, 9.0), "the next token comes back now"),
+        (Denied("window", 10, 10, 10.0), "the next token comes back now"),
+        (Denied("window", 10, 10, 10.5), "the next token comes back in 1s"),
         (Denied("spacing", 1, 10, 40.0), "the next cull of the service is allowed in 30s"),
         (Denied("hold", 0, 10, 300.0), "the hold ends in 4m 50s, or health-arbiter release ends it"),
         (
@@ -92,11 +93,15 @@ def test_refusal_says_when_it_is_over(answer: Answer | None, sentence: str) -> N
     [
         (Hold("anna", "deploy", UNIX + 300), "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"),
         (
+            Hold("anna", "deploy", UNIX + 86_400),
+            "the hold by anna ends in 1d, at 14:00 UTC, or health-arbiter release ends it",
+        ),
+        (
             Hold("anna", "deploy", UNIX + 2 * 86_400 + 3_600),
             "the hold by anna ends in 2d 1h, at 15:00 UTC, or health-arbiter release ends it",
         ),
     ],
-    ids=["minutes", "days"],
+    ids=["minutes", "a day", "days"],
 )
 def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
     denied = replace(SUSPECT, answer=Denied("hold", 0, 10, 300.0))
@@ -109,9 +114,19 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
         (UP, "nothing has to change: it is in service"),
         (replace(UP, verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
         (replace(UP, state=State.STARTING), "its grace is over, and it is judged, in 13s"),
+        (replace(UP, state=State.STARTING, due=NOW), "its grace is over, and it is judged, now"),
+        (replace(UP, state=State.STARTING, due=None), "its grace is over, and it is judged, at the next check"),
+        (replace(UP, state=State.RETIRING), "or the app is replaced before that"),
+        (
+            replace(UP, state=State.DRAINING),
+            (
+                "it is down in 13s, or earlier when no request is in flight; "
+                "then: the container is replaced, or health-arbiter revive"
+            ),
+        ),
         (
             replace(SUSPECT, is_announced=False),
-            "Redis answers a beat, so that the fleet hears that it is suspect; then it claims a token",
+            "Redis answers a beat, so that the fleet knows that it is suspect; then it claims a token",
         ),
         (replace(SUSPECT, asking=True), "the answer to its claim is on the way"),
         (
@@ -125,6 +140,10 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
             "or it is not replaced before its lease ends in 1m 30s: then it is up again",
         ),
         (replace(UP, state=State.STOPPING), "the sidecar is started again"),
+        (
+            replace(UP, state=State.STOPPING, latch=Latch("c", 1.0, "bad")),
+            "the container is replaced, or health-arbiter revive",
+        ),
     ],
     ids=lambda value: "" if isinstance(value, str) else value.state,
 )
@@ -132,10 +151,29 @@ def test_state_says_what_comes_next(container: Container, sentence: str) -> None
     assert _remedies(container)[-1] == sentence
 
 
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (None, "it asks for a lease in 13s"),
+        (Denied("slots", 1, 1, 30.0), "a container that is retiring is replaced; the sidecar asks again in 20s"),
+        (Unknown("quorum"), "more than half of the Redis servers answer; the sidecar asks again in 13s"),
+    ],
+    ids=["not asked yet", "denied", "unknown"],
+)
+def test_retiring_container_says_when_it_gets_a_lease(answer: Answer | None, sentence: str) -> None:
+    retiring = replace(UP, state=State.RETIRING, answer=Granted(1, 10), lease_answer=answer)
+    assert _remedies(retiring)[0] == sentence
+
+
+def test_window_that_is_below_its_limit_already_waits_for_the_next_check() -> None:
+    outlook = OUTLOOK._replace(leaving=(0, 0))
+    assert _remedies(SUSPECT, outlook)[0] == "the next check sees that the errors have left the window"
+
+
 def test_unannounced_suspect_says_what_redis_lacks() -> None:
     snapshot = Snapshot(NOW, replace(SUSPECT, is_announced=False), EVIDENCE, NOW, beat_error="auth")
     wanted = reasons.FAILURES["auth"].remedy
-    assert remedies(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet hears that it is suspect; ")
+    assert remedies(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet knows that it is suspect; ")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from sidecar.net.web import HttpError
 from sidecar.server import health
 from sidecar.server.history import Decision, History
 from sidecar.server.why import Why, WhyIdentity, WhySources
+from sidecar.server.why_text import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -324,6 +325,33 @@ def test_text_marks_a_verdict_older_than_the_window() -> None:
     lines = Memory(replace(DOWN, verdict=None, latch=latch)).why.text(3_072).splitlines()
     assert lines[0] == "down: 24 server errors in 3 s, the limit is 5 (when judged)"
     assert lines[1].startswith("window now: 9 errors in 60 s")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed"),
+        (
+            {"kinds": {"redis": 3, "disk": 3, "mysql": 4}},
+            "9 errors in 60 s (mysql 4, disk 3, redis 3), limit 5; 9 of 40 requests failed",
+        ),
+        ({"errors": 1, "kinds": {}, "limit": 0, "requests": 0}, "1 error in 60 s"),
+        ({"errors": 0, "kinds": {}, "limit": 0, "requests": 0}, "0 errors in 60 s"),
+    ],
+    ids=["as it is", "as many of two kinds", "one error", "nothing"],
+)
+def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str, Any], line: str) -> None:
+    value = Memory(DOWN).why.value()
+    value["window"] |= changes
+    assert f"window now: {line}" in as_text(value).splitlines()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_text_says_how_often_a_decision_was_repeated(times: int) -> None:
+    memory = Memory()
+    memory.history._add(Decision(UNIX - 5, "denied", "", "no token is left", times))
+    expected = "13:59:55Z denied: no token is left" + (" (2 times)" if times == 2 else "")
+    assert memory.why.text(3_072).splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize(

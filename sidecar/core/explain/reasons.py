@@ -156,7 +156,7 @@ FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
         "quorum": Explanation(
             "too few of the Redis servers answered", "more than half of the Redis servers answer", "redis"
         ),
-        "alone": Explanation("there is no shared bucket", "ARBITER_REDIS_URL names a shared bucket", "redis"),
+        "alone": Explanation("there is no shared store", "ARBITER_REDIS_URL names a shared store", "redis"),
         "internal": Explanation(
             "the claim failed inside the sidecar", "the failure is fixed that the sidecar's log describes", "internal"
         ),

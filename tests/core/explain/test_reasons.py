@@ -151,6 +151,29 @@ def test_no_word_stands_in_two_tables() -> None:
     assert len(words) == len(set(words))
 
 
+@pytest.mark.parametrize(
+    ("word", "heading"),
+    [
+        ("data_loss", "memory"),
+        ("slots", "retirement"),
+        ("auth", "access"),
+        ("internal", "internal"),
+        ("not_honoured", "not-honoured"),
+        ("eclipse", ""),
+    ],
+    ids=["refusal", "refusal of a lease", "failure", "own failure", "message", "unknown word"],
+)
+def test_word_of_the_tables_has_its_runbook(word: str, heading: str) -> None:
+    assert reasons.runbook(word) == heading
+
+
+def test_remedy_of_an_unknown_word_waits_or_is_the_given_one() -> None:
+    assert reasons.remedy(Denied("window", 10, 10, 9.0), "in 9s") == "the next token comes back in 9s"
+    assert reasons.remedy(Denied("eclipse", 10, 10, 9.0), "now").endswith("the sidecar asks again now")
+    assert reasons.failure_remedy("connection", "other") == "Redis can be reached"
+    assert reasons.failure_remedy("eclipse", "other") == "other"
+
+
 @pytest.mark.parametrize("text", ["{", "}", "{0}", "{nobody}"])
 def test_what_people_write_is_never_read_as_a_pattern(text: str) -> None:
     sentence = reasons.answer(Denied("hold", 0, 10, 60.0, cause=text, hold=Hold(text, text, 1.0, text)))
@@ -170,20 +193,23 @@ def test_wait_is_never_told_as_none(retry_after_s: float, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "sentence"),
+    ("verdict", "sentence", "rule"),
     [
-        (None, ""),
-        (Verdict(Judgement.FINE), ""),
-        (Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"),)), "7 errors"),
+        (None, "", ""),
+        (Verdict(Judgement.FINE), "", ""),
+        (Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"),)), "7 errors", "errors"),
         (
             Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"), Reason("success", 0.2, 0.5, "20 %"))),
             "7 errors; 20 %",
+            "errors",
         ),
     ],
     ids=["not judged yet", "fine", "one reason", "two reasons"],
 )
-def test_verdict_says_all_its_reasons(verdict: Verdict | None, sentence: str) -> None:
-    assert reasons.verdict(verdict) == sentence
+def test_verdict_says_all_its_reasons_and_names_the_first_rule(
+    verdict: Verdict | None, sentence: str, rule: str
+) -> None:
+    assert (reasons.verdict(verdict), reasons.rule(verdict)) == (sentence, rule)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,9 @@ def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offse
         (Known(EPOCH, NOW + 3600 * S, 1 * S), True),
         (Known(EPOCH, NOW - 1000 * S, 1011 * S), False),
         (Known(EPOCH, NOW - 1000 * S, 1013 * S), True),
+        (Known(EPOCH, NOW - 1012 * S, 1000 * S), False),
+        (Known(EPOCH, NOW - 1012 * S - 1, 1000 * S), True),
+        (Known(EPOCH, NOW - 1012 * S - 1, 1000 * S, 1), False),
     ],
     ids=[
         "nothing is known",
@@ -67,6 +70,9 @@ def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offse
         "stepped back",
         "a hundredth of a long time",
         "more of it",
+        "two seconds and a hundredth forward",
+        "a microsecond more",
+        "and as much slack",
     ],
 )
 @pytest.mark.parametrize("offset_us", [0, 7 * 3600 * S, -5 * S])
@@ -93,6 +99,48 @@ def test_server_whose_instants_are_ahead_has_stepped_back_once(known: Known, los
     found = noticed(known, replace(EPOCH, lost_us=lost_us), is_ahead=True)
     assert found.losses == losses
     assert found.lost_us == (NOW if losses == 2 else lost_us)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "grants", "is_lost"),
+    [
+        (replace(EPOCH, lost_us=NOW + S), {}, False),
+        (replace(EPOCH, lost_us=NOW + S + 1), {}, True),
+        (replace(EPOCH, born_us=NOW + S + 1), {}, True),
+        (replace(EPOCH, granted_us=NOW - 600 * S), {}, True),
+        (replace(EPOCH, granted_us=NOW - 600 * S - 1), {}, False),
+        (replace(EPOCH, granted_us=NOW), {"last": NOW - S}, False),
+        (replace(EPOCH, granted_us=NOW), {"other": NOW - S - 1}, True),
+    ],
+    ids=[
+        "loss a second ahead",
+        "loss further ahead",
+        "epoch further ahead",
+        "last grant of the window is gone",
+        "last grant is older",
+        "last grant is there",
+        "an earlier grant is there",
+    ],
+)
+def test_loss_is_shown_by_the_records_of_the_server_alone(
+    epoch: Epoch, grants: dict[str, int], *, is_lost: bool
+) -> None:
+    draft = draft_of(View(NOW, servers=(ServerView(0, epoch, grants),)))
+    data_loss.notice(draft)
+    assert draft.epochs[0].losses == epoch.losses + is_lost
+
+
+@pytest.mark.parametrize(("lost_us", "losses"), [(0, 2), (NOW - 600 * S - 1, 2), (NOW - 600 * S, 1), (NOW, 1)])
+def test_loss_counts_once_within_a_window(lost_us: int, losses: int) -> None:
+    draft = draft_of(View(NOW, servers=(ServerView(0, replace(EPOCH, lost_us=lost_us)),)))
+    data_loss.lose(draft)
+    assert (draft.epochs[0].losses, draft.epochs[0].lost_us) == (losses, NOW if losses == 2 else lost_us)
+
+
+@pytest.mark.parametrize(("lost_us", "servers"), [(NOW - 10 * S, "two"), (NOW - 10 * S - 1, "one")])
+def test_list_of_servers_changes_at_most_once_a_beat(lost_us: int, servers: str) -> None:
+    found = noticed(Known(), replace(EPOCH, servers="two", lost_us=lost_us))
+    assert (found.servers, found.losses) == (servers, 1)
 
 
 # -- how long nothing is granted ------------------------------------------------------------------------------

@@ -308,6 +308,54 @@ def test_orders_that_reach_fewer_than_a_majority_write_no_state() -> None:
     assert edits.state.trials["redis"].failures == 0
 
 
+# -- records that are over ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at_us", "is_kept"), [(NOW - 600 * S - 1, False), (NOW - 600 * S, True), (NOW + S, True), (NOW + S + 1, False)]
+)
+def test_beat_removes_the_record_of_a_duplicate_after_a_window(at_us: int, *, is_kept: bool) -> None:
+    state = FleetState(duplicates={"c00": at_us})
+    _, edits = asks(View(NOW, state, (ServerView(0, OLD),)), Attend(Beat("me", "0", Presence.WELL)))
+    assert ("c00" in (edits.state or state).duplicates) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("alive", "age_us", "is_recorded"),
+    [(2, 600 * S, True), (2, 600 * S - 1, False), (1, 600 * S, False)],
+    ids=["ten minutes ago", "sooner", "a single container"],
+)
+def test_fleet_of_several_is_recorded_as_such_every_ten_minutes(alive: int, age_us: int, *, is_recorded: bool) -> None:
+    view = View(NOW, FleetState(several_us=NOW - age_us), (ServerView(0, OLD),), alive=alive)
+    _, edits = asks(view, Attend(Beat("me", "0", Presence.WELL)))
+    assert (edits.state.several_us if edits.state else None) == (NOW if is_recorded else None)
+
+
+@pytest.mark.parametrize(
+    ("row", "is_kept"),
+    [
+        (HoldRow("ada", "look", NOW, 60 * S), True),
+        (HoldRow("ada", "look", NOW - 60 * S + 1, 60 * S), True),
+        (HoldRow("ada", "look", NOW - 60 * S, 60 * S), False),
+        (HoldRow("", "", NOW - 600 * S + 1, 0), True),
+        (HoldRow("", "", NOW - 600 * S, 0), False),
+    ],
+    ids=["begins", "nearly over", "over", "released", "released a window ago"],
+)
+def test_beat_removes_a_hold_that_is_over_and_a_released_one_after_a_window(row: HoldRow, *, is_kept: bool) -> None:
+    _, edits = decide(View(NOW, holds={"": row}), Request(Attend(Beat("me", "0", Presence.WELL)), TERMS))
+    assert edits.holds == ({} if is_kept else {"": None})
+
+
+@pytest.mark.parametrize(
+    ("noted_s", "is_refused"), [(0, True), (29.999999, True), (30, False)], ids=["now", "within three beats", "later"]
+)
+def test_record_of_a_duplicate_refuses_for_three_beats(noted_s: float, *, is_refused: bool) -> None:
+    it = fleet_of_size(10)
+    it.kept.state = replace(it.state, duplicates={"c00": it.now_us - round(noted_s * S)}).written()
+    assert word(it.claim("c00")) == ("duplicate" if is_refused else "granted")
+
+
 # -- pure -----------------------------------------------------------------------------------------------------------
 
 instances = st.sampled_from(["me", "a", "b", "c"])

@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_model import TERMS, FleetModel, fleet_of_size, names, word
-from sidecar.core.types import MANUAL, US_PER_S, Entry, Granted, Presence
+from harness.fleet_model import START_US as NOW
+from harness.fleet_model import TERMS, FleetModel, draft_of, fleet_of_size, names, word
+from sidecar.core.fleet import outcomes
+from sidecar.core.fleet.records import Cull
+from sidecar.core.fleet.view import View
+from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Granted, Presence
 
 SUSPECT, WELL, DOWN, GONE, STARTING = (
     Presence.SUSPECT,
@@ -49,6 +53,39 @@ def test_container_is_missing_from_its_grant_on_whatever_it_says() -> None:
         assert it.beat("c00", presence).down == 1
     assert it.replaced("c00", STARTING).down == 0
     assert it.phase("c00") == "watched"
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "lease", "is_missing", "is_loss"),
+    [("c00/0", "", True, True), ("", "h", True, False), ("", "", False, False)],
+    ids=["token", "lease", "neither"],
+)
+def test_container_that_is_down_is_missing_if_it_names_a_token_or_a_lease_and_only_a_lost_token_is_a_data_loss(
+    claim_id: str, lease: str, *, is_missing: bool, is_loss: bool
+) -> None:
+    draft = draft_of(View(NOW))
+    found = outcomes.go_down(draft, Beat("c00", "0", DOWN, "redis", claim_id, lease=lease))
+    assert (found, draft.missing, list(draft.trials)) == (is_loss, is_missing, ["redis"] * is_loss)
+    assert [cull.is_lease for cull in draft.culls.values()] == [bool(lease)] * is_missing
+
+
+@pytest.mark.parametrize(
+    ("cull", "claim", "is_lease", "is_removed"),
+    [
+        (Cull("x"), "x", False, True),
+        (Cull("x"), "y", False, False),
+        (Cull("x"), "x", True, False),
+        (Cull("x", is_lease=True), "x", True, True),
+        (Cull("x", phase="watched"), "x", False, False),
+    ],
+    ids=["its token", "another token", "a lease of the same name", "its lease", "replaced already"],
+)
+def test_only_the_token_or_lease_that_is_in_use_is_given_back(
+    cull: Cull, claim: str, *, is_lease: bool, is_removed: bool
+) -> None:
+    draft = draft_of(View(NOW, culls={"c00": cull}))
+    assert outcomes.give_back(draft, "c00", claim, is_lease=is_lease) is is_removed
+    assert ("c00" in draft.culls) is not is_removed
 
 
 def test_newcomers_take_the_places_that_are_vacant_longest() -> None:

@@ -58,6 +58,23 @@ def test_other_text_is_no_share(text: str) -> None:
         Share.read(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ('{"beat_us": 7}', True),
+        ('{"window_us": 1}', True),
+        ('{"window_us": 0}', False),
+        ('{"beat_us": "7"}', False),
+        ('{"trial": 1}', False),
+        ('{"strategy": "loose"}', False),
+        ('{"capacity": "ten"}', False),
+        ('{"min_healthy": "ten"}', False),
+    ],
+)
+def test_terms_of_a_wrong_type_or_value_are_not_read(text: str, *, is_read: bool) -> None:
+    assert (Terms.read(text) is not None) is is_read
+
+
 def test_member_lives_for_three_beats() -> None:
     assert Terms(beat_us=7).expiry_us == 21
 

@@ -18,6 +18,7 @@ from harness.containers import (
     POLICY,
     REVIVED,
     SICK,
+    SICK_PING,
     STARTING,
     STOPPING,
     SUSPECT,
@@ -28,6 +29,7 @@ from harness.containers import (
     asking,
     asks,
     begun,
+    heard,
     step_and_beat,
 )
 from sidecar.core.explain.reasons import ORDERED as PUBLIC
@@ -38,6 +40,7 @@ from sidecar.core.life.events import (
     ClaimToken,
     ClearWindow,
     CullOrdered,
+    Event,
     ReturnToken,
     SaveMemory,
     StopRequested,
@@ -56,6 +59,45 @@ def up(policy: Policy = POLICY) -> Container:
 
 def settling() -> Container:
     return step_and_beat(up(), SICK, 5.0, POLICY)[0]
+
+
+@pytest.mark.parametrize("event", [SICK, ORDERED], ids=["due", "ordered"])
+def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request_for_a_lease(event: Event) -> None:
+    waiting, effects = step(replace(settling(), leasing=True), event, 8.0, POLICY)
+    assert (waiting.due, waiting.asking, effects) == (8.25, False, ())
+    assert step(waiting, SICK, 8.2, POLICY)[1] == ()
+    assert asks(step(replace(waiting, leasing=False), SICK, 8.25, POLICY)[1]) == [f"{APP}/one"]
+
+
+@pytest.mark.parametrize(
+    ("min_age_s", "wait_s", "due"), [(0.0, 0.0, 8.0), (0.0, 4.0, 9.0), (8.5, 0.0, 8.5), (7.0, 2.0, 8.0)]
+)
+def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back_and_it_is_old_enough(
+    min_age_s: float, wait_s: float, due: float
+) -> None:
+    policy = replace(POLICY, min_age_s=min_age_s)
+    suspect, _ = step(up(policy), SICK, 5.0, policy)
+    planned, effects = step(suspect, replace(heard(suspect), wait_s=wait_s), 5.0, policy)
+    assert (planned.due, effects) == (due, ())
+
+
+@pytest.mark.parametrize(
+    ("confirm", "looks", "state"),
+    [
+        (1, [SICK_PING], SUSPECT),
+        (2, [SICK], UP),
+        (2, [SICK, SICK], SUSPECT),
+        (2, [SICK, SICK_PING], UP),
+        (2, [SICK, FINE, SICK], UP),
+    ],
+    ids=["one report is enough", "one check of two", "two checks", "a report is no check", "not in a row"],
+)
+def test_app_is_suspected_after_so_many_bad_checks_in_a_row(confirm: int, looks: list[Event], state: State) -> None:
+    policy = replace(POLICY, confirm=confirm)
+    container = up(policy)
+    for look in looks:
+        container, _ = step(container, look, 5.0, policy)
+    assert container.state is state
 
 
 @pytest.mark.parametrize(

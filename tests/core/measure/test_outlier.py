@@ -15,6 +15,7 @@ from sidecar.core.measure.outlier import (
     KEPT_MIN,
     NO_BASELINE,
     Baseline,
+    EffectiveLimit,
     FleetUsual,
     OwnUsual,
     Usual,
@@ -107,9 +108,10 @@ def test_smoothing_does_not_depend_on_how_often_one_beats(every_s: float) -> Non
     assert after(*beats).smooth_errors == pytest.approx(1 + 3 / 2.718281828)
 
 
-def test_median_over_the_limit_is_compared_and_never_becomes_usual() -> None:
-    usual = after((0, fleet(1)), *((count * 10, fleet(300)) for count in range(1, 360)))
-    assert (usual.errors, usual.smooth_errors) == (300, 1)
+@pytest.mark.parametrize("median", [LIMIT, 300])
+def test_median_at_or_over_the_limit_is_compared_and_never_becomes_usual(median: int) -> None:
+    usual = after((0, fleet(1)), *((count * 10, fleet(median)) for count in range(1, 360)))
+    assert (usual.errors, usual.smooth_errors) == (median, 1)
     usual = usual.updated(fleet(0), 3_600, LIMIT)
     assert 0.98 < (usual.smooth_errors or 0) <= 1
 
@@ -232,3 +234,29 @@ def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evi
 )
 def test_limit_is_what_chance_does_not_explain(policy: Policy, baseline: Baseline, limit: int, least: int) -> None:
     assert effective_limit(limit, holding(9), policy, baseline).limit == least
+
+
+@pytest.mark.parametrize(
+    ("baseline", "limit", "why"),
+    [
+        (NO_BASELINE, 5, ""),
+        (Baseline(3, 3.0), 17, "containers of this fleet have about 3 when they are well"),
+        (Baseline(own=3.0), 17, "this container has about 3 when it is well"),
+        (Baseline(1, 100.4), 158, "containers of this fleet have about 100 when they are well"),
+        (Baseline(5, 5.0), 5, "at least half of this fleet has 5 or more"),
+        (Baseline(share=0.5), 3, "the part of 5 for 50 % of its load"),
+        (Baseline(share=0.0), 1, "the part of 5 for 0 % of its load"),
+        (Baseline(0, 0.1), 5, ""),
+        (
+            Baseline(own=3.0, share=0.5),
+            9,
+            "the part of 17 for 50 % of its load; this container has about 3 when it is well",
+        ),
+    ],
+    ids=[
+        "as set", "fleet", "own past", "many", "nobody stands out", "half of its load", "never 0", "chance alone",
+        "both",
+    ],
+)  # fmt: skip
+def test_limit_that_differs_says_why(baseline: Baseline, limit: int, why: str) -> None:
+    assert effective_limit(5, holding(9), Policy(), baseline) == EffectiveLimit(limit, why)

@@ -1,0 +1,112 @@
+"""What a decision counts and writes: the cause that most suspects share, and when a row is over by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.fleet_model import TERMS, draft_of
+from sidecar.core.fleet.draft import common_cause, cull_end_us, trial_end_us
+from sidecar.core.fleet.records import Cull, HoldRow, Slot, Trial
+from sidecar.core.fleet.strictest import limits
+from sidecar.core.fleet.view import View
+from sidecar.core.types import US_PER_S, Entry
+
+S = US_PER_S
+NOW = 10_000 * S
+
+
+@pytest.mark.parametrize(
+    ("causes", "cause"),
+    [
+        ({}, ""),
+        ({"redis": 2}, ""),
+        ({"redis": 3}, "redis"),
+        ({"redis": 3, "disk": 1}, ""),
+        ({"redis": 4, "disk": 1}, "redis"),
+        ({"redis": 4, "disk": 1, "net": 1}, ""),
+        ({"redis": 3, "disk": 3}, ""),
+    ],
+)
+def test_common_cause_is_that_of_three_and_of_four_fifths(causes: dict[str, int], cause: str) -> None:
+    assert common_cause(causes) == cause
+
+
+@pytest.mark.parametrize(
+    ("cull", "seconds"),
+    [
+        (Cull(at_us=NOW), 600),
+        (Cull(at_us=NOW, down_us=NOW + 50 * S), 650),
+        (Cull(at_us=NOW, down_us=NOW + 50 * S, since_us=NOW + 70 * S, phase="over"), 670),
+        (Cull(at_us=NOW, down_us=NOW + 90 * S, since_us=NOW + 70 * S, phase="watched"), 730),
+    ],
+    ids=["granted", "its sidecar still says that it is down", "its outcome is known", "its replacement is watched"],
+)
+def test_row_of_a_cull_is_over_after_a_window_and_that_of_a_replacement_after_a_probation_more(
+    cull: Cull, seconds: int
+) -> None:
+    assert cull_end_us(cull, limits([TERMS], 10)) == NOW + seconds * S + 1
+
+
+def test_row_of_a_cull_outlives_the_beats_of_its_sidecar() -> None:
+    short = limits([replace(TERMS, window_us=10 * S)], 10)
+    assert cull_end_us(Cull(at_us=NOW), short) == NOW + 30 * S + 1
+
+
+@pytest.mark.parametrize(
+    ("trial", "seconds"),
+    [
+        (Trial(last_us=NOW), 3600),
+        (Trial(last_us=NOW, paused_us=NOW, pause_us=9 * S), 3609),
+        (Trial(last_us=NOW, paused_us=NOW - 10 * S, pause_us=9 * S), 3600),
+    ],
+)
+def test_cause_is_forgotten_an_hour_after_its_last_cull_or_pause(trial: Trial, seconds: int) -> None:
+    assert trial_end_us(trial) == NOW + seconds * S + 1
+
+
+def test_refund_or_entry_alone_is_written() -> None:
+    assert not draft_of(View(NOW)).edits()
+    refunding, noting = draft_of(View(NOW)), draft_of(View(NOW))
+    refunding.refund.append("c00/0")
+    noting.entries.append(Entry("replaced"))
+    assert (refunding.edits().refund, noting.edits().entries) == (("c00/0",), (Entry("replaced"),))
+
+
+@pytest.mark.parametrize(
+    ("view", "due_us"),
+    [
+        (View(NOW), 0),
+        (View(NOW, culls={"a": Cull(at_us=NOW)}), NOW + 600 * S + 1),
+        (View(NOW, leases={"a": Slot(at_us=NOW, for_us=5 * S)}), NOW + 5 * S),
+        (View(NOW, holds={"": HoldRow("ada", "look", NOW, 700 * S)}), NOW + 700 * S),
+        (View(NOW, holds={"": HoldRow("", "", NOW, 0)}), NOW + 600 * S),
+    ],
+    ids=["nothing", "cull", "lease", "hold", "end of a hold"],
+)
+def test_next_decision_is_due_when_the_first_row_is_over(view: View, due_us: int) -> None:
+    draft = draft_of(view)
+    draft.outcomes["helped|redis"] = 1
+    state = draft.edits().state
+    assert state is not None
+    assert state.due_us == due_us
+
+
+@pytest.mark.parametrize(
+    ("alive", "culls", "available", "missing"),
+    [
+        (3, {}, 3, 0),
+        (3, {"a": Cull(life="1")}, 2, 1),
+        (3, {"a": Cull(life="0")}, 3, 1),
+        (3, {"a": Cull(life="1", phase="watched")}, 3, 0),
+        (3, {"gone": Cull(life="1")}, 3, 1),
+        (0, {"a": Cull(life="1")}, 0, 1),
+    ],
+    ids=["nothing granted", "granted", "another incarnation beats", "replaced", "no longer beats", "never below 0"],
+)
+def test_container_is_missing_and_not_available_from_its_grant_to_its_replacement(
+    alive: int, culls: dict[str, Cull], available: int, missing: int
+) -> None:
+    draft = draft_of(View(NOW, culls=culls, alive=alive, beating={"a": "1"}))
+    assert (draft.available, draft.missing, draft.fleet) == (available, missing, available + missing)
