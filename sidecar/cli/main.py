@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHARED: Final = (
     *("asyncio", "dataclasses", "hashlib", "importlib.metadata", "platform", "typing_extensions", "uuid"),
-    *("sidecar.core.types", "sidecar.config.redis_urls"),
+    *("sidecar.core.types", "sidecar.config.redis_urls", "sidecar.config.slices"),
 )
 """Modules that both processes of a run need: before the fork an import costs once."""
 

@@ -57,6 +57,7 @@ DAEMON = """
 from sidecar.app import lean_import
 lean_import.import_aiohttp()
 import sidecar.app.daemon, sidecar.store.redis_client
+import sidecar.config.slices  # the main function imports it for the daemon
 """
 
 SECRET = "hunter2"  # not one: the string to look for
