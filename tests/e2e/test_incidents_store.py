@@ -319,20 +319,21 @@ def later(server: RedisServer, table: str, name: str) -> None:
 def test_ten_thousand_members_that_fall_silent_at_once_do_not_block_the_server(
     start_fleet: Callable[..., FleetDriver], redis_server: RedisServer
 ) -> None:
-    """A beat removes a hundred of them; all at once would take 0.34 s."""
-    count, most_us = 10_000, 50_000
+    """A beat removes a hundred of them; all at once would take 0.34 s.
+
+    What is counted is the calls: their time by the clock is also that of other processes.
+    """
+    count, most_a_call = 10_000, 100
     driver = start_fleet(10)
     now_us = time.time_ns() // 1000 - 3_600_000_000
     members = [f"silent-{number:05d}" for number in range(count)]
-    redis_server.cli("CONFIG", "SET", "slowlog-log-slower-than", "500")
     for table in ("members", "abouts"):
         redis_server.cli("HSET", key(table), *(word for one in members for word in (one, "life\nredis\n1")))
     redis_server.cli("HINCRBY", key("causes"), "redis", count)
     for table, value in (("errors", 3), ("alive", now_us)):  # the last step: from then on beats remove them
         redis_server.cli("ZADD", key(table), *(word for one in members for word in (value, one)))
-    redis_server.cli("SLOWLOG", "RESET")
+    redis_server.cli("CONFIG", "RESETSTAT")
     wait_for(lambda: redis_server.cli("ZCARD", key("alive")) == 10, timeout_s=30, what="they are removed")
-    slowest_us = max((row[2] for row in redis_server.cli("SLOWLOG", "GET", 200)), default=0)
-    print(f"slowest call {slowest_us} us")  # noqa: T201 - shown with -s
-    assert slowest_us < most_us
+    calls = redis_server.cli("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+    assert calls >= count // most_a_call
     driver.await_metrics(fleet_alive=10, fleet_suspect=0)
