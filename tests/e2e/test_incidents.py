@@ -119,7 +119,7 @@ def test_fleet_that_gets_sick_while_redis_is_away_loses_one_container(
             await_answers(*(one for driver in drivers for one in driver.members))
             if away.most:  # the first answers may be that the fleet was not heard yet
                 what = "one of each fleet is culled"
-                wait_for(lambda: all(pool.cull_times(service) for service in sizes), timeout_s=30, what=what)
+                wait_for(lambda: all(pool.cull_times(service) for service in sizes), timeout_s=60, what=what)
             pass_beats(4)
         assert {service: len(pool.cull_times(service)) for service in sizes} == dict.fromkeys(sizes, away.most)
 
