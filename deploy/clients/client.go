@@ -12,6 +12,7 @@ import (
 	"os"
 	"regexp"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -22,7 +23,7 @@ var (
 	notWord = regexp.MustCompile(`[^A-Za-z0-9_.:/-]`)
 )
 
-// Report reports count errors of a kind. It waits at most milliseconds, and never fails.
+// Report reports count errors of a kind. It never waits for the sidecar, and never fails.
 func Report(count int, kind string) {
 	kind = notWord.ReplaceAllString(kind, "_")
 	lock.Lock()
@@ -36,7 +37,7 @@ func Report(count int, kind string) {
 			clear(kept) // old errors must not count when the sidecar is back
 			return
 		}
-		if err := flush(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := flush(); err == nil || errors.Is(err, syscall.EAGAIN) {
 			return
 		}
 		_ = conn.Close()
@@ -61,13 +62,26 @@ func Recover(next http.Handler) http.Handler {
 
 func flush() error {
 	for kind, sum := range kept {
-		_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
-		if _, err := fmt.Fprintf(conn, "errors:%d|c|#level:server_error,kind:%.64s", sum, kind); err != nil {
+		if err := send(fmt.Sprintf("errors:%d|c|#level:server_error,kind:%.64s", sum, kind)); err != nil {
 			return err
 		}
 		delete(kept, kind)
 	}
 	return nil
+}
+
+// send tries once, without a deadline: on a busy machine a short one is over before the first attempt.
+func send(line string) error {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Write(func(fd uintptr) bool {
+		_, sent = syscall.Write(int(fd), []byte(line))
+		return true
+	})
+	return errors.Join(err, sent)
 }
 
 func dial() bool {
@@ -78,7 +92,7 @@ func dial() bool {
 	if address == "" {
 		return false
 	}
-	opened, err := net.DialTimeout(network, address, time.Millisecond)
+	opened, err := net.DialTimeout(network, address, time.Second) // only the look-up of a name ever waits
 	if err == nil {
 		conn = opened
 	}
