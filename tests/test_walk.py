@@ -47,9 +47,9 @@ def _status(port: int, method: str, path: str, body: bytes | None = None) -> int
 
 def _report_until_down(local: int, public: int) -> None:
     """Wait until the sidecar is up, report five errors, and wait until its health is 503."""
-    wait_for(lambda: _status(public, "GET", "/health") == 200, timeout_s=20, what="the sidecar is up")
+    wait_for(lambda: _status(public, "GET", "/health") == 200, timeout_s=60, what="the sidecar is up")
     assert _status(local, "POST", "/errors", b'{"count":5,"kind":"redis"}') == 202
-    wait_for(lambda: _status(public, "GET", "/health") == 503, timeout_s=20, what="the container is drained")
+    wait_for(lambda: _status(public, "GET", "/health") == 503, timeout_s=60, what="the container is drained")
 
 
 async def _serve_until_down() -> None:

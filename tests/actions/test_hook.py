@@ -42,7 +42,7 @@ class HookDirectory:
 
     def pid(self, name: str) -> int:
         path = self.directory / name
-        wait_for(lambda: path.exists() and path.read_text(), timeout_s=5, what="the process has told its number")
+        wait_for(lambda: path.exists() and path.read_text(), timeout_s=60, what="the process has told its number")
         return int(path.read_text())
 
 
@@ -62,7 +62,7 @@ def _is_alive(pid: int) -> bool:
 
 def _wait_for_end(pid: int) -> None:
     """Who was killed still takes its leave, as soon as it gets a core."""
-    wait_for(lambda: not _is_alive(pid), timeout_s=10, what=f"process {pid} has ended")
+    wait_for(lambda: not _is_alive(pid), timeout_s=60, what=f"process {pid} has ended")
 
 
 async def test_both_streams_and_the_exit_code_are_kept(hooks: HookDirectory) -> None:

@@ -141,7 +141,7 @@ def test_order_of_servers_is_the_same_in_every_process() -> None:
             cwd=TOP,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
             check=True,
             env={**os.environ, "PYTHONHASHSEED": str(seed)},
         ).stdout
@@ -290,7 +290,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "redis"]
 @pytest.mark.parametrize("url", ["", "redis://127.0.0.1:1", "redis://127.0.0.1:1,redis://127.0.0.1:2"])
 def test_nothing_of_redis_is_imported_before_the_budget_is_asked(url: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", IMPORTS, url], cwd=TOP, capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", IMPORTS, url], cwd=TOP, capture_output=True, text=True, timeout=90, check=True
     )
     assert json.loads(ran.stdout) == []
 

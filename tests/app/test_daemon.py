@@ -89,7 +89,7 @@ def test_fresh_sidecar_is_up_at_every_listener_and_logs_their_addresses(sidecar:
     assert one.agent_line() == "up ready 100%\n"
     assert one.request("socket", "POST", "/errors").json() == {"state": "up"}
     assert stat.S_IMODE((run_dir / "app.sock").stat().st_mode) == 0o660
-    (listening,) = wait_for(lambda: _lines(one, "listening"), timeout_s=20, what="the log says so")
+    (listening,) = wait_for(lambda: _lines(one, "listening"), timeout_s=60, what="the log says so")
     assert listening["health_at"] == one.settings["public_listen"]
     assert listening["errors_to"] == f"{one.settings['local_listen']}, {one.settings['socket']}"
     assert listening["agent_at"] == one.settings["agent_listen"]
@@ -100,7 +100,7 @@ def test_redis_that_cannot_be_reached_is_no_reason_not_to_start(sidecar: StartSi
     one = sidecar(**patient, redis_url=f"redis://127.0.0.1:{free_port()}")
     assert _statuses(one) == [200] * 3
     one.post_error(5)
-    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 0, timeout_s=20, what="the first beat has failed")
+    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 0, timeout_s=60, what="the first beat has failed")
     assert one.verdict()["state"] == "suspect"
     assert one.verdict()["claim"] is None
     assert _statuses(one) == [200] * 3
@@ -168,7 +168,7 @@ def test_told_to_stop_it_leaves_the_balance_first_and_then_ends_well(
     one = sidecar(stop_drain="9s", socket=run_dir / "app.sock")
     begun = time.monotonic()
     os.kill(one.pid, number)
-    wait_for(_is(one, "stopping"), timeout_s=8, what="it is stopping")
+    wait_for(_is(one, "stopping"), timeout_s=60, what="it is stopping")
     assert _statuses(one) == [503, 503, 200]
     assert _first_line(one) == "stopping: the sidecar is stopping"
     assert one.agent_line() == "drain 0% #the sidecar is stopping\n"
@@ -207,7 +207,7 @@ def _overtime_s(sidecar: StartSidecar, number: str) -> float:
 def test_second_signal_ends_it_at_once(sidecar: StartSidecar, first: signal.Signals, second: signal.Signals) -> None:
     one = sidecar(stop_drain="60s")
     os.kill(one.pid, first)
-    wait_for(_is(one, "stopping"), timeout_s=20, what="it is stopping")
+    wait_for(_is(one, "stopping"), timeout_s=60, what="it is stopping")
     os.kill(one.pid, second)
     assert one.wait(20) > 0
 
@@ -215,9 +215,9 @@ def test_second_signal_ends_it_at_once(sidecar: StartSidecar, first: signal.Sign
 def test_culled_container_stays_down_for_nomad_while_the_sidecar_stops(sidecar: StartSidecar) -> None:
     one = sidecar(**FAST, stop_drain="60s")
     one.post_error(5)
-    wait_for(_is(one, "down"), timeout_s=20, what="it is culled")
+    wait_for(_is(one, "down"), timeout_s=60, what="it is culled")
     one.terminate()
-    wait_for(_is(one, "stopping"), timeout_s=20, what="it is stopping")
+    wait_for(_is(one, "stopping"), timeout_s=60, what="it is stopping")
     assert _statuses(one) == [503] * 3
 
 
@@ -228,7 +228,7 @@ def test_during_grace_errors_do_not_cull(sidecar: StartSidecar) -> None:
     one = sidecar(**FAST, grace="60s")
     one.post_error(50)
     checks = 'arbiter_checks_total{verdict="excessive"}'
-    wait_for(lambda: one.metrics().get(checks, 0) >= 2, timeout_s=20, what="it was judged and found excessive")
+    wait_for(lambda: one.metrics().get(checks, 0) >= 2, timeout_s=60, what="it was judged and found excessive")
     assert one.verdict()["state"] == "starting"
     assert _statuses(one) == [200] * 3
     assert one.metrics()["arbiter_culls_total"] == 0
@@ -237,39 +237,39 @@ def test_during_grace_errors_do_not_cull(sidecar: StartSidecar) -> None:
 def test_app_announces_its_lives_and_a_new_one_comes_back_up(sidecar: StartSidecar) -> None:
     one = sidecar(**FAST, budget=1)
     assert one.post_error(count=0, app_start="life-1") == {"state": "up"}
-    wait_for(lambda: one.verdict()["app_start"] == "life-1", timeout_s=20, what="its name is known")
+    wait_for(lambda: one.verdict()["app_start"] == "life-1", timeout_s=60, what="its name is known")
     assert one.verdict()["evidence"]["errors"] == 0
     one.post_error(5, app_start="life-1")
-    wait_for(_is(one, "down"), timeout_s=20, what="it is culled")
+    wait_for(_is(one, "down"), timeout_s=60, what="it is culled")
     assert _statuses(one) == [503] * 3
 
     one.post_error(count=0, app_start="life-2")
-    wait_for(_is(one, "up"), timeout_s=20, what="the new life is up")
+    wait_for(_is(one, "up"), timeout_s=60, what="the new life is up")
     assert _statuses(one) == [200] * 3
     assert one.verdict()["evidence"]["errors"] == 0
     assert one.verdict()["latched"] is False
 
     one.post_error(5, app_start="life-1")  # a late report of the old life
-    wait_for(lambda: one.metrics()["arbiter_stale_reports_total"] == 5, timeout_s=20, what="they are counted apart")
+    wait_for(lambda: one.metrics()["arbiter_stale_reports_total"] == 5, timeout_s=60, what="they are counted apart")
     assert one.verdict()["state"] == "up"
 
 
 def test_shadow_mode_never_goes_down_and_says_what_it_would_do(sidecar: StartSidecar) -> None:
     one = sidecar(**FAST, mode="shadow")
     one.post_error(5)
-    wait_for(lambda: one.metrics()["arbiter_would_culls_total"] == 1, timeout_s=20, what="it would be culled")
+    wait_for(lambda: one.metrics()["arbiter_would_culls_total"] == 1, timeout_s=60, what="it would be culled")
     assert one.verdict()["would_be_down"] is True
     assert _statuses(one) == [200] * 3
     assert one.agent_line() == "up ready 100%\n"
     assert one.metrics()["arbiter_culls_total"] == 0
     said = "would be culled (shadow mode)"
-    wait_for(lambda: said in [line["message"] for line in one.log_lines()], timeout_s=10, what="its log says so")
+    wait_for(lambda: said in [line["message"] for line in one.log_lines()], timeout_s=60, what="its log says so")
 
 
 def test_preset_reports_down_with_400(sidecar: StartSidecar) -> None:
     one = sidecar(preset="classdojo", check_interval="500ms", drain="0s")
     one.post_error(5)
-    wait_for(_is(one, "down"), timeout_s=20, what="it is culled at the next check")
+    wait_for(_is(one, "down"), timeout_s=60, what="it is culled at the next check")
     assert _statuses(one) == [400] * 3
     assert one.health("/livez")[0] == 200
 
@@ -290,9 +290,9 @@ def _is_latched_on_disk(one: Sidecar) -> bool:
 def test_killed_when_down_it_comes_back_down_and_finds_its_socket(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(**FAST, socket=run_dir / "app.sock")
     one.post_error(5, kind="redis")
-    wait_for(_is(one, "down"), timeout_s=20, what="it is culled")
+    wait_for(_is(one, "down"), timeout_s=60, what="it is culled")
     why = _first_line(one)
-    wait_for(lambda: _is_latched_on_disk(one), timeout_s=20, what="the latch is written down")
+    wait_for(lambda: _is_latched_on_disk(one), timeout_s=60, what="the latch is written down")
     one.kill()
     assert (run_dir / "app.sock").exists()  # as a killed process leaves it
     one.start()
@@ -301,7 +301,7 @@ def test_killed_when_down_it_comes_back_down_and_finds_its_socket(sidecar: Start
     assert one.agent_line().startswith("fail #culled: 5 server errors")
     assert one.request("socket", "POST", "/errors").json() == {"state": "down"}
     one.post_error(count=0, app_start="life-2")
-    wait_for(_is(one, "up"), timeout_s=20, what="the app is replaced")
+    wait_for(_is(one, "up"), timeout_s=60, what="the app is replaced")
 
 
 def test_state_that_cannot_be_read_costs_persistence_and_not_health(sidecar: StartSidecar) -> None:

@@ -53,7 +53,7 @@ def _run(code: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]
         env=inherited | environ,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=False,
     )
 

@@ -32,7 +32,7 @@ def test_script_asks_us_and_is_read_by_its_shell(sidecar: StartSidecar, shell: s
     assert (done.code, done.err) == (0, "")
     assert "_HEALTH_ARBITER_COMPLETE" in done.out
     if (program := shutil.which(shell)) is not None:
-        subprocess.run([program, "-n"], input=done.out, text=True, check=True, timeout=10)
+        subprocess.run([program, "-n"], input=done.out, text=True, check=True, timeout=90)
 
 
 @pytest.mark.parametrize(

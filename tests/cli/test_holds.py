@@ -26,7 +26,7 @@ ASKS = "; a suspect asks again within 11s"
 @pytest.fixture
 def shared(sidecar: StartSidecar, redis_server: RedisServer) -> Sidecar:
     one = sidecar("a", redis_url=redis_server.url, redis_timeout="5s")
-    wait_for(lambda: one.request("local", "GET", "/fleet").json()["members"], timeout_s=30, what="the sidecar is known")
+    wait_for(lambda: one.request("local", "GET", "/fleet").json()["members"], timeout_s=60, what="the sidecar is known")
     return one
 
 
@@ -123,7 +123,7 @@ def test_order_and_its_author_are_kept_in_log_and_ledger(shared: Sidecar) -> Non
         events: list[dict[str, Any]] = shared.request("local", "GET", "/events").json()["events"]
         return [event for event in events if event["what"] in ("hold", "release")]
 
-    wait_for(lambda: len(kept()) == 2, timeout_s=30, what="both are in the ledger")
+    wait_for(lambda: len(kept()) == 2, timeout_s=60, what="both are in the ledger")
     hold, release = kept()
     assert (hold["author"], hold["reason"], hold["detail"]) == (
         "alice",
@@ -139,7 +139,7 @@ def test_order_and_its_author_are_kept_in_log_and_ledger(shared: Sidecar) -> Non
     def is_in_the_log() -> bool:
         return known <= {line.get("message") for line in shared.log_lines()}
 
-    wait_for(is_in_the_log, timeout_s=20, what="the log has both")
+    wait_for(is_in_the_log, timeout_s=60, what="the log has both")
 
 
 def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(sidecar: StartSidecar, run_dir: Path) -> None:

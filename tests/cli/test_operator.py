@@ -29,7 +29,7 @@ ALICE = ("--author", "alice", "--reason", "stuck")
 @pytest.fixture
 def pair(sidecar: StartSidecar, redis_server: RedisServer) -> list[Sidecar]:
     both = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="5s", drain="1s")
-    wait_for(lambda: len(_members(both[0])) == 2, timeout_s=30, what="both are known")
+    wait_for(lambda: len(_members(both[0])) == 2, timeout_s=60, what="both are known")
     return both
 
 
@@ -51,14 +51,14 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     one, other = pair
     done = command(one, "cull", "--yes", *ALICE)
     assert done == (0, "granted: instance n00: token granted, 1 of 10 in use\n", "")
-    wait_for(lambda: one.health("/health/nomad")[0] == 503, timeout_s=30, what="it is down for Nomad")
+    wait_for(lambda: one.health("/health/nomad")[0] == 503, timeout_s=60, what="it is down for Nomad")
     assert command(one, "cull", "--yes").out.startswith("already: instance n00: it is down already")
 
     why = _json(command(one, "why", "--json"))
     assert (why["state"], why["instance"]) == ("down", "n00")
     assert "a person ordered the cull" in command(one, "why").out
 
-    wait_for(lambda: "culled" in command(other, "why", "n00").out, timeout_s=30, what="the neighbour has read of it")
+    wait_for(lambda: "culled" in command(other, "why", "n00").out, timeout_s=60, what="the neighbour has read of it")
     printed = command(other, "why", "n00")
     assert printed.code == 0
     assert printed.out.startswith("app/n00 has been down for ")
@@ -78,7 +78,7 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     def whats() -> list[str]:
         return [json.loads(line)["what"] for line in command(other, "events", "--json").out.splitlines()]
 
-    wait_for(lambda: "revived" in whats(), timeout_s=30, what="the ledger has it all")
+    wait_for(lambda: "revived" in whats(), timeout_s=60, what="the ledger has it all")
     assert [what for what in whats() if what in ("granted", "culled", "revived")] == ["granted", "culled", "revived"]
     assert _json(command(other, "report", "--json"))["service"] == "app"
     assert command(other, "report", "--format", "html").out.startswith("<!")
@@ -86,10 +86,10 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
 
 def test_cull_by_hand_waits_for_no_outcome(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     both = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="5s", drain="1s", trial="on")
-    wait_for(lambda: len(_members(both[0])) == 2, timeout_s=30, what="both are known")
+    wait_for(lambda: len(_members(both[0])) == 2, timeout_s=60, what="both are known")
     for used, one in enumerate(both, start=1):
         assert command(one, "cull", "--yes").out.endswith(f"token granted, {used} of 10 in use\n")
-    wait_for(lambda: _fleet(both[0])["down"] == 2, timeout_s=30, what="both are down")
+    wait_for(lambda: _fleet(both[0])["down"] == 2, timeout_s=60, what="both are down")
     assert _fleet(both[0])["trials"] == []
 
 
@@ -228,7 +228,7 @@ class _Terminal:
         self._process.wait()
         os.close(self._ours)
 
-    def read_until(self, text: str, timeout_s: float = 30.0) -> None:
+    def read_until(self, text: str, timeout_s: float = 60) -> None:
         until = time.monotonic() + timeout_s
         while text not in self._told:
             assert time.monotonic() < until, self._told[-2000:]
@@ -237,7 +237,7 @@ class _Terminal:
     def type(self, text: str) -> None:
         if text == "\x03":
             # Between the question and the wait for its answer the library loses a signal: a person would try again.
-            wait_for(self._is_interrupted, timeout_s=30, what="it heard the signal")
+            wait_for(self._is_interrupted, timeout_s=60, what="it heard the signal")
         else:
             os.write(self._ours, text.encode())
 

@@ -103,7 +103,7 @@ async def test_status_and_exceptions_decide(
     client = await serve()
     async with client.get(path, allow_redirects=False) as response:
         assert response.status == status
-    await eventually(lambda: without_places(totals()) == expected, timeout_s=30, what=f"{expected} is sent")
+    await eventually(lambda: without_places(totals()) == expected, timeout_s=60, what=f"{expected} is sent")
 
 
 async def test_exception_after_the_answer_began_is_an_error(serve: Serve, totals: Totals) -> None:
@@ -111,7 +111,7 @@ async def test_exception_after_the_answer_began_is_an_error(serve: Serve, totals
     with pytest.raises((ClientPayloadError, ClientConnectionError)):
         await (await client.get("/stream")).read()
     expected = failed("KeyError")
-    await eventually(lambda: without_places(totals()) == expected, timeout_s=30, what="the error is sent")
+    await eventually(lambda: without_places(totals()) == expected, timeout_s=60, what="the error is sent")
 
 
 async def test_client_that_leaves_is_no_error(serve: Serve, totals: Totals) -> None:
@@ -165,6 +165,6 @@ async def test_what_the_server_logs_is_not_counted_again(serve: Serve, totals: T
         async with client.get("/broken") as response:
             assert response.status == 500
         expected = failed("redis")
-        await eventually(lambda: without_places(totals()) == expected, timeout_s=30, what="the error is sent once")
+        await eventually(lambda: without_places(totals()) == expected, timeout_s=60, what="the error is sent once")
     finally:
         server.removeHandler(handler)

@@ -24,7 +24,7 @@ def _loaded(code: str) -> set[str]:
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=90,
         check=True,
     )
     return set(done.stdout.split())

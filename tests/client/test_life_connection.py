@@ -104,7 +104,7 @@ def test_connection_is_opened_again_after_a_restart_of_the_sidecar(path: str, st
 
 def test_app_may_start_before_the_sidecar(path: str, start: Start, run_dir: Path) -> None:
     start(f"open({str(run_dir / 'started')!r}, 'w').close()")
-    wait_for((run_dir / "started").exists, timeout_s=30, what="the app has started")
+    wait_for((run_dir / "started").exists, timeout_s=60, what="the app has started")
     with _listen(path) as listener, _accept(listener) as connection:
         assert _is_open(connection)
 

@@ -32,7 +32,7 @@ def _start(code: str, **environ: str) -> subprocess.Popen[str]:
 
 def _output(program: subprocess.Popen[str]) -> str:
     """What it prints, once it has ended well and without a word on stderr."""
-    stdout, stderr = program.communicate(timeout=30)
+    stdout, stderr = program.communicate(timeout=90)
     assert (program.returncode, stderr) == (0, "")
     return stdout
 
@@ -45,7 +45,7 @@ def _run_beside(receiver: Receiver, code: str) -> str:
     """The same while the receiver is read, for which the program's end waits longer than for a sidecar."""
     patient = f"from sidecar.client import emitter\nemitter.EXIT_S = 10.0\n{code}"
     program = _start(patient, ARBITER_STATSD_SOCKET=str(receiver.path))
-    wait_for(lambda: receiver.read() and program.poll() is not None, timeout_s=30, what="the program ends")
+    wait_for(lambda: receiver.read() and program.poll() is not None, timeout_s=60, what="the program ends")
     return _output(program)
 
 

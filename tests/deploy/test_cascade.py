@@ -73,7 +73,7 @@ def test_returning_server_starts_slowly_and_reaches_its_percent(site: FakeAgentS
     site.agents["app2"].line = "fail #culled"
     await_status(proxy, "app2", "DOWN")
     site.agents["app2"].line = "up ready 80%"
-    first = wait_for(lambda: _weight_when_up(proxy, "app2"), timeout_s=30, what="app2 is UP")
+    first = wait_for(lambda: _weight_when_up(proxy, "app2"), timeout_s=60, what="app2 is UP")
     assert first < 80
     await_weight(proxy, "app2", 80, 80)
 
@@ -91,7 +91,7 @@ def test_agent_may_lower_the_limit_of_connections(site: FakeAgentSite) -> None:
     proxy = site.open(1)
     assert proxy.show_servers()["app", "app1"]["slim"] == "64"
     site.agents["app1"].line = "up ready 100% maxconn:7"
-    wait_for(lambda: proxy.show_servers()["app", "app1"]["slim"] == "7", timeout_s=30, what="the limit is seven")
+    wait_for(lambda: proxy.show_servers()["app", "app1"]["slim"] == "7", timeout_s=60, what="the limit is seven")
 
 
 def test_dead_app_is_down_whatever_its_agent_says(site: FakeAgentSite) -> None:
@@ -173,7 +173,7 @@ def test_full_server_is_passed_over(site: FakeAgentSite) -> None:
             waiting.sendall(b"POST /work HTTP/1.1\r\nHost: app\r\nContent-Length: 0\r\n\r\n")
         wait_for(
             lambda: _at_work(proxy) == {"app1": 0, "app2": 1},
-            timeout_s=30,
+            timeout_s=60,
             what="one request hangs, the other is answered",
         )
         answers = [site.ask("POST") for _ in range(10)]
@@ -187,7 +187,7 @@ def test_request_is_refused_at_once_when_all_servers_are_full(site: FakeAgentSit
     site.open(1, lambda text: text.replace("maxconn 64", "maxconn 1").replace("fall 3", "fall 1000"))
     site.apps["app1"].pause()
     with Traffic(site.front, rate=20) as traffic:
-        wait_for(lambda: any(o.status == 503 for o in traffic.seen()), timeout_s=30, what="some are refused")
+        wait_for(lambda: any(o.status == 503 for o in traffic.seen()), timeout_s=60, what="some are refused")
         answer, took_s = site.ask("GET")
         site.apps["app1"].resume()
     assert answer == 503

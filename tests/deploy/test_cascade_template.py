@@ -93,7 +93,7 @@ def rendered(registry: str, tmp_path: Path) -> Path:
         pytest.skip("consul-template is not installed, and Debian has no package of it")
     config = tmp_path / "haproxy.cfg"
     command = [program, "-once", "-template", f"{TEMPLATE}:{config}"]
-    subprocess.run(command, env={**os.environ, "NOMAD_ADDR": registry}, check=True, timeout=20, capture_output=True)
+    subprocess.run(command, env={**os.environ, "NOMAD_ADDR": registry}, check=True, timeout=90, capture_output=True)
     return config
 
 
@@ -111,5 +111,5 @@ def test_haproxy_accepts_the_rendered_file_without_a_warning(rendered: Path, tmp
     state.write_text("1\n")
     rendered.write_text(rendered.read_text().replace("/var/lib/haproxy/server-state", str(state)))
     command = [require("haproxy"), "-c", "-dW", "-f", str(rendered)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

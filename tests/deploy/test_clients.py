@@ -75,7 +75,7 @@ def _unix(listener: Receiver) -> dict[str, str]:
 
 def _counts(listener: Receiver, errors: int) -> dict[str, int]:
     """The totals once this many errors have arrived; every packet must be valid."""
-    wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=30, what=f"{errors} have come")
+    wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=60, what=f"{errors} have come")
     assert [read_packet(packet)[1] for packet in listener.packets] == [0] * len(listener.packets)
     return listener.totals()
 
@@ -169,7 +169,6 @@ def test_go_client_is_formatted() -> None:
     assert _run([_runtime("gofmt"), "-l", "."], {}) == ""
 
 
-@pytest.mark.timeout(240)  # without a build cache the standard library is compiled first
 def test_go_reports_errors_over_a_unix_socket(go_program: str, listener: Receiver) -> None:
     assert _run([go_program, "3"], _unix(listener)) == ""
     assert _counts(listener, 6) == {
@@ -179,13 +178,11 @@ def test_go_reports_errors_over_a_unix_socket(go_program: str, listener: Receive
     }
 
 
-@pytest.mark.timeout(240)  # as above
 def test_go_reports_errors_over_udp(go_program: str, udp_listener: Receiver) -> None:
     _run([go_program, "3"], _udp(udp_listener))
     assert _counts(udp_listener, 6)[REDIS] == 3
 
 
-@pytest.mark.timeout(240)  # as above
 def test_go_does_not_wait_for_a_sidecar_that_hangs(go_program: str, listener: Receiver) -> None:
     _run([go_program, "200"], _unix(listener))
     assert 0 < _counts(listener, 1)[REDIS] < 200
@@ -315,7 +312,6 @@ def test_one_line_of_curl_reports_an_error(posted: tuple[int, list[tuple[str, by
 # -- without a sidecar -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(240)  # as for Go
 @pytest.mark.parametrize("client", ["express.js", "client.go", "client.rb", "report.sh"])
 @pytest.mark.parametrize("names", ["nothing", "udp", "unix"])
 def test_client_ignores_a_missing_sidecar(

@@ -32,7 +32,7 @@ def _complaints(text: str, directory: Path) -> str:
     state.write_text(EMPTY_STATE)
     config.write_text(text.replace("/var/lib/haproxy/server-state", str(state)))
     command = [require("haproxy"), "-c", "-dW", "-f", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr or "no reason given"
 
 

@@ -63,7 +63,7 @@ class Nginx(Child):
 
     def check(self) -> str:
         """The output of ``nginx -t``; AssertionError for an invalid configuration."""
-        done = subprocess.run(self._command("-t"), capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(self._command("-t"), capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
@@ -127,7 +127,7 @@ class Site:
         _run_script(self.servers, *self.pairs, reload=self.nginx.reload_command())
         after = self.servers.read_text()
         if after != before:
-            wait_for(lambda: not workers & self.nginx.workers(), timeout_s=30, what="the old workers are gone")
+            wait_for(lambda: not workers & self.nginx.workers(), timeout_s=60, what="the old workers are gone")
         return after
 
     @property
@@ -141,7 +141,7 @@ class Site:
 def _run_script(servers: Path, *pairs: str, reload: str) -> None:
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "RELOAD": reload}
     command = ["sh", str(SCRIPT), str(servers), *pairs]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
 
 

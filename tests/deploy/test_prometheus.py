@@ -183,7 +183,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 def _labels(prometheus: Prometheus, port: int) -> dict[str, str]:
-    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=20, what="targets are found")
+    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=60, what="targets are found")
     return next(one["labels"] for one in active if one["scrapeUrl"] == f"http://127.0.0.1:{port}/metrics")
 
 
@@ -206,7 +206,7 @@ def test_service_label_is_the_tag_or_else_the_name(prometheus: Prometheus, port:
 
 
 def test_only_sidecars_are_scraped(prometheus: Prometheus) -> None:
-    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=20, what="targets are found")
+    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=60, what="targets are found")
     assert sorted(one["scrapeUrl"][-9] for one in active) == ["2", "3", "4"]
 
 

@@ -268,7 +268,7 @@ def test_every_http_listener_uses_tls_and_the_unix_socket_does_not(over_tls: Sid
             assert b"HTTP" not in plain.recv(1000)
     wait_for(
         lambda: over_tls.metrics().get('arbiter_refusals_total{listener="public",reason="handshake"}') == 1,
-        timeout_s=20,
+        timeout_s=60,
         what="the plain connection is counted",
     )
 
@@ -287,12 +287,12 @@ def test_new_certificate_is_served_within_seconds_and_an_incomplete_pair_is_logg
     assert over_tls.certificate("public") == first
     shutil.copy(pairs[1].cert, files.cert)
     failed = 'arbiter_failures_total{where="tls"}'
-    wait_for(lambda: over_tls.metrics().get(failed, 0) >= 2, timeout_s=30, what="the incomplete pair was tried twice")
+    wait_for(lambda: over_tls.metrics().get(failed, 0) >= 2, timeout_s=60, what="the incomplete pair was tried twice")
     assert over_tls.certificate("public") == first
-    said = wait_for(partial(_failures_logged, over_tls), timeout_s=30, what="the failure is logged")
+    said = wait_for(partial(_failures_logged, over_tls), timeout_s=60, what="the failure is logged")
     assert len(said) == 1
     shutil.copy(pairs[1].key, files.key)
-    wait_for(lambda: over_tls.certificate("public") == second, timeout_s=20, what="the new certificate is served")
+    wait_for(lambda: over_tls.certificate("public") == second, timeout_s=60, what="the new certificate is served")
     assert {over_tls.certificate(listener) for listener in ("public", "local", "page")} == {second}
 
 
@@ -347,10 +347,10 @@ def test_haproxy_checks_over_tls_and_its_agent_check_without(
     def row() -> dict[str, str]:
         return proxy.show_servers()["app", "one"]
 
-    wait_for(lambda: row()["check_status"] == "L7OK", timeout_s=30, what="the check is answered over TLS")
-    wait_for(lambda: row()["agent_status"].endswith("L7OK"), timeout_s=30, what="the agent is asked")
+    wait_for(lambda: row()["check_status"] == "L7OK", timeout_s=60, what="the check is answered over TLS")
+    wait_for(lambda: row()["agent_status"].endswith("L7OK"), timeout_s=60, what="the agent is asked")
     one.post_error(5)
-    wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=30, what="the agent takes it out")
+    wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=60, what="the agent takes it out")
 
 
 # -- a standby takes over -----------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_tls_connections_are_closed_cleanly_when_a_standby_takes_over(
     one.end_main(signal.SIGTERM)
     assert kept.sock.recv(1) == b"", "TLS announces the end; without that it would be an error"
     kept.close()
-    wait_for(lambda: one.main.health()[0] == 200, timeout_s=20, what="the next main answers over TLS")
+    wait_for(lambda: one.main.health()[0] == 200, timeout_s=60, what="the next main answers over TLS")
     plain.request("GET", "/verdict")
     assert plain.getresponse().status == 200, "the plain connection moved to the next main"
     plain.close()
@@ -391,7 +391,7 @@ def test_incomplete_handshakes_on_one_listener_do_not_affect_health_on_another(
             connections[-1].sendall(b"\x16\x03\x01\x02\x00\x01")
         wait_for(
             lambda: one.metrics().get('arbiter_refusals_total{listener="local",reason="crowded"}', 0) > 100,
-            timeout_s=30,
+            timeout_s=60,
             what="some are closed for others",
         )
     for connection in connections:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.redis
 
 BUDGET = 4
 WINDOW_S = 60
@@ -50,8 +50,8 @@ def forget_latch(one: Sidecar) -> None:
 
 def await_granted(driver: FleetDriver, server: RedisServer, count: int) -> None:
     """Wait until ``count`` containers are down, for exactly the claims that the server has granted."""
-    wait_for(lambda: len(driver.down()) == count, timeout_s=30, what=f"{count} are down")
-    wait_for(lambda: len(culls(driver.members)) >= count, timeout_s=30, what="their culls are logged")
+    wait_for(lambda: len(driver.down()) == count, timeout_s=60, what=f"{count} are down")
+    wait_for(lambda: len(culls(driver.members)) >= count, timeout_s=60, what="their culls are logged")
     granted = {cull.claim_id for cull in culls(driver.members)}
     assert sorted(granted) == sorted(server.cli("ZRANGE", GRANTS, 0, -1))
 
@@ -107,11 +107,11 @@ def test_failover_that_loses_the_last_grants_gives_no_more_than_the_budget(
     assert setup.master.cli("WAIT", 1, 5000) == 1
     setup.replica.cli("REPLICAOF", "127.0.0.1", "1")
     with driver.keep_sick(*driver.members[:8]):
-        wait_for(lambda: len(driver.down()) == BUDGET, timeout_s=30, what="the budget is spent")
+        wait_for(lambda: len(driver.down()) == BUDGET, timeout_s=60, what="the budget is spent")
         spent, granted_at = driver.down(), time.monotonic()
         setup.master.kill()
         sentinel, new_port = setup.sentinels[0], setup.replica.port
-        wait_for(lambda: sentinel.master_port() == new_port, timeout_s=20, what="the replica takes over")
+        wait_for(lambda: sentinel.master_port() == new_port, timeout_s=60, what="the replica takes over")
         sick = [one for one in driver.members[:8] if one not in spent]
         denied = await_denied(sick[0], "data_loss")
         assert 0 < denied["retry_after_s"] <= window_s

@@ -55,9 +55,9 @@ def test_budget_holds_when_all_claim_at_once(sidecar: StartSidecar, redis_server
 def test_token_that_is_free_again_goes_to_the_next_suspect(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one, other = sidecar.fleet(2, **FAST, redis_url=redis_server.url, budget="1", budget_window="5s")
     one.post_error(5)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=20, what="the first is down")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the first is down")
     other.post_error(5)
-    wait_for(lambda: other.health()[0] == 503, timeout_s=30, what="the second gets the free token")
+    wait_for(lambda: other.health()[0] == 503, timeout_s=60, what="the second gets the free token")
     assert other.metrics()[DENIED] >= 1, "and had none before"
 
 
@@ -65,13 +65,13 @@ def test_shadow_containers_use_no_token_of_the_enforcing_ones(sidecar: StartSide
     shadow = sidecar("shadow", **FAST, redis_url=redis_server.url, budget="1", mode="shadow")
     shadow.post_error(5)
     wait_for(
-        lambda: shadow.metrics()["arbiter_would_culls_total"] == 1, timeout_s=20, what="shadow says that it would cull"
+        lambda: shadow.metrics()["arbiter_would_culls_total"] == 1, timeout_s=60, what="shadow says that it would cull"
     )
     assert shadow.health() == (200, "up\n")
     assert shadow.metrics()["arbiter_culls_total"] == 0
     enforcing = sidecar("enforcing", **FAST, redis_url=redis_server.url, budget="1")
     enforcing.post_error(5)
-    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=20, what="the enforcing one has the token")
+    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=60, what="the enforcing one has the token")
 
 
 def _left_s() -> float:
@@ -80,7 +80,6 @@ def _left_s() -> float:
     return PRESET_WINDOW_S - (60 * now.minute + now.second) % PRESET_WINDOW_S
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("code_in_process", [0, 7])
 def test_preset_shares_the_budget_of_the_article(
     sidecar: StartSidecar, redis_server: RedisServer, code_in_process: int

@@ -38,11 +38,11 @@ class Site:
         return self.proxy.show_servers()["app", name]["status"]
 
     def await_status(self, name: str, start: str) -> None:
-        wait_for(lambda: self.status(name).startswith(start), timeout_s=20, what=f"{name} is {start}")
+        wait_for(lambda: self.status(name).startswith(start), timeout_s=60, what=f"{name} is {start}")
 
     def await_served(self, name: str, more: int) -> None:
         goal = self.apps[name].served + more
-        wait_for(lambda: self.apps[name].served >= goal, timeout_s=20, what=f"{name} has served {more} more")
+        wait_for(lambda: self.apps[name].served >= goal, timeout_s=60, what=f"{name} has served {more} more")
 
 
 def _config(variant: str, front: int, apps: dict[str, App], sidecars: dict[str, Sidecar]) -> str:
@@ -79,8 +79,8 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
         site.await_served(name, 20)
 
     bad.post_error(5, kind="redis")
-    wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=20, what="HAProxy sees 503")
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy stops using it")
+    wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=60, what="HAProxy sees 503")
+    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=60, what="HAProxy stops using it")
     in_drain = site.apps["app2"].served
     assert bad.health("/health/nomad")[0] == 200, "Nomad sees 503 only after the drain"
 
@@ -88,7 +88,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
         site.await_served(name, 50)
     assert site.apps["app2"].served - in_drain <= site.clients.number, "at most the requests under way"
 
-    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=20, what="Nomad sees 503")
+    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=60, what="Nomad sees 503")
     after_drain = site.apps["app2"].served
     site.apps["app2"].stop()
     for name in ("app1", "app3"):
@@ -101,7 +101,7 @@ def test_replaced_app_is_served_again(site: Site) -> None:
     """Only ``ready`` ends ``drain`` and only ``up`` ends ``fail``, so the line always has both."""
     sidecar = site.sidecars["app2"]
     sidecar.post_error(5, app_start="boot-1")
-    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=20, what="it is down")
+    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=60, what="it is down")
     site.await_status("app2", "DOWN")
     sidecar.post_error(1, count=0, app_start="boot-2")
     site.await_status("app2", "UP")
@@ -117,7 +117,7 @@ def test_stopping_sidecar_drains_without_a_lost_request(site: Site) -> None:
     replaced.start()
     site.await_status("app2", "UP")
     replaced.terminate()
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=20, what="HAProxy stops using it")
+    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=60, what="HAProxy stops using it")
     assert replaced.alive
     assert replaced.health("/health/nomad")[0] == 200
     assert replaced.wait(20) == 0

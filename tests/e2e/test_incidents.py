@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 IS_LONG: Final = os.environ.get("INCIDENTS_LONG") == "1"
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(400 if IS_LONG else 120)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(400)]
 
 BEAT_S: Final = 0.5
 REAL: dict[str, Setting] = {
@@ -205,7 +205,7 @@ def test_half_of_a_fleet_that_restarts_do_not_help_loses_one_container_a_pause(
     for driver in drivers:
         driver.await_metrics(fleet_alive=len(driver.members))
         driver.make_sick(*sick[driver])
-    first_culls = {driver: wait_for(driver.down, timeout_s=20, what="one is culled") for driver in drivers}
+    first_culls = {driver: wait_for(driver.down, timeout_s=60, what="one is culled") for driver in drivers}
     pass_beats(6)
     assert {driver: driver.down() for driver in drivers} == first_culls, (
         "the removal of the first allows no second cull"
@@ -217,7 +217,7 @@ def test_half_of_a_fleet_that_restarts_do_not_help_loses_one_container_a_pause(
         driver.await_metrics(**{'engineer_needed{reason="paused"}': 1})
     recovered = next(one for one in sick[seven] if one not in first_culls[seven])
     seven.replace(recovered)
-    again = wait_for(half.down, timeout_s=20, what="one more is culled after the pause")
+    again = wait_for(half.down, timeout_s=60, what="one more is culled after the pause")
     half.replace(*again)
     half.make_sick(*again)
     pass_beats(8)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.children import Children, StartRedis, StartSidecar
     from harness.redis_server import RedisServer
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.redis
 
 BEAT_S: Final = 0.5
 BUDGET: Final = 2
@@ -76,7 +76,7 @@ def use_budget(driver: FleetDriver, count: int = BUDGET) -> list[Sidecar]:
 
 
 def await_budget_used(driver: FleetDriver, what: str) -> None:
-    wait_for(lambda: len(driver.down()) == BUDGET, timeout_s=30, what=what)
+    wait_for(lambda: len(driver.down()) == BUDGET, timeout_s=60, what=what)
 
 
 # -- lost keys --------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_member_that_died_while_the_clock_was_ahead_is_removed(
     await_metrics(driver.members[0], {"arbiter_fleet_alive": 3})
     dying.kill()
     server.run_clock(0)
-    await_metrics(driver.members[0], {"arbiter_fleet_alive": 2}, timeout_s=10)
+    await_metrics(driver.members[0], {"arbiter_fleet_alive": 2}, timeout_s=60)
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_budget_is_one_for_all_strategies(pool: SidecarPool, redis_server: Redis
     driver.await_metrics(fleet_alive=12, fleet_policies=3)
     pass_beats(3)
     with driver.keep_sick(*driver.members):
-        wait_for(lambda: len(driver.down()) == 5, timeout_s=30, what="five are culled")
+        wait_for(lambda: len(driver.down()) == 5, timeout_s=60, what="five are culled")
         pass_beats(8)
     assert len(driver.down()) == 5
 
@@ -185,7 +185,7 @@ def test_sidecar_with_a_smaller_budget_binds_all_of_them(
     odd = sidecar("odd", **{**BOUND, "budget": "1"}, redis_url=redis_server.url)
     driver.await_metrics(fleet_alive=4, fleet_policies=2)
     driver.make_sick(*driver.members[:2])
-    first = wait_for(driver.down, timeout_s=20, what="one of the two is culled")
+    first = wait_for(driver.down, timeout_s=60, what="one of the two is culled")
     (second,) = (one for one in driver.members[:2] if one not in first)
     denied = await_denied(second, "window")
     assert (denied["used"], denied["capacity"]) == (1, 1)
@@ -215,7 +215,7 @@ def test_spacing_is_kept_across_three_servers(pool: SidecarPool, start_redis: St
     urls = ",".join(server.url for server in servers)
     driver = ready(pool.fleet(6, **{**BOUND, "budget": "9", "spacing": f"{spacing_s}s"}, redis_url=urls))
     driver.make_sick(*driver.members)
-    wait_for(lambda: len(driver.down()) >= 3, timeout_s=30, what="three are culled")
+    wait_for(lambda: len(driver.down()) >= 3, timeout_s=60, what="three are culled")
     grants = [
         score / 1e6 for server in servers for _, score in server.cli("ZRANGE", key("grants"), 0, -1, "WITHSCORES")
     ]
@@ -238,10 +238,10 @@ def test_container_that_recovers_gives_its_grant_back_and_must_pass_the_gates_ag
         assert proxy.lost.wait(20)
         name = str(first.settings["instance"])
         assert redis_server.cli("HEXISTS", key("culls"), name)
-        wait_for(lambda: first.verdict()["state"] == "up", timeout_s=20, what="it has recovered")
+        wait_for(lambda: first.verdict()["state"] == "up", timeout_s=60, what="it has recovered")
         proxy.lose("nowhere")
         wait_for(
-            lambda: not redis_server.cli("HEXISTS", key("culls"), name), timeout_s=20, what="its grant is given back"
+            lambda: not redis_server.cli("HEXISTS", key("culls"), name), timeout_s=60, what="its grant is given back"
         )
         driver.make_sick(second)
         driver.await_down(second)
@@ -260,9 +260,9 @@ def test_two_containers_of_one_name_are_not_culled_and_every_command_shows_it(
     twins = alone.members[0], twin
     twin.post_error(count=0, app_start="other")
     warning = "two containers run under this instance name: neither may be culled or retired until one is renamed"
-    wait_for(lambda: pools[0].lines(message=warning), timeout_s=20, what="the first one logs it")
+    wait_for(lambda: pools[0].lines(message=warning), timeout_s=60, what="the first one logs it")
     wait_for(
-        lambda: any(line["message"] == warning for line in twin.log_lines()), timeout_s=20, what="the other one logs it"
+        lambda: any(line["message"] == warning for line in twin.log_lines()), timeout_s=60, what="the other one logs it"
     )
     alone.make_sick(alone.members[0])
     twin.post_error(count=5, kind="redis", app_start="other")
@@ -333,7 +333,7 @@ def test_ten_thousand_members_that_fall_silent_at_once_do_not_block_the_server(
     for table, value in (("errors", 3), ("alive", now_us)):  # the last step: from then on beats remove them
         redis_server.cli("ZADD", key(table), *(word for one in members for word in (value, one)))
     redis_server.cli("CONFIG", "RESETSTAT")
-    wait_for(lambda: redis_server.cli("ZCARD", key("alive")) == 10, timeout_s=30, what="they are removed")
+    wait_for(lambda: redis_server.cli("ZCARD", key("alive")) == 10, timeout_s=60, what="they are removed")
     calls = redis_server.cli("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
     assert calls >= count // most_a_call
     driver.await_metrics(fleet_alive=10, fleet_suspect=0)

@@ -29,7 +29,7 @@ def _post(one: Sidecar, path: str, **fields: object) -> None:
     assert reply.status == 202, reply.body
 
 
-def _await_status(one: Sidecar, status: int, timeout_s: float = 20) -> str:
+def _await_status(one: Sidecar, status: int, timeout_s: float = 60) -> str:
     """Wait for this status of the health; the body."""
     wait_for(lambda: one.health()[0] == status, timeout_s=timeout_s, what=f"{one.name} answers {status}")
     return one.health()[1]
@@ -98,7 +98,7 @@ def test_bad_window_is_confirmed_by_several_checks(sidecar: StartSidecar) -> Non
 def test_young_app_is_suspected_and_not_culled(sidecar: StartSidecar) -> None:
     one = sidecar("young", **SELDOM, min_age="1h")
     one.post_error(5)
-    wait_for(lambda: one.verdict()["state"] == "suspect", timeout_s=20, what="it is suspected")
+    wait_for(lambda: one.verdict()["state"] == "suspect", timeout_s=60, what="it is suspected")
     assert one.health()[0] == 200
     assert one.verdict()["claim"] is None
 
@@ -123,7 +123,7 @@ def test_culled_app_that_closes_its_life_connections_is_followed_by_a_clean_star
     with _life_connection(path), _life_connection(path):
         one.post_error(5, app_start=app_start)
         _await_status(one, 503)
-    wait_for(lambda: one.verdict()["state"] == "up", timeout_s=20, what="the next incarnation is up")
+    wait_for(lambda: one.verdict()["state"] == "up", timeout_s=60, what="the next incarnation is up")
     verdict = one.verdict()
     assert (verdict["latched"], verdict["evidence"]["errors"], verdict["app_start"]) == (False, 0, None)
     assert one.health() == (200, "up\n")

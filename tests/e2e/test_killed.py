@@ -22,7 +22,7 @@ GRANTS = "{ha:default/app}:grants"
 
 def _await_redis(one: Sidecar) -> None:
     """Wait for the first beat; then the server has the scripts too."""
-    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=20, what="Redis is reached")
+    wait_for(lambda: one.metrics()["arbiter_budget_reachable"] == 1, timeout_s=60, what="Redis is reached")
 
 
 def _is(one: Sidecar, state: str) -> Callable[[], bool]:
@@ -49,7 +49,7 @@ def test_killed_with_an_outstanding_claim_it_comes_back_up_and_asks_with_the_sam
         one.start()
         assert one.health() == (200, "up\n")
         one.post_error(5, app_start=app_start)
-        wait_for(_is(one, "down"), timeout_s=20, what="the same claim is granted")
+        wait_for(_is(one, "down"), timeout_s=60, what="the same claim is granted")
         assert redis_server.cli("ZCARD", GRANTS) == 1
         reason = one.verdict()["claim"]["reason"]
         assert reason == ("replayed" if granted else "granted")
@@ -66,14 +66,14 @@ def test_claim_is_repeated_after_a_lost_reply_and_costs_one_token(
         assert proxy.lost.wait(20)
         assert one.health() == (200, "up\n")
         proxy.lose("nowhere")
-        wait_for(_is(one, "down"), timeout_s=20, what="the claim is replayed")
+        wait_for(_is(one, "down"), timeout_s=60, what="the claim is replayed")
         assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
 def test_killed_while_settling_it_starts_without_errors(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, settle="30s", redis_url=redis_server.url)
     one.post_error(5)
-    wait_for(_is(one, "suspect"), timeout_s=20, what="it settles")
+    wait_for(_is(one, "suspect"), timeout_s=60, what="it settles")
     one.kill()
     one.start()
     assert one.health() == (200, "up\n")
@@ -87,13 +87,13 @@ def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
     # Long enough for the start of a Python process on a busy machine.
     one = sidecar("one", **FAST, settle="0s", drain="15s", redis_url=redis_server.url)
     one.post_error(5, kind="redis")
-    wait_for(lambda: _latched(one), timeout_s=20, what="the latch is on disk")
+    wait_for(lambda: _latched(one), timeout_s=60, what="the latch is on disk")
     one.kill()
     one.start()
     assert one.verdict()["state"] == "draining"
     assert (one.health("/health/haproxy")[0], one.health("/health/nomad")[0]) == (503, 200)
     assert "5 server errors in 60 s (5 of them redis)" in one.health()[1]
-    wait_for(_is(one, "down"), timeout_s=30, what="the rest of the drain is over")
+    wait_for(_is(one, "down"), timeout_s=60, what="the rest of the drain is over")
     assert one.health("/health/nomad")[0] == 503
     assert redis_server.cli("ZCARD", GRANTS) == 1
 
@@ -101,7 +101,7 @@ def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
 def test_killed_when_down_it_comes_back_down_every_time(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=redis_server.url)
     one.post_error(5, app_start="boot-1")
-    wait_for(lambda: _latched(one), timeout_s=20, what="the latch is on disk")
+    wait_for(lambda: _latched(one), timeout_s=60, what="the latch is on disk")
     for _ in range(3):
         one.kill()
         one.start()
@@ -113,16 +113,16 @@ def test_killed_when_down_it_comes_back_down_every_time(sidecar: StartSidecar, r
 def test_restarted_app_starts_clean_with_its_own_claim(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **FAST, settle="0s", drain="0s", redis_url=redis_server.url)
     one.post_error(5, app_start="boot-1")
-    wait_for(_is(one, "down"), timeout_s=20, what="the first incarnation is culled")
+    wait_for(_is(one, "down"), timeout_s=60, what="the first incarnation is culled")
     one.post_error(1, count=0, app_start="boot-2")
-    wait_for(_is(one, "up"), timeout_s=20, what="the second incarnation is up")
+    wait_for(_is(one, "up"), timeout_s=60, what="the second incarnation is up")
     assert one.verdict()["evidence"]["errors"] == 0
-    wait_for(lambda: not _latched(one), timeout_s=20, what="the latch is removed from the disk")
+    wait_for(lambda: not _latched(one), timeout_s=60, what="the latch is removed from the disk")
     one.kill()
     one.start()
     assert one.health() == (200, "up\n"), "the first latch is not loaded"
     one.post_error(5, app_start="boot-2")
-    wait_for(_is(one, "down"), timeout_s=20, what="the second incarnation is culled")
+    wait_for(_is(one, "down"), timeout_s=60, what="the second incarnation is culled")
     assert redis_server.cli("ZCARD", GRANTS) == 2
 
 
@@ -140,12 +140,12 @@ def test_replacement_with_the_same_name_is_another_incarnation_without_app_start
     for expected in (1, 2):
         _await_redis(one)
         one.post_error(5)
-        wait_for(_is(one, "down"), timeout_s=20, what="it is culled")
+        wait_for(_is(one, "down"), timeout_s=60, what="it is culled")
         assert redis_server.cli("ZCARD", GRANTS) == expected
         one.kill()
         one.start()
         wait_for(
             lambda: one.metrics().get("arbiter_fleet_alive") == 1 and one.metrics()["arbiter_fleet_down"] == 0,
-            timeout_s=20,
+            timeout_s=60,
             what="the fleet knows that it was replaced",
         )

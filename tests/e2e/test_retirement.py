@@ -117,15 +117,15 @@ def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, r
         one.post_error(count=0, app_start="life-1")
     _busy(busy, 0.9)
     with _replaced_when_down(fleet):
-        wait_for(lambda: command(busy, "release").code == 0, timeout_s=20, what="the hold is released")
+        wait_for(lambda: command(busy, "release").code == 0, timeout_s=60, what="the hold is released")
         for one in idle:
-            wait_for(lambda one=one: _retirements(one) >= 1, timeout_s=20, what=f"{one.name} has retired")  # type: ignore[misc]
+            wait_for(lambda one=one: _retirements(one) >= 1, timeout_s=60, what=f"{one.name} has retired")  # type: ignore[misc]
         assert _retirements(busy) == 0
         assert busy.metrics()["arbiter_load"] == 0.9
         _busy(busy, 0.1)
-        wait_for(lambda: _retirements(busy) >= 1, timeout_s=20, what="the busy one has retired once it is idle")
-        wait_for(_is(busy, "up"), timeout_s=30, what="its replacement is up")
-    away = wait_for(lambda: _absences(fleet), timeout_s=30, what="the logs have the end of all absences but one")
+        wait_for(lambda: _retirements(busy) >= 1, timeout_s=60, what="the busy one has retired once it is idle")
+        wait_for(_is(busy, "up"), timeout_s=60, what="its replacement is up")
+    away = wait_for(lambda: _absences(fleet), timeout_s=60, what="the logs have the end of all absences but one")
     assert len(away) >= 3
     assert all(former[1] <= latter[0] for former, latter in pairwise(away)), away
     assert redis_server.cli("ZCARD", GRANTS) == 0
@@ -142,12 +142,12 @@ def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again
     settings: dict[str, Setting] = {**AGING, "lifetime": "8s", "retire_timeout": "14s"}
     one, _other = sidecar.fleet(2, **settings, redis_url=redis_server.url)
     one.post_error(count=0, app_start="life-1")
-    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=30, what="it has an age")
+    wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=60, what="it has an age")
     one.kill()
     one.start()
     assert one.metrics()["arbiter_age_seconds"] > 3
     # The other one may retire first, and is not replaced either.
-    wait_for(_is(one, "down"), timeout_s=40, what="it retires at the age that was saved")
+    wait_for(_is(one, "down"), timeout_s=60, what="it retires at the age that was saved")
     time.sleep(2)  # a part of the timeout, so that a timeout that begins again would be longer
     one.kill()
     began = time.monotonic()
@@ -156,7 +156,7 @@ def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again
     assert status == 503
     assert body.startswith("down: retired at age ")
     assert _is(one, "down")()
-    wait_for(_is(one, "up"), timeout_s=30, what="it is up again after the timeout")
+    wait_for(_is(one, "up"), timeout_s=60, what="it is up again after the timeout")
     assert time.monotonic() - began < 14, "the time before the kill counts"
     assert _retirements(one, "not_honoured") == 1
     assert redis_server.cli("ZCARD", GRANTS) == 0
@@ -169,18 +169,18 @@ def test_no_container_retires_without_redis(sidecar: StartSidecar, redis_server:
     for each in (one, other):
         wait_for(
             lambda each=each: each.metrics()["arbiter_budget_reachable"] == 1,  # type: ignore[misc]
-            timeout_s=20,
+            timeout_s=60,
             what="Redis is reached",
         )
     redis_server.pause() if away == "paused" else redis_server.kill()
     before = _retirements(one, "unknown")
-    wait_for(lambda: _retirements(one, "unknown") >= before + 3, timeout_s=30, what="three requests for a lease failed")
+    wait_for(lambda: _retirements(one, "unknown") >= before + 3, timeout_s=60, what="three requests for a lease failed")
     assert [each.health() for each in (one, other)] == [(200, "up\n")] * 2
     assert _retirements(one) == 0
     if away == "paused":
         redis_server.resume()
-        wait_for(lambda: command(one, "release").code == 0, timeout_s=20, what="the hold is released")
-        wait_for(lambda: not _is(one, "retiring")() or not _is(other, "retiring")(), timeout_s=40, what="one retires")
+        wait_for(lambda: command(one, "release").code == 0, timeout_s=60, what="the hold is released")
+        wait_for(lambda: not _is(one, "retiring")() or not _is(other, "retiring")(), timeout_s=60, what="one retires")
         assert not (_is(one, "down")() and _is(other, "down")())
 
 
@@ -218,9 +218,9 @@ def test_scraped_load_keeps_a_busy_container_beyond_its_lifetime(
         }
         demand: dict[str, Setting] = {"lifetime": "6s", "lifetime_max": "10m", "busy_load": "2"}
         one = sidecar("one", **{**AGING, **demand, **scraping}, redis_url=redis_server.url)
-        wait_for(lambda: one.metrics().get("arbiter_load") == 3, timeout_s=20, what="its load is known")
-        wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 7, timeout_s=20, what="it is due")
+        wait_for(lambda: one.metrics().get("arbiter_load") == 3, timeout_s=60, what="its load is known")
+        wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 7, timeout_s=60, what="it is due")
         assert _is(one, "up")()
         loads["mail"] = 2
-        wait_for(lambda: not _is(one, "up")(), timeout_s=20, what="it retires once it is idle")
+        wait_for(lambda: not _is(one, "up")(), timeout_s=60, what="it retires once it is idle")
         assert one.metrics()["arbiter_load"] == 2

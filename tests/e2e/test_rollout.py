@@ -46,8 +46,8 @@ def test_enforcing_part_is_culled_and_the_shadow_part_only_would_be(pair: tuple[
     enforcing, shadow = pair
     for one in pair:
         one.post_error(5)
-    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=30, what="the one that enforces is culled")
-    wait_for(lambda: _would_be_culled(shadow), timeout_s=30, what="the other would be culled")
+    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=60, what="the one that enforces is culled")
+    wait_for(lambda: _would_be_culled(shadow), timeout_s=60, what="the other would be culled")
     assert shadow.health() == (200, "up\n")
     assert shadow.agent_line() == "up ready 100%\n"
     assert shadow.metrics()["arbiter_culls_total"] == 0
@@ -63,13 +63,13 @@ def test_every_listener_shows_the_effective_mode(pair: tuple[Sidecar, Sidecar], 
         assert one.request("local", "GET", "/events").json()["mode"] == mode
         (build,) = (name for name in one.metrics() if name.startswith("arbiter_build_info"))
         assert f'mode="{mode}"' in build
-        (listening,) = wait_for(partial(_listening, one), timeout_s=30, what="it logs that it listens")
+        (listening,) = wait_for(partial(_listening, one), timeout_s=60, what="it logs that it listens")
         assert (listening["mode"], listening["enforce_percent"]) == (mode, 50)
 
     def fleets() -> list[list[str]]:
         return [redis_server.cli("ZRANGE", f"{{ha:default/app}}{part}:alive", 0, -1) for part in ("", ":shadow")]
 
-    wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=20, what="each has beaten in the fleet of its part")
+    wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=60, what="each has beaten in the fleet of its part")
 
 
 @pytest.mark.parametrize("place_of_order", [0, 1], ids=["set beside one that enforces", "set beside one in shadow"])
@@ -78,12 +78,12 @@ def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Side
     assert command(there, *HOLD).code == 0
     for one in pair:
         one.post_error(5)
-        wait_for(partial(_is_held, one), timeout_s=30, what="its claim is denied by the hold")
+        wait_for(partial(_is_held, one), timeout_s=60, what="its claim is denied by the hold")
     assert pair[0].health()[0] == 200
     assert not _would_be_culled(pair[1])
     assert command(pair[1 - place_of_order], "release").code == 0
-    wait_for(lambda: pair[0].health()[0] == 503, timeout_s=20, what="the enforcing one is culled")
-    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=20, what="the other would be culled")
+    wait_for(lambda: pair[0].health()[0] == 503, timeout_s=60, what="the enforcing one is culled")
+    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=60, what="the other would be culled")
 
 
 def test_percentage_0_and_100_mean_none_and_all(pair: tuple[Sidecar, Sidecar]) -> None:
@@ -102,7 +102,7 @@ def test_culled_container_is_up_again_when_it_no_longer_enforces(pair: tuple[Sid
     """A container in shadow mode is never down."""
     enforcing, _ = pair
     enforcing.post_error(5)
-    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=30, what="it is culled")
+    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=60, what="it is culled")
     enforcing.kill()
     enforcing.settings["enforce_percent"] = 0
     enforcing.start()
@@ -117,5 +117,5 @@ def test_hold_without_redis_holds_only_this_container_and_says_so(
     for one in pair:
         one.post_error(5)
     redis_server.start()  # a suspect claims only after a beat
-    wait_for(partial(_is_held, pair[0]), timeout_s=30, what="this one is held")
-    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=30, what="the other is not held")
+    wait_for(partial(_is_held, pair[0]), timeout_s=60, what="this one is held")
+    wait_for(lambda: _would_be_culled(pair[1]), timeout_s=60, what="the other is not held")

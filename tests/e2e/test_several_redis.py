@@ -91,7 +91,7 @@ def most_at_once(ledgers: list[Ledger]) -> int:
 
 def await_grants(ledgers: list[Ledger], count: int) -> None:
     what = f"{count} grants in one window, and perhaps those of the next"
-    wait_for(lambda: most_at_once(ledgers) >= count, timeout_s=20, what=what)
+    wait_for(lambda: most_at_once(ledgers) >= count, timeout_s=60, what=what)
 
 
 def test_dead_server_costs_only_its_share(
@@ -105,7 +105,7 @@ def test_dead_server_costs_only_its_share(
     assert not ledgers[-1].grants
     assert most_at_once(ledgers) == BUDGET - 1
     servers[-1].start()
-    wait_for(lambda: ledgers[-1].grants, timeout_s=20, what="the share of the started server is used too")
+    wait_for(lambda: ledgers[-1].grants, timeout_s=60, what="the share of the started server is used too")
     check_books(driver, ledgers)
 
 
@@ -122,15 +122,15 @@ def test_hold_at_any_sidecar_holds_at_every_server(
     here, there = driver.members[:2]
     assert command(here, "hold", "--for", "1h", "--reason", "audit", "--author", "alice").code == 0
     # A server that did not answer in time gets the hold with a later beat.
-    wait_for(lambda: _held(servers) == [True] * 3, timeout_s=20, what="every server has the hold")
+    wait_for(lambda: _held(servers) == [True] * 3, timeout_s=60, what="every server has the hold")
     driver.make_sick(there)
     assert "alice holds the service: audit" in await_denied(there, "hold")["sentence"]
 
     servers[1].pause()
     assert command(here, "release").code == 0
     servers[1].resume()
-    wait_for(lambda: not _held(servers)[1], timeout_s=30, what="the resumed server has the release")
-    wait_for(lambda: driver.down() == [there], timeout_s=20, what="it is culled after all")
+    wait_for(lambda: not _held(servers)[1], timeout_s=60, what="the resumed server has the release")
+    wait_for(lambda: driver.down() == [there], timeout_s=60, what="it is culled after all")
 
 
 # -- chaos ------------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_servers_with_random_faults_never_grant_more_than_the_budget(
     chaos = Chaos(servers, rng)
     driver.make_sick(*driver.members)
     # With faults there may be no majority that knows a whole window, and so no grant: the first ones come before.
-    wait_for(lambda: culls(driver.members), timeout_s=30, what="tokens are granted before the first fault")
+    wait_for(lambda: culls(driver.members), timeout_s=60, what="tokens are granted before the first fault")
     ends_at, next_at = time.monotonic() + CHAOS_S, 0.0
     while time.monotonic() < ends_at:
         if time.monotonic() >= next_at:

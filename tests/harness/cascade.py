@@ -70,11 +70,11 @@ def status(proxy: Haproxy, name: str) -> str:
     return proxy.show_servers()["app", name]["status"]
 
 
-def await_status(proxy: Haproxy, name: str, start: str, timeout_s: float = 30) -> None:
+def await_status(proxy: Haproxy, name: str, start: str, timeout_s: float = 60) -> None:
     wait_for(lambda: status(proxy, name).startswith(start), timeout_s=timeout_s, what=f"{name} is {start}")
 
 
-def await_agent(proxy: Haproxy, name: str, outcome: str, timeout_s: float = 30) -> None:
+def await_agent(proxy: Haproxy, name: str, outcome: str, timeout_s: float = 60) -> None:
     """Wait for this outcome of the last agent check, such as ``L7OK`` or ``L4CON`` (no connection)."""
 
     def is_so() -> bool:
@@ -83,7 +83,7 @@ def await_agent(proxy: Haproxy, name: str, outcome: str, timeout_s: float = 30) 
     wait_for(is_so, timeout_s=timeout_s, what=f"the last agent check of {name} is {outcome}")
 
 
-def await_weight(proxy: Haproxy, name: str, least: int, most: int, timeout_s: float = 30) -> None:
+def await_weight(proxy: Haproxy, name: str, least: int, most: int, timeout_s: float = 60) -> None:
     what = f"the weight of {name} is within {least} to {most}"
     wait_for(lambda: least <= weights(proxy)[name] <= most, timeout_s=timeout_s, what=what)
 

@@ -34,7 +34,7 @@ class Authority:
 
     def _openssl(self, *words: str) -> None:
         done = subprocess.run(
-            [require("openssl"), *words], capture_output=True, text=True, timeout=30, check=False, cwd=self._directory
+            [require("openssl"), *words], capture_output=True, text=True, timeout=90, check=False, cwd=self._directory
         )
         assert done.returncode == 0, done.stderr
 

@@ -105,7 +105,7 @@ class Child(ABC):
         """SIGCONT."""
         self._started().send_signal(signal.SIGCONT)
 
-    def wait(self, timeout_s: float = 30) -> int:
+    def wait(self, timeout_s: float = 60) -> int:
         """Wait for the end of the process; its exit code (negative: the signal that ended it)."""
         try:
             return self._started().wait(timeout_s)

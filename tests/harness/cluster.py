@@ -30,7 +30,7 @@ class Cluster:
             node.cli("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
             node.cli("CLUSTER", "ADDSLOTSRANGE", bounds[n], bounds[n + 1] - 1)
             self._introduce(node)
-        wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
+        wait_for(self._is_complete, timeout_s=60, what="every node knows the whole cluster")
         self._notice_after(_LATE_MS)
 
     @property
@@ -57,15 +57,15 @@ class Cluster:
         replica = self._start("replica")
         self._introduce(replica)
         wait_for(
-            lambda: _id(master) in replica.cli("CLUSTER", "NODES"), timeout_s=20, what="the replica knows its master"
+            lambda: _id(master) in replica.cli("CLUSTER", "NODES"), timeout_s=60, what="the replica knows its master"
         )
         replica.cli("CLUSTER", "REPLICATE", _id(master))
         link = "master_link_status"
         wait_for(
-            lambda: replica.cli("INFO", "replication").get(link) == "up", timeout_s=20, what="the replica has the data"
+            lambda: replica.cli("INFO", "replication").get(link) == "up", timeout_s=60, what="the replica has the data"
         )
-        wait_for(lambda: _sees_all(replica), timeout_s=20, what="the replica knows the slots, which a takeover needs")
-        wait_for(self._is_complete, timeout_s=20, what="every node knows the whole cluster")
+        wait_for(lambda: _sees_all(replica), timeout_s=60, what="the replica knows the slots, which a takeover needs")
+        wait_for(self._is_complete, timeout_s=60, what="every node knows the whole cluster")
         return replica
 
     def notice_soon(self) -> None:

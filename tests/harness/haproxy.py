@@ -32,7 +32,7 @@ class Haproxy(Child):
     def check(self) -> str:
         """The output of ``haproxy -c``; AssertionError for an invalid configuration."""
         done = subprocess.run(
-            self._call("-c"), capture_output=True, text=True, timeout=20, check=False, cwd=self.directory
+            self._call("-c"), capture_output=True, text=True, timeout=90, check=False, cwd=self.directory
         )
         output = done.stdout + done.stderr
         assert done.returncode == 0, f"haproxy refuses the configuration\n{output}"

@@ -55,8 +55,8 @@ class MainAndStandby:
         """Start the next standby, and wait until it can take over."""
         self.standby = self.another(**settings)
         self.standby.launch()
-        wait_for(self._says_ready, timeout_s=30, what="the standby says that it is ready")
-        wait_for(self.is_ready, timeout_s=20, what="the main knows its standby")
+        wait_for(self._says_ready, timeout_s=60, what="the standby says that it is ready")
+        wait_for(self.is_ready, timeout_s=60, what="the main knows its standby")
 
     def _says_ready(self) -> bool:
         return any(line.get("message") == "standby is ready" for line in self.standby.log_lines())

@@ -114,7 +114,7 @@ class Alertmanager(Child):
     def query(self, *matchers: str) -> str:
         """The output of ``amtool alert query``."""
         call = [require("amtool"), f"--alertmanager.url={self.url}", "alert", "query", "-o", "extended", *matchers]
-        return subprocess.run(call, capture_output=True, text=True, timeout=20, check=True).stdout
+        return subprocess.run(call, capture_output=True, text=True, timeout=90, check=True).stdout
 
     def _command(self) -> list[str]:
         return [

@@ -102,13 +102,13 @@ class SentinelSetup:
     ) -> None:
         self.master = start_redis("master", "--repl-diskless-sync-delay", "0")
         self.replica = start_redis("replica", "--replicaof", "127.0.0.1", str(self.master.port))
-        wait_for(self._replicates, timeout_s=20, what="the replica has the master's data")
+        wait_for(self._replicates, timeout_s=60, what="the replica has the master's data")
         directory, quorum = start_redis.directory, sentinels // 2 + 1
         self.sentinels = [
             children.adopt(Sentinel(directory, f"sentinel-{n}", self.master, quorum=quorum, password=password)).start()
             for n in range(sentinels)
         ]
-        wait_for(self._know_each_other, timeout_s=20, what="every Sentinel knows the replica and the others")
+        wait_for(self._know_each_other, timeout_s=60, what="every Sentinel knows the replica and the others")
 
     @property
     def url(self) -> str:

@@ -153,5 +153,5 @@ def test_haproxy_is_read_as_prometheus_client_reads_it(haproxy: StartHaproxy) ->
     port = free_port()
     proxy: Haproxy = haproxy(HAPROXY.format(port=port))
     assert proxy.alive
-    page = wait_for(lambda: _fetch(port, TEXT), timeout_s=30, what="HAProxy's page")
+    page = wait_for(lambda: _fetch(port, TEXT), timeout_s=60, what="HAProxy's page")
     _compare(page, at_least=100)

@@ -50,7 +50,7 @@ class LocalListener:
 
     async def ends(self, lives: int) -> None:
         """Wait until only so many are held."""
-        await eventually(lambda: self.held == lives, timeout_s=5, what=f"{lives} are held")
+        await eventually(lambda: self.held == lives, timeout_s=60, what=f"{lives} are held")
 
     async def is_up(self) -> bool:
         async with await RawConnection.to(self.listener) as wire:
@@ -127,7 +127,7 @@ async def test_client_that_closes_before_the_response_is_forgotten(local: LocalL
         wire.reset()
     async with await RawConnection.to(local.listener) as wire:
         assert (await wire.ask(get("/verdict"))).status == 200
-    await eventually(lambda: not local.listener._server.connections, timeout_s=5, what="all have gone")
+    await eventually(lambda: not local.listener._server.connections, timeout_s=60, what="all have gone")
     assert local.held == 0
     before = local.gone  # a reset may overtake the request: then there was no connection
     (await _hold(local)).close()
@@ -138,7 +138,7 @@ async def test_client_that_closes_before_the_response_is_forgotten(local: LocalL
 async def test_life_connection_is_not_cut_as_idle(local: LocalListener) -> None:
     held = await _hold(local)
     async with await RawConnection.to(local.listener) as silent:
-        await eventually(lambda: local.listener._server.is_busy, timeout_s=5, what="the silent one is there")
+        await eventually(lambda: local.listener._server.is_busy, timeout_s=60, what="the silent one is there")
         pass_idle(local.listener, IDLE_S + 1)
         assert await silent.rest() == b""
     assert (held.ended, local.gone, local.observed.words) == (False, 0, ["idle"])
@@ -188,7 +188,7 @@ async def test_refused_life_connection_reports_no_exit(local: LocalListener, req
 async def test_body_that_breaks_off_opens_no_life_connection(local: LocalListener) -> None:
     async with await RawConnection.to(local.listener) as wire:
         await wire.send(post("/life", b"four")[:-2])
-    await eventually(lambda: local.observed.words, timeout_s=5, what="it is refused")
+    await eventually(lambda: local.observed.words, timeout_s=60, what="it is refused")
     assert (local.observed.words, local.gone) == (["broken"], 0)
 
 

@@ -186,7 +186,7 @@ async def test_run_scrapes_on_one_connection_until_cancelled() -> None:
     page, observed = Page(), Observed()
     async with _serving(page) as url:
         running = asyncio.create_task(_scraper(url, observed).run())
-        await eventually(lambda: len(observed.reports) >= 5, timeout_s=5, what="five scrapes")
+        await eventually(lambda: len(observed.reports) >= 5, timeout_s=60, what="five scrapes")
         peers = {request.transport.get_extra_info("peername") for request in page.asked if request.transport}
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -225,7 +225,7 @@ async def test_scraper_goes_on_after_a_failure() -> None:
     observed = Observed()
     async with _serving(flaky) as url:
         running = asyncio.create_task(_scraper(url, observed).run())
-        await eventually(lambda: len(observed.reports) >= 4, timeout_s=5, what="four scrapes")
+        await eventually(lambda: len(observed.reports) >= 4, timeout_s=60, what="four scrapes")
         running.cancel()
         await asyncio.wait([running])
     assert [isinstance(report, Missed) for report in observed.reports[:4]] == [True, False, True, False]
@@ -334,7 +334,7 @@ async def _never(request: web.Request) -> web.StreamResponse:
     response = await _streaming([b"up 1\n"], Content_Type="text/plain")(request)
     transport = request.transport
     assert transport
-    await eventually(transport.is_closing, timeout_s=5, what="the client gives up")
+    await eventually(transport.is_closing, timeout_s=60, what="the client gives up")
     return response
 
 
@@ -457,7 +457,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     command = [require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*command, "-keyout", str(path), "-out", f"{path}.crt"], check=True, capture_output=True, timeout=20)
+    subprocess.run([*command, "-keyout", str(path), "-out", f"{path}.crt"], check=True, capture_output=True, timeout=90)
     path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
     return path
 

@@ -103,8 +103,8 @@ def _host_and_port(datagrams: Datagrams) -> tuple[str, int]:
 
 async def _heard(controller: Controller, errors: int = 0) -> None:
     """A client sends the heartbeat last, but some send again later what found the queue full."""
-    await eventually(lambda: controller.heartbeats, timeout_s=10, what="the heartbeat has come")
-    await eventually(lambda: controller.counted >= errors, timeout_s=10, what="everything sent before has come")
+    await eventually(lambda: controller.heartbeats, timeout_s=60, what="the heartbeat has come")
+    await eventually(lambda: controller.counted >= errors, timeout_s=60, what="everything sent before has come")
 
 
 # -- Python: statsd -----------------------------------------------------------------------------------------

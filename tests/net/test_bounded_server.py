@@ -85,7 +85,7 @@ async def test_connection_between_two_requests_goes_on_at_the_second_listener(ob
     async with _pair(observed) as pair, await RawConnection.to(pair.first) as wire:
         for _ in range(before):
             assert (await wire.ask(get("/name"))).body == b"first"
-        await eventually(lambda: pair.first.is_busy, timeout_s=5, what="the connection is there")
+        await eventually(lambda: pair.first.is_busy, timeout_s=60, what="the connection is there")
         assert await pair.give() == 1
         assert not pair.first.is_busy
         assert (await wire.ask(get("/name"))).body == b"second"
@@ -105,7 +105,7 @@ async def test_request_that_comes_meanwhile_is_answered_by_the_second_listener(o
 async def test_request_under_way_is_answered_first(observed: Observed) -> None:
     async with _pair(observed) as pair, await RawConnection.to(pair.first) as wire:
         await wire.send(get("/slow"))
-        await eventually(lambda: pair.is_asked, timeout_s=5, what="it is under way")
+        await eventually(lambda: pair.is_asked, timeout_s=60, what="it is under way")
         assert await pair.give() == 0
         pair.released.set()
         assert (await wire.answer()).body == b"first"
@@ -119,7 +119,7 @@ async def test_request_under_way_is_answered_first(observed: Observed) -> None:
 async def test_connection_with_a_partly_read_request_stays(observed: Observed, piece: bytes) -> None:
     async with _pair(observed) as pair, await RawConnection.to(pair.first) as wire:
         await wire.send(piece)
-        await eventually(lambda: pair.has_begun, timeout_s=5, what="the piece was read")
+        await eventually(lambda: pair.has_begun, timeout_s=60, what="the piece was read")
         assert await pair.give() == 0
         assert pair.first.is_busy
 
@@ -128,7 +128,7 @@ async def test_connection_whose_last_request_had_a_body_is_passed_on_too(observe
     async with _pair(observed) as pair, await RawConnection.to(pair.first) as wire:
         request = post("/echo", b"0123456789")
         await wire.send(request[:-5])
-        await eventually(lambda: pair.has_begun, timeout_s=5, what="the piece was read")
+        await eventually(lambda: pair.has_begun, timeout_s=60, what="the piece was read")
         assert (await wire.ask(request[-5:])).body == b"0123456789"
         assert await pair.give() == 1
         assert (await wire.ask(get("/name"))).body == b"second"

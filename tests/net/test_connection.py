@@ -113,7 +113,7 @@ async def test_chunks_that_come_in_time_are_cut_when_they_are_too_many(observed:
     async with listening(slow.routes, observed) as listener, await RawConnection.to(listener) as wire:
         request = chunked("/slow", *[b"x"] * CHUNKS_LIMIT)
         await wire.send(request[:200])
-        await eventually(lambda: listener._server.requests_count, timeout_s=5, what="the head is read")
+        await eventually(lambda: listener._server.requests_count, timeout_s=60, what="the head is read")
         await wire.send(request[200:])
         assert await wire.rest() == b""
     assert observed.words[0] == "chunks"
@@ -147,7 +147,7 @@ async def test_responses_of_cache_and_aiohttp_come_in_the_order_of_the_requests(
     ):
         await wire.send(get("/ready") + get("/slow") + get("/ready") * 3 + post("/slow", b"echo") + get("/ready"))
         assert (await wire.answer()).body == b"ready\n"
-        await eventually(lambda: slow.asked, timeout_s=5, what="it is asked")
+        await eventually(lambda: slow.asked, timeout_s=60, what="it is asked")
         slow.goes_on.set()
         rest = [(await wire.answer()).body for _ in range(6)]
         assert rest == [b"slow\n", b"ready\n", b"ready\n", b"ready\n", b"echo", b"ready\n"]
@@ -156,7 +156,7 @@ async def test_responses_of_cache_and_aiohttp_come_in_the_order_of_the_requests(
 async def test_little_is_read_while_a_response_is_awaited(observed: Observed, slow: Slow) -> None:
     async with listening(slow.routes, observed) as listener, await RawConnection.to(listener) as wire:
         sending = asyncio.create_task(wire.send(get("/slow") * 100_000))
-        await eventually(lambda: slow.asked, timeout_s=5, what="it is asked")
+        await eventually(lambda: slow.asked, timeout_s=60, what="it is asked")
         for _ in range(50):
             await asyncio.sleep(0.001)
             assert _held_bytes(listener) <= 2 * READ_BYTES
@@ -173,10 +173,10 @@ async def test_client_that_does_not_read_gets_no_further_responses_and_is_cut_in
             async with await RawConnection.to(listener) as wire:
                 wire._reader._transport.pause_reading()  # type: ignore[attr-defined]  # a client that does not read
                 sending = asyncio.create_task(wire.send(request * 400_000))
-                await eventually(lambda: listener._server._unread, timeout_s=10, what="it does not read")
+                await eventually(lambda: listener._server._unread, timeout_s=60, what="it does not read")
                 assert _held_bytes(listener) <= 2 * READ_BYTES
                 pass_idle(listener, UNREAD_S + 1)
-                await eventually(lambda: not listener.is_busy, timeout_s=5, what="it is cut")
+                await eventually(lambda: not listener.is_busy, timeout_s=60, what="it is cut")
                 sending.cancel()
     assert observed.words == ["unread"] * 2
     assert slow.asked <= 2
@@ -205,8 +205,8 @@ async def test_memory_of_closed_connections_is_freed(observed: Observed, slow: S
             async with await RawConnection.to(listener) as wire:
                 before = listener._server.requests_count
                 await wire.send(post("/slow", b"x" * 60_000)[:-1])
-                await eventually(lambda: listener._server.requests_count > before, timeout_s=5, what="it is asked")  # noqa: B023
-        await eventually(lambda: not listener._server.connections, timeout_s=5, what="all have gone")
+                await eventually(lambda: listener._server.requests_count > before, timeout_s=60, what="it is asked")  # noqa: B023
+        await eventually(lambda: not listener._server.connections, timeout_s=60, what="all have gone")
         return tracemalloc.get_traced_memory()[0]
 
     async with listening(slow.routes, observed) as listener:

@@ -103,7 +103,7 @@ async def test_many_requests_at_a_hung_disk_cost_one_thread(disk: Disk) -> None:
         refusals = await asyncio.gather(*(_refused(check) for _ in range(MANY)))
         assert {refused.status for refused in refusals} == {503}
         assert asyncio.get_running_loop().time() - begun_at == pytest.approx(LIMIT_S)
-    await eventually(lambda: disk.begun, timeout_s=5, what="it is read")
+    await eventually(lambda: disk.begun, timeout_s=60, what="it is read")
     assert disk.begun == 1
 
 
@@ -135,7 +135,7 @@ async def test_no_request_is_allowed_if_no_thread_can_be_started() -> None:
 async def test_requests_during_a_read_share_the_next_read(disk: Disk) -> None:
     check = TokenCheck(disk.read, NEVER_S)
     first = asyncio.create_task(check.allows(RIGHT))
-    await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
+    await eventually(lambda: disk.begun == 1, timeout_s=60, what="it is read")
     waiting = [asyncio.create_task(check.allows(RIGHT)) for _ in range(MANY)]
     await settle()
     disk.goes_on.set()
@@ -146,7 +146,7 @@ async def test_requests_during_a_read_share_the_next_read(disk: Disk) -> None:
 async def test_file_that_changes_during_a_read_counts_for_later_requests(disk: Disk) -> None:
     check = TokenCheck(disk.read, NEVER_S)
     before = asyncio.create_task(check.allows(RIGHT))
-    await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
+    await eventually(lambda: disk.begun == 1, timeout_s=60, what="it is read")
     disk.content = b"another-0123456789"
     after = [asyncio.create_task(check.allows(header)) for header in (RIGHT, "Bearer another-0123456789")]
     await settle()
@@ -158,7 +158,7 @@ async def test_file_that_changes_during_a_read_counts_for_later_requests(disk: D
 async def test_cancelled_request_does_not_cancel_the_read_of_others(disk: Disk) -> None:
     check = TokenCheck(disk.read, NEVER_S)
     leaves = asyncio.create_task(check.allows(RIGHT))
-    await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
+    await eventually(lambda: disk.begun == 1, timeout_s=60, what="it is read")
     stays = asyncio.create_task(check.allows(RIGHT))
     await settle()
     leaves.cancel()
@@ -190,7 +190,7 @@ async def test_health_is_answered_while_an_order_waits_for_the_disk(disk: Disk) 
         await RawConnection.to(listener) as polls,
     ):
         await orders.send(post("/hold", b"", f"Authorization: {RIGHT}"))
-        await eventually(lambda: disk.begun == 1, timeout_s=5, what="it is read")
+        await eventually(lambda: disk.begun == 1, timeout_s=60, what="it is read")
         for _ in range(10):
             assert (await polls.ask(get("/health"))).status == 200
         disk.goes_on.set()

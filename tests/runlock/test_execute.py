@@ -44,7 +44,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=90)
 
 
 def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, str, str]:
@@ -53,13 +53,13 @@ def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, s
 
 
 def is_there(path: Path) -> None:
-    wait_for(path.exists, timeout_s=30, what=f"{path.name} was made")
+    wait_for(path.exists, timeout_s=60, what=f"{path.name} was made")
 
 
 def runs(directory: Path, pid_file: str = "pid") -> int:
     """The process of a command that begins with ``echo $$ > pid``."""
     wait_for(
-        lambda: (directory / pid_file).exists() and (directory / pid_file).read_text(), timeout_s=30, what="it runs"
+        lambda: (directory / pid_file).exists() and (directory / pid_file).read_text(), timeout_s=60, what="it runs"
     )
     return int((directory / pid_file).read_text())
 
@@ -106,7 +106,7 @@ def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start
     with ConcurrencyLimit(tmp_path, name="exec"):
         standby = start("--standby --interval 20ms", "echo ran")
         comm = Path(f"/proc/{standby.pid}/comm")
-        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=30, what="it waits as standby")
+        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=60, what="it waits as standby")
         assert standby.poll() is None
     assert ended(standby) == (0, "ran\n", "")
 
@@ -124,7 +124,7 @@ def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: P
     with ConcurrencyLimit(tmp_path, name="exec"):
         standby = start("--standby", "echo ran")
         comm = Path(f"/proc/{standby.pid}/comm")
-        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=30, what="it waits as standby")
+        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=60, what="it waits as standby")
         standby.send_signal(number)
         assert ended(standby) == (128 + number, "", "")
     with ConcurrencyLimit(tmp_path, name="exec-standby") as free:
@@ -229,8 +229,8 @@ def test_sigkill_of_exec_kills_the_command(start: Start, tmp_path: Path) -> None
     process = start("", HOLD)
     pid = runs(tmp_path)
     process.kill()
-    wait_for(lambda: not is_alive(pid), timeout_s=20, what="the command is gone")
-    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=30, what="the lock is free")
+    wait_for(lambda: not is_alive(pid), timeout_s=60, what="the command is gone")
+    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=60, what="the lock is free")
 
 
 def _survivor(start: Start, directory: Path, options: str) -> int:
@@ -249,7 +249,7 @@ def test_surviving_child_of_the_command_keeps_the_lock(start: Start, tmp_path: P
         assert is_alive(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=30, what="the lock is free without it")
+    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=60, what="the lock is free without it")
 
 
 def test_surviving_child_without_inheritance_keeps_nothing(start: Start, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_forked_child_keeps_the_lock_when_its_parent_is_killed(tmp_path: Path)
         process.wait(10)
         assert not is_free(tmp_path)
         os.kill(child, signal.SIGKILL)
-        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free without the child")
+        wait_for(lambda: is_free(tmp_path), timeout_s=60, what="the lock is free without the child")
 
 
 def test_a_parent_that_releases_leaves_the_lock_to_its_child(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_parent_that_releases_leaves_the_lock_to_its_child(tmp_path: Path) -> 
         child, is_held = process.stdout.readline().split()
         assert (is_held, is_free(tmp_path)) == ("False", False)
         os.kill(int(child), signal.SIGKILL)
-        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free without the child")
+        wait_for(lambda: is_free(tmp_path), timeout_s=60, what="the lock is free without the child")
 
 
 def test_a_child_that_releases_leaves_the_lock_to_its_parent(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_child_that_releases_leaves_the_lock_to_its_parent(tmp_path: Path) -> 
 def test_a_program_that_is_executed_does_not_get_the_lock(tmp_path: Path) -> None:
     execs = "import os\nos.execv('/bin/cat', ['cat'])\n"
     with holder(tmp_path, execs) as process:
-        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free after exec")
+        wait_for(lambda: is_free(tmp_path), timeout_s=60, what="the lock is free after exec")
         assert process.poll() is None
 
 
@@ -117,7 +117,7 @@ def test_a_started_program_does_not_get_the_lock(tmp_path: Path) -> None:
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, close_fds=False) as child:
         mine.release()
         # Between its fork and its exec it has a copy.
-        wait_for(lambda: is_free(tmp_path), timeout_s=30, what="the lock is free after exec")
+        wait_for(lambda: is_free(tmp_path), timeout_s=60, what="the lock is free after exec")
         assert child.poll() is None
         child.kill()
 
@@ -142,7 +142,7 @@ def test_full_disk_does_not_prevent_the_lock(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=90,
     )
     assert (child.returncode, child.stdout) == (0, "1\n"), child.stderr
     assert slots(tmp_path).path(1).read_text() == ""

@@ -18,7 +18,6 @@ from simulation.world import World
 
 TIMEOUT_S = YOUNG.policy.retire_timeout_s
 
-pytestmark = pytest.mark.timeout(240)
 """Seconds of arithmetic, and more on a busy machine."""
 
 

@@ -25,7 +25,6 @@ AGED_S = SHORT_S * (1 - JITTER) - 60
 
 SIZE = 40
 
-pytestmark = pytest.mark.timeout(240)
 """Seconds of arithmetic, and more on a busy machine."""
 
 once = cache(played)

@@ -27,7 +27,6 @@ LITTLE_S = 1.5
 
 FROM_S = 120.0
 
-pytestmark = pytest.mark.timeout(240)
 """Seconds of arithmetic, and more on a busy machine."""
 
 

@@ -23,7 +23,6 @@ MEMORY_S = BUCKETS * BUCKET_S
 FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
 """Some seconds until the newest results dominate, and the fall itself."""
 
-pytestmark = pytest.mark.timeout(240)
 """Seconds of arithmetic, and more on a busy machine."""
 
 

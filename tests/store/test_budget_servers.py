@@ -247,7 +247,7 @@ async def test_beat_goes_to_all_servers_at_once_however_long_one_takes() -> None
     group = ServerGroup(3)
     group.servers[0].is_hung = True
     beating = asyncio.ensure_future(group.sidecar().beat(beat("a")))
-    await eventually(lambda: all(one.calls["beat"] for one in group.servers), timeout_s=20, what="all are told")
+    await eventually(lambda: all(one.calls["beat"] for one in group.servers), timeout_s=60, what="all are told")
     assert not beating.done()
     beating.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -159,7 +159,7 @@ def test_encrypted_key_without_its_password_is_refused_without_a_prompt(ours: Au
     cert, key = ours.sign("client")
     encrypted = tmp_path / "encrypted.key"
     words = ["pkey", "-in", str(key), "-aes256", "-passout", "pass:hunter2", "-out", str(encrypted)]
-    subprocess.run([require("openssl"), *words], check=True, timeout=30)
+    subprocess.run([require("openssl"), *words], check=True, timeout=90)
     access = Access(cert=str(cert), key=str(encrypted))
     with pytest.raises(ValueError, match="cannot be used"):
         RedisClient("rediss://host", 1, access)

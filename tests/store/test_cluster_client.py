@@ -45,7 +45,7 @@ async def becomes(answer: str, client: TokenClient) -> None:
     async def is_so() -> bool:
         return await client.claim("a") == answer
 
-    await eventually(is_so, timeout_s=30, what=str(answer))
+    await eventually(is_so, timeout_s=60, what=str(answer))
 
 
 # -- finding the owner --------------------------------------------------------------------------------------

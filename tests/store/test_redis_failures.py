@@ -85,7 +85,7 @@ async def test_connection_that_the_server_closed_meanwhile_is_replaced_without_a
     redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     client: Any = store._client
     [connection] = client._client.connection_pool._available_connections
-    await eventually(connection.can_read, timeout_s=20, what="the end of the connection is seen")
+    await eventually(connection.can_read, timeout_s=60, what="the end of the connection is seen")
     assert await claim(store, "a") == REPLAYED
 
 
@@ -137,7 +137,7 @@ async def test_after_a_hang_the_next_claim_gets_its_own_answer(
         assert await word_of(store.commit(0, Changes(grant="a"))) == "timeout"
     redis_server.resume()
     # The server had "a" in its buffer and grants it late, to nobody.
-    await eventually(lambda: redis_server.cli("ZCARD", GRANTS), timeout_s=20, what="a is granted")
+    await eventually(lambda: redis_server.cli("ZCARD", GRANTS), timeout_s=60, what="a is granted")
     assert await claim(store, "b") == "granted 2"
     assert await claim(store, "a") == "replayed 2"
 
@@ -308,7 +308,7 @@ async def test_busy_server_is_busy_and_then_answers(redis_server: RedisServer, o
     redis_server.cli("CONFIG", "SET", "busy-reply-threshold", "20")
     async with Redis.from_url(redis_server.url, socket_timeout=30) as other:
         spinning = asyncio.create_task(_spin(other))
-        await eventually(lambda: _is_busy(store), timeout_s=20, what="busy")
+        await eventually(lambda: _is_busy(store), timeout_s=60, what="busy")
         assert await warm(store) == "busy"
         redis_server.cli("SCRIPT", "KILL")
         await spinning

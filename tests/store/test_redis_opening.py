@@ -55,7 +55,7 @@ def opening(monkeypatch: pytest.MonkeyPatch) -> Opening:
 
 
 def test_nothing_of_redis_py_is_imported_before_the_first_call() -> None:
-    ran = subprocess.run([sys.executable, "-c", UNOPENED], capture_output=True, text=True, check=True, timeout=30)
+    ran = subprocess.run([sys.executable, "-c", UNOPENED], capture_output=True, text=True, check=True, timeout=90)
     assert ran.stdout.strip() == "[]"
 
 

@@ -37,7 +37,7 @@ async def claims_until_granted(client: TokenClient, claim_id: str) -> list[str]:
         answers.append(await client.claim(claim_id))
         return " " in answers[-1]
 
-    await eventually(claim, timeout_s=30, what="a grant")
+    await eventually(claim, timeout_s=60, what="a grant")
     return answers
 
 

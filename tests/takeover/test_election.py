@@ -221,11 +221,11 @@ def test_removed_lock_file_makes_no_second_main_while_the_main_lives(directory: 
     assert main.acquire()
     with _standby_of_a_living_main(directory) as standby:
         main.path(1).unlink()
-        wait_for(main.path(1).exists, timeout_s=30, what="the standby has tried the lock")
+        wait_for(main.path(1).exists, timeout_s=60, what="the standby has tried the lock")
         time.sleep(2 * election.MAIN_CLOSES_S)
         assert standby.served == []
         retaken = FlockSlots(directory, "main")
-        wait_for(retaken.acquire, timeout_s=30, what="the standby has let go of it")
+        wait_for(retaken.acquire, timeout_s=60, what="the standby has let go of it")
     retaken.release()
     standby.ends()
     assert len(standby.served) == 1

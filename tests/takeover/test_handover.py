@@ -142,16 +142,16 @@ async def test_standby_is_ready_from_its_word_until_it_has_gone(main: Main, run_
     standby = await _connected(run_dir)
     assert (main.server.is_connected, main.server.is_ready) == (True, False)
     standby.say_ready()
-    await eventually(lambda: main.server.is_ready, timeout_s=20, what="it is ready")
+    await eventually(lambda: main.server.is_ready, timeout_s=60, what="it is ready")
     standby.close()
-    await eventually(lambda: not main.server.is_connected, timeout_s=20, what="it has gone")
+    await eventually(lambda: not main.server.is_connected, timeout_s=60, what="it has gone")
     assert not main.server.is_ready
 
 
 async def test_next_standby_replaces_the_last(main: Main, run_dir: Path) -> None:
     first = await _connected(run_dir)
     first.say_ready()
-    await eventually(lambda: main.server.is_ready, timeout_s=20, what="the first is ready")
+    await eventually(lambda: main.server.is_ready, timeout_s=60, what="the first is ready")
     second = await _connected(run_dir)
     assert not main.server.is_ready
     await asyncio.to_thread(first.read_all)

@@ -52,7 +52,7 @@ def _seen(one: Sidecar, count: int) -> bool:
 def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_redis: StartRedis) -> None:
     server = start_redis("redis", "--appendonly", "yes", "--maxmemory-policy", "noeviction", password=SECRET)
     one, _ = (sidecar(name, redis_url=server.url) for name in ("a", "b"))
-    wait_for(lambda: _seen(one, 2), timeout_s=30, what="both are seen")
+    wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
     done = _doctor(one)
     assert done.code == 0
     assert set(levels(done).values()) == {"ok"}
@@ -82,7 +82,7 @@ def test_server_that_is_out_of_memory_is_a_failure(sidecar: StartSidecar, redis_
 
 def test_policies_that_differ_are_named_by_their_settings(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one, _ = sidecar("a", redis_url=redis_server.url), sidecar("b", redis_url=redis_server.url, budget="20%")
-    wait_for(lambda: _seen(one, 2), timeout_s=30, what="both are seen")
+    wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
     assert (
         "warn settings: 2 different sets are in force, the strictest of each holds: ARBITER_BUDGET" in _doctor(one).out
     )
