@@ -100,7 +100,7 @@ def test_failover_that_loses_the_last_grants_gives_no_more_than_the_budget(
     sidecar: StartSidecar, start_redis: StartRedis, children: Children
 ) -> None:
     """The master grants all four tokens and its replica gets none of them, while eight containers are sick."""
-    window_s = 15
+    window_s = 30
     setup, pool = SentinelSetup(start_redis, children), SidecarPool(sidecar, children)
     driver = FleetDriver(pool.fleet(12, **{**REAL, "budget_window": f"{window_s}s"}, redis_url=setup.url))
     driver.await_metrics(fleet_alive=12)

@@ -139,7 +139,7 @@ def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, r
 def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again_after_the_timeout(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
-    settings: dict[str, Setting] = {**AGING, "lifetime": "8s", "retire_timeout": "14s"}
+    settings: dict[str, Setting] = {**AGING, "lifetime": "8s", "retire_timeout": "20s"}
     one, _other = sidecar.fleet(2, **settings, redis_url=redis_server.url)
     one.post_error(count=0, app_start="life-1")
     wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=60, what="it has an age")
@@ -148,7 +148,7 @@ def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again
     assert one.metrics()["arbiter_age_seconds"] > 3
     # The other one may retire first, and is not replaced either.
     wait_for(_is(one, "down"), timeout_s=60, what="it retires at the age that was saved")
-    time.sleep(2)  # a part of the timeout, so that a timeout that begins again would be longer
+    time.sleep(8)  # a part of the timeout, so that a timeout that begins again would be longer
     one.kill()
     began = time.monotonic()
     one.start()
@@ -157,7 +157,7 @@ def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again
     assert body.startswith("down: retired at age ")
     assert _is(one, "down")()
     wait_for(_is(one, "up"), timeout_s=60, what="it is up again after the timeout")
-    assert time.monotonic() - began < 14, "the time before the kill counts"
+    assert time.monotonic() - began < 20, "the time before the kill counts"
     assert _retirements(one, "not_honoured") == 1
     assert redis_server.cli("ZCARD", GRANTS) == 0
 
