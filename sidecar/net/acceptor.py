@@ -17,6 +17,8 @@ from sidecar.net.event_loop import context
 if TYPE_CHECKING:
     import ssl
 
+    from sidecar.net.address_gate import AddressGate
+
 BACKLOG: Final = 1024
 NO_DESCRIPTOR_PAUSE_S: Final = 0.05
 """Pause in accepting when the process has no descriptor or memory left."""
@@ -33,6 +35,9 @@ HANDSHAKE_PAUSE_S: Final = 0.01
 
 SHUTDOWN_S: Final = 1.0
 
+NO_CLIENT_CERTIFICATE: Final = {"PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED"}
+"""The reasons of OpenSSL for a client without a certificate, or with one that no known authority has signed."""
+
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
@@ -40,8 +45,8 @@ class Acceptor:
     """Accepts at the bound socket ``listening`` and passes each connection to ``serve``.
 
     It accepts at most ``at_once`` connections in a turn of the loop, and none while ``may_accept`` returns False. It
-    calls ``on_full`` when no descriptor is left. ``is_priority``: the loop handles this socket and its connections
-    before all others.
+    calls ``on_full`` when no descriptor is left. A connection that ``gate`` does not admit is closed at once, unread.
+    ``is_priority``: the loop handles this socket and its connections before all others.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class Acceptor:
         at_once: int,
         on_full: Callable[[], None] = lambda: None,
         may_accept: Callable[[], bool] | None = None,
+        gate: AddressGate | None = None,
         is_priority: bool = False,
     ) -> None:
         listening.settimeout(0)
@@ -66,6 +72,7 @@ class Acceptor:
         self._at_once = at_once
         self._on_full = on_full
         self._may_accept = may_accept
+        self._gate = gate
         self._context = context(is_priority=is_priority)
         self._is_open = True
         self._timer: asyncio.TimerHandle | None = None
@@ -94,13 +101,16 @@ class Acceptor:
                 self._pause(HANDSHAKE_PAUSE_S)
                 return
             try:
-                connection, _address = self.socket.accept()
+                connection, address = self.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
                 self._on_full()
                 self._pause(NO_DESCRIPTOR_PAUSE_S)
                 return
+            if self._gate is not None and not self._gate.admits(connection, address[0]):
+                connection.close()
+                continue
             connection.settimeout(0)
             self._serve(connection)
 
@@ -115,7 +125,8 @@ class ConnectionStarter:
     A handshake has ``HANDSHAKE_S`` seconds. While ``HANDSHAKES`` are unfinished, other connections wait in the backlog
     until one ends or is ``HANDSHAKE_MIN_S`` old. In the latter case the oldest handshake of the address that has most
     of them is cut, so that a flood from one client shuts out only this client. ``on_refusal`` takes a word for each
-    connection without a finished handshake: ``handshake`` or ``crowded``.
+    connection without a finished handshake: ``certificate`` if the client had to show one that counts and did not,
+    ``handshake`` or ``crowded``.
     """
 
     def __init__(self, on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> None:
@@ -145,9 +156,13 @@ class ConnectionStarter:
     def begin(
         self, connection: socket.socket, factory: ProtocolFactory, tls_context: ssl.SSLContext | None = None
     ) -> None:
-        """Start this connection in a task."""
+        """Start this connection: at once, or with TLS in a task."""
+        if tls_context is None:
+            # connect_accepted_socket does this in a task, which costs a third of what a connection of a flood costs.
+            self._loop._make_socket_transport(connection, factory())  # type: ignore[attr-defined] # noqa: SLF001
+            return
         task = self._loop.create_task(self.start(connection, factory, tls_context))
-        self._starting[task] = _peer(connection) if tls_context is not None else "", self._loop.time()
+        self._starting[task] = _peer(connection), self._loop.time()
         task.add_done_callback(lambda task: self._started(task, connection))
 
     async def start(
@@ -163,7 +178,8 @@ class ConnectionStarter:
             error.__traceback__ = None  # its frames hold the buffer and the error: a cycle for the garbage collector
             connection.close()
             if tls_context is not None:
-                self._on_refusal("handshake")
+                is_stranger = getattr(error, "reason", "") in NO_CLIENT_CERTIFICATE
+                self._on_refusal("certificate" if is_stranger else "handshake")
         except Exception as error:  # noqa: BLE001 - one connection must not cost the others
             connection.close()
             self._on_failure(error)

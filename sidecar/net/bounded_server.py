@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
+from aiohttp import hdrs
 from aiohttp.http import HttpProcessingError
 
 from sidecar.net import web
@@ -27,6 +28,12 @@ CONTINUED_A_TURN: Final = 4
 """Number of connections that go on with further requests in one turn of the loop."""
 
 NEVER_S: Final = 86_400.0
+
+
+class _Request(web.BaseRequest):
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        """Name no versions: aiohttp calls this for every response, its own errors and long responses as well."""
+        response.headers[hdrs.SERVER] = web.SERVER
 
 
 class BoundedServer(web.Server):
@@ -64,6 +71,8 @@ class BoundedServer(web.Server):
         self._time = self._loop.time
         self._max = max_connections
         self._idle_s = idle_s
+        self.occupied = asyncio.Event()
+        """Set while there is a connection that may have to be cut; ``cut_idle`` clears it."""
         self._last_request: dict[Connection, float] = {}
         self._unread: dict[Connection, float] = {}
         self._later: dict[Connection, None] = {}
@@ -85,7 +94,7 @@ class BoundedServer(web.Server):
 
     def _request(self, *parts: Any) -> web.BaseRequest:
         message, payload, protocol, writer, task = parts
-        return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=web.BODY_LIMIT)
+        return _Request(message, payload, protocol, writer, task, self._loop, client_max_size=web.BODY_LIMIT)
 
     def answered(self, request: web.BaseRequest) -> None:
         """Note that there is a response to this request."""
@@ -97,6 +106,7 @@ class BoundedServer(web.Server):
         protocol, ended = request.protocol, self._loop.create_future()
         if isinstance(protocol, AiohttpHandler):
             self._last_request.pop(protocol.connection, None)
+            protocol.connection.expect_no_more()
         self._long[protocol] = ended
         try:
             with suppress(OSError):  # the client has gone before the head was sent
@@ -154,6 +164,7 @@ class BoundedServer(web.Server):
         if len(self._last_request) >= self._max:
             self.cut_oldest("crowded")
         self._last_request[connection] = self._time()
+        self.occupied.set()
 
     def remove(self, connection: Connection) -> None:
         """Forget a closed connection."""
@@ -203,6 +214,8 @@ class BoundedServer(web.Server):
         for connection, last in list(self._last_request.items()):
             if last < now - self._idle_s:
                 self.cut(connection, "idle")
+        if not self._last_request:
+            self.occupied.clear()
 
     def cut_oldest(self, word: str) -> None:
         """Cut the connection with the oldest request."""

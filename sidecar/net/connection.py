@@ -94,10 +94,13 @@ class Connection(asyncio.BufferedProtocol):
         """Whether aiohttp has a request and no response to it yet."""
         self._owner = owner
         self._rest = early
+        self._searched = 0
+        """Bytes at the beginning of ``_rest`` that hold no end of a head."""
         self._body: int | ChunkedBody = 0
         self._is_unread = False
         self._is_later = False
         self._is_over = False
+        self._is_last = False
         self._lingered = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -134,12 +137,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take the bytes in the buffer."""
-        data = bytes(self._owner.buffer[:nbytes])
         if self._is_over:
-            self._lingered += len(data)
+            self._lingered += nbytes
             if self._lingered > LINGER_BYTES:
                 self.abort()
             return
+        if self._is_last:
+            self._owner.cut(self, "pipelined")
+            return
+        data = bytes(self._owner.buffer[:nbytes])
         self._rest = self._rest + data if self._rest else data
         self.advance()
 
@@ -180,6 +186,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._rest:
             self._owner.continue_later(self)
 
+    def expect_no_more(self) -> None:
+        """Cut it if the client sends anything else: while a request waits, the end of the connection stays unseen."""
+        self._is_last = True
+        if self._rest:
+            self._owner.cut(self, "pipelined")
+
     def advance(self) -> None:
         """Handle what has come, as far as one turn allows."""
         self._is_later = False
@@ -215,8 +227,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next_request(self) -> bool:
         """Handle a head; False if it is not whole, or was the last."""
-        rest = self._rest = self._rest.lstrip(b"\r\n")
-        end = rest.find(END) + len(END)
+        rest = self._rest if self._searched else self._rest.lstrip(b"\r\n")
+        end = rest.find(END, max(0, self._searched - len(END) + 1)) + len(END)
+        self._rest, self._searched = rest, 0 if end >= len(END) else len(rest)
         owner = self._owner
         try:
             if end < len(END):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from sidecar.net.connection import READ_BYTES, ResponseCache
 from sidecar.net.request_head import END, BadHeadError, HeadParser, error_response, refuse_hopeless
+
+FIRST_BYTES: Final = 5 * 1024
+"""Bytes of the first read: more than a poll or a request line has, and few to search if they are neither."""
 
 
 class FastPath:
@@ -23,7 +27,7 @@ class FastPath:
     def read(self, connection: socket.socket) -> bytes | None:
         """The bytes that need a transport; None if the connection is answered and closed."""
         try:
-            received = connection.recv(READ_BYTES)
+            received = connection.recv(FIRST_BYTES)
         except BlockingIOError:
             return b""
         except OSError:
@@ -35,6 +39,8 @@ class FastPath:
             with suppress(OSError):
                 if connection.send(response) == len(response) and keeps:
                     return b""
+                if len(received) == FIRST_BYTES:
+                    connection.recv(READ_BYTES)  # closing a socket with unread bytes would destroy the response
         connection.close()
         return None
 

@@ -11,8 +11,6 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import hdrs
-
 from sidecar.net import web
 from sidecar.net.acceptor import Acceptor, ConnectionStarter
 from sidecar.net.bounded_server import BoundedServer
@@ -21,6 +19,7 @@ from sidecar.net.sockets import address_of, bind_tcp, bind_unix, remove_stale
 from sidecar.net.threads import in_thread
 
 if TYPE_CHECKING:
+    from sidecar.net.address_gate import AddressGate
     from sidecar.net.connection import ResponseCache
     from sidecar.net.tls import ServerTls
 
@@ -40,7 +39,8 @@ class Listener:
     """Serves ``routes``. ``guard`` sees every request first and may raise ``HttpError``.
 
     ``on_refusal(listener, word)`` gets every refused request and every cut connection, ``on_failure`` every exception
-    of a handler: the client sees a 500 and no more. With ``tls`` TCP connections speak TLS.
+    of a handler: the client sees a 500 and no more. With ``tls`` TCP connections speak TLS, and ``gate`` says which of
+    them are served.
     ``response_cache`` answers plain requests without aiohttp. ``is_priority``: the event loop serves this listener
     before all others. Without ``takes_bodies`` every request with a body is refused.
     """
@@ -56,6 +56,7 @@ class Listener:
         max_connections: int = 256,
         idle_s: float = IDLE_S,
         tls: ServerTls | None = None,
+        gate: AddressGate | None = None,
         response_cache: ResponseCache | None = None,
         is_priority: bool = False,
         takes_bodies: bool = True,
@@ -68,6 +69,7 @@ class Listener:
         self._on_failure = on_failure
         self._idle_s = idle_s
         self._tls = tls
+        self._gate = gate
         self._at_once = max(1, min(PRIORITY_ACCEPTS if is_priority else OTHER_ACCEPTS, max_connections // 8))
         self._is_priority = is_priority
         self._acceptors: list[Acceptor] = []
@@ -95,13 +97,15 @@ class Listener:
 
     async def adopt(self, opened: socket.socket) -> None:
         """Listen on a socket that is bound already, of either kind."""
-        is_tls = self._tls is not None and opened.family != socket.AF_UNIX
+        is_tcp = opened.family != socket.AF_UNIX
+        is_tls = self._tls is not None and is_tcp
         acceptor = Acceptor(
             opened,
             self._serve_tls if is_tls else self._serve,
             at_once=min(self._at_once, OTHER_ACCEPTS) if is_tls else self._at_once,  # each costs a signature
             on_full=partial(self._server.cut_oldest, "descriptors"),
             may_accept=self._starter.may_begin if is_tls else None,
+            gate=self._gate if is_tcp else None,
             is_priority=self._is_priority,
         )
         self._acceptors.append(acceptor)
@@ -117,9 +121,23 @@ class Listener:
         self._starter.begin(connection, self._server, self._tls.context)
 
     async def adopt_connection(self, connection: socket.socket) -> None:
-        """Serve a connection without TLS that another process has passed on between two requests."""
+        """Serve a connection without TLS that another process has passed on between two requests.
+
+        It is closed if this listener would not have accepted it: the other process may have had other settings.
+        """
+        if connection.family != socket.AF_UNIX and not self._may_adopt(connection):
+            connection.close()
+            return
         connection.settimeout(0)
         await self._starter.start(connection, self._server)
+
+    def _may_adopt(self, connection: socket.socket) -> bool:
+        if self._tls is not None:
+            return False
+        try:
+            return self._gate is None or self._gate.admits(connection, connection.getpeername()[0])
+        except OSError:  # the client has closed it already
+            return False
 
     @property
     def descriptors(self) -> list[tuple[int, str]]:
@@ -141,8 +159,9 @@ class Listener:
         return self._server.let_go()
 
     async def sweep(self) -> None:
-        """Cut idle connections, until cancelled."""
+        """Cut idle connections, until cancelled. Without a connection it does not wake up."""
         while True:
+            await self._server.occupied.wait()
             await asyncio.sleep(min(SWEEP_S, self._idle_s))
             self._server.cut_idle()
 
@@ -162,8 +181,6 @@ class Listener:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         response = await self._response_to(request)
-        if not response.prepared:
-            response.headers[hdrs.SERVER] = web.SERVER
         self._server.answered(request)
         return response
 

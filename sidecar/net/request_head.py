@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -18,8 +19,11 @@ END: Final = b"\r\n\r\n"
 CHUNKED: Final = -1
 """The ``RequestHead.length`` of a chunked body."""
 
-_REQUEST: Final = re.compile(rb"([A-Z]{1,32}) ([\x21-\x7e]{1,4096}) HTTP/1\.([01])")
-_BEGINNING: Final = re.compile(rb"[A-Z]{1,32}(?: (?:[\x21-\x7e]{1,4096}(?: [HTP/1.0]{0,8}\r?)?)?)?")
+_REQUEST: Final = re.compile(rb"([A-Z]{1,32}+) ([\x21-\x7e]{1,4096}+) HTTP/1\.([01])")
+_BEGINNING: Final = re.compile(rb"[A-Z]{1,32}+(?: (?:[\x21-\x7e]{1,4096}+(?: [HTP/1.0]{0,8}+\r?)?)?)?")
+_REQUEST_BYTES: Final = 32 + 1 + 4096 + 1 + 8
+"""The longest request line. The expressions are possessive: what cannot match is not tried again byte by byte."""
+
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
@@ -110,16 +114,22 @@ def refuse_hopeless(data: bytes) -> None:
     """Raise ``BadHeadError`` if no valid head begins with these bytes."""
     if len(data) > HEAD_LIMIT:
         raise _not_http(f"a head of more than {HEAD_LIMIT} bytes")
-    first, end, _ = data.partition(b"\r\n")
-    if (_REQUEST if end else _BEGINNING).fullmatch(first) is None:
+    end = data.find(b"\r\n", 0, _REQUEST_BYTES + 2)
+    first = data[: end if end >= 0 else _REQUEST_BYTES + 2]
+    if (_REQUEST if end >= 0 else _BEGINNING).fullmatch(first) is None:
         raise _not_http("no request line of HTTP/1")
 
 
 def error_response(error: BadHeadError) -> bytes:
     """The whole response to a head that is refused."""
-    content = json.dumps({"error": str(error)}).encode() + b"\n"
+    return _error_response(error.status, str(error))
+
+
+@lru_cache(maxsize=64)
+def _error_response(status: int, sentence: str) -> bytes:
+    content = json.dumps({"error": sentence}).encode() + b"\n"
     head = (
-        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + content

@@ -1,4 +1,7 @@
-"""The certificate of the sidecar's listeners: its files, and a TLS context that is replaced when they change."""
+"""The certificate of the sidecar's listeners, and the authorities of their clients.
+
+A TLS context holds both; it is replaced when their files change.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _NO_CHECK_TIME: Final = 0x200000
 """``X509_V_FLAG_NO_CHECK_TIME`` of OpenSSL, which ``ssl`` does not name."""
 
 
-class PairError(Exception):
-    """The files are not a certificate and its key. The message repeats nothing of their content."""
+class TlsFileError(Exception):
+    """A file is not what it should be. The message repeats nothing of its content."""
 
 
 class KeyPair(NamedTuple):
@@ -32,37 +35,45 @@ class KeyPair(NamedTuple):
 class ServerTls:
     """``context`` has the last usable pair of files; a listener reads it for every connection.
 
+    With ``client_ca``, a PEM file, a client must show a certificate that is signed by one of those in this file, or is
+    one of them. All files are loaded together.
+
     ``on_loaded`` takes the end of the certificate's validity in Unix seconds, NaN if unknown. ``on_failure`` takes the
-    error of a pair that cannot be used: the previous pair stays. Without any pair, no handshake succeeds.
+    error of files that cannot be used: the previous ones stay. Before the first usable files, no handshake succeeds.
     """
 
     def __init__(
-        self, pair: KeyPair, *, on_loaded: Callable[[float], None], on_failure: Callable[[Exception], None]
+        self,
+        pair: KeyPair,
+        client_ca: str = "",
+        *,
+        on_loaded: Callable[[float], None],
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self.context = _new_context()
-        self._pair = pair
+        self._files = pair, client_ca
         self._on_loaded = on_loaded
         self._on_failure = on_failure
         self._loaded: list[object] = []
-        version = _version(pair)
+        version = _version(*self._files)
         try:
-            self._use(_load(pair), version)
-        except PairError as error:
+            self._use(_load(*self._files), version)
+        except TlsFileError as error:
             on_failure(error)
 
     async def watch(self, every_s: float = CHECK_S) -> None:
-        """Use every new pair, until cancelled. Threads read the files, because the disk may hang."""
+        """Use all new files, until cancelled. Threads read the files, because the disk may hang."""
         while True:
             await asyncio.sleep(every_s)
             await self.reload()
 
     async def reload(self) -> None:
-        """Use the pair if a file has changed, or if the last one could not be used."""
+        """Use the files if one of them has changed, or if they could not be used the last time."""
         try:
-            version = await in_thread(_version, self._pair)
+            version = await in_thread(_version, *self._files)
             if version != self._loaded:
-                self._use(await in_thread(_load, self._pair), version)
-        except Exception as error:  # noqa: BLE001 - after any failure the previous pair stays in use
+                self._use(await in_thread(_load, *self._files), version)
+        except Exception as error:  # noqa: BLE001 - after any failure the previous files stay in use
             self._on_failure(error)
 
     def _use(self, loaded: tuple[ssl.SSLContext, float], version: list[object]) -> None:
@@ -74,8 +85,17 @@ class ServerTls:
 def problem(pair: KeyPair) -> str | None:
     """Why these files cannot be used; None if they can."""
     try:
-        _load(pair)
-    except PairError as error:
+        _load(pair, "")
+    except TlsFileError as error:
+        return str(error)
+    return None
+
+
+def client_ca_problem(path: str) -> str | None:
+    """Why this file cannot be used as ``client_ca``; None if it can."""
+    try:
+        _ask_clients(_new_context(), path)
+    except TlsFileError as error:
         return str(error)
     return None
 
@@ -88,11 +108,16 @@ def certificate(path: str) -> bytes | None:
         return None
 
 
-def client_context() -> ssl.SSLContext:
-    """A context for clients that compare certificates themselves: it accepts any, if the server has its key."""
+def client_context(pair: KeyPair | None = None) -> ssl.SSLContext:
+    """A context for clients that compare certificates themselves: it accepts any, if the server has its key.
+
+    ``pair``: what the client shows if the server asks for a certificate; OSError if it cannot be used.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    if pair is not None:
+        context.load_cert_chain(*pair, password=_no_password)
     return context
 
 
@@ -103,10 +128,10 @@ def _new_context() -> ssl.SSLContext:
     return context
 
 
-def _version(pair: KeyPair) -> list[object]:
+def _version(pair: KeyPair, client_ca: str) -> list[object]:
     """A value that changes when a file changes, also behind symbolic links."""
     version: list[object] = []
-    for path in pair:
+    for path in filter(None, (*pair, client_ca)):
         try:
             found = Path(path).stat()
         except OSError as error:
@@ -116,23 +141,48 @@ def _version(pair: KeyPair) -> list[object]:
     return version
 
 
-def _load(pair: KeyPair) -> tuple[ssl.SSLContext, float]:
-    """A context with this pair, and the end of its certificate's validity; ``PairError`` if it is no pair."""
+def _load(pair: KeyPair, client_ca: str) -> tuple[ssl.SSLContext, float]:
+    """A context with these files, and the end of the certificate's validity; ``TlsFileError`` if they are of no use."""
     for path in pair:
-        try:
-            with Path(path).open("rb"):
-                pass
-        except OSError as error:
-            raise PairError(f"{path} cannot be read: {os.strerror(error.errno or 0).lower()}") from None
+        _check_readable(path)
     context = _new_context()
     try:
-        context.load_cert_chain(*pair, password=lambda: b"")  # without a password OpenSSL would ask the terminal
-        return context, _expiry(context, _first_pem(pair.cert))
+        context.load_cert_chain(*pair, password=_no_password)
+        expires_at = _expiry(context, _first_pem(pair.cert))
     except (OSError, ValueError) as error:
-        reason = (
-            f": {error.reason.lower().replace('_', ' ')}" if isinstance(error, ssl.SSLError) and error.reason else ""
-        )
-        raise PairError(f"{pair.cert} and {pair.key} are no certificate and its key{reason}") from None
+        raise TlsFileError(f"{pair.cert} and {pair.key} are no certificate and its key{_reason(error)}") from None
+    if client_ca:
+        _ask_clients(context, client_ca)
+    return context, expires_at
+
+
+def _ask_clients(context: ssl.SSLContext, client_ca: str) -> None:
+    """Require a client's certificate. An intermediate authority in the file is as good as a root."""
+    _check_readable(client_ca)
+    try:
+        context.load_verify_locations(cafile=client_ca)
+    except OSError as error:
+        raise TlsFileError(f"{client_ca} has no certificates in PEM{_reason(error)}") from None
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = ssl.CERT_REQUIRED
+
+
+def _check_readable(path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise TlsFileError(f"{path} cannot be read: {os.strerror(error.errno or 0).lower()}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What OpenSSL says, after a colon."""
+    return f": {error.reason.lower().replace('_', ' ')}" if isinstance(error, ssl.SSLError) and error.reason else ""
+
+
+def _no_password() -> bytes:
+    """Give none for a key: without this OpenSSL would ask the terminal."""
+    return b""
 
 
 def _expiry(server: ssl.SSLContext, pem: str) -> float:

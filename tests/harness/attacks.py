@@ -10,14 +10,17 @@ import json
 import os
 import select
 import socket
+import socketserver
 import sys
+import threading
 import time
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from harness.child import PipedProcess
 
 BLOCK: Final = 64 * 1024
+DATAGRAM: Final = 60_000
 MOST_S: Final = 1_200.0
 REST_S: Final = 0.002
 
@@ -25,7 +28,7 @@ REST_S: Final = 0.002
 class Attack(NamedTuple):
     """What each connection sends: ``first``, and then ``again`` without end. ``reads``: it reads the answers.
 
-    ``words``: the reasons by which ``listener`` counts the refusals.
+    ``words``: the reasons by which ``listener`` counts the refusals. To ``statsd`` it sends datagrams.
     """
 
     listener: str
@@ -77,19 +80,26 @@ ATTACKS: Final = {
     ),
     "agent": Attack("agent", 300, b"", reads=True, words=()),
     "agent_unread": Attack("agent", 300, b"x" * 100, words=()),
+    "large_datagrams": Attack(
+        "statsd", 8, b"", b"".join(b"errors:1|c|#kind:k%d\n" % at for at in range(3_000)), words=()
+    ),
+    "small_datagrams": Attack("statsd", 8, b"errors:x|c", words=()),
 }
 
 
 class _Client:
     def __init__(self, attack: Attack, address: tuple[str, int]) -> None:
         block = attack.again * (1 + BLOCK // len(attack.again)) if attack.again else b""
+        is_datagram = attack.listener == "statsd"
         self._rest = memoryview(attack.first)
-        self._again = memoryview(block)
-        self.socket = socket.socket()
+        self._again = (
+            self._rest if is_datagram and not block else memoryview(block)[: DATAGRAM if is_datagram else None]
+        )
+        self.socket = socket.socket(type=socket.SOCK_DGRAM if is_datagram else socket.SOCK_STREAM)
         self.socket.settimeout(0)
         with suppress(BlockingIOError):
             self.socket.connect(address)
-        self.events = select.EPOLLOUT | (select.EPOLLIN if attack.reads or not block else 0)
+        self.events = select.EPOLLOUT | (select.EPOLLIN if attack.reads or not self._again else 0)
 
     def go_on(self, events: int) -> int | None:
         """The events to wait for next; None when the connection was closed."""
@@ -144,6 +154,49 @@ class Attacking(PipedProcess):
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
         super().__init__("harness.attacks", name, *address)
+
+
+def _page(errors: str) -> bytes:
+    """A metrics page with a counter at ``errors``, and with lines that take long if expressions are not linear."""
+    lines = [f'errors_total{{path="{letter}"}} {errors}' for letter in "ab"]
+    lines += [f'errors_total{{path="{"a" * 60_000}{at}"}} 1' for at in range(4)]
+    content = "\n".join([*lines, ""]).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+class HostileServer(socketserver.ThreadingTCPServer):
+    """An app with hostile metrics, and a Redis that announces a huge list to each command, while the context lasts."""
+
+    daemon_threads = True
+    selector: Final = 'errors_total{path=~"(.*a)*b",path=~".*a.*a.*c",path!~"(a|aa)+d"}'
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _HostileConnection)
+        self.port: int = self.server_address[1]
+        self.scrapes = self.commands = 0
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _HostileConnection(socketserver.BaseRequestHandler):
+    server: HostileServer
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            while received := self.request.recv(BLOCK):
+                if received.startswith(b"GET "):
+                    self.server.scrapes += 1
+                    self.request.sendall(_page(("0", "1.7e308", "Inf", "1")[self.server.scrapes % 4]))
+                else:
+                    self.server.commands += 1
+                    self.request.sendall(b"*1000000000\r\n" * 100)
 
 
 def main(name: str, host: str, port: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ from sidecar.core.types import (
     Verdict,
 )
 from sidecar.inputs import report_api
+from sidecar.inputs.report_api import SMALL_BODY
 from sidecar.net.web import BODY_LIMIT
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ def observed() -> Observed:
 
 def _routes(controller: Controller) -> Any:
     return report_api.routes(
-        controller.offer,
+        lambda reports: controller.offer(reports),  # noqa: PLW0108 - a test replaces the method
         on_exit=controller.go,
         state=lambda: controller.state,
         snapshot=lambda: controller.snapshot,
@@ -138,6 +141,30 @@ async def test_report_is_passed_on_and_answered_with_the_state(
     assert answer.headers["content-type"] == "application/json"
     assert controller.taken == [reports]
     assert observed == Observed()
+
+
+async def test_each_turn_of_the_loop_parses_one_large_body(listener: Listener, controller: Controller) -> None:
+    turns, parsed_in = 0, []
+    offer = controller.offer
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def noted_offer(reports: Sequence[Report]) -> bool:
+        parsed_in.append(turns)
+        return offer(reports)
+
+    controller.offer = noted_offer  # type: ignore[method-assign]
+    async with AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(await RawConnection.to(listener)) for _ in range(8)]
+        counting = asyncio.create_task(count_turns())
+        await asyncio.gather(*(wire.send(errors(b" " * SMALL_BODY + b"{}")) for wire in wires))
+        assert [(await wire.answer()).status for wire in wires] == [202] * 8
+        counting.cancel()
+    assert len(set(parsed_in)) == 8
 
 
 async def test_client_of_http_1_0_that_keeps_its_connection_is_answered_in_http_1_0(wire: RawConnection) -> None:

@@ -145,6 +145,17 @@ async def test_life_connection_is_not_cut_as_idle(local: LocalListener) -> None:
     held.close()
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_life_connection_that_sends_more_is_cut(local: LocalListener, is_late: bool) -> None:  # noqa: FBT001
+    async with await RawConnection.to(local.listener) as wire:
+        await wire.send(LIFE + (b"" if is_late else b"x"))
+        if is_late:
+            await eventually(lambda: local.held == 1, timeout_s=60, what="it is held")
+            await wire.send(b"x")
+        await eventually(lambda: local.gone == 1, timeout_s=60, what="it is cut")
+    assert (local.held, local.observed.words) == (0, ["pipelined"])
+
+
 async def test_life_connections_neither_take_places_nor_lose_them(local: LocalListener) -> None:
     async with AsyncExitStack() as stack:
         held = [await stack.enter_async_context(await _hold(local)) for _ in range(2 * PLACES)]

@@ -15,6 +15,7 @@ from harness.waiting import eventually
 from sidecar.net.bounded_server import UNREAD_S
 from sidecar.net.chunked_body import CHUNKS_LIMIT
 from sidecar.net.connection import READ_BYTES
+from sidecar.net.fast_path import FIRST_BYTES
 from sidecar.net.listener import Listener
 from sidecar.net.request_head import HEAD_LIMIT, RequestHead
 from sidecar.net.web import read_body
@@ -180,6 +181,23 @@ async def test_client_that_does_not_read_gets_no_further_responses_and_is_cut_in
                 sending.cancel()
     assert observed.words == ["unread"] * 2
     assert slow.asked <= 2
+
+
+@pytest.mark.parametrize("size", [FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1])
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+async def test_poll_with_a_head_as_long_as_the_first_read_is_answered(
+    observed: Observed, slow: Slow, size: int, connection: str
+) -> None:
+    headers = [f"Connection: {connection}", "A: a", "B: b"]
+    missing = size - len(get("/ready", *headers))
+    headers[1:] = ["A: a" + "x" * (missing // 2), "B: b" + "x" * (missing - missing // 2)]
+    request = get("/ready", *headers)
+    assert len(request) == size
+    async with (
+        listening(slow.routes, observed, response_cache=_ready) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
+        assert (await wire.ask(request)).body == b"ready\n"
 
 
 async def test_pipelined_polls_are_all_answered_and_leave_others_their_turn(observed: Observed, slow: Slow) -> None:

@@ -6,67 +6,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpRequestParser
 
+from harness import fuzz
 from sidecar.net.connection import READ_BYTES, Connection
 from sidecar.net.request_head import END, HEAD_LIMIT, BadHeadError, HeadParser, RequestHead, parse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+pytestmark = pytest.mark.timeout(300 + fuzz.INPUTS / 1_000)
 SEED = 20261122
 READY = {"/health", "/health/nomad", "/livez"}
-INPUTS = 1_000_000 if os.environ.get("ATTACK_LONG") else 20_000
 A_LOOP = 2_000
-
-LINES = [b"GET /health HTTP/1.1", b"HEAD /health/nomad HTTP/1.1", b"GET /livez HTTP/1.0", b"POST /health HTTP/1.1"]
-LINES += [b"POST /errors HTTP/1.1", b"GET /metrics?a=b HTTP/1.1", b"OPTIONS * HTTP/1.0", b"CONNECT a:80 HTTP/1.1"]
-HEADERS = [b"Host:", b"Connection: close", b"Connection: keep-alive"]
-HEADERS += [b"Connection: Upgrade", b"Upgrade: websocket", b"Upgrade: h2c", b"Content-Length: 0", b"Content-Length: 5"]
-HEADERS += [b"Content-Length: 99999", b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"User-Agent: Nomad/1.8"]
-HEADERS += [b"X: \xff", b"X : y", b" folded", b"X: \x00", b"X: a\nY: b", b"Content-Length: 1_0", b"Accept: */*"]
-BODIES = [
-    b"",
-    b"",
-    b"hello",
-    b"5\r\nhello\r\n0\r\n\r\n",
-    b"1\r\nx\r\n" * 200,
-    b"0\r\nA: b\r\n\r\n",
-    b"zz\r\n",
-    b"x" * 3_000,
-]
-ALPHABET = b"\r\n\r\n :;\x00\x7f\xff0aGET /"
-
-
-def _stream(chance: random.Random) -> bytes:
-    """Up to three requests, of which headers or a few bytes may be wrong."""
-    parts = []
-    for _ in range(chance.randint(1, 3)):
-        headers = chance.sample(HEADERS, k=chance.choice((0, 0, 0, 1, 4)))
-        if b"Host: a" not in headers:
-            headers.append(b"Host: a")
-        body = chance.choice(BODIES)
-        if chance.random() < 0.5:
-            headers += [b"Content-Length: %d" % len(body)] if body else []
-        parts.append(b"\r\n".join([chance.choice(LINES), *headers, b"", b""]) + body)
-    data = bytearray(b"".join(parts))
-    for _ in range(chance.choice((0, 0, 0, 1, 3))):
-        at = chance.randrange(len(data))
-        data[at : at + chance.randint(0, 2)] = chance.choices(ALPHABET, k=chance.randint(0, 2))
-    return bytes(data)
-
-
-def _pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
-    while data:
-        size = chance.choice((1, 7, 50, READ_BYTES))
-        yield data[:size]
-        data = data[size:]
 
 
 def _messages(data: bytes) -> list[Any]:
@@ -178,7 +132,7 @@ def _fed(data: bytes, chance: random.Random) -> _FakeOwner:
     transport = _Transport()
     owner = _FakeOwner(transport)
     connection = owner.connection
-    for piece in _pieces(data, chance):
+    for piece in fuzz.pieces(data, chance, (1, 7, 50, READ_BYTES)):
         if transport.is_closed:
             break
         owner.buffer[: len(piece)] = piece
@@ -196,9 +150,9 @@ def _fed(data: bytes, chance: random.Random) -> _FakeOwner:
 
 async def test_no_input_makes_a_listener_fail_or_pass_on_more_than_one_request_at_a_time() -> None:
     handed = answered = 0
-    for number in range(INPUTS):
+    for number in range(fuzz.INPUTS):
         chance = random.Random(SEED + number)
-        data = _stream(chance)
+        data = fuzz.http(chance)
         owner = _fed(data, chance)
         for asked in owner.asked:
             assert len(_messages(asked)) <= 1, (number, asked)
@@ -206,13 +160,13 @@ async def test_no_input_makes_a_listener_fail_or_pass_on_more_than_one_request_a
         answered += len(owner.answered)
         if not number % A_LOOP:
             await asyncio.sleep(0)
-    assert min(handed, answered) > INPUTS / 10, "the inputs are too bad to tell anything"
+    assert min(handed, answered) > fuzz.INPUTS / 10, "the inputs are too bad to tell anything"
 
 
 async def test_requests_answered_from_the_cache_mean_the_same_to_aiohttp() -> None:
     plain = 0
-    for number in range(INPUTS):
-        raw = _stream(random.Random(SEED - number)).partition(END)[0] + END
+    for number in range(fuzz.INPUTS):
+        raw = fuzz.http(random.Random(SEED - number)).partition(END)[0] + END
         try:
             head = parse(raw)
         except BadHeadError:
@@ -226,4 +180,4 @@ async def test_requests_answered_from_the_cache_mean_the_same_to_aiohttp() -> No
         assert message.should_close is not head.keeps, number
         assert not message.upgrade, number
         assert message.headers.get("User-Agent", "") == head.user_agent, number
-    assert plain > INPUTS / 20, "the inputs are too bad to tell anything"
+    assert plain > fuzz.INPUTS / 20, "the inputs are too bad to tell anything"

@@ -19,7 +19,7 @@ from harness.virtual_time import settle
 from harness.waiting import eventually
 from sidecar.net.listener import PRIORITY_ACCEPTS, Listener
 from sidecar.net.request_head import HEADERS_LIMIT, LINE_LIMIT
-from sidecar.net.web import BODY_LIMIT, HttpError, read_body
+from sidecar.net.web import BODY_LIMIT, HttpError, LongResponse, read_body
 
 if TYPE_CHECKING:
     from sidecar.net.web import Routes
@@ -58,7 +58,19 @@ async def _big(_request: web.BaseRequest) -> web.Response:
     return web.Response(body=b"x" * BIG)
 
 
+class _Long(LongResponse):
+    async def send_until(self, ended: asyncio.Future[None]) -> None:
+        del ended
+
+
+async def _long(_request: web.BaseRequest) -> LongResponse:
+    response = _Long(lambda: None)
+    response.content_length = 0
+    return response
+
+
 ROUTES: Routes = {
+    "/long": {"GET": _long},
     "/up": {"GET": _up},
     "/echo": {"POST": _echo, "GET": _up},
     "/hurried": {"POST": _hurried},
@@ -158,6 +170,33 @@ async def test_request_that_cannot_be_served_is_refused_with_a_sentence(
     assert observed.failures == []
 
 
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        pytest.param(UP, 200, id="good"),
+        pytest.param(get("/none"), 404, id="path"),
+        pytest.param(post("/up"), 405, id="method"),
+        pytest.param(post("/echo", b"", f"Content-Length: {BODY_LIMIT + 1}"), 400, id="two lengths"),
+        pytest.param(post("/echo", b"x" * (BODY_LIMIT + 1)), 413, id="large body"),
+        pytest.param(get("/boom"), 500, id="bug"),
+        pytest.param(get("/long"), 200, id="long response"),
+        pytest.param(get("none"), 400, id="target without a slash"),
+        pytest.param(get("*"), 400, id="target of OPTIONS"),
+        pytest.param(get("http://[::1"), 400, id="target that is no URL"),
+        pytest.param(get("http://host:99999/"), 400, id="target with a bad port"),
+        pytest.param(get("/up", "User-Agent: a", "User-Agent: b"), 400, id="header twice"),
+        pytest.param(b"\x16\x03\x01\r\n\r\n", 400, id="not HTTP"),
+    ],
+)
+async def test_no_response_names_a_version(request_: bytes, status: int, observed: Observed) -> None:
+    """Some of these responses are aiohttp's own, which names the versions of itself and of Python."""
+    async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
+        answer = await wire.ask(request_)
+        assert answer.status == status
+        assert answer.headers.get("server", "health-arbiter") == "health-arbiter"
+        assert b"aiohttp" not in answer.body
+
+
 async def test_head_that_is_refused_has_no_body(observed: Observed) -> None:
     async with listening(ROUTES, observed) as listener, await RawConnection.to(listener) as wire:
         assert (await wire.ask(get("/none", method="HEAD"))).status == 404
@@ -240,6 +279,7 @@ async def test_client_that_expects_100_continue_for_too_large_a_body_is_refused_
         pytest.param(get("/up", "x" * (LINE_LIMIT + 1) + ": a"), id="header's name over the limit"),
         pytest.param(get("/up", *[f"H{n}: x" for n in range(HEADERS_LIMIT)]), id="a header too many"),
         pytest.param(get("/up", *["A: b"] * 1000), id="a thousand headers"),
+        pytest.param(get("/u p", "A: " + "x" * 9_000), id="long head behind a line that is none"),
         pytest.param(post("/echo", b"x", "Transfer-Encoding: chunked"), id="length and chunks"),
         pytest.param(post("/echo", b"x", "Content-Length: 2"), id="two lengths"),
         pytest.param(get("/echo", "Content-Length: -1", method="POST"), id="negative length"),

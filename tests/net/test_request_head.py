@@ -116,6 +116,15 @@ def test_beginning_that_can_become_no_head_is_refused_at_once(data: bytes) -> No
         refuse_hopeless(data)
 
 
+def test_longest_request_line_may_come_in_pieces_and_a_longer_one_is_refused() -> None:
+    line = b"G" * 32 + b" /" + b"x" * 4_095 + b" HTTP/1.1"
+    for data in (line[:-1], line, line + b"\r", line + b"\r\n", line + b"\r\nHost: a"):
+        refuse_hopeless(data)
+        for longer in (b"G" + data, data.replace(b"x", b"xx", 1)):
+            with pytest.raises(BadHeadError):
+                refuse_hopeless(longer)
+
+
 def test_head_without_an_end_is_bounded() -> None:
     data = b"GET / HTTP/1.1\r\n"
     refuse_hopeless(data + b"A: b\r\n" * ((HEAD_LIMIT - len(data)) // 6))

@@ -17,11 +17,13 @@ import pytest
 from aiohttp import web
 
 from harness.certificates import Authority
+from harness.own_address import own_address
 from harness.raw_http import Observed, RawConnection, get, listening, post
 from harness.waiting import eventually
 from sidecar.net import acceptor
 from sidecar.net.acceptor import HANDSHAKES, ConnectionStarter
-from sidecar.net.tls import KeyPair, ServerTls, certificate, client_context, problem
+from sidecar.net.address_gate import AddressGate, parse_networks
+from sidecar.net.tls import KeyPair, ServerTls, certificate, client_ca_problem, client_context, problem
 from sidecar.net.web import BODY_LIMIT, HttpError, read_body
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("stranger"), "theirs")
+
+
+@pytest.fixture(scope="module")
 def first(authority: Authority) -> KeyPair:
     return KeyPair(*map(str, authority.sign("first")))
 
@@ -54,6 +61,7 @@ class Files:
 
     def __init__(self, directory: Path, pair: KeyPair) -> None:
         self.pair = KeyPair(str(directory / "tls.crt"), str(directory / "tls.key"))
+        self.client_ca = directory / "clients.pem"
         self.expires: list[float] = []
         self.failures: list[Exception] = []
         self.replace(pair)
@@ -81,8 +89,10 @@ class Files:
         os.mkfifo(key)
         return key
 
-    def tls(self) -> ServerTls:
-        return ServerTls(self.pair, on_loaded=self.expires.append, on_failure=self.failures.append)
+    def tls(self, client_ca: Path | None = None) -> ServerTls:
+        """The TLS of these files; ``client_ca``: the authority of the clients at first."""
+        path = "" if client_ca is None else str(shutil.copy(client_ca, self.client_ca))
+        return ServerTls(self.pair, path, on_loaded=self.expires.append, on_failure=self.failures.append)
 
 
 @pytest.fixture
@@ -362,6 +372,119 @@ async def test_wrong_token_is_answered_later_and_a_right_request_is_not(
         assert (await other.ask(UP)).status == 200
 
 
+# -- certificates of clients ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def strangers(authority: Authority, stranger: Authority) -> dict[str, KeyPair | None]:
+    """What clients show who are not to be served."""
+    return {
+        "none": None,
+        "of another authority": KeyPair(*map(str, stranger.sign("client"))),
+        "expired": KeyPair(*map(str, authority.sign("late", days=0))),
+        "for servers only": KeyPair(*map(str, authority.sign("server", extensions="extendedKeyUsage=serverAuth\n"))),
+    }
+
+
+async def _is_served(listener: Listener, own: KeyPair | None, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> bool:
+    """Whether a client with this certificate is answered. With TLS 1.3 it learns that only after its handshake."""
+    context = client_context(own)
+    context.minimum_version = context.maximum_version = version
+    try:
+        async with await _connect(listener, context) as client:
+            return (await client.ask(UP)).status == 200
+    except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
+        return False
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
+async def test_client_without_a_certificate_of_the_authority_gets_no_answer_and_is_counted(
+    files: Files,
+    observed: Observed,
+    authority: Authority,
+    strangers: dict[str, KeyPair | None],
+    version: ssl.TLSVersion,
+) -> None:
+    async with listening(ROUTES, observed, tls=files.tls(authority.ca)) as listener:
+        for number, (what, own) in enumerate(strangers.items(), 1):
+            assert not await _is_served(listener, own, version), what
+            await eventually(lambda n=number: len(observed.words) == n, timeout_s=60, what="it is counted")  # type: ignore[misc]
+        assert await _is_served(listener, files.pair, version)
+    assert observed.words == ["certificate"] * len(strangers)
+    assert observed.failures == []
+    assert [math.isnan(each) for each in files.expires] == [False], "our own certificate's end is known all the same"
+
+
+async def test_new_authority_of_the_clients_is_used_and_a_broken_one_changes_nothing(
+    files: Files, observed: Observed, authority: Authority, stranger: Authority, first: KeyPair
+) -> None:
+    tls, other = files.tls(authority.ca), KeyPair(*map(str, stranger.sign("other")))
+    async with listening(ROUTES, observed, tls=tls) as listener:
+        assert [await _is_served(listener, own) for own in (first, other)] == [True, False]
+        files.client_ca.write_text("")
+        await tls.reload()
+        assert str(files.failures[0]).startswith(f"{files.client_ca} has no certificates in PEM")
+        assert [await _is_served(listener, own) for own in (first, other)] == [True, False]
+        shutil.copy(stranger.ca, files.client_ca)
+        await tls.reload()
+        assert [await _is_served(listener, own) for own in (first, other)] == [False, True]
+        files.client_ca.write_text(authority.ca.read_text() + stranger.ca.read_text())
+        await tls.reload()
+        assert [await _is_served(listener, own) for own in (first, other)] == [True, True]
+    assert len(files.failures) == 1
+
+
+async def test_authority_that_cannot_be_read_at_the_start_lets_nobody_in(
+    files: Files, observed: Observed, first: KeyPair
+) -> None:
+    tls = ServerTls(first, "/nowhere/ca.pem", on_loaded=files.expires.append, on_failure=files.failures.append)
+    async with listening(ROUTES, observed, tls=tls) as listener:
+        assert not await _is_served(listener, first)
+    assert [str(error) for error in files.failures] == ["/nowhere/ca.pem cannot be read: no such file or directory"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("ca", None),
+        ("cert", None),
+        ("key", "has no certificates in PEM"),
+        ("/dev/null", "/dev/null has no certificates in PEM"),
+        ("/nowhere/ca.pem", "/nowhere/ca.pem cannot be read: no such file or directory"),
+        ("/etc", "/etc cannot be read: is a directory"),
+    ],
+)
+def test_problem_of_an_authority_is_a_sentence(
+    authority: Authority, first: KeyPair, name: str, sentence: str | None
+) -> None:
+    path = {"ca": str(authority.ca), **first._asdict()}.get(name, name)
+    found = client_ca_problem(path)
+    assert found == sentence or (sentence is not None and found is not None and sentence in found)
+
+
+async def test_client_at_an_address_that_is_not_listed_gets_no_handshake(files: Files, observed: Observed) -> None:
+    gate = AddressGate(parse_networks("198.51.100.7"), lambda: observed.refused("listener", "address"))
+    async with listening(ROUTES, observed, tls=files.tls(), gate=gate) as listener:
+        streams = await asyncio.open_connection(*_place(listener), local_addr=(own_address(), 0))
+        async with RawConnection(*streams) as stranger:
+            await stranger.send(_hello())
+            assert await stranger.rest() == b""
+        async with await _connect(listener) as known:
+            assert (await known.ask(UP)).status == 200
+    assert observed.words == ["address"]
+
+
+async def test_connection_without_tls_is_not_taken_over_by_a_listener_with_tls(
+    files: Files, observed: Observed
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other_process:
+        async with listening(ROUTES, observed, tls=files.tls()) as listener:
+            streams = await asyncio.open_connection(*other_process.getsockname())
+            async with RawConnection(*streams) as client:
+                await listener.adopt_connection(other_process.accept()[0])
+                assert await client.rest() == b""
+
+
 # -- handshakes that do not end -----------------------------------------------------------------------------
 
 
@@ -431,6 +554,7 @@ async def test_unfinished_handshakes_are_bounded_and_the_next_client_is_served(
 async def test_handshake_is_not_cut_for_another_before_its_time(
     files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 3600)
     starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
     pairs = [socket.socketpair() for _ in range(HANDSHAKES)]
     for ours, _ in pairs:

@@ -1,0 +1,310 @@
+"""Every door takes arbitrary input: only valid reports count, nothing fails, and nothing is left over.
+
+20,000 inputs for each, or a million with ``ATTACK_LONG=1``. Each is made from its number alone: a failure names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import fuzz
+from sidecar.config.kinds import KIND
+from sidecar.config.selectors import parse_selectors
+from sidecar.core.life.container import start
+from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.types import ErrorReport, Evidence, Policy, Report, Results
+from sidecar.inputs import report_api
+from sidecar.inputs.counter_increments import SeriesUse
+from sidecar.inputs.datagram import Datagrams
+from sidecar.inputs.exposition import Scanner
+from sidecar.inputs.report_bodies import MOST_ERRORS
+from sidecar.inputs.series import BadPageError
+from sidecar.inputs.series_selection import SeriesSelection
+from sidecar.net.listener import Listener
+from sidecar.net.sockets import bind_tcp
+from sidecar.server.agent_check import open_agent
+from sidecar.server.health import Health
+from sidecar.server.health import routes as health_routes
+from sidecar.server.health_cache import HealthCache
+from sidecar.store.bounded_parser import BoundedParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(300 + fuzz.INPUTS / 1_000)
+SEED = 20261123
+NOTHING = Evidence(60, 0, {}, {}, oldest_age_s=None, newest_age_s=None)
+TURNS = 8
+"""Turns of the loop in which aiohttp answers every whole request of an input."""
+
+AT_ONCE = 50
+STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) [A-Z]")
+SIZES = (40, 700, 16_384)
+
+
+class Sidecar:
+    """Stands behind the doors, and notes what comes through them."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+        self.offers = 0
+        self.refusals: list[str] = []
+        self.failures: list[Exception] = []
+        self.polls = 0
+
+    def offer(self, reports: Sequence[Report]) -> bool:
+        self.offers += 1
+        self.reports += reports
+        return True
+
+    def on_poll(self, *_poll: object) -> None:
+        self.polls += 1
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(105.0, start("app/a", 100.0, Policy()), NOTHING, 100.0)
+
+    def listener(self, name: str) -> Listener:
+        """The listener as the daemon builds it, without a socket."""
+        health = Health(
+            self.snapshot,
+            down_status=503,
+            stale_after_s=60.0,
+            on_poll=self.on_poll,
+            on_failure=self.failures.append,
+            clock=lambda: 105.0,
+        )
+        options: dict[str, Any] = {
+            "local": {"guard": report_api.refuse_browsers},
+            "public": {"response_cache": HealthCache({**health.polls, **health.probes}), "takes_bodies": False},
+        }
+        routes = {
+            "local": report_api.routes(
+                self.offer,
+                on_exit=lambda: None,
+                state=lambda: self.snapshot().container.state,
+                snapshot=self.snapshot,
+                mode="enforce",
+            ),
+            "public": health_routes(health, metrics=lambda: (b"a 1\n", "text/plain")),
+        }
+        return Listener(
+            name,
+            routes[name],
+            on_refusal=lambda _, word: self.refusals.append(word),
+            on_failure=self.failures.append,
+            **options[name],
+        )
+
+
+@pytest.fixture
+def sidecar() -> Sidecar:
+    return Sidecar()
+
+
+async def _until(is_done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_done():  # noqa: ASYNC110 - nothing sets an event
+            await asyncio.sleep(0)
+
+
+class _Socket:
+    """A new connection with its first bytes."""
+
+    def __init__(self, first: bytes) -> None:
+        self._first = first
+        self.sent = b""
+        self.is_closed = False
+
+    def recv(self, size: int) -> bytes:
+        taken, self._first = self._first[:size], self._first[size:]
+        if not taken:
+            raise BlockingIOError
+        return taken
+
+    def send(self, data: bytes) -> int:
+        self.sent += data
+        return len(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class _Transport(asyncio.Transport):
+    """Takes everything that is written; the peer is a TCP address or a unix socket."""
+
+    def __init__(self, peer: object) -> None:
+        super().__init__({"peername": peer})
+        self.written = bytearray()
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+
+async def _responses(listener: Listener, data: bytes, chance: Random, peer: object) -> bytes:
+    """All that a client gets that sends this, and then closes its connection."""
+    first, *more = fuzz.pieces(data, chance, SIZES)
+    opened = _Socket(first)
+    early = listener._fast_path.read(opened)  # type: ignore[arg-type]
+    if early is None:
+        assert opened.is_closed
+        return opened.sent
+    server = listener._server
+    connection, transport = server(early + opened._first), _Transport(peer)
+    connection.connection_made(transport)
+    for piece in more:
+        if transport.is_closed:
+            break
+        server.buffer[: len(piece)] = piece
+        connection.buffer_updated(len(piece))
+        await asyncio.sleep(0)
+    for _ in range(TURNS):
+        if transport.is_closed or connection.is_idle:
+            break
+        await asyncio.sleep(0)
+    connection.connection_lost(None)
+    return opened.sent + bytes(transport.written)
+
+
+@pytest.mark.parametrize(
+    ("door", "peer"),
+    [
+        pytest.param("public", ("127.0.0.1", 7), id="public HTTP"),
+        pytest.param("local", ("127.0.0.1", 7), id="local HTTP"),
+        pytest.param("local", "", id="local HTTP over the unix socket"),
+    ],
+)
+async def test_http_counts_a_report_for_each_202_and_nothing_else(sidecar: Sidecar, door: str, peer: object) -> None:
+    listener = sidecar.listener(door)
+    lines, bodies = (fuzz.LINES, fuzz.BODIES) if door == "public" else (fuzz.REPORT_LINES, fuzz.REPORTS)
+    answered = 0
+    for number in range(fuzz.INPUTS):
+        chance = Random(SEED + number)
+        data = fuzz.http(chance, lines, bodies)
+        before = sidecar.offers
+        statuses = STATUS.findall(await _responses(listener, data, chance, peer))
+        assert {b"100", b"200", b"202"}.issuperset(status for status in statuses if not status.startswith(b"4")), (
+            number,
+            data,
+        )
+        assert sidecar.offers - before == statuses.count(b"202"), (number, data)
+        assert sidecar.failures == [], (number, data)
+        answered += any(status.startswith(b"2") for status in statuses)
+    assert answered > fuzz.INPUTS / 10, "the inputs are too bad to tell anything"
+    for report in sidecar.reports:
+        assert isinstance(report, Results) or 0 <= getattr(report, "errors", 0) <= MOST_ERRORS
+    await _until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    assert not listener.is_busy
+
+
+@pytest.mark.parametrize("kind", ["udp", "unix"])
+async def test_datagrams_count_valid_lines_only(sidecar: Sidecar, kind: str, run_dir: Path) -> None:
+    datagrams = Datagrams(sidecar.offer, on_failure=sidecar.failures.append, prefix="web")
+    path = str(run_dir / "statsd.sock")
+    await (datagrams.open_unix(path) if kind == "unix" else datagrams.open_udp("127.0.0.1", 0))
+    client = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET, socket.SOCK_DGRAM)
+    host, _, port = datagrams.addresses[0].rpartition(":")
+    client.connect(path if kind == "unix" else (host, int(port)))
+    client.settimeout(0)
+    try:
+        for number in range(fuzz.INPUTS):
+            packet = fuzz.packet(Random(SEED + number))
+            while True:
+                try:
+                    client.send(packet)
+                except BlockingIOError:  # a unix socket queues ten packets
+                    await asyncio.sleep(0)
+                else:
+                    break
+            if not number % AT_ONCE:
+                await _until(lambda number=number: datagrams.packets > number)  # type: ignore[misc]
+        await _until(lambda: datagrams.packets == fuzz.INPUTS)
+    finally:
+        client.close()
+        datagrams.close()
+    assert sidecar.failures == []
+    assert fuzz.INPUTS / 10 < datagrams.unreadable < datagrams.lines
+    errors = [report for report in sidecar.reports if isinstance(report, ErrorReport)]
+    assert errors
+    assert all(0 <= report.errors <= AT_ONCE * 5 * MOST_ERRORS for report in errors)
+    assert all(KIND.fullmatch(report.kind) for report in errors)
+
+
+async def test_agent_check_answers_whatever_a_client_sends(sidecar: Sidecar) -> None:
+    (listening,) = bind_tcp("127.0.0.1", 0)
+    agent = open_agent(
+        listening, sidecar.snapshot, maxconn=0, on_poll=sidecar.on_poll, on_failure=sidecar.failures.append
+    )
+    for begin in range(0, fuzz.INPUTS, AT_ONCE):
+        clients = []
+        for number in range(begin, begin + AT_ONCE):
+            clients.append(socket.create_connection(listening.getsockname()))
+            clients[-1].sendall(fuzz.http(Random(SEED + number)) if number % 2 else b"")
+        await _until(lambda begin=begin: sidecar.polls == begin + AT_ONCE)  # type: ignore[misc]
+        for client in clients:
+            client.close()
+    agent.close()
+    assert (sidecar.polls, sidecar.failures) == (fuzz.INPUTS, [])
+
+
+def test_scraped_page_is_read_or_refused() -> None:
+    selection = SeriesSelection(parse_selectors('errors_total{code=~"5.."}'), parse_selectors("errors_total"))
+    read = 0
+    for number in range(fuzz.INPUTS):
+        chance = Random(SEED + number)
+        openmetrics = chance.random() < 0.5
+        selection.begin(openmetrics=openmetrics)
+        scanner: Scanner[SeriesUse] = Scanner(selection.families, selection.use, openmetrics=openmetrics)
+        try:
+            for piece in fuzz.pieces(fuzz.page(chance), chance, SIZES):
+                scanner.feed(piece)
+            page = scanner.finish(whole=True)
+        except BadPageError:
+            continue
+        assert len(page.found) == len(page.values) <= 6, number
+        read += 1
+    assert read > fuzz.INPUTS / 10, "the inputs are too bad to tell anything"
+
+
+async def test_reply_of_redis_is_read_or_refused() -> None:
+    read = 0
+    for number in range(fuzz.INPUTS):
+        stream = asyncio.StreamReader()
+        stream.feed_data(fuzz.replies(Random(SEED + number)))
+        stream.feed_eof()
+        parser = BoundedParser(65_536)
+        parser.on_connect(SimpleNamespace(_reader=stream, encoder=SimpleNamespace(decode_responses=False)))
+        try:
+            while True:
+                await parser.read_response(disable_decoding=True)
+                read += 1
+        except Exception:  # noqa: BLE001 - the client takes every exception for an unclear reply
+            pass
+    assert read > fuzz.INPUTS / 10, "the inputs are too bad to tell anything"

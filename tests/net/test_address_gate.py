@@ -1,0 +1,192 @@
+"""The addresses that a listener is limited to: how they are written, and which connections they admit."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from harness.own_address import own_address
+from harness.raw_http import Observed, RawConnection, get, listening
+from sidecar.net.address_gate import AddressGate, parse_networks, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sidecar.net.web import Routes
+
+ELSEWHERE = "198.51.100.0/24"
+"""A network for documentation (RFC 5737), which no machine is in."""
+
+
+# -- how they are written -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("", ""),
+        (" , ", ""),
+        ("10.0.0.5", "10.0.0.5"),
+        (" 10.0.0.5 ,10.1.0.0/16,", "10.0.0.5,10.1.0.0/16"),
+        ("10.0.0.0/255.0.0.0", "10.0.0.0/8"),
+        ("0.0.0.0/0", "0.0.0.0/0"),
+        ("FD00:0::/8,::1", "fd00::/8,::1"),
+        ("::ffff:10.0.0.5", "10.0.0.5"),
+        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("::/0", "::/0"),
+    ],
+)
+def test_list_has_one_normal_form(text: str, normal: str) -> None:
+    assert written(parse_networks(text)) == normal
+    assert parse_networks(normal) == parse_networks(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "item", "sentence"),
+    [
+        ("10.0.0.5;10.0.0.6", "10.0.0.5;10.0.0.6", "no IP address and no network"),
+        ("10.0.0.5,10.0.0.256", "10.0.0.256", "no IP address and no network"),
+        ("10.0.0.0/33", "10.0.0.0/33", "no IP address and no network"),
+        ("10.0.0.0/", "10.0.0.0/", "no IP address and no network"),
+        ("10.1", "10.1", "no IP address and no network"),
+        ("010.0.0.1", "010.0.0.1", "no IP address and no network"),
+        ("10.0.0.5:80", "10.0.0.5:80", "no IP address and no network"),
+        ("fe80::1%eth0", "fe80::1%eth0", "no IP address and no network"),
+        ("proxy.internal", "proxy.internal", "no IP address and no network"),
+        ("10.0.0.5/8", "10.0.0.5/8", "whose address is not the first of its network: write 10.0.0.0/8"),
+        ("fd00::1/8", "fd00::1/8", "whose address is not the first of its network: write fd00::/8"),
+        ("x" * 200, "x" * 64, "no IP address and no network"),
+    ],
+)
+def test_bad_item_is_named(text: str, item: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match="has ") as raised:
+        parse_networks(text)
+    assert str(raised.value).startswith(f"has {item!r}, ")
+    assert sentence in str(raised.value)
+
+
+# -- whom they admit ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("networks", "host", "is_listed"),
+    [
+        ("10.0.0.5", "10.0.0.5", True),
+        ("10.0.0.5", "10.0.0.6", False),
+        ("10.1.0.0/16,10.0.0.5", "10.1.255.255", True),
+        ("10.1.0.0/16,10.0.0.5", "10.2.0.0", False),
+        ("0.0.0.0/0", "203.0.113.9", True),
+        ("0.0.0.0/0", "fd00::1", False),
+        ("fd00::/8", "fdff::1", True),
+        ("fd00::/8", "fe80::1", False),
+        ("::/0", "fe80::1", True),
+        ("::/0", "10.0.0.5", False),
+        ("::/0", "::ffff:10.0.0.5", False),
+        ("10.0.0.0/8", "::ffff:10.9.9.9", True),
+        ("::ffff:10.0.0.0/104", "10.9.9.9", True),
+        ("10.0.0.0/8", "::ffff:11.0.0.1", False),
+        (ELSEWHERE, "127.0.0.1", True),
+        (ELSEWHERE, "127.255.0.1", True),
+        (ELSEWHERE, "::1", True),
+        (ELSEWHERE, "::ffff:127.0.0.1", True),
+        (ELSEWHERE, "128.0.0.1", False),
+    ],
+)
+def test_address_is_listed_by_its_networks_and_loopback_always(networks: str, host: str, *, is_listed: bool) -> None:
+    assert AddressGate(parse_networks(networks), pytest.fail).lists(host) is is_listed
+
+
+def test_a_gate_remembers_a_bounded_number_of_addresses() -> None:
+    gate = AddressGate(parse_networks("10.0.0.0/8"), pytest.fail)
+    for number in range(5_000):
+        assert gate.lists(f"10.0.{number // 256}.{number % 256}")
+    assert gate.lists.cache_info().currsize <= 1024
+
+
+# -- connections --------------------------------------------------------------------------------------------
+
+
+async def _up(_request: web.BaseRequest) -> web.Response:
+    return web.Response(text="up\n")
+
+
+ROUTES: Routes = {"/up": {"GET": _up}}
+UP = get("/up")
+
+
+@pytest.fixture
+def observed() -> Observed:
+    return Observed()
+
+
+@pytest.fixture
+def gate(observed: Observed) -> AddressGate:
+    """A gate that lists nobody but loopback."""
+    return AddressGate(parse_networks(ELSEWHERE), lambda: observed.refused("listener", "address"))
+
+
+async def _connect(place: tuple[str, int], source: str) -> RawConnection:
+    return RawConnection(*await asyncio.open_connection(*place, local_addr=(source, 0)))
+
+
+def _place(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: Observed, gate: AddressGate) -> None:
+    own = own_address()
+    async with listening(ROUTES, observed, gate=gate, is_priority=True) as listener:
+        await listener.open_tcp(own, 0)
+        here, there = map(_place, listener.addresses)
+        for number in range(1, 101):
+            async with await _connect(here, own) as stranger:
+                await stranger.send(UP)
+                assert await stranger.rest() == b""
+            assert observed.words == ["address"] * number
+        assert not listener.is_busy, "no transport was made for any of them"
+        for place, source in ((here, "127.0.0.1"), (there, own)):
+            async with await _connect(place, source) as known:
+                assert (await known.ask(UP)).body == b"up\n"
+    assert len(observed.words) == 100
+
+
+async def test_gate_counts_no_client_that_is_gone_before_it_is_accepted(observed: Observed, gate: AddressGate) -> None:
+    async with listening(ROUTES, observed, gate=gate) as listener:
+        for _ in range(20):
+            with socket.create_connection(_place(listener.addresses[0])) as leaving:
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        async with await RawConnection.to(listener) as known:
+            assert (await known.ask(UP)).status == 200
+    assert observed == Observed()
+
+
+async def test_unix_socket_of_the_same_listener_has_no_gate(
+    observed: Observed, gate: AddressGate, run_dir: Path
+) -> None:
+    async with (
+        listening(ROUTES, observed, str(run_dir / "http.sock"), gate=gate) as listener,
+        await RawConnection.to(listener) as client,
+    ):
+        assert (await client.ask(UP)).status == 200
+
+
+async def test_connection_that_is_passed_on_has_to_pass_the_gate(observed: Observed, gate: AddressGate) -> None:
+    own = own_address()
+    with socket.create_server(("127.0.0.1", 0)) as other_process:
+        async with listening(ROUTES, observed, gate=gate) as listener:
+            for source in (own, "127.0.0.1"):
+                async with await _connect(other_process.getsockname(), source) as client:
+                    await listener.adopt_connection(other_process.accept()[0])
+                    await client.send(UP)
+                    if source == own:
+                        assert await client.rest() == b""
+                    else:
+                        assert (await client.answer()).body == b"up\n"
+    assert observed.words == ["address"]
