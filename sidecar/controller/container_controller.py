@@ -1,9 +1,10 @@
 """The controller: the only writer of one container's state.
 
 Messages come in through one inbox: reports of the app, replies to claims, leases and beats, orders, the signal to stop.
-``run`` brings the time. Each message becomes an event for ``core.life.transitions``, and the effects that follow are
-carried out here. The controller waits for nothing: what it asks of the budget, the disk or the hook goes to
-``effects``, and each reply is a message. Readers see ``snapshot``, which is replaced at the end of each turn.
+``run`` brings the time, with a turn each second unless nothing is counted. Each message becomes an event for
+``core.life.transitions``, and the effects that follow are carried out here. The controller waits for nothing: what it
+asks of the budget, the disk or the hook goes to ``effects``, and each reply is a message. Readers see ``snapshot``,
+which is replaced at the end of each turn.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from typing import Final
 
@@ -142,7 +144,7 @@ class Controller:
             on_failure=on_failure,
         )
         self._checked_at: float | None = None
-        self._success_rate: float | None = None
+        self._success_rate = measurements.success_rate(clock())
         self._is_soft_drained = False
         self._fleet: Fleet | None = None
         self._fleet_usual = FleetUsual()
@@ -209,18 +211,36 @@ class Controller:
             self._guarded(self._check, now)
         elif self._has_news and self._pace.on_report and self.container.state in _WELL:
             self._guarded(self._judge_news, now)
-        elif (now >= self._due(now) or self._is_drained()) and not self._guarded(self._judge, now):
+        elif (now >= self._due() or self._is_drained()) and not self._guarded(self._judge, now):
             self._not_before = now + 1.0
         self._guarded(self._publish_snapshot, now)
 
     def _wake_at(self, now: float) -> float:
-        """When the next turn is due: at the next whole second, or earlier for a check or a transition."""
-        return max(now, min(int(now) + 1.0, self._next_check, self._due(now)))
+        """When the next turn is due: at the next check or transition, and earlier if the next second changes anything.
 
-    def _due(self, now: float) -> float:
+        Each wake-up costs more than the turn itself, and most sidecars have nothing to count most of the time.
+        """
+        wake_at = min(self._next_check, self._due())
+        if not self._is_quiet():
+            wake_at = min(wake_at, int(now) + 1.0)
+        return max(now, wake_at)
+
+    def _is_quiet(self) -> bool:
+        """Whether no second before the next check changes what readers see. In other states they see what time is left.
+
+        The success rate is the last to be forgotten, minutes after the window is empty.
+        """
+        return (
+            self.container.state is State.UP
+            and self.measurements.is_empty
+            and self._success_rate is None
+            and self.weight.percent == FULL
+        )
+
+    def _due(self) -> float:
         """When a transition is due; after a step that failed not at once again, or the loop would spin."""
         due = self.container.due
-        return now + 1.0 if due is None else max(due, self._not_before)
+        return inf if due is None else max(due, self._not_before)
 
     def _is_drained(self) -> bool:
         return self._has_news and is_drained(self.container, self.measurements.idle_at, self._policy)
@@ -234,7 +254,7 @@ class Controller:
         return True
 
     def _pass_second(self, now: float) -> None:
-        """Turn the window and change the weight, once a second."""
+        """Make this second the current one in the window, and change the weight for the time since the last second."""
         now_s = int(now)
         self.measurements.turn(now_s)
         if now_s > self.weighed_s:

@@ -1,6 +1,7 @@
-"""The ids by which the app and its metrics page name the current incarnation, and those of incarnations that ended.
+"""The ids of the current incarnation, and those of incarnations that ended.
 
-Both sources name the same incarnation, each with an id of its own. An id is compared with ids of its own source only.
+The app, its metrics page and its port name the same incarnation, each with an id of its own. An id is compared with ids
+of its own source only.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
 
-from sidecar.core.types import ErrorReport, Report, Sample
+from sidecar.core.types import AppListening, ErrorReport, Report, Sample
 
 ENDED_IDS: Final = 16
 PAGE: Final = "page:"
-"""Prefix of an id that comes from a metrics page, so that it is never taken for an id of the app."""
+PORT: Final = "port:"
+"""Prefixes of ids that come from a metrics page or a port, so that they are never taken for ids of the app."""
 
 
 class IdStatus(Enum):
@@ -46,6 +48,11 @@ class IncarnationIds:
             return IdStatus.CURRENT
         return IdStatus.NEW
 
+    @property
+    def socket(self) -> str:
+        """The socket of the current incarnation; empty if it is not known."""
+        return self.current.get(PORT, "").removeprefix(PORT)
+
     def begin(self, name: str | None) -> None:
         """Begin another incarnation, with its id if that is known."""
         self.ended.extend(self.current.values())
@@ -56,8 +63,10 @@ def incarnation_id(report: Report) -> str | None:
     """The id of the incarnation that a report is about, if it has one."""
     if isinstance(report, Sample):
         return f"{PAGE}{report.app_start}" if report.app_start else None
+    if isinstance(report, AppListening):
+        return f"{PORT}{report.socket}"
     return report.app_start if isinstance(report, ErrorReport) else None
 
 
 def _source(name: str) -> str:
-    return PAGE if name.startswith(PAGE) else ""
+    return next((prefix for prefix in (PAGE, PORT) if name.startswith(prefix)), "")

@@ -10,17 +10,17 @@ import asyncio
 import json
 import math
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.controller import state_file
 from sidecar.core.types import NO_IDENTITY, Latch, RandomIdentity
 from sidecar.net.threads import in_thread
 
 FORMAT: Final = 1
-SIZE_LIMIT: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,7 @@ class Journal:
     """One file in ``directory``, replaced as a whole; without a ``directory`` nothing is kept."""
 
     def __init__(self, directory: Path | None, app: str, on_failure: Callable[[str, Exception], None]) -> None:
-        name = "".join(char if char.isalnum() or char in "-." else "_" for char in app)
-        self.path = directory / f"health-arbiter-{name}.json" if directory else None
+        self.path = state_file.path_of(directory, app) if directory else None
         self._app = app
         self._on_failure = on_failure
         self._writing = asyncio.Lock()
@@ -75,6 +74,14 @@ class Journal:
             except Exception as error:  # noqa: BLE001 - no failure to write may reach the controller
                 self._on_failure("write", error)
 
+    async def forget(self) -> None:
+        """Remove the file: what starts next is another incarnation."""
+        if self.path is not None:
+            try:
+                await in_thread(partial(self.path.unlink, missing_ok=True))
+            except Exception as error:  # noqa: BLE001 - as above
+                self._on_failure("removal", error)
+
     async def settled(self, timeout_s: float) -> None:
         """Wait until earlier writes are on disk, at most ``timeout_s`` seconds."""
         try:
@@ -85,14 +92,8 @@ class Journal:
 
 
 def _read(path: Path) -> Memory | None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError(f"{path} is not a regular file")
-        return _decode(file.read(SIZE_LIMIT))
+    content = state_file.read(path)
+    return None if content is None else _decode(content)
 
 
 def _encode(memory: Memory) -> bytes:

@@ -1,8 +1,9 @@
 """The ledger of this sidecar: it keeps entries about what happens, and sends them to the store.
 
-Nothing waits for it. While the store is away entries wait, up to a bound; then the oldest are dropped, and counted.
-Entries are sent in order, at most a batch a second. A batch without a clear answer is sent again as it is, because the
-store writes each entry once. After a data loss the ledger sends again what the store may have forgotten.
+Nothing waits for it: the beat and the claim that follow a step go first. While the store is away entries wait, up to a
+bound; then the oldest are dropped, and counted. Entries are sent in order, at most a batch a second. A batch without a
+clear answer is sent again as it is, because the store writes each entry once. After a data loss the ledger sends again
+what the store may have forgotten.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ MOST_SENT: Final = 200
 """Sent entries that are kept, to show them while the store is away and to send them again after a data loss."""
 
 BATCH: Final = 100
+GATHER_S: Final = 0.1
+"""Delay of the first batch. In that time the beat and the claim of a suspect are over, and their entries join it."""
+
 PACE_S: Final = 1.0
 BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_CAP_S: Final = 30.0
@@ -142,7 +146,9 @@ class Ledger:
         """Send until cancelled."""
         failures = 0
         while True:
-            await self._has_news.wait()
+            if not self._has_news.is_set():
+                await self._has_news.wait()
+                await asyncio.sleep(GATHER_S)
             failures = 0 if await self._send() else failures + 1
             await asyncio.sleep(self._pause_s(failures))
 

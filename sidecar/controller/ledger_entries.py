@@ -105,11 +105,15 @@ class EntryWriter:
 
     def _ended(self, record: Record, at: float, now: float, down_s: float) -> Iterator[Entry]:
         before, after, event = record.before, record.after, record.event
-        if before.latch is not None and after.latch is None:
+        if record.restarted and (before.latch is not None or before.state is State.SUSPECT):
+            when = "while it was suspect" if before.latch is None else "after its cull"
+            yield self._entry("restarted", at, seconds=down_s or None, detail=f"the app was restarted in place {when}")
+        elif before.latch is not None and after.latch is None:
             if isinstance(event, ReviveOrdered):
                 yield self._entry("revived", at, author=event.author, seconds=down_s, reason=event.reason)
-            elif not record.restarted:
-                yield self._entry("revived", at, reason="not_replaced", seconds=down_s)
+            else:
+                detail = "it was not replaced in time, and is back in service"
+                yield self._entry("revived", at, reason="not_replaced", seconds=down_s, detail=detail)
         elif before.state is State.SUSPECT and after.state is State.UP and before.order is None:
             if before.would_down:
                 since = self._would_since  # None after a takeover

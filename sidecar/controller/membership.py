@@ -27,7 +27,7 @@ from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import MANUAL, Beat, Evidence, Fleet, Policy, Presence, Unknown
 
 FIRST_AFTER_S: Final = 0.25
-"""The import of the Redis client takes 50 ms of CPU time; the first polls come before it."""
+"""The import of the Redis client takes 50 ms of CPU time; the first polls come before it. A suspect does not wait."""
 
 JITTER: Final = 0.1
 STALE_BEATS: Final = 3
@@ -145,7 +145,12 @@ class Membership:
     def update(self, seen: Snapshot) -> None:
         """Take the newest snapshot; beat at once if the fleet has to know what has changed since the last beat."""
         self._seen = seen
-        if self._last is not None and (self._has_changed(self._last, seen) or self._has_moved(self._last, seen)):
+        last = self._last
+        if last is None:
+            is_news = seen.container.presence is Presence.SUSPECT
+        else:
+            is_news = self._has_changed(last, seen) or self._has_moved(last, seen)
+        if is_news:
             self._changed.set()
 
     def _has_changed(self, last: Beat, seen: Snapshot) -> bool:
@@ -160,7 +165,7 @@ class Membership:
 
     async def run(self) -> None:
         """Beat until cancelled."""
-        await asyncio.sleep(FIRST_AFTER_S)
+        await self._wait(FIRST_AFTER_S)
         while True:
             self._changed.clear()
             try:

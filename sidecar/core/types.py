@@ -98,6 +98,13 @@ class AppExited:
     """The connection that the app keeps open while it lives was closed."""
 
 
+@dataclass(frozen=True, slots=True)
+class AppListening:
+    """The app listens at its port; ``socket`` names the socket, which belongs to one incarnation."""
+
+    socket: str
+
+
 class Load(NamedTuple):
     """How busy the app was ``age_s`` seconds ago, in its own unit."""
 
@@ -105,7 +112,7 @@ class Load(NamedTuple):
     age_s: float
 
 
-Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppExited
+Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppExited | AppListening
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,9 +382,9 @@ class Entry(NamedTuple):
 
 ENTRY_WORDS: Final = frozenset(
     {
-        *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced"),
+        *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced", "restarted"),
         *("helped", "unhelped", "unclear", "hold", "release", "paused", "data_loss", "duplicate", "not_honoured"),
-        *("would_cull", "would_recover", "redis_away", "redis_back"),
+        *("would_cull", "would_recover", "redis_away", "redis_back", "acted", "action_failed"),
     }
 )
 """The values of ``Entry.what``."""

@@ -173,16 +173,19 @@ class Readings(Collector):
         stale: Callable[[], int],
         lag_s: Callable[[], float],
         honour_s: float,
+        clock: Callable[[], float],
     ) -> None:
         """``counted`` gives all errors ever by kind, and all other reports by level.
 
-        ``honour_s``: a container that is down for longer is not being replaced.
+        ``honour_s``: a container that is down for longer is not being replaced. ``clock``: that of the snapshot, which
+        may be from the last check.
         """
         self._snapshot = snapshot
         self._counted = counted
         self._stale = stale
         self._lag_s = lag_s
         self._honour_s = honour_s
+        self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registering does not read a controller that has not begun."""
@@ -202,7 +205,8 @@ class Readings(Collector):
             "1 if the container has been down for so long that it is not being replaced.",
             float(seen.container.state is State.DOWN and seen.now - seen.container.since > self._honour_s),
         )
-        yield GaugeMetricFamily("arbiter_age_seconds", "Age of the app's incarnation.", seen.now - seen.container.born)
+        age_s = self._clock() - seen.container.born
+        yield GaugeMetricFamily("arbiter_age_seconds", "Age of the app's incarnation.", age_s)
         yield GaugeMetricFamily(
             "arbiter_lifetime_due_timestamp_seconds",
             "When the app is to be retired, unless it is busy then; 0: never.",

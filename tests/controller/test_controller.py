@@ -9,14 +9,28 @@ from random import Random
 
 import pytest
 
-from harness.controller import CHECKS_ONLY, EXACT, IDENTITY, POLICY, WALL_S, ControllerRig
+from harness.controller import CHECKS_ONLY, EXACT, IDENTITY, POLICY, WALL_S, WEIGHED, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.container_controller import Pace
 from sidecar.controller.inbox import INBOX_LIMIT, REPORTS_A_TURN, Inbox, Message
 from sidecar.controller.journal import Memory
 from sidecar.core.life.events import ClaimAnswered, Judged, StopRequested
 from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.types import Answer, Claim, Denied, ErrorLevel, ErrorReport, Granted, Latch, State, Unknown
+from sidecar.core.measure.measurements import RESULTS_KEPT_S
+from sidecar.core.measure.weight import FULL, RISE_PER_S
+from sidecar.core.types import (
+    Answer,
+    Claim,
+    Denied,
+    ErrorLevel,
+    ErrorReport,
+    Fleet,
+    Granted,
+    Latch,
+    Results,
+    State,
+    Unknown,
+)
 
 GRANTED = Granted(1, 10)
 DENIED = Denied("window", 10, 10, 60.0)
@@ -188,6 +202,7 @@ async def test_stall_of_minutes_turns_the_window_before_anything_is_judged() -> 
 @in_virtual_time
 async def test_lag_is_how_late_the_last_tick_was() -> None:
     async with ControllerRig() as rig:
+        await rig.errors(1)
         await rig.advance(5)
         assert rig.controller.lag_s == pytest.approx(0, abs=1e-6)
         rig.loop.stall(2.5)
@@ -276,12 +291,52 @@ async def test_denied_claim_is_made_again_as_soon_as_it_is_of_use() -> None:
 
 
 @in_virtual_time
-async def test_idle_controller_wakes_once_a_second() -> None:
-    async with ControllerRig() as rig:
+async def test_controller_with_an_empty_window_wakes_for_its_checks_and_for_beats_only() -> None:
+    published: list[Snapshot] = []
+    async with ControllerRig(publish=published.append) as rig:
+        await rig.reports(Results(20, 0))
+        published.clear()
         await rig.advance(100)
-        read_before = rig.clock_reads
-        await rig.advance(100)
-        assert rig.clock_reads - read_before <= 2 * (100 + 10) + 2
+        assert len(published) >= 100
+        await rig.advance(RESULTS_KEPT_S - 100)
+        published.clear()
+        for _ in range(10):
+            await rig.advance(9.75)
+            await rig.beat_answered(Fleet(1))
+        assert len(published) == 10 + 10
+        assert len(check_times(rig)) == (RESULTS_KEPT_S + 97.5) // 10 + 1
+
+
+@pytest.mark.parametrize("pause_s", [3.5, 9.5, 300.25])
+@in_virtual_time
+async def test_report_after_a_pause_counts_in_its_own_second_and_old_errors_have_left(pause_s: float) -> None:
+    async with ControllerRig(policy=replace(POLICY, check_interval_s=1000.0), window_s=10) as rig:
+        await rig.errors(3)
+        await rig.advance(11)
+        assert rig.controller.snapshot.evidence.errors == 0
+        await rig.advance(pause_s)
+        await rig.errors(2)
+        reported_s = int(rig.loop.time())
+        assert rig.controller.snapshot.now == rig.loop.time()
+        assert rig.controller.snapshot.evidence.errors == 2
+        while rig.controller.snapshot.evidence.errors:
+            await rig.advance(0.125)
+        assert int(rig.loop.time()) == reported_s + 10
+
+
+@in_virtual_time
+async def test_weight_rises_second_by_second_after_the_window_is_empty() -> None:
+    async with ControllerRig(window_s=5) as rig:
+        for _ in range(10):
+            await rig.reports(Results(0, 20))
+            await rig.advance(1)
+        assert rig.controller.snapshot.weight == WEIGHED.floor
+        await rig.advance(RESULTS_KEPT_S)
+        weights = []
+        while rig.controller.snapshot.weight < FULL:
+            weights.append(rig.controller.snapshot.weight)
+            await rig.advance(1)
+        assert weights == list(range(weights[0], FULL, round(RISE_PER_S)))
 
 
 # -- the snapshot -------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from harness.controller import EXACT, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
-from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, FIRST_AFTER_S, RETURN_BEATS, Membership
+from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
 from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.types import (
     AppExited,
@@ -40,14 +40,17 @@ INTERVAL_S = 10.0
 
 
 class Fleetwide:
-    """A store that answers beats as it is told, in no time."""
+    """A store that answers beats as it is told, in no time while it is ``open``."""
 
     def __init__(self) -> None:
         self.answer: Fleet | Unknown = Fleet(10, 1)
         self.beats: list[Beat] = []
+        self.open = asyncio.Event()
+        self.open.set()
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         self.beats.append(beat)
+        await self.open.wait()
         return self.answer
 
 
@@ -91,12 +94,16 @@ async def test_without_settle_the_fifth_error_is_told_claimed_and_carried_out_wi
 
 
 @in_virtual_time
-async def test_sidecar_that_has_just_started_claims_nothing_before_its_first_beat() -> None:
+async def test_sidecar_that_has_just_started_claims_once_the_answer_to_its_first_beat_shows_it_the_fleet() -> None:
     async with beating(AT_ONCE) as (rig, store):
+        began = rig.loop.time()
+        store.open.clear()
         await rig.errors(5)
-        assert (rig.state(), rig.budget.asked, store.beats) == (State.SUSPECT, [], [])
-        await rig.advance(FIRST_AFTER_S)
-        assert len(rig.budget.asked) == 1
+        assert (rig.state(), rig.budget.asked) == (State.SUSPECT, [])
+        assert [beat.presence for beat in store.beats] == [Presence.SUSPECT]
+        store.open.set()
+        await settle()
+        assert (len(rig.budget.asked), rig.loop.time()) == (1, began)
 
 
 @pytest.mark.parametrize("away_s", [2, 6, 20, 60])

@@ -23,6 +23,7 @@ from sidecar.controller.ledger import (
     BACKOFF_CAP_S,
     BATCH,
     FINISH_S,
+    GATHER_S,
     JITTER,
     MOST_SENT,
     MOST_WAITING,
@@ -113,14 +114,18 @@ def entries(count: int, start: int = 0) -> list[Entry]:
 
 
 @in_virtual_time
-async def test_entries_are_sent_at_once_and_then_a_batch_a_second() -> None:
+async def test_first_entries_wait_for_the_claim_and_then_a_batch_is_sent_each_second() -> None:
     notes = ManualStore()
     async with LedgerRig(notes).works() as ledger:
-        ledger.add(*entries(2 * BATCH + 1))
+        await settle()
+        began = asyncio.get_running_loop().time()
+        ledger.add(*entries(2 * BATCH))
+        await settle()
+        ledger.add(*entries(1, 2 * BATCH))
         await asyncio.sleep(10)
-        sent_at = [at for at, _ in notes.batches]
         assert [len(batch) for _, batch in notes.batches] == [BATCH, BATCH, 1]
-        assert [round(at - sent_at[0], 3) for at in sent_at] == [0.0, PACE_S, 2 * PACE_S]
+        delays = [round(at - began, 3) for at, _ in notes.batches]
+        assert delays == [GATHER_S, GATHER_S + PACE_S, GATHER_S + 2 * PACE_S]
         assert notes.kept == entries(2 * BATCH + 1)
         assert ledger.waiting == 0
 
@@ -355,7 +360,8 @@ async def test_cull_is_told_the_same_by_the_controller_the_ledger_and_the_report
         await rig.advance(2)
         entries = await budget.entries(0, "", 100)
     assert not isinstance(entries, Unknown)
-    assert [(one.what, one.kind) for one in entries] == [(what, "redis") for what in ("suspect", "granted", "culled")]
+    whats = ("suspect", "granted", "culled", "restarted")
+    assert [(one.what, one.kind) for one in entries] == [(what, "redis") for what in whats]
     told = report_of(entries, WALL_S - 1, WALL_S + 1, WALL_S + 1)
     assert told.causes == (Cause("redis", 1),)
     assert ledger_rig.failures == []

@@ -86,7 +86,7 @@ def entry(what: str, second: float, **about: object) -> Entry:
 # -- one container ------------------------------------------------------------------------------------------
 
 
-def test_cull_is_told_from_the_first_suspicion_on_and_its_replacement_is_left_to_the_store() -> None:
+def test_cull_is_told_from_the_first_suspicion_on_to_the_restart_in_place() -> None:
     story = Story().asks()
     story.is_told(4.0, GRANTED)
     story.told((14.0, SICK), (24.0, SICK), (35.0, AppRestarted("two")))
@@ -94,6 +94,7 @@ def test_cull_is_told_from_the_first_suspicion_on_and_its_replacement_is_left_to
         entry("suspect", 0.0, reason="errors", detail=WHY),
         entry("granted", 4.0, reason="granted", detail="token granted, 1 of 10 in use"),
         entry("culled", 4.0, reason="errors", seconds=4.0, detail=WHY),
+        entry("restarted", 35.0, seconds=31.0, detail="the app was restarted in place after its cull"),
     ]
 
 
@@ -162,7 +163,7 @@ def test_would_be_cull_that_ends_with_the_app_has_not_recovered() -> None:
     story = Story(SHADOW).asks()
     story.is_told(4.0, GRANTED)
     story.at(20.0, AppRestarted("two"))
-    assert story.whats == ["suspect", "granted", "would_cull"]
+    assert story.whats == ["suspect", "granted", "would_cull", "restarted"]
 
 
 def test_sidecar_that_took_over_tells_what_it_can_know() -> None:
@@ -230,7 +231,7 @@ def test_revival_is_told_with_who_wanted_it() -> None:
     assert story.entries[-1] == entry("revived", 40.0, reason="false alarm", author="ann", seconds=36.0)
 
 
-def test_retirement_is_told_and_its_replacement_is_left_to_the_store() -> None:
+def test_retirement_is_told_and_the_restart_in_place() -> None:
     policy = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0)
     story = Story(policy)
     story.container = replace(story.container, identity=RandomIdentity("holder"))
@@ -240,6 +241,7 @@ def test_retirement_is_told_and_its_replacement_is_left_to_the_store() -> None:
     story.told((120.0, FINE), (143.0, AppRestarted("two")))
     assert [(one.what, one.reason, one.seconds) for one in story.entries] == [
         ("retired", "", None),
+        ("restarted", "", 40.0),
     ]
 
 
@@ -247,7 +249,12 @@ def test_who_was_retired_and_not_replaced_is_back() -> None:
     latched = replace(begun(), latch=Latch("", WALL_S, "old", lease="holder"))
     record = Record(FINE, latched, replace(latched, latch=None), REDIS)
     assert EntryWriter("alloc").of_step(record, WALL_S + 600, 5.0) == [
-        Entry("revived", WALL_S + 600, "alloc", reason="not_replaced", seconds=600.0)
+        Entry(
+            *("revived", WALL_S + 600, "alloc"),
+            reason="not_replaced",
+            seconds=600.0,
+            detail="it was not replaced in time, and is back in service",
+        )
     ]
 
 

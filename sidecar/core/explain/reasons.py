@@ -7,6 +7,7 @@ answer has one row here, and no row is unused.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -251,7 +252,19 @@ def _denied(value: Denied) -> str:
 def hold(value: Hold) -> str:
     """The author of a hold, what it freezes, and its reason."""
     scope = f"instance {value.instance}" if value.instance else "the service"
-    return f"{value.author} holds {scope}: {value.reason}"
+    return f"{value.author} holds {scope}{f': {value.reason}' if value.reason else ''}"
+
+
+def anonymous_hold(value: Hold) -> Hold:
+    """The hold without what a person wrote: the author's name and the reason."""
+    return replace(value, author="a person", reason="")
+
+
+def anonymous_answer(value: Answer) -> Answer:
+    """The answer, and if a hold refused, the hold as ``anonymous_hold`` gives it."""
+    if isinstance(value, Denied) and value.hold is not None:
+        return replace(value, hold=anonymous_hold(value.hold))
+    return value
 
 
 def retired(age_s: float, lifetime_s: float) -> str:

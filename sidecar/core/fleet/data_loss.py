@@ -163,8 +163,10 @@ def _retime(draft: Draft) -> None:
 
 
 def _begun(row: R, now_us: int) -> R:
-    late_us = now_us + AHEAD_US
-    late = {name: now_us for name in row.INSTANTS if name != "occupied_us" and getattr(row, name) > late_us}
+    late = {}
+    for name in row.INSTANTS:
+        if getattr(row, name) > now_us + AHEAD_US and name != "occupied_us":
+            late[name] = now_us
     return replace(row, **late) if late else row
 
 

@@ -101,7 +101,7 @@ class Draft:
             changed(view.leases if is_settled else without(view.leases, granted), self.leases),
             changed(view.holds, self.holds),
         )
-        is_same = replace(state, serial=view.state.serial) == view.state and not (culls or leases or holds)
+        is_same = not (culls or leases or holds) and replace(state, serial=view.state.serial) == view.state
         return Edits(
             state=None if is_same else state,
             epochs={at: epoch for at, epoch in enumerate(self.epochs) if epoch != view.servers[at].epoch},

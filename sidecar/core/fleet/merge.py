@@ -11,10 +11,9 @@ Clocks of servers differ. Every instant is moved to the clock of the first serve
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sidecar.core.fleet.data_loss import AHEAD_US
 from sidecar.core.fleet.majority import is_majority
@@ -47,7 +46,7 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
     reads = [_read(number, raw, now_us - raw.now_us) for number, raw in answers]
     current = _current(reads)
     largest = max(reads, key=lambda read: read.raw.alive)
-    culls = _united_culls([read.culls for read in current])
+    culls = _merged([read.culls for read in current], _cull_rank)
     unsettled = _unsettled(culls, reads, configured)
     return View(
         now_us,
@@ -55,8 +54,8 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
         servers=tuple(_server(read, current) for read in reads),
         configured=configured,
         culls=culls,
-        leases=_united_leases([read.leases for read in current]),
-        holds=_newest_holds([read.holds for read in reads]),
+        leases=_merged([read.leases for read in current], lambda row: row.at_us + row.for_us),
+        holds=_merged([read.holds for read in reads], lambda row: row.at_us),
         settings=_settings(reads),
         alive=largest.raw.alive,
         beating={name: member_life(row) for read in reads for name, row in read.raw.beating.items()},
@@ -76,8 +75,8 @@ def member_life(row: str) -> str:
 
 def table(texts: Mapping[str, str], kind: type[R], offset_us: int) -> dict[str, R]:
     """The rows of a table that can be read, moved to another clock."""
-    rows = ((name, kind.read(text)) for name, text in texts.items())
-    return {name: row.shifted(offset_us) for name, row in rows if row is not None}
+    rows = {name: row for name, text in texts.items() if (row := kind.read(text)) is not None}
+    return {name: row.shifted(offset_us) for name, row in rows.items()} if offset_us else rows
 
 
 def _read(number: int, raw: Raw, offset_us: int) -> _Read:
@@ -120,7 +119,7 @@ def _server(read: _Read, current: Sequence[_Read]) -> ServerView:
     return ServerView(
         read.number,
         (Epoch.read(raw.epoch) or Epoch()).shifted(offset_us),
-        {claim: at + offset_us for claim, at in raw.grants.items()},
+        {claim: at + offset_us for claim, at in raw.grants.items()} if offset_us else raw.grants,
         raw.refunded,
         is_ahead=latest > raw.now_us + AHEAD_US,
         offset_us=offset_us,
@@ -150,27 +149,18 @@ def _more_careful(one: Trial, other: Trial) -> Trial:
     return replace(longer, limit=min(one.limit, other.limit), last_us=max(one.last_us, other.last_us))
 
 
-def _united_culls(tables: Iterable[Mapping[str, Cull]]) -> dict[str, Cull]:
-    """The rows of all servers; of two with one name the open row, then the newer."""
-    united: dict[str, Cull] = {}
-    for name, cull in ((name, cull) for rows in tables for name, cull in rows.items()):
-        known = united.get(name, cull)
-        united[name] = max(known, cull, key=lambda row: (row.phase != "over", row.at_us, row.since_us))
-    return united
+def _merged(tables: Sequence[Mapping[str, R]], rank: Callable[[R], Any]) -> Mapping[str, R]:
+    """The rows of all servers; of several with one name the first of the highest rank."""
+    first, *others = tables
+    merged = dict(first)
+    for name, row in ((name, row) for rows in others for name, row in rows.items()):
+        merged[name] = max(merged.get(name, row), row, key=rank)
+    return merged
 
 
-def _united_leases(tables: Iterable[Mapping[str, Slot]]) -> dict[str, Slot]:
-    united: dict[str, Slot] = {}
-    for name, slot in ((name, slot) for rows in tables for name, slot in rows.items()):
-        united[name] = max(united.get(name, slot), slot, key=lambda row: row.at_us + row.for_us)
-    return united
-
-
-def _newest_holds(tables: Iterable[Mapping[str, HoldRow]]) -> dict[str, HoldRow]:
-    newest: dict[str, HoldRow] = {}
-    for name, row in ((name, row) for rows in tables for name, row in rows.items()):
-        newest[name] = max(newest.get(name, row), row, key=lambda one: one.at_us)
-    return newest
+def _cull_rank(row: Cull) -> tuple[bool, int, int]:
+    """An open row counts, then the newer."""
+    return row.phase != "over", row.at_us, row.since_us
 
 
 def _settings(reads: Iterable[_Read]) -> tuple[Terms, ...]:
@@ -185,10 +175,12 @@ def _settings(reads: Iterable[_Read]) -> tuple[Terms, ...]:
 
 
 def _largest_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    largest: Counter[str] = Counter()
-    for one in counts:
-        largest |= Counter(one)
-    return dict(largest)
+    """The largest count of each name; none that is not positive."""
+    largest: dict[str, int] = {}
+    for name, count in ((name, count) for one in counts for name, count in one.items()):
+        if count > largest.get(name, 0):
+            largest[name] = count
+    return largest
 
 
 def _unsettled(culls: Mapping[str, Cull], reads: Sequence[_Read], configured: int) -> frozenset[str]:

@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Final, Self, cast
 
 FORMAT: Final = 1
 
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_PLAIN: Final = (int, str)
 _LARGEST: Final = 2**60
 """Larger numbers than an instant in the far future are not valid."""
 
@@ -28,8 +30,7 @@ class StoredRecord:
 
     def written(self) -> str:
         """The record as text."""
-        values = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
-        return json.dumps({"f": FORMAT, **values}, separators=(",", ":"))
+        return _encode({"f": FORMAT, **_values(self)})
 
     @classmethod
     def read(cls, text: str) -> Self | None:
@@ -69,10 +70,15 @@ def _kinds(cls: type[StoredRecord]) -> tuple[tuple[str, Any], ...]:
 
 def _plain(value: object) -> object:
     if isinstance(value, StoredRecord):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return _values(value)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     return value
+
+
+def _values(record: StoredRecord) -> dict[str, object]:
+    names = (name for name, _ in _kinds(type(record)))  # type: ignore[arg-type]  # a class can be hashed
+    return {name: value if isinstance(value := getattr(record, name), _PLAIN) else _plain(value) for name in names}
 
 
 def _check(kind: Any, value: object) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sidecar.core.types import Denied, Policy, Verdict
+if TYPE_CHECKING:
+    from sidecar.core.types import Denied, Policy, Verdict
 
 UNKNOWN_FIRST_S: Final = 1.0
 UNKNOWN_CAP_S: Final = 30.0

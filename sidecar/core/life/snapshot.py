@@ -13,14 +13,15 @@ from sidecar.core.types import Evidence, Load, State
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of the container at ``now``, on the clock of ``Container.since``; published at least once a second.
+    """The state of the container at ``now``, on the clock of ``Container.since``.
 
-    ``unix`` is the same instant in Unix seconds. ``checked_at``: the last full check. ``weight``: percent of its load
-    that the container deserves. ``success_rate`` of its requests, from 0 to 1, None if no requests are known.
-    ``retire_at``: when its retirement is due, if ever. ``load``: the last that the app reported.
-    ``is_soft_drained``: the weight is low because the container is suspect. ``baseline``: the usual errors to compare
-    with. ``beat_error``: why the last beat had no answer, empty if it had one; without an answer a suspect claims
-    nothing. ``last_cull``: the evidence of the last cull.
+    It is published each second; at each check only, while the container is up and nothing is counted. ``unix`` is
+    ``now`` in Unix seconds. ``checked_at``: the last full check. ``weight``: percent of its load that the container
+    deserves. ``success_rate`` of its requests, from 0 to 1, None if no requests are known. ``retire_at``: when its
+    retirement is due, if ever. ``load``: the last that the app reported. ``is_soft_drained``: the weight is low because
+    the container is suspect. ``baseline``: the usual errors to compare with. ``beat_error``: why the last beat had no
+    answer, empty if it had one; without an answer a suspect claims nothing. ``last_cull``: the evidence of the last
+    cull.
     """
 
     now: float

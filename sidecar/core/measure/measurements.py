@@ -11,6 +11,7 @@ from sidecar.core.measure.success_rate import SuccessHistory
 from sidecar.core.measure.window import RollingCounts
 from sidecar.core.types import (
     AppExited,
+    AppListening,
     ErrorLevel,
     ErrorReport,
     Evidence,
@@ -76,7 +77,13 @@ class Measurements:
             Sample: self._take_sample,
             Missed: self._take_missed,
             AppExited: self._take_nothing,
+            AppListening: self._take_nothing,
         }
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no window holds anything, so that the counts are the same in every later second."""
+        return all(counts.is_empty for counts in (self.errors, self.others, self.fatal, self.results))
 
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second."""

@@ -44,6 +44,11 @@ class RequestResults:
         if not self._counts.total:
             self._consecutive = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the window holds no request. Successes that are kept count only beside requests."""
+        return self._counts.is_empty
+
     def record(self, ok: int, failed: int) -> None:
         """Add requests that ended in the current second. A success ends a row of failures."""
         if not ok and not failed:

@@ -52,6 +52,11 @@ class RollingCounts:
         """Count of all keys in the window."""
         return self._closed_total + sum(self.current.values())
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the window holds nothing, so that no later second changes it."""
+        return not (self.current or self._closed)
+
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second, and forget buckets older than the window.
 
@@ -61,6 +66,8 @@ class RollingCounts:
         if steps <= 0:
             return
         self._now_s = now_s
+        if self.is_empty:
+            return
         for _ in range(min(steps, self.seconds)):
             self._step()
 

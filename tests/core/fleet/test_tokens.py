@@ -19,7 +19,7 @@ TEN_MINUTES_US = 600 * US_PER_S
 ARTICLE = Quota(10, TEN_MINUTES_US)
 
 any_rule = pytest.mark.parametrize("rule", RULES)
-thorough = settings(max_examples=300)
+thorough = settings(max_examples=100)
 
 
 def granted_of(rule: str, quota: Quota, asked: Iterable[int]) -> list[int]:

@@ -445,5 +445,5 @@ class AnyLife(RuleBasedStateMachine):
             )
 
 
-AnyLife.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+AnyLife.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestAnyLife = AnyLife.TestCase

@@ -268,7 +268,7 @@ def is_excessive(measurements: Measurements, now: float, policy: Policy) -> bool
     return judge(measurements.evidence(now), policy).judgement is Judgement.EXCESSIVE
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(story=stories, policy=policies, waits=st.lists(pauses, min_size=1, max_size=4))
 @example(story=OLD_SUCCESSES, policy=RATIO_ALONE, waits=[6.0])  # forgotten by the clock, they leave a ratio of 1
 def test_time_alone_never_makes_the_verdict_worse(story: list[Told], policy: Policy, waits: list[float]) -> None:
@@ -293,7 +293,7 @@ errors = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(story=stories, policy=strict_policies, error=errors, data=st.data(), wait=pauses)
 @example(story=KEPT_SUCCESSES, policy=RATIO_OF_FOUR, error=Results(0, 1), data=None, wait=6.0)
 @example(story=STALE_FAILURES, policy=RATIO_OF_FOUR, error=Results(0, 1), data=None, wait=6.0)
@@ -310,7 +310,7 @@ def test_one_more_error_never_makes_the_verdict_better(
     assert is_excessive(more_of, now, policy) >= is_excessive(fewer_of, now, policy)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(story=stories, policy=strict_policies, failed=st.integers(1, 4), requests=st.integers(0, 4))
 def test_a_worse_sample_is_never_judged_better(story: list[Told], policy: Policy, failed: int, requests: int) -> None:
     well, badly = (
@@ -333,7 +333,7 @@ def test_silence_is_not_forgotten(report: Report, policy: Policy) -> None:
     assert is_excessive(measurements, 5_000.0, policy)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(story=stories, policy=policies)
 def test_after_a_window_of_silence_only_silence_is_held_against_it(story: list[Told], policy: Policy) -> None:
     measurements, now = measurements_of(story, window_s=WINDOW_S)

@@ -67,7 +67,7 @@ def operations(seconds: int) -> st.SearchStrategy[list[Operation]]:
     return st.lists(st.one_of(st.tuples(few, few), st.tuples(few, few), turns, turns, st.none()), max_size=40)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), seconds=st.sampled_from([1, 2, 5, 60]), start=st.integers(0, 10**9))
 def test_tally_agrees_with_a_list_of_results(data: st.DataObject, seconds: int, start: int) -> None:
     outcomes, naive = RequestResults(seconds, start), Naive(seconds, start)

@@ -224,7 +224,7 @@ def naive_rate(ended: Sequence[tuple[int, bool]], period: int) -> Fraction:
     return Fraction(sum(last), len(last)) if last else Fraction(1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps=calls)
 def test_history_agrees_with_a_list_of_all_calls(steps: list[Ended]) -> None:
     history, now_s, period = SuccessHistory(0.0), 0.0, 0

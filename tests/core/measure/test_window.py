@@ -76,7 +76,7 @@ def apply(operation: Operation, window: RollingCounts | Naive, clock_s: int) -> 
     return clock_s
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), seconds=st.sampled_from([1, 2, 3, 60]), max_keys=st.integers(0, 6), start=st.integers(-5, 10**9))
 def test_window_agrees_with_a_list_of_timestamps(data: st.DataObject, seconds: int, max_keys: int, start: int) -> None:
     window, naive = RollingCounts(seconds, start, max_keys), Naive(seconds, start, max_keys)
