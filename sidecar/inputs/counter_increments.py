@@ -87,9 +87,10 @@ class _Readings:
 
     def sort_out(self) -> Generator[None, None, None]:
         """Find the readings that are no counters."""
+        counter = Role.COUNTER
         for part in self.slices():
             for use, value in part:
-                if use.role is not Role.COUNTER and abs(value) <= MAX_COUNT:
+                if use.role is not counter and abs(value) <= MAX_COUNT:
                     self._add(use, value)
             yield
 
@@ -214,13 +215,18 @@ class Counters:
         return self._at is not None and start > self._at - TOLERANCE_S
 
     def _counted(self, page: _Readings, process: _Process, *, from_zero: bool) -> Generator[None, None, _Tally]:
-        tally, seen = _Tally(), process.values.get
+        tally, last_values, others, counter = _Tally(), process.values, process.others, Role.COUNTER
         for part in page.slices():
             for use, value in part:
-                if use.role is Role.COUNTER and 0 <= value <= MAX_COUNT:
+                key, role, _, _ = use
+                if role is counter and 0 <= value <= MAX_COUNT:
                     tally.series += 1
-                    if seen(use.key) != value:
-                        self._count(tally, process, (use, value), page.created.get(use.key), from_zero=from_zero)
+                    last = last_values.get(key)
+                    if last is None or value < last or key in others:
+                        self._count(tally, process, (use, value), page.created.get(key), from_zero=from_zero)
+                    elif value > last:
+                        last_values[key] = value
+                        tally.add(use, value - last)
             yield
         return tally
 

@@ -66,7 +66,7 @@ def family(name: str, suffixes: Iterable[str] = (), prefilter: bytes = b"") -> F
     follows = rb"[{ \t\r\v\f]" + prefilter
     # A quote behind it: a name in braces, perhaps behind the labels. The prefilter does not apply to such a line.
     pattern = re.compile(begin + b'(?:"|' + follows + b").*")
-    usual = re.compile(b"(" + begin + b"(?=" + follows + rb")(?:\{.*\})?)(?: ([^ \t\r\n]+)$|(.*))", re.MULTILINE)
+    usual = re.compile(b"(" + begin + b"(?=" + follows + rb")(?:\{.*\})?)(?: ([^ \t\r\n_]+)$|(.*))", re.MULTILINE)
     return Family(name.encode(), pattern, usual)
 
 
@@ -120,32 +120,41 @@ class Scanner(Generic[T]):
 
     def _scan(self, data: bytes, end: int) -> None:
         for needle, pattern, usual in self._families:
-            first = data.find(needle, 0, end)
-            if first < 0:
+            begin = data.find(needle, 0, end)
+            if begin < 0:
                 continue
-            if usual and data.count(needle, first, end) == data.count(b"\n" + needle, 0, end) + (not first):
-                self._read_usual(usual.findall(data, first, end))
-                continue
-            for hit in pattern.finditer(data, first, end):
-                start = hit.start()
-                if usual and (not start or data[start - 1] == _NEWLINE):
-                    self._read(hit[0])
-                else:
-                    self._look_back(data, start, hit.end())
+            if usual:
+                if not _begins_lines(needle, data, begin, end):
+                    behind = _behind_comments(needle, data, begin, end)
+                    self._read_unusual(pattern.finditer(data, begin, behind), data, is_plain=True)
+                    begin = behind
+                if _begins_lines(needle, data, begin, end):
+                    self._read_usual(usual.findall(data, begin, end))
+                    continue
+            self._read_unusual(pattern.finditer(data, begin, end), data, is_plain=usual is not None)
+
+    def _read_unusual(self, hits: Iterable[re.Match[bytes]], data: bytes, *, is_plain: bool) -> None:
+        """Read lines that may have the needle anywhere; a plain name may begin the line."""
+        for hit in hits:
+            start = hit.start()
+            if is_plain and (not start or data[start - 1] == _NEWLINE):
+                self._read(hit[0])
+            else:
+                self._look_back(data, start, hit.end())
 
     def _read_usual(self, hits: Iterable[tuple[bytes, bytes, bytes]]) -> None:
         """Read lines with as few calls as possible, because there may be thousands."""
-        resolve, found, values = self._resolve, self._found, self._values
+        resolve, found, values = self._resolve, self._found.append, self._values.append
         for series, value, rest in hits:
             try:
-                if rest or b"_" in value:
-                    raise BadPageError
+                number = float(value)
                 use = resolve(series)
-                if use is not None:
-                    values.append(float(value))
-                    found.append(use)
-            except ValueError:  # an exemplar, a timestamp, or no line at all
+            except ValueError:  # an exemplar, a timestamp, a digit separator of Python, or no line at all
                 self._read(series + (rest or b" " + value))
+            else:
+                if use is not None:
+                    values(number)
+                    found(use)
 
     def _look_back(self, data: bytes, start: int, end: int) -> None:
         """Read a line with the needle inside, unless it is a comment, or begins with another name."""
@@ -164,3 +173,15 @@ class Scanner(Generic[T]):
         if use is not None:
             self._values.append(value_of(fields, line))
             self._found.append(use)
+
+
+def _begins_lines(needle: bytes, data: bytes, begin: int, end: int) -> bool:
+    """Whether every needle between these places is at the beginning of a line."""
+    first = begin == 0 and data.startswith(needle)
+    return data.count(needle, begin, end) == data.count(b"\n" + needle, max(0, begin - 1), end) + first
+
+
+def _behind_comments(needle: bytes, data: bytes, begin: int, end: int) -> int:
+    """The place behind the last line that has the needle behind a blank, as the comments before the samples do."""
+    named = data.rfind(b" " + needle, max(0, begin - 1), end)
+    return begin if named < 0 else data.find(b"\n", named, end) + 1 or end

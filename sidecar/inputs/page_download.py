@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-SLICE_BYTES: Final = 8_192
+SLICE_BYTES: Final = 16_384
+READ_BYTES: Final = 65_536
+"""asyncio reads 256 KiB at once, in memory that the allocator takes from the system and returns every time."""
+
 OPENMETRICS: Final = "application/openmetrics-text"
 TEXT: Final = "text/plain"
 _OK: Final = 200
@@ -37,6 +40,7 @@ def has_length(response: ClientResponse) -> bool:
 async def slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
     """The page's text, in slices; ``MissError`` beyond ``max_bytes``, inflated or as it was sent."""
     inflate = _inflater(response)
+    _limit_reads(response)
     sent = size = 0
     async for received in response.content.iter_any():
         sent += len(received)
@@ -47,6 +51,13 @@ async def slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[byte
                 raise MissError("too_large")
     for piece in inflate(None):
         yield piece
+
+
+def _limit_reads(response: ClientResponse) -> None:
+    """Set the size of one read, if the response is not there as a whole yet."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None:
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # the name in all transports of asyncio
 
 
 Inflate = Callable[[bytes | None], Iterator[bytes]]

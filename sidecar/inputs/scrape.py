@@ -182,7 +182,7 @@ class Scraper:
             return "tls"
         if isinstance(error, (ClientConnectionError, OSError)):
             return "connection"
-        if isinstance(error, ClientError):
+        if isinstance(error, (ClientError, UnicodeError)):  # the second: a host or password that HTTP cannot have
             return "protocol"
         self._on_failure(error)
         return "internal"

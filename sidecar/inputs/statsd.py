@@ -18,8 +18,9 @@ are skipped: a report counts when it comes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.report_bodies import MOST_ERRORS, READERS
@@ -27,9 +28,18 @@ from sidecar.inputs.report_bodies import MOST_ERRORS, READERS
 LINE_LIMIT: Final = 8_192
 """DogStatsD clients send no larger packets."""
 
+USUAL: Final = re.compile(
+    rb"^(?:([^\s:|]{1,256}):([0-9]{1,7})\|c(?:\|#([^\s|]{0,4096}))?(?:\|[A-Za-z][^\s|]{0,512}){0,4}|(?!\r?$)(.+))$",
+    re.MULTILINE,
+)
+"""A line that is not empty: name, count and tags of a counter as clients write it, or any other line as a whole.
+
+One search for all lines takes a third of the time of a parser in Python. A line of the first kind is not too long.
+"""
+
 KNOWN_LIMIT: Final = 512
 KNOWN_LINE_LIMIT: Final = 512
-"""Maximum number of remembered parsed lines, and of their bytes: most lines come again."""
+"""Maximum number of remembered sets of tags and unusual lines, and of the bytes of a line: most come again."""
 
 COUNTER: Final = b"c"
 GAUGE: Final = b"g"
@@ -42,10 +52,11 @@ DIGITS: Final = len(str(MOST_ERRORS))
 RATE: Final = re.compile(rb"([01]?)(?:\.([0-9]{1,40}))?")
 FLAGS: Final = {"true": True, "false": False}
 
+ERROR: Final = ErrorReport()
 OK: Final = Results(ok=1)
 FAILED: Final = Results(failed=1)
 UNITS: Final[Mapping[bytes, Report]] = {
-    b"errors": ErrorReport(),
+    b"errors": ERROR,
     b"requests": OK,
     b"failed": FAILED,
     b"heartbeat": Heartbeat(),
@@ -57,6 +68,8 @@ LOAD: Final = Results(load=0.0)
 GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT, b"load": LOAD}
 """The report of a gauge of zero."""
 
+K = TypeVar("K")
+V = TypeVar("V")
 Times = tuple[Report, int]
 """The report of one unit, and the number of units."""
 
@@ -82,30 +95,48 @@ class PacketReader:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
         units = {**UNITS, **GAUGES}
         self._units = {**units, **{joined.encode() + name: unit for name, unit in units.items()}}
+        self._counters = {name: unit for name, unit in self._units.items() if unit not in _MEASURED}
+        self._tagged: dict[tuple[tuple[bytes, bytes], ...], ErrorReport] = {}
         self._known: dict[bytes, Times] = {}
 
     def read(self, packets: Mapping[bytes, int]) -> ParsedPackets:
         """Sum up packets, each with the number of times it came. Raises nothing."""
         totals: dict[Report, int] = {}
-        count = unreadable = 0
-        for line, times in _lines(packets).items():
-            count += times
-            try:
-                said = self._known.get(line) or self._read_line(line)
-            except ValueError:
-                unreadable += times
-                continue
-            if said is not None:
-                unit, number = said
-                totals[unit] = totals.get(unit, 0) + number * times
-        return ParsedPackets(_reports(totals), count, unreadable)
+        lines = unreadable = 0
+        for times, equally_often in groupby(packets, packets.__getitem__):
+            for name, value, tags, other in USUAL.findall(b"\n".join(equally_often)):
+                lines += times
+                try:
+                    said = self._read_other(other) if other else self._read_counter(name, value, tags)
+                except ValueError:
+                    unreadable += times
+                    continue
+                if said is not None:
+                    unit, number = said
+                    totals[unit] = totals.get(unit, 0) + number * times
+        return ParsedPackets(_reports(totals), lines, unreadable)
 
-    def _read_line(self, line: bytes) -> Times | None:
-        said = self._parse(line.strip())
-        if said is not None and len(line) <= KNOWN_LINE_LIMIT:
-            if len(self._known) >= KNOWN_LIMIT:
-                self._known.clear()  # lines that the app still sends come back soon
-            self._known[line] = said
+    def _read_counter(self, name: bytes, value: bytes, tags: bytes) -> Times | None:
+        unit = self._counters.get(name)
+        if unit is None:
+            return None
+        if tags and unit is ERROR:
+            fields = tuple(FIELD.findall(tags))
+            unit = self._tagged.get(fields) or self._learn(fields)
+        number = int(value)
+        return (unit, number) if 0 < number <= MOST_ERRORS else _times(unit, number)
+
+    def _learn(self, fields: tuple[tuple[bytes, bytes], ...]) -> ErrorReport:
+        unit = _error(fields)
+        _remember(self._tagged, fields, unit)
+        return unit
+
+    def _read_other(self, line: bytes) -> Times | None:
+        said = self._known.get(line)
+        if said is None:
+            said = self._parse(line.strip())
+            if said is not None and len(line) <= KNOWN_LINE_LIMIT:
+                _remember(self._known, line, said)
         return said
 
     def _parse(self, line: bytes) -> Times | None:
@@ -130,15 +161,10 @@ class PacketReader:
         return _MEASURED[unit](values) if unit in _MEASURED else _counted(unit, values, sections)
 
 
-def _lines(packets: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Distinct lines that are not empty, each with its number of times."""
-    lines: dict[bytes, int] = {}
-    for packet, times in packets.items():
-        for line in packet.split(b"\n") if b"\n" in packet else (packet,):
-            lines[line] = lines.get(line, 0) + times
-    for empty in (b"", b"\r"):
-        lines.pop(empty, None)
-    return lines
+def _remember(known: dict[K, V], key: K, value: V) -> None:
+    if len(known) >= KNOWN_LIMIT:
+        known.clear()  # what the app still sends comes back soon
+    known[key] = value
 
 
 def _reports(totals: dict[Report, int]) -> list[Report]:
@@ -174,12 +200,16 @@ def _counted(unit: Report, values: bytes, sections: Mapping[bytes, bytes]) -> Ti
     count = sum(map(_number, values.split(b":")))
     if b"@" in sections:
         count = _scaled(count, sections[b"@"])
+    if b"#" in sections and unit == ERROR:
+        unit = _error(FIELD.findall(sections[b"#"]))
+    return _times(unit, count)
+
+
+def _times(unit: Report, count: int) -> Times | None:
+    """None if there is nothing to report."""
     if count > MOST_ERRORS:
         raise ValueError(f"takes at most {MOST_ERRORS}")
-    if b"#" in sections and isinstance(unit, ErrorReport):
-        unit = ErrorReport(**_tags(sections[b"#"]))
-        return (unit, count) if count or unit.app_start else None
-    return (unit, count) if count else None
+    return (unit, count) if count or (isinstance(unit, ErrorReport) and unit.app_start) else None
 
 
 def _in_flight(values: bytes) -> Times:
@@ -221,17 +251,15 @@ def _scaled(count: int, rate: bytes) -> int:
     return (2 * count * whole + part) // (2 * part)
 
 
-def _tags(section: bytes) -> dict[str, Any]:
-    """Fields of an error report, by the rules of ``POST /errors``; other tags are skipped."""
+def _error(tags: Iterable[tuple[bytes, bytes]]) -> ErrorReport:
+    """One error with these fields, by the rules of ``POST /errors``."""
     fields: dict[str, Any] = {}
-    for tag in section.split(b","):
-        name, colon, value = tag.partition(b":")
-        if colon and name in TAGS:
-            field, read = TAGS[name]
-            if field in fields:
-                raise ValueError(f"{field}: given twice")
-            fields[field] = read(value.decode())
-    return fields
+    for name, value in tags:
+        field, read = TAGS[name]
+        if field in fields:
+            raise ValueError(f"{field}: given twice")
+        fields[field] = read(value.decode())
+    return ErrorReport(**fields)
 
 
 def _flag(value: str) -> bool:
@@ -245,3 +273,6 @@ TAGS: Final[Mapping[bytes, tuple[str, Callable[[str], Any]]]] = {
     b"fatal": ("fatal", _flag),
 }
 """Tag -> field of ``ErrorReport``, and the parser of its value, which raises ValueError."""
+
+FIELD: Final = re.compile(rb"(?:^|,)(" + b"|".join(TAGS) + rb"):([^,]*)")
+"""A tag that is a field of ``ErrorReport``; other tags are skipped."""

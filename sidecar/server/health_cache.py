@@ -31,7 +31,7 @@ class HealthCache:
 
     def __init__(self, answers: Mapping[str, Callable[[str], HealthAnswer]]) -> None:
         self._answers = answers
-        self._written: dict[_Variant, tuple[HealthAnswer, str, bytes]] = {}
+        self._written: dict[tuple[str, str, int, bool], tuple[HealthAnswer, str, bytes]] = {}
 
     def __call__(self, head: RequestHead) -> bytes | None:
         """The whole response; None if aiohttp has to answer."""
@@ -42,12 +42,12 @@ class HealthCache:
             answer, date = answer_to(head.user_agent), rfc822_formatted_time()
         except Exception:  # noqa: BLE001 - aiohttp's handler raises the same and reports it
             return None
-        variant = _Variant(head.target, head.method, head.minor, head.keeps)
-        known = self._written.get(variant)
+        key = (head.target, head.method, head.minor, head.keeps)
+        known = self._written.get(key)
         if known is not None and known[0] is answer and known[1] == date:
             return known[2]
-        content = _write(answer, date, variant)
-        self._written[variant] = (answer, date, content)
+        content = _write(answer, date, _Variant(*key))
+        self._written[key] = (answer, date, content)
         return content
 
 

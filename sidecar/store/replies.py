@@ -137,14 +137,13 @@ def _bytes(value: object) -> bytes:
     return value
 
 
-def _us(value: object) -> int:
+def _us(value: Any) -> int:
     """A whole number from its digits; 0 for None."""
     if value is None:
         return 0
-    digits = _bytes(value)
     try:
-        return int(digits) if digits.isdigit() else int(float(digits))
-    except (ValueError, OverflowError):
+        return int(value) if value.isdigit() else int(float(value))
+    except (AttributeError, ValueError, OverflowError):
         raise InvalidReplyError("not a whole number") from None
 
 
@@ -178,8 +177,11 @@ def _columns(reply: object) -> tuple[list[Any], list[Any]]:
 
 def _table(reply: object) -> dict[str, str]:
     names, texts = _columns(reply)
-    rows = zip([_name(_bytes(name)) for name in names], _decoded(texts), strict=True)
-    return {name: text for name, text in rows if name is not None}
+    try:
+        return dict(zip([name.decode() for name in names], _decoded(texts), strict=True))
+    except (AttributeError, UnicodeDecodeError):
+        rows = zip([_name(_bytes(name)) for name in names], _decoded(texts), strict=True)
+        return {name: text for name, text in rows if name is not None}
 
 
 def _times(reply: object) -> dict[str, int]:

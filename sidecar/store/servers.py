@@ -87,6 +87,8 @@ class Servers:
 
     def preferred(self) -> list[BudgetServer]:
         """All servers, in a random order that prefers those with recent successes."""
+        if len(self.every) == 1:
+            return self.every
         by_name = {server.name: server for server in self.every}
         return [by_name[name] for name in self._cascade.order()]
 

@@ -1,7 +1,7 @@
-"""The datagram sender: equal packets to one address, as fast as possible or at a fixed rate.
+"""The datagram sender: packets of one error each to one address, as fast as possible or at a fixed rate.
 
-``python flood.py ADDRESS [COUNT RATE]``, ADDRESS being ``HOST:PORT`` or a path. Without a count it sends until its
-standard input is closed. It prints the number of packets that the kernel accepted.
+``python flood.py ADDRESS equal|different [COUNT RATE]``, ADDRESS being ``HOST:PORT`` or a path. Without a count it
+sends until its standard input is closed. It prints the number of packets that the kernel accepted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import time
 from contextlib import suppress
 from typing import ClassVar, Final
 
-PACKET: Final = b"errors:1|c"
+EQUAL: Final = b"errors:1|c"
+DIFFERENT: Final = 16_384
+"""Number of different packets, sent in turn: many more than any receiver remembers."""
+
 AT_ONCE: Final = 64
 MOST_S: Final = 60.0
 
@@ -65,33 +68,43 @@ def split(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def flood(opened: socket.socket) -> int:
+def packets(variety: str) -> list[bytes]:
+    """What is sent in turn: ``different`` packets have a tag of the app's own, such as the id of a request."""
+    numbers = range(DIFFERENT)
+    return [b"errors:1|c|#kind:redis,request:%d" % one for one in numbers] if variety == "different" else [EQUAL]
+
+
+def flood(opened: socket.socket, contents: list[bytes]) -> int:
     """Send until standard input is closed, with ``sendmmsg``: one call a packet would be too slow."""
-    piece = _Piece(PACKET, len(PACKET))
-    header = _Header(pieces=ctypes.pointer(piece), piece_count=1)
-    messages = (_Message * AT_ONCE)(*[_Message(header)] * AT_ONCE)
-    send = ctypes.CDLL(None).sendmmsg
-    sent, ends_at = 0, time.monotonic() + MOST_S
+    contents = contents * (AT_ONCE if len(contents) == 1 else 1)
+    pieces = [_Piece(packet, len(packet)) for packet in contents]
+    every = [_Header(pieces=ctypes.pointer(piece), piece_count=1) for piece in pieces]
+    messages = (_Message * len(every))(*map(_Message, every))
+    send, size = ctypes.CDLL(None).sendmmsg, ctypes.sizeof(_Message)
+    starts = [ctypes.byref(messages, first * size) for first in range(0, len(every), AT_ONCE)]
+    sent, turn, ends_at = 0, 0, time.monotonic() + MOST_S
     while time.monotonic() < ends_at and not select.select([sys.stdin], [], [], 0)[0]:
         for _ in range(20):
             # Negative: no receiver listens at this port now.
-            sent += max(0, send(opened.fileno(), messages, AT_ONCE, 0))
+            sent += max(0, send(opened.fileno(), starts[turn % len(starts)], AT_ONCE, 0))
+            turn += 1
     return sent
 
 
-def paced(opened: socket.socket, count: int, rate: float) -> int:
+def paced(opened: socket.socket, contents: list[bytes], count: int, rate: float) -> int:
     """Send ``count`` packets, evenly spaced."""
     clock = time.perf_counter
     begun = clock()
     for sent in range(count):
         while (clock() - begun) * rate < sent:
             pass
-        opened.send(PACKET)
+        opened.send(contents[sent % len(contents)])
     return count
 
 
 if __name__ == "__main__":
-    place, *how = sys.argv[1:]
+    place, which, *how = sys.argv[1:]
+    chosen = packets(which)
     with connected(place) as sender:
-        taken = paced(sender, int(how[0]), float(how[1])) if how else flood(sender)
+        taken = paced(sender, chosen, int(how[0]), float(how[1])) if how else flood(sender, chosen)
     sys.stdout.write(f"{taken}\n")

@@ -366,7 +366,7 @@ def _tell(app: App, steps: Steps) -> list[tuple[int, int]]:
     return history
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STEPS, st.booleans(), st.integers(1, 4))
 def test_never_more_is_counted_than_has_happened(
     steps: Steps,
@@ -377,7 +377,7 @@ def test_never_more_is_counted_than_has_happened(
     assert all(counted <= happened for counted, happened in _tell(app, steps))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(2, 4))
 def test_indistinguishable_workers_count_no_more_than_has_happened(steps: Steps, workers: int) -> None:
     app = App(tells=False, workers=workers)

@@ -238,13 +238,19 @@ async def test_packet_after_a_pause_is_reported_at_once(
     assert controller.errors == [1, 1, 1]
 
 
-async def test_many_bytes_of_different_packets_end_the_pause(controller: Controller, client: socket.socket) -> None:
-    kinds = [b"errors:1|c|#kind:k%d\n" % number * 8 for number in range(200)]
-    for packet in kinds:
+async def test_many_bytes_of_different_packets_are_parsed_in_bounded_pieces_within_the_pause(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
+    sent = [b"errors:1|c|#kind:k%d\n" % number * 8 for number in range(400)]
+    for packet in sent:
         client.send(packet)
-    await _assert_sum(controller, 8 * 200)
-    most = BATCH_BYTES // len(kinds[0]) + 1
-    assert max(controller.errors) <= 8 * most
+    lines = [0]
+    while lines[-1] < 8 * len(sent) and len(lines) < 100_000:
+        await asyncio.sleep(0)
+        lines.append(udp.lines)
+    assert max(after - before for before, after in pairwise(lines)) <= 8 * (BATCH_BYTES // len(sent[0]) + 1)
+    await _assert_sum(controller, 8 * len(sent))
+    assert len(controller.offers) < len({*lines}), "one report of several pieces"
 
 
 async def test_other_work_has_its_turn_between_two_batches(udp: Datagrams, client: socket.socket) -> None:

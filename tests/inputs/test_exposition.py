@@ -271,7 +271,7 @@ def text_lines(draw: st.DrawFn) -> str:
     return f"{draw(BLANK)}{name}{braces}{draw(GAP)}{draw(VALUES)}{stamp}{end}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(text_lines(), max_size=12), st.booleans(), st.integers(1, 40))
 def test_text_page_is_read_as_prometheus_client_reads_it(lines: list[str], ended: bool, step: int) -> None:  # noqa: FBT001 - drawn
     text = "\n".join(lines) + "\n" * ended
@@ -302,7 +302,7 @@ def openmetrics_pages(draw: st.DrawFn) -> str:
     return "\n".join([*lines, "# EOF"]) + draw(st.sampled_from(["", "\n"]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(openmetrics_pages(), st.integers(1, 40))
 def test_openmetrics_page_is_read_as_prometheus_client_reads_it(text: str, step: int) -> None:
     names = {f"{name}_{suffix}" for name in ("up", "group_up", "u", "my.metric") for suffix in ("total", "created")}
@@ -312,7 +312,7 @@ def test_openmetrics_page_is_read_as_prometheus_client_reads_it(text: str, step:
         assert _found(page) == _expected(text, read_openmetrics)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(text_lines(), min_size=1, max_size=6).map(lambda lines: "\n".join(lines).encode()),
     st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=3)), max_size=5),
@@ -332,7 +332,7 @@ def test_no_other_exception_leaves_a_garbled_page(
         assert all(isinstance(value, float) for _, value in page.readings)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_other_exception_leaves_a_series(data: bytes) -> None:
     with suppress(BadPageError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from harness.binaries import require
 from harness.ports import free_port
@@ -27,7 +27,7 @@ from harness.waiting import eventually
 from sidecar.config.scrape_url import Target, parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.core.types import Missed, Report, Sample
-from sidecar.inputs.page_download import SLICE_BYTES
+from sidecar.inputs.page_download import READ_BYTES, SLICE_BYTES, slices
 from sidecar.inputs.scrape import CAUSES, Scraper
 from sidecar.inputs.series_selection import SeriesSelection
 
@@ -153,7 +153,8 @@ def test_target_is_read(url: str, target: Target) -> None:
     ],
 )
 def test_bad_target_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^takes http://, https:// or unix:///path/of\.sock:/metrics$"):
+    sentence = r"takes http://, https:// or unix:///path/of\.sock:/metrics"
+    with pytest.raises(ValueError, match=rf"^({sentence}|has a bad port: it must be a number from 1 to 65535)$"):
         parse_target(url)
 
 
@@ -321,6 +322,19 @@ async def test_loop_has_turns_while_a_large_page_is_read() -> None:
     assert len(stalls) > len(body) / SLICE_BYTES / 10
 
 
+async def test_large_page_is_received_in_small_reads() -> None:
+    page = b"x 1\n" * 1_000_000
+    async with (
+        _serving(_answering(page, Content_Type="text/plain")) as url,
+        ClientSession() as session,
+        session.get(url) as response,
+    ):
+        assert response.connection is not None, "the rest of the page is still to come"
+        transport: Any = response.connection.transport
+        assert sum([len(piece) async for piece in slices(response, len(page))]) == len(page)
+    assert transport.max_size == READ_BYTES
+
+
 # -- no page ------------------------------------------------------------------------------------------------
 
 
@@ -413,6 +427,14 @@ async def test_answer_that_is_not_http_is_a_protocol_error(answer: bytes) -> Non
     await scraper.close()
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize("url", ["http://a..b/", "http://user:p\u0107@127.0.0.1:1/", "http://user:%C4%87@127.0.0.1:1/"])
+async def test_host_or_password_that_http_cannot_have_is_quoted_nowhere(url: str) -> None:
+    scraper = _scraper(url, observed := Observed())
+    assert await scraper.scrape() == Missed("protocol")
+    assert observed.failures == []
+    await scraper.close()
 
 
 async def test_text_that_ends_with_its_connection_is_used_up_to_its_last_whole_line() -> None:

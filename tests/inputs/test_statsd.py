@@ -248,8 +248,8 @@ def test_remembered_line_is_parsed_the_same() -> None:
 def test_remembered_lines_are_bounded() -> None:
     reader = PacketReader()
     for number in range(3 * KNOWN_LIMIT):
-        reader.read({b"errors:1|c|#kind:k%d" % number: 1})
-        assert len(reader._known) <= KNOWN_LIMIT
+        reader.read({b"errors:1|c|#kind:k%d" % number: 1, b"errors:1|c|@0.5|#kind:k%d" % number: 1})
+        assert max(len(reader._known), len(reader._tagged)) <= KNOWN_LIMIT
     assert reader.read({b"errors:1|c|#kind:k0": 1}).reports == [ErrorReport(kind="k0")]
 
 
@@ -261,7 +261,7 @@ def test_remembered_lines_are_bounded() -> None:
 def test_long_and_unreadable_lines_are_not_remembered(line: bytes) -> None:
     reader = PacketReader()
     reader.read({line: 1})
-    assert not reader._known
+    assert not {*reader._known, *reader._tagged}
 
 
 # -- whatever comes -----------------------------------------------------------------------------------------
@@ -303,6 +303,12 @@ def test_used_reader_reads_a_packet_as_a_new_one_does(before: bytes, packet: byt
     reader.read({before: 1})
     batch = reader.read({packet: 1})
     assert (batch.reports, batch.unreadable) == read_packet(packet)
+
+
+@given(st.one_of(NEARLY, CUT, st.sampled_from(LINES)).filter(lambda line: b"\n" not in line and line.strip(b"\r")))
+def test_line_is_the_same_whether_it_is_usual_or_not(line: bytes) -> None:
+    batch = PacketReader().read({line: 1})
+    assert PacketReader().read({b" " + line: 1}) == batch, "a blank makes it unusual, and is ignored"
 
 
 @st.composite

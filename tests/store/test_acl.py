@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from harness.redis_acl import PAGE, rights_of
 from harness.stores import beat, commit, look, redis_store, send_beat, suspect
 from sidecar.core.types import Entry, Presence
 from sidecar.store import scripts
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 RIGHTS: Final = (ROOT / "deploy/redis/users.acl").read_text().split()[3:]
-PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", (ROOT / "deploy/redis/README.md").read_text())[0].split()
+PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", PAGE)[0].split()
 OF_STORE: Final = {"+evalsha", "+eval", "+role", "+xrange", "+set", "+get"}
 
 
@@ -38,9 +39,9 @@ class Scene:
         self._stack = stack
         self._service = 0
 
-    def store(self, url: str = "") -> RedisStore:
-        """A store of the service that the operation has to itself."""
-        store = redis_store(url or self.login, prefix=f"{{ha:default/{self._service}}}")
+    def store(self, url: str = "", prefix: str = "") -> RedisStore:
+        """A store of the service that the operation has to itself, or of another."""
+        store = redis_store(url or self.login, prefix=prefix or f"{{ha:default/{self._service}}}")
         self._stack.push_async_callback(store.aclose)
         return store
 
@@ -172,6 +173,42 @@ async def test_preset_of_the_article_needs_what_the_page_says_and_no_less(scene:
     assert await failure(scene, rights, operations) is None
     failures = {right: await failure(scene, [r for r in rights if r != right], operations) for right in PRESET}
     assert failures == dict.fromkeys(PRESET, "permission")
+
+
+# -- a user for each service ------------------------------------------------------------------------------------
+
+
+async def test_user_of_a_service_may_do_what_its_sidecars_do(scene: Scene) -> None:
+    for number, operation in enumerate(OPERATIONS, 1):
+        assert await failure(scene, rights_of(str(number)), [operation]) is None, operation.__name__
+    assert scene.server.cli("ACL", "LOG") == []
+
+
+async def test_user_of_a_service_may_touch_no_key_of_another(scene: Scene) -> None:
+    scene.server.cli("ACL", "SETUSER", "health-arbiter", "reset", "on", ">pw", *rights_of("1"))
+    client = RedisClient(scene.login, 5.0)
+
+    async def word(*command: str) -> str:
+        with pytest.raises(StoreError) as refusal:
+            await client.ask(lambda reply: reply, *command)
+        return refusal.value.word
+
+    for prefix in ("{ha:default/2}", "{ha:default/11}", "{ha:other/1}", "{ha:default/1", "{ha:a}:{ha:default/1}"):
+        async with aclosing(redis_store(scene.server.url, prefix=prefix)) as other:
+            await send_beat(other, beat("a"))
+        key = f"{prefix}:state"
+        kept = scene.server.cli("HGETALL", key)
+        for command in (
+            *(("DEL", key), ("HSET", key, "a", "1"), ("HGETALL", key), ("SET", f"{prefix}:new", "1")),
+            *(("EVAL", "return 1", "1", key), ("EVAL", f"return redis.call('DEL', '{key}')", "0")),
+        ):
+            assert await word(*command) == "permission", command
+        with pytest.raises(StoreError) as refusal:
+            await send_beat(scene.store(scene.login, prefix), beat("intruder"))
+        assert refusal.value.word == "permission"
+        assert scene.server.cli("HGETALL", key) == kept
+    for command in (("PUBLISH", "{ha:default/1}:x", "x"), ("SUBSCRIBE", "{ha:default/1}:x")):
+        assert await word(*command) == "permission", command
 
 
 def test_commands_of_the_scripts_are_the_commands_of_the_user() -> None:

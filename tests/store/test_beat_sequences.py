@@ -62,7 +62,7 @@ def _check(members: list[str], causes: Mapping[str, int], control: Mapping[str, 
 
 
 def test_counts_are_what_the_rows_say_on_both_stores(faketime_redis: RedisServer) -> None:
-    @settings(max_examples=200)
+    @settings(max_examples=100)
     @given(HISTORY)
     def compare(history: list[Step]) -> None:
         assert_stores_agree(answers, history, faketime_redis)

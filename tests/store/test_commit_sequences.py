@@ -65,7 +65,7 @@ async def answers(store: Store, steps: list[Step], clock: Clock) -> list[object]
 
 
 def test_both_stores_answer_alike(faketime_redis: RedisServer) -> None:
-    @settings(max_examples=150)
+    @settings(max_examples=100)
     @given(ANYWHERE)
     def compare(steps: list[Step]) -> None:
         assert_stores_agree(answers, steps, faketime_redis)
@@ -73,7 +73,7 @@ def test_both_stores_answer_alike(faketime_redis: RedisServer) -> None:
     compare()
 
 
-@settings(max_examples=500)
+@settings(max_examples=100)
 @given(st.one_of(FORWARDS, ANYWHERE))
 def test_no_window_has_more_grants_than_the_most(steps: list[Step]) -> None:
     """By the clock of the process, which never stands still or goes back: that of the store may."""
