@@ -1,37 +1,17 @@
-"""The hook: a program of the operator that examines a container between the grant and the drain, while it is sick.
-
-The sidecar bounds its time and its output. Its environment holds the facts of the cull and no secret of the sidecar.
-"""
+"""The hook: a program of the operator that examines a container between the grant and the drain, while it is sick."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable
 
-from sidecar.client.redaction import redacted
+from sidecar.actions import program
 from sidecar.core.types import Claim
-
-HEAD: Final = 16 * 1024
-"""Number of bytes of the program's output that the hook keeps."""
-
-PAUSE_S: Final = 0.05
-"""Pause between reads of output that the hook discards. A flood must not take the processor from the health check, and
-a pipe that stays full would block the program."""
-
-LINGER_S: Final = 0.2
-"""How long the hook reads output after the program has ended: a child may hold the pipe open for ever."""
-
-REAP_S: Final = 1.0
 
 
 class Hook:
     """Runs the program ``path`` for at most ``timeout_s`` seconds, and then kills it.
 
-    ``on_failure`` is called if the program cannot be run, or takes longer.
+    ``on_failure`` is called if the program cannot be run, or takes longer. Its environment has the facts of the cull.
     """
 
     def __init__(self, path: str, timeout_s: float, service: str, on_failure: Callable[[Exception], None]) -> None:
@@ -42,119 +22,18 @@ class Hook:
 
     async def __call__(self, claim: Claim, reason: str) -> str:
         """Return how the program ended and, redacted, the head of its output on both streams."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            transport, output = await self._started(claim, reason)
-        except (OSError, ValueError) as error:
-            self._on_failure(error)
-            return f"the hook could not be run: {error}"
-        try:
-            is_late = not await _within(output.ended, self._timeout_s)
-            if not is_late:
-                await _within(output.closed, LINGER_S)
-        finally:
-            await _end(transport, output)
-        if is_late:
-            self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
-        return output.text(transport.get_returncode(), loop.time() - began, is_late=is_late)
-
-    async def _started(self, claim: Claim, reason: str) -> tuple[asyncio.SubprocessTransport, _Output]:
-        """Start the program. If cancelled, end its whole group: asyncio would end the program only."""
-        loop = asyncio.get_running_loop()
-        starting = loop.create_task(
-            loop.subprocess_exec(
-                lambda: _Output(loop),
-                self._path,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=self._env(claim, reason),
-                cwd="/",
-                start_new_session=True,
-            )
-        )
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await asyncio.wait((starting,))
-            if starting.exception() is None:
-                await _end(*starting.result())
-            raise
-
-    def _env(self, claim: Claim, reason: str) -> Mapping[str, str]:
-        """Return the whole environment of the program: that of the sidecar may hold passwords."""
-        return {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LANG": "C.UTF-8",
+        facts = {
             "ARBITER_SERVICE": self._service,
             "ARBITER_INSTANCE": claim.instance,
             "ARBITER_INCARNATION": claim.incarnation,
             "ARBITER_KIND": claim.kind,
             "ARBITER_REASON": reason.replace("\0", ""),
         }
-
-
-class _Output(asyncio.SubprocessProtocol):
-    """Keeps the head of the output, and the ends of the program and of its output."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-        self._loop = loop
-        self._head = bytearray()
-        self._is_cut = False
-        self._pipe: asyncio.BaseTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101 - asyncio guarantees it
-        self._pipe = transport.get_pipe_transport(1)
-
-    def pipe_data_received(self, _fd: int, data: bytes) -> None:
-        left = HEAD - len(self._head)
-        self._head += data[:left]
-        if len(data) > left and isinstance(self._pipe, asyncio.ReadTransport):
-            self._is_cut = True
-            self._pipe.pause_reading()
-            self._loop.call_later(PAUSE_S, self._read_on)
-
-    def _read_on(self) -> None:
-        if isinstance(self._pipe, asyncio.ReadTransport) and not self._pipe.is_closing():
-            self._pipe.resume_reading()
-
-    def pipe_connection_lost(self, _fd: int, _error: Exception | None) -> None:
-        self.closed.set_result(None)
-
-    def process_exited(self) -> None:
-        self.ended.set_result(None)
-
-    def text(self, code: int | None, took_s: float, *, is_late: bool) -> str:
-        """Return the result as text: how the program ended, and its output."""
-        how = "was ended, its time was up," if is_late else _ending(code)
-        text = self._head.decode(errors="replace")
-        shown = redacted(text, len(text) - self._is_cut)  # a cut last word may be half a secret: leave it out
-        cut = f"\n(the rest of more than {HEAD} bytes is left out)" if self._is_cut else ""
-        return f"the hook {how} after {took_s:.1f} s\n{shown.rstrip()}{cut}".rstrip()
-
-
-def _ending(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"was ended by signal {-code}"
-    return "ended" if code is None else f"ended with exit code {code}"
-
-
-async def _within(future: asyncio.Future[None], seconds: float) -> bool:
-    """Whether ``future`` is done within ``seconds``; otherwise it goes on."""
-    done, _ = await asyncio.wait((future,), timeout=seconds)
-    return bool(done)
-
-
-async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
-    """Kill the whole process group, unless the program has ended and all of its output is closed."""
-    try:
-        if not (output.ended.done() and output.closed.done()):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(transport.get_pid(), signal.SIGKILL)
-            await _within(output.ended, REAP_S)
-    finally:
-        transport.close()
+        try:
+            ended = await program.run("the hook", [self._path], self._timeout_s, facts)
+        except (OSError, ValueError) as error:
+            self._on_failure(error)
+            return f"the hook could not be run: {error}"
+        if ended.is_late:
+            self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
+        return ended.text

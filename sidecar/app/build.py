@@ -39,6 +39,7 @@ from sidecar.telemetry.observers import Observers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sidecar.actions.actuator import Actuator
     from sidecar.config.slices import Config, HookConfig
     from sidecar.controller.evidence_capture import CullHook
     from sidecar.core.life.snapshot import Snapshot
@@ -69,6 +70,7 @@ class Sidecar(NamedTuple):
     error_histogram: ErrorHistogram
     main_process: MainProcess | None
     inherited: Inherited
+    actuator: Actuator | None
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
@@ -80,8 +82,13 @@ class Sidecar(NamedTuple):
         return self.main_process.offer if self.main_process else self.controller.inbox.offer
 
 
-async def build(config: Config, metrics: Metrics, takeover: Takeover | None = None) -> Sidecar:
-    """Build the sidecar. It continues where the previous main of ``takeover``, or the state file, left off."""
+async def build(
+    config: Config, metrics: Metrics, takeover: Takeover | None = None, leave: Callable[[], None] = lambda: None
+) -> Sidecar:
+    """Build the sidecar. It continues where the previous main of ``takeover``, or the state file, left off.
+
+    ``leave`` ends this process, for the action ``exit``.
+    """
     log, observers = Log(plan=rotation_plan(config)), Observers()
     for each in (metrics, log):
         observers.steps.append(each.observe)
@@ -114,6 +121,14 @@ async def build(config: Config, metrics: Metrics, takeover: Takeover | None = No
         LedgerReadings(lambda: ledger.waiting, lambda: ledger.dropped),
     ):
         metrics.registry.register(readings)
+    actuator = None
+    if config.action.action != "check":
+        from sidecar.app import build_action  # noqa: PLC0415 - see above
+
+        actuator = build_action.actuator(
+            config.action, config.identity, metrics, ledger, leave=leave, state_directory=config.state_directory
+        )
+        observers.steps.append(actuator.notice)
     inherited = takeover.sockets if takeover is not None else {}
     return Sidecar(
         config,
@@ -129,6 +144,7 @@ async def build(config: Config, metrics: Metrics, takeover: Takeover | None = No
         ErrorHistogram(lambda: sum(controller.measurements.errors.ever().values()), time.monotonic),
         main_process,
         inherited,
+        actuator,
     )
 
 
@@ -306,4 +322,5 @@ def _readings(config: Config, controller: Controller) -> Readings:
         stale=lambda: controller.stale_reports,
         lag_s=lambda: controller.lag_s,
         honour_s=honour_s(config.culling.drain),
+        clock=time.monotonic,
     )

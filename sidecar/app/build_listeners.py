@@ -13,6 +13,7 @@ from sidecar.config import addresses, redis_urls
 from sidecar.core.types import AppExited
 from sidecar.inputs import report_api
 from sidecar.net import web
+from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.listener import Listener
 from sidecar.net.sockets import (
     RESERVED_DESCRIPTORS,
@@ -79,6 +80,7 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         listener(
             "public",
             health.routes(answers, metrics=sidecar.metrics.page, get_why=why.get_public),
+            gate=_gate(sidecar, "public"),
             response_cache=HealthCache({**answers.polls, **answers.probes}),
             is_priority=True,
             takes_bodies=False,
@@ -137,12 +139,18 @@ async def _agents(sidecar: Sidecar) -> list[Acceptor]:
         maxconn=config.agent_maxconn,
         on_poll=sidecar.metrics.polled,
         on_failure=partial(sidecar.observers.failed, "listener"),
+        gate=_gate(sidecar, "agent"),
     )
     with naming_setting("ARBITER_AGENT_LISTEN", config.agent_listen):
         sockets = sidecar.inherited.get("agent_listen")
         if sockets is None:
             sockets = await in_thread(bind_tcp, *addresses.split(config.agent_listen))
         return [open_one(opened) for opened in sockets]
+
+
+def _gate(sidecar: Sidecar, listener: str) -> AddressGate | None:
+    networks = parse_networks(sidecar.config.server.public_allow)
+    return AddressGate(networks, partial(sidecar.metrics.refused, listener, "address")) if networks else None
 
 
 def _local_routes(sidecar: Sidecar, why: Why) -> web.Routes:
@@ -227,8 +235,10 @@ def _why(sidecar: Sidecar) -> Why:
             leaving=controller.measurements.errors.leaving,
             samples=controller.samples.newest,
             wall=time.time,
+            action=lambda: sidecar.actuator.last if sidecar.actuator else None,
         ),
         sidecar.history,
+        is_public_brief=sidecar.config.server.public_why == "brief",
     )
 
 
@@ -238,6 +248,7 @@ def _tls(sidecar: Sidecar) -> ServerTls | None:
         return None
     return ServerTls(
         KeyPair(config.tls_cert, config.tls_key),
+        config.tls_client_ca,
         on_loaded=sidecar.metrics.certificate_expiry.set,
         on_failure=partial(sidecar.observers.failed, "tls"),
     )

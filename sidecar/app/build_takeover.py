@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from sidecar.app import late_imports
 from sidecar.takeover import state_transfer
 from sidecar.takeover.election import SHARED_SOCKETS, Election
 from sidecar.takeover.main_process import MainProcess
@@ -40,6 +41,7 @@ def election(config: Config) -> Election:
 def _modules(config: Config) -> list[str]:
     """Return the modules that the sidecar would otherwise import at their first use."""
     return [
+        *late_imports.MODULES,
         "sidecar.store.redis_client" if config.redis.redis_url else "sidecar.store.memory",
         *(["sidecar.app.build_datagrams"] if config.statsd.has_sockets else []),
         *(["sidecar.app.build_scraper"] if config.scrape.scrape_url else []),

@@ -9,8 +9,10 @@ import click
 from sidecar.cli.exit_codes import EXIT_CODES
 from sidecar.cli.parameters import invocation, json_option, version_option
 from sidecar.cli.settings_options import SettingsCommand, config, given, settings
-from sidecar.config import shown
+from sidecar.cli.terminal import complain
+from sidecar.config import secret_files, shown
 from sidecar.config.settings import origins
+from sidecar.config.slices import config_of
 
 _EPILOG: Final = f"""\
 {EXIT_CODES}
@@ -38,7 +40,10 @@ def run(ctx: click.Context, /) -> int:
 def check_config(ctx: click.Context, /, *, as_json: bool) -> int:
     """Print the effective settings and their origins."""
     write = shown.as_json if as_json else shown.effective
-    click.echo(write(settings(ctx), origins(given(ctx), invocation(ctx).environ)))
+    effective = settings(ctx)
+    click.echo(write(effective, origins(given(ctx), invocation(ctx).environ)))
+    for sentence in secret_files.open_to_others(config_of(effective.model_dump())):
+        complain(f"warning: {sentence}")
     return 0
 
 

@@ -15,7 +15,7 @@ from sidecar.cli.terminal import cause, complain
 from sidecar.config import addresses
 from sidecar.config.slices import Config
 from sidecar.net.request_head import TAKES_NO_BODY
-from sidecar.net.tls import certificate, client_context
+from sidecar.net.tls import KeyPair, certificate, client_context
 from sidecar.net.token_file import Token
 
 SLACK_S: Final = 8.0
@@ -87,8 +87,10 @@ def _ways(config: Config) -> Iterator[tuple[str, str, http.client.HTTPConnection
         yield "ARBITER_SOCKET", server.socket, _UnixConnection(server.socket, timeout_s)
     if server.local_listen != addresses.OFF:
         host, port = addresses.split(server.local_listen)
-        cert = config.tls.tls_cert if config.tls.covers("local") else ""
-        yield _TCP, server.local_listen, _TcpConnection(host, port, timeout_s, cert)
+        tls = config.tls
+        cert = tls.tls_cert if tls.covers("local") else ""
+        own = KeyPair(tls.tls_cert, tls.tls_key) if tls.tls_client_ca else None
+        yield _TCP, server.local_listen, _TcpConnection(host, port, timeout_s, cert, own)
 
 
 def _exchange(
@@ -120,18 +122,20 @@ class _UnixConnection(http.client.HTTPConnection):
 class _TcpConnection(http.client.HTTPConnection):
     """HTTP over TCP, or over TLS with the server that shows the first certificate of the file ``cert``, and no other.
 
-    That is stricter than a check of issuer and name, and it accepts an expired certificate.
+    That is stricter than a check of issuer and name, and it accepts an expired certificate. ``own``: the certificate
+    that the command shows, with its key, if the server asks for one.
     """
 
-    def __init__(self, host: str, port: int, timeout_s: float, cert: str) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float, cert: str, own: KeyPair | None) -> None:
         super().__init__(host, port, timeout=timeout_s)
         self._cert = cert
+        self._own = own
 
     def connect(self) -> None:
         super().connect()
         if not self._cert:
             return
-        secured = client_context().wrap_socket(self.sock, server_hostname=self.host)
+        secured = client_context(self._own).wrap_socket(self.sock, server_hostname=self.host)
         self.sock = secured
         if secured.getpeercert(binary_form=True) != certificate(self._cert):
             self.close()

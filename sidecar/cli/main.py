@@ -1,8 +1,9 @@
 """The entry point of ``health-arbiter``. This module has only ``run``; click handles all other commands.
 
 ``run`` forks. The child reads the command line with click, validates the settings with pydantic, writes them to a pipe
-and ends; meanwhile the parent imports the daemon, reads the pipe and serves. So the two libraries cost the daemon
-neither their 11 MiB for life nor their 110 ms at start, and nothing that the parent runs may import them.
+and ends; meanwhile the parent imports the daemon. So the two libraries cost the daemon neither their 11 MiB for life
+nor their 110 ms at start, and nothing that the parent runs may import them. As soon as the settings are known a thread
+of the parent answers health polls, until the daemon is imported and serves.
 """
 
 from __future__ import annotations
@@ -11,32 +12,37 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from sidecar.cli.exit_codes import EXIT_BUG
+from sidecar.cli.exit_codes import EXIT_BUG, EXIT_USAGE
 from sidecar.cli.terminal import COMPLETE, complain
 
 if TYPE_CHECKING:
+    from sidecar.app.early_health import EarlyHealth
     from sidecar.config.settings_model import Settings
     from sidecar.config.slices import Config
 
+    Serve = Callable[[Config, EarlyHealth], int]
+
 SHARED: Final = (
-    *("asyncio", "dataclasses", "hashlib", "importlib.metadata", "platform", "typing_extensions", "uuid"),
-    *("sidecar.core.types", "sidecar.config.redis_urls", "sidecar.config.slices"),
+    *("dataclasses", "email.message", "hashlib", "inspect", "pathlib", "platform", "shutil", "socket", "tempfile"),
+    *("threading", "uuid", "sidecar.config.redis_urls"),
 )
 """Modules that both processes of a run need: before the fork an import costs once."""
 
 _ANSWERED: Final = ("-h", "--help", "--version")
 
 
-def main(argv: Sequence[str] | None = None, serve: Callable[[Config], int] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, serve: Serve | None = None) -> int:
     """Run the command line ``argv`` (without the program's name) and return the exit code.
 
-    ``serve`` gets the configuration and returns the exit code; without it, it is that of ``sidecar.app.daemon``.
+    ``serve`` gets the configuration and the early health answers, which it has to stop, and returns the exit code;
+    without it, it is that of ``sidecar.app.daemon``.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _ANSWERED):
@@ -51,11 +57,13 @@ def main(argv: Sequence[str] | None = None, serve: Callable[[Config], int] | Non
         return 0  # nothing was running yet
 
 
-def _run(arguments: list[str], serve: Callable[[Config], int] | None) -> int:
+def _run(arguments: list[str], serve: Serve | None) -> int:
     # If the parent process ignores SIGCHLD, so does this one, and then the child's exit code is lost. As process 1 of a
     # container this process would ignore a SIGTERM without a handler.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A core file would keep the secrets in memory on disk. Only the soft limit, which a hook may raise for itself.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     gc.disable()  # until the daemon serves: nothing of what is imported will ever be garbage
     for name in SHARED:
         importlib.import_module(name)
@@ -65,22 +73,27 @@ def _run(arguments: list[str], serve: Callable[[Config], int] | None) -> int:
         os.close(source)
         _run_child(arguments, sink)
     os.close(sink)
+    from sidecar.app.early_health import EarlyHealth  # noqa: PLC0415 - only the parent of a run needs it
+
+    early_health = EarlyHealth(source)
+    early_health.start()
+    if len(os.sched_getaffinity(0)) == 1:
+        early_health.config()  # on a single core the imports would only delay the child
     serve = serve or _app()
-    with os.fdopen(source, "rb") as pipe:
-        answer = pipe.read()
+    config = early_health.config()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code < 0 or (code == 0 and not answer):
+    if code < 0 or (code == 0 and config is None):
         complain(f"the process that reads the settings ended early (exit code {code})")
         return EXIT_BUG
-    from sidecar.config.slices import config_of  # noqa: PLC0415 - only the parent of a run needs it
+    if code or config is None:
+        return code
+    return serve(config, early_health)
 
-    return code or serve(config_of(json.loads(answer)))
 
+def _app() -> Serve:
+    from sidecar.app import lean_import  # noqa: PLC0415 - not in the child, which loads other libraries
 
-def _app() -> Callable[[Config], int]:
-    from sidecar.app import lean_import  # noqa: PLC0415 - aiohttp, to be loaded while the child validates
-
-    lean_import.import_aiohttp()
+    lean_import.defer_client()
     from sidecar.app.daemon import main as serve  # noqa: PLC0415 - as above
 
     return serve
@@ -92,6 +105,7 @@ def _run_child(arguments: list[str], sink: int) -> NoReturn:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):  # both processes may get it, and the parent handles it
             signal.signal(number, signal.SIG_DFL)
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # no other package has to see the settings
         code = _hand_over(arguments, sink)
     except BrokenPipeError:
         pass  # the parent was stopped meanwhile
@@ -105,11 +119,25 @@ def _run_child(arguments: list[str], sink: int) -> NoReturn:
 
 
 def _hand_over(arguments: list[str], sink: int) -> int:
-    from sidecar.cli import application  # noqa: PLC0415 - click and pydantic, for the child alone
-
     def written(settings: Settings) -> int:
         with os.fdopen(sink, "w") as pipe:
             json.dump(settings.model_dump(), pipe)
         return 0
 
+    if arguments == ["run"]:
+        return _load(written)
+    from sidecar.cli import application  # noqa: PLC0415 - click and pydantic, for the child alone
+
     return application.run(arguments, os.environ, written)
+
+
+def _load(written: Callable[[Settings], int]) -> int:
+    """Do as ``application.run`` does without options: click and the options would take 20 ms."""
+    from sidecar.config.settings import SettingsError, load  # noqa: PLC0415 - pydantic, for the child alone
+
+    try:
+        return written(load({}, os.environ))
+    except SettingsError as error:
+        for problem in error.problems:
+            complain(problem)
+        return EXIT_USAGE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sidecar.config import addresses
@@ -35,7 +34,7 @@ def _token(s: Settings) -> Iterator[str]:
         return
     from sidecar.net.token_file import SHORTEST, Token  # noqa: PLC0415 - most have none
 
-    if not (Path(s.token_file).is_file() and Token(s.token_file).is_there):
+    if not Token(s.token_file).is_there:
         yield f"ARBITER_TOKEN_FILE: {s.token_file} cannot be read, or holds no token of {SHORTEST} bytes or more"
 
 
@@ -49,6 +48,18 @@ def _certificate(s: Settings) -> Iterator[str]:
     elif s.tls_cert or s.tls_key:
         given, missing = ("CERT", "KEY") if s.tls_cert else ("KEY", "CERT")
         yield f"ARBITER_TLS_{given}: needs ARBITER_TLS_{missing}, the other half of the pair"
+    if s.tls_client_ca:
+        yield from _client_ca(s)
+
+
+def _client_ca(s: Settings) -> Iterator[str]:
+    if not (s.tls_cert or s.tls_key):
+        yield "ARBITER_TLS_CLIENT_CA: needs ARBITER_TLS_CERT: without TLS no client can show a certificate"
+        return
+    from sidecar.net.tls import client_ca_problem  # noqa: PLC0415 - as above
+
+    if wrong := client_ca_problem(s.tls_client_ca):
+        yield f"ARBITER_TLS_CLIENT_CA: {wrong}"
 
 
 def _listeners(s: Settings) -> Iterator[str]:

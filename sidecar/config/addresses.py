@@ -10,7 +10,12 @@ OFF = "off"
 _MAX_PORT = 65535
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _LISTEN_HINT = "is not an address: write host:port or [v6]:port, with a port of 0 to 65535"
-_MAX_SOCKET_PATH = 107  # sun_path of unix(7) holds 108 bytes with the final zero
+MAX_SOCKET_PATH = 107  # sun_path of unix(7) holds 108 bytes with the final zero
+MAX_LOCK_DIRECTORY = MAX_SOCKET_PATH - len("/handover.sock")
+_MAX_PATH = 3800  # PATH_MAX of limits.h is 4096, and a state file in a directory has a name of up to 255 bytes
+_MAX_FILE_NAME = 255
+_MAX_HOST = 253  # RFC 1035, section 2.3.4, as text
+_MAX_LABEL = 63
 _LOCALHOST = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
@@ -30,7 +35,31 @@ def split(address: str) -> tuple[str, int]:
         return _checked(host, IPv4Address), int(port)
     if not _HOST.fullmatch(host):
         raise ValueError(_LISTEN_HINT)
+    check_host(host)
     return host, int(port)
+
+
+def check_host(host: str) -> None:
+    """Raise ValueError for a name of a host that is too long for DNS (RFC 1035, section 2.3.4)."""
+    if len(host) > _MAX_HOST or any(len(label) > _MAX_LABEL for label in host.split(".")):
+        raise ValueError(f"names a host of more than {_MAX_HOST} characters, or of {_MAX_LABEL} between two dots")
+
+
+def port_or_address(text: str) -> str:
+    """Return a port, or a host and a port, in its one normal form; ``""`` for none; or raise ValueError."""
+    if not text.strip():
+        return ""
+    host, port = port_of(text)
+    if not port:
+        raise ValueError("must not be port 0")
+    return str(port) if host is None else listen(text)
+
+
+def port_of(text: str) -> tuple[str | None, int]:
+    """Split a port, or a host and a port: ``8080`` has the host None."""
+    if re.fullmatch(r"\s*[0-9]+\s*", text):
+        return None, split(f"localhost:{text.strip()}")[1]
+    return split(text)
 
 
 def listen(text: str) -> str:
@@ -66,9 +95,15 @@ def overlap(one: str, other: str) -> bool:
 
 
 def path(text: str) -> str:
-    """Return the path unchanged, or raise ValueError if it has control characters."""
+    """Return the path unchanged, or raise ValueError if no file can have it."""
     if not text.isprintable():
         raise ValueError("must not have control characters")
+    if "://" in text:
+        raise ValueError("must be a path, not a URL")
+    if len(os.fsencode(text)) > _MAX_PATH:
+        raise ValueError(f"must be at most {_MAX_PATH} bytes")
+    if any(len(os.fsencode(name)) > _MAX_FILE_NAME for name in text.split("/")):
+        raise ValueError(f"must have names of at most {_MAX_FILE_NAME} bytes between its slashes")
     return text
 
 
@@ -76,9 +111,18 @@ def socket_path(text: str) -> str:
     """Return the path of a unix socket, or ``""`` for none, or raise ValueError."""
     if text and not text.startswith("/"):
         raise ValueError("must be an absolute path")
-    if len(os.fsencode(text)) > _MAX_SOCKET_PATH:
-        raise ValueError(f"must be at most {_MAX_SOCKET_PATH} bytes")
-    return path(text)
+    path(text)
+    if len(os.fsencode(text)) > MAX_SOCKET_PATH:
+        raise ValueError(f"must be at most {MAX_SOCKET_PATH} bytes")
+    return text
+
+
+def lock_directory(text: str) -> str:
+    """Return the path of the run lock's directory, or raise ValueError: the sidecar opens a unix socket in it."""
+    path(text)
+    if len(os.fsencode(text)) > MAX_LOCK_DIRECTORY:
+        raise ValueError(f"must be at most {MAX_LOCK_DIRECTORY} bytes: a unix socket lies in it")
+    return text
 
 
 def _checked(host: str, family: type[IPv4Address | IPv6Address]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 
 _HOUR_S = 3600
 _FIXED_LIMIT_S = 1800
+_APP_LIMIT = 255 - len("health-arbiter-.json")
 
 
 def contradictions(settings: Settings) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name."""
     rules = (
+        _state_file,
         _watching,
         _judging,
         _lifetime,
@@ -34,11 +38,20 @@ def contradictions(settings: Settings) -> list[str]:
         _redis_files,
         _listeners,
         _evidence,
+        _action,
         _run_lock,
         _messages,
         access_rules.problems,
     )
     return [problem for rule in rules for problem in rule(settings)]
+
+
+def _state_file(s: Settings) -> Iterator[str]:
+    if (s.state_dir or s.run_lock) and len(f"{s.service}/{s.instance}") > _APP_LIMIT:
+        yield (
+            f"ARBITER_INSTANCE: with ARBITER_SERVICE it has more than {_APP_LIMIT - 1} characters: "
+            "no file system takes the name of the state file, and a cull would not survive the sidecar"
+        )
 
 
 def _watching(s: Settings) -> Iterator[str]:
@@ -212,13 +225,31 @@ def _listeners(s: Settings) -> Iterator[str]:
 def _evidence(s: Settings) -> Iterator[str]:
     if not s.cull_hook:
         return
-    if not (Path(s.cull_hook).is_file() and os.access(s.cull_hook, os.X_OK)):
+    if not (os.access(s.cull_hook, os.X_OK) and Path(s.cull_hook).is_file()):  # is_file raises if it may not look
         yield f"ARBITER_CULL_HOOK: {s.cull_hook} is no file that can be run"
     if s.cull_hook_timeout >= s.error_window:
         yield (
             f"ARBITER_CULL_HOOK_TIMEOUT: {durations.write(s.cull_hook_timeout)} is not shorter than "
             f"ARBITER_ERROR_WINDOW={durations.write(s.error_window)}: the errors would be forgotten before the cull"
         )
+
+
+def _action(s: Settings) -> Iterator[str]:
+    """Check that the action has what it needs."""
+    needed = {"command": "action_command", "nomad-restart": "nomad_task"}
+    for action, name in needed.items():
+        if s.action == action and not getattr(s, name).strip():
+            yield f"ARBITER_{name.upper()}: missing, though ARBITER_ACTION={action}"
+    if s.action == "exit" and s.run_lock:
+        yield "ARBITER_ACTION: exit does not go with ARBITER_RUN_LOCK: another sidecar would take over"
+    if s.action == "command" and s.action_command.strip():
+        try:
+            program = shlex.split(s.action_command)[0]
+        except ValueError as error:
+            yield f"ARBITER_ACTION_COMMAND: cannot be read: {error}"
+        else:
+            if shutil.which(program) is None:
+                yield f"ARBITER_ACTION_COMMAND: {program} is no program that can be run"
 
 
 def _run_lock(s: Settings) -> Iterator[str]:

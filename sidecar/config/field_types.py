@@ -6,13 +6,13 @@ A bound is either at the field or here, never in both: pydantic would apply only
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sidecar.config import addresses, kinds, redis_urls, shares
+from sidecar.config import addresses, kinds, redis_urls, shares, urls
 from sidecar.config.scrape_url import parse_target
 from sidecar.config.selectors import parse_selectors
+from sidecar.net import address_gate
 from sidecar.runlock import durations
 
 if TYPE_CHECKING:
@@ -54,11 +54,15 @@ def _part(value: object) -> object:
 
 
 def _web_urls(text: str) -> str:
-    for url in filter(None, map(str.strip, text.split(","))):
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must be http:// or https://, several with commas between")
+    for url in addresses.listed(text):
+        urls.web_parts(url, "must be http:// or https://, several with commas between")
     return text.strip()
+
+
+def _link(text: str) -> str:
+    if text and "@" in urls.web_parts(text, "must be http:// or https://").netloc:
+        raise ValueError("must have no user or password: people see this URL")
+    return text
 
 
 def _budget(value: str) -> str:
@@ -79,6 +83,10 @@ def _selectors(text: str) -> str:
     return text.strip()
 
 
+def _networks(text: str) -> str:
+    return address_gate.written(address_gate.parse_networks(text))
+
+
 Switch = Literal["on", "off"]
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
@@ -97,10 +105,14 @@ KindNames = Annotated[str, AfterValidator(kinds.checked_names)]
 RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
 ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]
 WebUrls = Annotated[str, AfterValidator(_web_urls)]
+Link = Annotated[str, AfterValidator(_link)]
 Selectors = Annotated[str, AfterValidator(_selectors)]
 Listen = Annotated[str, AfterValidator(addresses.listen)]
 ListenOrOff = Annotated[str, AfterValidator(addresses.listen_or_off)]
+PortOrAddress = Annotated[str, AfterValidator(addresses.port_or_address)]
 LoopbackOrOff = Annotated[str, AfterValidator(addresses.loopback_or_off)]
+Networks = Annotated[str, AfterValidator(_networks)]
+LockDirectory = Annotated[str, AfterValidator(addresses.lock_directory)]
 FilePath = Annotated[str, AfterValidator(addresses.path)]
 SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
 

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.config.field_types import (
     Budget,
     Count,
     FilePath,
     Fraction,
+    Link,
     ListenOrOff,
+    LockDirectory,
     LongSeconds,
     Part,
     Seconds,
@@ -22,7 +26,11 @@ from sidecar.config.field_types import (
 )
 
 
-class LifetimeFields(BaseModel):
+class _Fields(BaseModel):
+    model_config = ConfigDict(defer_build=True)  # pydantic builds only the model that joins them, at its first use
+
+
+class LifetimeFields(_Fields):
     """Planned ends: of the app's container under a lease, of the sidecar itself under a run lock."""
 
     lifetime: LongSeconds = Field(
@@ -49,7 +57,7 @@ class LifetimeFields(BaseModel):
     replace_time: Seconds = Field(
         60, ge=1, description="Usual time to replace a container, to calculate whether retirements keep up."
     )
-    run_lock: FilePath = Field(
+    run_lock: LockDirectory = Field(
         "", description="Directory of the run lock, by which one of several sidecars runs; empty: no lock."
     )
     standby: bool = Field(
@@ -64,7 +72,7 @@ class LifetimeFields(BaseModel):
     )
 
 
-class OperationFields(BaseModel):
+class OperationFields(_Fields):
     """What operators see and may do: evidence, the ledger, messages, the page, and access to them."""
 
     enforce_percent: Count = Field(
@@ -73,6 +81,17 @@ class OperationFields(BaseModel):
         le=100,
         description="Percentage of the containers that `enforce` is for; the others run as in `shadow`.",
     )
+    action: Literal["check", "exit", "command", "nomad-restart", "nomad-stop"] = Field(
+        "check",
+        description="Action after the drain: `check` (its failing check restarts the container), `exit`, `command`, "
+        "`nomad-restart` or `nomad-stop`.",
+    )
+    action_command: str = Field(
+        "", description="Command of the action `command`, which no shell reads: `systemctl restart app`."
+    )
+    action_timeout: Seconds = Field(30, ge=0.1, le=300, description="Maximum time of the action, 100ms to 5m.")
+    exit_code: Count = Field(88, ge=0, le=255, description="Exit code of the sidecar after the action `exit`.")
+    nomad_task: str = Field("", description="Name of the task that the action `nomad-restart` restarts.")
     cull_hook: FilePath = Field("", description="Path of a program that runs before the drain of a cull; empty: none.")
     cull_hook_timeout: Seconds = Field(5, ge=0.1, le=60, description="Maximum time of the hook, 100ms to 1m.")
     events_max: Count = Field(
@@ -90,6 +109,11 @@ class OperationFields(BaseModel):
     tls_key: FilePath = Field("", description="Path of the key of that certificate in PEM.")
     tls_listeners: str = Field(
         "page", description="Listeners that use the certificate, with commas between: `page`, `public`, `local`."
+    )
+    tls_client_ca: FilePath = Field(
+        "",
+        description="Path of the PEM file with the authorities of clients: these listeners then require a certificate "
+        "that one of them has signed, read again when it changes; empty: clients need none.",
     )
     webhook_url: WebUrls = Field(
         "", description="URLs for messages as JSON, with commas between, of which one suffices; empty: none."
@@ -110,8 +134,8 @@ class OperationFields(BaseModel):
     alertmanager_url: WebUrls = Field(
         "", description="URLs of the Alertmanagers that get messages, such as `http://alerts:9093`; empty: none."
     )
-    runbook_url: WebUrls = Field(
+    runbook_url: Link = Field(
         "", description="URL with which the links to runbooks begin, in messages and in `/why`; empty: no links."
     )
-    page_url: WebUrls = Field("", description="URL of the status page for the links in messages; empty: no links.")
+    page_url: Link = Field("", description="URL of the status page for the links in messages; empty: no links.")
     messages: Switch = Field("on", description="Messages to people: `off` sends none to any receiver.")

@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
-from urllib.parse import SplitResult, parse_qs, unquote_plus, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, unquote_plus, urlsplit
+
+from sidecar.config.addresses import check_host, socket_path
+from sidecar.config.urls import check_text
+from sidecar.config.urls import masked as masked_url
 
 IN_PROCESS: Final = "in this process"
 """The name of a store without Redis."""
 
-_MASK: Final = "***"
 _PLAIN_PORT: Final = 6379
 _MAX_PORT: Final = 65535
 _NEXT: Final = re.compile(r",\s*(?=(?:unix|rediss?(?:\+sentinel|\+cluster)?)://)", re.IGNORECASE)
@@ -41,7 +44,7 @@ class _Kind(NamedTuple):
 _KINDS: Final = {
     "sentinel": _Kind(
         26379,
-        re.compile(r"/[A-Za-z0-9_.-]+(?:/[0-9]*)?"),
+        re.compile(r"/[A-Za-z0-9_.-]+(?:/[0-9]{0,9})?"),
         re.compile(r"db|username|password|sentinel_username|sentinel_password|ssl_[a-z_]+"),
         f"is not the URL of a Sentinel: write redis+sentinel://host:26379,host:26379/name-of-the-master, {_ENCODED}",
         "takes only the options db, username, password, sentinel_username, sentinel_password and ssl_... "
@@ -86,7 +89,7 @@ def redis_urls(text: str) -> list[str]:
 
 def masked(text: str) -> str:
     """Return checked URLs with ``***`` for each password, also for one in the query string."""
-    return ",".join(_masked_one(url) for url in _NEXT.split(text))
+    return ",".join(masked_url(url, is_secret=_is_password) for url in _NEXT.split(text))
 
 
 def shown(text: str) -> str:
@@ -128,6 +131,7 @@ def host_list(url: str) -> HostList:
 def _checked(url: str) -> str:
     if _NOT_PLAIN.search(url):
         raise ValueError(_HINT)
+    check_text(url)
     if _has_kind(url):
         host_list(url)
         return url
@@ -155,9 +159,20 @@ def _check_place(parts: SplitResult, port: int | None) -> None:
         raise ValueError(_HINT)
     if local and (parts.hostname or parts.path in ("", "/")):
         raise ValueError("needs a path of three slashes: unix:///run/redis.sock")
-    if not local and not (parts.hostname and re.fullmatch(r"(/[0-9]*)?", parts.path)):
+    if local:
+        _check_socket(unquote(parts.path))  # redis-py unquotes it as well
+    elif not (parts.hostname and re.fullmatch(r"(/[0-9]{0,9})?", parts.path)):
         raise ValueError(_HINT)
+    else:
+        check_host(parts.hostname)
     _check_options(parts.query, _PLAIN_OPTIONS, _PLAIN_OPTIONS_HINT)
+
+
+def _check_socket(path: str) -> None:
+    try:
+        socket_path(path)
+    except ValueError as error:
+        raise ValueError(f"names a socket whose path {error}") from None
 
 
 def _check_options(query: str, allowed: re.Pattern[str], hint: str) -> None:
@@ -171,6 +186,7 @@ def _host(text: str, kind: _Kind) -> tuple[str, int]:
     port = int(match[3] or kind.port) if match else 0
     if not match or not 0 < port <= _MAX_PORT:
         raise ValueError(kind.hint)
+    check_host(match[2] or "")
     try:
         return str(IPv6Address(match[1])) if match[1] else match[2], port
     except ValueError:
@@ -196,21 +212,9 @@ def _db(path: tuple[str, ...], query: str) -> str:
     return parse_qs(query).get("db", [*path, ""])[0].lstrip("0")
 
 
-def _masked_one(url: str) -> str:
-    head, question, query = url.partition("?")
-    scheme, slashes, rest = head.partition("://")
-    login, at, place = rest.rpartition("@")
-    if login:
-        # A name alone is most likely a password whose colon was forgotten.
-        name, colon, _ = login.partition(":")
-        login = f"{name}:{_MASK}" if colon else _MASK
-    options = "&".join(_masked_option(option) for option in query.split("&"))
-    return f"{scheme}{slashes}{login}{at}{place}{question}{options}"
-
-
 def _option_name(option: str) -> str:
     return unquote_plus(option.partition("=")[0])
 
 
-def _masked_option(option: str) -> str:
-    return f"{option.partition('=')[0]}={_MASK}" if "password" in _option_name(option) else option
+def _is_password(name: str) -> bool:
+    return "password" in unquote_plus(name)

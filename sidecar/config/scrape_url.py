@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+
+from sidecar.config.addresses import socket_path
+from sidecar.config.urls import check_text, web_parts
 
 _HINT: Final = "takes http://, https:// or unix:///path/of.sock:/metrics"
 
@@ -22,12 +24,11 @@ def parse_target(url: str) -> Target:
         socket, colon, path = rest.partition(":/")
         if not socket.startswith("/"):
             raise ValueError(_HINT)
+        check_text(url.strip())
+        try:
+            socket_path(socket)
+        except ValueError as error:
+            raise ValueError(f"names a socket whose path {error}") from None
         return Target(f"http://localhost/{path}" if colon else "http://localhost/metrics", socket)
-    try:
-        parts = urlsplit(url.strip())
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ValueError(_HINT)
+    web_parts(url.strip(), _HINT)
     return Target(url.strip())

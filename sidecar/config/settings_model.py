@@ -20,6 +20,8 @@ from sidecar.config.field_types import (
     ListenOrOff,
     LoopbackOrOff,
     Name,
+    Networks,
+    PortOrAddress,
     RedisUrls,
     ScrapeUrl,
     Seconds,
@@ -195,6 +197,11 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     socket: SocketPath = Field(
         "", description="Path of the unix socket at which the app may report errors too; empty: none."
     )
+    app_port: PortOrAddress = Field(
+        "",
+        description="Port at which the app listens, to notice that it was restarted; `host:port` if it has a network "
+        "of its own; empty: none.",
+    )
     statsd_listen: LoopbackOrOff = Field(
         "off", description="UDP address for StatsD datagrams, such as `127.0.0.1:8125`: loopback, or `off`."
     )
@@ -222,6 +229,17 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         description="Maximum size of the page in bytes, compressed and not; a larger page is a failed scrape.",
     )
     public_listen: Listen = Field("0.0.0.0:9181", description="Address at which health and metrics are served.")
+    public_allow: Networks = Field(
+        "",
+        description="Clients of the public listener and of the agent-check, as addresses and networks with commas "
+        "between: `10.0.0.5,10.1.0.0/16,fd00::/8`; loopback, and this machine at its own address, are always allowed; "
+        "empty: everybody.",
+    )
+    public_why: Literal["full", "brief"] = Field(
+        "full",
+        description="Explanations at the public listener, in `/why` and in answers that say down: `full`, or `brief` "
+        "without the names of people and the reasons that they gave.",
+    )
     agent_listen: ListenOrOff = Field(
         "0.0.0.0:9182", description="Address at which HAProxy's agent-check is answered, or `off`."
     )

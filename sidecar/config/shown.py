@@ -6,10 +6,11 @@ No text contains a secret.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from sidecar.config import redis_urls, sources
+from sidecar.config import redis_urls, sources, urls
+from sidecar.config.addresses import listed
 from sidecar.config.field_types import is_duration
 from sidecar.runlock import durations
 
@@ -40,6 +41,9 @@ _COMPLAINTS = {
     "string_type": "must be text",
     "value_error": "{error}",
 }
+
+_MAX_SHOWN = 256
+_URL = re.compile(r"""[A-Za-z0-9+.-]+://[^\s"'{}]*""")
 
 # Defaults that depend on the machine or on other settings.
 _DEFAULTS = {"instance": "the host name", "refund": "on", "soft_drain": "on"}
@@ -82,7 +86,7 @@ def problem(detail: ErrorDetails, fields: Mapping[str, FieldInfo], given: source
     value = given.merged().get(name)
     # A URL may hold a password, even in a setting that takes no URL.
     hidden = field is None or "_url" in name or "://" in str(value)
-    shown = "the value" if hidden else repr(value)
+    shown = "the value" if hidden or len(repr(value)) > _MAX_SHOWN else repr(value)
     context = {key: _bound(field, bound) for key, bound in detail.get("ctx", {}).items()}
     complaint = _COMPLAINTS.get(detail["type"], detail["msg"]).format(**context)
     return f"{sources.variable(name)}: {shown} from {given.origin(name)} {complaint}"
@@ -94,22 +98,17 @@ def _bound(field: FieldInfo | None, bound: object) -> object:
     return bound
 
 
-def _place(url: str) -> str:
-    """Return a webhook's URL without its path, which is often its only secret."""
-    parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname}{port}/***"
-
-
 def _written(name: str, field: FieldInfo, value: object) -> str:
     """Return a valid value as a user would write it, without secrets."""
-    if name in ("redis_url", "scrape_url"):
+    if name == "redis_url":
         return redis_urls.masked(str(value))
-    if name == "webhook_url":
-        return ",".join(map(_place, filter(None, map(str.strip, str(value).split(",")))))
-    is_url = "://" in str(value)  # by mistake, where a path belongs
-    if ("_url" in name and "@" in str(value)) or (is_url and name.endswith("_file")):
-        return "***"
+    if name == "scrape_url":
+        return urls.masked(str(value))  # it may have a comma
+    if name.endswith("_url"):
+        # The path of a webhook is often its only secret.
+        return ",".join(urls.masked(url, hides_path=name == "webhook_url") for url in listed(str(value)))
     if isinstance(value, bool):
         return str(value).lower()
-    return durations.write(float(str(value))) if is_duration(field) else str(value)
+    if is_duration(field):
+        return durations.write(float(str(value)))
+    return _URL.sub(lambda found: urls.masked(found[0]), str(value))  # such as the URL in a command

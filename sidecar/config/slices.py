@@ -63,6 +63,16 @@ class CullingConfig(NamedTuple):
     drain_min: float = 3
 
 
+class ActionConfig(NamedTuple):
+    """What has a container that is down restarted."""
+
+    action: Literal["check", "exit", "command", "nomad-restart", "nomad-stop"] = "check"
+    action_command: str = ""
+    action_timeout: float = 30
+    exit_code: int = 88
+    nomad_task: str = ""
+
+
 class HookConfig(NamedTuple):
     """The program that captures evidence before a cull."""
 
@@ -126,6 +136,12 @@ class StateConfig(NamedTuple):
     state_dir: str = ""
 
 
+class AppConfig(NamedTuple):
+    """Where the app listens."""
+
+    app_port: str = ""
+
+
 class ScrapeConfig(NamedTuple):
     """The app's metrics page."""
 
@@ -158,6 +174,8 @@ class ServerConfig(NamedTuple):
     local_listen: str = "127.0.0.1:9180"
     socket: str = ""
     public_listen: str = "0.0.0.0:9181"
+    public_allow: str = ""
+    public_why: Literal["full", "brief"] = "full"
     agent_listen: str = "0.0.0.0:9182"
     page_listen: str = "off"
     agent_maxconn: int = 0
@@ -167,11 +185,12 @@ class ServerConfig(NamedTuple):
 
 
 class TlsConfig(NamedTuple):
-    """The certificate of the listeners."""
+    """The certificate of the listeners, and the authorities of their clients."""
 
     tls_cert: str = ""
     tls_key: str = ""
     tls_listeners: str = "page"
+    tls_client_ca: str = ""
 
     def covers(self, listener: str) -> bool:
         """Whether this listener (``page``, ``public``, ``local``) speaks TLS."""
@@ -229,12 +248,14 @@ class Config(NamedTuple):
     identity: IdentityConfig = IdentityConfig()
     judging: JudgingConfig = JudgingConfig()
     culling: CullingConfig = CullingConfig()
+    action: ActionConfig = ActionConfig()
     hook: HookConfig = HookConfig()
     retirement: RetirementConfig = RetirementConfig()
     weight: WeightConfig = WeightConfig()
     budget: BudgetConfig = BudgetConfig()
     redis: RedisConfig = RedisConfig()
     state: StateConfig = StateConfig()
+    app: AppConfig = AppConfig()
     scrape: ScrapeConfig = ScrapeConfig()
     statsd: StatsdConfig = StatsdConfig()
     server: ServerConfig = ServerConfig()

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections import ChainMap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sidecar.config.addresses import path as checked_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -141,14 +142,18 @@ def _unknown_variables(names: Collection[str], environ: Mapping[str, str]) -> li
 
 
 def _file(known: Collection[str], path: str, problems: list[str]) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most sidecars have no file
+
     try:
-        given = tomllib.loads(Path(path).read_text("utf-8"))
+        given = tomllib.loads(Path(checked_path(path)).read_text("utf-8"))
     except OSError as error:
         problems.append(f"{PREFIX}CONFIG: cannot read {path}: {error.strerror}")
     except UnicodeDecodeError:
         problems.append(f"{PREFIX}CONFIG: {path} is not UTF-8 text")
     except tomllib.TOMLDecodeError as error:
         problems.append(f"{PREFIX}CONFIG: {path} is not TOML: {error}")
+    except ValueError as error:
+        problems.append(f"{PREFIX}CONFIG: {error}")
     else:
         problems.extend(f"{PREFIX}CONFIG: {path}: {_stray_key(name, known)}" for name in given if name not in known)
         return {name: value for name, value in given.items() if name in known}

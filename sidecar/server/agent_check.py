@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
@@ -23,6 +23,9 @@ from sidecar.core.measure.weight import FULL
 from sidecar.core.types import State
 from sidecar.net.acceptor import Acceptor
 from sidecar.server.health import printable_ascii, why_down
+
+if TYPE_CHECKING:
+    from sidecar.net.address_gate import AddressGate
 
 LINE_LIMIT: Final = 128
 ACCEPTED_A_TURN: Final = 8
@@ -55,8 +58,12 @@ def open_agent(
     maxconn: int,
     on_poll: Callable[[str, str, int], None],
     on_failure: Callable[[Exception], None],
+    gate: AddressGate | None = None,
 ) -> Acceptor:
-    """Answer agent checks at a bound socket. ``on_poll(poller, path, status)`` gets each of them."""
+    """Answer agent checks at a bound socket, all or those that ``gate`` admits.
+
+    ``on_poll(poller, path, status)`` gets each that is answered.
+    """
 
     def current_line() -> str:
         try:
@@ -74,4 +81,4 @@ def open_agent(
             connection.send(current_line().encode())
             connection.shutdown(socket.SHUT_WR)
 
-    return Acceptor(listening, answer, at_once=ACCEPTED_A_TURN, is_priority=True)
+    return Acceptor(listening, answer, at_once=ACCEPTED_A_TURN, gate=gate, is_priority=True)

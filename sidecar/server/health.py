@@ -104,10 +104,12 @@ class Health:
             is_stopping = current.container.state is State.STOPPING
             return NOT_READY if current.checked_at is None or is_stopping else READY
 
+        restart = poll("/health/nomad", lambda container: container.nomad_up)
         self.polls = {
             "/health": poll("/health", lambda container: container.haproxy_up),
             "/health/haproxy": poll("/health/haproxy", lambda container: container.haproxy_up),
-            "/health/nomad": poll("/health/nomad", lambda container: container.nomad_up),
+            "/health/nomad": restart,
+            "/health/restart": restart,  # the same under a name for other schedulers; counted as the first
         }
         self.probes = {"/livez": livez, "/readyz": readyz}
 
@@ -219,10 +221,10 @@ def poller(user_agent: str, path: str) -> str:
 
 
 def explain(container: Container) -> str:
-    """The short body of a "down": state, evidence at the cull, the budget's answer. At most 3 KiB."""
+    """The short body of a "down": state, evidence at the cull, the budget's answer. At most 3 KiB, nobody's name."""
     lines = [f"{container.state}: {why_down(container)}"]
     if container.latch and container.answer:
-        lines.append(reasons.answer(container.answer))
+        lines.append(reasons.answer(reasons.anonymous_answer(container.answer)))
     text = "\n".join(lines).encode(errors="replace")[: BODY_LIMIT - 1]
     return text.decode(errors="ignore") + "\n"
 

@@ -1,7 +1,7 @@
 """The last decisions of one sidecar: an observer of the controller's steps, bounded in memory.
 
 Repetitions of a decision for the same reason are one decision with a count. It has no free text of the app, so that
-every listener may show it.
+every listener may show it. A sentence may have the author and the reason of a hold.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ MOST: Final = 50
 
 
 class Decision(NamedTuple):
-    """A decision: its word, its reason word, and a sentence; ``at`` is the Unix time of the last of ``times``."""
+    """A decision: its word, its reason word, and a sentence; ``at`` is the Unix time of the last of ``times``.
+
+    ``anonymous``: the sentence without names of people and their reasons, empty if it is the same.
+    """
 
     at: float
     what: str
     reason: str
     sentence: str
     times: int = 1
+    anonymous: str = ""
 
 
 class History:
@@ -46,8 +50,8 @@ class History:
         at = self._wall()
         if record.after.answer is not record.before.answer and record.after.answer is not None:
             self.answered_at = at
-        for what, reason, sentence in _decided(record):
-            self._add(Decision(at, what, reason, sentence))
+        for decision in _decided(record, at):
+            self._add(decision)
 
     def newest(self) -> list[Decision]:
         """All decisions, the last one first."""
@@ -61,15 +65,27 @@ class History:
             self._decisions.append(decision)
 
 
-def _decided(record: Record) -> Iterator[tuple[str, str, str]]:
+def _decided(record: Record, at: float) -> Iterator[Decision]:
     before, after = record.before, record.after
     if record.restarted:
-        yield "restarted", "", "the app restarted"
+        yield Decision(at, "restarted", "", "the app restarted")
         return
     if after.answer is not None and after.answer is not before.answer:
-        yield reasons.outcome(after.answer), reasons.reason_word(after.answer), reasons.answer(after.answer)
+        yield _answered(at, "", after.answer, reasons.answer)
     if after.lease_answer is not None and after.lease_answer is not before.lease_answer:
-        yield f"lease_{reasons.outcome(after.lease_answer)}", *_lease(after.lease_answer)
+        yield _answered(at, "lease_", after.lease_answer, reasons.lease)
+    for what, reason, sentence in _changed(record):
+        yield Decision(at, what, reason, sentence)
+
+
+def _answered(at: float, prefix: str, answer: Answer, write: Callable[[Answer], str]) -> Decision:
+    what, anonymous = prefix + reasons.outcome(answer), write(reasons.anonymous_answer(answer))
+    return Decision(at, what, reasons.reason_word(answer), write(answer), anonymous=anonymous)
+
+
+def _changed(record: Record) -> Iterator[tuple[str, str, str]]:
+    """The word, the reason word and the sentence of each decision that is no answer."""
+    before, after = record.before, record.after
     if after.would_culls > before.would_culls:
         yield "would_cull", reasons.rule(after.verdict), f"shadow mode: {reasons.verdict(after.verdict)}"
     if after.latch is not None and (record.culled or record.retired):
@@ -98,7 +114,3 @@ _ENTERED: Final = {
     State.RETIRING: "it is old enough to be retired and waits for a lease",
     State.STOPPING: "the sidecar is stopping",
 }
-
-
-def _lease(answer: Answer) -> tuple[str, str]:
-    return reasons.reason_word(answer), reasons.lease(answer)

@@ -1,17 +1,19 @@
 """``GET /why``: why the container is in its state and what would change that, as JSON and as text.
 
 All of it comes from memory: nothing here waits for the shared store. The public listener shows no free text of the app:
-no samples, no capture, no incarnation ids. Both listeners show the author and the reason of a hold.
+no samples, no capture, no incarnation ids. Both listeners show the author and the reason of a hold, unless the public
+answer is brief: then it shows nothing that a person wrote.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs
 
+from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
 from sidecar.core.fleet import about
@@ -20,7 +22,7 @@ from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
 from sidecar.net import web
 from sidecar.server.health import PLAIN, why_down
-from sidecar.server.history import History
+from sidecar.server.history import Decision, History
 from sidecar.server.remedies import Outlook, remedies
 from sidecar.server.why_text import as_text
 
@@ -41,7 +43,8 @@ class WhySources(NamedTuple):
     """The sources of all other values.
 
     ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
-    ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation.
+    ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation. ``action``: how the last
+    action ended, if there was one.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -51,15 +54,19 @@ class WhySources(NamedTuple):
     leaving: Callable[[int], tuple[int, int]]
     samples: Callable[[], Iterable[ErrorSample]]
     wall: Callable[[], float]
+    action: Callable[[], ActionResult | None] = lambda: None
 
 
 class Why:
     """Answers for one container; ``history`` has its decisions."""
 
-    def __init__(self, identity: WhyIdentity, sources: WhySources, history: History) -> None:
+    def __init__(
+        self, identity: WhyIdentity, sources: WhySources, history: History, *, is_public_brief: bool = False
+    ) -> None:
         self._identity = identity
         self._from = sources
         self._history = history
+        self._is_public_brief = is_public_brief
         self._written: tuple[object, str] = (None, "")
 
     async def get_public(self, request: web.BaseRequest) -> web.Response:
@@ -82,7 +89,7 @@ class Why:
 
     def value(self) -> dict[str, Any]:
         """The public answer as JSON values; times are Unix seconds, durations seconds."""
-        value = self._value(self._from.snapshot(), self._from.fleet())
+        value = self._value(self._from.snapshot(), self._from.fleet(), is_brief=self._is_public_brief)
         value["incarnation"] = None
         if value["fleet"]:
             value["fleet"]["away"] = [word.rpartition(": ")[2] for word in value["fleet"]["away"]]
@@ -101,10 +108,18 @@ class Why:
             "samples": [_sample(each, offset) for each in samples],
             "capture": cull.capture if cull else None,
             "last_cull": None if cull is None or is_culled else _last_cull(cull, offset),
+            "action": self._action(),
         }
 
-    def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
+    def _action(self) -> dict[str, Any] | None:
+        result = self._from.action()
+        return None if result is None else {**result._asdict(), "at": round(result.at, 3)}
+
+    def _value(self, seen: Snapshot, fleet: Fleet | None, *, is_brief: bool = False) -> dict[str, Any]:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
+        if is_brief:
+            held = reasons.anonymous_hold(held) if held else None
+            seen = _anonymous(seen)
         container, unix, own = seen.container, self._from.wall(), self._identity
         answered_at = self._history.answered_at
         age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
@@ -129,9 +144,18 @@ class Why:
             "fleet": {**about.fleet(fleet), "hold": about.hold(held)} if fleet else None,
             "hold": about.hold(held),
             "remedies": list(remedies(seen, outlook)),
-            "history": [_decision(*each) for each in self._history.newest()],
+            "history": [_decision(each, is_brief=is_brief) for each in self._history.newest()],
             "runbook": _runbook(own.runbook_url, container),
         }
+
+
+def _anonymous(seen: Snapshot) -> Snapshot:
+    """The snapshot without what a person wrote; of what is shown here only answers have that."""
+    answer, lease_answer = (
+        None if each is None else reasons.anonymous_answer(each)
+        for each in (seen.container.answer, seen.container.lease_answer)
+    )
+    return replace(seen, container=replace(seen.container, answer=answer, lease_answer=lease_answer))
 
 
 def _sentence(seen: Snapshot, error_limit: int) -> str:
@@ -192,8 +216,10 @@ def _budget(
     return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": _rounded(at)}
 
 
-def _decision(at: float, what: str, reason: str, sentence: str, times: int) -> dict[str, Any]:
-    return {"at": round(at, 3), "what": what, "reason": reason, "sentence": sentence, "times": times}
+def _decision(decision: Decision, *, is_brief: bool) -> dict[str, Any]:
+    at, what, reason, sentence, times, anonymous = decision
+    shown = anonymous or sentence if is_brief else sentence
+    return {"at": round(at, 3), "what": what, "reason": reason, "sentence": shown, "times": times}
 
 
 def _sample(sample: ErrorSample, offset: float) -> dict[str, Any]:

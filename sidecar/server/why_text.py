@@ -53,6 +53,9 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         yield from _fleet(value["fleet"])
     if value["hold"]:
         yield _hold(value["hold"])
+    if action := value.get("action"):
+        how = "failed" if action["failed"] else "done"
+        yield f"action: {action['action']} {how} after {action['took_s']:.1f} s: {action['sentence']}"
     for sentence in value["remedies"]:
         yield f"clears when: {sentence}"
     yield _about(value)
@@ -130,7 +133,8 @@ def _trial(trial: dict[str, Any]) -> str:
 
 def _hold(hold: dict[str, Any]) -> str:
     scope = f"instance {hold['instance']}" if hold["instance"] else "the service"
-    return f"hold: {scope} until {_time(hold['until'])} by {hold['author']}: {hold['reason']}"
+    reason = f": {hold['reason']}" if hold["reason"] else ""
+    return f"hold: {scope} until {_time(hold['until'])} by {hold['author']}{reason}"
 
 
 def _about(value: dict[str, Any]) -> str:

@@ -97,7 +97,7 @@ class Election:
         self._modules = modules
         self._directory = Path(config.run_lock)
 
-    def run(self, serve: Callable[[Takeover], None]) -> int:
+    def run(self, serve: Callable[[Takeover], object]) -> int:
         """Call ``serve`` once this sidecar is the main; return at once if it is not needed.
 
         Returns the exit code: 2 if the directory of the locks cannot be used, else 0. Raises what ``serve`` raises.
@@ -219,7 +219,11 @@ class Election:
 
 
 def usable_directory(directory: Path) -> None:
-    """Create the directory of the locks if it is missing. ``LockError`` unless only this user can write in it."""
+    """Create the directory of the locks if it is missing. ``LockError`` unless only this user can write in it.
+
+    Others may write in its parent, such as the tasks of an allocation in ``alloc/tmp`` of Nomad (mode 0777): they can
+    move the directory, which the main notices, and cannot put files into it. One that they have made is refused.
+    """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         found = directory.stat()
@@ -230,7 +234,8 @@ def usable_directory(directory: Path) -> None:
     if found.st_uid != os.geteuid():
         raise LockError(f"{directory}: belongs to user {found.st_uid}, the sidecar runs as {os.geteuid()}")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise LockError(f"{directory}: others may write in it (mode {stat.S_IMODE(found.st_mode):o}), it must be 700")
+        text = f"{directory}: others may write in it (mode {stat.S_IMODE(found.st_mode):o}), it must be 700"
+        raise LockError(f"{text}; the sidecar makes one that is missing, such as {directory}/lock")
     if len(os.fsencode(handover.socket_path(directory))) > MAX_PATH_BYTES:
         raise LockError(f"{directory}: {handover.SOCKET_NAME} in it must be at most {MAX_PATH_BYTES} bytes long")
 

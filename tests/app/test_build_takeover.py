@@ -26,7 +26,7 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize(("settings", "count"), [({}, 1), (EVERYTHING, 4)], ids=["nothing", "everything"])
+@pytest.mark.parametrize(("settings", "count"), [({}, 2), (EVERYTHING, 5)], ids=["nothing", "everything"])
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
     modules = build_takeover._modules(load_config(settings, {}))
     assert len(modules) == count

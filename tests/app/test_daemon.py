@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.ports import free_port
+from harness.sidecar import command
 from harness.waiting import wait_for
 from sidecar.app import build
 from sidecar.config.settings import load_config
@@ -93,6 +95,30 @@ def test_fresh_sidecar_is_up_at_every_listener_and_logs_their_addresses(sidecar:
     assert listening["health_at"] == one.settings["public_listen"]
     assert listening["errors_to"] == f"{one.settings['local_listen']}, {one.settings['socket']}"
     assert listening["agent_at"] == one.settings["agent_listen"]
+
+
+def test_token_that_all_users_can_read_is_one_warning_everywhere_and_no_core_file_may_hold_it(
+    sidecar: StartSidecar, run_dir: Path
+) -> None:
+    token = run_dir / "token"
+    token.write_text("sesame-0123456789")
+    token.chmod(0o644)
+    said = f"ARBITER_TOKEN_FILE: all users can read {token} (mode 0644): "
+    one = sidecar(token_file=token)
+    (line,) = wait_for(
+        lambda: [line for line in one.log_lines() if line["level"] == "warning"], timeout_s=60, what="it is logged"
+    )
+    assert line["message"].startswith(said)
+    checked, examined = command(one, "check-config"), command(one, "doctor")
+    assert (checked.code, examined.code) == (0, 0)
+    assert checked.err.startswith(f"health-arbiter: warning: {said}")
+    assert said not in checked.out
+    assert f"warn secrets: {said}" in examined.out
+    limits = Path(f"/proc/{one.pid}/limits").read_text()
+    assert re.search(r"^Max core file size +0 ", limits, re.MULTILINE)
+    token.chmod(0o600)
+    assert command(one, "check-config").err == ""
+    assert "ok   secrets: " in command(one, "doctor").out
 
 
 def test_redis_that_cannot_be_reached_is_no_reason_not_to_start(sidecar: StartSidecar) -> None:
@@ -212,13 +238,21 @@ def test_second_signal_ends_it_at_once(sidecar: StartSidecar, first: signal.Sign
     assert one.wait(20) > 0
 
 
-def test_culled_container_stays_down_for_nomad_while_the_sidecar_stops(sidecar: StartSidecar) -> None:
-    one = sidecar(**FAST, stop_drain="60s")
+def test_draining_container_stays_down_for_balancers_while_the_sidecar_stops(sidecar: StartSidecar) -> None:
+    one = sidecar(**{**FAST, "drain": "5m"}, stop_drain="60s")
+    one.post_error(5)
+    wait_for(_is(one, "draining"), timeout_s=60, what="it is culled")
+    one.terminate()
+    wait_for(_is(one, "stopping"), timeout_s=60, what="it is stopping")
+    assert _statuses(one) == [503, 503, 200]
+
+
+def test_sidecar_of_a_container_that_is_down_leaves_at_once(sidecar: StartSidecar) -> None:
+    one = sidecar(**FAST, stop_drain="1h")
     one.post_error(5)
     wait_for(_is(one, "down"), timeout_s=60, what="it is culled")
     one.terminate()
-    wait_for(_is(one, "stopping"), timeout_s=60, what="it is stopping")
-    assert _statuses(one) == [503] * 3
+    assert one.wait() == 0
 
 
 # -- living -------------------------------------------------------------------------------------------------

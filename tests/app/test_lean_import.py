@@ -1,4 +1,4 @@
-"""The import without certificates and C++, each time in a process that has imported nothing yet."""
+"""The import of aiohttp without its client, each time in a process that has imported nothing yet."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import pytest
 
 PROBE = """
 import json, os, sys
-before = dict(os.environ)
 from sidecar.app import lean_import
-early = "aiohttp" in sys.modules
-lean_import.import_aiohttp()
-late = "aiohttp" in sys.modules
+before = dict(os.environ)
+lean_import.defer_client()
+import sidecar.net.web
+early = "aiohttp.client" in sys.modules
+lean_import.import_client()
+import aiohttp, aiohttp.web
 from aiohttp import connector
 print(json.dumps({
     "early": early,
-    "late": late,
+    "late": "aiohttp.client" in sys.modules and aiohttp.web.Application.__name__ in aiohttp.web.__all__,
+    "version": aiohttp.__version__ != "",
     "same": dict(os.environ) == before,
     "meanwhile": {name: os.environ.get(name) for name in lean_import.MEANWHILE},
     "authorities": connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509_ca"],
@@ -29,17 +32,29 @@ print(json.dumps({
 DAEMON = """
 import sys
 from sidecar.app import lean_import
-lean_import.import_aiohttp()
+lean_import.defer_client()
 import sidecar.app.daemon, sidecar.store.redis_client
-print([name for name in ("aiohttp.web", "argparse", "pydantic") if name in sys.modules])
+print([name for name in ("aiohttp.client", "aiohttp.web", "argparse", "pydantic") if name in sys.modules])
+"""
+LATER = """
+from sidecar.app import lean_import
+lean_import.defer_client()
+from aiohttp import ClientSession, hdrs
+import aiohttp
+assert ClientSession is aiohttp.client.ClientSession
+try:
+    aiohttp.nothing
+except AttributeError:
+    print("client")
 """
 FAILING = """
 import os, sys
-sys.modules["aiohttp"] = None
 from sidecar.app import lean_import
+lean_import.defer_client()
+sys.modules["aiohttp.client"] = None
 before = dict(os.environ)
 try:
-    lean_import.import_aiohttp()
+    lean_import.import_client()
 except ImportError:
     sys.exit(0 if dict(os.environ) == before else 3)
 """
@@ -69,12 +84,15 @@ def _run(code: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]
     ],
     ids=["none", "file", "directory", "both", "frozenlist"],
 )
-def test_aiohttp_is_imported_without_authorities_or_cpp_and_the_environment_is_as_before(given: dict[str, str]) -> None:
+def test_client_comes_when_needed_without_authorities_or_cpp_and_the_environment_is_as_before(
+    given: dict[str, str],
+) -> None:
     done = _run(PROBE, given)
     assert done.stderr == ""
     assert json.loads(done.stdout) == {
         "early": False,
         "late": True,
+        "version": True,
         "same": True,
         "meanwhile": {name: given.get(name) for name in MEANWHILE},
         "authorities": 0,
@@ -88,3 +106,7 @@ def test_environment_is_as_before_when_the_import_fails() -> None:
 
 def test_daemon_does_without_what_its_parts_could_bring_along() -> None:
     assert _run(DAEMON, {}).stdout == "[]\n"
+
+
+def test_first_name_of_the_package_brings_the_client() -> None:
+    assert _run(LATER, {}).stdout == "client\n"

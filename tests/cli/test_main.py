@@ -19,7 +19,8 @@ SERVE = """
 import json, sys
 from sidecar.cli.main import main
 
-def serve(config):
+def serve(config, early_health):
+    early_health.stop()
     libraries = {"argparse", "pydantic", "pydantic_core", "pydantic_settings", "click", "rich"}
     heavy = {*libraries, "sidecar.config.settings", "sidecar.cli.application"}
     print(json.dumps({"loaded": sorted(sys.modules.keys() & heavy), "config": config}))
@@ -28,7 +29,7 @@ def serve(config):
 sys.exit(main(sys.argv[1:], serve))
 """
 
-# The same with the application replaced: READ is what happens in the child.
+# The same with the application, which reads the options, replaced: READ is what happens in the child.
 STUBBED = """
 import os, signal, sys, types
 from sidecar.cli.main import main
@@ -37,7 +38,7 @@ def run(arguments, environ, serve):
     READ
 
 sys.modules["sidecar.cli.application"] = types.SimpleNamespace(run=run)
-sys.exit(main([], lambda config: 0))
+sys.exit(main(["--budget", "9"], lambda config, early_health: 0))
 """
 
 # What each process of a run loads, and which of our modules build classes by dataclass, the dearest thing they do.
@@ -52,12 +53,11 @@ def builds(module):
 ours = [name for name in sys.modules if name.startswith("sidecar.")]
 print(json.dumps({"all": [*sys.modules], "building": [name for name in ours if builds(sys.modules[name])]}))
 """
-CHILD = "from sidecar.cli import application, daemon_commands"
+CHILD = "from sidecar.config.settings import load; load({}, {})"
 DAEMON = """
 from sidecar.app import lean_import
-lean_import.import_aiohttp()
-import sidecar.app.daemon, sidecar.store.redis_client
-import sidecar.config.slices  # the main function imports it for the daemon
+lean_import.defer_client()
+import sidecar.app.daemon, sidecar.app.early_health, sidecar.store.redis_client
 """
 
 SECRET = "hunter2"  # not one: the string to look for
@@ -101,8 +101,13 @@ def test_what_both_processes_of_a_run_need_is_loaded_before_they_part_and_nothin
     assert {*child["building"]} & {*daemon["building"]} <= {*cli.SHARED}
 
 
-def test_problems_are_lines_on_stderr_and_exit_2() -> None:
-    done = _run("-c", SERVE, "--error-limit", "0", ARBITER_MODE="x", ARBITER_REDIS_URL=f"redis://:{SECRET}#@h")
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [(("--error-limit", "0"), {}), ((), {"ARBITER_ERROR_LIMIT": "0"})],
+    ids=["with options", "without"],
+)
+def test_problems_are_lines_on_stderr_and_exit_2(options: tuple[str, ...], environ: dict[str, str]) -> None:
+    done = _run("-c", SERVE, *options, ARBITER_MODE="x", ARBITER_REDIS_URL=f"redis://:{SECRET}#@h", **environ)
     assert done.stdout == ""
     assert done.returncode == 2
     assert SECRET not in done.stderr

@@ -47,6 +47,22 @@ def test_listeners_with_tls_are_known_and_open(
     assert _problems(**pair, tls_listeners=listeners, **flags) == problems
 
 
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("", None),
+        ("the certificate", None),
+        ("/nowhere/ca.pem", "/nowhere/ca.pem cannot be read: no such file or directory"),
+        (__file__, "has no certificates in PEM"),
+    ],
+)
+def test_authorities_of_clients_are_certificates(pair: dict[str, str], path: str, problem: str | None) -> None:
+    path = pair["tls_cert"] if path == "the certificate" else path
+    found = _problems(**pair, tls_listeners="public", tls_client_ca=path)
+    assert len(found) == (problem is not None)
+    assert all(each.startswith("ARBITER_TLS_CLIENT_CA: ") and str(problem) in each for each in found)
+
+
 def test_listeners_are_ignored_without_a_certificate() -> None:
     assert _problems() == []
 

@@ -263,6 +263,9 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             ["ARBITER_TLS_CERT", "/nowhere/tls.crt cannot be read: no such file or directory"],
             id="certificate that is missing",
         ),
+        pytest.param(
+            {"tls_client_ca": __file__}, ["ARBITER_TLS_CLIENT_CA", "ARBITER_TLS_CERT"], id="clients asked without TLS"
+        ),
         pytest.param({"token_file": "/nowhere/token"}, ["ARBITER_TOKEN_FILE"], id="token that is missing"),
         pytest.param({"token_file": "/dev/null"}, ["ARBITER_TOKEN_FILE"], id="token that is no file"),
         pytest.param(

@@ -242,7 +242,7 @@ def test_selector_knows_whether_it_needs_quotes(text: str, legacy: bool) -> None
     assert parse_selector(text).legacy is legacy
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("up{}a\"'`=!~,;:\\d5.*+?()[]|^$ \nkind_from"), max_size=30))
 def test_no_other_exception_leaves_a_selector(text: str) -> None:
     with suppress(BadSelectorError):
@@ -252,7 +252,7 @@ def test_no_other_exception_leaves_a_selector(text: str) -> None:
 VALUES = st.text(st.sampled_from('ab5"\\\n.|'), max_size=4)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["a", "b.c", 'd"']),
     st.sampled_from(["=", "!=", "=~", "!~"]),

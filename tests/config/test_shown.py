@@ -118,17 +118,21 @@ def test_the_table_has_a_default_that_can_be_given_and_one_sentence_for_every_se
     ("name", "urls", "shown"),
     [
         ("webhook_url", "https://hooks.example/T0/secret?key=secret", "https://hooks.example/***"),
-        ("webhook_url", "http://a:8080/secret, https://u:secret@b/", "http://a:8080/***,https://b/***"),
+        ("webhook_url", "http://a:8080/secret, https://u:secret@b/", "http://a:8080/***,https://u:***@b/***"),
         ("webhook_url_file", "/run/hooks", "/run/hooks"),
-        ("webhook_url_file", "https://hooks.example/T0/secret", "***"),
-        ("slack_url_file", "https://hooks.example/T0/secret", "***"),
-        ("alertmanager_url", "http://user:secret@alerts:9093", "***"),
+        ("alertmanager_url", "http://user:secret@alerts:9093", "http://user:***@alerts:9093"),
         ("alertmanager_url", "http://alerts:9093", "http://alerts:9093"),
+        ("statsd_prefix", "shop", "shop"),
+        (
+            "scrape_errors",
+            'errors_total{url="http://u:secret@h/?key=secret",code=~"5.."}',
+            'errors_total{url="http://u:***@h/?key=***",code=~"5.."}',
+        ),
     ],
-    ids=["path", "several", "file", "URL for a file", "the same for Slack", "user", "harmless"],
+    ids=["path", "several", "file", "user", "harmless", "no URL", "URL in another setting"],
 )
-def test_urls_of_receivers_are_shown_without_what_lets_one_in(name: str, urls: str, shown: str) -> None:
-    settings = load({name: urls}, {})
+def test_urls_are_shown_without_their_secrets(name: str, urls: str, shown: str) -> None:
+    settings = load({"scrape_url": "http://h/", "scrape_requests": "requests_total", name: urls}, {})
     line = next(one for one in effective(settings, origins({name: urls}, {})).splitlines() if name.upper() in one)
     assert line.startswith(f"ARBITER_{name.upper()}={shown}  #")
     assert "secret" not in line

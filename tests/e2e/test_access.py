@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,8 +19,10 @@ import pytest
 
 from harness.certificates import Authority
 from harness.main_and_standby import MainAndStandby
+from harness.own_address import own_address
 from harness.polls import UP, Polls
 from harness.ports import free_port
+from harness.redis_acl import rights_of
 from harness.sidecar import Sidecar, command
 from harness.waiting import wait_for
 from sidecar.app import build, build_listeners
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from sidecar.net.web import Routes
 
 TOP: Final = Path(__file__).parents[2]
+README: Final = TOP / "deploy" / "haproxy" / "README.md"
 WORD: Final = "sesame-7d1f0c52-secret"
 BEARER: Final = {"Authorization": f"Bearer {WORD}"}
 WRONG: Final = {"Authorization": "Bearer sesame-7d1f0c52-public"}
@@ -50,8 +54,12 @@ HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[KeyPair]:
-    authority = Authority(tmp_path_factory.mktemp("authority"), "ours")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), "ours")
+
+
+@pytest.fixture(scope="module")
+def pairs(authority: Authority) -> list[KeyPair]:
     return [KeyPair(*map(str, authority.sign(name))) for name in ("first", "second")]
 
 
@@ -67,6 +75,24 @@ def guarded(sidecar: StartSidecar, token_file: Path, run_dir: Path) -> Sidecar:
     """A sidecar with a token and every listener open."""
     place = f"127.0.0.1:{free_port()}"
     return sidecar(token_file=token_file, page_listen=place, socket=run_dir / "app.sock", **FAST)
+
+
+# -- a Redis user for one service -------------------------------------------------------------------------------
+
+
+def test_sidecar_needs_no_more_in_redis_than_the_user_of_its_service_has(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    redis_server.cli("ACL", "SETUSER", "shop", "on", f">{WORD}", *rights_of("shop"))
+    url = redis_server.url.replace("redis://", f"redis://shop:{WORD}@")
+    slow = {"redis_timeout": "3s", "check_interval": "4s"}
+    one, _ = (sidecar(name, service="shop", redis_url=url, **FAST | slow) for name in "ab")
+    for order in (HOLD, ("release",), ("fleet",), ("events",)):
+        assert command(one, *order).code == 0, order
+    one.post_error(5)
+    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
+    wait_for(lambda: "culled" in command(one, "events").out, timeout_s=60, what="the cull is in the ledger")
+    assert redis_server.cli("ACL", "LOG") == []
 
 
 # -- every route of every listener ------------------------------------------------------------------------------
@@ -101,6 +127,28 @@ def _orders(routes: Routes) -> list[tuple[str, str]]:
 def test_public_listener_is_read_only(routes: dict[str, Routes]) -> None:
     assert {method for methods in routes["public"].values() for method in methods} == {"GET", "OPTIONS"}
     assert {"/health", "/metrics", "/why"} <= {*routes["public"]}
+
+
+def test_no_response_of_any_listener_names_a_version(guarded: Sidecar) -> None:
+    requests = (
+        *(b"GET /health HTTP/1.1\r\n", b"GET /page/stream HTTP/1.1\r\n", b"GET /nowhere HTTP/1.1\r\n"),
+        *(b"GET nowhere HTTP/1.1\r\n", b"POST /errors HTTP/1.1\r\nContent-Length: 99999999\r\n", b"\x16\x03\x01\r\n"),
+    )
+    ask = f"Host: localhost\r\nAuthorization: Bearer {WORD}\r\nConnection: close\r\n\r\n".encode()
+    statuses = set()
+    for listener in ("public", "local", "page"):
+        for request in requests:
+            with _connected(guarded, listener) as connection:
+                connection.sendall(request + ask)
+                head = b""
+                while b"\r\n\r\n" not in head and (received := connection.recv(65536)):
+                    head += received
+            head = head.partition(b"\r\n\r\n")[0]
+            assert b"aiohttp" not in head.lower(), (listener, request)
+            assert b"python" not in head.lower(), (listener, request)
+            statuses.add(int(head.split()[1]))
+    assert {200, 400, 404, 413} <= statuses
+    assert guarded.agent_line() == "up ready 100%\n"
 
 
 def test_no_other_listener_has_routes(routes: dict[str, Routes]) -> None:
@@ -182,7 +230,14 @@ def test_secrets_appear_in_no_answer_log_or_command(
     sidecar: StartSidecar, token_file: Path, redis_server: RedisServer, pairs: list[KeyPair], log_format: str
 ) -> None:
     page = f"127.0.0.1:{free_port()}"
+    closed = f"user:{WORD}@127.0.0.1:{free_port()}/?token={WORD}"
+    urls = token_file.with_name("urls.toml")  # its settings are in no environment
+    urls.write_text(
+        f'scrape_url = "http://{closed}"\nscrape_errors = "errors_total"\nscrape_interval = "500ms"\n'
+        f'scrape_timeout = "500ms"\nwebhook_url = "http://{closed}"\nalertmanager_url = "http://{closed}"\n'
+    )
     one = sidecar(
+        config=urls,
         token_file=token_file,
         page_listen=page,
         tls_cert=pairs[0].cert,
@@ -351,6 +406,82 @@ def test_haproxy_checks_over_tls_and_its_agent_check_without(
     wait_for(lambda: row()["agent_status"].endswith("L7OK"), timeout_s=60, what="the agent is asked")
     one.post_error(5)
     wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=60, what="the agent takes it out")
+
+
+def _default_server(public: int, authority: Authority, own: Path | None) -> str:
+    """The line of ``deploy/haproxy/README.md`` for a sidecar that asks its clients for a certificate."""
+    found: list[str] = re.findall(r"^    (default-server .*)$", README.read_text(), re.MULTILINE)
+    (line,) = found
+    for shipped, ours in {
+        "port 9181": f"port {public}",
+        "/etc/haproxy/ours.pem": str(authority.ca),
+        " crt /etc/haproxy/check.pem": f" crt {own}" if own else "",
+        "inter 2s": "inter 200ms",
+    }.items():
+        assert line.count(shipped) == 1
+        line = line.replace(shipped, ours)
+    return line
+
+
+def test_haproxy_needs_its_certificate_to_check_a_sidecar_that_asks_for_one(
+    run_dir: Path, children: Children, pairs: list[KeyPair], authority: Authority, haproxy: StartHaproxy
+) -> None:
+    settings = {"tls_cert": pairs[0].cert, "tls_key": pairs[0].key, "tls_listeners": "public,local", **FAST}
+    one = children.adopt(Sidecar(run_dir, **settings, tls_client_ca=authority.ca)).start()
+    own = run_dir / "check.pem"
+    own.write_text("".join(Path(path).read_text() for path in pairs[1]))
+    proxies = [
+        haproxy(_plain(_default_server(one.address("public")[1], authority, given)), name)
+        for name, given in (("known", own), ("stranger", None))
+    ]
+
+    def statuses() -> list[str]:
+        return [proxy.show_servers()["app", "app1"]["status"] for proxy in proxies]
+
+    wait_for(lambda: statuses() == ["UP", "DOWN"], timeout_s=30, what="only the known one is answered")
+    refused = 'arbiter_refusals_total{listener="public",reason="certificate"}'
+    assert one.metrics()[refused] >= 1
+    assert json.loads(command(one, "fleet", "--json").out)["instance"] == "a", "our commands show their own"
+    one.post_error(5)
+    wait_for(lambda: statuses() == ["DOWN", "DOWN"], timeout_s=30, what="the known one sees the cull")
+
+
+def _plain(default_server: str) -> str:
+    """``deploy/haproxy/plain.cfg`` with this line, a front port of ours and one server."""
+    text = (README.parent / "plain.cfg").read_text().replace("bind :8000", f"bind 127.0.0.1:{free_port()}")
+    before, _, after = text.partition("default-server ")
+    assert "port 9181" in after.splitlines()[0]
+    return f"{before}{default_server}\n    server app1 127.0.0.1:{free_port()}\n"
+
+
+# -- addresses --------------------------------------------------------------------------------------------------
+
+
+def _received(at: tuple[str, int], source: str, *, sent: bytes = b"GET /health HTTP/1.0\r\n\r\n") -> bytes:
+    """What a client with this address gets until the end of the connection."""
+    received = b""
+    with suppress(ConnectionError), socket.create_connection(at, 30, (source, 0)) as connection:
+        connection.sendall(sent)
+        while piece := connection.recv(4096):
+            received += piece
+    return received
+
+
+def test_only_listed_addresses_and_this_machine_reach_the_public_and_the_agent_listener(sidecar: StartSidecar) -> None:
+    own, public, agent = own_address(), free_port(), free_port()
+    listeners = {"public_listen": f"0.0.0.0:{public}", "agent_listen": f"0.0.0.0:{agent}"}
+    one = sidecar(**listeners, public_allow="198.51.100.0/24,fd00::/8", **FAST)
+    for _ in range(20):
+        assert _received(("127.0.0.1", public), own) == b""
+        assert _received(("127.0.0.1", agent), own, sent=b"\n") == b""
+        assert one.health() == (200, "up\n")
+    counted = one.metrics()
+    for listener in ("public", "agent"):
+        assert counted[f'arbiter_refusals_total{{listener="{listener}",reason="address"}}'] == 20
+    for source, at in (("127.0.0.2", "127.0.0.1"), (own, own)):
+        assert _received((at, public), source).startswith(b"HTTP/1.0 200 OK")
+        assert _received((at, agent), source, sent=b"") == b"up ready 100%\n"
+    assert one.post_error()["state"] == "up", "the local listener has no such list"
 
 
 # -- a standby takes over -----------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from harness import receiver
-from harness.browser import Browser
+from harness.browser import Browser, Window
 from harness.children import Children
 from harness.prometheus import AlertHistory
-from harness.sidecar import command
+from harness.sidecar import Sidecar, command
 from harness.site import BUDGET, SERVICE, Site, SiteApps
 from harness.site_scenario import AUTHOR, PHASES, REASON, RELEASER, Recording, SiteScenario, differences, is_asked
 from harness.site_sources import NAMES, events, sources
@@ -32,6 +32,8 @@ pytestmark = [pytest.mark.redis, pytest.mark.haproxy]
 QUIET_S = 60.0
 """How long a topic is quiet before its end is sent."""
 SINCE = ("--since", "1h")
+Ledgers = tuple[list[dict[str, Any]], dict[str, Any], list[dict[str, Any]], list[str]]
+"""The entries, the report, the entries by the command, and the lines of the page."""
 
 
 class Recorded(NamedTuple):
@@ -74,17 +76,30 @@ def _play_all(site: Site, browser: Browser) -> Recorded:
     page = browser.open("http://{}:{}/page".format(*observer.address("local")))
     with AlertHistory(site.alerts) as alerts:
         found = SiteScenario(site, sources(site, page), alerts).play()
-        report = json.loads(command(observer, "report", *SINCE, "--json").out)
-        commanded = [json.loads(line) for line in command(observer, "events", *SINCE, "--json").out.splitlines()]
         wait_for(
             lambda: _recovered(site) == {"paused", "hold", "budget"} and not alerts.now_of("sidecar"),
             timeout_s=QUIET_S + 30,
             what="the end of every topic is sent",
         )
-    lines = page.page.locator("#events > li").all_inner_texts()
+    ((told, report, commanded, lines),) = wait_for(
+        lambda: _ledger(observer, page), timeout_s=90, what="no event comes while all sources are read"
+    )
     log = "".join(one.output() for one in site.fleet)
     complaints = [*page.complaints, *site.messages.refused]
-    return Recorded(found, events(observer), site.messages.accepted, alerts, report, commanded, lines, complaints, log)
+    return Recorded(found, told, site.messages.accepted, alerts, report, commanded, lines, complaints, log)
+
+
+def _ledger(observer: Sidecar, page: Window) -> list[Ledgers]:
+    """What every reader of the ledger shows; nothing if an event came meanwhile, or the page does not have all yet.
+
+    On a busy machine a late answer of Redis is an event too.
+    """
+    told = events(observer)
+    report = json.loads(command(observer, "report", *SINCE, "--json").out)
+    commanded = [json.loads(line) for line in command(observer, "events", *SINCE, "--json").out.splitlines()]
+    lines = page.page.locator("#events > li").all_inner_texts()
+    is_quiet = events(observer) == told and len(lines) == len(told)
+    return [(told, report, commanded, lines)] if is_quiet else []
 
 
 def _recovered(site: Site) -> set[str]:

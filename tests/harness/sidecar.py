@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness.child import Child, python_env
 from harness.ports import free_port
-from sidecar.net.tls import client_context
+from sidecar.net.tls import KeyPair, client_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,8 @@ class Sidecar(Child):
 
     Settings are those of the daemon in lower case (``error_limit=5``, ``redis_url=...``). They win over the defaults of
     the harness: no fleet gates, no drain at the stop, JSON logs, state in ``<directory>/<name>.state``. A listener that
-    ``tls_listeners`` names is asked over TLS, and any certificate of it is accepted.
+    ``tls_listeners`` names is asked over TLS, and any certificate of it is accepted; with ``tls_client_ca`` it is shown
+    its own.
     """
 
     def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
@@ -160,7 +161,9 @@ class Sidecar(Child):
         if listener == "socket":
             return _UnixConnection(str(self.settings["socket"]))
         if "tls_cert" in self.settings and listener in str(self.settings.get("tls_listeners", "page")).split(","):
-            return http.client.HTTPSConnection(*self.address(listener), timeout=_TIMEOUT_S, context=client_context())
+            own = KeyPair(*(str(self.settings[name]) for name in ("tls_cert", "tls_key")))
+            context = client_context(own if "tls_client_ca" in self.settings else None)
+            return http.client.HTTPSConnection(*self.address(listener), timeout=_TIMEOUT_S, context=context)
         return http.client.HTTPConnection(*self.address(listener), timeout=_TIMEOUT_S)
 
 

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.own_address import own_address
 from harness.waiting import eventually
 from sidecar.core.life import transitions
 from sidecar.core.life.container import start
 from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Evidence, Granted, Latch, Policy, State
+from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.sockets import bind_tcp
 from sidecar.server.agent_check import line, open_agent
 
@@ -128,7 +130,7 @@ class Controller:
         return Snapshot(105.0, self.current, Evidence(60), 100.0, self.weight)
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator[tuple[str, int]]:
+    async def agent(self, gate: AddressGate | None = None) -> AsyncIterator[tuple[str, int]]:
         """The address of an open agent; nothing may be left to asyncio to tell."""
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unhandled.append(context))
         (opened,) = bind_tcp("127.0.0.1", 0)
@@ -138,6 +140,7 @@ class Controller:
             maxconn=self.maxconn,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
+            gate=gate,
         )
         with closing(agent):
             yield opened.getsockname()
@@ -149,10 +152,10 @@ def controller() -> Controller:
     return Controller()
 
 
-async def _poll(address: tuple[str, int]) -> bytes:
+async def _poll(address: tuple[str, int], source: str = "127.0.0.1") -> bytes:
     """Everything that the agent says, to the end of the connection."""
     async with asyncio.timeout(10):
-        reader, writer = await asyncio.open_connection(*address)
+        reader, writer = await asyncio.open_connection(*address, local_addr=(source, 0))
         try:
             return await reader.read()
         finally:
@@ -169,6 +172,14 @@ async def test_each_poll_gets_the_line_of_its_moment_and_the_end(controller: Con
         controller.current = DOWN
         assert await _poll(address) == f"fail #culled: {SENTENCE}\n".encode()
     assert controller.polls == [("haproxy", "agent", status) for status in (200, 200, 503, 503)]
+
+
+async def test_poll_from_an_address_that_is_not_allowed_gets_no_line(controller: Controller) -> None:
+    refused: list[None] = []
+    async with controller.agent(AddressGate(parse_networks("198.51.100.0/24"), lambda: refused.append(None))) as at:
+        assert await _poll(at, own_address()) == b""
+        assert await _poll(at) == UP_LINE.encode()
+    assert (len(refused), len(controller.polls)) == (1, 1)
 
 
 async def test_a_thousand_pollers_at_once_get_one_line_each(controller: Controller) -> None:

@@ -48,7 +48,7 @@ SHADOW = replace(SUSPECT, would_culls=1, would_down=True)
 DENIED = replace(SUSPECT, answer=Denied("window", 10, 10, 60.0))
 UNKNOWN = replace(SUSPECT, answer=Unknown("timeout"), unknowns=7)
 EVIDENCE = Evidence(60, 0, {}, {}, None, None)
-PATHS = ("/health", "/health/haproxy", "/health/nomad", "/livez", "/readyz")
+PATHS = ("/health", "/health/haproxy", "/health/nomad", "/health/restart", "/livez", "/readyz")
 
 
 class Controller:
@@ -118,12 +118,12 @@ def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) ->
 )
 def test_status_of_each_path_in_each_state(container: Container, haproxy: int, nomad: int, ready: int) -> None:
     routes = Controller(container).routes()
-    assert [_ask(routes, path).status for path in PATHS] == [haproxy, haproxy, nomad, 200, ready]
+    assert [_ask(routes, path).status for path in PATHS] == [haproxy, haproxy, nomad, nomad, 200, ready]
 
 
 def test_preset_has_another_status_for_down() -> None:
     routes = Controller(DOWN).routes(down_status=400)
-    assert [_ask(routes, path).status for path in PATHS] == [400, 400, 400, 200, 200]
+    assert [_ask(routes, path).status for path in PATHS] == [400, 400, 400, 400, 200, 200]
 
 
 def test_every_state_has_a_row_above() -> None:
@@ -299,6 +299,7 @@ def test_only_health_is_counted_as_a_poll_with_its_status() -> None:
     assert controller.polls == [
         ("other", "/health", 503),
         ("haproxy", "/health/haproxy", 503),
+        ("other", "/health/nomad", 200),
         ("other", "/health/nomad", 200),
     ]
 

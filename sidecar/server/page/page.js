@@ -17,9 +17,9 @@ const PRESENCES = {
 };
 const ALSO_WELL = ["starting", "retiring"];
 const COLORS = {
-  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "duplicate", "data_loss", "redis_away"],
+  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "redis_away"],
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
-  good: ["recovered", "replaced", "helped", "release", "revived", "redis_back", "would_recover"],
+  good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
 const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 

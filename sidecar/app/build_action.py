@@ -1,0 +1,103 @@
+"""Builds the action that has a container restarted. Imported only if there is one besides the failing check."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from sidecar.actions.actuator import Action, ActionError, ActionResult, Actuator
+from sidecar.actions.asked_file import AskedFile
+from sidecar.actions.command import CommandAction
+from sidecar.actions.nomad import TaskApi
+from sidecar.controller.state_file import path_of
+from sidecar.core.types import Entry
+from sidecar.telemetry.log import logger
+
+if TYPE_CHECKING:
+    from sidecar.config.slices import ActionConfig, IdentityConfig
+    from sidecar.controller.ledger import Ledger
+    from sidecar.telemetry.metrics import Metrics
+
+_OF_NOMAD: Final = ("NOMAD_SECRETS_DIR", "NOMAD_ALLOC_ID")
+
+
+def actuator(
+    config: ActionConfig,
+    identity: IdentityConfig,
+    metrics: Metrics,
+    ledger: Ledger,
+    *,
+    leave: Callable[[], None],
+    state_directory: str,
+) -> Actuator:
+    """Build the part that carries out ``ARBITER_ACTION``. ``leave`` ends this process, for the action ``exit``.
+
+    ``state_directory``: where it remembers what it asked; empty: nowhere.
+    """
+    facts = {"ARBITER_SERVICE": identity.service, "ARBITER_INSTANCE": identity.instance}
+    actions = counter(metrics.registry, config.action)
+
+    def observe(result: ActionResult) -> None:
+        outcome = "failed" if result.failed else "done"
+        actions.labels(result.action, outcome).inc()
+        ledger.add(
+            Entry(
+                "action_failed" if result.failed else "acted",
+                result.at,
+                identity.instance,
+                reason=result.action,
+                seconds=round(result.took_s, 3),
+                detail=result.sentence,
+            )
+        )
+        fields = {"action": result.action, "detail": result.sentence, "took_s": round(result.took_s, 3)}
+        log = logger.error if result.failed else logger.warning
+        log("the action has failed" if result.failed else "the action is done", extra={"fields": fields})
+
+    act = action(config, leave, environ=os.environ, facts=facts)
+    asked = AskedFile(path_of(state_directory, identity.app).with_suffix(".asked")) if state_directory else None
+    return Actuator(config.action, act, timeout_s=config.action_timeout, wall=time.time, on_result=observe, asked=asked)
+
+
+def counter(registry: CollectorRegistry, action: str) -> Counter:
+    """Add the metric of the actions, with both outcomes of ``action`` at 0."""
+    help_text = "Actions that had a container restarted, or failed to; only with ARBITER_ACTION."
+    actions = Counter("arbiter_actions", help_text, ["action", "outcome"], registry=registry)
+    for outcome in ("done", "failed"):
+        actions.labels(action, outcome)
+    return actions
+
+
+def action(
+    config: ActionConfig, leave: Callable[[], None], *, environ: Mapping[str, str], facts: Mapping[str, str]
+) -> Action:
+    """The configured action. Without its variables an action of Nomad fails when it is needed, not at the start.
+
+    A sidecar that does not start would be restarted for ever, and the app with it.
+    """
+    if config.action == "exit":
+        return partial(_leave, leave, config.exit_code)
+    if config.action == "command":
+        # The time of the action ends the program first, so that its result says what the program printed.
+        return CommandAction(shlex.split(config.action_command), config.action_timeout * 0.9, facts)
+    missing = [name for name in _OF_NOMAD if not environ.get(name)]
+    if missing:
+        return partial(_fail, f"{' and '.join(missing)} not set: this is no allocation of Nomad")
+    secrets, allocation = (environ[name] for name in _OF_NOMAD)
+    api = TaskApi(f"{secrets}/api.sock", f"{secrets}/nomad_token", allocation)
+    return partial(api.restart_task, config.nomad_task) if config.action == "nomad-restart" else api.stop_allocation
+
+
+async def _leave(leave: Callable[[], None], exit_code: int) -> str:
+    leave()
+    return f"the sidecar leaves with exit code {exit_code}"
+
+
+async def _fail(sentence: str) -> str:
+    raise ActionError(sentence)

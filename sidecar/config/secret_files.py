@@ -1,0 +1,56 @@
+"""Finds files with a secret that other users of the machine can read or change.
+
+Each is a warning, not an error: a mounted secret often has mode 0644, which is the default of Kubernetes, and the
+container has no other users who could read it. There ``defaultMode`` of the volume sets the mode, not ``chmod``. The
+group may read a file that belongs to another user, such as root: a sidecar without root's rights needs that.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sidecar.config.slices import Config
+
+_OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
+_GROUP: Final = stat.S_IRGRP | stat.S_IWGRP
+_READ: Final = stat.S_IROTH | stat.S_IRGRP
+
+
+def paths(config: Config) -> dict[str, str]:
+    """Return the files that hold a secret, by setting."""
+    redis, notify = config.redis, config.notify
+    found = {
+        "token_file": config.server.token_file,
+        "tls_key": config.tls.tls_key,
+        "redis_password_file": redis.redis_password_file,
+        "redis_key": redis.redis_key,
+        "redis_cert": "" if redis.redis_key else redis.redis_cert,  # then it holds the key as well
+        "webhook_url_file": notify.webhook_url_file,
+        "slack_url_file": notify.slack_url_file,
+        "pagerduty_key_file": notify.pagerduty_key_file,
+    }
+    return {name: path for name, path in found.items() if path}
+
+
+def open_to_others(config: Config) -> Iterator[str]:
+    """Yield a line for each such file that others can read or change. It reads the disk, which may hang."""
+    for name, path in paths(config).items():
+        try:
+            found = Path(path).stat()
+        except OSError:
+            continue  # the part that reads the file says so
+        mode = stat.S_IMODE(found.st_mode)
+        is_own = found.st_uid == os.geteuid() != 0
+        granted = mode & (_OTHERS | _GROUP if is_own else _OTHERS)
+        if stat.S_ISREG(found.st_mode) and granted:
+            who = "all users" if granted & _OTHERS else f"the users of group {found.st_gid}"
+            yield (
+                f"ARBITER_{name.upper()}: {who} can {'read' if granted & _READ else 'change'} {path} "
+                f"(mode {mode:04o}): give it to the user of the sidecar, and type chmod 600 {shlex.quote(path)}"
+            )

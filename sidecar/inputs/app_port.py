@@ -1,0 +1,168 @@
+"""Notices that the app was restarted, by the socket that listens at its port. The app needs to say nothing.
+
+Where the sidecar shares the app's network (a task group of Nomad, a pod), the kernel lists the listening sockets, each
+with a number that no other socket has. Elsewhere the sidecar connects: a refused connection, followed by an accepted
+one, is a restart. A process that passes its listening socket on to its successor (systemd's socket activation, an
+upgrade in place) looks like one incarnation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from sidecar.core.types import AppListening, Report
+
+Offer = Callable[[Sequence[Report]], bool]
+Look = Callable[[], "frozenset[str] | None"]
+
+WELL_S: Final = 1.0
+"""Time between two looks while the app is well: noticing a restart then only starts the grace."""
+
+UNWELL_S: Final = 0.5
+"""The same while it is suspect or out of balance: a restart ends that."""
+
+SETTLE_S: Final = 10.0
+"""Time in which the workers of one incarnation open their sockets, if each has its own (``SO_REUSEPORT``)."""
+
+CONNECT_S: Final = 1.0
+TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENING: Final = b"0A"
+_LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
+
+
+class AppPort:
+    """Looks at the app's port again and again, and offers an ``AppListening`` for each new incarnation.
+
+    ``target``: host (None: in this network) and port. ``known``: the socket of the present incarnation, if another
+    sidecar knew it. ``offer`` takes reports; False means that they must be offered again. ``is_well``: whether the app
+    is up. ``on_failure`` gets what a look raised: the next look is made all the same. ``is_listening``: what the last
+    look that could tell has seen.
+    """
+
+    def __init__(
+        self,
+        target: tuple[str | None, int],
+        *,
+        offer: Offer,
+        is_well: Callable[[], bool],
+        on_failure: Callable[[Exception], None],
+        known: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        host, port = target
+        self.is_listening = False
+        self._port = port
+        self._connections = None if host is None else AcceptedConnections(host, port, known)
+        self._incarnations = SocketIncarnations(known)
+        self._offer = offer
+        self._is_well = is_well
+        self._on_failure = on_failure
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - without a look the app stays what it was
+                self._on_failure(error)
+            await asyncio.sleep(WELL_S if self._is_well() else UNWELL_S)
+
+    async def look(self) -> None:
+        """Look once."""
+        connections = self._connections
+        sockets = listening_sockets(self._port) if connections is None else await connections.look()
+        if sockets is not None:
+            self.is_listening = bool(sockets)
+            self._incarnations.see(sockets, self._clock())
+        begun = self._incarnations.unreported
+        if begun and self._offer([AppListening(begun)]):
+            self._incarnations.unreported = ""
+
+
+class SocketIncarnations:
+    """Tells the incarnations of the app apart by the sockets that listen at its port.
+
+    An incarnation ends when none of the sockets is left that were there when it settled: workers come and go. While
+    nobody listens nothing has begun. ``unreported``: the first socket of a new incarnation, until the owner clears it.
+    """
+
+    def __init__(self, known: str = "") -> None:
+        self.unreported = ""
+        self._sockets = frozenset({known}) if known else frozenset()
+        self._settled_at: float | None = None
+
+    def see(self, sockets: frozenset[str], now: float) -> None:
+        """Note which sockets listen at ``now`` (seconds of a monotonic clock)."""
+        if not sockets:
+            return
+        if not sockets & self._sockets:
+            self.unreported, self._sockets, self._settled_at = min(sockets), sockets, now + SETTLE_S
+        elif self._settled_at is None:
+            self._sockets, self._settled_at = sockets, now + SETTLE_S
+        elif now < self._settled_at:
+            self._sockets |= sockets
+
+
+class AcceptedConnections:
+    """Finds out by connecting whether the app listens; each time that it began to listen has a name of its own."""
+
+    def __init__(self, host: str, port: int, known: str = "") -> None:
+        self._address = host, port
+        self._name = known or _new_name()
+        self._was_refused = False
+
+    async def look(self) -> frozenset[str] | None:
+        """The name of this time, nothing if the app refuses connections, None if that is not known."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, writer = await asyncio.open_connection(*self._address)
+        except ConnectionRefusedError:
+            self._was_refused = True
+            return frozenset()
+        except OSError:  # a time-out, a name that is not known, no route: this says nothing about the app
+            return None
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        if self._was_refused:
+            self._name, self._was_refused = _new_name(), False
+        return frozenset({self._name})
+
+
+def listening_sockets(port: int, tables: Iterable[Path] = TABLES) -> frozenset[str]:
+    """The inode numbers of the sockets of this network that listen at the TCP port, of any address and family.
+
+    The tables are those of proc(5). A kernel without IPv6 has one of them; OSError if neither can be read.
+    """
+    found, errors = set[str](), list[OSError]()
+    tables = tuple(tables)
+    for table in tables:
+        try:
+            found.update(_listening_sockets(b"%04X" % port, table))
+        except OSError as error:
+            errors.append(error)
+    if len(errors) == len(tables):
+        raise errors[0]
+    return frozenset(found)
+
+
+def _listening_sockets(port: bytes, table: Path) -> Iterable[str]:
+    with table.open("rb", buffering=4096) as lines:
+        next(lines, b"")  # the names of the columns
+        for line in lines:
+            columns = line.split()
+            if columns[_STATE] != _LISTENING:
+                return  # the kernel lists listening sockets first, and there may be 100,000 others
+            if columns[_LOCAL_ADDRESS].rpartition(b":")[2] == port:
+                yield columns[_INODE].decode()
+
+
+def _new_name() -> str:
+    return f"seen-{os.urandom(6).hex()}"

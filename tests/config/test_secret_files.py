@@ -1,0 +1,83 @@
+"""Files with secrets that other users of the machine can read or change are named, with what to type."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sidecar.config import secret_files
+from sidecar.config.settings_model import Settings
+from sidecar.config.slices import Config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OTHER = 65_534
+NOBODYS: set[str] = {"redis_ca", "tls_cert", "tls_client_ca"}
+"""Files that anybody may read."""
+
+
+def _config(**paths: str) -> Config:
+    slices = {
+        name: values._replace(**{key: path for key, path in paths.items() if key in values._fields})
+        for name, values in Config()._asdict().items()
+    }
+    return Config(**slices)
+
+
+def test_every_file_with_a_secret_is_looked_at() -> None:
+    files = {name for name in Settings.model_fields if name.endswith(("_file", "_key", "_cert", "_ca"))}
+    named = {*secret_files.paths(_config(**dict.fromkeys(files, "/f")))}
+    assert named == files - NOBODYS - {"budget_key", "redis_cert"}
+    assert secret_files.paths(_config(redis_cert="/f")) == {"redis_cert": "/f"}, "without a key it holds both"
+    assert secret_files.paths(Config()) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "said"),
+    [
+        (0o600, OTHER, None),
+        (0o400, OTHER, None),
+        (0o700, OTHER, None),
+        (0o644, OTHER, "all users can read"),
+        (0o604, OTHER, "all users can read"),
+        (0o602, OTHER, "all users can change"),
+        (0o640, OTHER, "the users of group 0 can read"),
+        (0o620, OTHER, "the users of group 0 can change"),
+        (0o640, 0, None),
+        (0o440, 0, None),
+        (0o644, 0, "all users can read"),
+    ],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_file_that_others_can_read_or_change_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, said: str | None
+) -> None:
+    """``owner`` 0: root, who gives the file to the group of the sidecar."""
+    path = tmp_path / "a token"
+    path.write_text("x")
+    path.chmod(mode)
+    os.chown(path, owner, 0)
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER)
+    sentences = [*secret_files.open_to_others(_config(token_file=str(path)))]
+    if said is None:
+        assert sentences == []
+    else:
+        (sentence,) = sentences
+        assert sentence.startswith(f"ARBITER_TOKEN_FILE: {said} {path} (mode {mode:04o}): ")
+        assert sentence.endswith(f"type chmod 600 '{path}'")
+
+
+def test_link_is_followed_as_to_a_mounted_secret(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("x")
+    (tmp_path / "data").chmod(0o644)
+    (tmp_path / "token").symlink_to("data")
+    assert len([*secret_files.open_to_others(_config(tls_key=str(tmp_path / "token")))]) == 1
+
+
+@pytest.mark.parametrize("name", ["none", "directory"])
+def test_what_is_no_file_is_left_to_the_part_that_reads_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "directory").mkdir(mode=0o755)
+    assert [*secret_files.open_to_others(_config(slack_url_file=str(tmp_path / name)))] == []

@@ -1,0 +1,118 @@
+"""Culls that are carried out by an action: the sidecar exits, runs a command, or asks Nomad."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from harness.sidecar import Setting, Sidecar, command
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.children import StartSidecar
+    from harness.redis_server import RedisServer
+
+pytestmark = pytest.mark.redis
+
+CULL: Final[dict[str, Setting]] = {"settle": 0, "drain": "0.1s", "drain_min": 0, "check_interval": "2s"}
+
+
+def _await_health(one: Sidecar, status: int) -> None:
+    wait_for(lambda: one.health("/health/nomad")[0] == status, timeout_s=60, what=f"health is {status}")
+
+
+def _entries(one: Sidecar, what: str) -> list[dict[str, str]]:
+    done = command(one, "events", "--json")
+    assert done.code == 0, done
+    return [event for event in map(json.loads, done.out.splitlines()) if event["what"] == what]
+
+
+def test_sidecar_leaves_with_its_code_and_the_next_one_starts_clean(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    settings: dict[str, Setting] = {**CULL, "action": "exit", "stop_drain": "1h", "redis_url": redis_server.url}
+    one = sidecar("one", **settings)
+    one.post_error(5, kind="redis")
+    assert one.wait(90) == 88, "it does not wait for stop_drain: its balancers have noticed"
+    one.start()
+    assert [one.health(path)[0] for path in ("/health", "/health/nomad")] == [200, 200]
+    assert [entry["reason"] for entry in _entries(one, "acted")] == ["exit"]
+    one.post_error(5, kind="redis")
+    assert one.wait(90) == 88, "another incarnation, another token"
+
+
+def test_command_restarts_the_app_and_the_sidecar_says_so(
+    sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path
+) -> None:
+    script, app_start = run_dir / "restart", run_dir / "restarted"
+    script.write_text(f"#!/bin/sh\necho restarting $ARBITER_INSTANCE; echo yes > {app_start}\n")
+    script.chmod(0o700)
+    one = sidecar("one", action="command", action_command=str(script), redis_url=redis_server.url, **CULL)
+    one.post_error(5, app_start="life-1")
+    wait_for(app_start.exists, timeout_s=60, what="the command has run")
+    done = 'arbiter_actions_total{action="command",outcome="done"}'
+    wait_for(lambda: one.metrics()[done] == 1, timeout_s=60, what="it is counted")
+    told = one.request("local", "GET", "/why").json()["action"]
+    assert (told["action"], told["failed"]) == ("command", False)
+    assert "restarting one" in told["sentence"]
+    assert one.health("/health/nomad")[0] == 503
+    one.post_error(1, app_start="life-2")
+    _await_health(one, 200)
+    wait_for(lambda: _entries(one, "acted"), timeout_s=60, what="it is in the ledger")
+
+
+def test_sidecar_that_was_killed_in_the_drain_asks_when_it_is_back(
+    sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path
+) -> None:
+    script, asked = run_dir / "restart", run_dir / "asked"
+    script.write_text(f"#!/bin/sh\necho asked >> {asked}\n")
+    script.chmod(0o700)
+    settings: dict[str, Setting] = {**CULL, "drain": "3s", "action": "command", "action_command": str(script)}
+    one = sidecar("one", redis_url=redis_server.url, **settings)
+    one.post_error(5)
+    saved = Path(str(one.settings["state_dir"]))
+    wait_for(lambda: any('"latch": {' in file.read_text() for file in saved.iterdir()), timeout_s=60, what="saved")
+    one.kill()
+    ended = time.time() + 3
+    wait_for(lambda: time.time() > ended, timeout_s=60, what="the drain is over")
+    one.start()
+    wait_for(asked.exists, timeout_s=60, what="the command has run")
+
+
+def test_action_that_fails_leaves_the_container_to_its_check(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one = sidecar("one", action="nomad-stop", redis_url=redis_server.url, **CULL)
+    one.post_error(5)
+    failed = 'arbiter_actions_total{action="nomad-stop",outcome="failed"}'
+    wait_for(lambda: one.metrics()[failed] == 1, timeout_s=60, what="the action has failed")
+    assert one.health("/health/nomad")[0] == 503
+    told = one.request("local", "GET", "/why?format=text").body
+    assert "action: nomad-stop failed" in told
+    assert "NOMAD_SECRETS_DIR" in told
+    wait_for(lambda: _entries(one, "action_failed"), timeout_s=60, what="it is in the ledger")
+    assert any(line["level"] == "error" and "action" in line["message"] for line in one.log_lines())
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"action": "command"}, "ARBITER_ACTION_COMMAND: missing"),
+        (
+            {"action": "command", "action_command": "no-such-program now"},
+            "no-such-program is no program that can be run",
+        ),
+        ({"action": "command", "action_command": "'open"}, "ARBITER_ACTION_COMMAND: cannot be read"),
+        ({"action": "nomad-restart"}, "ARBITER_NOMAD_TASK: missing"),
+        ({"action": "exit", "run_lock": "/tmp"}, "ARBITER_ACTION: exit does not go with ARBITER_RUN_LOCK"),
+        ({"action": "reboot"}, "ARBITER_ACTION"),
+    ],
+)
+def test_action_without_what_it_needs_is_refused(
+    sidecar: StartSidecar, settings: dict[str, Setting], problem: str
+) -> None:
+    done = command(Sidecar(sidecar.directory, "bad", **settings), "check-config")
+    assert done.code == 2
+    assert problem in done.out + done.err

@@ -1,0 +1,99 @@
+"""An app that is restarted beside its sidecar and says nothing: the sidecar notices by the socket at its port."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from harness.ports import free_port
+from harness.sidecar import Setting, Sidecar, command
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.children import StartSidecar
+    from harness.redis_server import RedisServer
+
+CULL: Final[dict[str, Setting]] = {"settle": 0, "drain": "0.1s", "drain_min": 0, "check_interval": "2s"}
+
+
+def _listening(port: int) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port))
+
+
+def _await_health(one: Sidecar, status: int) -> None:
+    wait_for(lambda: one.health()[0] == status, timeout_s=60, what=f"health is {status}")
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("host", ["", "127.0.0.1:"], ids=["by the kernel's table", "by connecting"])
+def test_culled_app_that_is_restarted_in_place_is_up_again(
+    sidecar: StartSidecar, redis_server: RedisServer, host: str
+) -> None:
+    port = free_port()
+    with closing(_listening(port)):
+        one = sidecar("one", app_port=f"{host}{port}", redis_url=redis_server.url, **CULL)
+        one.post_error(5, kind="redis")
+        _await_health(one, 503)
+    assert [one.health()[0] for _ in range(20)] == [503] * 20, "it stays down while nobody listens"
+    # By connecting a restart shows only if a connection was refused meanwhile.
+    wait_for(lambda: _is_seen_to_be_away(one, host), timeout_s=60, what="a look finds nobody")
+    with closing(_listening(port)):
+        _await_health(one, 200)
+        assert one.verdict()["evidence"]["errors"] == 0
+        one.post_error(1, kind="redis")
+        wait_for(lambda: one.verdict()["evidence"]["errors"] == 1, timeout_s=60, what="the new life is counted")
+    wait_for(lambda: {"culled", "restarted"} <= _events(one), timeout_s=60, what="both are in the ledger")
+
+
+@pytest.mark.redis
+def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    port = free_port()
+    with closing(_listening(port)):
+        one = sidecar("one", app_port=port, redis_url=redis_server.url, **CULL)
+        one.post_error(5)
+        _await_health(one, 503)
+        state = Path(str(one.settings["state_dir"]))
+        wait_for(lambda: any('"latch": {' in file.read_text() for file in state.iterdir()), timeout_s=60, what="saved")
+        one.kill()
+        one.start()
+        assert [one.health()[0] for _ in range(20)] == [503] * 20
+        one.kill()
+    with closing(_listening(port)):
+        one.start()
+        _await_health(one, 200)
+
+
+def test_app_that_also_names_its_life_begins_one_life_for_each_restart(sidecar: StartSidecar) -> None:
+    port = free_port()
+    one = sidecar("one", app_port=port, error_limit=100)
+    for life in range(3):
+        with closing(_listening(port)):
+            one.post_error(2, app_start=f"boot-{life}")
+            wait_for(lambda: one.verdict()["evidence"]["errors"] == 2, timeout_s=60, what="only its own errors count")
+            for _ in range(3):
+                one.post_error(count=0, app_start=f"boot-{life}")
+            assert one.verdict()["evidence"]["errors"] == 2
+
+
+@pytest.mark.parametrize("value", ["0", "70000", "app", "-1", "1.2.3.4.5:80"])
+def test_bad_port_is_refused_by_name(sidecar: StartSidecar, value: str) -> None:
+    beside = Sidecar(sidecar.directory, "bad", app_port=value)
+    done = command(beside, "check-config")
+    assert done.code == 2
+    assert "ARBITER_APP_PORT" in done.err + done.out
+
+
+def _is_seen_to_be_away(one: Sidecar, host: str) -> bool:
+    return not host or one.metrics()["arbiter_app_listening"] == 0
+
+
+def _events(one: Sidecar) -> set[str]:
+    """What the ledger of the service tells."""
+    done = command(one, "events", "--json")
+    assert done.code == 0, done
+    return {json.loads(line)["what"] for line in done.out.splitlines()}

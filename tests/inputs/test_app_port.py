@@ -1,0 +1,228 @@
+"""Restarts of the app, noticed by the socket at its port: rules, the kernel's tables, and real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from harness.binaries import find
+from harness.ports import free_port
+from harness.waiting import eventually, wait_for
+from sidecar.core.types import AppListening, Report
+from sidecar.inputs.app_port import SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations, listening_sockets
+
+# -- incarnations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known", "looks", "begun"),
+    [
+        pytest.param("", [(0, "a"), (1, "a"), (600, "a")], ["a"], id="one socket stays"),
+        pytest.param("", [(0, "a"), (5, ""), (6, "b"), (7, "b")], ["a", "b"], id="another one after nothing"),
+        pytest.param("", [(0, "a"), (5, "b")], ["a", "b"], id="another one at once"),
+        pytest.param("", [(0, ""), (5, "a")], ["a"], id="it comes late"),
+        pytest.param("", [(0, "a"), (5, ""), (6, "a")], ["a"], id="nothing, and the same again"),
+        pytest.param("", [(0, "a"), (1, "abc"), (60, "bcd"), (61, "bd")], ["a"], id="workers come and go"),
+        pytest.param("", [(0, "a"), (1, "ab"), (60, "bx"), (61, "xy")], ["a", "x"], id="none of the old is left"),
+        pytest.param("", [(0, "a"), (60, "ab"), (61, "b")], ["a", "b"], id="handed over"),
+        pytest.param("a", [(0, "a"), (1, "ab"), (2, "b")], [], id="known from the sidecar before"),
+        pytest.param("a", [(0, "b")], ["b"], id="restarted while there was no sidecar"),
+    ],
+)
+def test_incarnation_ends_with_its_last_socket(known: str, looks: list[tuple[float, str]], begun: list[str]) -> None:
+    incarnations, seen = SocketIncarnations(known), []
+    for at, sockets in looks:
+        incarnations.see(frozenset(sockets), at * (SETTLE_S / 10))
+        if incarnations.unreported:
+            seen.append(incarnations.unreported)
+            incarnations.unreported = ""
+    assert seen == begun
+
+
+# -- the kernel's tables ----------------------------------------------------------------------------------------------
+
+HEAD: Final = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+LISTENING: Final = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0   0 {} 1\n"
+ANY_V6: Final = f"   0: {'0' * 32}:1F90 {'0' * 32}:0000 0A 00000000:00000000 00:00000000 00000000     0   0 {{}} 1\n"
+CONNECTED: Final = LISTENING.replace(" 0A ", " 01 ")
+
+
+def test_tables_of_both_families_are_read_up_to_the_first_socket_that_does_not_listen(tmp_path: Path) -> None:
+    table, table6 = tmp_path / "tcp", tmp_path / "tcp6"
+    other_port = LISTENING.replace("1F90", "1F91")
+    table.write_text(HEAD + other_port.format(1) + LISTENING.format(2) + CONNECTED.format(3) + LISTENING.format(4))
+    assert listening_sockets(8080, (table, table6)) == {"2"}
+    table6.write_text(HEAD + ANY_V6.format(5))
+    assert listening_sockets(8080, (table, table6)) == {"2", "5"}
+    assert listening_sockets(8082, (table, table6)) == frozenset()
+    with pytest.raises(FileNotFoundError):
+        listening_sockets(8080, (tmp_path / "gone", tmp_path / "gone6"))
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_real_socket_is_found_while_it_listens(family: socket.AddressFamily, host: str) -> None:
+    with socket.socket(family) as listening:
+        listening.bind((host, 0))
+        port = listening.getsockname()[1]
+        assert listening_sockets(port) == frozenset(), "bound, but not listening"
+        listening.listen()
+        assert listening_sockets(port) == {str(os.fstat(listening.fileno()).st_ino)}
+    assert listening_sockets(port) == frozenset()
+
+
+# -- connecting -------------------------------------------------------------------------------------------------------
+
+
+async def test_accepted_connection_after_a_refused_one_has_another_name() -> None:
+    port = free_port()
+    connections = AcceptedConnections("127.0.0.1", port, "known")
+    with socket.create_server(("127.0.0.1", port)):
+        assert [await connections.look() for _ in range(2)] == [frozenset({"known"})] * 2
+    assert not any([await connections.look(), await connections.look()])
+    with socket.create_server(("127.0.0.1", port)):
+        second = await connections.look()
+        assert second not in (None, frozenset(), {"known"})
+        assert await connections.look() == second
+
+
+async def test_connection_without_an_answer_says_nothing() -> None:
+    assert await AcceptedConnections("no-such-host.invalid", 80).look() is None
+
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """An ``AppPort`` that looks when the test wants; ``takes``: whether the inbox has room."""
+
+    def __init__(self, port: int, host: str | None = None) -> None:
+        self.offered: list[Report] = []
+        self.failures: list[Exception] = []
+        self.takes = True
+        self._port = AppPort(
+            (host, port), offer=self._offer, is_well=lambda: True, on_failure=self.failures.append, clock=self.clock
+        )
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def look(self) -> int:
+        """The number of incarnations seen so far."""
+        self.now += 1.0
+        asyncio.run(self._port.look())
+        assert self.failures == []
+        return len(self.offered)
+
+    def _offer(self, reports: Sequence[Report]) -> bool:
+        if self.takes:
+            self.offered += reports
+        return self.takes
+
+
+def test_incarnation_that_finds_the_inbox_full_is_offered_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as app:
+        watch = Watch(app.getsockname()[1])
+        watch.takes = False
+        assert watch.look() == 0
+        watch.takes = True
+        assert watch.look() == watch.look() == 1
+        assert watch.offered == [AppListening(str(os.fstat(app.fileno()).st_ino))]
+
+
+def test_failure_of_a_look_is_passed_on_and_the_next_look_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[Exception] = []
+
+    async def fail() -> None:
+        raise PermissionError("no /proc")
+
+    async def run() -> None:
+        watch = AppPort((None, 1), offer=lambda _: True, is_well=lambda: False, on_failure=failures.append)
+        monkeypatch.setattr(watch, "look", fail)
+        monkeypatch.setattr("sidecar.inputs.app_port.UNWELL_S", 0.0)
+        running = asyncio.create_task(watch.run())
+        await eventually(lambda: len(failures) >= 3, timeout_s=60, what="the third look fails too")
+        running.cancel()
+
+    asyncio.run(run())
+    assert {type(error) for error in failures} == {PermissionError}
+
+
+# -- real processes ---------------------------------------------------------------------------------------------------
+
+SINGLE: Final = """
+import socket, sys
+app = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    app.accept()[0].close()
+"""
+PREFORK: Final = SINGLE.replace("while True", "import os\nos.fork(); os.fork()\nwhile True")
+REUSEPORT: Final = """
+import os, socket, sys
+os.fork(); os.fork()
+app = socket.create_server(("127.0.0.1", int(sys.argv[1])), reuse_port=True)
+while True:
+    app.accept()[0].close()
+"""
+NODE: Final = 'require("node:net").createServer((s) => s.destroy()).listen(Number(process.argv[1]), "127.0.0.1")'
+CLUSTER: Final = (
+    'const cluster = require("node:cluster"); if (cluster.isPrimary) { cluster.fork(); cluster.fork(); } else {'
+    + NODE.replace("process.argv[1]", 'process.env["APP_PORT"]')
+    + "}"
+)
+PROGRAMS: Final = {
+    "python": [sys.executable, "-c", SINGLE],
+    "prefork": [sys.executable, "-c", PREFORK],
+    "reuseport": [sys.executable, "-c", REUSEPORT],
+    "node": ["node", "-e", NODE],
+    "node cluster": ["node", "-e", CLUSTER],
+}
+RESTARTS: Final = 10
+"""Of each program: 50 in all."""
+
+
+@contextmanager
+def _app(command: list[str], port: int) -> Iterator[None]:
+    """The app in a process group of its own, once it listens; afterwards killed, and nobody listens."""
+    started = subprocess.Popen([*command, str(port)], start_new_session=True, env={**os.environ, "APP_PORT": str(port)})
+    try:
+        wait_for(lambda: listening_sockets(port), timeout_s=60, what="the app listens")
+        yield
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+        wait_for(lambda: not listening_sockets(port), timeout_s=60, what="the app is gone")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_restart_of_a_real_app_is_noticed_and_none_is_invented(program: str) -> None:
+    command, port = PROGRAMS[program], free_port()
+    if find(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    watch = Watch(port)
+    for restart in range(1, RESTARTS + 1):
+        with _app(command, port):
+            assert [watch.look() for _ in range(3)] == [restart] * 3
+
+
+def test_connections_of_clients_are_no_restarts() -> None:
+    port = free_port()
+    with _app(PROGRAMS["python"], port):
+        watch = Watch(port)
+        assert watch.look() == 1
+        for _ in range(20):
+            with ExitStack() as clients:
+                for _ in range(50):
+                    clients.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+                assert watch.look() == 1
+            assert watch.look() == 1
