@@ -24,11 +24,13 @@ Exit codes:
   128+n    signal n ended the command, or this program while it waited
   2        the options cannot be used, or their times contradict one another
   69       the command cannot be started
-  73       the lock cannot be had: no such directory, not allowed, or a network
-           file system
-  75       the lock was lost (its file was removed), so the command was ended
+  73       the lock cannot be had: the directory cannot be used, or is on a
+           network file system; Redis does not answer
+  75       the lock was lost (its file was removed, Redis did not renew it), so
+           the command was ended
 
-The command finds its slot, from 1, in HEALTH_ARBITER_SLOT. It is ended with SIGTERM, and with SIGKILL after the grace.
+The command finds its slot, from 1, in HEALTH_ARBITER_SLOT, and K in HEALTH_ARBITER_SLOTS. It is ended with SIGTERM, and
+with SIGKILL after the grace.
 Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
 
 
@@ -60,15 +62,31 @@ def _time(flag: str, default: str, text: str) -> Callable[[F], F]:
 
 @click.command("exec", cls=_ExecCommand, options_metavar="--run-lock DIR [OPTIONS] -- COMMAND...", epilog=_EPILOG)
 @click.option(
-    "--run-lock", type=Path, metavar="DIR", required=True, help="Local directory for the lock files; it has to exist."
+    "--run-lock", type=Path, metavar="DIR", default=None, help="Local directory for the lock files; made if missing."
 )
+@click.option(
+    "--redis-file",
+    type=Path,
+    metavar="FILE",
+    default=None,
+    help="File with the URL of a Redis, in which the locks of many machines are, instead of --run-lock.",
+)
+@_time("--ttl", "30s", "Time after which Redis gives away the lock of a machine that is gone.")
 @click.option("--name", default="exec", help="Name of the lock: another for each command in the same DIR.")
 @click.option("--max-procs", type=int, default=1, metavar="K", help="Maximum number of commands at once.")
 @click.option("--standby", is_flag=True, help="If all locks are taken, wait as standby, unless another one waits.")
+@click.option("--standbys", type=int, default=0, metavar="M", help="Maximum number of standbys; --standby is one.")
 @_time("--standby-for", "0", "Maximum time that a standby waits, S; 0: for ever.")
 @_time("--interval", "200ms", "Time between two attempts of a standby.")
 @_time("--every", "60s", "Time between two starts of this program, as by cron, C.")
 @_time("--lifetime", "0", "Age at which the command is ended, L; 0: never.")
+@click.option(
+    "--lifetime-jitter",
+    type=float,
+    default=0.1,
+    metavar="PART",
+    help="Part of the lifetime by which it is shorter at random, so that not all end together.",
+)
 @_time("--lifetime-max", "0", "Maximum age of a command that is busy; 0: as others.")
 @click.option("--busy-file", type=Path, default=None, metavar="FILE", help="The command is busy while FILE exists.")
 @click.option(
@@ -90,7 +108,7 @@ def _time(flag: str, default: str, text: str) -> Callable[[F], F]:
     help="Free the lock with this program, even if something that the command started still runs.",
 )
 def exec(**options: Any) -> int:  # noqa: A001 - the name of the command
-    """Run a command under a lock, with a planned end and a standby.
+    """Run a command under a lock, with a planned end and standbys.
 
     One command runs at a time, or K; without a free lock there is nothing to do.
     """

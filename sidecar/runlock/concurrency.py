@@ -1,4 +1,4 @@
-"""At most k processes at once, and a standby that waits until one of them has ended.
+"""At most k processes at once, and standbys that wait until one of them has ended.
 
 Synchronous, for any program. The locks are in files or in Redis, both behind the protocol ``Slots``.
 """
@@ -84,6 +84,8 @@ class ConcurrencyLimit:
             from .leases import Leases  # noqa: PLC0415 - redis-py is optional
 
             self._slots = Leases(redis, name, max_procs, ttl_s=ttl_s, timeout_s=timeout_s, clock=clock)
+        self.max_procs = max_procs
+        """Maximum number of holders."""
 
     @property
     def is_held(self) -> bool:
@@ -142,7 +144,9 @@ class ConcurrencyLimit:
 
 
 class WithStandby:
-    """A lock with one standby that waits for it. A process that gets neither ``main`` nor ``standby`` ends.
+    """A lock with standbys that wait for it. A process that gets neither ``main`` nor ``standby`` ends.
+
+    As many wait as ``max_procs`` of ``standby`` allows: one by default.
 
     ``acquire()`` tries main. If that is taken, it tries standby, once. As standby it tries main at once, and then
     ``retries`` times more (None: for ever), with a wait of ``interval_s`` seconds before each: R retries are R waits,

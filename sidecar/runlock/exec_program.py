@@ -14,7 +14,13 @@ from . import durations
 from .execute import ExecOptions, execute
 
 _TYPES: Final[Mapping[str, Callable[[str], object]]] = MappingProxyType(
-    {"name": str, "max_procs": int, "busy_file": Path, "busy_command": shlex.split}
+    {
+        **dict.fromkeys(("run_lock", "redis_file", "busy_file"), Path),
+        **dict.fromkeys(("max_procs", "standbys"), int),
+        "name": str,
+        "lifetime_jitter": float,
+        "busy_command": shlex.split,
+    }
 )
 
 
@@ -22,7 +28,6 @@ def main() -> int:
     """Run the command line and return the exit code of ``execute``. The options are the fields of ``ExecOptions``."""
     arguments, command = _split(sys.argv[1:])
     parser = argparse.ArgumentParser("health-arbiter-exec", usage="%(prog)s --run-lock DIR [options] -- command ...")
-    parser.add_argument("--run-lock", type=Path, required=True, metavar="DIR", help="directory of the lock files")
     for name, default in ExecOptions._field_defaults.items():
         flag = f"--{name.removesuffix('_s').replace('_', '-')}"
         if isinstance(default, bool):

@@ -37,7 +37,7 @@ class FlockSlots:
     """One of the locks ``<name>.<slot>.lock`` in ``directory``, with slots from 1 to ``slots``.
 
     Two objects in one process exclude each other like two processes. Raises ValueError for a wrong name or number. The
-    directory is checked when a lock is first acquired.
+    directory is made (0700) if it is missing, and checked, when a lock is first acquired.
     """
 
     beat_within_s: Final = math.inf
@@ -155,8 +155,20 @@ def _is_at(descriptor: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(descriptor), there)
 
 
+def _made(directory: Path) -> None:
+    """Make the directory if only it is missing. In a parent in which every user may rename it, LockError."""
+    if directory.is_symlink() or directory.exists() or not directory.parent.is_dir():
+        return
+    mode = directory.parent.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        text = f"{directory}: is missing, and is not made: every user may rename it"
+        raise LockError(f"{text}, because {directory.parent} is writable for all and has no sticky bit")
+    directory.mkdir(mode=0o700, exist_ok=True)  # another process may have made it meanwhile
+
+
 def _check_directory(directory: Path, mounts: Path) -> None:
     try:
+        _made(directory)
         place = directory.resolve(strict=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that form a circle, until Python 3.13
         reason = getattr(error, "strerror", None) or "its links lead nowhere"

@@ -2,7 +2,8 @@
 
 The relations are those of Booking.com's "Writing Advanced Daemons That Aren't Daemons". If a process is started every
 C seconds, a main lives L and a standby waits S, then some main always runs if S > L > C. With k mains at a time the
-condition is S/k > L/k > C, since each of the k needs a successor within L.
+condition is S/k > L/k > C, since each of the k needs a successor within L. With more standbys than mains the last one
+waits for several ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ class Schedule(NamedTuple):
     """The times of processes that follow one another, in seconds; 0 means never, or for ever.
 
     ``every_s``: time between two starts, C. ``longest_s``: the maximum life of a main, if longer than ``lifetime_s``.
-    ``standby_for_s``: how long a standby waits, S. ``slots``: number of mains at a time, k.
+    ``standby_for_s``: how long a standby waits, S. ``slots``: number of mains at a time, k. ``standbys``: maximum
+    number of standbys at a time.
     """
 
     every_s: float
@@ -25,6 +27,20 @@ class Schedule(NamedTuple):
     has_standby: bool = False
     standby_for_s: float = 0.0
     slots: int = 1
+    standbys: int = 1
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long the last of the standbys waits for a main to end."""
+        return max(self.lifetime_s, self.longest_s) * max(1.0, self.standbys / self.slots)
+
+    def with_jitter(self, jitter: float, chance: float) -> float:
+        """Return a lifetime that is shorter by up to the part ``jitter``, 0 to 1, so that mains do not end together.
+
+        ``chance`` is random, 0 to 1. No lifetime is so short that there would be a gap: L/k > C holds for each.
+        """
+        shortest_s = max(self.lifetime_s * (1 - jitter), min(self.lifetime_s, self.slots * self.every_s))
+        return self.lifetime_s - chance * (self.lifetime_s - shortest_s)
 
     @property
     def ends_early(self) -> bool:
@@ -35,7 +51,7 @@ class Schedule(NamedTuple):
     def gives_up_early(self) -> bool:
         """Whether a standby gives up before its main has ended: not S > L."""
         is_planned = self.has_standby and self.lifetime_s > 0
-        return is_planned and 0 < self.standby_for_s <= max(self.lifetime_s, self.longest_s)
+        return is_planned and 0 < self.standby_for_s <= self.longest_wait_s
 
     @property
     def lacks_standby(self) -> bool:
@@ -62,7 +78,9 @@ def _lifetime(schedule: Schedule) -> list[str]:
 def _standby(schedule: Schedule) -> list[str]:
     waits = f"a standby waits S = {write(schedule.standby_for_s)}"
     if schedule.gives_up_early:
-        return [f"{waits}, and a main lives up to L = {write(max(schedule.lifetime_s, schedule.longest_s))}"]
+        lives = f"{waits}, and a main lives up to L = {write(max(schedule.lifetime_s, schedule.longest_s))}"
+        more = f": the last of {schedule.standbys} standbys waits up to {write(schedule.longest_wait_s)}"
+        return [f"{lives}{more if schedule.standbys > schedule.slots else ''}"]
     if schedule.lacks_standby:
         return [f"{waits}, and the next is started only every C = {write(schedule.every_s)}, for k = {schedule.slots}"]
     return []

@@ -138,7 +138,8 @@ class Supervisor:
         # lock: as long as any part of it runs, no other main does.
         return subprocess.Popen(  # noqa: S603 - the operator's own command line
             command,
-            env=os.environ | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id)},
+            env=os.environ
+            | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id), "HEALTH_ARBITER_SLOTS": str(self._lock.max_procs)},
             pass_fds=[self._lock.fileno()] if inherit_lock else [],
             process_group=0,
             preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - this process has no threads

@@ -44,8 +44,8 @@ def options_of(job: Job) -> ExecOptions:
     return ExecOptions(**exec_command.exec.make_context("exec", job.words[2:]).params)
 
 
-def test_crontab_has_a_single_a_parallel_and_a_sidecar_job() -> None:
-    assert [options_of(job).max_procs for job in EXECS] == [1, 4]
+def test_crontab_has_a_single_a_parallel_a_shared_and_a_sidecar_job() -> None:
+    assert [options_of(job).max_procs for job in EXECS] == [1, 4, 1]
     assert len(RUNS) == 1
 
 
@@ -61,7 +61,7 @@ def test_each_job_runs_every_minute_as_its_option_says(job: Job) -> None:
 def test_options_and_times_of_exec_are_valid(job: Job) -> None:
     options = options_of(job)
     assert execute._contradictions(options) == []
-    assert options.standby
+    assert options.most_standbys
     assert options.command[0].startswith("/")
 
 

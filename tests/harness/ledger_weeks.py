@@ -39,6 +39,8 @@ def busy_week() -> list[Entry]:
         Entry("redis_away", UNTIL_S - 5 * DAY_S, "web-1", reason="timeout"),
         Entry("redis_back", UNTIL_S - 5 * DAY_S + 125, "web-1", seconds=125.0),
         Entry("revived", day_ago + 500, "web-2", "", "false alarm", "ann", 40.0),
+        Entry("restarted", day_ago + 600, "web-4", "http", seconds=31.0, detail="the app was restarted in place"),
+        Entry("action_failed", day_ago + 590, "web-4", reason="nomad-restart", seconds=0.2),
     ]
 
 

@@ -16,9 +16,12 @@ from sidecar.runlock.execute import ExecOptions
 COMMAND: Final = ["--", "worker", "--fast", "--", "x"]
 LINES: Final = {
     "defaults": "",
+    "Redis": "--redis-file /etc/url --ttl 1m",
     "locks": "--name import --max-procs 3 --no-inherit-lock",
     "standby": "--standby --standby-for 5m --interval 500ms --every 1.5s",
+    "standbys": "--standbys 3",
     "lifetime": "--lifetime 1h --lifetime-max 2h --busy-file /run/busy --busy-command 'test -e x' --grace 3",
+    "jitter": "--lifetime 1h --lifetime-jitter 0.2",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.redis_server import RedisServer
 from harness.waiting import wait_for
 from sidecar.cli.main import main
-from sidecar.runlock import ConcurrencyLimit
+from sidecar.runlock import ConcurrencyLimit, LockError, execute
+from sidecar.runlock.execute import ExecOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +31,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(options: str, command: str) -> subprocess.Popen[str]:
-        words = ["exec", "--run-lock", str(tmp_path), "--grace", "5s", *shlex.split(options), "--"]
+        lock = [] if "--redis-file" in options else ["--run-lock", str(tmp_path)]
+        words = ["exec", *lock, "--grace", "5s", *shlex.split(options), "--"]
         process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-m", "sidecar", *words, "/bin/sh", "-c", command],
             cwd=tmp_path,
@@ -87,9 +91,9 @@ def test_exit_code_is_that_of_the_command(start: Start, command: str, code: int)
     assert ended(start("", command)) == (code, "", "")
 
 
-def test_the_command_finds_its_slot(start: Start, tmp_path: Path) -> None:
+def test_the_command_finds_its_slot_and_the_number_of_slots(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec", max_procs=3):
-        assert ended(start("--max-procs 3", "echo $HEALTH_ARBITER_SLOT"))[1] == "2\n"
+        assert ended(start("--max-procs 3", "echo $HEALTH_ARBITER_SLOT of $HEALTH_ARBITER_SLOTS"))[1] == "2 of 3\n"
 
 
 def test_process_without_a_lock_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
@@ -109,6 +113,17 @@ def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start
         wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=60, what="it waits as standby")
         assert standby.poll() is None
     assert ended(standby) == (0, "ran\n", "")
+
+
+def test_as_many_standbys_wait_as_may(start: Start, tmp_path: Path) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        standbys = [start("--standbys 2 --interval 20ms", "echo ran") for _ in range(2)]
+        comms = [Path(f"/proc/{standby.pid}/comm") for standby in standbys]
+        wait_for(
+            lambda: {comm.read_text() for comm in comms} == {"exec-standby\n"}, timeout_s=60, what="both are standbys"
+        )
+        assert ended(start("--standbys 2", "echo ran")) == (0, "", "")
+    assert [ended(standby) for standby in standbys] == [(0, "ran\n", "")] * 2
 
 
 def test_a_standby_leaves_after_its_time(start: Start, tmp_path: Path) -> None:
@@ -137,8 +152,17 @@ def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: P
 def test_command_gets_sigterm_at_its_lifetime(start: Start) -> None:
     began_at = time.monotonic()
     polite = "trap 'echo told; exit 3' TERM; while true; do sleep 0.05; done"
-    assert ended(start(f"--every 100ms --lifetime {LIFETIME_S}s", polite))[:2] == (0, "told\n")
+    options = f"--every 100ms --lifetime {LIFETIME_S}s --lifetime-jitter 0"
+    assert ended(start(options, polite))[:2] == (0, "told\n")
     assert time.monotonic() - began_at >= LIFETIME_S
+
+
+def test_workers_that_start_together_do_not_end_together() -> None:
+    options = ExecOptions(["true"], Path("locks"), lifetime_s=300, lifetime_max_s=600)
+    lives = [execute._life(options) for _ in range(100)]
+    assert {life.lifetime_max_s for life in lives} == {600}
+    spread_s = [life.lifetime_s for life in lives]
+    assert 270 <= min(spread_s) < 285 < max(spread_s) <= 300
 
 
 def test_command_that_does_not_end_is_killed_after_the_grace(start: Start) -> None:
@@ -269,6 +293,41 @@ def test_a_lock_whose_file_is_removed_ends_the_command(start: Start, tmp_path: P
     assert "the lock was lost" in error
 
 
+# -- locks in Redis -------------------------------------------------------------------------------------------------
+
+
+def test_locks_of_many_machines_are_in_redis(start: Start, tmp_path: Path, redis_server: RedisServer) -> None:
+    (tmp_path / "url").write_text(f"{redis_server.url}\n")
+    options = "--redis-file url --name many --ttl 60s"
+    # A server that has just started gives nothing away for half a ttl.
+    limit = ConcurrencyLimit(redis=redis_server.url, name="many", ttl_s=0.5, timeout_s=10)
+    wait_for(lambda: _had(limit), timeout_s=60, what="the server gives a lock away")
+    limit.release()
+    process = start(options, f"echo $HEALTH_ARBITER_SLOT of $HEALTH_ARBITER_SLOTS; {HOLD}")
+    pid = runs(tmp_path)
+    assert ended(start(options, "echo ran")) == (0, "", "")
+    redis_server.cli("FLUSHALL")
+    code, out, error = ended(process)
+    assert (code, out, is_alive(pid)) == (75, "1 of 1\n", False)
+    assert error == "health-arbiter exec: the lock was lost: Redis did not renew it\n"
+
+
+def _had(limit: ConcurrencyLimit) -> bool:
+    try:
+        return limit.acquire() is not None
+    except LockError:
+        return False
+
+
+def test_url_in_a_file_is_not_repeated(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "url").write_text("redis://:hunter2@:nowhere\n")
+    for name, said in (("url", "this is not a Redis URL"), ("none", "cannot be read: No such file")):
+        assert main(["exec", "--redis-file", str(tmp_path / name), "--", "true"]) == 2
+        error = capfd.readouterr().err
+        assert said in error
+        assert "hunter2" not in error
+
+
 # -- refusals -------------------------------------------------------------------------------------------------
 
 
@@ -279,8 +338,13 @@ def test_a_command_that_cannot_be_started_is_named(tmp_path: Path, capfd: pytest
         assert free == 1
 
 
+def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    assert main(["exec", "--run-lock", str(tmp_path / "locks"), "--", "true"]) == 0
+    assert stat.S_IMODE((tmp_path / "locks").stat().st_mode) == 0o700
+
+
 def test_unusable_directory_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["exec", "--run-lock", str(tmp_path / "no"), "--", "true"]) == 73
+    assert main(["exec", "--run-lock", str(tmp_path / "no" / "locks"), "--", "true"]) == 73
     assert "the directory of the locks cannot be used" in capfd.readouterr().err
 
 
@@ -300,7 +364,16 @@ def test_unusable_directory_is_named(tmp_path: Path, capfd: pytest.CaptureFixtur
         ("--lifetime 5m --lifetime-max 6m", "--lifetime-max needs --busy-file or --busy-command"),
         ("--lifetime 5m --busy-file x", "need a --lifetime-max"),
         ("--lifetime 5m --lifetime-max 5m --busy-file x", "--lifetime-max must be more"),
-        ("--max-procs 0", "at least one slot"),
+        ("--max-procs 0", "--max-procs must be at least 1"),
+        ("--standbys -1", "--standbys must not be negative"),
+        ("--lifetime 5m --standbys 3 --standby-for 6m", "the last of 3 standbys waits up to 930s"),
+        ("--lifetime 5m --lifetime-jitter 1", "--lifetime-jitter must be 0 or more, and less than 1"),
+        ("--redis-file url --ttl 30s --interval 12s", "--interval must be less than 2/5 of --ttl"),
+        ("--redis-file url", "give either --run-lock or --redis-file"),
+        (
+            "--redis-file url --ttl 20s",
+            "--ttl 20s: others get a lost lock after 3/5 of it, and the command may go on for",
+        ),
         ("--name a/b", "name of a lock"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -248,7 +249,18 @@ def test_without_a_lock_there_is_no_descriptor_and_release_does_nothing(tmp_path
 
 
 def _missing(directory: Path) -> Path:
-    return directory / "nowhere"
+    return directory / "nowhere" / "locks"
+
+
+def _dangling(directory: Path) -> Path:
+    (directory / "link").symlink_to("nowhere")
+    return directory / "link"
+
+
+def _in_place_of_all(directory: Path) -> Path:
+    (directory / "all").mkdir()
+    (directory / "all").chmod(0o777)
+    return directory / "all" / "locks"
 
 
 def _file(directory: Path) -> Path:
@@ -276,10 +288,21 @@ def _pipe_as_lock(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o1777], ids=oct)
+def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    held = slots(tmp_path / "locks")
+    assert held.acquire() == 1
+    held.release()
+    assert stat.S_IMODE((tmp_path / "locks").stat().st_mode) == 0o700
+
+
 @pytest.mark.parametrize(
     ("prepare", "said"),
     [
         (_missing, "No such file"),
+        (_dangling, "No such file"),
+        (_in_place_of_all, "is not made: every user may rename it, because .* is writable for all"),
         (_file, "not a directory"),
         (_loop, "symbolic links|links lead nowhere"),
         (_link_as_lock, "cannot be opened"),

@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from binascii import crc_hqx
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final, TypeVar
 
 import click
 
-from sidecar.app import build, build_store
+from sidecar.app import build_store
 from sidecar.cli import local_api
 from sidecar.cli.doctor import findings, job_findings, jobspec, surroundings
 from sidecar.cli.doctor.findings import Finding, FindingLevel, fail, ok, warn
@@ -25,7 +26,7 @@ from sidecar.cli.terminal import plain
 from sidecar.config import redis_urls
 from sidecar.config.slices import Config
 from sidecar.core.fleet.about import Member
-from sidecar.core.types import Unknown
+from sidecar.core.types import Fleet, Unknown
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import RedisClient
 
@@ -69,8 +70,9 @@ async def _examined(effective: Config, groups: list[jobspec.Group] | None) -> As
     for found in chain(
         _of_sidecar(effective, members),
         [surroundings.of_state(effective)],
+        surroundings.of_secrets(effective),
         surroundings.of_nomad(effective, os.environ),
-        [] if groups is None else job_findings.of_job(groups, effective.culling.drain, effective.server.stop_drain),
+        [] if groups is None else job_findings.of_job(groups),
     ):
         yield found
 
@@ -113,17 +115,28 @@ async def _server(
         save: str | Unknown = await ask(lambda reply: reply[1].decode(), "CONFIG", "GET", "save")
         for found in findings.of_info(info, save, is_cluster_url=redis_urls.is_cluster(server.url)):
             yield found
-        yield findings.of_write(await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor"))
+        written = await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor")
+        yield findings.of_write(written)
+        if written is None:
+            for found in findings.of_scope(await ask(_nothing, "EVAL", "return 1", "1", _foreign_key(prefix))):
+                yield found
         member_list = await build_store.fleet_budget(effective, [(server.name, server.store)]).member_list()
         for found in findings.of_fleet(member_list, effective.identity.instance):
             yield found
         if not isinstance(member_list, Unknown):
             members += member_list.members
-            for found in findings.of_rotation(build.rotation_plan(effective), member_list.fleet):
+            for found in _of_rotation(effective, member_list.fleet):
                 yield found
     finally:
         await client.aclose()
         await server.store.aclose()
+
+
+def _of_rotation(effective: Config, fleet: Fleet) -> Iterator[Finding]:
+    if effective.retirement.lifetime:
+        from sidecar.app import build  # noqa: PLC0415 - 3 MiB, beside a daemon in a container with little memory
+
+        yield from findings.of_rotation(build.rotation_plan(effective), fleet)
 
 
 async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], *command: str) -> T | Unknown:
@@ -151,6 +164,18 @@ async def _ahead_s(ask: Callable[..., Any]) -> float | Unknown:
     begun = time.time()
     answer: float | Unknown = await ask(_unix_s, "TIME")
     return answer if isinstance(answer, Unknown) else answer - (begun + time.time()) / 2
+
+
+def _foreign_key(prefix: str) -> str:
+    """A key of another service, in the slot of this one, so that the same node of a Cluster answers."""
+    tag = prefix[1 : prefix.index("}")]
+    others = (f"{tag}-{number}" for number in count())
+    return f"{{{next(other for other in others if _slot(other) == _slot(tag))}}}:doctor"
+
+
+def _slot(tag: str) -> int:
+    """The slot of keys with this hash tag (Redis Cluster specification, "Key distribution model")."""
+    return crc_hqx(tag.encode(), 0) % 16384
 
 
 def _nothing(_reply: object) -> None:

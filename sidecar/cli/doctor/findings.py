@@ -107,6 +107,15 @@ def of_write(answer: Unknown | None) -> Finding:
     return ok("write", "a key of the service was written and removed again")
 
 
+def of_scope(answer: Unknown | None) -> Iterator[Finding]:
+    """Whether the user may write the keys of another service, by a script on one that does nothing."""
+    if answer is None:
+        text = "this user may write the keys of every service, and so may everyone who learns its password"
+        yield warn("user", f"{text}; deploy/redis has a user for a single service")
+    elif answer.error == "permission":
+        yield ok("user", "it may not write the keys of other services")
+
+
 def of_beat(members: Sequence[Member], instance: str) -> Iterator[Finding]:
     """Whether this store has a beat of the sidecar that answers here."""
     own = next((member for member in members if member.instance == instance), None)

@@ -6,69 +6,144 @@ first and restarts the task at the limit, so it sees nothing but failures for ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from sidecar.cli.doctor import findings
+from sidecar.cli.doctor import findings, job_environment
 from sidecar.cli.doctor.findings import Finding
+from sidecar.cli.doctor.job_environment import JobEnvironment
 from sidecar.cli.doctor.jobspec import Check, Group, Task
-from sidecar.runlock import durations
+from sidecar.config import addresses, sources
+from sidecar.config.settings_model import Settings
+from sidecar.runlock.durations import write
 
 NOMAD_PATH: Final = "/health/nomad"
 IMAGE_PULL_S: Final = 60.0
 CULL_S: Final = 60.0
+HAPROXY_S: Final = 6.0
+"""HAProxy notices within this time that a container is down: the slowest of the configurations in deploy/haproxy."""
+
+MEMORY_MB: Final = 128
+"""The daemon, and one command such as ``doctor`` beside it."""
+
+REPLACED_S: Final = 60.0
 RESTART_JITTER: Final = 1.25
 """Nomad adds up to a quarter to a restart's delay."""
 
 START_UP_S: Final = 2.0
 _HEALTH: Final = "/health"
+_CONTAINERS: Final = ("docker", "podman")
+_AGENT_TAG: Final = re.compile(r"agent-port=\$\{NOMAD_(HOST_)?PORT_(\w+)\}")
 
 _ok = partial(findings.ok, "job")
 _warn = partial(findings.warn, "job")
 _fail = partial(findings.fail, "job")
 
 
-def of_job(groups: Sequence[Group], drain_s: float, stop_drain_s: float) -> Iterator[Finding]:
-    """The findings of every group with an arbiter in it; the drains are defaults for jobs that set none."""
+def of_job(groups: Sequence[Group]) -> Iterator[Finding]:
+    """The findings of every group with an arbiter in it."""
     beside = [(group, task) for group in groups for task in group.tasks if _is_arbiter(task)]
     if not beside:
         yield _warn("no task of it runs a health-arbiter: none has ARBITER_* in its env")
     for group, arbiter in beside:
-        drains = _drain_s(arbiter, "DRAIN", drain_s), _drain_s(arbiter, "STOP_DRAIN", stop_drain_s)
-        for found in (*_of_checks(group, arbiter, *drains), *_of_tasks(group, arbiter, drains[1])):
+        environment = job_environment.read(group, arbiter)
+        settings = environment.settings
+        for found in (
+            *_of_settings(environment),
+            *_of_action(group, arbiter, settings),
+            *_of_checks(group, arbiter, environment),
+            *_of_ports(group, settings),
+            *_of_network(group, arbiter, environment),
+            *_of_tasks(group, arbiter, settings),
+        ):
             yield found._replace(sentence=f"group {group.name}: {found.sentence}")
 
 
 def _is_arbiter(task: Task) -> bool:
-    return any(name.startswith("ARBITER_") for name in task.env) or "arbiter" in task.name
+    names = (name for name in task.env if name not in sources.APP_VARIABLES)
+    return any(name.startswith(sources.PREFIX) for name in names) or "arbiter" in task.name
 
 
-def _drain_s(arbiter: Task, name: str, otherwise: float) -> float:
-    """The job's own setting if it is a duration, else that of this command."""
-    try:
-        return durations.parse(arbiter.env[f"ARBITER_{name}"])
-    except (KeyError, ValueError):
-        return otherwise
+def _of_settings(environment: JobEnvironment) -> Iterator[Finding]:
+    settings = environment.settings
+    yield from map(_fail, environment.problems)
+    if environment.is_whole and not settings.redis_url:
+        yield _warn("no ARBITER_REDIS_URL: each container has a budget of its own, and knows no fleet")
+    if settings.drain <= HAPROXY_S:
+        text = f"ARBITER_DRAIN {write(settings.drain)}: HAProxy may notice only after {write(HAPROXY_S)}"
+        yield _warn(f"{text}, and then sends requests to an app that is being restarted")
+
+
+def _of_action(group: Group, arbiter: Task, settings: Settings) -> Iterator[Finding]:
+    action = settings.action
+    if action == "check":
+        return
+    does = {"nomad-restart": "restarts the app in place", "nomad-stop": "replaces the allocation"}.get(action)
+    yield _ok(f"ARBITER_ACTION {action} {does or 'is carried out'} {settings.drain:g} s after the grant")
+    for check in group.checks:
+        if check.path.startswith(_HEALTH) and check.limit:
+            text = f"ARBITER_ACTION {action}, and check_restart of {check.path}: a dead arbiter has the app restarted"
+            yield _warn(f"{text}; leave check_restart out")
+    if action == "nomad-restart" and settings.nomad_task not in {task.name for task in group.tasks}:
+        yield _fail(f"ARBITER_NOMAD_TASK {settings.nomad_task} is no task of the group")
+    if action.startswith("nomad-") and not arbiter.has_token:
+        text = f"ARBITER_ACTION {action} needs the token of the task: write identity {{ file = true }} into"
+        yield _fail(f"{text} {arbiter.name}")
 
 
 # -- checks -----------------------------------------------------------------------------------------------------
 
 
-def _of_checks(group: Group, arbiter: Task, drain_s: float, stop_drain_s: float) -> Iterator[Finding]:
+def _of_checks(group: Group, arbiter: Task, environment: JobEnvironment) -> Iterator[Finding]:
+    settings = environment.settings
     asking = [check for check in group.checks if check.path.startswith(_HEALTH)]
+    if len(asking) == len(group.checks):
+        yield _warn("no check asks the app itself: a deployment of an app that does not listen is successful")
+    for check in group.checks:
+        if check not in asking and check.limit:
+            text = f"the check of {check.path or f'port {check.port}'} has a check_restart"
+            yield _warn(f"{text}, which restarts the app without asking the fleet")
+    for check in asking:
+        yield from _of_port(group, check, environment)
+    if settings.action != "check":
+        return
     if not asking:
         yield _fail(f"no check asks {NOMAD_PATH}: Nomad never restarts a culled app")
     for check in asking:
         # Nomad restarts the task after this time of uninterrupted failures.
         patience_s = check.interval_s * max(0, check.limit - 1)
         yield from _of_place(arbiter, check)
-        yield from _of_times(check, patience_s, drain_s)
+        yield from _of_times(check, patience_s, settings.drain)
         # To Nomad a check without an answer is a failing one.
-        away_s = stop_drain_s + RESTART_JITTER * arbiter.restart.delay_s + START_UP_S + check.interval_s
+        away_s = settings.stop_drain + RESTART_JITTER * arbiter.restart.delay_s + START_UP_S + check.interval_s
         if check.limit and patience_s <= away_s:
             text = f"{patience_s:g} s of failures restart the app, and a restarted arbiter is away for {away_s:g} s"
             yield _warn(f"{text}: shorten its restart delay, or raise limit")
+
+
+def _of_port(group: Group, check: Check, environment: JobEnvironment) -> Iterator[Finding]:
+    """Whether the check asks the arbiter, and speaks its protocol."""
+    number = int(check.port) if check.port.isdecimal() else group.ports.get(check.port)
+    listens = addresses.split(environment.settings.public_listen)[1]
+    if check.port and number is None:
+        yield _fail(f"the check of {check.path} asks port {check.port}, which is not in the network block")
+    elif check.port and number != listens:
+        text = f"the check of {check.path} asks port {check.port} ({number})"
+        yield _fail(f"{text}, and the arbiter answers at {listens} (ARBITER_PUBLIC_LISTEN)")
+    # From the variables, because the settings have no certificate that is not on this machine.
+    listeners = environment.raw.get("ARBITER_TLS_LISTENERS", "") if environment.raw.get("ARBITER_TLS_CERT") else ""
+    if check.kind != "http":
+        yield _fail(f"the check of {check.path} is of type {check.kind}, to which a culled app is well: set http")
+    is_secured = "public" in addresses.listed(listeners)
+    spoken = "https" if is_secured else "http"
+    if check.protocol != spoken:
+        text = f"the check of {check.path} speaks {check.protocol}, and the arbiter {spoken} (ARBITER_TLS_LISTENERS)"
+        yield _fail(f"{text}: it fails always")
+    elif is_secured and not check.names_host:
+        text = f"the check of {check.path} asks by address, which no certificate has"
+        yield _fail(f"{text}: set tls_skip_verify or tls_server_name")
 
 
 def _of_place(arbiter: Task, check: Check) -> Iterator[Finding]:
@@ -98,26 +173,89 @@ def _of_times(check: Check, patience_s: float, drain_s: float) -> Iterator[Findi
             yield _fail(f"{text}; the app is restarted after {patience_s:g} s of a drain of {drain_s:g}")
         return
     least_s, most_s = drain_s + patience_s, drain_s + patience_s + check.interval_s + 1
-    text = f"a culled app is restarted {least_s:g} to {most_s:g} s after the grant: a drain of {drain_s:g} s"
+    # Failures during the grace do not count.
+    first_s = check.grace_s + patience_s
+    text = f"a culled app is restarted {least_s:g} to {most_s:g} s after the grant, and no sooner than {first_s:g} s"
+    text = f"{text} after its start: a drain of {drain_s:g} s"
     is_soon = most_s <= CULL_S or not check.limit
     yield (_ok if is_soon else _warn)(f"{text} and {check.limit} polls of {check.interval_s:g} s")
+
+
+# -- network ----------------------------------------------------------------------------------------------------
+
+
+def _of_ports(group: Group, settings: Settings) -> Iterator[Finding]:
+    """Whether HAProxy finds the agent-check."""
+    if settings.agent_listen == addresses.OFF:
+        return
+    listens = addresses.split(settings.agent_listen)[1]
+    if listens not in group.ports.values():
+        text = f"no port of the group leads to the agent-check at {listens} (ARBITER_AGENT_LISTEN)"
+        yield _warn(f"{text}: HAProxy gets no drain and no weight from it")
+    for of_host, label in (found.groups() for tag in group.tags if (found := _AGENT_TAG.search(tag))):
+        if group.ports.get(label) != listens:
+            text = f"the tag agent-port names port {label} ({group.ports.get(label, 'not in the network block')})"
+            yield _fail(f"{text}, and the agent-check listens at {listens} (ARBITER_AGENT_LISTEN)")
+        elif not of_host and group.network_mode == "bridge":
+            yield _fail(f"the tag agent-port has the port inside the allocation: write NOMAD_HOST_PORT_{label}")
+
+
+def _of_network(group: Group, arbiter: Task, environment: JobEnvironment) -> Iterator[Finding]:
+    settings, mode = environment.settings, group.network_mode
+    if mode == "none" and not settings.socket:
+        yield _fail("network mode none without ARBITER_SOCKET: no port leads to the arbiter; set mode bridge")
+    if not mode and arbiter.driver in _CONTAINERS and not settings.socket:
+        text = f"no network mode: {arbiter.driver} gives each task a network of its own, so the app does not reach"
+        yield _fail(f"{text} the arbiter on localhost; set mode bridge, or ARBITER_SOCKET")
+    if mode == "host":
+        fixed = [
+            f"ARBITER_{name.upper()} ({address})"
+            for name in ("local_listen", "public_listen", "agent_listen", "page_listen")
+            if (address := getattr(settings, name)) != addresses.OFF
+            and "NOMAD_" not in environment.raw.get(f"ARBITER_{name.upper()}", "")
+        ]
+        if fixed:
+            text = f"network mode host: a second allocation on a node finds {', '.join(fixed)} taken"
+            yield _warn(f"{text}; take the ports from ${{NOMAD_PORT_...}}")
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------
 
 
-def _of_tasks(group: Group, arbiter: Task, stop_drain_s: float) -> Iterator[Finding]:
+def _of_tasks(group: Group, arbiter: Task, settings: Settings) -> Iterator[Finding]:
     name = arbiter.name
     if arbiter.restart.mode != "delay":
         yield _fail(f"restart mode {arbiter.restart.mode} of {name}: a broken arbiter takes the app down")
+    attempts, delay_s, mode, interval_s = arbiter.restart
+    if mode == "delay" and settings.action == "check" and attempts * delay_s < interval_s:
+        text = f"restart of {name}: after {attempts} restarts within {write(interval_s)} Nomad waits for the rest of"
+        yield _warn(f"{text} that time, and restarts the app meanwhile; attempts x delay has to be interval")
     if not arbiter.is_sidecar:
         yield _warn(f"{name} has no lifecycle with sidecar = true: it does not live and end with the app")
-    if arbiter.kill_timeout_s <= stop_drain_s:
+    if arbiter.kill_timeout_s <= settings.stop_drain:
         text = f"kill_timeout {arbiter.kill_timeout_s:g} s of {name} is not above"
-        yield _warn(f"{text} ARBITER_STOP_DRAIN {stop_drain_s:g} s")
+        yield _warn(f"{text} ARBITER_STOP_DRAIN {settings.stop_drain:g} s")
     if "@" in arbiter.env.get("ARBITER_REDIS_URL", ""):
         yield _warn("ARBITER_REDIS_URL stands in env with a password: everybody who reads the job has it")
+    if arbiter.memory_mb < MEMORY_MB:
+        text = f"memory {arbiter.memory_mb} of {name}: with less than {MEMORY_MB} (MiB)"
+        yield _warn(f"{text} the kernel may kill doctor, or the arbiter beside it")
+    if any(template.change_mode == "restart" for template in arbiter.templates):
+        text = f"change_mode restart of a template of {name}: a new value restarts the arbiters of the whole fleet"
+        yield _warn(f"{text} at once, and each drains its app; set noop")
+    yield from _of_replacement(group)
     for task in group.tasks:
-        if task != arbiter and not task.is_sidecar and task.restart.attempts:
-            text = f"{task.name} is restarted in place {task.restart.attempts} times"
-            yield _warn(f"{text}: it has to report its app_start, or stays culled after that")
+        is_told = settings.app_port or task == arbiter or task.is_sidecar
+        if not is_told and (task.restart.attempts or settings.action == "nomad-restart"):
+            text = f"{task.name} is restarted in place: set ARBITER_APP_PORT, or it has to report its app_start"
+            yield _warn(f"{text}, or stays culled after that")
+
+
+def _of_replacement(group: Group) -> Iterator[Finding]:
+    if group.reschedule.is_limited:
+        yield _fail("reschedule is limited: after these attempts a failed app stays down; set unlimited = true")
+    elif group.reschedule.function != "constant":
+        text = f"reschedule is {group.reschedule.function}, as by default: each replacement waits longer, up to 1 h"
+        yield _warn(f'{text}; set delay_function = "constant"')
+    elif group.reschedule.delay_s > REPLACED_S:
+        yield _warn(f"reschedule delay {group.reschedule.delay_s:g} s: so long no app replaces a failed one")

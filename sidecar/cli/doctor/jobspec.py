@@ -1,6 +1,6 @@
 """A job of Nomad: groups with their tasks and checks, from JSON or HCL.
 
-``nomad job run -output`` and the API write JSON (durations in nanoseconds); HCL needs the package python-hcl2.
+``nomad job run -output`` and the API write JSON (durations in nanoseconds); ``hcl`` reads HCL.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from sidecar.cli.doctor.hcl import Expression, HclError
 from sidecar.cli.terminal import cause
 
 Block = Mapping[str, Any]
 
 NS_PER_S: Final = 1_000_000_000
 SIZE_LIMIT: Final = 4 << 20
+SOME_PORT: Final = 20_000
+"""Nomad chooses dynamic ports from here on; a port that the file does not know is this one or one of the next."""
+
 _GO: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -33,10 +37,22 @@ class Restart(NamedTuple):
     attempts: int = 2
     delay_s: float = 15.0
     mode: str = "fail"
+    interval_s: float = 1800.0
+
+
+class Reschedule(NamedTuple):
+    """When a failed allocation is replaced; the defaults are Nomad's for a service."""
+
+    function: str = "exponential"
+    is_limited: bool = False
+    delay_s: float = 30.0
 
 
 class Check(NamedTuple):
-    """A check of a service of ``task``, or of the group (``""``). With a ``limit`` of 0 it restarts nothing."""
+    """A check of a service of ``task``, or of the group (``""``). With a ``limit`` of 0 it restarts nothing.
+
+    ``port``: the label or number of the port that it asks. ``names_host``: whether it can trust a certificate.
+    """
 
     task: str
     path: str
@@ -44,24 +60,44 @@ class Check(NamedTuple):
     timeout_s: float
     limit: int
     grace_s: float
+    port: str = ""
+    protocol: str = "http"
+    names_host: bool = False
+    kind: str = "http"
+
+
+class Template(NamedTuple):
+    """A file that Nomad writes for a task; ``is_env``: its lines become environment variables."""
+
+    data: str
+    is_env: bool = False
+    change_mode: str = "restart"
 
 
 class Task(NamedTuple):
-    """One task of a group."""
+    """One task of a group. ``has_token``: Nomad writes the token of its identity into a file."""
 
     name: str
     env: Mapping[str, str] = {}
     restart: Restart = Restart()
     is_sidecar: bool = False
     kill_timeout_s: float = 5.0
+    driver: str = ""
+    templates: tuple[Template, ...] = ()
+    memory_mb: int = 300
+    has_token: bool = False
 
 
 class Group(NamedTuple):
-    """One group of a job."""
+    """One group of a job. ``ports``: label -> port as the tasks see it; ``tags``: of all services."""
 
     name: str
     tasks: tuple[Task, ...]
     checks: tuple[Check, ...]
+    network_mode: str = ""
+    ports: Mapping[str, int] = {}
+    tags: tuple[str, ...] = ()
+    reschedule: Reschedule = Reschedule()
 
 
 def read(path: str) -> list[Group]:
@@ -73,9 +109,11 @@ def read(path: str) -> list[Group]:
         why = cause(error) if isinstance(error, OSError) else "not UTF-8"
         raise JobError(f"{path} cannot be read: {why}") from None
     try:
-        job = _of_json(text) if text.lstrip().startswith("{") else _of_hcl(text, path)
-        return [_group(group) for group in _blocks(job, "taskgroups", "group")]
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        job = _of_json(text) if text.lstrip().startswith("{") else _of_hcl(text)
+        return [_group(group, job) for group in _blocks(job, "taskgroups", "group")]
+    except HclError as error:
+        raise JobError(f"{path}, line {error.line}: {error}") from None
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError):
         raise JobError(f"{path} is not a Nomad job") from None
 
 
@@ -85,19 +123,10 @@ def _of_json(text: str) -> Block:
     return job
 
 
-def _of_hcl(text: str, path: str) -> Block:
-    try:
-        import hcl2  # noqa: PLC0415 - an optional package
-    except ImportError:
-        raise JobError(
-            f"{path} is HCL, and the package python-hcl2 is not installed: "
-            "convert it to JSON with nomad job run -output FILE"
-        ) from None
-    try:
-        parsed = _lowered(_bare(hcl2.loads(text)))
-    except Exception as error:  # noqa: BLE001 - the parser's own errors have no common class
-        raise JobError(f"{path} is not HCL: {type(error).__name__}") from None
-    job: Block = next(iter(parsed["job"][0].values()))
+def _of_hcl(text: str) -> Block:
+    from sidecar.cli.doctor import hcl  # noqa: PLC0415 - only for a job in HCL
+
+    job: Block = _lowered(hcl.loads(text))["job"][0]
     return job
 
 
@@ -114,23 +143,10 @@ def _lowered(value: Any) -> Any:
     return {name: each if name == "env" else _lowered(each) for name, each in named}
 
 
-def _bare(value: Any) -> Any:
-    """The value without the additions of python-hcl2 8: quotes around texts and labels, and positions in the file."""
-    if isinstance(value, dict):
-        return {_bare(name): _bare(each) for name, each in value.items() if not name.startswith("__")}
-    if isinstance(value, list):
-        return [_bare(each) for each in value]
-    is_quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"'
-    return value[1:-1] if is_quoted else value
-
-
 def _blocks(parent: Block, *names: str) -> Iterator[Block]:
-    """The blocks of these names; a group or task in HCL has its name as label."""
-    for block in (each for name in names for each in parent.get(name) or ()):
-        first: tuple[str, Any] = next(iter(block.items()), ("", None))
-        label, content = first
-        is_labelled = len(block) == 1 and isinstance(content, dict) and {"group", "task"} & {*names}
-        yield {**content, "name": label} if is_labelled else block
+    """The blocks of these names."""
+    for name in names:
+        yield from parent.get(name) or ()
 
 
 def _block(parent: Block, *names: str) -> Block:
@@ -141,45 +157,104 @@ def _block(parent: Block, *names: str) -> Block:
     return {}
 
 
-def _group(block: Block) -> Group:
+def _group(block: Block, job: Block) -> Group:
     restart = _restart(block, Restart())
     tasks = list(_blocks(block, "tasks", "task"))
-    checks = [*_checks(block, ""), *(check for task in tasks for check in _checks(task, str(task["name"])))]
-    return Group(str(block["name"]), tuple(_task(task, restart) for task in tasks), tuple(checks))
+    network = _block(block, "networks", "network")
+    services = [(service, "") for service in _blocks(block, "services", "service")]
+    services += [(service, str(task["name"])) for task in tasks for service in _blocks(task, "services", "service")]
+    return Group(
+        str(block["name"]),
+        tuple(_task(task, restart) for task in tasks),
+        tuple(check for service, task in services for check in _checks(service, task)),
+        str(network.get("mode") or ""),
+        _ports(network),
+        tuple(str(tag) for service, _ in services for tag in service.get("tags") or ()),
+        _reschedule({**_block(job, "reschedule"), **_block(block, "reschedulepolicy", "reschedule")}),
+    )
 
 
 def _task(block: Block, of_group: Restart) -> Task:
     return Task(
         str(block["name"]),
-        {str(name): str(value) for name, value in _block(block, "env").items() if not str(name).startswith("__")},
+        {str(name): _text(value) for name, value in _block(block, "env").items()},
         _restart(block, of_group),
         is_sidecar=bool(_block(block, "lifecycle").get("sidecar")),
-        kill_timeout_s=_seconds(block.get("killtimeout"), Task("").kill_timeout_s),
+        kill_timeout_s=_seconds(block, "killtimeout", Task("").kill_timeout_s),
+        driver=str(block.get("driver") or ""),
+        templates=tuple(map(_template, _blocks(block, "templates", "template"))),
+        memory_mb=_number(_block(block, "resources"), ("memorymb", "memory"), Task("").memory_mb),
+        has_token=any(identity.get("file") is True for identity in _identities(block)),
     )
+
+
+def _identities(block: Block) -> Iterator[Block]:
+    """The identities of Nomad itself: another one has a name, and its file too."""
+    every = (*_blocks(block, "identities"), _block(block, "identity"), *_blocks(block, "identity"))
+    return (each for each in every if isinstance(each, dict) and each.get("name", "default") in ("", "default"))
+
+
+def _template(block: Block) -> Template:
+    return Template(
+        str(block.get("embeddedtmpl") or block.get("data") or ""),
+        bool(block.get("envvars") or block.get("env")),
+        str(block.get("changemode") or Template("").change_mode),
+    )
+
+
+def _ports(network: Block) -> dict[str, int]:
+    every = [*_blocks(network, "reservedports", "dynamicports", "port")]
+    found = {}
+    for place, port in enumerate(every):
+        named = (_number(port, (name,), 0) for name in ("to", "static", "value"))
+        found[str(port.get("label") or port["name"])] = next((each for each in named if each > 0), SOME_PORT + place)
+    return found
+
+
+def _reschedule(block: Block) -> Reschedule:
+    is_limited = block.get("unlimited") is False or _number(block, ("attempts",), 0) > 0
+    function = str(block.get("delayfunction") or Reschedule().function)
+    return Reschedule(function, is_limited, _seconds(block, "delay", Reschedule().delay_s))
 
 
 def _restart(parent: Block, otherwise: Restart) -> Restart:
     block = _block(parent, "restartpolicy", "restart")
-    attempts, mode = block.get("attempts", otherwise.attempts), block.get("mode", otherwise.mode)
-    return Restart(int(attempts), _seconds(block.get("delay"), otherwise.delay_s), str(mode))
+    attempts, mode = _number(block, ("attempts",), otherwise.attempts), block.get("mode", otherwise.mode)
+    delay_s, interval_s = (_seconds(block, name, getattr(otherwise, f"{name}_s")) for name in ("delay", "interval"))
+    return Restart(attempts, delay_s, str(mode), interval_s)
 
 
-def _checks(parent: Block, task: str) -> Iterator[Check]:
-    services = _blocks(parent, "services", "service")
-    for check in (check for service in services for check in _blocks(service, "checks", "check")):
+def _checks(service: Block, task: str) -> Iterator[Check]:
+    port = service.get("portlabel") or service.get("port") or ""
+    for check in _blocks(service, "checks", "check"):
         restart = _block(check, "checkrestart")
         yield Check(
             task,
             str(check.get("path") or ""),
-            _seconds(check.get("interval"), 0.0),
-            _seconds(check.get("timeout"), 0.0),
-            int(restart.get("limit") or 0),
-            _seconds(restart.get("grace"), 1.0),
+            _seconds(check, "interval", 0.0),
+            _seconds(check, "timeout", 0.0),
+            _number(restart, ("limit",), 0),
+            _seconds(restart, "grace", 1.0),
+            port=str(check.get("portlabel") or check.get("port") or port),
+            protocol=str(check.get("protocol") or "http"),
+            names_host=bool(check.get("tlsskipverify") or check.get("tlsservername")),
+            kind=str(check.get("type") or "http"),
         )
 
 
-def _seconds(value: object, otherwise: float) -> float:
+def _text(value: object) -> str:
+    """The value of a variable, as Nomad writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(block: Block, names: tuple[str, ...], otherwise: int) -> int:
+    value = next((block[name] for name in names if block.get(name) is not None), otherwise)
+    return int(_known(names[-1], value))
+
+
+def _seconds(block: Block, name: str, otherwise: float) -> float:
     """A duration: nanoseconds, or text as Go writes it."""
+    value = _known(name, block.get(name))
     if value is None:
         return otherwise
     if isinstance(value, int | float):
@@ -188,3 +263,11 @@ def _seconds(value: object, otherwise: float) -> float:
     if not parts or "".join(map("".join, parts)) != value:
         raise ValueError("not a duration")
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def _known(name: str, value: Any) -> Any:
+    """The value. Raises HclError if it is an expression."""
+    if isinstance(value, Expression):
+        text = f"{name} = {value[2:-1]} is an expression, whose value Nomad knows: give the output of"
+        raise HclError(value.line, f"{text} nomad job run -output FILE")
+    return value

@@ -13,8 +13,9 @@ from typing import Final
 
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
 from sidecar.cli.terminal import cause
-from sidecar.config import addresses
+from sidecar.config import addresses, secret_files
 from sidecar.config.slices import Config
+from sidecar.net.address_gate import AddressGate, parse_networks
 
 TIMEOUT_S: Final = 2.0
 _LINE_LIMIT: Final = 256
@@ -56,12 +57,26 @@ def of_state(config: Config) -> Finding:
     return ok("state", f"{place} can be written to")
 
 
+def of_secrets(config: Config) -> Iterator[Finding]:
+    """Whether only the sidecar's user can read the files with secrets; no finding without such files."""
+    if secret_files.paths(config):
+        problems = [*secret_files.open_to_others(config)]
+        yield from (warn("secrets", problem) for problem in problems)
+        if not problems:
+            yield ok("secrets", "other users can neither read nor change the files with secrets")
+
+
 def of_nomad(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the settings fit the allocation; no finding outside Nomad."""
     allocation = environ.get("NOMAD_ALLOC_ID")
     if not allocation:
         return
-    problems = [*_of_names(config, allocation), *_of_places(config, environ), *_of_ports(config, environ)]
+    problems = [
+        *_of_names(config, allocation),
+        *_of_places(config, environ),
+        *_of_ports(config, environ),
+        *_of_checks(config, environ),
+    ]
     yield from (warn("nomad", problem) for problem in problems)
     if not problems:
         text = "instance, directories and ports are those of the allocation; --job FILE looks at the job as well"
@@ -92,6 +107,23 @@ def _of_ports(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     for name, at in (("PUBLIC_LISTEN", config.server.public_listen), ("AGENT_LISTEN", config.server.agent_listen)):
         if ports and at != addresses.OFF and str(addresses.split(at)[1]) not in ports:
             yield f"ARBITER_{name} is {at}, and no port of the group leads there: {', '.join(sorted(ports))}"
+
+
+def _of_checks(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    """Whether the checks of this Nomad client are answered: they come from its own address, without a certificate."""
+    gate = AddressGate(parse_networks(config.server.public_allow), on_refusal=lambda: None)
+    hosts = {value for name, value in environ.items() if value and name.startswith(("NOMAD_IP_", "NOMAD_HOST_IP_"))}
+    for host in sorted(hosts) if config.server.public_allow else ():
+        if not gate.lists(host):
+            yield (
+                f"ARBITER_PUBLIC_ALLOW leaves out {host}, the address of this Nomad client: "
+                "its checks fail unless they come from another address, and it restarts the app"
+            )
+    if config.tls.tls_client_ca and config.tls.covers("public"):
+        yield (
+            "ARBITER_TLS_CLIENT_CA is for `public`, too: Nomad's own checks have no certificate and fail, and Nomad "
+            "restarts the app; Consul's may have the agent's certificate (enable_agent_tls_for_checks)"
+        )
 
 
 # -- probes -----------------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class FleetReport:
     - ``ordered``: culls that operators ordered; ``near_misses``: suspects that recovered before they were culled.
     - ``would_culls``: culls in shadow mode; ``would_recover``: how many of those containers recovered by themselves.
     - ``replaced_s``, ``retired_s``: time from the token or lease to the replacement; none in shadow mode.
+    - ``restarted``: apps restarted in place, while suspect or culled; ``failed_actions``: of ``ARBITER_ACTION``.
     - ``not_honoured``: containers that were still there long after a cull.
     - ``paused``: cause -> how often its culls were paused because one did not help.
     - ``duplicates``: instance names of two containers. ``away_s``: how long a sidecar was without Redis.
@@ -98,6 +99,8 @@ class FleetReport:
     retirements: int = 0
     retired_s: Times = NO_TIMES
     revived: int = 0
+    restarted: int = 0
+    failed_actions: int = 0
     holds: tuple[HoldPeriod, ...] = ()
     not_honoured: tuple[str, ...] = ()
     paused: tuple[tuple[str, int], ...] = ()
@@ -143,6 +146,8 @@ def report_of(
         retirements=counts["retired"],
         retired_s=_times(entry for entry in replaced if not entry.kind),
         revived=counts["revived"],
+        restarted=counts["restarted"],
+        failed_actions=counts["action_failed"],
         holds=_holds(seen),
         not_honoured=tuple(sorted({entry.instance for entry in seen if entry.what == "not_honoured"})),
         paused=_ranked(entry.kind for entry in seen if entry.what == "paused"),

@@ -89,6 +89,8 @@ def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
         yield "retired", f"{report.retirements}{took}"
     if report.revived:
         yield "revived", f"{report.revived} back in service without a replacement"
+    if report.restarted:
+        yield "restarted", f"{report.restarted} restarted in place while suspect or culled"
     yield from _problems(report)
 
 
@@ -96,6 +98,8 @@ def _problems(report: FleetReport) -> Iterator[tuple[str, str]]:
     """What an operator has to look at, if anything."""
     if report.not_honoured:
         yield "not honoured", f"still there long after their cull: {plain(', '.join(report.not_honoured))}"
+    if report.failed_actions:
+        yield "action failed", f"{_often(report.failed_actions)}: only the failing check is left to restart the app"
     if report.paused:
         causes = ", ".join(f"{plain(cause)} {_often(number)}" for cause, number in report.paused)
         yield "paused", f"culls did not help against {causes}"

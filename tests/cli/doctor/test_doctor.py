@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 SECRET = "hunter2"  # not one: the string to look for
 ACL = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
 JOB = Path(__file__).parents[3] / "nomad" / "app.nomad.hcl"
+
+
+WITH_PEAK = """
+import sys
+from pathlib import Path
+from sidecar.cli.main import main
+code = main(sys.argv[1:])
+# Not the maximum of getrusage: that counts the process that has started this one, too (getrusage(2)).
+sys.stderr.write(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+sys.exit(code)
+"""
+"""Runs a command, and prints its maximum resident memory in KiB."""
 
 
 def _doctor(one: Sidecar, **environ: str) -> Done:
@@ -51,12 +65,14 @@ def _seen(one: Sidecar, count: int) -> bool:
 
 def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_redis: StartRedis) -> None:
     server = start_redis("redis", "--appendonly", "yes", "--maxmemory-policy", "noeviction", password=SECRET)
-    one, _ = (sidecar(name, redis_url=server.url) for name in ("a", "b"))
+    server.cli("ACL", "SETUSER", "app", "on", f">{SECRET}", "~{ha:default/app}:*", "+@all")
+    url = server.url.replace("redis://:", "redis://app:")
+    one, _ = (sidecar(name, redis_url=url) for name in ("a", "b"))
     wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
     done = _doctor(one)
     assert done.code == 0
     assert set(levels(done).values()) == {"ok"}
-    assert done.out.startswith(f"ok   reachable redis://:***@127.0.0.1:{server.port}/0: a PING takes ")
+    assert done.out.startswith(f"ok   reachable redis://app:***@127.0.0.1:{server.port}/0: a PING takes ")
     assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
     assert "ok   write: a key of the service was written and removed again\n" in done.out
     assert "ok   beat: the store heard from a " in done.out
@@ -69,7 +85,7 @@ def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: St
     server = start_redis("redis", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
     found = levels(_doctor(_alone(sidecar, server.url)))
     warned = {what for what, level in found.items() if level == "warn"}
-    assert warned == {"eviction", "persistence", "shared", "sidecar"}
+    assert warned == {"eviction", "persistence", "shared", "sidecar", "user"}
 
 
 def test_server_that_is_out_of_memory_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
@@ -134,7 +150,11 @@ def test_user_that_we_ship_may_run_the_scripts_though_not_tell_the_rest(
     redis_server.cli("ACL", "SETUSER", name, *rights, f">{SECRET}")
     found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
     assert (found["reachable"], found["clock"], found["write"], found["scripts"]) == ("ok", "ok", "ok", "ok")
+    assert found["user"] == "warn"
     assert "FAIL" not in found.values()
+    redis_server.cli("ACL", "SETUSER", name, "resetkeys", "~{ha:default/app}:*")
+    found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
+    assert (found["write"], found["scripts"], found["user"]) == ("ok", "ok", "ok")
 
 
 def test_user_without_scripts_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
@@ -161,6 +181,7 @@ def test_owner_of_the_keys_is_found_in_a_cluster(sidecar: StartSidecar, start_re
         node.cli("CONFIG", "SET", "appendonly", "yes")
     by_cluster = levels(_doctor(_alone(sidecar, cluster.url_of(*strangers))))
     assert (by_cluster["role"], by_cluster["persistence"], by_cluster["scripts"]) == ("ok", "warn", "ok")
+    assert by_cluster["user"] == "warn", "the key of the other service lies in the same slot"
     by_node = levels(_doctor(_alone(sidecar, strangers[0].url)))
     assert (by_node["cluster"], by_node["persistence"], by_node["scripts"]) == ("warn", "ok", "FAIL")
 
@@ -256,3 +277,14 @@ def test_task_of_nomad_is_compared_with_its_allocation(sidecar: StartSidecar) ->
     done = _doctor(sidecar(), NOMAD_ALLOC_ID="5cfd2a7c", NOMAD_ALLOC_DIR="/nowhere", NOMAD_PORT_arbiter="1")
     assert "warn nomad: ARBITER_INSTANCE is a and not the allocation's id 5cfd2a7c" in done.out
     assert "outside the allocation's directory /nowhere" in done.out
+
+
+def test_doctor_fits_beside_the_daemon_into_the_memory_of_the_job(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    one = sidecar(redis_url=redis_server.url)
+    doctor = [sys.executable, "-c", WITH_PEAK, "doctor", "--job", str(JOB)]
+    done = subprocess.run(doctor, env=one._env(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "ok   job: group web" in done.stdout
+    assert int(done.stderr) < 60 * 1024  # 47 MiB; the daemon has 45, and the job 128

@@ -61,6 +61,17 @@ def _info(
     return {finding.what: finding for finding in found}
 
 
+@pytest.mark.parametrize(
+    ("answer", "levels"),
+    [(None, {"user": "warn"}), (NOPERM, {"user": "ok"}), (Unknown("cluster"), {}), (Unknown("timeout"), {})],
+    ids=["may write", "may not", "not known", "no answer"],
+)
+def test_user_that_may_write_the_keys_of_other_services_is_warned_of(
+    answer: Unknown | None, levels: dict[str, str]
+) -> None:
+    assert _levels(findings.of_scope(answer)) == levels
+
+
 def test_good_server_has_nothing_to_be_warned_of() -> None:
     found = _info()
     assert {finding.level for finding in found.values()} == {FindingLevel.OK}

@@ -2,75 +2,294 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from sidecar.cli.doctor import job_findings
+from deploy.haproxy_config import SHIPPED, notice_s
+from sidecar.cli.doctor import job_findings, jobspec
 from sidecar.cli.doctor.findings import FindingLevel
-from sidecar.cli.doctor.jobspec import Check, Group, Restart, Task
 
-CHECK = Check("app", "/health/nomad", 5.0, 2.0, 5, 60.0)
-APP = Task("app", restart=Restart(attempts=0))
-ARBITER = Task("arbiter", {"ARBITER_MODE": "enforce"}, Restart(10, 1.0, "delay"), is_sidecar=True, kill_timeout_s=10.0)
+SHIPPED_JOBS = sorted((Path(__file__).parents[3] / "nomad").glob("*.nomad.hcl"))
+
+GOOD = """
+job "app" {
+  group "web" {
+    reschedule {
+      delay_function = "constant"
+      unlimited      = true
+    }
+    network {
+      mode = "bridge"
+      port "app" { to = 8080 }
+      port "arbiter" { to = 9181 }
+      port "arbiter_agent" { to = 9182 }
+    }
+    task "app" {
+      driver = "docker"
+      restart { attempts = 0 }
+      service {
+        port = "app"
+        tags = ["agent-port=${NOMAD_HOST_PORT_arbiter_agent}"]
+        check { type = "tcp" }
+      }
+      service {
+        port = "arbiter"
+        check {
+          path     = "/health/nomad"
+          interval = "5s"
+          timeout  = "2s"
+          check_restart {
+            limit = 5
+            grace = "60s"
+          }
+        }
+      }
+    }
+    task "arbiter" {
+      driver = "docker"
+      lifecycle { sidecar = true }
+      restart {
+        attempts = 10
+        delay    = "1s"
+        interval = "10s"
+        mode     = "delay"
+      }
+      kill_timeout = "10s"
+      template {
+        data        = "ARBITER_REDIS_URL={{ .redis_url.Value | toJSON }}"
+        env         = true
+        change_mode = "noop"
+      }
+      env {
+        ARBITER_MODE = "enforce"
+      }
+      resources { memory = 128 }
+    }
+  }
+}
+"""
+MODE = 'ARBITER_MODE = "enforce"'
+BRIDGE = 'mode = "bridge"'
+CHECK_PATH = 'path     = "/health/nomad"'
+CHECK = GOOD[GOOD.index("        check {\n") : GOOD.index('    task "arbiter"')]
+APP_CHECK = '        check { type = "tcp" }\n'
+SERVICE = GOOD[GOOD.index('      service {\n        port = "arbiter"') : GOOD.index('    }\n    task "arbiter"')]
+RESTART = GOOD[GOOD.index("          check_restart {") : GOOD.index("        }\n      }\n    }\n    task")]
+OWN_RESTART = GOOD[GOOD.index("      restart {\n") : GOOD.index("      kill_timeout")]
+RESCHEDULE = GOOD[GOOD.index("    reschedule {") : GOOD.index("    network {")]
+TEMPLATE = GOOD[GOOD.index("      template {") : GOOD.index("      env {")]
+TLS = 'ARBITER_TLS_CERT = "/c"\n ARBITER_TLS_KEY = "/k"\n ARBITER_TLS_LISTENERS = "public"'
 
 
-def _found(check: Check | None = CHECK, app: Task = APP, arbiter: Task = ARBITER) -> list[tuple[str, str]]:
-    group = Group("web", (app, arbiter), (check,) if check else ())
-    found = list(job_findings.of_job([group], drain_s=10.0, stop_drain_s=5.0))
+def _found(tmp_path: Path, *changes: tuple[str, str]) -> list[tuple[str, str]]:
+    text = GOOD
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (tmp_path / "job.hcl").write_text(text)
+    found = list(job_findings.of_job(jobspec.read(str(tmp_path / "job.hcl"))))
     assert {each.what for each in found} <= {"job"}
-    return [(each.level, each.sentence) for each in found]
+    return [(each.level, each.sentence.removeprefix("group web: ")) for each in found]
 
 
-def test_good_job_says_how_long_a_cull_takes() -> None:
-    assert _found() == [
-        ("ok", "group web: a culled app is restarted 30 to 36 s after the grant: a drain of 10 s and 5 polls of 5 s")
-    ]
+def _set(*lines: str) -> tuple[str, str]:
+    return MODE, "\n ".join((MODE, *lines))
+
+
+def test_good_job_says_how_long_a_cull_takes(tmp_path: Path) -> None:
+    ((level, said),) = _found(tmp_path)
+    assert level == "ok"
+    assert said.startswith("a culled app is restarted 30 to 36 s after the grant, and no sooner than 80 s after")
+    assert said.endswith("its start: a drain of 10 s and 5 polls of 5 s")
+
+
+TRAPS = {
+    # the check
+    "wrong task": ((SERVICE, ""), ('    task "arbiter" {\n', f'    task "arbiter" {{\n{SERVICE}')),
+    "group": ((SERVICE, ""), ('    task "app" {\n', f'{SERVICE}    task "app" {{\n')),
+    "no check": ((CHECK, "      }\n    }\n"),),
+    "no check_restart": ((RESTART, ""),),
+    "limit": (("limit = 5", "limit = 1"),),
+    "grace": (('grace = "60s"', 'grace = "10s"'),),
+    "timeout": (('timeout  = "2s"', 'timeout  = "5s"'),),
+    "path, slow": (('"/health/nomad"', '"/health"'),),
+    "path, in the drain": (('"/health/nomad"', '"/health"'), ("limit = 5", "limit = 2")),
+    "long": (('interval = "5s"', 'interval = "30s"'),),
+    "impatient": (("limit = 5", "limit = 2"),),
+    "no check of the app": ((APP_CHECK, ""),),
+    "restart by a check of the app": (
+        (APP_CHECK, APP_CHECK.replace('"tcp"', '"tcp"\n check_restart { limit = 3 }\n')),
+    ),
+    "type": ((CHECK_PATH, f'{CHECK_PATH}\n type = "tcp"'),),
+    "port of the app": (('port = "arbiter"\n', 'port = "app"\n'),),
+    "port of the check": ((CHECK_PATH, f"{CHECK_PATH}\n port = 8080"),),
+    "unknown port": (('port = "arbiter"\n', 'port = "health"\n'),),
+    "TLS, http": (_set(TLS),),
+    "TLS, no name": (_set(TLS), (CHECK_PATH, f'{CHECK_PATH}\n protocol = "https"')),
+    "https without TLS": ((CHECK_PATH, f'{CHECK_PATH}\n protocol = "https"'),),
+    # settings
+    "misspelt": (_set('ARBITER_DRIAN = "10s"'),),
+    "misspelt in a template": (("ARBITER_REDIS_URL={{", "ARBITER_REDIS={{"),),
+    "bad value": (_set('ARBITER_GRACE = "soon"'),),
+    "contradiction": (_set('ARBITER_TLS_CERT = "/c"'),),
+    "no Redis": ((TEMPLATE, ""),),
+    "drain": (_set('ARBITER_DRAIN = "6s"'),),
+    "drain, long": (_set('ARBITER_DRAIN = "40s"'),),
+    "secret": (_set('ARBITER_REDIS_URL = "redis://:p@h"'),),
+    # actions
+    "action and check_restart": (_set('ARBITER_ACTION = "exit"'),),
+    "action without token": (_set('ARBITER_ACTION = "nomad-stop"'), (RESTART, "")),
+    "action for another task": (_set('ARBITER_ACTION = "nomad-restart"', 'ARBITER_NOMAD_TASK = "web"'), (RESTART, "")),
+    # network
+    "agent": (('port "arbiter_agent" { to = 9182 }', 'port "arbiter_agent" { to = 9183 }'),),
+    "agent tag": (("NOMAD_HOST_PORT_arbiter_agent", "NOMAD_HOST_PORT_arbiter"),),
+    "agent tag inside": (("NOMAD_HOST_PORT_arbiter_agent", "NOMAD_PORT_arbiter_agent"),),
+    "network none": ((BRIDGE, 'mode = "none"'),),
+    "no network": ((BRIDGE, ""),),
+    "host": ((BRIDGE, 'mode = "host"'), _set('ARBITER_AGENT_LISTEN = "0.0.0.0:${NOMAD_PORT_arbiter_agent}"')),
+    # tasks
+    "restart mode": ((OWN_RESTART, ""),),
+    "attempts": (("attempts = 10", "attempts = 9"),),
+    "lifecycle": (("      lifecycle { sidecar = true }\n", ""),),
+    "kill_timeout": (('kill_timeout = "10s"', 'kill_timeout = "5s"'),),
+    "memory": (("memory = 128", "memory = 127"),),
+    "change_mode": (('change_mode = "noop"', ""),),
+    "reschedule limited": (("unlimited      = true", "attempts = 3"),),
+    "no reschedule": (("unlimited      = true", "unlimited = false"),),
+    "slow reschedule": (("unlimited      = true", 'delay = "5m"'),),
+    "default reschedule": ((RESCHEDULE, ""),),
+    "in place": (("restart { attempts = 0 }", ""),),
+}
+SAID = {
+    "wrong task": "FAIL the check of /health/nomad restarts arbiter, the arbiter, not the app",
+    "group": "FAIL the check of /health/nomad is one of the group: its check_restart restarts the arbiter too; put the "
+    "service into the app's task",
+    "no check": "FAIL no check asks /health/nomad: Nomad never restarts a culled app",
+    "no check_restart": "FAIL the check of /health/nomad has no check_restart: it restarts nothing",
+    "limit": "warn check_restart limit 1: one lost poll of /health/nomad restarts the app",
+    "grace": "warn check_restart grace 10 s: pulling the arbiter's image may take longer, and then the app is "
+    "restarted for it",
+    "timeout": "warn the check of /health/nomad: timeout 5 s is not below the interval 5 s",
+    "path, slow": "warn the check asks /health, which fails as the drain begins: it has to ask /health/nomad",
+    "path, in the drain": "FAIL the check asks /health, which fails as the drain begins: it has to ask /health/nomad; "
+    "the app is restarted after 5 s of a drain of 10",
+    "long": "warn a culled app is restarted 130 to 161 s after the grant, and no sooner than 180 s after its start: a "
+    "drain of 10 s and 5 polls of 30 s",
+    "impatient": "warn 5 s of failures restart the app, and a restarted arbiter is away for 13.25 s: shorten its "
+    "restart delay, or raise limit",
+    "no check of the app": "warn no check asks the app itself: a deployment of an app that does not listen is "
+    "successful",
+    "restart by a check of the app": "warn the check of port app has a check_restart, which restarts the app without "
+    "asking the fleet",
+    "type": "FAIL the check of /health/nomad is of type tcp, to which a culled app is well: set http",
+    "port of the app": "FAIL the check of /health/nomad asks port app (8080), and the arbiter answers at 9181 "
+    "(ARBITER_PUBLIC_LISTEN)",
+    "port of the check": "FAIL the check of /health/nomad asks port 8080 (8080), and the arbiter answers at 9181 "
+    "(ARBITER_PUBLIC_LISTEN)",
+    "unknown port": "FAIL the check of /health/nomad asks port health, which is not in the network block",
+    "TLS, http": "FAIL the check of /health/nomad speaks http, and the arbiter https (ARBITER_TLS_LISTENERS): it fails "
+    "always",
+    "TLS, no name": "FAIL the check of /health/nomad asks by address, which no certificate has: set tls_skip_verify or "
+    "tls_server_name",
+    "https without TLS": "FAIL the check of /health/nomad speaks https, and the arbiter http (ARBITER_TLS_LISTENERS): "
+    "it fails always",
+    "misspelt": "FAIL ARBITER_DRIAN: unknown setting; did you mean ARBITER_DRAIN?",
+    "misspelt in a template": "FAIL ARBITER_REDIS: unknown setting; did you mean ARBITER_REDIS_CA?",
+    "bad value": "FAIL ARBITER_GRACE: 'soon' from env is not a duration: write a number with ms, s, m, h or d, such as "
+    "10s, 500ms or 1.5s",
+    "contradiction": "FAIL ARBITER_TLS_CERT: needs ARBITER_TLS_KEY, the other half of the pair",
+    "no Redis": "warn no ARBITER_REDIS_URL: each container has a budget of its own, and knows no fleet",
+    "drain": "warn ARBITER_DRAIN 6s: HAProxy may notice only after 6s, and then sends requests to an app that is being "
+    "restarted",
+    "drain, long": "warn a culled app is restarted 60 to 66 s after the grant, and no sooner than 80 s after its "
+    "start: a drain of 40 s and 5 polls of 5 s",
+    "secret": "warn ARBITER_REDIS_URL stands in env with a password: everybody who reads the job has it",
+    "action and check_restart": "warn ARBITER_ACTION exit, and check_restart of /health/nomad: a dead arbiter has the "
+    "app restarted; leave check_restart out",
+    "action without token": "FAIL ARBITER_ACTION nomad-stop needs the token of the task: write identity { file = "
+    "true } into arbiter",
+    "action for another task": "FAIL ARBITER_NOMAD_TASK web is no task of the group",
+    "agent": "warn no port of the group leads to the agent-check at 9182 (ARBITER_AGENT_LISTEN): HAProxy gets no drain "
+    "and no weight from it",
+    "agent tag": "FAIL the tag agent-port names port arbiter (9181), and the agent-check listens at 9182 "
+    "(ARBITER_AGENT_LISTEN)",
+    "agent tag inside": "FAIL the tag agent-port has the port inside the allocation: write "
+    "NOMAD_HOST_PORT_arbiter_agent",
+    "network none": "FAIL network mode none without ARBITER_SOCKET: no port leads to the arbiter; set mode bridge",
+    "no network": "FAIL no network mode: docker gives each task a network of its own, so the app does not reach the "
+    "arbiter on localhost; set mode bridge, or ARBITER_SOCKET",
+    "host": "warn network mode host: a second allocation on a node finds ARBITER_LOCAL_LISTEN (127.0.0.1:9180), "
+    "ARBITER_PUBLIC_LISTEN (0.0.0.0:9181) taken; take the ports from ${NOMAD_PORT_...}",
+    "restart mode": "FAIL restart mode fail of arbiter: a broken arbiter takes the app down",
+    "attempts": "warn restart of arbiter: after 9 restarts within 10s Nomad waits for the rest of that time, and "
+    "restarts the app meanwhile; attempts x delay has to be interval",
+    "lifecycle": "warn arbiter has no lifecycle with sidecar = true: it does not live and end with the app",
+    "kill_timeout": "warn kill_timeout 5 s of arbiter is not above ARBITER_STOP_DRAIN 5 s",
+    "memory": "warn memory 127 of arbiter: with less than 128 (MiB) the kernel may kill doctor, or the arbiter beside "
+    "it",
+    "change_mode": "warn change_mode restart of a template of arbiter: a new value restarts the arbiters of the whole "
+    "fleet at once, and each drains its app; set noop",
+    "reschedule limited": "FAIL reschedule is limited: after these attempts a failed app stays down; set unlimited = "
+    "true",
+    "no reschedule": "FAIL reschedule is limited: after these attempts a failed app stays down; set unlimited = true",
+    "slow reschedule": "warn reschedule delay 300 s: so long no app replaces a failed one",
+    "default reschedule": "warn reschedule is exponential, as by default: each replacement waits longer, up to 1 h; "
+    'set delay_function = "constant"',
+    "in place": "warn app is restarted in place: set ARBITER_APP_PORT, or it has to report its app_start, or stays "
+    "culled after that",
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_trap_is_found_and_says_what_to_do(name: str, tmp_path: Path) -> None:
+    assert SAID[name] in [" ".join(found) for found in _found(tmp_path, *TRAPS[name])]
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "said"),
+    "changes",
     [
-        pytest.param({"task": ""}, "FAIL", "one of the group: its check_restart restarts the arbiter too", id="group"),
-        pytest.param({"task": "arbiter"}, "FAIL", "restarts arbiter, the arbiter, not the app", id="wrong task"),
-        pytest.param({"limit": 0}, "FAIL", "has no check_restart: it restarts nothing", id="no check_restart"),
-        pytest.param({"limit": 1}, "warn", "one lost poll of /health/nomad restarts the app", id="limit"),
-        pytest.param({"grace_s": 10.0}, "warn", "pulling the arbiter's image may take longer", id="grace"),
-        pytest.param({"timeout_s": 5.0}, "warn", "timeout 5 s is not below the interval 5 s", id="timeout"),
-        pytest.param({"path": "/health"}, "warn", "it has to ask /health/nomad", id="path, slow"),
-        pytest.param(
-            {"path": "/health", "limit": 2}, "FAIL", "restarted after 5 s of a drain of 10", id="path, in the drain"
+        (_set('ARBITER_PUBLIC_ALLOW = "10.0.0.5,${attr.unique.network.ip-address}"'),),
+        (_set('ARBITER_SOCKET = "${NOMAD_ALLOC_DIR}/tmp/arbiter.sock"'), (BRIDGE, "")),
+        (_set('ARBITER_TOKEN_FILE = "${NOMAD_SECRETS_DIR}/token"', 'ARBITER_PAGE_LISTEN = "0.0.0.0:9183"'),),
+        (_set('ARBITER_SERVICE = "${meta.name}"'),),
+        (_set('ARBITER_CONFIG = "/local/arbiter.toml"'), (TEMPLATE, "")),
+        (_set('ARBITER_APP_PORT = "${NOMAD_PORT_app}"'), ("restart { attempts = 0 }", "")),
+        (_set(TLS), (CHECK_PATH, f'{CHECK_PATH}\n protocol = "https"\n tls_skip_verify = true')),
+        (
+            (BRIDGE, 'mode = "host"'),
+            ('port "arbiter" { to = 9181 }', 'port "arbiter" {}\n port "local" {}'),
+            ('port "arbiter_agent" { to = 9182 }', 'port "arbiter_agent" {}'),
+            _set(
+                'ARBITER_PUBLIC_LISTEN = "0.0.0.0:${NOMAD_PORT_arbiter}"',
+                'ARBITER_AGENT_LISTEN = "0.0.0.0:${NOMAD_PORT_arbiter_agent}"',
+                'ARBITER_LOCAL_LISTEN = "127.0.0.1:${NOMAD_PORT_local}"',
+            ),
         ),
-        pytest.param({"interval_s": 30.0}, "warn", "130 to 161 s after the grant", id="long"),
-        pytest.param({"limit": 2}, "warn", "a restarted arbiter is away for 13.25 s", id="impatient"),
-    ],
-)
-def test_trap_in_the_check(changes: dict[str, Any], level: str, said: str) -> None:
-    assert any(each[0] == level and said in each[1] for each in _found(CHECK._replace(**changes)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "level", "said"),
-    [
-        pytest.param({"restart": Restart()}, "FAIL", "a broken arbiter takes the app down", id="restart mode"),
-        pytest.param({"is_sidecar": False}, "warn", "no lifecycle with sidecar = true", id="lifecycle"),
-        pytest.param({"kill_timeout_s": 5.0}, "warn", "is not above ARBITER_STOP_DRAIN 5 s", id="kill_timeout"),
-        pytest.param(
-            {"env": {"ARBITER_REDIS_URL": "redis://:p@h"}}, "warn", "everybody who reads the job has it", id="secret"
+        (
+            _set('ARBITER_ACTION = "nomad-restart"', 'ARBITER_NOMAD_TASK = "app"', 'ARBITER_APP_PORT = "8080"'),
+            (CHECK, "      }\n    }\n"),
+            ("lifecycle { sidecar = true }", "lifecycle { sidecar = true }\n identity { file = true }"),
         ),
-        pytest.param({"env": {"ARBITER_DRAIN": "40s"}}, "warn", "60 to 66 s after the grant", id="drain of the job"),
     ],
+    ids=["allowed", "socket", "page", "unknown", "file", "in place", "TLS", "host", "task API"],
 )
-def test_trap_in_the_task_of_the_arbiter(changes: dict[str, Any], level: str, said: str) -> None:
-    assert any(each[0] == level and said in each[1] for each in _found(arbiter=ARBITER._replace(**changes)))
+def test_what_nomad_fills_in_is_no_finding(changes: tuple[tuple[str, str], ...], tmp_path: Path) -> None:
+    assert [found for found in _found(tmp_path, *changes) if found[0] != "ok"] == []
 
 
-def test_app_that_is_restarted_in_place_has_to_say_so() -> None:
-    (found,) = [each for each in _found(app=Task("app")) if each[0] == "warn"]
-    assert "app is restarted in place 2 times: it has to report its app_start" in found[1]
+@pytest.mark.parametrize("path", SHIPPED_JOBS, ids=lambda path: path.name)
+def test_shipped_job_has_no_finding(path: Path) -> None:
+    assert {found.level for found in job_findings.of_job(jobspec.read(str(path)))} == {FindingLevel.OK}
 
 
-def test_no_check_is_a_failure_and_no_arbiter_a_warning() -> None:
-    assert _found(None) == [("FAIL", "group web: no check asks /health/nomad: Nomad never restarts a culled app")]
-    (found,) = job_findings.of_job([Group("web", (APP,), (CHECK,))], 10.0, 5.0)
-    assert (found.level, found.sentence[:21]) == (FindingLevel.WARN, "no task of it runs a ")
+def test_job_without_an_arbiter_is_a_warning(tmp_path: Path) -> None:
+    app_start = '\n env { ARBITER_APP_START = "1" }'
+    found = _found(
+        tmp_path, ('task "arbiter" {', 'task "other" {'), (MODE, ""), ('task "app" {', f'task "app" {{{app_start}')
+    )
+    assert found == [("warn", "no task of it runs a health-arbiter: none has ARBITER_* in its env")]
+
+
+def test_drain_is_compared_with_the_slowest_configuration_that_we_ship() -> None:
+    assert max(notice_s(path.read_text()) for path in SHIPPED) == job_findings.HAPROXY_S

@@ -17,7 +17,12 @@ from sidecar.config.slices import Config
 if TYPE_CHECKING:
     from sidecar.cli.doctor.findings import Finding
 
-ALLOCATION = {"NOMAD_ALLOC_ID": "a1", "NOMAD_ALLOC_DIR": "/alloc", "NOMAD_PORT_arbiter": "9181"}
+ALLOCATION = {
+    "NOMAD_ALLOC_ID": "a1",
+    "NOMAD_ALLOC_DIR": "/alloc",
+    "NOMAD_PORT_arbiter": "9181",
+    "NOMAD_IP_arbiter": "10.1.2.3",
+}
 
 
 def _settings(**flags: object) -> Config:
@@ -46,6 +51,19 @@ def test_directory_that_cannot_be_written_to_is_warned_of(tmp_path: Path, place:
     assert found.level is FindingLevel.WARN
     assert said in found.sentence
     assert "a cull does not survive the sidecar" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "said"), [(0o600, "ok", "neither read nor change"), (0o644, "warn", "type chmod 600 ")]
+)
+def test_file_with_a_secret_that_others_can_read_is_warned_of(tmp_path: Path, mode: int, level: str, said: str) -> None:
+    path = tmp_path / "token"
+    path.write_text("sesame-0123456789")
+    path.chmod(mode)
+    (found,) = surroundings.of_secrets(_settings(token_file=path))
+    assert (found.what, found.level) == ("secrets", level)
+    assert said in found.sentence
+    assert [*surroundings.of_secrets(_settings())] == []
 
 
 # -- listeners --------------------------------------------------------------------------------------------------
@@ -119,10 +137,22 @@ def test_elsewhere_nothing_is_said_of_nomad() -> None:
         ({"state_dir": "/tmp"}, "ARBITER_STATE_DIR is /tmp, outside the allocation's directory /alloc"),
         ({"socket": "/run/a.sock"}, "the app's task does not see it"),
         ({"public_listen": "0.0.0.0:9999"}, "no port of the group leads there: 9181"),
+        ({"public_allow": "10.1.0.0/16"}, "are those of the allocation"),
+        ({"public_allow": "10.2.0.0/16"}, "ARBITER_PUBLIC_ALLOW leaves out 10.1.2.3, the address of this Nomad client"),
     ],
 )
 def test_allocation_is_compared_with_the_settings(flags: dict[str, str], said: str) -> None:
     given = {"instance": "a1", "state_dir": "/alloc/tmp", "agent_listen": "off", **flags}
     (found,) = surroundings.of_nomad(_settings(**given), ALLOCATION)
     assert said in found.sentence
-    assert found.level == (FindingLevel.WARN if flags else FindingLevel.OK)
+    assert found.level == (FindingLevel.OK if "are those of the allocation" in said else FindingLevel.WARN)
+
+
+def test_checks_of_nomad_have_no_certificate_for_the_public_listener() -> None:
+    tls = Config().tls._replace(tls_cert="/tls.crt", tls_client_ca="/ca.pem", tls_listeners="page,public")
+    identity = Config().identity._replace(instance="a1")
+    config = Config()._replace(tls=tls, identity=identity)
+    (found,) = surroundings.of_nomad(config, {"NOMAD_ALLOC_ID": "a1"})
+    assert found.level is FindingLevel.WARN
+    assert "Nomad's own checks have no certificate" in found.sentence
+    assert [*surroundings.of_nomad(config._replace(tls=tls._replace(tls_listeners="page")), ALLOCATION)] != [found]

@@ -53,6 +53,8 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "not honoured": ([Entry("not_honoured", at, name) for at, name in enumerate("bab")], {"not_honoured": ("a", "b")}),
     "paused": ([Entry("paused", at, kind=kind) for at, kind in enumerate("bab")], {"paused": (("b", 2), ("a", 1))}),
     "duplicates": ([Entry("duplicate", at, name) for at, name in enumerate("bab")], {"duplicates": ("a", "b")}),
+    "restarted in place": ([Entry("restarted", 1), Entry("restarted", 2)], {"restarted": 2}),
+    "failed actions": ([Entry("action_failed", 1), Entry("acted", 2)], {"failed_actions": 1}),
     "lost data": ([Entry("data_loss", 1)], {"losses": 1}),
     "away": ([Entry("redis_away", 1), Entry("redis_back", 61, seconds=60.0)], {"away_s": ONCE}),
     "times of one": (took("replaced", 60.0), {"replaced_s": ONCE}),

@@ -1,0 +1,102 @@
+"""The settings that a job gives to its arbiter, with samples in place of what Nomad fills in.
+
+A value that the file does not tell counts as not set: no finding is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from sidecar.cli.doctor.jobspec import Group, Task
+from sidecar.config import sources
+from sidecar.config.settings import SettingsError, load
+from sidecar.config.settings_model import Settings
+
+_REDIS: Final = "ARBITER_REDIS_URL"
+_REDIS_SAMPLE: Final = "redis://redis.internal"
+_NOMAD: Final = {
+    "NOMAD_JOB_NAME": "job",
+    "NOMAD_GROUP_NAME": "group",
+    "NOMAD_NAMESPACE": "default",
+    "NOMAD_ALLOC_ID": "00000000-0000-0000-0000-000000000000",
+    "NOMAD_ALLOC_DIR": "/alloc",
+    "NOMAD_TASK_DIR": "/local",
+    "NOMAD_SECRETS_DIR": "/secrets",
+    "attr.unique.network.ip-address": "127.0.0.1",
+}
+_ASSIGNMENT: Final = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(.*?)[ \t]*$", re.MULTILINE)
+_CALL: Final = re.compile(r"\{\{-?\s*(?:with\b.*?|else|end)\s*-?\}\}")
+_INTERPOLATION: Final = re.compile(r"\$\{(?:env\[\")?([^{}\"]*)(?:\"\])?\}")
+_OF_PORT: Final = re.compile(r"NOMAD_(?:HOST_)?(PORT|ADDR|IP)_(\w+)")
+# Files of the allocation, which are not on this machine.
+_FILES: Final = re.compile(r"ARBITER_(CONFIG|ACTION_COMMAND|CULL_HOOK|WEBHOOK_TEMPLATE|(\w+_)?(FILE|CERT|KEY|CA)):?\b")
+_ABOUT_OTHERS: Final = re.compile(r"needs |missing|has to go|unknown setting|is called")
+
+
+class JobEnvironment(NamedTuple):
+    """``settings``: as the arbiter will have them, or without those that ``problems`` name, one sentence each.
+
+    ``is_whole``: whether the file tells all of them. ``raw``: the variables as they are in the job.
+    """
+
+    settings: Settings
+    problems: list[str]
+    is_whole: bool
+    raw: Mapping[str, str]
+
+
+def read(group: Group, arbiter: Task) -> JobEnvironment:
+    """Return the settings of the arbiter of this group."""
+    raw = dict(arbiter.env)
+    for template in arbiter.templates:
+        if template.is_env:
+            raw |= {name: value.strip("\"'") for name, value in _ASSIGNMENT.findall(template.data)}
+    environ = dict(_NOMAD)
+    for name, value in raw.items():
+        filled = _filled_in(value, group)
+        is_told = "${" not in filled and "{{" not in filled and name != sources.variable("config")
+        # An empty variable is a setting that is not set, and its name is checked all the same.
+        environ[name] = filled if is_told else _REDIS_SAMPLE if name == _REDIS else ""
+    settings, problems = _loaded(environ)
+    # The names, too, may come from a template.
+    rest = (_ASSIGNMENT.sub("", _CALL.sub("", template.data)) for template in arbiter.templates if template.is_env)
+    is_whole = sources.variable("config") not in raw and not any("{{" in text for text in rest)
+    return JobEnvironment(settings, problems, is_whole, raw)
+
+
+def _filled_in(value: str, group: Group) -> str:
+    def sample(found: re.Match[str]) -> str:
+        if not (port := _OF_PORT.fullmatch(found[1])):
+            return _NOMAD.get(found[1], found[0])
+        if port[2] not in group.ports and port[1] != "IP":
+            return found[0]
+        number = group.ports.get(port[2], 0)
+        return {"PORT": f"{number}", "ADDR": f"127.0.0.1:{number}", "IP": "127.0.0.1"}[port[1]]
+
+    return _INTERPOLATION.sub(sample, value)
+
+
+def _loaded(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    try:
+        return load({}, environ), []
+    except SettingsError as error:
+        problems = error.problems
+    return _without(environ, problems), [problem for problem in problems if _is_of_the_job(problem)]
+
+
+def _without(environ: Mapping[str, str], problems: list[str]) -> Settings:
+    """The settings without those that the problems name, and without those that contradict one another then."""
+    named = {re.split("[: ]", problem, maxsplit=1)[0] for problem in problems}
+    if not named & {*environ}:
+        return load({}, _NOMAD)
+    rest = {name: value for name, value in environ.items() if name not in named}
+    try:
+        return load({}, rest)
+    except SettingsError as error:
+        return _without(rest, error.problems)
+
+
+def _is_of_the_job(problem: str) -> bool:
+    return not _FILES.match(problem) or bool(_ABOUT_OTHERS.search(problem))
