@@ -1,5 +1,6 @@
-# An app and its health-arbiter in one allocation. README.md says how to run it, and lists the traps. The numbers depend
-# on one another: tests/deploy/nomad_rules.py has the rules, and a test checks this file against them.
+# An app and its health-arbiter in one allocation, restarted by a failing check. Take app-task-api.nomad.hcl instead if you
+# can. README.md says how to run both, and lists the traps. The numbers depend on one another: tests/deploy/nomad_rules.py
+# has the rules, and a test checks this file against them.
 
 variable "app_image" {
   type        = string
@@ -8,8 +9,8 @@ variable "app_image" {
 
 variable "arbiter_image" {
   type        = string
-  description = "Built from deploy/Dockerfile."
-  default     = "health-arbiter:latest"
+  description = "Built from deploy/Dockerfile. Give it a fixed tag: Nomad pulls `latest` at every start."
+  default     = "health-arbiter:0.1.0"
 }
 
 job "app" {
@@ -35,8 +36,8 @@ job "app" {
       unlimited      = true
     }
 
-    # The app reaches its sidecar on localhost, which the tasks share only in mode "bridge" or "host". In any other mode
-    # use the unix socket in the shared directory: see ARBITER_SOCKET below.
+    # The app reaches its sidecar on localhost, which the tasks share only in mode "bridge" or "host" (README.md has the
+    # changes for "host"). In any other mode use the unix socket in the shared directory: see ARBITER_SOCKET below.
     network {
       mode = "bridge"
 
@@ -60,8 +61,7 @@ job "app" {
       driver = "docker"
 
       # At a planned stop Nomad deregisters the service and waits this long, so that HAProxy follows and requests end.
-      # Older Nomad (before autumn 2026) skips the wait when a check restarts the task, so the sidecar drains HAProxy
-      # first.
+      # Nomad (2.0.5 too) skips the wait when a check restarts the task, so the sidecar drains HAProxy first.
       shutdown_delay = "10s"
       kill_timeout   = "30s"
 
@@ -78,6 +78,15 @@ job "app" {
         provider = "nomad"
         port     = "app"
         tags     = ["agent-port=${NOMAD_HOST_PORT_arbiter_agent}"]
+
+        # By this check a deployment finds out whether the app listens; it restarts nothing. If the app has a page that
+        # says whether it is ready, ask that: type "http" with its path.
+        check {
+          name     = "app"
+          type     = "tcp"
+          interval = "10s"
+          timeout  = "3s"
+        }
       }
 
       # With this check the sidecar makes Nomad restart the app. The port is the sidecar's, but the service belongs to
@@ -104,7 +113,8 @@ job "app" {
           # Nomad takes any status below 400 as good, and one good answer resets its count. So the sidecar answers 503
           # until the app is replaced. Nomad restarts the app after interval x (limit - 1) of failures: 20 s here. No
           # answer is a failure too, so a sidecar that restarts must be back well before that. `grace` is the time in
-          # which a new node may pull the sidecar's image.
+          # which a new node may pull the sidecar's image. Failures in it do not count, after the start of the app and
+          # after a restart of Nomad's agent.
           check_restart {
             limit = 5
             grace = "90s"
@@ -153,6 +163,11 @@ job "app" {
         readonly_rootfs = true
         cap_drop        = ["all"]
 
+        # No core files: the memory holds passwords and tokens.
+        ulimit {
+          core = "0"
+        }
+
         # The image's own check is for plain Docker. Here it would only start a process every minute.
         healthchecks {
           disable = true
@@ -194,14 +209,17 @@ job "app" {
         # ARBITER_RETIRE_SLOTS. `health-arbiter doctor` checks it.
         # ARBITER_LIFETIME = "6h"
 
+        # Where the app listens, inside the network of the group. By this the sidecar notices that the app was restarted
+        # in place (`nomad alloc restart`), without any word of the app.
+        ARBITER_APP_PORT = "${NOMAD_PORT_app}"
+
         # For tasks without a shared localhost. The socket has mode 0660: both images must run as the same group.
         # ARBITER_SOCKET = "${NOMAD_ALLOC_DIR}/tmp/arbiter.sock"
       }
 
       resources {
-        cpu        = 50
-        memory     = 64
-        memory_max = 128
+        cpu    = 50
+        memory = 128 # commands such as `doctor` run beside the sidecar, in the same memory
       }
     }
   }

@@ -12,6 +12,7 @@ import hcl2
 from sidecar.runlock import durations
 
 JOB_FILE: Final = Path(__file__).parents[2] / "nomad" / "app.nomad.hcl"
+TASK_API_JOB_FILE: Final = JOB_FILE.parent / "app-task-api.nomad.hcl"
 
 Block = dict[str, Any]
 
@@ -40,6 +41,7 @@ class JobFile:
     group: Block
     app: Block
     arbiter: Block
+    images: dict[str, str]
 
     @property
     def ports(self) -> dict[str, Block]:
@@ -47,14 +49,17 @@ class JobFile:
 
     @property
     def check(self) -> Block:
-        """The app task's check; empty when there is none."""
-        return next((check for service in blocks(self.app, "service") for check in blocks(service, "check")), {})
+        """The check of the arbiter in the app's task; empty when there is none."""
+        return one(self._checked_service, "check")
 
     @property
     def checked_port(self) -> str:
         """The label of the checked port: that of the check, or else of its service."""
-        service = next((service for service in blocks(self.app, "service") if blocks(service, "check")), {})
-        return str(self.check.get("port", service.get("port", "")))
+        return str(self.check.get("port", self._checked_service.get("port", "")))
+
+    @property
+    def _checked_service(self) -> Block:
+        return next((each for each in blocks(self.app, "service") if each.get("name") == "app-health"), {})
 
     @property
     def environ(self) -> dict[str, str]:
@@ -63,7 +68,12 @@ class JobFile:
         for template in blocks(self.arbiter, "template"):
             if template.get("env") is True:
                 environ |= dict(assignments(str(template["data"])))
-        return {name: _RUNTIME_VARIABLE.sub(_filled_in, value) for name, value in environ.items()}
+        ports = {f"NOMAD_PORT_{label}": str(port.get("to")) for label, port in self.ports.items()}
+        known = {**NOMAD, **ports}
+        return {
+            name: _RUNTIME_VARIABLE.sub(lambda found: known.get(found[1], found[0]), value)
+            for name, value in environ.items()
+        }
 
     @property
     def patience_s(self) -> float:
@@ -73,10 +83,12 @@ class JobFile:
 
 def read(text: str) -> JobFile:
     """Return the job of a job file with one job and one group."""
-    job = _only(labelled(_plain(hcl2.loads(text)), "job"))
+    content = _plain(hcl2.loads(text))
+    job = _only(labelled(content, "job"))
     group = _only(labelled(job, "group"))
     tasks = labelled(group, "task")
-    return JobFile(group, tasks.get("app", {}), tasks.get("arbiter", {}))
+    images = {name: str(each.get("default", "")) for name, each in labelled(content, "variable").items()}
+    return JobFile(group, tasks.get("app", {}), tasks.get("arbiter", {}), images)
 
 
 def blocks(parent: Block, name: str) -> list[Block]:
@@ -126,7 +138,3 @@ def _only(bodies: dict[str, Block]) -> Block:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _filled_in(match: re.Match[str]) -> str:
-    return NOMAD.get(match.group(1), match.group(0))

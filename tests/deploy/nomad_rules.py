@@ -1,4 +1,4 @@
-"""Rules for a job file with an arbiter that Nomad itself does not check. A rule returns a sentence per violation.
+"""Rules for job files with an arbiter that Nomad itself does not check. A rule returns a sentence per violation.
 
 Sources: Nomad's documentation of check_restart, restart, reschedule, lifecycle and template, and its source for the
 arithmetic (client/serviceregistration/watcher.go, client/allocrunner/taskrunner/restarts/restarts.go).
@@ -12,6 +12,7 @@ from typing import Final
 
 from deploy.haproxy_config import SHIPPED, notice_s
 from deploy.nomad_job import JobFile, blocks, one, seconds
+from sidecar import __version__
 from sidecar.config import addresses
 from sidecar.config.settings import SettingsError, load
 from sidecar.config.settings_model import Settings
@@ -33,6 +34,9 @@ IMAGE_PULL_S: Final = 60
 MAX_KILL_TIMEOUT_S: Final = 30
 """The default maximum of kill_timeout in Nomad's clients."""
 
+MEMORY_MIB: Final = 128
+"""`doctor` and the sidecar together need 79 MiB."""
+
 
 def settings_of(job: JobFile) -> Settings:
     """Return the settings that the arbiter will run with, or raise SettingsError."""
@@ -41,7 +45,16 @@ def settings_of(job: JobFile) -> Settings:
 
 def cull_s(job: JobFile) -> float:
     """The latest time after a grant at which Nomad restarts the app."""
-    return settings_of(job).drain + seconds(job.check, "interval") + job.patience_s + WATCH_S
+    return settings_of(job).drain + _after_failures_count_s(job)
+
+
+def cull_in_grace_s(job: JobFile) -> float:
+    """The same if Nomad's agent restarts at the grant: until ``grace`` is over, it ignores failures."""
+    return seconds(one(job.check, "check_restart"), "grace") + _after_failures_count_s(job)
+
+
+def _after_failures_count_s(job: JobFile) -> float:
+    return seconds(job.check, "interval") + job.patience_s + WATCH_S
 
 
 def settings_are_valid(job: JobFile) -> list[str]:
@@ -117,7 +130,8 @@ def drain_outlasts_haproxy(job: JobFile) -> list[str]:
 
 
 def port_labels_exist(job: JobFile) -> list[str]:
-    used = {str(service["port"]) for service in blocks(job.app, "service") if "port" in service} | {job.checked_port}
+    used = {str(service["port"]) for service in blocks(job.app, "service") if "port" in service}
+    used |= {job.checked_port} - {""}
     for service in blocks(job.app, "service"):
         used |= set(re.findall(r"NOMAD_(?:HOST_)?PORT_(\w+)", " ".join(service.get("tags", []))))
     return [f"port {label!r} is not in the network block" for label in sorted(used - job.ports.keys())]
@@ -150,6 +164,31 @@ def tasks_share_localhost(job: JobFile) -> list[str]:
 def haproxy_finds_the_agent(job: JobFile) -> list[str]:
     tags = [tag for service in blocks(job.app, "service") if service.get("port") == "app" for tag in service["tags"]]
     return [] if tags == ["agent-port=${NOMAD_HOST_PORT_arbiter_agent}"] else [f"tags of the app's service: {tags}"]
+
+
+def deployment_judges_the_app(job: JobFile) -> list[str]:
+    service = next((service for service in blocks(job.app, "service") if service.get("port") == "app"), {})
+    check = one(service, "check")
+    sentences = (
+        [] if check.get("type") in ("tcp", "http") else ["no check asks the app: a deployment never looks at it"]
+    )
+    return sentences + ["the check of the app restarts it, without a token"] * bool(blocks(check, "check_restart"))
+
+
+def restart_in_place_is_noticed(job: JobFile) -> list[str]:
+    watched, port = settings_of(job).app_port, job.ports["app"].get("to")
+    return [] if watched == str(port) else [f"the arbiter watches port {watched or 'none'}, the app listens on {port}"]
+
+
+def commands_fit_into_the_memory(job: JobFile) -> list[str]:
+    resources = one(job.arbiter, "resources")
+    sentences = [] if resources.get("memory", 0) >= MEMORY_MIB else [f"memory {resources.get('memory')}"]
+    return sentences + ["without oversubscription Nomad ignores memory_max"] * ("memory_max" in resources)
+
+
+def image_has_the_tag_of_this_version(job: JobFile) -> list[str]:
+    image = job.images["arbiter_image"]
+    return [] if image == f"health-arbiter:{__version__}" else [f"image {image}"]
 
 
 def arbiter_lives_beside_the_app(job: JobFile) -> list[str]:
@@ -207,27 +246,47 @@ def secret_comes_from_a_nomad_variable(job: JobFile) -> list[str]:
     return sentences
 
 
+def secrets_reach_no_core_file(job: JobFile) -> list[str]:
+    limits = [limit.get("core") for limit in blocks(one(job.arbiter, "config"), "ulimit")]
+    return [] if limits == ["0"] else [f"core files of the arbiter: {limits}"]
+
+
 def changed_secret_does_not_restart_the_fleet(job: JobFile) -> list[str]:
     modes = [template.get("change_mode", "restart") for template in blocks(job.arbiter, "template")]
     return [f"change_mode {mode}: the whole fleet drains at once" for mode in modes if mode != "noop"]
 
 
+# -- the job whose arbiter asks the task API -----------------------------------------------------------------------
+
+
+def action_is_asked_of_nomad(job: JobFile) -> list[str]:
+    action = settings_of(job).action
+    sentences = [] if action in ("nomad-stop", "nomad-restart") else [f"action {action}: nothing restarts a culled app"]
+    if not any(identity.get("file") is True for identity in blocks(job.arbiter, "identity")):
+        sentences.append("no identity file: the arbiter has no token for the task API")
+    return sentences
+
+
+def dead_arbiter_hurts_nobody(job: JobFile) -> list[str]:
+    checks = [check for service in blocks(job.app, "service") for check in blocks(service, "check")]
+    sentences = ["a check_restart: an arbiter without an answer is a failure"] * any(
+        "check_restart" in check for check in checks
+    )
+    return sentences + ["a check of the arbiter: without it no deployment succeeds"] * bool(job.check)
+
+
 RULES: Final[tuple[Rule, ...]] = (
     settings_are_valid,
-    check_stands_in_the_app_task,
-    check_asks_the_arbiter,
-    check_uses_the_protocol_of_the_listener,
-    failing_check_restarts_the_app,
-    poll_ends_before_the_next,
-    check_waits_for_the_image,
-    nomad_outlasts_a_restart_of_the_arbiter,
-    cull_ends_within_a_minute,
     drain_outlasts_haproxy,
     port_labels_exist,
     ports_lead_to_the_arbiter,
     page_has_a_port,
     tasks_share_localhost,
     haproxy_finds_the_agent,
+    deployment_judges_the_app,
+    restart_in_place_is_noticed,
+    commands_fit_into_the_memory,
+    image_has_the_tag_of_this_version,
     arbiter_lives_beside_the_app,
     app_is_replaced_and_not_restarted,
     arbiter_is_restarted_for_ever,
@@ -236,5 +295,17 @@ RULES: Final[tuple[Rule, ...]] = (
     starting_app_has_grace,
     fleet_shares_one_budget,
     secret_comes_from_a_nomad_variable,
+    secrets_reach_no_core_file,
     changed_secret_does_not_restart_the_fleet,
 )
+CHECK_RULES: Final[tuple[Rule, ...]] = (
+    check_stands_in_the_app_task,
+    check_asks_the_arbiter,
+    check_uses_the_protocol_of_the_listener,
+    failing_check_restarts_the_app,
+    poll_ends_before_the_next,
+    check_waits_for_the_image,
+    nomad_outlasts_a_restart_of_the_arbiter,
+    cull_ends_within_a_minute,
+)
+TASK_API_RULES: Final[tuple[Rule, ...]] = (action_is_asked_of_nomad, dead_arbiter_hurts_nobody)

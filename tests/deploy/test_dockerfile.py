@@ -17,6 +17,7 @@ from sidecar.config.settings_model import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = (ROOT / "deploy" / "Dockerfile").read_text()
+DIGEST: Final = re.findall(r"@sha256:[0-9a-f]{64}", TEXT)[0]
 IGNORE: Final = (ROOT / ".dockerignore").read_text().splitlines()
 PYPROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
@@ -79,11 +80,16 @@ def bytecode_is_in_the_image(image: list[Stage]) -> list[str]:
 
 def stages_have_the_same_interpreter(image: list[Stage]) -> list[str]:
     bases = {stage[0].words[0] for stage in image}
-    version = re.fullmatch(r"python:(3\.\d+)-slim", next(iter(bases)))
+    version = re.fullmatch(r"python:(3\.\d+)(?:\.\d+)?-slim(?:@.*)?", next(iter(bases)))
     if len(bases) > 1 or not version:
         return [f"the venv's interpreter is that of its own stage: {sorted(bases)}"]
     named = [found for stage in image for run in _runs(stage) for found in re.findall(r"/lib/python(3\.\d+)", run)]
     return [f"compiles python {found}" for found in named if found != version.group(1)]
+
+
+def base_is_pinned_by_its_digest(image: list[Stage]) -> list[str]:
+    bases = {stage[0].words[0] for stage in image}
+    return [f"{base} may change" for base in bases if not re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", base)]
 
 
 def image_does_not_run_as_root(image: list[Stage]) -> list[str]:
@@ -125,6 +131,7 @@ RULES: Final[tuple[Rule, ...]] = (
     pins_are_installed_before_the_source_is_copied,
     bytecode_is_in_the_image,
     stages_have_the_same_interpreter,
+    base_is_pinned_by_its_digest,
     image_does_not_run_as_root,
     signal_reaches_the_arbiter,
     ports_are_exposed,
@@ -144,7 +151,8 @@ MUTATIONS = [
     (pins_are_installed_before_the_source_is_copied, "COPY deploy/", "COPY sidecar sidecar\nCOPY deploy/"),
     (bytecode_is_in_the_image, "unchecked-hash /opt/health-arbiter/lib", "unchecked-hash /opt/health-arbiter/bin"),
     (bytecode_is_in_the_image, " /usr/local/lib/python3.11", " /usr/lib"),
-    (stages_have_the_same_interpreter, "slim AS build", "bookworm AS build"),
+    (stages_have_the_same_interpreter, f"{DIGEST} AS build", f"@sha256:{'0' * 64} AS build"),
+    (base_is_pinned_by_its_digest, f"{DIGEST} AS build", " AS build"),
     (stages_have_the_same_interpreter, " /usr/local/lib/python3.11", " /usr/local/lib/python3.12"),
     (image_does_not_run_as_root, "USER 10001:10001\n", ""),
     (image_does_not_run_as_root, "USER 10001:10001", "USER 0"),

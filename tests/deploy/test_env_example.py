@@ -42,6 +42,9 @@ NO_DEFAULT_TO_SHOW: Final = {
         "scrape_load",
         "run_lock",
         "cull_hook",
+        "action_command",
+        "app_port",
+        "nomad_task",
         "webhook_url",
         "webhook_url_file",
         "webhook_template",
@@ -53,6 +56,8 @@ NO_DEFAULT_TO_SHOW: Final = {
         "token_file",
         "tls_cert",
         "tls_key",
+        "tls_client_ca",
+        "public_allow",
     )
 }
 SCRAPE: Final = {name: OPTIONAL[name] for name in (variable("scrape_url"), variable("scrape_errors"))}
@@ -86,7 +91,7 @@ def test_example_loads_as_it_is_shipped() -> None:
 def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A certificate with its key, and the listener that uses it by default."""
     cert, key = Authority(tmp_path_factory.mktemp("authority"), "ours").sign("door")
-    pair = {variable("tls_cert"): str(cert), variable("tls_key"): str(key)}
+    pair = {variable("tls_cert"): str(cert), variable("tls_key"): str(key), variable("tls_client_ca"): str(cert)}
     return {**pair, variable("page_listen"): "127.0.0.1:9183", variable("token_file"): THERE[variable("token_file")]}
 
 
@@ -100,7 +105,7 @@ def test_example_loads_with_everything_switched_on(tls: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_example_loads_with_one_line_switched_on(name: str, tls: dict[str, str]) -> None:
     others = TOGETHER.get(name, {}) | {name: THERE.get(name, OPTIONAL[name])}
-    if name in {variable("tls_cert"), variable("tls_key")}:
+    if name in {variable("tls_cert"), variable("tls_key"), variable("tls_client_ca")}:
         others = tls
     settings = load({}, given(TEXT) | others)
     assert name.removeprefix("ARBITER_").lower() in settings.model_fields_set

@@ -1,18 +1,25 @@
-"""The shipped job file keeps the rules, and each rule finds the mutations that it is for."""
+"""The shipped job files keep the rules, and each rule finds the mutations that it is for."""
 
 from __future__ import annotations
 
+import hcl2
 import pytest
 
 from deploy import nomad_rules as rules
-from deploy.nomad_job import JOB_FILE, SECRET_SAMPLE, JobFile, assignments, blocks, one, read
+from deploy.nomad_job import JOB_FILE, SECRET_SAMPLE, TASK_API_JOB_FILE, JobFile, assignments, blocks, one, read
 from deploy.rules import check
+from sidecar import __version__
 from sidecar.runlock import durations
 
 TEXT = JOB_FILE.read_text()
+TASK_API = TASK_API_JOB_FILE.read_text()
+POLICY = (JOB_FILE.parent / "arbiter.policy.hcl").read_text()
 README = (JOB_FILE.parent / "README.md").read_text()
 
-CHECK_BLOCK = TEXT[TEXT.index('      service {\n        name     = "app-health"') : TEXT.index("      config {\n")]
+CHECK_BLOCK, SERVICE_OF_THE_ARBITER = (
+    text[text.index('      service {\n        name     = "app-health"') : text.index("      config {\n")]
+    for text in (TEXT, TASK_API)
+)
 CHECK_PATH = 'path     = "/health/nomad"'
 DRAIN = 'ARBITER_DRAIN = "10s"'
 TLS = f'''{DRAIN}
@@ -50,7 +57,7 @@ def test_settings_come_from_the_job_file_and_from_nomad(job: JobFile) -> None:
 def test_lifetime_in_comments_is_valid() -> None:
     job = read(TEXT.replace("# ARBITER_LIFETIME =", "ARBITER_LIFETIME ="))
     assert rules.settings_of(job).lifetime == 6 * 3600
-    assert [sentence for rule in rules.RULES for sentence in rule(job)] == []
+    assert [sentence for rule in (*rules.RULES, *rules.CHECK_RULES) for sentence in rule(job)] == []
 
 
 def test_socket_in_comments_is_valid() -> None:
@@ -74,7 +81,26 @@ def test_readme_has_the_times_of_the_job_file(job: JobFile) -> None:
     assert f"Nomad is told {rules.settings_of(job).drain:g} s after the grant" in readme
     assert f"restarts the app {rules.cull_s(job):g} s after it at the latest" in readme
     assert f"places a new allocation {delay_s:g} s later" in readme
+    assert f"up to {rules.cull_in_grace_s(job):g} s after the grant" in readme
     assert f"dead for longer than {job.patience_s:g} s" in readme
+
+
+def test_policy_lets_the_task_of_the_job_do_what_the_action_needs() -> None:
+    (namespace,) = hcl2.loads(POLICY)["namespace"]
+    (granted,) = namespace.values()
+    assert [name.strip('"') for name in granted["capabilities"]] == ["alloc-lifecycle"]
+    command = "nomad acl policy apply -namespace default -job app -group web -task arbiter"
+    assert command in POLICY
+    assert command in README
+
+
+def test_jobs_differ_only_in_what_restarts_the_app() -> None:
+    check_job, task_api = read(TEXT), read(TASK_API)
+    assert task_api.environ == {**check_job.environ, "ARBITER_ACTION": "nomad-stop"}
+    assert {name for name in check_job.arbiter.keys() ^ task_api.arbiter.keys() if not name.startswith("__")} == {
+        "identity"
+    }
+    assert check_job.ports == task_api.ports
 
 
 # -- mutations -------------------------------------------------------------------------------------------------
@@ -112,6 +138,13 @@ MUTATIONS = [
     (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"', 'ARBITER_PUBLIC_LISTEN = "0.0.0.0:8081"'),
     (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"', 'ARBITER_AGENT_LISTEN = "off"'),
     (rules.page_has_a_port, DRAIN, PAGE),
+    (rules.deployment_judges_the_app, 'type     = "tcp"', 'type     = "script"'),
+    (rules.deployment_judges_the_app, 'timeout  = "3s"', 'timeout  = "3s"\n check_restart {\n limit = 3\n }\n'),
+    (rules.restart_in_place_is_noticed, 'ARBITER_APP_PORT = "${NOMAD_PORT_app}"', ""),
+    (rules.restart_in_place_is_noticed, "${NOMAD_PORT_app}", "${NOMAD_PORT_arbiter}"),
+    (rules.commands_fit_into_the_memory, "memory = 128 ", "memory = 64 "),
+    (rules.commands_fit_into_the_memory, "memory = 128 ", "memory = 128\n memory_max = 256 "),
+    (rules.image_has_the_tag_of_this_version, f"health-arbiter:{__version__}", "health-arbiter:latest"),
     (rules.tasks_share_localhost, 'mode = "bridge"', ""),
     (rules.tasks_share_localhost, 'mode = "bridge"', 'mode = "none"'),
     (rules.haproxy_finds_the_agent, "NOMAD_HOST_PORT_arbiter_agent", "NOMAD_PORT_arbiter_agent"),
@@ -147,14 +180,27 @@ MUTATIONS = [
     (rules.secret_comes_from_a_nomad_variable, "readonly_rootfs = true", f'args = ["--redis-url", "{SECRET_SAMPLE}"]'),
     (rules.secret_comes_from_a_nomad_variable, '"${NOMAD_SECRETS_DIR}/', '"local/'),
     (rules.secret_comes_from_a_nomad_variable, " | toJSON", ""),
+    (rules.secrets_reach_no_core_file, 'core = "0"', 'nofile = "65536"'),
     (rules.changed_secret_does_not_restart_the_fleet, 'change_mode = "noop"', ""),
     (rules.changed_secret_does_not_restart_the_fleet, 'change_mode = "noop"', 'change_mode = "restart"'),
 ]
+TASK_API_MUTATIONS = [
+    *MUTATIONS,
+    (rules.action_is_asked_of_nomad, 'ARBITER_ACTION = "nomad-stop"', ""),
+    (rules.action_is_asked_of_nomad, "file = true", "env = true"),
+    (rules.dead_arbiter_hurts_nobody, 'timeout  = "3s"', 'timeout  = "3s"\n check_restart {\n limit = 3\n }\n'),
+    (rules.dead_arbiter_hurts_nobody, SERVICE_OF_THE_ARBITER, CHECK_BLOCK),
+]
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", [*rules.RULES, *rules.CHECK_RULES], ids=lambda rule: rule.__name__)
 def test_job_file_keeps_the_rule_and_each_mutation_breaks_it(rule: rules.Rule) -> None:
     check(rule, read, TEXT, MUTATIONS)
+
+
+@pytest.mark.parametrize("rule", [*rules.RULES, *rules.TASK_API_RULES], ids=lambda rule: rule.__name__)
+def test_job_file_for_the_task_api_keeps_the_rule_and_each_mutation_breaks_it(rule: rules.Rule) -> None:
+    check(rule, read, TASK_API, TASK_API_MUTATIONS)
 
 
 def test_assignments_of_a_template_are_found_between_its_calls() -> None:

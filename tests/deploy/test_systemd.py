@@ -1,8 +1,11 @@
-"""The systemd units: systemd accepts them, the latch survives a restart, and they fit the settings."""
+"""The systemd units: systemd accepts them, the latch survives a restart, and a culled app is restarted."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +22,11 @@ from sidecar.runlock import durations
 SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"
 TEXT: Final = (SYSTEMD / "health-arbiter.service").read_text()
 PAIR: Final = (SYSTEMD / "health-arbiter@.service").read_text()
+POLKIT: Final = (SYSTEMD / "60-health-arbiter.rules").read_text()
 SHARED: Final = "/run/health-arbiter"
+APP: Final = "app.service"
+SYSTEMCTL: Final = "systemctl --no-ask-password restart"
+USER: Final = "health-arbiter"
 
 Directives = dict[str, list[str]]
 """Directive -> its values in order; a directive may occur several times."""
@@ -39,6 +46,7 @@ HARDENING: Final = {
     "LockPersonality": "yes",
     "MemoryDenyWriteExecute": "yes",
     "CapabilityBoundingSet": "",
+    "LimitCORE": "0",
 }
 
 
@@ -53,7 +61,7 @@ def _read(text: str) -> Directives:
 
 def _environ(unit: Directives) -> dict[str, str]:
     """The environment of the service: the file wins over the unit."""
-    own = dict(setting.split("=", 1) for setting in unit.get("Environment", []))
+    own = dict(word.split("=", 1) for line in unit.get("Environment", []) for word in shlex.split(line))
     return own | given(EXAMPLE.read_text())
 
 
@@ -102,8 +110,22 @@ def service_can_do_little_harm(unit: Directives) -> list[str]:
     return _expected(unit, HARDENING) + ([] if "MemoryMax" in unit else ["memory has no limit"])
 
 
+def culled_app_is_restarted_and_noticed(unit: Directives) -> list[str]:
+    settings = load({}, _environ(unit))
+    app = _read((SYSTEMD / "app.service").read_text())
+    sentences = [] if settings.action == "command" else [f"action {settings.action}: nothing restarts the app"]
+    if settings.action_command != f"{SYSTEMCTL} {APP}":
+        sentences.append(f"the polkit rule does not allow {settings.action_command}")
+    if durations.parse(app["TimeoutStopSec"][0]) >= settings.action_timeout:
+        sentences.append("the action ends before the app has stopped")
+    if not app["ExecStart"][0].endswith(f"--port {settings.app_port}"):
+        sentences.append(f"the app does not listen on {settings.app_port}")
+    return sentences + _expected(unit, {"User": USER, "DynamicUser": "yes"})
+
+
 RULES: Final[tuple[Rule, ...]] = (
     settings_are_valid,
+    culled_app_is_restarted_and_noticed,
     latch_survives_a_restart_and_not_a_stop,
     example_file_agrees_about_the_state,
     sidecar_always_comes_back,
@@ -115,6 +137,10 @@ RULES: Final[tuple[Rule, ...]] = (
 
 MUTATIONS = [
     (settings_are_valid, "ARBITER_STATE_DIR=", "ARBITER_STATEDIR="),
+    (culled_app_is_restarted_and_noticed, "Environment=ARBITER_ACTION=command\n", ""),
+    (culled_app_is_restarted_and_noticed, "restart app.service", "restart shop.service"),
+    (culled_app_is_restarted_and_noticed, "Environment=ARBITER_APP_PORT=8080\n", ""),
+    (culled_app_is_restarted_and_noticed, "User=health-arbiter\n", ""),
     (latch_survives_a_restart_and_not_a_stop, "Preserve=restart", "Preserve=yes"),
     (latch_survives_a_restart_and_not_a_stop, "RuntimeDirectoryPreserve=restart\n", ""),
     (latch_survives_a_restart_and_not_a_stop, "RuntimeDirectory=health-arbiter", "RuntimeDirectory=arbiter"),
@@ -127,12 +153,22 @@ MUTATIONS = [
     (service_can_do_little_harm, "NoNewPrivileges=yes\n", ""),
     (service_can_do_little_harm, "ProtectSystem=strict", "ProtectSystem=full"),
     (service_can_do_little_harm, "MemoryMax=128M\n", ""),
+    (service_can_do_little_harm, "LimitCORE=0\n", ""),
 ]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_unit_keeps_the_rule_and_each_mutation_breaks_it(rule: Rule) -> None:
     check(rule, _read, TEXT, MUTATIONS)
+
+
+@pytest.fixture(autouse=True)
+def _systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings want a program that is there; not every machine has systemd."""
+    program = tmp_path / "bin" / "systemctl"
+    program.parent.mkdir()
+    program.touch(0o700)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{program.parent}")
 
 
 # -- the unit for a main and its standby -----------------------------------------------------------------------------
@@ -146,7 +182,7 @@ def test_pair_differs_from_the_single_unit_only_where_two_need_it() -> None:
     pair, single = _lines(PAIR), _lines(TEXT)
     changed = {"Description", "ExecStart", "RuntimeDirectoryPreserve"}
     assert {name for name, _ in single - pair} == changed
-    assert {name for name, _ in pair - single} == changed | {"Conflicts", "Environment", "User"}
+    assert {name for name, _ in pair - single} == changed | {"Conflicts", "Environment"}
 
 
 def test_pair_shares_one_directory_that_neither_removes() -> None:
@@ -164,6 +200,31 @@ def test_main_at_the_end_of_its_lifetime_comes_back_as_standby() -> None:
     assert settings.run_lifetime > settings.run_every
 
 
+# -- polkit ------------------------------------------------------------------------------------------------------------
+
+MANAGE: Final = "org.freedesktop.systemd1.manage-units"
+STAND_IN_OF_POLKIT: Final = """
+const rules = [], polkit = { Result: { YES: "yes" }, addRule: (rule) => rules.push(rule) };
+const [text, asked] = process.argv.slice(1);
+eval(text);
+const answers = JSON.parse(asked).map(([id, user, unit, verb]) =>
+    rules.map((rule) => rule({ id, lookup: (key) => ({ unit, verb })[key] }, { user })).find(Boolean) || null);
+console.log(JSON.stringify(answers));
+"""
+
+
+def test_polkit_lets_the_sidecar_restart_the_app_and_nothing_else() -> None:
+    node = find("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    allowed = [MANAGE, USER, APP, "restart"]
+    others = ["org.freedesktop.systemd1.manage-unit-files", "nobody", "ssh.service", "stop"]
+    asked = [allowed, *([*allowed[:place], other, *allowed[place + 1 :]] for place, other in enumerate(others))]
+    command = [node, "-e", STAND_IN_OF_POLKIT, "--", POLKIT, json.dumps(asked)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == ["yes", None, None, None, None]
+
+
 # -- systemd-analyze ---------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +233,8 @@ def _complaints(text: str, directory: Path) -> list[str]:
     analyze = find("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not installed")
-    unit = directory / ("health-arbiter@1.service" if text.startswith(PAIR[:40]) else "health-arbiter.service")
+    names = {PAIR[:40]: "health-arbiter@1.service", TEXT[:40]: "health-arbiter.service"}
+    unit = directory / names.get(text[:40], APP)
     unit.write_text(re.sub(r"^ExecStart=.*$", "ExecStart=/bin/true", text, flags=re.MULTILINE))
     command = [analyze, "verify", "--man=no", "--recursive-errors=no", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -181,7 +243,7 @@ def _complaints(text: str, directory: Path) -> list[str]:
     return complaints + ([f"exit code {done.returncode}"] if done.returncode and not complaints else [])
 
 
-@pytest.mark.parametrize("text", [TEXT, PAIR], ids=["single", "pair"])
+@pytest.mark.parametrize("text", [TEXT, PAIR, (SYSTEMD / APP).read_text()], ids=["single", "pair", "app"])
 def test_systemd_accepts_the_unit(text: str, tmp_path: Path) -> None:
     assert _complaints(text, tmp_path) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
+import stat
 import sys
 import threading
 import time
@@ -325,6 +326,21 @@ def test_directory_that_others_may_write_in_is_refused(
     directory.chmod(mode)
     assert _run(_election(directory)) == (2, [])
     assert f"others may write in it (mode {mode:o}), it must be 700" in capsys.readouterr().err
+
+
+def test_directory_in_one_that_all_may_write_in_is_made_and_used(run_dir: Path) -> None:
+    """As in ``alloc/tmp`` of Nomad: the tasks of the allocation can move it, which the main notices."""
+    run_dir.chmod(0o777)
+    directory = run_dir / "lock"
+    code, (takeover,) = _run(_election(directory))
+    assert code == 0
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert takeover.lock.acquire()
+    directory.rename(run_dir / "moved")
+    assert not takeover.is_in_place()
+    takeover.retake()
+    assert FlockSlots(directory, "main").acquire() is None
+    takeover.lock.release()
 
 
 @pytest.mark.parametrize(

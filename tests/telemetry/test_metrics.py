@@ -107,6 +107,7 @@ class Board:
             stale=lambda: controller.stale_reports,
             lag_s=lambda: controller.lag_s,
             honour_s=300.0,
+            clock=rig.loop.time,
         )
         self.metrics.registry.register(readings)
         self.metrics.registry.register(FleetReadings(lambda: CROWD))
@@ -387,6 +388,7 @@ async def test_lag_of_the_loop_is_told() -> None:
     board = Board()
     async with ControllerRig(observe=board.metrics.observe) as rig:
         board.watch(rig)
+        await rig.errors(1)
         rig.loop.stall(7)
         await rig.advance(0)
         assert board.value("arbiter_loop_lag_seconds") == pytest.approx(7, abs=1)

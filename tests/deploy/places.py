@@ -1,0 +1,83 @@
+"""The shipped files for Kubernetes, ECS, Compose and systemd, each as the containers and the settings in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+KUBERNETES: Final = DEPLOY / "kubernetes"
+REDIS_SAMPLE: Final = "redis://:secret@redis.internal:6379/0"
+_SAMPLES: Final = {"ARBITER_REDIS_URL": REDIS_SAMPLE, "ARBITER_INSTANCE": "app-5d9c7-x2x4z"}
+"""What the place fills in: secrets, and facts of the container."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Containers in the words of a pod, the settings of the arbiter, and its image (empty: none)."""
+
+    app: dict[str, Any]
+    arbiter: dict[str, Any]
+    environ: dict[str, str]
+    image: str
+
+
+def kubernetes(name: str) -> Place:
+    """The pod of a Deployment."""
+    pod = documents(name)[0]["spec"]["template"]["spec"]
+    (arbiter,), (app,) = pod["initContainers"], pod["containers"]
+    environ = {each["name"]: each.get("value", _SAMPLES.get(each["name"])) for each in arbiter["env"]}
+    return Place(_with_numbers(app), _with_numbers(arbiter), environ, arbiter["image"])
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    """The objects in a file."""
+    return list(yaml.safe_load_all((KUBERNETES / name).read_text()))
+
+
+def ecs() -> Place:
+    """The task. A container that ends with a code that its restart policy ignores ends the task, as all of a pod."""
+    task = json.loads((DEPLOY / "ecs" / "task-definition.json").read_text())
+    app, arbiter = task["containerDefinitions"]
+    environ = {each["name"]: each["value"] for each in arbiter["environment"]}
+    environ |= {each["name"]: _SAMPLES[each["name"]] for each in arbiter["secrets"]}
+    policy = arbiter["restartPolicy"]
+    rule = {"action": "RestartAllContainers", "exitCodes": {"values": policy["ignoredExitCodes"]}}
+    both_end_it = app["essential"] and arbiter["essential"] and policy["enabled"]
+    return Place({}, {"restartPolicyRules": [rule] if both_end_it else []}, environ, arbiter["image"])
+
+
+def compose() -> Place:
+    """The project. A check of Docker is a command that is run at intervals, and restarts nothing."""
+    services = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["services"]
+    app, arbiter = services["app"], services["arbiter"]
+    assert {service["restart"] for service in services.values()} == {"always"}
+    environ = {name: _SAMPLES[name] if "${" in value else value for name, value in arbiter["environment"].items()}
+    kind, text = app["healthcheck"]["test"]
+    assert kind == "CMD-SHELL"
+    period_s = int(app["healthcheck"]["interval"].removesuffix("s"))
+    check = {"exec": {"command": ["sh", "-c", text.replace("$$", "$")]}, "periodSeconds": period_s}
+    return Place({"readinessProbe": check}, {}, environ, arbiter["image"])
+
+
+def systemd() -> Place:
+    """The units. Both are always restarted by themselves."""
+    unit = (DEPLOY / "systemd" / "health-arbiter.service").read_text()
+    lines = re.findall(r"^Environment=(.*)$", unit, re.MULTILINE)
+    environ = dict(word.split("=", 1) for line in lines for word in shlex.split(line))
+    return Place({}, {}, {**environ, **_SAMPLES, "ARBITER_SERVICE": "app"}, "")
+
+
+def _with_numbers(container: dict[str, Any]) -> dict[str, Any]:
+    """The container with the numbers of its own ports in place of their names."""
+    numbers = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for probe in (value for name, value in container.items() if name.endswith("Probe")):
+        target = probe.get("httpGet") or probe["tcpSocket"]
+        target["port"] = numbers.get(target["port"], target["port"])
+    return container
