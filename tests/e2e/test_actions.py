@@ -75,7 +75,7 @@ def test_sidecar_that_was_killed_in_the_drain_asks_when_it_is_back(
     one = sidecar("one", redis_url=redis_server.url, **settings)
     one.post_error(5)
     saved = Path(str(one.settings["state_dir"]))
-    wait_for(lambda: any('"latch": {' in file.read_text() for file in saved.iterdir()), timeout_s=60, what="saved")
+    wait_for(lambda: any('"latch": {' in file.read_text() for file in saved.glob("*.json")), timeout_s=60, what="saved")
     one.kill()
     ended = time.time() + 3
     wait_for(lambda: time.time() > ended, timeout_s=60, what="the drain is over")

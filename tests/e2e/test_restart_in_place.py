@@ -58,7 +58,7 @@ def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, r
         one.post_error(5)
         _await_health(one, 503)
         state = Path(str(one.settings["state_dir"]))
-        wait_for(lambda: any('"latch": {' in file.read_text() for file in state.iterdir()), timeout_s=60, what="saved")
+        wait_for(lambda: any('"latch": {' in file.read_text() for file in state.glob("*.json")), timeout_s=60, what="saved")
         one.kill()
         one.start()
         assert [one.health()[0] for _ in range(20)] == [503] * 20
