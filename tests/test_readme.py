@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import Metric
 
-from sidecar.app import build_notify, build_takeover
+from sidecar.app import build_action, build_app_port, build_notify, build_takeover
 from sidecar.config import settings
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
@@ -47,12 +47,15 @@ def _families() -> list[Metric]:
         stale=lambda: 0,
         lag_s=lambda: 0.0,
         honour_s=300.0,
+        clock=lambda: 1.0,
     )
     metrics.registry.register(readings)
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
     build_takeover.count_ready(metrics.registry, lambda: False)
+    build_action.counter(metrics.registry, "exit")
+    build_app_port.show_listening(metrics.registry, lambda: True)
     metrics.registry.register(build_notify.DeliveryTelemetry(Log()))
     return [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
 

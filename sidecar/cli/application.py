@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "revive": "order_commands",
     },
     "Tools": {
+        "simulate": "simulate_command",
         "exec": "exec_command",
         "message": "ledger_commands",
         "completion": "application",

@@ -58,7 +58,7 @@ def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, r
         one.post_error(5)
         _await_health(one, 503)
         state = Path(str(one.settings["state_dir"]))
-        wait_for(lambda: any('"latch": {' in file.read_text() for file in state.glob("*.json")), timeout_s=60, what="saved")
+        wait_for(lambda: '"latch": {' in "".join(_texts(state)), timeout_s=60, what="the latch is saved")
         one.kill()
         one.start()
         assert [one.health()[0] for _ in range(20)] == [503] * 20
@@ -86,6 +86,10 @@ def test_bad_port_is_refused_by_name(sidecar: StartSidecar, value: str) -> None:
     done = command(beside, "check-config")
     assert done.code == 2
     assert "ARBITER_APP_PORT" in done.err + done.out
+
+
+def _texts(directory: Path) -> list[str]:
+    return [file.read_text() for file in directory.glob("*.json")]
 
 
 def _is_seen_to_be_away(one: Sidecar, host: str) -> bool:

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final
 
 from sidecar.core.types import State
-from simulation.app import SimulatedApp
-from simulation.world import World
+from sidecar.simulation.world import World
 
 _ON_THE_WAY: Final = (State.SUSPECT, State.RETIRING, State.DRAINING, State.DOWN)
-
-
-@dataclass(frozen=True)
-class Leak:
-    """Every incarnation begins to fail at the age ``from_s``, or up to a quarter later, and fails more and more."""
-
-    from_s: float
-    steps: Sequence[tuple[float, float]] = ((0, 0.002), (600, 0.02), (1800, 0.2), (3600, 0.8))
-    kind: str = "memory"
-    name: str = "leak"
-
-    def plan(self, world: World) -> None:
-        """Plan it for every incarnation, also for later ones."""
-        world.at_every_life(partial(self._ages, world))
-
-    def _ages(self, world: World, app: SimulatedApp) -> None:
-        chance = Random(f"{self.name}/{app.app_start}").random()
-        onset_s = app.born + self.from_s * (1 + chance / 4)
-        for after_s, part in self.steps:
-            worsens = partial(world.worsen, app, app.life, part, self.kind, self.name)
-            world.timeline.at(onset_s + after_s, worsens)
 
 
 @dataclass(frozen=True)
@@ -48,7 +25,7 @@ class Mute:
     def plan(self, world: World) -> None:
         """Plan it for each of them."""
         for place in world.places(self.name, self.count):
-            world.timeline.at(self.at_s, partial(world.stick, place, self.part, "", self.name, mute=True))
+            world.loop.plan(self.at_s, partial(world.stick, place, self.part, "", self.name, mute=True))
 
 
 @dataclass(frozen=True)
@@ -65,7 +42,7 @@ class Busy:
         for place in world.places(self.name, self.count):
             app = world.apps[place]
             app.load = self.load
-            world.timeline.at(self.until_s, partial(setattr, app, "load", 0.0))
+            world.loop.plan(self.until_s, partial(setattr, app, "load", 0.0))
 
 
 @dataclass(frozen=True)
@@ -77,10 +54,10 @@ class Freeze:
 
     def plan(self, world: World) -> None:
         """Plan the hold; it ends by itself."""
-        world.timeline.at(self.at_s, partial(self._hold, world))
+        world.loop.plan(self.at_s, partial(self._hold, world))
 
     def _hold(self, world: World) -> None:
-        world.timeline.begin(world.hold("ann", "migration", self.for_s))
+        world.loop.create_task(world.hold("ann", "migration", self.for_s))
 
 
 @dataclass(frozen=True)
@@ -94,7 +71,7 @@ class NoRestarts:
         """Plan beginning and end."""
         for when, is_deaf in ((self.at_s, True), (self.at_s + self.for_s, False)):
             for app in world.apps:
-                world.timeline.at(when, partial(setattr, app, "deaf", is_deaf))
+                world.loop.plan(when, partial(setattr, app, "deaf", is_deaf))
 
 
 @dataclass(frozen=True)
@@ -115,7 +92,7 @@ class Kills:
         rng = Random(self.name)
         for turn in range(self.count):
             kill = partial(self._kill, world, rng, is_picked=turn % 2 == 0)
-            world.timeline.at(self.at_s + turn * self.every_s, kill)
+            world.loop.plan(self.at_s + turn * self.every_s, kill)
 
     def _kill(self, world: World, rng: Random, *, is_picked: bool) -> None:
         places = world.watched(_ON_THE_WAY) if is_picked else []

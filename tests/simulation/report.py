@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from simulation.rules import Rules
-from simulation.scenarios import DAY, LONE, LONG, NOISES, OUTAGES, SEVENTY, SICK, Outcome, Scenario
+from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.fleet_rules import FleetRules
+from simulation.scenarios import DAY, LONE, LONG, NOISES, OUTAGES, SEVENTY, SICK, Scenario
 
-Figure = Callable[[Outcome], str]
+Figure = Callable[[DayOutcome], str]
 
 
 class Row(NamedTuple):
@@ -20,24 +21,24 @@ class Row(NamedTuple):
     goal: str = ""
 
 
-def _culls(outcome: Outcome) -> str:
+def _culls(outcome: DayOutcome) -> str:
     return f"{len(outcome.culls):,}"
 
 
-def _in_outage(outcome: Outcome) -> str:
+def _in_outage(outcome: DayOutcome) -> str:
     during, all_of_them = len(outcome.in_outage), len(outcome.culls)
     return str(during) if during == all_of_them else f"{during} ({all_of_them} in all)"
 
 
-def _avoidable(outcome: Outcome) -> str:
+def _avoidable(outcome: DayOutcome) -> str:
     return f"{outcome.avoidable:,.0f}"
 
 
-def _vain(outcome: Outcome) -> str:
+def _vain(outcome: DayOutcome) -> str:
     return f"{len(outcome.vain):,}"
 
 
-def _healed(outcome: Outcome) -> str:
+def _healed(outcome: DayOutcome) -> str:
     by_tokens = len(outcome.culls) - len(outcome.vain)
     at_s = max((cull.at_s for cull in outcome.culls if cull.stuck_by), default=0.0)
     if outcome.stuck:
@@ -59,16 +60,6 @@ ROWS: Final = (
 )
 
 
-def most_within(times: Sequence[float], window_s: float) -> int:
-    """The greatest number of these instants (ascending) in any closed window of ``window_s`` seconds."""
-    most, first = 0, 0
-    for last, when in enumerate(times):
-        while when - times[first] > window_s:
-            first += 1
-        most = max(most, last - first + 1)
-    return most
-
-
 def duration(seconds: float) -> str:
     """``45 s``, ``12.5 min`` or ``1.5 h``."""
     if seconds < 120:
@@ -76,13 +67,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def head(policies: Sequence[Rules]) -> str:
+def head(policies: Sequence[FleetRules]) -> str:
     """The first two lines of the table."""
     names = ["scenario", *(one.name for one in policies), "limit of the defaults"]
     return f"| {' | '.join(names)} |\n|{' --- |' * len(names)}"
 
 
-def lines(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
+def lines(scenario: Scenario, outcomes: Sequence[DayOutcome]) -> str:
     """The lines of one scenario, with a column for each policy."""
     rows = [row for row in ROWS if row.scenario == scenario]
     return "\n".join(f"| {row.words} | {' | '.join(map(row.figure, outcomes))} | {row.goal} |" for row in rows)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from simulation.departures import Cull, Retirement
-from simulation.rules import Rules, rotation_s
-from simulation.traffic import LOAD, Ledger, Load
-from simulation.troubles import Outage, Poison, Sick, Stuck, Trouble, Wave
-from simulation.world import NOMAD, Orchestrator, World
+from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.fleet_rules import FleetRules
+from sidecar.simulation.incidents import Incident, Outage, Poison, Sick, Stuck, Wave
+from sidecar.simulation.traffic import LOAD, RequestLoad
+from sidecar.simulation.world import NOMAD, Scheduler, World
 
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
@@ -21,57 +21,14 @@ class Scenario:
 
     name: str
     for_s: float
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[Incident, ...]
     size: int
-    load: Load = LOAD
-    orchestrator: Orchestrator = NOMAD
+    load: RequestLoad = LOAD
+    scheduler: Scheduler = NOMAD
     aged_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a run. ``recovered``: by trouble, when its last stuck container was down."""
-
-    rules: str
-    ledger: Ledger
-    culls: tuple[Cull, ...]
-    grants: tuple[float, ...]
-    recovered: dict[str, float]
-    stuck: int
-    denials: dict[str, int]
-    visits: tuple[float, ...]
-    most_out: int
-    retirements: tuple[Retirement, ...] = ()
-    refusals: dict[str, int] = field(default_factory=dict)
-    returns: tuple[tuple[float, int], ...] = ()
-    most_retired: int = 0
-    most_leases: int = 0
-    rotation_s: float = 0.0
-    oldest_s: float = 0.0
-    fleet_outcomes: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def failed(self) -> float:
-        """Requests that failed."""
-        return self.ledger.failed
-
-    @property
-    def avoidable(self) -> float:
-        """Failed requests outside of outages."""
-        return self.ledger.avoidable
-
-    @property
-    def vain(self) -> tuple[Cull, ...]:
-        """Culls of containers that were not stuck: a restart could not help."""
-        return tuple(cull for cull in self.culls if not cull.stuck_by)
-
-    @property
-    def in_outage(self) -> tuple[Cull, ...]:
-        """Culls during an outage."""
-        return tuple(cull for cull in self.culls if cull.in_outage)
-
-
-def play(scenario: Scenario, rules: Rules, *, seed: int = 1, lost: int = 0) -> Outcome:
+def play(scenario: Scenario, rules: FleetRules, *, seed: int = 1, lost: int = 0) -> DayOutcome:
     """Run the scenario under these rules."""
     world = World(
         rules,
@@ -80,41 +37,19 @@ def play(scenario: Scenario, rules: Rules, *, seed: int = 1, lost: int = 0) -> O
         lost=lost,
         aged_s=scenario.aged_s,
         load=scenario.load,
-        orchestrator=scenario.orchestrator,
+        scheduler=scenario.scheduler,
     )
     for trouble in scenario.troubles:
         trouble.plan(world)
     world.run(scenario.for_s)
-    return outcome(world)
-
-
-def outcome(world: World) -> Outcome:
-    """The outcome of the run so far."""
-    traces, departures, policy, apps = (world.network.traces, world.departures, world.rules.policy, world.apps)
-    return Outcome(
-        world.rules.name,
-        world.ledger,
-        tuple(departures.culls),
-        tuple(traces.grants),
-        dict(world.recovered),
-        sum(bool(one.stuck) for one in apps),
-        dict(traces.denials),
-        tuple(world.visits),
-        departures.most_out,
-        tuple(departures.retirements),
-        dict(traces.refusals),
-        tuple(departures.returns),
-        departures.most_retired,
-        traces.most_leases,
-        rotation_s(policy, len(apps)) if policy.lifetime_s else 0.0,
-        max(departures.oldest_s, *(world.timeline.now - one.born for one in apps)),
-        dict(world.state().outcomes),
-    )
+    outcome = DayOutcome.of(world)
+    world.close()
+    return outcome
 
 
 # -- the rows of the table ----------------------------------------------------------------------------------------
 
-_ONE: Final = Load(1.0)
+_ONE: Final = RequestLoad(1.0)
 _FAIL: Final = 0.6
 
 DAY: Final = Scenario(
@@ -139,7 +74,7 @@ def outage(size: int, per_s: float, for_s: float = 600, name: str = "") -> Scena
 
 def noise(size: int, stray: float) -> Scenario:
     """Random errors of healthy containers."""
-    return Scenario(f"noise n={size} {100 * stray:g} %", 2 * HOUR_S, (), size, Load(stray=stray))
+    return Scenario(f"noise n={size} {100 * stray:g} %", 2 * HOUR_S, (), size, RequestLoad(stray=stray))
 
 
 OUTAGES: Final = (outage(30, 1), outage(12, 0.2), outage(30, 0.3))

@@ -6,10 +6,14 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.core.fleet.terms import Terms
-from simulation.rules import OURS, Rules
-from simulation.scenarios import Outcome, outcome
-from simulation.troubles import Trouble
-from simulation.world import RESTARTING, World
+from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.fleet_rules import FleetRules
+from sidecar.simulation.incidents import Incident
+from sidecar.simulation.world import RESTARTING, World
+from simulation.rules import OURS
+
+OPEN: Final[list[World]] = []
+"""Worlds that the test has not closed."""
 
 HOUR_S: Final = 3600.0
 FEW: Final = 12
@@ -25,7 +29,7 @@ ON_THE_WAY_S: Final = 0.02
 """The longest delay of a beat and of a lease."""
 
 
-def aging(slots: str, lifetime_s: float = SHORT_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms) -> Rules:
+def aging(slots: str, lifetime_s: float = SHORT_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms) -> FleetRules:
     """The defaults with a lifetime and ``slots``: ``1``, or ``50p`` for 5 %. ``patience_s``: the longest lifetime."""
     policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=patience_s, retire_slots=slots)
     return replace(OURS, name=f"{slots} slots", policy=policy, terms=terms)
@@ -36,25 +40,28 @@ PATIENT: Final = aging("1", patience_s=PATIENCE_S)
 
 
 def fleet(
-    rules: Rules, *troubles: Trouble, size: int = FEW, seed: int = 1, aged_s: float = 0.0, lost: int = 0
+    rules: FleetRules, *troubles: Incident, size: int = FEW, seed: int = 1, aged_s: float = 0.0, lost: int = 0
 ) -> World:
     """A fleet with restarts mostly in place, on a network with delays."""
-    world = World(rules, size=size, seed=seed, aged_s=aged_s, lost=lost, orchestrator=RESTARTING, has_delay=True)
+    world = World(rules, size=size, seed=seed, aged_s=aged_s, lost=lost, scheduler=RESTARTING, has_delay=True)
+    OPEN.append(world)
     for trouble in troubles:
         trouble.plan(world)
     return world
 
 
 def played(
-    rules: Rules,
-    *troubles: Trouble,
+    rules: FleetRules,
+    *troubles: Incident,
     until_s: float = 2 * HOUR_S,
     size: int = FEW,
     seed: int = 1,
     aged_s: float = 0.0,
     lost: int = 0,
-) -> Outcome:
+) -> DayOutcome:
     """The outcome of a run of such a fleet."""
     world = fleet(rules, *troubles, size=size, seed=seed, aged_s=aged_s, lost=lost)
     world.run(until_s)
-    return outcome(world)
+    outcome = DayOutcome.of(world)
+    OPEN.pop().close()
+    return outcome

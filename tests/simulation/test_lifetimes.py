@@ -12,12 +12,13 @@ import pytest
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
 from sidecar.core.types import State
-from simulation.ageing import Busy, Freeze, Kills, Leak, Mute
-from simulation.rules import NO_CULLING, OURS, REPLACE_S, Rules, rotation_s
-from simulation.scenarios import Outcome, outcome
+from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.fleet_rules import NO_CULLING, FleetRules
+from sidecar.simulation.incidents import Flapping, Leak, Outage, Poison
+from sidecar.simulation.world import RESTARTING
+from simulation.ageing import Busy, Freeze, Kills, Mute
+from simulation.rules import OURS, REPLACE_S, rotation_s
 from simulation.small import ASK_S, FEW, HOUR_S, ON_THE_WAY_S, PATIENCE_S, PATIENT, SHORT_S, YOUNG, aging, fleet, played
-from simulation.troubles import Flapping, Outage, Poison
-from simulation.world import RESTARTING
 
 JITTER = OURS.policy.lifetime_jitter
 AGED_S = SHORT_S * (1 - JITTER) - 60
@@ -31,12 +32,12 @@ once = cache(played)
 """Several tests use the same run."""
 
 
-def latest_s(rules: Rules, apps: int, lifetime_s: float) -> float:
+def latest_s(rules: FleetRules, apps: int, lifetime_s: float) -> float:
     """The computed age by which all containers with this lifetime are retired."""
     return lifetime_s * (1 + JITTER) + rotation_s(rules.policy, apps)
 
 
-def retired_within(of: Outcome, first_s: float, last_s: float) -> int:
+def retired_within(of: DayOutcome, first_s: float, last_s: float) -> int:
     return sum(first_s < one.at_s < last_s for one in of.retirements)
 
 
@@ -50,9 +51,9 @@ def test_fleet_started_together_is_retired_within_the_computed_time_with_at_most
     rules = aging(slots)
     first_s, last_s = SHORT_S * (1 - JITTER), latest_s(rules, SIZE, SHORT_S)
     world = fleet(rules, size=SIZE, aged_s=first_s - 60)
-    while len(world.departures.retirements) < SIZE and world.timeline.now < last_s - first_s + 60:
-        world.run(world.timeline.now + 60)
-    of = outcome(world)
+    while len(world.departures.retirements) < SIZE and world.loop.now < last_s - first_s + 60:
+        world.run(world.loop.now + 60)
+    of = DayOutcome.of(world)
     assert sorted(one.place for one in of.retirements) == list(range(SIZE))
     assert of.retirements[0].age_s >= first_s
     assert of.retirements[-1].age_s <= last_s
@@ -69,7 +70,7 @@ def test_warning_uses_the_computed_time(slots: str) -> None:
 
 
 def test_ages_grow_when_the_lifetime_is_too_short_with_at_most_k_at_once() -> None:
-    lifetime_s, until_s = SHORT_S / 20, HOUR_S
+    lifetime_s, until_s = SHORT_S / 20, HOUR_S / 2
     of = once(aging("1", lifetime_s), until_s=until_s)
     assert RotationPlan(lifetime_s, Share(1), REPLACE_S).shortfall(FEW)
     ages = [one.age_s for one in of.retirements[FEW:]]
@@ -121,7 +122,7 @@ LEAK = Leak(2 * SHORT_S)
 
 
 def test_leak_fails_no_request_when_incarnations_end_before_it() -> None:
-    of = once(YOUNG, LEAK, until_s=5 * HOUR_S)
+    of = once(YOUNG, LEAK, until_s=4 * HOUR_S)
     assert latest_s(YOUNG, FEW, SHORT_S) < LEAK.from_s
     assert of.avoidable == 0
     assert of.culls == ()
@@ -129,17 +130,17 @@ def test_leak_fails_no_request_when_incarnations_end_before_it() -> None:
 
 
 def test_leak_fails_requests_and_costs_tokens_without_retirement() -> None:
-    of = once(OURS, LEAK, until_s=5 * HOUR_S)
+    of = once(OURS, LEAK, until_s=4 * HOUR_S)
     assert of.avoidable > 100
     assert len(of.culls) >= FEW
 
 
 def test_leak_makes_all_stuck_without_culls() -> None:
-    assert once(NO_CULLING, LEAK, until_s=5 * HOUR_S).stuck == FEW
+    assert once(NO_CULLING, LEAK, until_s=4 * HOUR_S).stuck == FEW
 
 
 @pytest.mark.parametrize(("rules", "stuck"), [(OURS, 3), (YOUNG, 0)], ids=["culls alone", "retirement"])
-def test_unreported_stuck_state_ends_with_the_lifetime(rules: Rules, stuck: int) -> None:
+def test_unreported_stuck_state_ends_with_the_lifetime(rules: FleetRules, stuck: int) -> None:
     of = once(rules, Mute(600, 3))
     assert of.culls == ()
     assert of.stuck == stuck
@@ -157,13 +158,13 @@ AFTERWARDS_S = OURS.terms.probation_us / 1e6 + 60
 
 @pytest.mark.parametrize(
     ("trouble", "notice_s", "word", "afterwards_s"),
-    [(Outage(FROM_S, FOR_S), 2.0, "culls", AFTERWARDS_S), (Freeze(FROM_S, FOR_S), ON_THE_WAY_S, "hold", 0)],
+    [(Outage(FROM_S, FOR_S, part=0.05), 15.0, "culls", AFTERWARDS_S), (Freeze(FROM_S, FOR_S), ON_THE_WAY_S, "hold", 0)],
     ids=["outage", "hold"],
 )
 def test_no_container_is_retired_meanwhile_and_all_are_soon_after(
     trouble: Outage | Freeze, notice_s: float, word: str, afterwards_s: float
 ) -> None:
-    of = once(YOUNG, trouble, aged_s=AGED_S, until_s=HOUR_S)
+    of = once(YOUNG, trouble, aged_s=1.2 * SHORT_S, until_s=HOUR_S)
     over_s = FROM_S + FOR_S
     first = replace(of, retirements=tuple(one for one in of.retirements if one.life == 0))
     before, after = retired_within(first, 0, FROM_S + notice_s), retired_within(first, over_s, HOUR_S)
@@ -178,7 +179,7 @@ def test_no_container_is_retired_meanwhile_and_all_are_soon_after(
 @pytest.mark.parametrize("capacity", [10, 2], ids=["tokens enough", "tokens short"])
 def test_no_container_is_retired_while_a_suspect_waits_for_its_cull(capacity: int) -> None:
     rules = aging("2", SHORT_S, terms=replace(OURS.terms, capacity=str(capacity)))
-    of = once(rules, Poison(90, count=6, every_s=70), aged_s=AGED_S, until_s=HOUR_S)
+    of = once(rules, Poison(60, count=6, every_s=70), aged_s=1.2 * SHORT_S, until_s=HOUR_S)
     assert len(of.culls) == 6
     assert len(of.retirements) >= FEW - 6
     assert of.refusals["culls"] > 0
@@ -200,7 +201,7 @@ BAD_HOURS = (
 def test_culls_and_retirements_together_never_cross_the_floor() -> None:
     """With lost replies and killed sidecars."""
     terms = replace(OURS.terms, capacity="30", min_healthy="900p")
-    of = played(aging("4", SHORT_S / 3, terms=terms), *BAD_HOURS, until_s=HOUR_S, size=40, lost=100)
+    of = played(aging("4", SHORT_S / 3, terms=terms), *BAD_HOURS, until_s=1800, size=40, lost=100)
     assert of.most_out <= 40 - 36
     assert of.most_leases <= 4
     assert of.refusals["floor"] > 0
@@ -211,7 +212,7 @@ def test_culls_and_retirements_together_never_cross_the_floor() -> None:
 
 
 def test_same_seed_gives_the_same_run() -> None:
-    again = partial(played, aging("4", SHORT_S / 3), *BAD_HOURS, until_s=HOUR_S / 6, seed=7, size=16, lost=50)
+    again = partial(played, aging("4", SHORT_S / 3), *BAD_HOURS, until_s=HOUR_S / 9, seed=7, size=16, lost=50)
     assert again() == again()
 
 

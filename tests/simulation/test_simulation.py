@@ -11,13 +11,15 @@ import pytest
 
 from sidecar.core.fleet.strictest import REFUND_FACTOR
 from sidecar.core.fleet.terms import Terms
+from sidecar.simulation.day_outcome import DayOutcome, most_within
+from sidecar.simulation.fleet_rules import NO_CULLING, FleetRules
+from sidecar.simulation.incidents import Flapping, Outage, Poison, Release, Sick, Stuck
+from sidecar.simulation.traffic import RequestLoad
 from simulation.__main__ import main
-from simulation.report import duration, most_within
-from simulation.rules import ARTICLE, NO_CULLING, OURS, SOFT, TRIAL, Rules
-from simulation.scenarios import DAY, LONE, Outcome, Scenario, noise, outage, play
+from simulation.report import duration
+from simulation.rules import ARTICLE, OURS, SOFT, TRIAL
+from simulation.scenarios import DAY, LONE, Scenario, noise, outage, play
 from simulation.small import played as few
-from simulation.traffic import Load
-from simulation.troubles import Flapping, Outage, Poison, Release, Sick, Stuck
 
 BUDGET = 10
 WINDOW_S = 600
@@ -31,7 +33,7 @@ FROM_S = 120.0
 
 
 @cache
-def played(scenario: Scenario, rules: Rules = OURS, seed: int = 1) -> Outcome:
+def played(scenario: Scenario, rules: FleetRules = OURS, seed: int = 1) -> DayOutcome:
     return play(scenario, rules, seed=seed)
 
 
@@ -45,7 +47,7 @@ LONE_BAD = short("lonely", 900, Poison(FROM_S, count=4, every_s=150), size=20)
 
 
 @pytest.mark.parametrize("rules", [ARTICLE, TRIAL, SOFT, OURS], ids=lambda rules: rules.name)
-def test_lone_bad_containers_are_all_culled_and_only_they(rules: Rules) -> None:
+def test_lone_bad_containers_are_all_culled_and_only_they(rules: FleetRules) -> None:
     outcome = played(LONE_BAD, rules)
     assert [cull.stuck_by for cull in outcome.culls] == ["poisoned"] * 4
     assert outcome.stuck == 0
@@ -70,14 +72,14 @@ def test_lone_container_with_little_traffic_fails_few_requests_until_its_cull() 
 # -- a dependency that is down for all ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "per_s"), [(30, 1), (12, 0.2), (30, 0.3), (2, 1), (5, 10)])
+@pytest.mark.parametrize(("size", "per_s"), [(20, 1), (12, 0.2), (20, 0.3), (2, 1), (5, 10)])
 def test_outage_costs_at_most_one_container_a_pause(size: int, per_s: float) -> None:
     outcome = played(Scenario("outage", 500, (Outage(FROM_S, 300, part=per_s / 10),), size))
     assert len(outcome.culls) <= 1
 
 
 def test_pauses_of_a_long_outage_double() -> None:
-    culls = [cull.at_s for cull in played(outage(5, 0.5, 2500)).culls]
+    culls = [cull.at_s for cull in played(outage(4, 0.5, 2500)).culls]
     pauses = [after - before for before, after in pairwise(culls)]
     assert len(culls) == 3
     assert WINDOW_S <= pauses[0] <= WINDOW_S + 120
@@ -93,7 +95,7 @@ def test_outage_costs_the_article_two_budgets_within_one_window() -> None:
 
 
 def test_many_sick_containers_cost_one_cull_a_pause() -> None:
-    outcome = played(short("sick", FROM_S + 760, Sick(FROM_S, 14, part=0.6), size=30))
+    outcome = played(short("sick", FROM_S + 760, Sick(FROM_S, 9, part=0.6), size=20))
     assert len(outcome.culls) == 2
     assert most_within([cull.at_s for cull in outcome.culls], WINDOW_S) == 1
 
@@ -111,18 +113,18 @@ def test_lone_bad_container_is_culled_while_culls_for_another_cause_are_paused()
 @pytest.mark.parametrize("part", [0.002, 0.005])
 @pytest.mark.parametrize("size", [4, 25])
 def test_noise_causes_no_cull(size: int, part: float) -> None:
-    assert played(replace(noise(size, part), for_s=1200)).culls == ()
+    assert played(replace(noise(size, part), for_s=450)).culls == ()
 
 
 @pytest.mark.parametrize("part", [0.01, 0.02])
 def test_noise_over_the_limit_of_errors_costs_at_most_one_container_a_pause(part: float) -> None:
-    outcome = played(replace(noise(50, part), for_s=400))
+    outcome = played(replace(noise(20, part), for_s=400))
     assert len(outcome.culls) <= 1
 
 
 # -- a dependency that leaves some stuck ----------------------------------------------------------------------------
 
-STUCK = short("stuck", 1000, Stuck(FROM_S, 12, part=0.6), size=40)
+STUCK = short("stuck", 1000, Stuck(FROM_S, 12, part=0.6), size=30)
 
 
 def test_third_of_the_fleet_left_stuck_recovers_with_refunds_before_a_window_is_over() -> None:
@@ -154,7 +156,7 @@ def test_most_of_the_fleet_left_stuck_is_culled_as_soon_as_the_tokens_allow() ->
 
 @pytest.mark.parametrize("stuck", [5, 15])
 def test_stuck_containers_with_little_traffic_are_culled_despite_soft_drain(stuck: int) -> None:
-    scenario = Scenario("little traffic", 800, (Stuck(FROM_S, stuck, part=0.6),), 50, Load(1))
+    scenario = Scenario("little traffic", 800, (Stuck(FROM_S, stuck, part=0.6),), 50, RequestLoad(1))
     outcome = played(scenario)
     assert outcome.fleet_outcomes == {"helped|database": stuck}
     assert outcome.visits == ()
@@ -164,8 +166,8 @@ def test_stuck_containers_with_little_traffic_are_culled_despite_soft_drain(stuc
 
 
 @pytest.mark.parametrize(("rules", "bound"), [(SOFT, BUDGET), (OURS, REFUND_FACTOR * BUDGET)], ids=["soft", "refund"])
-def test_culls_of_flapping_containers_are_bounded(rules: Rules, bound: int) -> None:
-    outcome = played(Scenario("flapping", 800, (Flapping(60, 700, 12),), 30, Load(20)), rules)
+def test_culls_of_flapping_containers_are_bounded(rules: FleetRules, bound: int) -> None:
+    outcome = played(Scenario("flapping", 800, (Flapping(60, 700, 12),), 30, RequestLoad(20)), rules)
     assert most_within(outcome.grants, WINDOW_S) <= bound
 
 
@@ -186,29 +188,30 @@ def test_floor_holds_with_lost_replies() -> None:
 
 def test_same_seed_gives_the_same_day() -> None:
     again = partial(few, OURS, *BAD_DAY, until_s=300, size=16, lost=50)
-    assert again(seed=7) == again(seed=7)
-    assert again(seed=7) != again(seed=8)
+    seven = again(seed=7)
+    assert again(seed=7) == seven
+    assert again(seed=8) != seven
 
 
 def test_stuck_containers_fail_for_ever_without_culling() -> None:
-    outcome = play(Scenario("one", 1060, (Poison(60, part=0.5),), 200, Load(20)), NO_CULLING)
+    outcome = play(Scenario("one", 1060, (Poison(60, part=0.5),), 200, RequestLoad(20)), NO_CULLING)
     assert outcome.stuck == 1
     assert outcome.avoidable == pytest.approx(0.5 * 20 * 1000, rel=0.01)
 
 
 def test_failures_of_an_outage_are_not_avoidable() -> None:
-    outcome = play(Scenario("one", 1000, (Outage(100, 300, part=0.5),), 10, Load(20)), NO_CULLING)
+    outcome = play(Scenario("one", 1000, (Outage(100, 300, part=0.5),), 10, RequestLoad(20)), NO_CULLING)
     assert outcome.avoidable == 0
     assert outcome.failed == pytest.approx(0.5 * 20 * 10 * 300, rel=0.01)
 
 
 def test_requests_over_the_capacity_are_avoidable_failures() -> None:
     outcome = play(short("one", 700, Stuck(600, 1, part=1.0), size=2), ARTICLE)
-    assert outcome.ledger.too_many == pytest.approx((20 - 12.5) * 45, rel=0.05)
+    assert outcome.failed_requests.too_many == pytest.approx((20 - 12.5) * 45, rel=0.05)
 
 
 def test_engineer_restarts_the_stuck_half_an_hour_after_a_refusal_that_needs_a_person() -> None:
-    outcome = play(short("visit", 2400, Stuck(60, 8, part=0.6), size=24), replace(OURS, terms=few_tokens()))
+    outcome = play(short("visit", 2400, Stuck(60, 8, part=0.6), size=17), replace(OURS, terms=few_tokens()))
     assert len(outcome.visits) == 1
     assert outcome.visits[0] == pytest.approx(60 + 1800, abs=200)
     assert outcome.stuck == 0

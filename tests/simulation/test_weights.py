@@ -9,15 +9,18 @@ import pytest
 
 from sidecar.core.measure.success_rate import BUCKET_S, BUCKETS
 from sidecar.core.measure.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
-from simulation.rules import NO_CULLING, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, Rules
-from simulation.scenarios import Outcome, Scenario, outage, play
-from simulation.traffic import Load
-from simulation.troubles import Poison, Stuck, Trouble
-from simulation.world import World
+from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.fleet_rules import NO_CULLING, FleetRules
+from sidecar.simulation.incidents import Incident, Poison, Stuck
+from sidecar.simulation.traffic import RequestLoad
+from sidecar.simulation.world import World
+from simulation.rules import OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS
+from simulation.scenarios import Scenario, outage, play
+from simulation.small import OPEN
 
-SEEDS = range(1, 3)
+SEEDS = (1,)
 SIZE = 20
-LOAD = Load(20)
+LOAD = RequestLoad(20)
 STUCK = Scenario("stuck", 7 * 60, (Stuck(60, 4, part=0.8),), SIZE, LOAD)
 MEMORY_S = BUCKETS * BUCKET_S
 FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
@@ -27,12 +30,13 @@ FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
 
 
 @cache
-def played(scenario: Scenario, rules: Rules, seed: int) -> Outcome:
+def played(scenario: Scenario, rules: FleetRules, seed: int) -> DayOutcome:
     return play(scenario, rules, seed=seed)
 
 
-def small(rules: Rules, *troubles: Trouble) -> World:
+def small(rules: FleetRules, *troubles: Incident) -> World:
     world = World(rules, size=4, seed=1, load=LOAD)
+    OPEN.append(world)
     for trouble in troubles:
         trouble.plan(world)
     return world
@@ -40,7 +44,7 @@ def small(rules: Rules, *troubles: Trouble) -> World:
 
 def every_second(world: World, first: int, last: int, look: Callable[[], None]) -> None:
     for second in range(first, last):
-        world.timeline.at(second, look)
+        world.loop.plan(second, look)
 
 
 # -- a dependency that leaves some stuck ----------------------------------------------------------------------------
@@ -52,13 +56,15 @@ def every_second(world: World, first: int, last: int, look: Callable[[], None]) 
     [(WEIGHTS, NO_CULLING, 0.2), (OURS_WEIGHTS, TRIAL, 0.3), (SOFT, TRIAL, 0.3)],
     ids=["results, no culling", "results", "errors alone: soft drain"],
 )
-def test_weights_prevent_most_avoidable_failures(rules: Rules, without: Rules, part: float, seed: int) -> None:
+def test_weights_prevent_most_avoidable_failures(
+    rules: FleetRules, without: FleetRules, part: float, seed: int
+) -> None:
     assert played(STUCK, rules, seed).avoidable <= part * played(STUCK, without, seed).avoidable
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
-def test_stuck_containers_are_still_culled(rules: Rules, seed: int) -> None:
+def test_stuck_containers_are_still_culled(rules: FleetRules, seed: int) -> None:
     outcome = played(STUCK, rules, seed)
     assert [cull.stuck_by for cull in outcome.culls] == ["stuck"] * 4
     assert outcome.stuck == 0
@@ -68,7 +74,7 @@ def test_stuck_containers_are_still_culled(rules: Rules, seed: int) -> None:
 
 
 @pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
-def test_weights_change_nothing_while_all_are_equally_sick(rules: Rules) -> None:
+def test_weights_change_nothing_while_all_are_equally_sick(rules: FleetRules) -> None:
     scenario = outage(10, 0.8, 180)
     weighed, even = played(scenario, rules, 1), played(scenario, TRIAL, 1)
     assert weighed.failed == pytest.approx(even.failed, rel=0.05)

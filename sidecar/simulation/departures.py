@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecar.core.types import Granted
-from simulation.app import SimulatedApp
-from simulation.sidecar import Sidecar
+from sidecar.simulation.simulated_app import SimulatedApp
+from sidecar.simulation.simulated_sidecar import SimulatedSidecar
 
 
 @dataclass(frozen=True)
-class Cull:
+class SimulatedCull:
     """A culled container: ``stuck_by`` is empty if a restart cannot help; ``after_s``: since it was suspect.
 
-    ``cause``: the claimed cause. ``in_outage``: during an outage of all containers.
+    ``cause``: the claimed cause; ``reason``: the verdict as a sentence. ``in_outage``: during an outage of all
+    containers. ``is_flawed``: its requests fail also after a restart. ``stuck_s``: since it was stuck.
     """
 
     at_s: float
@@ -24,10 +25,22 @@ class Cull:
     cause: str
     replayed: bool
     in_outage: bool
+    is_flawed: bool = False
+    reason: str = ""
+    stuck_s: float = 0.0
+
+    @property
+    def need(self) -> str:
+        """What was wrong: ``stuck`` (a restart helps), ``outage`` of all, ``sick`` (no restart helps), ``healthy``."""
+        if self.stuck_by:
+            return "stuck"
+        if self.in_outage:
+            return "outage"
+        return "sick" if self.is_flawed else "healthy"
 
 
 @dataclass(frozen=True)
-class Retirement:
+class SimulatedRetirement:
     """A retired container: the number of its incarnation, its age and its reported load."""
 
     at_s: float
@@ -45,8 +58,8 @@ class Departures:
     """
 
     def __init__(self, apps: Sequence[SimulatedApp]) -> None:
-        self.culls: list[Cull] = []
-        self.retirements: list[Retirement] = []
+        self.culls: list[SimulatedCull] = []
+        self.retirements: list[SimulatedRetirement] = []
         self.returns: list[tuple[float, int]] = []
         self.most_out = 0
         self.most_retired = 0
@@ -55,19 +68,40 @@ class Departures:
         self._retired: set[int] = set()
 
     def leaves(
-        self, app: SimulatedApp, sidecar: Sidecar, now: float, suspect_s: float, cause: str, *, in_outage: bool
+        self,
+        app: SimulatedApp,
+        sidecar: SimulatedSidecar,
+        now: float,
+        suspect_s: float,
+        reason: str,
+        *,
+        in_outage: bool,
     ) -> None:
         """A sidecar has just taken its container out of the balancer."""
         latch = sidecar.controller.container.latch
         if latch and latch.lease:
             age_s, load = now - app.born, app.load or 0.0
-            self.retirements.append(Retirement(now, app.place, app.life, age_s, load))
+            self.retirements.append(SimulatedRetirement(now, app.place, app.life, age_s, load))
             self._retired.add(app.place)
         else:
             answer = sidecar.controller.container.answer
             if isinstance(answer, Granted):
                 by, is_replay = app.stuck_by, answer.replayed
-                self.culls.append(Cull(now, app.place, by, suspect_s, cause, is_replay, in_outage))
+                stuck_s = now - app.stuck_at if by else 0.0
+                self.culls.append(
+                    SimulatedCull(
+                        now,
+                        app.place,
+                        by,
+                        suspect_s,
+                        sidecar.budget.cause,
+                        is_replay,
+                        in_outage,
+                        app.flaw > 0,
+                        reason,
+                        stuck_s,
+                    )
+                )
         self.oldest_s = max(self.oldest_s, now - app.born)
         self.most_out = max(self.most_out, sum(not one.serving for one in self._containers))
         self.most_retired = max(self.most_retired, len(self._retired))

@@ -12,26 +12,39 @@ from math import exp, sqrt
 from random import Random
 from typing import Final
 
-from simulation.app import SimulatedApp
-from simulation.timeline import Timeline
+from sidecar.core.measure.weight import FULL
+from sidecar.simulation.simulated_app import SimulatedApp
+from sidecar.simulation.virtual_loop import VirtualLoop
 
 HEADROOM: Final = 1.25
 """A container can serve this multiple of its usual share of the requests."""
 
 
 @dataclass(frozen=True)
-class Load:
-    """``per_s`` requests a second to each container while all serve; the part ``stray`` fails in a healthy one."""
+class RequestLoad:
+    """``per_s`` requests a second to each container while all serve; the part ``stray`` fails in a healthy one.
+
+    ``capacity``: requests a second that a container can serve; 0: ``HEADROOM`` times the usual.
+    """
 
     per_s: float = 10.0
     stray: float = 0.0
+    capacity: float = 0.0
+
+    @property
+    def most_per_s(self) -> float:
+        """Requests a second that a container can serve."""
+        return self.capacity or HEADROOM * self.per_s
 
 
-LOAD: Final = Load()
+_MANY: Final = 30
+"""Above this mean a normal distribution is close enough to Poisson's."""
+
+LOAD: Final = RequestLoad()
 
 
 @dataclass
-class Ledger:
+class FailedRequests:
     """Failed requests so far; ``avoidable`` is a part of ``failed``, and ``too_many`` a part of ``avoidable``.
 
     *Avoidable*: requests that failed outside of an outage, which another container could have answered, or this one
@@ -59,27 +72,33 @@ class _Stream:
 
 
 class Traffic:
-    """All requests of a fleet. ``report`` gets the errors and successes of a container, once a second."""
+    """All requests of a fleet. ``report`` gets the errors and successes of a container, once a second.
+
+    ``has_weights``: the balancer follows the weights of the containers.
+    """
 
     def __init__(
         self,
-        load: Load,
-        timeline: Timeline,
+        load: RequestLoad,
+        loop: VirtualLoop,
         apps: Sequence[SimulatedApp],
         rng: Random,
         report: Callable[[SimulatedApp, int, str, int], None],
         *,
         reports_results: bool = False,
+        has_weights: bool = True,
     ) -> None:
-        self.ledger = Ledger()
+        self.failed = FailedRequests()
         self.load = load
         self.outage = 0.0
         self.outage_kind = ""
-        self._timeline = timeline
+        self._loop = loop
         self._containers = apps
         self._rng = rng
         self._report = report
         self._reports_results = reports_results
+        self._has_weights = has_weights
+        self._total_per_s = load.per_s * sum(one.traffic for one in apps)
         self._is_stale = True
         self.is_running = False
         self._streams: list[_Stream] = []
@@ -91,59 +110,63 @@ class Traffic:
         self._is_stale = True
         if not self.is_running:
             self.is_running = True
-            self._timeline.at(int(self._timeline.now) + 1.0, self._tick)
+            self._loop.plan(int(self._loop.now) + 1.0, self._tick)
 
     def load_of(self, app: SimulatedApp) -> float:
         """Requests a second to this container now."""
-        return self._per_percent() * app.weight if app.serving else 0.0
+        return self._per_percent() * self._weight(app) if app.serving else 0.0
 
     def _tick(self) -> None:
         if self._is_stale:
             self._spread()
-        ledger = self.ledger
-        ledger.failed += self._failed
-        ledger.avoidable += self._avoidable
-        ledger.too_many += self._too_many
+        counted = self.failed
+        counted.failed += self._failed
+        counted.avoidable += self._avoidable
+        counted.too_many += self._too_many
         for one in self._streams:
             errors = drawn(self._rng, one.mean, one.none) if one.mean else 0
             if errors or self._reports_results:
                 self._report(one.app, errors, one.kind, max(0, round(one.served) - errors))
         self.is_running = bool(self._streams) or self._too_many > 0
         if self.is_running:
-            self._timeline.at(self._timeline.now + 1.0, self._tick)
+            self._loop.plan(self._loop.now + 1.0, self._tick)
 
     def _per_percent(self) -> float:
-        percent = sum(one.weight for one in self._containers if one.serving)
-        return self.load.per_s * len(self._containers) / percent if percent else 0.0
+        percent = sum(self._weight(one) for one in self._containers if one.serving)
+        return self._total_per_s / percent if percent else 0.0
+
+    def _weight(self, app: SimulatedApp) -> float:
+        """The share of the requests that a balancer sends to this container, in percent of the usual."""
+        return app.traffic * (app.weight if self._has_weights else FULL)
 
     def _spread(self) -> None:
         self._is_stale = False
         per_percent, outage, stray = self._per_percent(), self.outage, self.load.stray
-        most = HEADROOM * self.load.per_s
+        most = self.load.most_per_s
         failed = avoidable = too_many = 0.0
         self._streams = []
         for one in self._containers:
             if not one.serving:
                 continue
-            sent = per_percent * one.weight
+            sent = per_percent * self._weight(one)
             served, part = min(sent, most), one.failing(outage)
             too_many += sent - served
             avoidable += served * part
             failed += served * max(part, stray)
-            self.ledger.most_load = max(self.ledger.most_load, sent)
+            self.failed.most_load = max(self.failed.most_load, sent)
             mean = 0.0 if one.mute else served * max(part, stray)
             if mean or self._reports_results:
                 kind = one.kind(outage, self.outage_kind) if part else "stray"
                 self._streams.append(_Stream(one, mean, kind, served))
         if not per_percent:
-            too_many = self.load.per_s * len(self._containers)
+            too_many = self._total_per_s
         self._failed, self._too_many = failed + too_many, 0.0 if outage else too_many
         self._avoidable = 0.0 if outage else avoidable + too_many
 
 
 def drawn(rng: Random, mean: float, none: float | None = None) -> int:
     """A random number of events with this mean (Poisson); ``none``: the probability of 0, if it is known."""
-    if mean > 30:
+    if mean > _MANY:
         return max(0, round(rng.gauss(mean, sqrt(mean))))
     limit, number, product = exp(-mean) if none is None else none, 0, rng.random()
     while product > limit:

@@ -1,171 +1,179 @@
-"""The fleet: containers with their sidecars, an orchestrator that replaces them, and an engineer.
+"""The simulated fleet: containers with their sidecars, a balancer, a scheduler that replaces them, and an engineer.
 
-All random generators come from one seed, so that the affected containers do not depend on the policy.
+All random generators come from one seed, so that the affected containers do not depend on the rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from random import Random
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from sidecar.controller.journal import Memory
+from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, FleetState, Slot
 from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import US_PER_S, Denied, ErrorReport, State, Unknown
+from sidecar.core.types import US_PER_S, Denied, ErrorReport, Results, State, Unknown
+from sidecar.simulation.departures import Departures
+from sidecar.simulation.fleet_rules import FleetRules
+from sidecar.simulation.simulated_app import SimulatedApp
+from sidecar.simulation.simulated_network import SimulatedNetwork
+from sidecar.simulation.simulated_sidecar import GOODBYE_S, SimulatedSidecar, Surroundings
+from sidecar.simulation.traffic import LOAD, RequestLoad, Traffic
+from sidecar.simulation.virtual_loop import EPOCH_S, VirtualLoop, seeded
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
-from simulation.app import SimulatedApp
-from simulation.departures import Departures
-from simulation.network import Network
-from simulation.rules import Rules
-from simulation.sidecar import Sidecar, Site
-from simulation.timeline import EPOCH_S, Timeline
-from simulation.traffic import LOAD, Ledger, Load, Traffic
 
-GOODBYE_S: Final = 1.0
+T = TypeVar("T")
+
 DEPLOY_S: Final = 10.0
-LOOK_S: Final = 30.0
 FIRST_S: Final = 10.0
 """The sidecars of a fleet start within this many seconds."""
 
+LOOK_S: Final = 5.0
+"""Interval of the search for idle time."""
+
+LEAST_SKIP_S: Final = 1.0
+
 _OUT: Final = (State.DRAINING, State.DOWN)
 
-ENGINEER_AFTER_S: Final = 1800.0
 NEED_ENGINEER: Final = frozenset({"window", "refund_max", "paused", "data_loss", "duplicate"})
 
 
 @dataclass(frozen=True)
-class Orchestrator:
+class Scheduler:
     """A replacement serves ``after_s`` seconds after the cull, or after the container is down (``is_from_down``).
 
-    The part ``moved`` of the replacements has another instance name, as the allocations of Nomad do. ``has_engineer``:
-    half an hour after the first refusal that needs a person, an engineer restarts all stuck containers.
+    The part ``moved`` of the replacements has another instance name, as the allocations of Nomad do. An engineer comes
+    ``engineer_s`` seconds after the first refusal that needs a person, and restarts all stuck containers; 0: never.
     """
 
     after_s: tuple[float, float] = (45.0, 45.0)
     is_from_down: bool = False
     moved: float = 1.0
-    has_engineer: bool = True
+    engineer_s: float = 1800.0
 
 
-NOMAD: Final = Orchestrator()
-RESTARTING: Final = Orchestrator((25.0, 40.0), is_from_down=True, moved=0.2, has_engineer=False)
+NOMAD: Final = Scheduler()
+RESTARTING: Final = Scheduler((25.0, 40.0), is_from_down=True, moved=0.2, engineer_s=0)
 """Most containers are restarted in place, and some on another machine."""
 
 
 class World:
-    """A fleet of ``size`` under ``rules``, ``aged_s`` old. ``lost`` of a thousand replies do not arrive."""
+    """A fleet of ``size`` under ``rules``, ``aged_s`` old. ``lost`` of a thousand replies do not arrive.
+
+    ``spread``: the requests of a container differ by up to this part from the usual. Without ``has_weights`` the
+    balancer sends all containers the same.
+    """
 
     def __init__(
         self,
-        rules: Rules,
+        rules: FleetRules,
         *,
         size: int,
         seed: int,
         lost: int = 0,
         aged_s: float = 0.0,
-        load: Load = LOAD,
-        orchestrator: Orchestrator = NOMAD,
+        load: RequestLoad = LOAD,
+        spread: float = 0.0,
+        has_weights: bool = True,
+        scheduler: Scheduler = NOMAD,
         has_delay: bool = False,
     ) -> None:
         self.rules = rules
-        self.timeline = timeline = Timeline()
-        self.store = MemoryStore(lambda: timeline.wall_us)
+        self.loop = loop = VirtualLoop()
+        self.store = MemoryStore(lambda: loop.wall_us)
         self.recovered: dict[str, float] = {}
-        self.apps = [SimulatedApp(place, f"c{place:03d}", born=-aged_s) for place in range(size)]
+        self.recoveries = 0
+        share = seeded(f"{seed}/spread")
+        self.apps = [
+            SimulatedApp(place, f"c{place:03d}", born=-aged_s, traffic=1 + spread * share.uniform(-1, 1))
+            for place in range(size)
+        ]
         self.departures = Departures(self.apps)
-        self.network = Network(
-            timeline, Random(f"{seed}/network"), lambda: len(self.slots()), lost, has_delay=has_delay or lost > 0
+        self.network = SimulatedNetwork(
+            loop, seeded(f"{seed}/network"), lambda: len(self.slots()), lost, has_delay=has_delay or lost > 0
         )
         self.visits: list[float] = []
         self.seed = seed
-        self._orchestrator = orchestrator
-        self._restarts = Random(f"{seed}/restarts")
-        self._sidecars: dict[int, Sidecar] = {}
+        self._scheduler = scheduler
+        self._restarts = seeded(f"{seed}/restarts")
+        self._sidecars: dict[int, SimulatedSidecar] = {}
         self._killed: set[int] = set()
         self._leaving: set[int] = set()
         self._life_begins: list[Callable[[SimulatedApp], None]] = []
         self._is_called = False
-        self._is_asleep = False
-        self._site = Site(
-            timeline, rules, self.store, self.network, seed, self._moved, self._weighed, lambda: self._is_asleep
-        )
+        self._site = Surroundings(loop, rules, self.store, self.network, seed, self._moved, self._weighed)
         self.traffic = Traffic(
-            load, timeline, self.apps, Random(f"{seed}/errors"), self._report, reports_results=rules.reports_results
+            load,
+            loop,
+            self.apps,
+            seeded(f"{seed}/errors"),
+            self._report,
+            reports_results=rules.reports_results,
+            has_weights=has_weights,
         )
-        first = Random(f"{seed}/first")
+        first = seeded(f"{seed}/first")
         for app in self.apps:
-            timeline.at(first.uniform(0, FIRST_S), partial(self._attend, app))
-        if rules.watches and not rules.policy.lifetime_s:
-            timeline.at(LOOK_S, self._look)
+            loop.plan(first.uniform(0, FIRST_S), partial(self._attend, app))
+        if rules.watches:
+            loop.call_later(LOOK_S, self._look)
 
     def run(self, until: float) -> None:
-        """Let the time pass."""
-        self.timeline.run(until)
+        """Let the time pass. Raises ExceptionGroup with what has failed in the fleet."""
+        self.loop.run(until)
 
-    @property
-    def ledger(self) -> Ledger:
-        """What has failed so far."""
-        return self.traffic.ledger
+    def close(self) -> None:
+        """End all sidecars; the world is not used afterwards."""
+        self.loop.close()
 
-    def places(self, trouble: str, count: int) -> Sequence[int]:
-        """The places that a trouble of this name affects; the same for every policy."""
-        return Random(f"{self.seed}/{trouble}").sample(range(len(self.apps)), count)
+    def places(self, incident: str, count: int) -> Sequence[int]:
+        """The places that an incident of this name affects; the same under all rules."""
+        return seeded(f"{self.seed}/{incident}").sample(range(len(self.apps)), count)
 
     # -- while nothing happens ------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Leave out the beats while nothing happens in the fleet: they would all be the same."""
-        timeline = self.timeline
-        self._is_asleep = not self.traffic.is_running and self._is_idle()
-        if not self._is_asleep:
-            timeline.at(timeline.now + LOOK_S, self._look)
-        elif due_us := self.state().due_us:
-            timeline.at(due_us / US_PER_S - EPOCH_S, self.wake)
-
-    def _is_idle(self) -> bool:
-        are_there = all(one.serving for one in self.apps) and len(self._sidecars) == len(self.apps)
-        is_settled = not self.state().open_culls and not self.state().missing
-        return are_there and is_settled and all(one.is_idle for one in self._sidecars.values())
-
-    def wake(self) -> None:
-        """Resume the beats; the store gets the ones that were left out."""
-        if not self._is_asleep:
+        """Skip the time until the next event while nothing happens in the fleet: all checks and beats are the same."""
+        self.loop.call_later(LOOK_S, self._look)
+        if self.traffic.is_running or self.network.waiting or not all(one.serving for one in self.apps):
             return
-        self._is_asleep = False
-        roster, now_us = self.store._roster, self.timeline.wall_us
-        for beats in (roster.alive, self.store._settings):
-            for name, _ in list(beats):
-                beats.put(name, now_us - 1)
-        for sidecar in self._sidecars.values():
-            sidecar.wake()
-        self.timeline.at(self.timeline.now + LOOK_S, self._look)
+        if len(self._sidecars) < len(self.apps) or not all(one.is_idle for one in self._sidecars.values()):
+            return
+        if self.missing() or (state := self.state()).open_culls:
+            return
+        dues = [due for one in self._sidecars.values() if (due := one.retire_at) is not None]
+        if state.due_us:
+            dues.append(state.due_us / US_PER_S - EPOCH_S)
+        skipped_s = min(self.loop.next_planned, self.loop.until, *dues) - self.loop.now
+        if skipped_s >= LEAST_SKIP_S:
+            self.loop.skip(skipped_s)
+            for sidecar in self._sidecars.values():
+                _answer(sidecar.catch_up(skipped_s))
 
     # -- what the store holds -------------------------------------------------------------------------------------
 
+    def _raw(self) -> Raw:
+        terms = self.rules.terms
+        return _answer(self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us))
+
     def slots(self) -> dict[str, Slot]:
         """Leases that are in use, by the instance that holds them."""
-        rows = ((name, Slot.read(text)) for name, text in self.store._tables["leases"].items())
-        return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.timeline.wall_us)}
+        rows = ((name, Slot.read(text)) for name, text in self._raw().leases.items())
+        return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.loop.wall_us)}
 
     def missing(self) -> set[str]:
         """Culled instances that the fleet does not know to be replaced."""
-        rows = ((name, Cull.read(text)) for name, text in self.store._tables["culls"].items())
+        rows = ((name, Cull.read(text)) for name, text in self._raw().culls.items())
         return {name for name, cull in rows if cull is not None and cull.phase == "out"}
 
     def state(self) -> FleetState:
         """The state record of the fleet."""
-        return FleetState.read(self.store._tables["state"].get("state", "")) or FleetState()
+        return FleetState.read(self._raw().state) or FleetState()
 
-    def _changed(self) -> None:
-        self.wake()
-        self.traffic.changed()
-
-    # -- trouble --------------------------------------------------------------------------------------------------
+    # -- incidents ------------------------------------------------------------------------------------------------
 
     def stick(self, place: int, part: float, kind: str, by: str, *, mute: bool = False) -> None:
         """Let ``part`` of the requests to a container fail until a restart; if it is down, to the next one."""
@@ -180,20 +188,29 @@ class World:
         """Let ``part`` of the requests to this incarnation fail until its end."""
         if life != app.life:
             return
+        if not app.stuck:
+            app.stuck_at = self.loop.now
         app.stuck, app.stuck_kind, app.stuck_by = part, kind, by
         self.recovered.pop(by, None)
-        self._changed()
+        self.traffic.changed()
 
     def flaw(self, place: int, part: float, kind: str) -> None:
         """Let ``part`` of the requests in this place fail, through all restarts."""
         app = self.apps[place]
         app.flaw, app.flaw_kind = part, kind
-        self._changed()
+        self.traffic.changed()
 
     def fail_all(self, part: float, kind: str) -> None:
         """Let ``part`` of the requests to all containers fail; 0 ends that."""
         self.traffic.outage, self.traffic.outage_kind = part, kind
-        self._changed()
+        self.traffic.changed()
+
+    def set_load(self, place: int, load: float) -> None:
+        """Let a container report another load, now and from now on."""
+        app = self.apps[place]
+        app.load = load
+        if sidecar := self._sidecars.get(place):
+            sidecar.report_now(Results(load=load))
 
     def deploy(self, place: int, flaw: float, kind: str) -> None:
         """Replace a container by one of another release, with another name."""
@@ -213,23 +230,20 @@ class World:
 
     async def hold(self, author: str, reason: str, for_s: float) -> None:
         """Hold the service, as a person does."""
-        self.wake()
-        timeline, servers = self.timeline, [("memory", self.store)]
-        budget = FleetBudget(servers, self.rules.terms, rng=Random(author), clock=lambda: timeline.now)
+        budget = FleetBudget([("memory", self.store)], self.rules.terms, rng=seeded(author), clock=self.loop.time)
         held = await budget.hold("", author, reason, for_s)
         if isinstance(held, Unknown):
             raise TypeError(f"the hold is unknown: {held.error}")
 
     def kill(self, place: int, for_s: float) -> None:
         """Kill a sidecar, and restart it with its saved state after ``for_s`` seconds."""
-        self.wake()
         sidecar = self._sidecars.pop(place, None)
         if sidecar is not None:
             sidecar.kill()
             self._killed.add(place)
-            self.timeline.at(self.timeline.now + for_s, partial(self._revive, self.apps[place], sidecar))
+            self.loop.plan(self.loop.now + for_s, partial(self._revive, self.apps[place], sidecar))
 
-    def _revive(self, app: SimulatedApp, killed: Sidecar) -> None:
+    def _revive(self, app: SimulatedApp, killed: SimulatedSidecar) -> None:
         if app.instance != killed.instance:
             return
         memory = killed.journal.memory
@@ -239,23 +253,23 @@ class World:
             self._put_down(app)
         if memory and memory.app_start != app.app_start:
             restarted = ErrorReport(0, app_start=app.app_start)
-            self.timeline.at(self.timeline.now + GOODBYE_S, partial(sidecar.report_now, restarted))
+            self.loop.plan(self.loop.now + GOODBYE_S, partial(sidecar.report_now, restarted))
 
     # -- the engineer ---------------------------------------------------------------------------------------------
 
     def _call_engineer(self) -> None:
-        if self._orchestrator.has_engineer and not self._is_called:
+        if self._scheduler.engineer_s and not self._is_called:
             self._is_called = True
-            self.timeline.at(self.timeline.now + ENGINEER_AFTER_S, self._engineer_comes)
+            self.loop.plan(self.loop.now + self._scheduler.engineer_s, self._engineer_comes)
 
     def _engineer_comes(self) -> None:
         self._is_called = False
-        self.visits.append(self.timeline.now)
+        self.visits.append(self.loop.now)
         for app in self.apps:
             if app.stuck and app.serving:
-                self._remove(app, self._orchestrator.after_s[1])
+                self._remove(app, self._scheduler.after_s[1])
 
-    # -- the orchestrator -----------------------------------------------------------------------------------------
+    # -- the scheduler -----------------------------------------------------------------------------------------
 
     def _remove(self, app: SimulatedApp, for_s: float) -> None:
         """Remove a container, as a person does; its replacement serves after ``for_s`` seconds."""
@@ -263,13 +277,13 @@ class World:
         app.life += 1
         self._cure(app)
         self._leave(app, app.life)
-        self._changed()
-        self.timeline.at(self.timeline.now + for_s, partial(self._renew, app, app.life, moved=True))
+        self.traffic.changed()
+        self.loop.plan(self.loop.now + for_s, partial(self._renew, app, app.life, moved=True))
 
     def _cure(self, app: SimulatedApp) -> None:
         by, app.stuck, app.stuck_by, app.mute = app.stuck_by, 0.0, "", False
         if by and all(one.stuck_by != by for one in self.apps):
-            self.recovered[by] = self.timeline.now
+            self.recovered[by] = self.loop.now
 
     def _renew(self, app: SimulatedApp, life: int, *, moved: bool) -> None:
         """Begin another incarnation in this place, unless a deployment has done that."""
@@ -279,7 +293,7 @@ class World:
         if moved:
             self._leave(app, app.life)
             app.instance = f"{app.instance.partition('-')[0]}-{app.life}"
-        app.serving, app.born = True, self.timeline.now
+        app.serving, app.born = True, self.loop.now
         app.weight = 100
         self.departures.serves(app)
         self._leaving.discard(app.place)
@@ -289,7 +303,7 @@ class World:
             self._attend(app)
         for begins in self._life_begins:
             begins(app)
-        self._changed()
+        self.traffic.changed()
 
     def _leave(self, app: SimulatedApp, life: int) -> None:
         """Stop the sidecar of a container that moves to another machine."""
@@ -299,7 +313,7 @@ class World:
     def _attend(self, app: SimulatedApp, saved: Memory | None = None) -> None:
         self._killed.discard(app.place)
         if self.rules.watches:
-            self._sidecars[app.place] = Sidecar(app, self._site, saved)
+            self._sidecars[app.place] = SimulatedSidecar(app, self._site, saved)
 
     # -- what sidecars do -----------------------------------------------------------------------------------------
 
@@ -307,56 +321,66 @@ class World:
         if sidecar := self._sidecars.get(app.place):
             sidecar.report(errors, kind, ok, results=self.rules.reports_results)
 
-    def _weighed(self, sidecar: Sidecar) -> None:
+    def _weighed(self, sidecar: SimulatedSidecar) -> None:
         app = sidecar.app
         if self._sidecars.get(app.place) is sidecar:
-            app.weight = sidecar.controller.weight.percent
-            self._changed()
+            app.weight = sidecar.controller.snapshot.share
+            self.traffic.changed()
 
-    def _moved(self, sidecar: Sidecar, record: Record) -> None:
+    def _moved(self, sidecar: SimulatedSidecar, record: Record) -> None:
         """Follow a step of a sidecar that drains its container, puts it down or puts it up again."""
         event, before, after = record.event, record.before.state, record.after.state
-        if (
-            isinstance(event, ClaimAnswered)
-            and isinstance(event.answer, Denied)
-            and event.answer.reason in NEED_ENGINEER
-        ):
+        answer = event.answer if isinstance(event, ClaimAnswered) else None
+        if isinstance(answer, Denied) and answer.reason in NEED_ENGINEER:
             self._call_engineer()
-        app, now = sidecar.app, self.timeline.now
+        if before is State.SUSPECT and after is State.UP and not record.restarted:
+            self.recoveries += 1
+        app, now = sidecar.app, self.loop.now
         if after is before or self._sidecars.get(app.place) is not sidecar:
             return
         if app.serving and after in _OUT:
             app.serving = False
             suspect_s = sidecar.clock() - record.before.since
-            cause = sidecar.controller.container.latch.reason if sidecar.controller.container.latch else ""
+            latch = sidecar.controller.container.latch
+            reason = latch.reason if latch else ""
             in_outage = self.traffic.outage > 0
-            self.departures.leaves(app, sidecar, now, suspect_s, cause, in_outage=in_outage)
-            self._changed()
-            if not self._orchestrator.is_from_down:
+            self.departures.leaves(app, sidecar, now, suspect_s, reason, in_outage=in_outage)
+            self.traffic.changed()
+            if not self._scheduler.is_from_down:
                 self._plan_replacement(app)
         if after is State.DOWN:
             self._put_down(app)
         if after is State.UP and before in _OUT:
             app.serving = True
             self.departures.returned(app, now)
-            self._changed()
+            self.traffic.changed()
 
     def _put_down(self, app: SimulatedApp) -> None:
         """Plan the restart of a container that is down, unless it is planned already."""
         if app.deaf or app.serving:
             return
-        if self._orchestrator.is_from_down:
+        if self._scheduler.is_from_down:
             self._plan_replacement(app)
         elif app.place in self._leaving:
-            self.timeline.at(self.timeline.now + GOODBYE_S, partial(self._leave, app, app.life))
+            self.loop.plan(self.loop.now + GOODBYE_S, partial(self._leave, app, app.life))
 
     def _plan_replacement(self, app: SimulatedApp) -> None:
         if app.deaf or app.place in self._leaving:
             return
         self._leaving.add(app.place)
-        now, moved = self.timeline.now, self._restarts.random() < self._orchestrator.moved
-        back_at = now + self._restarts.uniform(*self._orchestrator.after_s)
+        now, moved = self.loop.now, self._restarts.random() < self._scheduler.moved
+        back_at = now + self._restarts.uniform(*self._scheduler.after_s)
         self._cure(app)
-        if moved and self._orchestrator.is_from_down:
-            self.timeline.at(now + GOODBYE_S, partial(self._leave, app, app.life))
-        self.timeline.at(back_at, partial(self._renew, app, app.life, moved=moved))
+        if moved and self._scheduler.is_from_down:
+            self.loop.plan(now + GOODBYE_S, partial(self._leave, app, app.life))
+        self.loop.plan(back_at, partial(self._renew, app, app.life, moved=moved))
+
+
+def _answer(request: Coroutine[Any, Any, T]) -> T:
+    """The answer of a store in memory, which never waits."""
+    try:
+        request.send(None)
+    except StopIteration as answer:
+        result: T = answer.value
+        return result
+    raise RuntimeError("the store in memory has to answer at once")

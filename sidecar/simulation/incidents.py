@@ -1,26 +1,28 @@
-"""Troubles of a fleet. All of them are planned before the run."""
+"""Incidents of a simulated fleet. All of them are planned before the run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from simulation.world import World
+from sidecar.simulation.simulated_app import SimulatedApp
+from sidecar.simulation.virtual_loop import seeded
+from sidecar.simulation.world import World
 
 FLAP_BAD_S: Final = (30.0, 90.0)
 FLAP_GOOD_S: Final = (60.0, 240.0)
 FLAP_PART: Final = (0.001, 0.01)
-"""Of twenty requests a second, 1.2 to 12 failures a minute: on both sides of the limit."""
+"""The part of failing requests. Of twenty a second, 1.2 to 12 fail a minute: on both sides of the limit."""
 
 
-class Trouble(Protocol):
-    """A trouble of the fleet."""
+class Incident(Protocol):
+    """An incident of the fleet."""
 
     def plan(self, world: World) -> None:
-        """Plan its events on the timeline of the fleet."""
+        """Plan its events on the loop of the fleet."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,14 @@ class Poison:
     part: float = 0.8
     until_s: float = 0.0
     name: str = "poisoned"
+    kind: str = "connection"
 
     def plan(self, world: World) -> None:
         """Plan each of them."""
-        rng = Random(f"{world.seed}/{self.name}/when")
+        rng = seeded(f"{world.seed}/{self.name}/when")
         for turn, place in enumerate(world.places(self.name, self.count)):
             at_s = rng.uniform(self.at_s, self.until_s) if self.until_s else self.at_s + turn * self.every_s
-            world.timeline.at(at_s, partial(world.stick, place, self.part, "connection", self.name))
+            world.loop.plan(at_s, partial(world.stick, place, self.part, self.kind, self.name))
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,14 @@ class Outage:
     stuck: int = 0
     part: float = 0.8
     name: str = "blip"
+    kind: str = "database"
 
     def plan(self, world: World) -> None:
         """Plan beginning, stuck containers, and end."""
-        world.timeline.at(self.at_s, partial(world.fail_all, self.part, "database"))
+        world.loop.plan(self.at_s, partial(world.fail_all, self.part, self.kind))
         for place in world.places(self.name, self.stuck):
-            world.timeline.at(self.at_s, partial(world.stick, place, self.part, "database", self.name))
-        world.timeline.at(self.at_s + self.for_s, partial(world.fail_all, 0.0, ""))
+            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
+        world.loop.plan(self.at_s + self.for_s, partial(world.fail_all, 0.0, ""))
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Stuck:
     def plan(self, world: World) -> None:
         """Plan it for each of them."""
         for place in world.places(self.name, self.count):
-            world.timeline.at(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
+            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Sick:
     def plan(self, world: World) -> None:
         """Plan it for each of them."""
         for place in world.places(self.name, self.count):
-            world.timeline.at(self.at_s, partial(world.flaw, place, self.part, self.kind))
+            world.loop.plan(self.at_s, partial(world.flaw, place, self.part, self.kind))
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,8 @@ class Release:
         """Plan every replacement, there and back."""
         for turn, place in enumerate(world.places(self.name, self.count)):
             late_s = self.over_s * turn / self.count
-            world.timeline.at(self.at_s + late_s, partial(world.deploy, place, self.part, "release"))
-            world.timeline.at(self.back_at_s + late_s, partial(world.deploy, place, 0.0, ""))
+            world.loop.plan(self.at_s + late_s, partial(world.deploy, place, self.part, "release"))
+            world.loop.plan(self.back_at_s + late_s, partial(world.deploy, place, 0.0, ""))
 
 
 @dataclass(frozen=True)
@@ -136,16 +140,38 @@ class Flapping:
     for_s: float
     count: int
     name: str = "flapping"
+    parts: tuple[float, float] = FLAP_PART
 
     def plan(self, world: World) -> None:
         """Plan every turn of each place."""
         for place in world.places(self.name, self.count):
-            for when, part in self._turns(Random(f"{self.name}/{place}")):
-                world.timeline.at(when, partial(world.flaw, place, part, "timeout"))
+            for when, part in self._turns(seeded(f"{self.name}/{place}")):
+                world.loop.plan(when, partial(world.flaw, place, part, "timeout"))
 
     def _turns(self, rng: Random) -> Iterator[tuple[float, float]]:
         when, end = self.at_s, self.at_s + self.for_s
         while (when := when + rng.uniform(*FLAP_GOOD_S)) < end:
-            yield when, rng.uniform(*FLAP_PART)
+            yield when, rng.uniform(*self.parts)
             when = min(end, when + rng.uniform(*FLAP_BAD_S))
             yield when, 0.0
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Every incarnation begins to fail at the age ``from_s``, or up to a quarter later, and fails more and more."""
+
+    from_s: float
+    steps: Sequence[tuple[float, float]] = ((0, 0.002), (600, 0.02), (1800, 0.2), (3600, 0.8))
+    kind: str = "memory"
+    name: str = "leak"
+
+    def plan(self, world: World) -> None:
+        """Plan it for every incarnation, also for later ones."""
+        world.at_every_life(partial(self._ages, world))
+
+    def _ages(self, world: World, app: SimulatedApp) -> None:
+        chance = seeded(f"{self.name}/{app.app_start}").random()
+        onset_s = app.born + self.from_s * (1 + chance / 4)
+        for after_s, part in self.steps:
+            worsens = partial(world.worsen, app, app.life, part, self.kind, self.name)
+            world.loop.plan(onset_s + after_s, worsens)

@@ -1,4 +1,4 @@
-"""One container of the fleet: the share of failing requests, its cause, and whether a restart ends it."""
+"""One container of a simulated fleet: the part of its requests that fails, the cause, and what ends that."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 class SimulatedApp:
     """The container in one place of the fleet, through all its incarnations.
 
-    ``stuck``: this part of the requests fails until a restart; ``stuck_by``: the trouble that caused it. ``flaw``: this
-    part fails before and after restarts, because of the release, the neighbours or a dependency. ``mute``: the failures
-    are not reported. ``life``: the number of the incarnation, which began at ``born``. ``weight``: percent at the
-    balancer. ``load``: the reported load. ``deaf``: the orchestrator does not restart it.
+    ``stuck``: this part of the requests fails until a restart; ``stuck_by``: the incident that caused it, and
+    ``stuck_at``: when it began. ``flaw``: this part fails before and after restarts, because of the release, the
+    neighbours or a dependency. ``mute``: the failures are not reported. ``life``: the number of the incarnation, which
+    began at ``born``. ``weight``: percent at the balancer. ``traffic``: its requests, as a multiple of the usual.
+    ``load``: the reported load. ``deaf``: the scheduler does not restart it.
     """
 
     place: int
@@ -20,9 +21,11 @@ class SimulatedApp:
     life: int = 0
     serving: bool = True
     weight: float = 100
+    traffic: float = 1.0
     stuck: float = 0.0
     stuck_kind: str = ""
     stuck_by: str = ""
+    stuck_at: float = 0.0
     flaw: float = 0.0
     flaw_kind: str = ""
     born: float = 0.0

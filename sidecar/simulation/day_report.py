@@ -1,0 +1,143 @@
+"""The answers of a simulated day, one column for each set of rules: a text table, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from sidecar.runlock import durations
+from sidecar.simulation.day_file import Day
+from sidecar.simulation.day_outcome import DayOutcome
+
+_NEEDS: Final = {
+    "stuck": "of stuck containers (a restart helps)",
+    "healthy": "of healthy containers",
+    "sick": "of sick containers (no restart helps)",
+    "outage": "during an outage of all",
+}
+
+ARTICLE: Final = "article"
+"""The name of the article's rule in the table."""
+
+_SHOWN: Final = 10
+
+_NOTES: Final = (
+    "Avoidable: failed outside of an outage of all containers, or for lack of capacity; not the background errors.",
+    "The same seed gives the same day and the same errors under all rules.",
+)
+
+
+def as_json(day: Day, seed: int, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
+    """All answers as JSON values; durations in seconds."""
+    return {
+        "day": day.name,
+        "duration_s": day.for_s,
+        "containers": day.size,
+        "seed": seed,
+        "rules": [_figures(one, outcomes) for one in outcomes],
+    }
+
+
+def as_text(day: Day, seed: int, outcomes: Sequence[DayOutcome]) -> str:
+    """All answers as a table for a terminal."""
+    figures = [_figures(one, outcomes) for one in outcomes]
+    rows = [("", [one.rules for one in outcomes]), *_rows(figures)]
+    widths = [max(len(row[place]) for _, row in rows) for place in range(len(outcomes))]
+    first = max(len(words) for words, _ in rows)
+    title = f"{day.name}: {day.size} containers, {durations.write(day.for_s)}, seed {seed}"
+    table = (
+        "  ".join(
+            [words.ljust(first), *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))]
+        ).rstrip()
+        for words, cells in rows
+    )
+    return "\n".join([title, "", *table, *_first_culls(outcomes), "", *_NOTES])
+
+
+def _first_culls(outcomes: Sequence[DayOutcome]) -> Iterator[str]:
+    """The first culls under each compared rules, with their reasons."""
+    for one in outcomes:
+        if not one.culls or one.rules == ARTICLE:
+            continue
+        yield from ("", f"first culls, {one.rules}:")
+        yield from (f"  {clock_of(cull.at_s)}  container {cull.place}: {cull.reason}" for cull in one.culls[:_SHOWN])
+        if len(one.culls) > _SHOWN:
+            yield f"  and {len(one.culls) - _SHOWN} more: --json has all"
+
+
+def clock_of(seconds: float) -> str:
+    """The time since the beginning of the day, as ``6:40:12``."""
+    minutes, second = divmod(int(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}"
+
+
+def _figures(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
+    times_s = one.cull_times_s
+    return {
+        "rules": one.rules,
+        "failed_requests": round(one.failed),
+        "avoidable_failed_requests": round(one.avoidable),
+        "avoidable_less_than": {
+            other.rules: round(other.avoidable - one.avoidable) for other in outcomes if other is not one
+        },
+        "culls": len(one.culls),
+        "culls_per_day": round(one.culls_per_day, 1),
+        "culls_by_need": {need: one.needs[need] for need in _NEEDS},
+        "culls_by_cause": dict(one.causes.most_common()),
+        "each_cull": [
+            {
+                "at_s": round(cull.at_s, 1),
+                "container": cull.place,
+                "cause": cull.cause,
+                "need": cull.need,
+                "reason": cull.reason,
+            }
+            for cull in one.culls
+        ],
+        "recovered_without_restart": one.recoveries,
+        "refused_claims": dict(sorted(one.denials.items())),
+        "refused_containers": dict(sorted(one.refused.items())),
+        "time_to_cull_s": {"median": round(times_s[len(times_s) // 2], 1), "max": round(times_s[-1], 1)}
+        if times_s
+        else None,
+        "tokens": len(one.grants),
+        "most_tokens_in_a_window": one.most_tokens,
+        "most_out_of_service": one.most_out,
+        "retirements": len(one.retirements),
+        "visits_of_an_engineer": len(one.visits),
+        "stuck_at_the_end": one.stuck,
+    }
+
+
+def _rows(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    def row(words: str, cell: Callable[[Mapping[str, Any]], str]) -> tuple[str, list[str]]:
+        return words, [cell(one) for one in figures]
+
+    def counts(heading: str, key: str, names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+        found = [name for name in names if any(one[key].get(name) for one in figures)]
+        return [(f"{heading}{names[name]}", [f"{one[key].get(name, 0):,}" for one in figures]) for name in found]
+
+    causes = {cause: cause for one in figures for cause in one["culls_by_cause"]}
+    gates = {gate: gate for one in figures for gate in one["refused_containers"]}
+    return [
+        row("avoidable failed requests", lambda one: f"{one['avoidable_failed_requests']:,}"),
+        row("all failed requests", lambda one: f"{one['failed_requests']:,}"),
+        row("culls", lambda one: f"{one['culls']:,}"),
+        row("culls per day", lambda one: f"{one['culls_per_day']:,g}"),
+        *counts("  ", "culls_by_need", _NEEDS),
+        *counts("  for: ", "culls_by_cause", causes),
+        row("time to cull a stuck container: median", lambda one: _time(one, "median")),
+        row("time to cull a stuck container: longest", lambda one: _time(one, "max")),
+        *counts("containers refused, gate: ", "refused_containers", gates),
+        row("suspects that recovered without a restart", lambda one: f"{one['recovered_without_restart']:,}"),
+        row("most tokens used in one window", lambda one: f"{one['most_tokens_in_a_window']:,}"),
+        row("most containers out of service at once", lambda one: f"{one['most_out_of_service']:,}"),
+        row("visits of an engineer", lambda one: f"{one['visits_of_an_engineer']:,}"),
+        row("still stuck at the end", lambda one: f"{one['stuck_at_the_end']:,}"),
+    ]
+
+
+def _time(one: Mapping[str, Any], which: str) -> str:
+    times_s = one["time_to_cull_s"]
+    return "-" if times_s is None else f"{times_s[which]:,.0f} s"
