@@ -14,4 +14,4 @@ The way of one error, from ``POST /errors`` to the 503; ``tests/test_walk.py`` f
 10. ``server.health_cache.HealthCache.__call__`` answers the next poll from the snapshot: 503.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

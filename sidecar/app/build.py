@@ -18,10 +18,12 @@ from sidecar.app import build_store
 from sidecar.config import kinds, shares
 from sidecar.controller.container_controller import Controller, Pace
 from sidecar.controller.error_histogram import ErrorHistogram
+from sidecar.controller.error_sharing import ErrorSharing
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Description, Membership
+from sidecar.core.fleet.about import digest_of
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
 from sidecar.core.life.container import Container, resume, start
@@ -29,6 +31,7 @@ from sidecar.core.life.delays import honour_s
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import Policy, RandomIdentity
+from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
 from sidecar.telemetry.fleet_telemetry import FleetReadings
 from sidecar.telemetry.ledger_metrics import LedgerReadings
@@ -68,9 +71,11 @@ class Sidecar(NamedTuple):
     ledger: Ledger
     history: History
     error_histogram: ErrorHistogram
+    error_sharing: ErrorSharing
     main_process: MainProcess | None
     inherited: Inherited
     actuator: Actuator | None
+    report_tap: ReportTap
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
@@ -130,6 +135,10 @@ async def build(
         )
         observers.steps.append(actuator.notice)
     inherited = takeover.sockets if takeover is not None else {}
+
+    def errors_ever() -> int:
+        return sum(controller.measurements.errors.ever().values())
+
     return Sidecar(
         config,
         metrics,
@@ -141,10 +150,12 @@ async def build(
         membership,
         ledger,
         history,
-        ErrorHistogram(lambda: sum(controller.measurements.errors.ever().values()), time.monotonic),
+        ErrorHistogram(errors_ever, time.monotonic),
+        ErrorSharing(errors_ever, budget, rng=_rng(), on_failure=partial(observers.failed, "beat")),
         main_process,
         inherited,
         actuator,
+        ReportTap(),
     )
 
 
@@ -165,8 +176,6 @@ def policy(config: Config) -> Policy:
         heartbeat_timeout_s=judging.heartbeat_timeout,
         scrape_down_after=judging.scrape_down_after,
         outlier=judging.outlier == "on",
-        confirm=judging.confirm,
-        min_age_s=judging.min_age,
         check_interval_s=judging.check_interval,
         grace_s=judging.grace,
         settle_s=culling.settle,
@@ -212,7 +221,11 @@ def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers
         put=inbox.put,
         on_answer=observers.beat,
         on_failure=partial(observers.failed, "beat"),
-        describe=Description(config.judging.error_limit, __version__),
+        describe=Description(
+            config.judging.error_limit,
+            __version__,
+            digest_of(build_store.terms(config.budget, config.redis).written()),
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from sidecar.config import addresses
 from sidecar.core.types import Report
 from sidecar.inputs.datagram import Datagrams
 from sidecar.net.sockets import Inherited, naming_setting
+from sidecar.telemetry.log import logger
 from sidecar.telemetry.metrics import DatagramReadings
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ async def open_datagrams(
     on_failure: Callable[[Exception], None],
 ) -> Datagrams:
     """Open the sockets for datagrams. Raises ``CannotListenError``."""
-    datagrams = Datagrams(offer, on_failure=on_failure, prefix=config.statsd_prefix)
+    datagrams = Datagrams(offer, on_failure=on_failure, on_advice=logger.warning, prefix=config.statsd_prefix)
     try:
         for opened in (*inherited.get("statsd_listen", ()), *inherited.get("statsd_socket", ())):
             datagrams.adopt(opened)

@@ -28,6 +28,7 @@ from sidecar.net.tls import KeyPair, ServerTls
 from sidecar.server import health
 from sidecar.server.agent_check import open_agent
 from sidecar.server.health_cache import HealthCache
+from sidecar.server.landing import landing
 from sidecar.server.listeners import Listeners
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
@@ -45,12 +46,18 @@ PAGE_PATHS: Final = {
     **dict.fromkeys(("/", "/page", "/page.css", "/page.js", "/page/state", "/page/stream"), ("GET",)),
     "/page/hold": ("POST", "DELETE"),
 }
-OPERATOR_PATHS: Final = {
+REMOTE_PATHS: Final = {
     "/hold": ("POST", "DELETE"),
-    "/cull": ("POST",),
-    "/revive": ("POST",),
     "/fleet": ("GET",),
     "/events": ("GET",),
+    "/watch": ("GET",),
+}
+"""What a command may ask from another machine, with the token, at the page listener."""
+
+OPERATOR_PATHS: Final = {
+    **REMOTE_PATHS,
+    "/cull": ("POST",),
+    "/revive": ("POST",),
 }
 
 
@@ -79,7 +86,10 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         listener("local", {**_local_routes(sidecar, why), **operator_routes.local()}, guard=guard_local),
         listener(
             "public",
-            health.routes(answers, metrics=sidecar.metrics.page, get_why=why.get_public),
+            {
+                "/": {"GET": landing(config.identity.service, config.identity.instance)},
+                **health.routes(answers, metrics=sidecar.metrics.page, get_why=why.get_public),
+            },
             gate=_gate(sidecar, "public"),
             response_cache=HealthCache({**answers.polls, **answers.probes}),
             is_priority=True,
@@ -97,7 +107,7 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
             listeners.datagrams = await open_datagrams(
                 config.statsd,
                 sidecar.inherited,
-                sidecar.offer,
+                sidecar.report_tap.tapped("statsd", sidecar.offer),
                 registry=sidecar.metrics.registry,
                 on_failure=partial(observers.failed, "listener"),
             )
@@ -161,6 +171,7 @@ def _local_routes(sidecar: Sidecar, why: Why) -> web.Routes:
             state=lambda: sidecar.snapshot().container.state,
             snapshot=sidecar.snapshot,
             mode=sidecar.config.identity.mode,
+            tap=sidecar.report_tap,
         ),
         "/why": {"GET": why.get_local},
     }
@@ -187,7 +198,7 @@ class _OperatorRoutes:
 
     def page(self) -> web.Routes:
         """The routes of the page listener."""
-        return self._routes(PAGE_PATHS, lambda: self._built.page)
+        return self._routes(PAGE_PATHS | REMOTE_PATHS | {"/why": ("GET",)}, lambda: self._built.page)
 
     @cached_property
     def _built(self) -> OperatorRoutes:
@@ -226,6 +237,7 @@ def _why(sidecar: Sidecar) -> Why:
             own.mode,
             sidecar.config.judging.error_limit,
             sidecar.config.notify.runbook_url,
+            sidecar.config.alone,
         ),
         WhySources(
             sidecar.snapshot,
@@ -269,3 +281,5 @@ def _log_addresses(config: Config, listeners: Listeners) -> None:
         "state_dir": config.state_directory or "none: a cull does not survive the sidecar",
     }
     logger.info("listening", extra={"fields": fields})
+    if config.alone:
+        logger.warning(config.alone)

@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,11 +20,13 @@ from prometheus_client.registry import Collector
 from sidecar.app.build_store import known_capacity
 from sidecar.config import webhook_template
 from sidecar.config.addresses import listed
+from sidecar.core.explain.samples import MESSAGE_LIMIT
 from sidecar.core.life.delays import honour_s
 from sidecar.notify import receivers as known
+from sidecar.notify.details import Details
 from sidecar.notify.episodes import QUIET_S, Episodes, Notification
 from sidecar.notify.message import Context, Message
-from sidecar.notify.messenger import MessageClaims, Messenger
+from sidecar.notify.messenger import Messenger
 from sidecar.notify.outbox import Delivery, Outbox
 from sidecar.notify.posting import UndeliveredError
 from sidecar.notify.rules import Severity
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from sidecar.config.slices import Config, NotifyConfig
+    from sidecar.core.explain.samples import ErrorSample
     from sidecar.notify.receivers import Receiver
+    from sidecar.store.budget_with_holds import BudgetWithHolds
     from sidecar.telemetry.log import Log
     from sidecar.telemetry.observers import Observers
 
@@ -43,9 +47,15 @@ QUIET_BEATS: Final = 3
 
 
 def messenger(
-    config: Config, claims: MessageClaims, observers: Observers, registry: CollectorRegistry, log: Log
+    config: Config,
+    budget: BudgetWithHolds,
+    observers: Observers,
+    registry: CollectorRegistry,
+    log: Log,
+    *,
+    samples: Callable[[], Iterable[ErrorSample]] = tuple,
 ) -> Messenger:
-    """Build the messenger, and register it as an observer, and its metrics."""
+    """Build the messenger, and register it as an observer, and its metrics. ``samples``: the errors of the app."""
     rng = random.Random()  # noqa: S311 - it spreads timers, it guards nothing
     capacity = known_capacity(config.budget)
     deliveries = DeliveryTelemetry(log)
@@ -56,7 +66,7 @@ def messenger(
             honour_s=honour_s(config.culling.drain),
         ),
         [Outbox(one, clock=time.monotonic, rng=rng, observe=deliveries.observe) for one in receivers(config.notify)],
-        claims,
+        budget,
         Watch(scrapes=bool(config.scrape.scrape_url)),
         _context(config),
         clock=time.monotonic,
@@ -64,12 +74,21 @@ def messenger(
         rng=rng,
         on_failure=partial(observers.failed, "message"),
         capacity=0 if math.isnan(capacity) else int(capacity),
+        details=Details(budget, partial(_sample, samples), time.time),
     )
     deliveries.waiting = lambda: built.waiting
     registry.register(deliveries)
     observers.steps.append(built.notice)
     observers.beats.append(built.beaten)
     return built
+
+
+def _sample(samples: Callable[[], Iterable[ErrorSample]]) -> str:
+    """The newest error of the app, redacted; empty if there is none."""
+    from sidecar.client.redaction import redacted  # noqa: PLC0415 - its patterns take a while
+
+    newest = max(samples(), key=lambda one: one.last, default=None)
+    return "" if newest is None else f"{newest.errors} x {newest.kind}: {redacted(newest.message, MESSAGE_LIMIT)}"
 
 
 def receivers(config: NotifyConfig) -> list[Receiver]:
@@ -122,7 +141,7 @@ class DeliveryTelemetry(Collector):
         word, status = delivery.message.notification.word, delivery.message.status
         fields = {"receiver": delivery.receiver, "word": word, "status": status, "detail": delivery.detail}
         text = f"message {delivery.outcome}"
-        if delivery.outcome != "sent":
+        if delivery.outcome not in ("sent", "superseded"):
             self._log.sampled(f"{delivery.receiver} {delivery.detail}", logging.WARNING, text, fields)
         elif not delivery.is_repeat:
             self._log.sampled(f"{delivery.receiver} {word} {status}", logging.INFO, text, fields)

@@ -7,16 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar import __version__
+from sidecar.app import build_store
 from sidecar.config import redis_urls
+from sidecar.core.fleet.about import digest_of
 from sidecar.net import web
 from sidecar.net.token_check import TokenCheck
 from sidecar.net.token_file import Token
+from sidecar.server import callers
 from sidecar.server.admin import AdminApi
 from sidecar.server.ledger_api import LedgerApi
 from sidecar.server.overrides import OverridesApi
 from sidecar.server.page.change_stream import ChangeStream
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.status_page import StatusPage
+from sidecar.server.report_stream import ReportStream
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -58,32 +62,35 @@ def operator_routes(sidecar: Sidecar, why: Why) -> OperatorRoutes:
         limit_s=limit_s,
     )
     page = _page(sidecar, why, limit_s, admin["/hold"])
-    return OperatorRoutes(
-        {**admin, **overrides.routes(), **ledger.routes(), **page.routes()},
-        page.routes(authorize) if authorize else {},
-    )
+    shared = {**admin, **ledger.routes()}
+    watch = ReportStream(sidecar.report_tap, time.time)
+    local = {**shared, **overrides.routes(), **page.routes(), "/watch": {"GET": watch.get}}
+    if authorize is None:
+        return OperatorRoutes(local, {})
+    watch = ReportStream(sidecar.report_tap, time.time, authorize)
+    remote = _with_token({**shared, "/why": {"GET": why.get_local}}, authorize)
+    return OperatorRoutes(local, {**remote, **page.routes(authorize), "/watch": {"GET": watch.get}})
+
+
+def _with_token(routes: web.Routes, authorize: Authorize) -> web.Routes:
+    """The routes for commands on other machines: each request needs the token."""
+
+    def guarded(handler: web.Handler) -> web.Handler:
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            await callers.check(request, authorize)
+            return await handler(request)
+
+        return handle
+
+    return {path: {method: guarded(each) for method, each in methods.items()} for path, methods in routes.items()}
 
 
 def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> AdminApi:
     config = sidecar.config
-
-    def own() -> dict[str, object]:
-        """What only this sidecar knows of its container; ``since`` and ``born`` in Unix seconds."""
-        seen = sidecar.snapshot()
-        return {
-            "state": seen.container.state,
-            "since": round(seen.unix_of(seen.container.since), 3),
-            "born": round(seen.unix_of(seen.container.born), 3),
-            "incarnation": seen.container.life,
-            "weight": seen.share,
-            "errors": seen.evidence.errors,
-            "limit": config.judging.error_limit,
-            "version": __version__,
-        }
-
     return AdminApi(
         sidecar.budget,
-        fleet=lambda: sidecar.membership.fleet,
+        fleet=lambda: sidecar.membership.last_fleet,
+        fleet_age_s=lambda: sidecar.membership.fleet_age_s,
         identity={
             **_identity(config, "namespace"),
             "budget": config.budget.budget,
@@ -91,7 +98,7 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
             "beat_interval": config.budget.beat_interval,
             "store": redis_urls.shown(config.redis.redis_url),
         },
-        own=own,
+        own=lambda: _own(sidecar),
         limit_s=limit_s,
         wall=time.time,
         log=logger.warning,
@@ -100,14 +107,36 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
     )
 
 
+def _own(sidecar: Sidecar) -> dict[str, object]:
+    """What only this sidecar knows of its container; ``since`` and ``born`` in Unix seconds."""
+    config, seen = sidecar.config, sidecar.snapshot()
+    return {
+        "state": seen.container.state,
+        "since": round(seen.unix_of(seen.container.since), 3),
+        "born": round(seen.unix_of(seen.container.born), 3),
+        "incarnation": seen.container.life,
+        "weight": seen.share,
+        "errors": seen.evidence.errors,
+        "limit": config.judging.error_limit,
+        "version": __version__,
+        "settings": digest_of(build_store.terms(config.budget, config.redis).written()),
+    }
+
+
 def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage:
+    config = sidecar.config
+    server = config.server
     sources = PageSources(
         why.local,
+        lambda: {"instance": config.identity.instance, **_own(sidecar)},
         sidecar.history,
         sidecar.budget,
-        fleet=lambda: sidecar.membership.fleet,
+        fleet=lambda: sidecar.membership.last_fleet,
+        fleet_age_s=lambda: sidecar.membership.fleet_age_s,
         error_counts=sidecar.error_histogram.counts,
         local_entries=sidecar.ledger.local,
+        doors={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
+        runbook_url=config.notify.runbook_url,
     )
     state = PageState(sidecar.config.judging, sidecar.config.budget, sources, limit_s=limit_s)
     changes = ChangeStream(

@@ -14,6 +14,7 @@ from sidecar.config.selectors import parse_selectors
 from sidecar.core.types import Report, Sample
 from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection
+from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.config.slices import ScrapeConfig
@@ -38,6 +39,7 @@ def scraper(config: ScrapeConfig, error_window_s: float, offer: Offer, observers
         max_bytes=config.scrape_max_bytes,
         offer=reports.offer,
         on_failure=partial(observers.failed, "listener"),
+        on_advice=logger.warning,
         rng=random.Random(),  # noqa: S311 - it spreads timers, it guards nothing
     )
 

@@ -144,6 +144,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     yield sidecar.membership.run()
     yield sidecar.ledger.run()
     yield sidecar.error_histogram.run()
+    yield sidecar.error_sharing.run()
     yield import_late()
     config = sidecar.config
     if secret_files.paths(config):
@@ -155,11 +156,19 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     if config.scrape.scrape_url:
         from sidecar.app.build_scraper import scraper  # noqa: PLC0415 - 15 ms, and few scrape
 
-        yield scraper(config.scrape, config.judging.error_window, sidecar.offer, sidecar.observers).run()
+        offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
+        yield scraper(config.scrape, config.judging.error_window, offer, sidecar.observers).run()
     if config.notify.has_receivers:
         from sidecar.app.build_notify import messenger  # noqa: PLC0415 - 14 ms, and few send messages
 
-        yield messenger(config, sidecar.budget, sidecar.observers, sidecar.metrics.registry, sidecar.log).run()
+        yield messenger(
+            config,
+            sidecar.budget,
+            sidecar.observers,
+            sidecar.metrics.registry,
+            sidecar.log,
+            samples=sidecar.controller.samples.newest,
+        ).run()
 
 
 async def _warn_of_open_secrets(config: Config) -> None:

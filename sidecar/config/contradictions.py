@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sidecar.config import access_rules, addresses, kinds, redis_urls, shares, webhook_template
+from sidecar.config.rollout import ENFORCE
 from sidecar.core.life.delays import JITTER
 from sidecar.runlock import durations
 from sidecar.runlock.lifetimes import Schedule
@@ -27,6 +28,7 @@ _APP_LIMIT = 255 - len("health-arbiter-.json")
 def contradictions(settings: Settings) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name."""
     rules = (
+        _mode,
         _state_file,
         _watching,
         _judging,
@@ -99,7 +101,7 @@ def _lifetime(s: Settings) -> Iterator[str]:
         )
     if 0 < s.lifetime_max < s.lifetime:
         yield f"ARBITER_LIFETIME_MAX: {durations.write(s.lifetime_max)} is shorter than ARBITER_LIFETIME={lifetime}"
-    delays = {name: getattr(s, name) for name in ("grace", "min_age", "drain")}
+    delays = {name: getattr(s, name) for name in ("grace", "drain")}
     if s.lifetime * (1 - s.lifetime_jitter) <= sum(delays.values()):
         names = ", ".join(f"ARBITER_{name.upper()}={durations.write(value)}" for name, value in delays.items())
         yield (
@@ -148,6 +150,14 @@ def _budget(s: Settings) -> Iterator[str]:
         yield (
             f"ARBITER_BUDGET_WINDOW: {window} must be whole seconds that divide an hour, and at most 30m, for "
             "ARBITER_BUDGET_STRATEGY=fixed: its keys are numbered within the hour and used again in the next"
+        )
+
+
+def _mode(s: Settings) -> Iterator[str]:
+    if s.mode == ENFORCE and not (s.redis_url or s.alone):
+        yield (
+            "ARBITER_MODE: enforce needs ARBITER_REDIS_URL, whose budget keeps a fleet from culling itself; a "
+            "container without a fleet enforces with ARBITER_ALONE=true"
         )
 
 

@@ -17,6 +17,14 @@ ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
 ALL: Final = 100
 
+ALONE: Final[dict[Mode, str]] = {
+    ENFORCE: "there is no shared store (ARBITER_REDIS_URL): this sidecar enforces with a budget of its own, and "
+    "nothing limits how many containers of a fleet are culled together",
+    SHADOW: "there is no shared store (ARBITER_REDIS_URL): this sidecar culls nothing, and reports what it would "
+    "cull with a budget of its own",
+}
+"""The meaning of each mode without a shared store, as a sentence."""
+
 
 def place(service: str, instance: str) -> int:
     """Return the container's place in the rollout, 0 to 99."""

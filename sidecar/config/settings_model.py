@@ -32,9 +32,15 @@ from sidecar.config.field_types import (
     Switch,
 )
 from sidecar.config.fields import LifetimeFields, OperationFields
+from sidecar.config.rollout import ENFORCE, SHADOW, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def _mode(before: Mapping[str, Any]) -> Mode:
+    """Enforce with a shared budget: without one every container of a fleet would cull itself."""
+    return ENFORCE if before.get("redis_url") or before.get("alone") else SHADOW
 
 
 def _refund(before: Mapping[str, Any]) -> Switch:
@@ -63,8 +69,21 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     preset: Literal["", "classdojo"] = Field(
         "", description="Name of a set of defaults: `classdojo` has the numbers of the article and no more."
     )
-    mode: Literal["enforce", "shadow"] = Field(
-        "enforce", description="Effect on unhealthy containers: `enforce` culls them, `shadow` only reports it."
+    redis_url: RedisUrls = Field(
+        "",
+        description="URL of Redis: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`; "
+        "several with commas share the budget; empty: no fleet, see `alone`; a URL with a password belongs in the "
+        "environment or the file.",
+    )
+    alone: bool = Field(
+        default=False,
+        description="Whether a sidecar without `redis_url` may enforce, with a budget of its own: for a container "
+        "without a fleet.",
+    )
+    mode: Mode = Field(
+        default_factory=_mode,
+        description="Effect on unhealthy containers: `enforce` culls them, `shadow` only reports it; with `redis_url` "
+        "or `alone` the default is `enforce`.",
     )
     service: Name = Field(
         "app", max_length=128, description="Name of the service that shares one budget; under Nomad, job and group."
@@ -104,10 +123,6 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     scrape_down_after: Count = Field(
         0, ge=0, description="Number of failed scrapes in a row at which the app is unhealthy; 0: off."
     )
-    confirm: Count = Field(
-        1, ge=1, le=1000, description="Number of checks in a row that must find the app unhealthy before a claim."
-    )
-    min_age: Seconds = Field(0, description="Minimum age of an app that may be culled; it is judged before; 0: none.")
     check_interval: Seconds = Field(10, ge=0.1, description="Time between two checks of the window.")
     check_jitter: Fraction = Field(
         0.1, ge=0, le=0.5, description="Part of the interval by which checks come earlier or later, from 0 to 0.5."
@@ -162,22 +177,17 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         "wait", description="Behaviour after Redis lost its data: `wait` one window without culls, or `continue`."
     )
     settle: Seconds = Field(
-        3, description="Time that a suspect waits before its claim, after which it is judged again; 0: none."
+        3,
+        description="Time that a suspect waits before its claim, which it makes unless it is fine meanwhile; 0: none.",
     )
     drain: Seconds = Field(
         10, description="Time between the drain at HAProxy and the failing health check for Nomad; 0: none."
     )
     drain_min: Seconds = Field(3, description="Minimum time of a drain, even when no request is in flight any more.")
-    grace: Seconds = Field(0, description="Time after the app's start in which it is not judged; 0: none.")
+    grace: Seconds = Field(0, description="Time after the app's start in which its errors do not count; 0: none.")
     stop_drain: Seconds = Field(5, description="Time for which health is down before the sidecar stops; 0: none.")
     down_status: Count = Field(
         503, ge=400, le=599, description="HTTP status of a health answer that says down, 400 to 599."
-    )
-    redis_url: RedisUrls = Field(
-        "",
-        description="URL of Redis: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`; "
-        "several with commas share the budget; empty: a budget in memory; a URL with a password belongs in the "
-        "environment or the file.",
     )
     redis_password_file: FilePath = Field(
         "", description="Path of the file with the password for Redis, read again for every connection."

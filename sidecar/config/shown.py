@@ -42,28 +42,47 @@ _COMPLAINTS = {
     "value_error": "{error}",
 }
 
+FIRST = (
+    *("redis_url", "service", "instance", "mode", "error_limit"),
+    *("error_ratio", "budget", "budget_window", "grace", "drain"),
+)
+"""The ten settings that matter, which the help and the page of settings show first."""
+
+ADVANCED = (
+    *("namespace", "log_format", "ratio_min_requests", "check_jitter", "check_on_report"),
+    *("budget_strategy", "budget_key", "never_last", "probation", "refund_max", "beat_interval", "after_data_loss"),
+    *("redis_timeout", "drain_min", "stop_drain", "down_status", "soft_drain", "weight_floor", "agent_maxconn"),
+    *("scrape_interval", "scrape_timeout", "scrape_max_bytes", "lifetime_jitter", "retire_timeout", "replace_time"),
+    *("run_every", "standby_for", "action_timeout", "exit_code", "cull_hook_timeout", "events_max", "pagerduty_url"),
+)
+"""The settings that hardly anybody changes, which both show last."""
+
 _MAX_SHOWN = 256
 _URL = re.compile(r"""[A-Za-z0-9+.-]+://[^\s"'{}]*""")
 
 # Defaults that depend on the machine or on other settings.
-_DEFAULTS = {"instance": "the host name", "refund": "on", "soft_drain": "on"}
+_DEFAULTS = {"instance": "the host name", "mode": "shadow", "refund": "on", "soft_drain": "on"}
 
 
-def effective(settings: Settings, origins: Mapping[str, str]) -> str:
-    """Return a line for every setting with its value and origin, without secrets."""
-    shown = _shown(settings, origins)
+def effective(settings: Settings, origins: Mapping[str, str], *, is_changed_only: bool = False) -> str:
+    """Return a line for every setting with its value and origin, without secrets.
+
+    ``is_changed_only``: leave out settings with the value that they have without any source.
+    """
+    shown = _shown(settings, origins, is_changed_only=is_changed_only)
     return "\n".join(f"{variable}={entry['value']}  # from {entry['from']}" for variable, entry in shown.items())
 
 
-def as_json(settings: Settings, origins: Mapping[str, str]) -> str:
+def as_json(settings: Settings, origins: Mapping[str, str], *, is_changed_only: bool = False) -> str:
     """Return the result of ``effective`` as JSON."""
-    return json.dumps(_shown(settings, origins), indent=2)
+    return json.dumps(_shown(settings, origins, is_changed_only=is_changed_only), indent=2)
 
 
-def _shown(settings: Settings, origins: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _shown(settings: Settings, origins: Mapping[str, str], *, is_changed_only: bool) -> dict[str, dict[str, str]]:
     return {
         sources.variable(name): {"value": _written(name, field, getattr(settings, name)), "from": origins[name]}
         for name, field in type(settings).model_fields.items()
+        if not is_changed_only or (origins[name] != "default" and getattr(settings, name) != field.default)
     }
 
 

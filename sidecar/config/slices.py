@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from sidecar.config.addresses import OFF, listed
-from sidecar.config.rollout import ALL, SHADOW, Mode, own_mode
+from sidecar.config.rollout import ALL, ALONE, SHADOW, Mode, own_mode
 
 Switch = Literal["on", "off"]
 
@@ -20,8 +20,9 @@ class IdentityConfig(NamedTuple):
     service: str = "app"
     namespace: str = "default"
     instance: str = ""
-    mode: Mode = "enforce"
+    mode: Mode = "shadow"
     enforce_percent: int = 100
+    alone: bool = False
 
     @property
     def has_other_mode(self) -> bool:
@@ -47,8 +48,6 @@ class JudgingConfig(NamedTuple):
     heartbeat_timeout: float = 0
     scrape_down_after: int = 0
     outlier: Switch = "on"
-    confirm: int = 1
-    min_age: float = 0
     grace: float = 0
     check_interval: float = 10
     check_jitter: float = 0.1
@@ -264,6 +263,11 @@ class Config(NamedTuple):
     run_lock: RunLockConfig = RunLockConfig()
     log: LogConfig = LogConfig()
     source: SourceConfig = SourceConfig()
+
+    @property
+    def alone(self) -> str:
+        """What it means that there is no shared store, as a sentence; ``""`` with one."""
+        return "" if self.redis.redis_url else ALONE[self.identity.mode]
 
     @property
     def state_directory(self) -> str:

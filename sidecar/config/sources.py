@@ -25,6 +25,7 @@ APP_VARIABLES = frozenset({"ARBITER_APP_START"})
 # The settings of 0.1 that no longer exist: the new name of each, and the sentence for the user.
 _CALLED = "this setting is called {} since 0.2"
 _REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
+_MERGED = "merged into {} in 0.2"
 _FORMER = {
     "brake": ("trial", _REPLACED),
     "useless_after": ("trial", _REPLACED),
@@ -35,6 +36,8 @@ _FORMER = {
     "busy_above": ("busy_load", _CALLED),
     "drain_least": ("drain_min", _CALLED),
     "check_on_ping": ("check_on_report", _CALLED),
+    "confirm": ("settle", _MERGED + ": a suspect that is fine at any check while it settles is not culled"),
+    "min_age": ("grace", _MERGED + ": errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", _CALLED + "; the agent-check has no TLS any more"),
 }
 

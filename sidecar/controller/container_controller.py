@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import Final
@@ -50,7 +50,7 @@ from sidecar.core.life.retiring import lifespan
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import NO_BASELINE, Baseline, FleetUsual
-from sidecar.core.measure.weight import FULL, Weight, soft_drain
+from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import (
     MANUAL,
     AppExited,
@@ -68,6 +68,7 @@ from sidecar.core.types import (
     State,
     Verdict,
 )
+from sidecar.core.values import replace
 
 _WELL: Final = (State.UP, State.RETIRING)
 RESTARTS_A_SECOND: Final = 10
@@ -79,10 +80,13 @@ class Pace:
     """When the window is judged: at every check, and with ``on_report`` also at once after a report.
 
     A check comes earlier or later by up to ``jitter`` of its interval. Without jitter no other delay is spread either.
+    ``every_second``: readers see each second of the counts and of a time that is left. Without readers, in a
+    simulation, a turn comes only when something changes; the decisions are the same.
     """
 
     jitter: float = 0.1
     on_report: bool = True
+    every_second: bool = True
 
 
 class Controller:
@@ -146,6 +150,7 @@ class Controller:
         self._checked_at: float | None = None
         self._success_rate = measurements.success_rate(clock())
         self._is_soft_drained = False
+        self._share_of_window = 1.0
         self._fleet: Fleet | None = None
         self._fleet_usual = FleetUsual()
         self._baseline = NO_BASELINE
@@ -222,8 +227,15 @@ class Controller:
         """
         wake_at = min(self._next_check, self._due())
         if not self._is_quiet():
-            wake_at = min(wake_at, int(now) + 1.0)
+            wake_at = min(wake_at, int(now) + 1.0 if self._pace.every_second else self._changes_at(now))
         return max(now, wake_at)
+
+    def _changes_at(self, now: float) -> float:
+        """The next second in which a count or the weight changes by itself."""
+        if self._success_rate is not None or (self.weight.percent != FULL and not self._is_soft_drained):
+            return int(now) + 1.0
+        at = self.measurements.changes_at
+        return inf if at is None else float(at)
 
     def _is_quiet(self) -> bool:
         """Whether no second before the next check changes what readers see. In other states they see what time is left.
@@ -259,13 +271,13 @@ class Controller:
         self.measurements.turn(now_s)
         if now_s > self.weighed_s:
             self._success_rate = self.measurements.success_rate(now)
-            self._drain_softly()
+            self._drain_softly(now_s - self.weighed_s)
             if not self._is_soft_drained:
                 self.weight = self.weight.step(self._success_rate, now_s - self.weighed_s)
             self.weighed_s = now_s
             self._restarts = 0
 
-    def _drain_softly(self) -> None:
+    def _drain_softly(self, elapsed_s: int = 0) -> None:
         """Lower the weight of a suspect at once, as far as the other containers can make up for it."""
         was, presence = self._is_soft_drained, self.container.presence
         percent = soft_drain(
@@ -274,7 +286,11 @@ class Controller:
         self._is_soft_drained = percent < FULL
         if self._is_soft_drained:
             self.weight = self.weight.lowered(percent)
-        elif was and presence is Presence.SUSPECT and self._success_rate is None:
+            elapsed_s, window_s = elapsed_s if was else 0, self.measurements.errors.seconds
+            self._share_of_window = share_of_window(self._share_of_window, self.weight.percent, elapsed_s, window_s)
+            return
+        self._share_of_window = 1.0
+        if was and presence is Presence.SUSPECT and self._success_rate is None:
             self.weight = self.weight.fresh()
 
     # -- judging ----------------------------------------------------------------------------------------------
@@ -292,7 +308,7 @@ class Controller:
         if is_check and self.container.state in _WELL and verdict.judgement is Judgement.FINE and not verdict.spared:
             self.measurements.usual.sample(self._evidence(now), now)
             self._compare(now)
-        self._step(self._judged(verdict, now, is_check=is_check), now)
+        self._step(self._judged(verdict, now), now)
 
     def _judge_news(self, now: float) -> None:
         """Judge what was just reported. Under a flood this happens once a turn, and only a bad verdict is a step."""
@@ -304,11 +320,11 @@ class Controller:
         """The verdict on the window. A softly drained container has only a part of its load, and of its errors."""
         baseline = self._baseline
         if self._is_soft_drained:
-            baseline = replace(baseline, share=self.weight.percent / FULL)
+            baseline = replace(baseline, share=self._share_of_window)
         return judge(self._evidence(now), self._policy, baseline)
 
-    def _judged(self, verdict: Verdict, now: float, *, is_check: bool = False) -> Judged:
-        return Judged(verdict, is_check, self._jitter(), self.measurements.idle_at, self.measurements.load(now))
+    def _judged(self, verdict: Verdict, now: float) -> Judged:
+        return Judged(verdict, self._jitter(), self.measurements.idle_at, self.measurements.load(now))
 
     def _compare(self, now: float) -> None:
         """Update the baseline from what is known of the fleet and of this app."""

@@ -66,12 +66,13 @@ class BeatBudget(Protocol):
 class Description:
     """Describes the container for people, in one line of ``core.fleet.about``.
 
-    ``limit`` is of errors in the window, ``version`` that of the sidecar.
+    ``limit`` is of errors in the window, ``version`` that of the sidecar, ``settings`` as in ``About``.
     """
 
-    def __init__(self, limit: int, version: str) -> None:
+    def __init__(self, limit: int, version: str, settings: str = "") -> None:
         self._limit = limit
         self._version = version
+        self._settings = settings
         self._since = self._born = 0.0
 
     def __call__(self, seen: Snapshot) -> str:
@@ -81,7 +82,15 @@ class Description:
         self._born = _steady(self._born, seen.unix_of(container.born))
         numbers = (seen.share, seen.evidence.errors, self._limit)
         return about.pack(
-            About(container.state, int(self._since), container.life, *numbers, self._version, int(self._born))
+            About(
+                container.state,
+                int(self._since),
+                container.life,
+                *numbers,
+                self._version,
+                int(self._born),
+                self._settings,
+            )
         )
 
 
@@ -136,6 +145,11 @@ class Membership:
     def fleet(self) -> Fleet | None:
         """The fleet by the last answer, unless that is too old."""
         return self._fleet if self.fleet_age_s <= STALE_BEATS * self._interval_s else None
+
+    @property
+    def last_fleet(self) -> Fleet | None:
+        """The fleet by the last answer, however old."""
+        return self._fleet
 
     @property
     def fleet_age_s(self) -> float:
@@ -242,7 +256,9 @@ class Membership:
         presence = container.presence
         if container.order is not None:
             self._kind = MANUAL
-        elif presence is Presence.SUSPECT:
+        elif presence is Presence.SUSPECT and (seen.evidence.kinds or self._reported is not Presence.SUSPECT):
+            # The window of a suspect may empty before the check that ends it. Its cause stays: another one would begin
+            # another suspect, and the fleet would not learn that this one recovers.
             self._kind = complaint(container.verdict, seen.evidence)
         lease = container.lease if presence is Presence.DOWN else ""
         claim_id = container.latch.claim_id if container.latch else container.claim_id

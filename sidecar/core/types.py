@@ -407,8 +407,6 @@ class Policy:
     heartbeat_timeout_s: float = 0.0
     scrape_down_after: int = 0
     outlier: bool = True
-    confirm: int = 1
-    min_age_s: float = 0.0
     check_interval_s: float = 10.0
     grace_s: float = 0.0
     settle_s: float = 3.0

@@ -7,8 +7,8 @@ grant.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol, cast
@@ -22,14 +22,19 @@ from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import Asked, Attend, EndHold, PutHold, ReturnGrant
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, LeaseRequest, Unknown
+from sidecar.core.values import replace
+from sidecar.net.threads import in_thread
 from sidecar.store.changes import is_hold_lacking
 from sidecar.store.decisions import Counter, Decisions
 from sidecar.store.ledger_pages import merged_page, places
 from sidecar.store.protocol import Listing, Store
 from sidecar.store.servers import BudgetServer, ExchangeTimes, Servers, clear_answers
 
-MAX_MEMBERS: Final = 1000
+MAX_MEMBERS: Final = 2000
 """Maximum number of members in a list for an operator."""
+
+FEW_MEMBERS: Final = 100
+"""So many members are read in less than a millisecond."""
 
 DUPLICATE_BEATS: Final = 3
 """Another container under this name counts as a duplicate for this many beat intervals after its last beat."""
@@ -67,6 +72,12 @@ class Budget(Protocol):
 
     async def first(self, word: str, for_s: float) -> bool | Unknown:
         """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
+
+    async def add_errors(self, count: int) -> int | Unknown:
+        """Add server errors to the current minute of the service, for the time line of the status page."""
+
+    async def error_minutes(self) -> Mapping[int, int] | Unknown:
+        """The errors of about the last hour by minute (Unix time / 60); only minutes with errors."""
 
     async def aclose(self) -> None:
         """Close the connections; the budget is not used afterwards."""
@@ -144,14 +155,14 @@ class FleetBudget:
         else:
             self._learn(answered)
         fleet = fleet_of(list(readings.values()), self._terms, beat.instance, duplicate=self._is_duplicate())
-        away = (
+        away = tuple(
             f"{self._servers.every[number].name}: {answer.error}"
             for number, answer in answers.items()
             if isinstance(answer, Unknown)
         )
         # Includes the losses of servers that are away: a sum that falls and rises again would look like a new loss.
         losses = sum(server.epoch.losses for server in self._servers.every)
-        return replace(fleet, away=tuple(away), losses=losses)
+        return replace(fleet, away=away, losses=losses) if away or losses != fleet.losses else fleet
 
     # -- for operators ------------------------------------------------------------------------------------------
 
@@ -172,7 +183,10 @@ class FleetBudget:
         raws = [raw for raw, _ in known.values()]
         view = view_of(list(zip(known, raws, strict=True)), len(self._servers))
         listing = max((listing for _, listing in known.values()), key=lambda one: len(one.members))
-        return members.member_list_of(view, raws, listing, self._terms, most=MAX_MEMBERS)
+        listed = partial(members.member_list_of, view, raws, listing, self._terms, most=MAX_MEMBERS)
+        # Thousands of descriptions take longer to read than a health answer may wait.
+        seen = await in_thread(listed) if len(listing.members) > FEW_MEMBERS else listed()
+        return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate()))
 
     # -- the ledger ---------------------------------------------------------------------------------------------
 
@@ -195,6 +209,17 @@ class FleetBudget:
     async def first(self, word: str, for_s: float) -> bool | Unknown:
         """The answer of the first server that answers."""
         return await self._servers.anywhere(lambda server: server.store.first(word, for_s))
+
+    async def add_errors(self, count: int) -> int | Unknown:
+        """The answer of the first server that answers."""
+        return await self._servers.anywhere(lambda server: server.store.add_errors(count))
+
+    async def error_minutes(self) -> Mapping[int, int] | Unknown:
+        """The sum over all servers that answer."""
+        known = clear_answers(await self._servers.everywhere(lambda server: server.store.error_minutes()))
+        if isinstance(known, Unknown):
+            return known
+        return sum((Counts(minutes) for minutes in known.values()), Counts())
 
     async def aclose(self) -> None:
         """Close the stores."""
@@ -222,6 +247,11 @@ class FleetBudget:
         """Whether no container was alive under this name before. Our own row is there if an answer was lost."""
         formers = {member_life(reading.reply.former) for reading in readings if reading.reply.former}
         return not formers or (self._is_unanswered and formers == {beat.incarnation})
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the fleet waits for nothing of this container: it is no newcomer, and no outcome depends on it."""
+        return not (self._is_watched or self._is_arriving or self._is_duplicate())
 
     def _is_duplicate(self) -> bool:
         return self._clock() < self._duplicate_until

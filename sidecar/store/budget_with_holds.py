@@ -34,6 +34,7 @@ class BudgetWithHolds:
         self._holds: dict[str, Hold] = {}
         self.give_back, self.member_list = budget.give_back, budget.member_list
         self.note, self.entries, self.first = budget.note, budget.entries, budget.first
+        self.add_errors, self.error_minutes = budget.add_errors, budget.error_minutes
         self.aclose = budget.aclose
 
     @property

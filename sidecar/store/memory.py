@@ -6,7 +6,7 @@ Its coroutines never wait.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from sidecar.core.fleet.raw import BeatReply, Raw
@@ -18,6 +18,10 @@ from sidecar.store.sorted_set import SortedSet
 
 MAX_EVENTS: Final = 1000
 """Maximum number of entries in the ledger, which takes memory of this process."""
+
+SECONDS: Final = 60
+MINUTES: Final = 60
+"""Of a minute, and how many minutes of errors are kept."""
 
 _RECORDS: Final = frozenset({"epoch", "state"})
 
@@ -32,6 +36,7 @@ class MemoryStore:
         self._settings = SortedSet()
         self._grants, self._refunded = SortedSet(), SortedSet()
         self._counters: dict[str, tuple[int, int]] = {}
+        self._minutes: Counter[int] = Counter()
         self._events = MemoryLedger(events_max)
         self._roster = _Roster()
 
@@ -124,6 +129,15 @@ class MemoryStore:
         self._counters = {one: kept for one, kept in self._counters.items() if kept[1] > now_us}
         self._counters[key] = (number + 1 if until_us > now_us else 1, now_us + window_s * US_PER_S)
         return self._counters[key][0]
+
+    async def add_errors(self, count: int) -> int:
+        minute = self._clock_us() // (SECONDS * US_PER_S)
+        self._minutes = Counter({one: errors for one, errors in self._minutes.items() if abs(minute - one) < MINUTES})
+        self._minutes[minute] += count
+        return self._minutes[minute]
+
+    async def error_minutes(self) -> Mapping[int, int]:
+        return dict(self._minutes)
 
     async def note(self, entries: Sequence[Entry]) -> int:
         return self._events.note(entries, self._clock_us())

@@ -33,10 +33,27 @@ KEPT_S: Final = 35 * 24 * 3600
 
 _TABLES: Final[Mapping[str, str]] = MappingProxyType({"state": "1", "culls": "2", "leases": "3", "holds": "4"})
 _MAX_PAGES: Final = 20
+_ROWS_AT_ONCE: Final = 250
 _MAX_UNCLEAR: Final = 100
 
 # The article's counter. The article itself runs MULTI, INCR, EXPIRE, EXEC on the same key.
 _COUNT: Final = "local n = redis.call('INCR', KEYS[1]) redis.call('EXPIRE', KEYS[1], ARGV[1]) return n"
+
+ERROR_MINUTES: Final = 90
+"""Number of minutes with errors that are kept: an hour is shown."""
+
+_ADD_ERRORS: Final = f"""
+local minute = math.floor(redis.call('TIME')[1] / 60)
+local count = redis.call('HINCRBY', KEYS[1], minute, ARGV[1])
+if redis.call('HLEN', KEYS[1]) > {ERROR_MINUTES} then
+  local all = redis.call('HGETALL', KEYS[1])
+  for place = 1, #all, 2 do
+    if math.abs(minute - (tonumber(all[place]) or 0)) >= 60 then redis.call('HDEL', KEYS[1], all[place]) end
+  end
+end
+redis.call('PEXPIRE', KEYS[1], {2 * ERROR_MINUTES * 60_000})
+return count
+"""
 
 
 class RedisStore:
@@ -112,6 +129,13 @@ class RedisStore:
         """Whether this is the first call; the caller that repeats it after a failure is still the first."""
         return await self._in_turn(lambda client: self._first(client, word, max(1, round(for_s * 1000))))
 
+    async def add_errors(self, count: int) -> int:
+        about = (_ADD_ERRORS, "1", self._key("minutes"), str(count))
+        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *about))
+
+    async def error_minutes(self) -> Mapping[int, int]:
+        return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
+
     async def aclose(self) -> None:
         """End the connection, within the timeout."""
         if self._client is not None:
@@ -155,7 +179,11 @@ class RedisStore:
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
         async def values(key: str, names: Sequence[bytes]) -> list[str]:
-            return await client.ask(replies.texts, "HMGET", self._key(key), *names) if names else []
+            read: list[str] = []
+            for begin in range(0, len(names), _ROWS_AT_ONCE):  # health answers go between the replies
+                some = names[begin : begin + _ROWS_AT_ONCE]
+                read += await client.ask(replies.texts, "HMGET", self._key(key), *some)
+            return read
 
         every = await client.ask(replies.times, "ZRANGE", self._key("alive"), "0", "-1", "WITHSCORES")
         shown = sorted(every)[:most]

@@ -104,6 +104,11 @@ def names(reply: object) -> list[bytes]:
     return [_bytes(name) for name in _columns(reply)[0]]
 
 
+def minutes(reply: object) -> dict[int, int]:
+    """Counts by minute."""
+    return {_us(minute): _us(count) for minute, count in zip(*_columns(reply), strict=True)}
+
+
 def listing(
     alive: list[tuple[bytes, int]],
     rows: list[str],

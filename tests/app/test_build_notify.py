@@ -84,7 +84,8 @@ async def test_webhooks_of_a_file_are_told_in_the_same_way(opened: ExitStack, tm
 
 def test_metrics_count_deliveries_and_what_waits() -> None:
     registry, observers = CollectorRegistry(), Observers()
-    built = build_notify.messenger(settings(webhook_url="http://a/hook"), FakeBucket(), observers, registry, Log())
+    store: Any = FakeBucket()
+    built = build_notify.messenger(settings(webhook_url="http://a/hook"), store, observers, registry, Log())
     assert (observers.steps, observers.beats) == ([built.notice], [built.beaten])
     assert b"arbiter_messages_waiting 0.0" in generate_latest(registry)
     deliveries = build_notify.DeliveryTelemetry(Log())

@@ -36,7 +36,7 @@ CLAIM = Claim("shop/one/boot", "one", "boot")
 
 
 def settings(**flags: str) -> Config:
-    return load_config(flags, {})
+    return load_config({"alone": "true", **flags}, {})
 
 
 def terms(**flags: str) -> Terms:

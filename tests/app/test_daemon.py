@@ -18,6 +18,7 @@ from harness.ports import free_port
 from harness.sidecar import command
 from harness.waiting import wait_for
 from sidecar.app import build
+from sidecar.config.rollout import ALONE
 from sidecar.config.settings import load_config
 from sidecar.core.types import Policy
 from sidecar.net.sockets import CannotListenError, naming_setting
@@ -58,7 +59,7 @@ def _refusal(one: Sidecar) -> str:
 
 
 def test_defaults_of_settings_and_policy_are_the_same() -> None:
-    assert build.policy(load_config({}, {})) == Policy()
+    assert build.policy(load_config({"alone": "true"}, {})) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,9 @@ def test_token_that_all_users_can_read_is_one_warning_everywhere_and_no_core_fil
     said = f"ARBITER_TOKEN_FILE: all users can read {token} (mode 0644): "
     one = sidecar(token_file=token)
     (line,) = wait_for(
-        lambda: [line for line in one.log_lines() if line["level"] == "warning"], timeout_s=60, what="it is logged"
+        lambda: [line for line in one.log_lines() if line["message"].startswith("ARBITER_TOKEN_FILE")],
+        timeout_s=60,
+        what="it is logged",
     )
     assert line["message"].startswith(said)
     checked, examined = command(one, "check-config"), command(one, "doctor")
@@ -132,6 +135,7 @@ def test_redis_that_cannot_be_reached_is_no_reason_not_to_start(sidecar: StartSi
     assert _statuses(one) == [200] * 3
 
 
+@pytest.mark.fresh
 def test_process_that_serves_has_not_loaded_pydantic(sidecar: StartSidecar) -> None:
     one = sidecar()
     maps = Path(f"/proc/{one.pid}/maps").read_text()
@@ -288,16 +292,19 @@ def test_app_announces_its_lives_and_a_new_one_comes_back_up(sidecar: StartSidec
     assert one.verdict()["state"] == "up"
 
 
-def test_shadow_mode_never_goes_down_and_says_what_it_would_do(sidecar: StartSidecar) -> None:
-    one = sidecar(**FAST, mode="shadow")
+def test_sidecar_alone_runs_in_shadow_never_goes_down_and_says_what_it_would_do(sidecar: StartSidecar) -> None:
+    one = sidecar(**FAST, alone=False)
     one.post_error(5)
     wait_for(lambda: one.metrics()["arbiter_would_culls_total"] == 1, timeout_s=60, what="it would be culled")
     assert one.verdict()["would_be_down"] is True
     assert _statuses(one) == [200] * 3
     assert one.agent_line() == "up ready 100%\n"
     assert one.metrics()["arbiter_culls_total"] == 0
-    said = "would be culled (shadow mode)"
-    wait_for(lambda: said in [line["message"] for line in one.log_lines()], timeout_s=60, what="its log says so")
+    said = {"would be culled (shadow mode)", ALONE["shadow"]}
+    wait_for(lambda: said <= {line["message"] for line in one.log_lines()}, timeout_s=60, what="its log says so")
+    why = one.request("public", "GET", "/why").json()
+    assert (why["mode"], why["alone"]) == ("shadow", ALONE["shadow"])
+    assert f"\nalone: {ALONE['shadow']}\n" in one.request("local", "GET", "/why?format=text").body
 
 
 def test_preset_reports_down_with_400(sidecar: StartSidecar) -> None:

@@ -210,6 +210,7 @@ def _outcomes(one: Sidecar) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.fresh
 def test_from_exec_on_a_container_is_up_and_a_culled_one_never(sidecar: StartSidecar) -> None:
     one, culled = sidecar.unstarted("one"), sidecar.unstarted("culled")
     path = state_file.path_of(Path(str(culled.settings["state_dir"])), "app/culled")

@@ -39,6 +39,11 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="standby that leaves before the next is started",
         ),
         pytest.param(
+            {"mode": "enforce"},
+            ["ARBITER_MODE", "ARBITER_REDIS_URL", "ARBITER_ALONE=true"],
+            id="enforces without a shared budget",
+        ),
+        pytest.param(
             {"check_interval": "61s"},
             ["ARBITER_CHECK_INTERVAL", "ARBITER_ERROR_WINDOW"],
             id="errors forgotten between two checks",
@@ -132,8 +137,8 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="busy ones live shorter",
         ),
         pytest.param(
-            {"lifetime": "100s", "grace": "30s", "min_age": "50s", "drain": "10s", "redis_url": "redis://a"},
-            ["ARBITER_LIFETIME", "ARBITER_GRACE", "ARBITER_MIN_AGE", "ARBITER_DRAIN", "ARBITER_LIFETIME_JITTER"],
+            {"lifetime": "100s", "grace": "80s", "drain": "10s", "redis_url": "redis://a"},
+            ["ARBITER_LIFETIME", "ARBITER_GRACE", "ARBITER_DRAIN", "ARBITER_LIFETIME_JITTER"],
             id="retired before it may be judged",
         ),
         pytest.param(
@@ -288,7 +293,10 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"check_interval": "60s"}, id="one check a window"),
         pytest.param({"settle": "47.9s"}, id="settles just within the window, late by a quarter"),
         pytest.param({"settle": "59s", "check_jitter": "0"}, id="settles just within the window"),
-        pytest.param({"confirm": "60"}, id="errors that last may be confirmed for as long as one likes"),
+        pytest.param({"mode": "shadow"}, id="shadow without a shared budget"),
+        pytest.param({"mode": "enforce", "alone": "true"}, id="enforces alone because it was said"),
+        pytest.param({"mode": "enforce", "redis_url": "redis://a"}, id="enforces with the fleet"),
+        pytest.param({"alone": "true", "redis_url": "redis://a"}, id="need not be alone"),
         pytest.param({"heartbeat_timeout": "10s"}, id="a silence of one interval"),
         pytest.param({"heartbeat_timeout": "0"}, id="no heartbeat at all"),
         pytest.param({"kind_limits": "redis:5", "ignore_kinds": "red,redis:5"}, id="kinds that only look alike"),
@@ -321,8 +329,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
             {
                 "lifetime": "101s",
                 "lifetime_jitter": "0",
-                "grace": "30s",
-                "min_age": "60s",
+                "grace": "90s",
                 "drain": "10s",
                 "redis_url": "redis://a",
             },
@@ -355,7 +362,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="no standby"),
         pytest.param({"run_lock": "/l", "standby": "true", "standby_for": "61s"}, id="a standby at every moment"),
         pytest.param({"enforce_percent": "100", "mode": "shadow"}, id="all that enforce, if they did"),
-        pytest.param({"enforce_percent": "0"}, id="none enforces yet"),
+        pytest.param({"enforce_percent": "0", "alone": "true"}, id="none enforces yet"),
     ],
 )
 def test_the_last_value_that_still_makes_sense_is_taken(flags: dict[str, str]) -> None:

@@ -111,13 +111,13 @@ def test_services_begin_with_different_containers() -> None:
 def test_mode_of_the_configuration_is_that_of_this_container(
     mode: str, percent: int, place: int, effective: str
 ) -> None:
-    config = _config(mode=mode, enforce_percent=percent, instance=_at(place))
+    config = _config(mode=mode, alone=True, enforce_percent=percent, instance=_at(place))
     assert (config.identity.mode, config.identity.enforce_percent) == (effective, percent)
 
 
 @pytest.mark.parametrize(("place", "suffix"), [(49, ""), (50, ":shadow")])
 def test_each_part_has_a_budget_of_its_own(place: int, suffix: str) -> None:
-    config = _config(enforce_percent=50, instance=_at(place))
+    config = _config(alone=True, enforce_percent=50, instance=_at(place))
     assert build_store.prefix(config) == f"{{ha:default/app}}{suffix}"
 
 

@@ -27,7 +27,7 @@ def test_field_has_the_type_and_the_default_of_its_setting(kind: type, name: str
     assert get_type_hints(kind)[name] == setting.annotation
     if name not in MADE_BY_FACTORY:
         expected = setting.get_default(
-            call_default_factory=True, validated_data={"budget_strategy": "log", "weight": "on"}
+            call_default_factory=True, validated_data={"budget_strategy": "log", "weight": "on", "redis_url": ""}
         )
         assert (default, type(default)) == (expected, type(expected))
 

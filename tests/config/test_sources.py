@@ -41,6 +41,8 @@ FORMER = {
     "busy_above": ("busy_load", CALLED),
     "drain_least": ("drain_min", CALLED),
     "check_on_ping": ("check_on_report", CALLED),
+    "confirm": ("settle", "merged into {} in 0.2: a suspect that is fine at any check while it settles is not culled"),
+    "min_age": ("grace", "merged into {} in 0.2: errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", f"{CALLED}; the agent-check has no TLS any more"),
 }
 

@@ -93,31 +93,6 @@ async def test_limit_of_a_kind_holds_however_many_kinds_came_before() -> None:
         assert rig.budget.asked == ["web/a/-"]
 
 
-@in_virtual_time
-async def test_confirming_takes_checks_and_no_number_of_pings() -> None:
-    async with ControllerRig(replace(NO_SETTLE, confirm=3)) as rig:
-        await rig.advance(5)
-        for _ in range(50):
-            await rig.errors(5)
-        await rig.advance(15)  # two checks
-        assert (rig.state(), rig.controller.container.bad_checks) == (State.UP, 2)
-        await rig.errors(5)
-        assert rig.budget.asked == []
-        await rig.advance(10)
-        assert rig.budget.asked == ["web/a/-"]
-
-
-@in_virtual_time
-async def test_young_app_is_suspect_at_once_and_claimed_for_when_it_is_old_enough() -> None:
-    async with ControllerRig(replace(NO_SETTLE, min_age_s=30.0)) as rig:
-        await rig.errors(5)
-        assert rig.state() is State.SUSPECT
-        await rig.advance(29.5)
-        assert rig.budget.asked == []
-        await rig.advance(1)
-        assert rig.budget.asked == ["web/a/-"]
-
-
 # -- more than chance -----------------------------------------------------------------------------------------
 
 
@@ -179,3 +154,14 @@ async def test_errors_that_grow_slowly_do_not_become_usual() -> None:
             if rig.state() is State.SUSPECT:
                 break
         assert errors < 20
+
+
+@in_virtual_time
+async def test_errors_of_a_young_container_that_come_one_by_one_do_not_become_usual() -> None:
+    async with ControllerRig() as rig:
+        await rig.advance(60)
+        for errors in range(1, 6):
+            assert rig.state() is State.UP, f"{errors - 1} errors"
+            await rig.errors(1)
+            await rig.advance(11)
+        assert rig.state() is State.SUSPECT

@@ -114,17 +114,6 @@ async def test_app_that_falls_silent_counts_as_idle() -> None:
 
 
 @in_virtual_time
-async def test_ping_that_is_too_much_does_not_retire_a_busy_container() -> None:
-    async with aging_stage(replace(PATIENT, confirm=2)) as rig:
-        await rig.advance(99)
-        await rig.reports(Results(load=0.9))
-        await rig.advance(5)
-        await rig.pings(ErrorReport(9))
-        assert rig.state() is State.UP
-        assert rig.budget.leases == []
-
-
-@in_virtual_time
 async def test_lease_that_was_granted_to_who_is_busy_again_is_given_back() -> None:
     async with aging_stage(PATIENT) as rig:
         await rig.advance(101)

@@ -25,6 +25,7 @@ from sidecar.controller.membership import (
 )
 from sidecar.core.fleet.about import About, unpack
 from sidecar.core.life.container import Container, CullOrder, start
+from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Beat, Denied, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
@@ -241,7 +242,7 @@ async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container,
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (UP, replace(UP, bad_checks=1)),
+        (UP, replace(UP, unknowns=1)),
         (SUSPECT, replace(SUSPECT, asking=True)),
         (SUSPECT, replace(SUSPECT, answer=DENIED)),
         (replace(SUSPECT, order=ORDER), replace(SUSPECT, order=ORDER, refused=True)),
@@ -462,6 +463,19 @@ async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be
         scene.evidence = Evidence(60)
         await scene.becomes(DRAINING)
         assert (scene.last.presence, scene.last.kind) == (Presence.DOWN, "redis")
+
+
+@in_virtual_time
+async def test_suspect_whose_errors_are_over_keeps_its_cause_until_it_is_well() -> None:
+    async with beating() as scene:
+        await scene.advance(1)
+        await scene.becomes(SUSPECT)
+        scene.evidence = Evidence(60)
+        await scene.advance(INTERVAL_S)
+        assert (scene.last.presence, scene.last.kind) == (Presence.SUSPECT, "redis")
+        await scene.becomes(UP)
+        await scene.becomes(SUSPECT)
+        assert scene.last.kind == complaint(SUSPECT.verdict, Evidence(60)) != "redis"
 
 
 @in_virtual_time

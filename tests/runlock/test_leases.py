@@ -116,22 +116,24 @@ def test_heartbeats_keep_a_lock_over_many_ttls(start_redis: StartRedis) -> None:
             assert other.acquire() is None
 
 
-def test_standby_in_redis_takes_over_a_released_lease(server: RedisServer) -> None:
+def test_one_of_several_standbys_in_redis_takes_over_a_released_lease(server: RedisServer) -> None:
     with (
         limits(server, 2, ttl_s=LONG_S) as (first, second),
-        limits(server, 1, name="standby", ttl_s=LONG_S) as (standby,),
+        limits(server, 3, name="standby", max_procs=2, ttl_s=LONG_S) as (other, standby, third),
     ):
         first.acquire()
         started(server, "standby")
+        assert other.acquire() == 1
         naps: list[float] = []
 
         def nap(seconds: float) -> None:
             naps.append(seconds)
+            assert third.acquire() is None
             if len(naps) == 3:
                 first.release()
 
         assert WithStandby(second, standby, interval_s=0.1, sleep=nap).acquire() == 1
-        assert (len(naps), standby.is_held) == (3, False)
+        assert (len(naps), standby.is_held, third.acquire()) == (3, False, 2)
 
 
 def test_a_standby_whose_lease_would_end_while_it_waits_is_refused(server: RedisServer) -> None:

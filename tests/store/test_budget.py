@@ -418,6 +418,7 @@ async def test_two_lives_under_one_name_may_neither_claim_nor_retire_until_one_i
     answers = [await one.claim(claim("a")), await two.claim(claim("a", life="2")), await two.retire(lease("a"))]
     assert outcomes(answers) == {"duplicate": 3}
     assert [(member.instance, member.duplicate) for member in (await member_list_of(other)).members] == [("a", True)]
+    assert [(await member_list_of(budget)).fleet.duplicate for budget in (one, two, other)] == [True, True, False]
     group.advance(31)
     assert not (await fleet_of(two, suspect("a", life="2"))).duplicate
     assert outcome(await two.claim(claim("a", life="2"))) == "granted"

@@ -354,6 +354,18 @@ async def test_only_the_first_call_is_first_within_the_time(store: Store, clock:
     assert said == [True, True, False, True]
 
 
+async def test_errors_are_added_up_by_minute_and_old_minutes_are_forgotten(store: Store, clock: Clock) -> None:
+    assert [await store.add_errors(3), await store.add_errors(2)] == [3, 5]
+    first = clock.now_us // (60 * S)
+    for _ in range(100):
+        clock.advance(60)
+        await store.add_errors(1)
+    counts = await store.error_minutes()
+    assert counts[first + 100] == 1
+    assert first not in counts
+    assert 60 <= len(counts) <= 91
+
+
 async def test_entries_of_a_commit_are_written_with_it_or_not_at_all(store: Store) -> None:
     entry = Entry("helped", 1_700_000_000.0, "a", once="helped a")
     await commit(store, entries=[entry])

@@ -8,7 +8,7 @@ from harness.stores import PREFIX, S, beat, commit, send_beat, suspect
 from sidecar.core.types import Entry
 from sidecar.store import scripts
 from sidecar.store.protocol import Write
-from sidecar.store.redis import KEPT_S
+from sidecar.store.redis import ERROR_MINUTES, KEPT_S
 from store.conftest import Clock
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ async def test_keys_of_a_service_that_has_ended_are_gone_in_the_end(
     await commit(store, grant="a", writes=[Write("holds", "", "x")], entries=[Entry("hold", 1.0)])
     await send_beat(store, beat("a", about="news"))
     assert await store.first("word", 60)
+    assert await store.add_errors(1) == 1
     assert ends(faketime_redis) == {
         **{f"{PREFIX}:{key}": KEPT_S for key in ("abouts", "alive", "errors", "events", "grants", "holds", "members")},
         **{f"{PREFIX}:{key}": KEPT_S for key in ("noted", "settings", "state")},
         f"{PREFIX}:first:word": 60,
+        f"{PREFIX}:minutes": 2 * ERROR_MINUTES * 60,
     }
     clock.advance(DAY_S + 1)
     await send_beat(store, suspect("b"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.store import replies, scripts
@@ -17,6 +17,7 @@ READERS = [replies.raw, replies.beat_reply, replies.committed, replies.count, re
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+@settings(max_examples=40)
 @given(reply=VALUES | st.lists(VALUES, min_size=12, max_size=12) | st.lists(VALUES, min_size=16, max_size=16))
 def test_anything_else_is_no_answer(read: object, reply: object) -> None:
     assert callable(read)

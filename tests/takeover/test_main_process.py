@@ -118,7 +118,7 @@ async def test_visible_change_is_sent_at_once_and_the_end_of_a_latch_is_kept() -
             fine, evidence = Judged(Verdict(Judgement.FINE)), Evidence(60)
             main.notice(Record(fine, down, up, evidence))
             assert standby.sent_at == [rig.loop.time()]
-            main.notice(Record(fine, up, replace(up, bad_checks=1), evidence))
+            main.notice(Record(fine, up, replace(up, unknowns=1), evidence))
             assert len(standby.sent_at) == 1
             await asyncio.sleep(CALM_INTERVAL_S + 0.1)
             assert len(standby.sent_at) == 2

@@ -148,7 +148,8 @@ def test_window_weight_and_names_are_those_of_the_main_before() -> None:
     assert found.measurements.evidence(NOW + 3) == measurements.evidence(NOW + 3)
     assert found.measurements.success_rate(NOW + 3) == measurements.success_rate(NOW + 3)
     assert (found.measurements.in_flight, found.measurements.idle_at) == (0.0, NOW)
-    assert found.measurements.usual.rates(NOW) == measurements.usual.rates(NOW) == pytest.approx((5.0, 5 / 19))
+    later = NOW + 180
+    assert found.measurements.usual.rates(later) == measurements.usual.rates(later) == pytest.approx((5.0, 5 / 19))
     assert found.weight == Weight(73, moving=True)
     assert (found.ids.current, [*found.ids.ended]) == (controller.ids.current, ["boot-0"])
 

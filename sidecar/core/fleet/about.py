@@ -1,7 +1,8 @@
 """The members of the fleet, for people: each sidecar's description of its container, and the list of all members.
 
-A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born``. Numbers are in digits, and
-the last may be missing. Others may write to the store, so ``unpack`` accepts only lines that ``pack`` would write.
+A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Numbers are in
+digits, and the last two may be missing. Others may write to the store, so ``unpack`` accepts only lines that ``pack``
+would write.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.types import Fleet, Hold, Presence, State
 
 LONGEST: Final = 300
-"""Bytes of a line. The numbers take 75 at most."""
+"""Bytes of a line. The numbers take 84 at most, with the digest of the settings."""
 
 _LONGEST_INCARNATION: Final = 150
 _LONGEST_VERSION: Final = 50
@@ -24,9 +26,10 @@ _LATEST: Final = 99_999_999_999
 
 _LINE: Final = re.compile(
     r"([a-z]{1,16})\|([0-9]{1,11})\|([^|]*)\|([0-9]{1,3})\|([0-9]{1,9})\|([0-9]{1,9})\|([^|]*)"
-    r"(?:\|([0-9]{1,11}))?",
+    r"(?:\|([0-9]{1,11})(?:\|([0-9a-f]{8}))?)?",
     re.DOTALL,
 )
+_DIGEST: Final = re.compile(r"[0-9a-f]{8}")
 _ESCAPES: Final = {"%": "%25", "|": "%7C"}
 _ESCAPE: Final = re.compile("%(25|7C)?")
 _STATES: Final = {state.value: state for state in State}
@@ -37,7 +40,8 @@ class About(NamedTuple):
     """A sidecar's description of its container: its state ``since`` (Unix seconds), and what led to it.
 
     ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
-    seconds at which the incarnation began, 0 if unknown.
+    seconds at which the incarnation began, 0 if unknown; ``settings``: ``digest_of`` the sidecar's policy, ``""`` if
+    unknown.
     """
 
     state: State
@@ -48,6 +52,7 @@ class About(NamedTuple):
     limit: int
     version: str
     born: int = 0
+    settings: str = ""
 
 
 class Member(NamedTuple):
@@ -94,8 +99,14 @@ def pack(about: About) -> str:
             _number(about.limit, _MOST),
             _bounded(about.version, _LONGEST_VERSION),
             _number(about.born, _LATEST),
+            *([about.settings] if _DIGEST.fullmatch(about.settings) else []),
         )
     )
+
+
+def digest_of(policy: str) -> str:
+    """Eight hexadecimal digits that tell one policy (the text of a sidecar's settings in the store) from others."""
+    return blake2b(policy.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def unpack(line: str) -> About | None:
@@ -107,7 +118,7 @@ def unpack(line: str) -> About | None:
     if incarnation is None or version is None:
         return None
     numbers = (int(match[4]), int(match[5]), int(match[6]))
-    return About(_STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0))
+    return About(_STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0), match[9] or "")
 
 
 def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
 from sidecar.core.life.events import Effect
 from sidecar.core.types import NO_IDENTITY, Answer, Latch, Policy, Presence, RandomIdentity, State, Verdict
+from sidecar.core.values import replace
 
 UNNAMED: Final = "-"
 
@@ -27,8 +28,8 @@ class Container:
 
     ``app``: service and allocation. ``app_start``: the app's own id of its incarnation, once it is known.
     ``incarnation``: the id under which claims are made; it stays once a claim was made (``asked``). ``since``: when the
-    state was entered. ``born``: when the incarnation began. ``due``: when the next step is due, if any. ``bad_checks``:
-    checks in a row with a bad verdict. ``asking``: a claim is outstanding. ``unknowns``: unclear answers in a row.
+    state was entered. ``born``: when the incarnation began. ``due``: when the next step is due, if any. ``asking``: a
+    claim is outstanding. ``unknowns``: unclear answers in a row.
     ``answer``: the last answer. ``stopped_down``: it was down when the sidecar stopped. ``would_culls``: culls of this
     incarnation that shadow mode did not carry out; ``would_down``: the app has not recovered since. ``order``: a
     person's order that is being claimed or was granted.
@@ -49,7 +50,6 @@ class Container:
     born: float = 0.0
     due: float | None = None
     verdict: Verdict | None = None
-    bad_checks: int = 0
     asked: bool = False
     asking: bool = False
     unknowns: int = 0

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from sidecar.core.explain import reasons
@@ -27,6 +26,7 @@ from sidecar.core.life.events import (
     SaveMemory,
 )
 from sidecar.core.types import Answer, Denied, Granted, Judgement, Latch, Policy, Presence, State, Unknown
+from sidecar.core.values import replace
 
 LEASE_WAIT_S: Final = 0.25
 """Interval at which a container that wants to claim checks for the answer to its request for a lease."""
@@ -43,11 +43,10 @@ def begin(container: Container, event: Judged, now: float, policy: Policy) -> St
     return suspect(container, event, now, policy)
 
 
-def suspect(container: Container, event: Judged, now: float, policy: Policy) -> Step:
-    """Suspect the app after ``confirm`` bad checks in a row; then a beat has to announce it."""
-    bad_checks = 0 if event.verdict.judgement is Judgement.FINE else container.bad_checks + event.is_check
-    container = replace(container, verdict=event.verdict, bad_checks=bad_checks)
-    if event.verdict.judgement is Judgement.FINE or bad_checks < policy.confirm > 1:
+def suspect(container: Container, event: Judged, now: float, _policy: Policy) -> Step:
+    """Suspect the app; then a beat has to announce it."""
+    container = replace(container, verdict=event.verdict)
+    if event.verdict.judgement is Judgement.FINE:
         return container, ()
     return replace(enter(container, State.SUSPECT, now), unknowns=0), ()
 
@@ -61,7 +60,7 @@ def announced(container: Container, event: BeatAnswered, now: float, policy: Pol
     if container.asking or container.order is not None:
         return container, ()
     settle_s = spread(policy.settle_s, event.jitter, container.verdict)
-    due = max(now + settle_s, now + event.wait_s, container.born + policy.min_age_s)
+    due = max(now + settle_s, now + event.wait_s)
     if now < due:
         return replace(container, due=due), ()
     return _claim(container, now)
@@ -103,7 +102,7 @@ def _claim(container: Container, now: float) -> Step:
 
 
 def _recover(container: Container, now: float) -> Container:
-    return replace(enter(container, State.UP, now), bad_checks=0, unknowns=0, would_down=False)
+    return replace(enter(container, State.UP, now), unknowns=0, would_down=False)
 
 
 def unused(container: Container) -> tuple[ReturnToken, ...]:

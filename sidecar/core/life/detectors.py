@@ -15,7 +15,14 @@ from collections.abc import Callable
 from typing import Final
 
 from sidecar.core.explain import reasons
-from sidecar.core.measure.outlier import NO_BASELINE, Baseline, EffectiveLimit, effective_limit, scaled
+from sidecar.core.measure.outlier import (
+    NO_BASELINE,
+    Baseline,
+    EffectiveLimit,
+    effective_limit,
+    limit_of_errors,
+    scaled,
+)
 from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
 
 Detector = Callable[[Evidence, Policy, Baseline], Reason | None]
@@ -27,7 +34,7 @@ def excessive_errors(evidence: Evidence, policy: Policy, baseline: Baseline) -> 
     if not limit or evidence.errors < scaled(limit, baseline.share):
         return None
     sentence = f"{_errors(evidence.errors)} in {evidence.window_s} s{_mostly(evidence)}, the limit is"
-    return _reason("errors", evidence.errors, effective_limit(limit, evidence, policy, baseline), sentence)
+    return _reason("errors", evidence.errors, limit_of_errors(evidence, policy, baseline), sentence)
 
 
 def excessive_kind(evidence: Evidence, policy: Policy, baseline: Baseline) -> Reason | None:
@@ -134,9 +141,11 @@ def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:
     counts += [(evidence.kinds.get(kind, 0), limit, f" of kind {kind}") for kind, limit in policy.kind_limits]
     for count, limit, what in counts:
         if count >= limit > 0:
-            least = effective_limit(limit, evidence, policy, baseline)
+            here = effective_limit(limit, evidence, policy, baseline)
+            if not what:
+                here = limit_of_errors(evidence, policy, baseline)
             sentence = f"{_errors(count)}{what} in {evidence.window_s} s reach the limit of {limit}"
-            return f"{sentence}, but up to {least.limit - 1} would be chance: {least.why}"
+            return f"{sentence}, but here the limit is {here.limit}: {here.why}"
     return ""
 
 

@@ -17,7 +17,6 @@ class Judged:
     """
 
     verdict: Verdict
-    is_check: bool = True
     jitter: float = 0.0
     idle_at: float | None = None
     load: Load | None = None

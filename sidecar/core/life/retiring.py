@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
 from sidecar.core.life.container import Container, Step, enter, out_of_balance
@@ -24,6 +22,7 @@ from sidecar.core.life.events import (
 )
 from sidecar.core.life.lifetime import RESPITE, Lifespan, is_due
 from sidecar.core.types import Denied, Granted, Latch, Policy, State
+from sidecar.core.values import replace
 
 
 def judge_alive(container: Container, event: Judged, now: float, policy: Policy) -> Step:
@@ -134,7 +133,6 @@ def _return(container: Container, now: float, policy: Policy) -> Step:
         lease_ends=None,
         respite_until=respite_until,
         verdict=None,
-        bad_checks=0,
         unknowns=0,
     )
     return container, (ClearWindow(heart=False), *released, SaveMemory())

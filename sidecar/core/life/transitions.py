@@ -17,7 +17,6 @@ The moves to a cull are in ``culling``, those to a retirement in ``retiring``, t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from sidecar.core.life import culling, retiring
@@ -38,6 +37,7 @@ from sidecar.core.life.events import (
     StopRequested,
 )
 from sidecar.core.types import Policy, State
+from sidecar.core.values import replace
 
 Move = Callable[..., Step]
 """``(container, event, now, policy) -> step``; each move takes the events that the table pairs it with."""

@@ -58,13 +58,14 @@ class Measurements:
         self.others = RollingCounts(window_s, now_s)
         self.fatal = RollingCounts(window_s, now_s)
         self.results = RequestResults(window_s, now_s)
-        self.usual = OwnUsual()
+        self.usual = OwnUsual(window_s)
         self.in_flight: float | None = None
         self.idle_at: float | None = None
         self._in_flight_at: float | None = None
         self._load: float | None = None
         self._load_at: float | None = None
         self._successes = SuccessHistory(now_s)
+        self._now_s = now_s
         self._results_at: float | None = None
         self._ignored = frozenset(ignored_kinds)
         self._heartbeat_at: float | None = None
@@ -83,10 +84,19 @@ class Measurements:
     @property
     def is_empty(self) -> bool:
         """Whether no window holds anything, so that the counts are the same in every later second."""
-        return all(counts.is_empty for counts in (self.errors, self.others, self.fatal, self.results))
+        return self.errors.is_empty and self.others.is_empty and self.fatal.is_empty and self.results.is_empty
+
+    @property
+    def changes_at(self) -> int | None:
+        """The second in which the counts change by themselves; None if the windows are empty."""
+        counts = (self.errors, self.others, self.fatal, self.results)
+        return min((at for one in counts if (at := one.changes_at()) is not None), default=None)
 
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second."""
+        if now_s == self._now_s:
+            return
+        self._now_s = now_s
         for counts in (self.errors, self.others, self.fatal, self.results):
             counts.turn(now_s)
 
@@ -126,6 +136,7 @@ class Measurements:
         """
         for name in _COUNTED:
             getattr(self, name).thaw(frozen[name], now)
+        self._now_s = int(now) - 1  # the windows know better which second they are in
         for name in _INSTANTS:
             setattr(self, name, None if frozen[name] is None else now - float(frozen[name]))
         for name, kind in _PLAIN.items():

@@ -14,12 +14,16 @@ This module must not know where errors are counted, or where the medians come fr
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, lgamma, log, sqrt
 from typing import Final, NamedTuple
 
 from sidecar.core.types import Evidence, Fleet, Policy
+from sidecar.core.values import replace
+
+LEAST_RATIO: Final = 0.01
+"""Errors that are failed requests are too many only from this part of the requests on."""
 
 CHANCE: Final = 1e-7
 """A container is an outlier if a healthy one has as many errors in a window with a chance below this."""
@@ -102,35 +106,43 @@ def _smoothed(before: float | None, now: float | None, part: float) -> float | N
 
 
 class OwnUsual:
-    """The errors per window of this incarnation over the past hour, as three sums for each of ``KEPT_MIN`` minutes.
+    """The errors per window of this incarnation over an hour, as three sums for each of ``KEPT_MIN`` minutes.
 
-    The caller takes no sample while the app is suspect or spared, or its errors would raise their own limit.
+    The hour ends where the window begins: errors that are being judged may not raise their own limit. For the same
+    reason the caller takes no sample while the app is suspect or spared. ``window_s``: the length of the window.
     """
 
-    __slots__ = ("_minutes",)
+    __slots__ = ("_minutes", "_rated", "_rates", "_window_s")
 
-    def __init__(self) -> None:
-        self._minutes: deque[_Minute] = deque(maxlen=KEPT_MIN)
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._minutes: deque[_Minute] = deque(maxlen=KEPT_MIN + ceil(window_s / MINUTE_S) + 1)
+        self._rated: int | None = None
+        self._rates = (0.0, 0.0)
 
-    def sample(self, evidence: Evidence, now: float) -> None:
-        """Add a sample of the window."""
+    def sample(self, evidence: Evidence, now: float, times: int = 1) -> None:
+        """Add a sample of the window, or the same one several times."""
         minute = int(now // MINUTE_S)
-        one = _Minute(minute, 1, evidence.errors, evidence.requests)
+        one = _Minute(minute, times, times * evidence.errors, times * evidence.requests)
         if self._minutes and self._minutes[-1].minute >= minute:
             last = self._minutes.pop()
-            one = _Minute(last.minute, last.samples + 1, last.errors + one.errors, last.requests + one.requests)
+            one = _Minute(last.minute, last.samples + times, last.errors + one.errors, last.requests + one.requests)
         self._minutes.append(one)
 
     def rates(self, now: float) -> tuple[float, float]:
         """Errors per window, and errors per request; 0 where nothing is known."""
-        oldest = int(now // MINUTE_S) - KEPT_MIN
-        kept = [one for one in self._minutes if one.minute > oldest]
-        samples, errors, requests = (sum(one[place] for one in kept) for place in (1, 2, 3))
-        return (errors / samples if samples else 0.0), (min(1.0, errors / requests) if requests else 0.0)
+        end = int((now - self._window_s) // MINUTE_S)
+        if end != self._rated:  # samples are added to later minutes only, so the sums are the same for a minute
+            self._rated = end
+            kept = [one for one in self._minutes if end - KEPT_MIN <= one.minute < end]
+            samples, errors, requests = (sum(one[place] for one in kept) for place in (1, 2, 3))
+            self._rates = (errors / samples if samples else 0.0, min(1.0, errors / requests) if requests else 0.0)
+        return self._rates
 
     def clear(self) -> None:
         """Forget everything: a new incarnation begins."""
         self._minutes.clear()
+        self._rated = None
 
     def freeze(self, now: float) -> list[list[int]]:
         """The sums as JSON values for ``thaw``, each minute by its age."""
@@ -141,7 +153,7 @@ class OwnUsual:
         minutes = [_Minute(int(now // MINUTE_S) - age, *counts) for age, *counts in frozen]
         if any(not isinstance(count, int) or count < 0 for one in minutes for count in one[1:]):
             raise ValueError("samples, errors and requests are whole numbers")
-        self._minutes.clear()
+        self.clear()
         self._minutes.extend(minutes)
 
 
@@ -159,7 +171,7 @@ class Baseline:
     ``median``: the fleet's median of errors per window now; ``smoothed``: the same while it was below the limit.
     ``fleet`` and ``own``: usual errors per window of the fleet and of this app. The ratios are errors per request, and
     ``fleet_ratio`` is None where it is not known. ``share``: the part of its load, from 0 to 1, that a softly drained
-    container gets; 1 otherwise.
+    container had over the window; 1 otherwise.
     """
 
     median: int | None = None
@@ -213,6 +225,20 @@ def effective_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Ba
         return whole
     part = f"the part of {whole.limit} for {100 * baseline.share:.0f} % of its load"
     return EffectiveLimit(scaled(whole.limit, baseline.share), f"{part}; {whole.why}" if whole.why else part)
+
+
+def limit_of_errors(evidence: Evidence, policy: Policy, baseline: Baseline) -> EffectiveLimit:
+    """The limit of errors of all kinds: where they are failed requests, also a part of the requests.
+
+    Five errors are a twentieth of a hundred requests, and nothing of a hundred thousand. Errors beside the requests, as
+    of a worker in the app, count as ever.
+    """
+    met = effective_limit(policy.error_limit, evidence, policy, baseline)
+    are_requests = evidence.errors - evidence.failed < met.limit
+    least = ceil(LEAST_RATIO * evidence.requests) if policy.outlier and are_requests else 0
+    if met.limit >= least:
+        return met
+    return EffectiveLimit(least, f"{100 * LEAST_RATIO:.0f} % of its {evidence.requests} requests")
 
 
 def scaled(limit: int, share: float) -> int:

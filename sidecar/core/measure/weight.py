@@ -14,11 +14,12 @@ This module must not know where requests come from, nor which balancer reads the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
 from sidecar.core.types import Fleet, Policy, Presence
+from sidecar.core.values import replace
 
 FULL: Final = 100
 FLOOR: Final = 10
@@ -60,6 +61,15 @@ def soft_drain(
         return FULL
     needed = (fleet.alive + fleet.down) / HEADROOM - well
     return min(FULL, max(0, ceil(FULL * needed / suspect)))
+
+
+def share_of_window(before: float, percent: int, elapsed_s: float, window_s: int) -> float:
+    """The part of its usual load, within [0, 1], that a softly drained container had over the whole error window.
+
+    ``before``: the part ``elapsed_s`` seconds ago, 1 when the drain begins; ``percent``: the weight now. The window
+    still holds errors from before the drain, so the part falls with the window and not at once.
+    """
+    return max(percent / FULL, before - elapsed_s / window_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,34 @@
-"""Rolling counts: a ring of one-second buckets, constant in memory and time whatever the rate.
+"""Rolling counts: one bucket a second for the seconds that hold something, so that what is quiet costs nothing.
 
-``turn`` moves the ring once a second, and recording is one addition to the current bucket, without a clock. The window
-must not know what is counted or judged.
+``turn`` moves the window once a second, and recording is one addition to the current bucket, without a clock. The
+window must not know what is counted or judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 OTHER: Final = "other"
 """The key that counts for all keys beyond the cap."""
 
 
+class _Bucket(NamedTuple):
+    """The counts by key of one past second."""
+
+    second: int
+    counts: dict[str, int]
+
+
 class RollingCounts:
     """Counts by key over the last ``seconds`` seconds, exact to the one-second bucket.
 
-    An event recorded in second ``s`` counts until the ring is turned to second ``s + seconds``. At most ``max_keys``
+    An event recorded in second ``s`` counts until the window is turned to second ``s + seconds``. At most ``max_keys``
     distinct keys have counts of their own, ``known`` ones first; later ones are counted as ``other``.
     """
 
-    __slots__ = ("_closed", "_closed_total", "_ever", "_now_s", "_ring", "_slot", "current", "seconds")
+    __slots__ = ("_closed", "_closed_total", "_ever", "_now_s", "_past", "current", "seconds")
 
     def __init__(self, seconds: int, now_s: int, max_keys: int = 32, known: Iterable[str] = ()) -> None:
         if seconds < 1:
@@ -30,8 +38,7 @@ class RollingCounts:
         self._closed: dict[str, int] = {}
         self._closed_total = 0
         self._ever = _Cap(max_keys, known)
-        self._ring: list[dict[str, int] | None] = [None] * seconds
-        self._slot = 0
+        self._past: deque[_Bucket] = deque()
         self._now_s = now_s
 
     def record(self, key: str, count: int = 1) -> None:
@@ -50,7 +57,7 @@ class RollingCounts:
     @property
     def total(self) -> int:
         """Count of all keys in the window."""
-        return self._closed_total + sum(self.current.values())
+        return self._closed_total + sum(self.current.values()) if self.current else self._closed_total
 
     @property
     def is_empty(self) -> bool:
@@ -65,24 +72,20 @@ class RollingCounts:
         steps = now_s - self._now_s
         if steps <= 0:
             return
-        self._now_s = now_s
-        if self.is_empty:
-            return
-        for _ in range(min(steps, self.seconds)):
-            self._step()
-
-    def _step(self) -> None:
-        ring, slot = self._ring, self._slot
         if self.current:
-            ring[slot] = self.current
-            self._closed = _sum(self._closed, self.current)
-            self._closed_total += sum(self.current.values())
-            self._ever.settle(self.current)
-            self.current = {}
-        self._slot = slot = (slot + 1) % self.seconds
-        expired, ring[slot] = ring[slot], None
-        if expired:
-            self._forget(expired)
+            self._close(self._now_s)
+        self._now_s = now_s
+        past, oldest = self._past, now_s - self.seconds
+        while past and past[0].second <= oldest:
+            self._forget(past.popleft().counts)
+
+    def _close(self, second: int) -> None:
+        self._past.append(_Bucket(second, self.current))
+        for key, count in self.current.items():
+            self._closed[key] = self._closed.get(key, 0) + count
+            self._closed_total += count
+        self._ever.settle(self.current)
+        self.current = {}
 
     def _forget(self, expired: dict[str, int]) -> None:
         for key, count in expired.items():
@@ -97,7 +100,7 @@ class RollingCounts:
         """Empty the window; ``ever`` stays."""
         self._ever.settle(self.current)
         self.current, self._closed, self._closed_total = {}, {}, 0
-        self._ring = [None] * self.seconds
+        self._past.clear()
 
     def by_key(self) -> dict[str, int]:
         """Count of each key in the window; their sum is ``total``."""
@@ -109,12 +112,8 @@ class RollingCounts:
 
     def freeze(self, now: float) -> dict[str, Any]:
         """The counts as JSON values for ``thaw``; instants are ages."""
-        age_s = now - self._now_s
-        buckets: list[list[Any]] = [[age_s, dict(self.current)]] if self.current else []
-        for place, bucket in enumerate(self._ring):
-            if bucket:
-                buckets.append([age_s + (self._slot - place) % self.seconds, dict(bucket)])
-        return {"age_s": age_s, "buckets": buckets, "ever": self.ever()}
+        buckets = [[now - one.second, dict(one.counts)] for one in self._buckets()]
+        return {"age_s": now - self._now_s, "buckets": buckets, "ever": self.ever()}
 
     def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
         """Take over the counts of another window that were frozen at ``now``.
@@ -140,24 +139,36 @@ class RollingCounts:
 
         The number may be more than necessary, because all events of one second leave together.
         """
-        need, gone = self.total - limit + 1, 0
-        for age in reversed(range(self.seconds)):
+        need, gone, left_s = self.total - limit + 1, 0, 0
+        for one in self._buckets():
             if gone >= need:
                 break
-            gone += sum((self._bucket(age) or {}).values())
-            left_s = self.seconds - age
+            gone += sum(one.counts.values())
+            left_s = self.seconds - (self._now_s - one.second)
         return (gone, left_s) if need > 0 else (0, 0)
 
     def newest_age_s(self) -> int | None:
         """Age in whole seconds of the newest bucket that holds something."""
-        return next((age for age in range(self.seconds) if self._bucket(age)), None) if self.total else None
+        if self.current:
+            return 0
+        return self._now_s - self._past[-1].second if self._past else None
 
     def oldest_age_s(self) -> int | None:
         """Age in whole seconds of the oldest bucket that holds something."""
-        return next((age for age in reversed(range(self.seconds)) if self._bucket(age)), None) if self.total else None
+        if self._past:
+            return self._now_s - self._past[0].second
+        return 0 if self.current else None
 
-    def _bucket(self, age: int) -> dict[str, int] | None:
-        return self._ring[(self._slot - age) % self.seconds] if age else self.current
+    def changes_at(self) -> int | None:
+        """The second at which the oldest bucket leaves the window; None if the window is empty."""
+        age_s = self.oldest_age_s()
+        return None if age_s is None else self._now_s - age_s + self.seconds
+
+    def _buckets(self) -> Iterator[_Bucket]:
+        """All buckets that hold something, the oldest first."""
+        yield from self._past
+        if self.current:
+            yield _Bucket(self._now_s, self.current)
 
 
 class _Cap:
@@ -188,4 +199,7 @@ def _checked(counts: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
-    return {key: left.get(key, 0) + right.get(key, 0) for key in {**left, **right}}
+    total = dict(left)
+    for key, count in right.items():
+        total[key] = total.get(key, 0) + count
+    return total

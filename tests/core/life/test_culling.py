@@ -18,7 +18,6 @@ from harness.containers import (
     POLICY,
     REVIVED,
     SICK,
-    SICK_PING,
     STARTING,
     STOPPING,
     SUSPECT,
@@ -49,7 +48,6 @@ from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Latch, Policy, Presence, State
 
 WARM_UP = replace(POLICY, grace_s=30.0)
-YOUNG = replace(POLICY, min_age_s=600.0, confirm=3)
 SHADOW = replace(POLICY, enforce=False)
 
 
@@ -69,41 +67,17 @@ def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request
     assert asks(step(replace(waiting, leasing=False), SICK, 8.25, POLICY)[1]) == [f"{APP}/one"]
 
 
-@pytest.mark.parametrize(
-    ("min_age_s", "wait_s", "due"), [(0.0, 0.0, 8.0), (0.0, 4.0, 9.0), (8.5, 0.0, 8.5), (7.0, 2.0, 8.0)]
-)
-def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back_and_it_is_old_enough(
-    min_age_s: float, wait_s: float, due: float
-) -> None:
-    policy = replace(POLICY, min_age_s=min_age_s)
-    suspect, _ = step(up(policy), SICK, 5.0, policy)
-    planned, effects = step(suspect, replace(heard(suspect), wait_s=wait_s), 5.0, policy)
+@pytest.mark.parametrize(("wait_s", "due"), [(0.0, 8.0), (4.0, 9.0), (2.0, 8.0)])
+def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back(wait_s: float, due: float) -> None:
+    suspect, _ = step(up(), SICK, 5.0, POLICY)
+    planned, effects = step(suspect, replace(heard(suspect), wait_s=wait_s), 5.0, POLICY)
     assert (planned.due, effects) == (due, ())
 
 
 @pytest.mark.parametrize(
-    ("confirm", "looks", "state"),
-    [
-        (1, [SICK_PING], SUSPECT),
-        (2, [SICK], UP),
-        (2, [SICK, SICK], SUSPECT),
-        (2, [SICK, SICK_PING], UP),
-        (2, [SICK, FINE, SICK], UP),
-    ],
-    ids=["one report is enough", "one check of two", "two checks", "a report is no check", "not in a row"],
-)
-def test_app_is_suspected_after_so_many_bad_checks_in_a_row(confirm: int, looks: list[Event], state: State) -> None:
-    policy = replace(POLICY, confirm=confirm)
-    container = up(policy)
-    for look in looks:
-        container, _ = step(container, look, 5.0, policy)
-    assert container.state is state
-
-
-@pytest.mark.parametrize(
     ("container", "policy"),
-    [(begun(WARM_UP), WARM_UP), (up(), POLICY), (settling(), POLICY), (up(YOUNG), YOUNG)],
-    ids=["starting", "up", "settling", "too young to be suspected"],
+    [(begun(WARM_UP), WARM_UP), (up(), POLICY), (settling(), POLICY)],
+    ids=["starting", "up", "settling"],
 )
 def test_order_claims_at_once(container: Container, policy: Policy) -> None:
     ordered, effects = step(container, ORDERED, 6.0, policy)
@@ -208,7 +182,7 @@ def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_n
 
 @pytest.mark.parametrize("drained_for_s", [0.0, 99.0], ids=["draining", "down"])
 def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: float) -> None:
-    old = replace(resume(begun(), LATCH, 0.0, drained_for_s, POLICY), answer=GRANTED, bad_checks=3)
+    old = replace(resume(begun(), LATCH, 0.0, drained_for_s, POLICY), answer=GRANTED)
     revived, effects = step(old, REVIVED, 20.0, POLICY)
     assert effects == (ClearWindow(heart=False), SaveMemory())
     assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -300,12 +301,12 @@ def test_sentence_says_which_limit_spoke_and_why(
         (
             {"redis": 16},
             Policy(),
-            f"16 server errors {SPARED} 5, but up to 16 would be chance: {HAVE_3}",
+            f"16 server errors {SPARED} 5, but here the limit is 17: {HAVE_3}",
         ),
         (
             {"redis": 2},
             KINDS,
-            f"2 server errors of kind redis {SPARED} 2, but up to 16 would be chance: {HAVE_3}",
+            f"2 server errors of kind redis {SPARED} 2, but here the limit is 17: {HAVE_3}",
         ),
         ({"redis": 0}, Policy(error_limit=0), ""),
     ],
@@ -314,6 +315,48 @@ def test_sentence_says_which_limit_spoke_and_why(
 def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
     baseline = Baseline(3, 3.0) if policy is not KINDS else Baseline(1, 3.0)
     assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
+
+
+@pytest.mark.parametrize(
+    ("errors", "requests", "failed", "outlier", "share", "limit"),
+    [
+        (5, 500, 5, True, 1.0, 5),
+        (5, 501, 5, True, 1.0, None),
+        (359, 36_000, 359, True, 1.0, None),
+        (360, 36_000, 360, True, 1.0, 360),
+        (5, 36_000, 0, True, 1.0, 5),
+        (14, 36_000, 10, True, 1.0, None),
+        (15, 36_000, 10, True, 1.0, 5),
+        (5, 36_000, 5, False, 1.0, 5),
+        (35, 3_600, 35, True, 0.1, None),
+        (36, 3_600, 36, True, 0.1, 36),
+    ],
+    ids=[
+        "1 % is the limit",
+        "less than 1 %",
+        "much traffic",
+        "1 % of it",
+        "errors are no requests",
+        "few errors beside the requests",
+        "errors beside the requests",
+        "compared with nothing",
+        "softly drained",
+        "1 % of what it still gets",
+    ],
+)
+def test_errors_below_one_percent_of_the_requests_are_not_too_many(
+    errors: int, requests: int, failed: int, limit: int | None, share: float, *, outlier: bool
+) -> None:
+    evidence = replace(holding({"redis": errors}), requests=requests, failed=failed)
+    verdict = judge(evidence, Policy(outlier=outlier), Baseline(share=share))
+    assert [reason.limit for reason in verdict.reasons] == ([] if limit is None else [limit])
+    if limit is None:
+        assert verdict.spared.endswith(f"{ceil(requests / 100)}: 1 % of its {requests} requests")
+
+
+def test_limit_by_kind_is_not_a_part_of_the_requests() -> None:
+    evidence = replace(holding({"redis": 3}), requests=36_000, failed=3)
+    assert [reason.rule for reason in judge(evidence, KINDS).reasons] == ["kind"]
 
 
 def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:

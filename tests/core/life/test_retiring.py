@@ -21,7 +21,6 @@ from harness.containers import (
     RETIRING,
     REVIVED,
     SICK,
-    SICK_PING,
     STARTING,
     STOPPING,
     SUSPECT,
@@ -184,7 +183,6 @@ def test_busy_container_is_left_alone_until_its_maximum(policy: Policy, rows: li
             (108, FINE, UP, []),
             (109, FINE, RETIRING, [ASK]),
         ],
-        [(105, DENIED, RETIRING, []), (106, SICK_PING, SUSPECT, [RELEASE])],
         [(101, SICK, SUSPECT, []), (102, GRANTED, SUSPECT, [RELEASE])],
         [(101, SICK, SUSPECT, []), (102, UNKNOWN, SUSPECT, [RELEASE])],
         [(101, SICK, SUSPECT, []), (102, DENIED, SUSPECT, [])],
@@ -192,7 +190,6 @@ def test_busy_container_is_left_alone_until_its_maximum(policy: Policy, rows: li
     ],
     ids=[
         "sick while it waits for its turn",
-        "a ping is enough",
         "granted too late",
         "perhaps granted",
         "denied",

@@ -242,7 +242,7 @@ def test_first_name_belongs_to_the_life_that_is_watched(container: Container, in
 @pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
 @pytest.mark.parametrize("app_start", ["one", None], ids=["named", "nameless"])
 def test_app_that_has_gone_ends_its_life_before_the_next_is_named(state: State, app_start: str | None) -> None:
-    old = replace(asking(app_start=app_start), state=state, latch=LATCH, answer=GRANTED, bad_checks=3, would_culls=2)
+    old = replace(asking(app_start=app_start), state=state, latch=LATCH, answer=GRANTED, would_culls=2)
     fresh, effects = step(old, AppRestarted(None, "after-1"), 50.0, WARM_UP)
     assert fresh == replace(start(APP, 50.0, WARM_UP), incarnation="after-1")
     assert (fresh.latch, fresh.claim_id, fresh.born) == (None, f"{APP}/after-1", 50.0)

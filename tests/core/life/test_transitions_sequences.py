@@ -18,14 +18,12 @@ from harness.containers import (
     DOWN,
     DRAINING,
     FINE,
-    FINE_PING,
     GRANTED,
     LATCH,
     ORDERED,
     REPLAYED,
     RETIRING,
     SICK,
-    SICK_PING,
     STARTING,
     STOPPING,
     SUSPECT,
@@ -61,8 +59,6 @@ policies = st.builds(
     grace_s=st.sampled_from([0.0, 30.0]),
     settle_s=st.sampled_from([0.0, 3.0]),
     drain_s=st.sampled_from([0.0, 10.0]),
-    confirm=st.sampled_from([1, 1, 2, 3]),
-    min_age_s=st.sampled_from([0.0, 20.0]),
     lifetime_s=st.sampled_from([0.0, 15.0, 15.0]),
     lifetime_max_s=st.sampled_from([0.0, 40.0]),
     retire_timeout_s=st.sampled_from([20.0, 60.0]),
@@ -71,7 +67,7 @@ policies = st.builds(
 answers = st.sampled_from([GRANTED, GRANTED, REPLAYED, DENIED, UNKNOWN])
 pauses = st.sampled_from([0.0, 0.001, 1.0, 3.0, 10.0, 37.5, 1e6, -1.0]) | st.floats(0, 100)
 jitters = st.floats(0, 1)
-looks = st.sampled_from([FINE, FINE, BUSY, SICK, SICK, FINE_PING, SICK_PING])
+looks = st.sampled_from([FINE, FINE, BUSY, SICK, SICK])
 
 
 class AnyLife(RuleBasedStateMachine):
@@ -111,7 +107,7 @@ class AnyLife(RuleBasedStateMachine):
         self.latched, self.drain_ends, self.lease_ends = "", 0.0, math.inf
         self.is_ordered = self.is_unclear = self.was_answered = False
         self.heard_at: float | None = None
-        self.is_sick, self.bad_checks = False, 0
+        self.is_sick = False
         self.born = self.now
         self.unknowns = self.would_culls = 0
 
@@ -152,7 +148,6 @@ class AnyLife(RuleBasedStateMachine):
 
     def look(self, look: Judged) -> None:
         self.is_sick = look.verdict == SICK.verdict
-        self.bad_checks = self.bad_checks + look.is_check if self.is_sick else 0
         before, effects = self.feel(look)
         if self.container.state is DOWN:
             assert self.now >= self.drain_ends or before.state is DOWN
@@ -166,8 +161,6 @@ class AnyLife(RuleBasedStateMachine):
             self.unknowns, self.is_unclear = 0, False
         if self.container.state is SUSPECT and before.state is not SUSPECT:
             self.unknowns = 0
-        if self.container.state is SUSPECT and before.state is not SUSPECT and self.policy.confirm > 1:
-            assert self.bad_checks >= self.policy.confirm
         if ids := asks(effects):
             self.ask(before, ids)
 
@@ -177,14 +170,13 @@ class AnyLife(RuleBasedStateMachine):
         assert self.now >= self.lease_ends
         assert effects == (ClearWindow(heart=False), ReleaseLease(before.lease), SaveMemory())
         self.latched, self.lease_ends = "", math.inf
-        self.is_sick, self.bad_checks, self.unknowns = False, 0, 0
+        self.is_sick, self.unknowns = False, 0
 
     def ask(self, before: Container, ids: list[str]) -> None:
         assert self.is_sick or self.is_ordered
         assert not before.asking
         assert (self.outstanding, self.leasing) == (None, None)
         if not self.is_ordered:
-            assert before.asked or self.now >= self.born + self.policy.min_age_s
             assert self.heard_at is not None, "the fleet has not heard of it"
             assert self.was_answered or self.now >= self.heard_at + self.policy.settle_s - 1e-6
         assert ids == [self.container.claim_id]

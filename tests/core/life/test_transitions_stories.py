@@ -11,12 +11,10 @@ from harness.containers import (
     DOWN,
     DRAINING,
     FINE,
-    FINE_PING,
     GRANTED,
     POLICY,
     REPLAYED,
     SICK,
-    SICK_PING,
     STARTING,
     STOPPING,
     SUSPECT,
@@ -50,7 +48,7 @@ def check_story(rows: list[Row], policy: Policy) -> Container:
 
 def idle(at: float) -> Judged:
     """A look at an app that said at this second that nothing was in flight."""
-    return replace(SICK_PING, idle_at=at)
+    return replace(SICK, idle_at=at)
 
 
 SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, ClaimToken)]
@@ -216,101 +214,6 @@ def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> No
     container, effects = step(container, SICK, 9.0, SHADOW)
     assert asks(effects) == [container.claim_id]
     assert container.claim_id != first
-
-
-# -- confirmed by several checks ------------------------------------------------------------------------------
-
-CONFIRMED = replace(POLICY, confirm=3)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, ClaimToken)],
-        [(0, SICK, UP), (10, SICK, UP), (11, SICK_PING, UP), (12, SICK_PING, UP), (20, SICK, SUSPECT)],
-        [(0, FINE, UP), (1, SICK_PING, UP), (2, SICK_PING, UP), (3, SICK_PING, UP), (4, SICK_PING, UP)],
-        [(0, SICK, UP), (10, SICK, UP), (20, FINE, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT)],
-        [(0, SICK, UP), (10, SICK, UP), (15, FINE_PING, UP), (20, SICK, UP), (30, SICK, UP), (40, SICK, SUSPECT)],
-        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, SICK_PING, SUSPECT), (23, SICK_PING, ClaimToken)],
-        [(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (21, FINE, UP), (30, SICK, UP), (40, SICK, UP)],
-        [(0, SICK, UP), (10, SICK, UP), (15, AppRestarted("two"), STARTING), (15, SICK, UP), (25, SICK, UP)],
-        [
-            (0, SICK, UP),
-            (10, SICK, UP),
-            (20, SICK, SUSPECT),
-            (23, SICK, ClaimToken),
-            (24, DENIED, SUSPECT),
-            (34, SICK, ClaimToken),
-        ],
-        [
-            *[(0, SICK, UP), (10, SICK, UP), (20, SICK, SUSPECT), (23, SICK, ClaimToken), (23, FINE, SUSPECT)],
-            *[(24, GRANTED, UP), (30, SICK, UP), (40, SICK, UP), (50, SICK, SUSPECT), (53, SICK, ClaimToken)],
-        ],
-    ],
-    ids=[
-        "three checks in a row",
-        "pings between checks do not confirm",
-        "nor do pings alone",
-        "a good check begins the count anew",
-        "a good look between checks too",
-        "once confirmed a ping may settle it",
-        "a recovery begins the count anew",
-        "another life begins the count anew",
-        "a denied one need not be confirmed again",
-        "a token that came too late begins the count anew",
-    ],
-)
-def test_bad_window_is_confirmed_by_checks_in_a_row(rows: list[Row]) -> None:
-    check_story(rows, CONFIRMED)
-
-
-def test_checks_of_the_grace_confirm_nothing() -> None:
-    grace: list[Row] = [(0, SICK, STARTING), (10, SICK, STARTING), (20, SICK, STARTING), (30, SICK, UP)]
-    check_story([*grace, (40, SICK, UP), (50, SICK, UP), (60, SICK, SUSPECT)], replace(CONFIRMED, grace_s=30.0))
-
-
-# -- old enough to be culled ----------------------------------------------------------------------------------
-
-YOUNG = replace(POLICY, min_age_s=60.0)
-
-
-@pytest.mark.parametrize(
-    ("policy", "rows"),
-    [
-        (
-            YOUNG,
-            [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, SUSPECT), (59.999, SICK, SUSPECT), (60, SICK, ClaimToken)],
-        ),
-        (YOUNG, [(5, SICK, SUSPECT), (40, FINE, UP), (59, SICK, SUSPECT), (61, SICK, SUSPECT), (62, SICK, ClaimToken)]),
-        (YOUNG, [(70, FINE, UP), (75, SICK, SUSPECT), (78, SICK, ClaimToken)]),
-        (
-            YOUNG,
-            [(70, AppRestarted("two"), STARTING), (75, SICK, SUSPECT), (129, SICK, SUSPECT), (130, SICK, ClaimToken)],
-        ),
-        (
-            replace(YOUNG, grace_s=30.0),
-            [(0, SICK, STARTING), (30, FINE, UP), (31, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, ClaimToken)],
-        ),
-        (replace(YOUNG, settle_s=0.0), [(5, SICK, SUSPECT), (59, SICK, SUSPECT), (60, SICK, ClaimToken)]),
-    ],
-    ids=[
-        "judged at once and asks when old enough",
-        "settles all the same",
-        "old enough long ago",
-        "age is that of the incarnation",
-        "grace is a part of the age",
-        "without settling",
-    ],
-)
-def test_young_app_is_judged_and_not_claimed_for(policy: Policy, rows: list[Row]) -> None:
-    check_story(rows, policy)
-
-
-def test_naming_a_life_does_not_make_it_younger() -> None:
-    container, _ = step(begun(YOUNG, app_start=None), FINE, 0.0, YOUNG)
-    container, _ = step(container, AppRestarted("one"), 50.0, YOUNG)
-    container, _ = step_and_beat(container, SICK, 55.0, YOUNG)
-    assert container.due == 60.0
 
 
 # -- gone without a name for the next life --------------------------------------------------------------------

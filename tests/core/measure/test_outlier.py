@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sidecar.core.measure.outlier import (
     CHANCE,
     KEPT_MIN,
+    MINUTE_S,
     NO_BASELINE,
     Baseline,
     EffectiveLimit,
@@ -132,27 +133,34 @@ def holding(errors: int, requests: int = 0, failed: int = 0) -> Evidence:
 
 
 def sampled(errors: int, seconds: float, usual: OwnUsual | None = None, begin: float = 0.0) -> OwnUsual:
-    usual = usual or OwnUsual()
+    usual = usual or OwnUsual(60)
     for check in range(int(seconds / 10)):
         usual.sample(holding(errors, 600), begin + 10 * check)
     return usual
 
 
-def test_own_usual_is_the_mean_of_the_past_hour() -> None:
-    assert OwnUsual().rates(0.0) == (0.0, 0.0)
+def test_own_usual_is_the_mean_of_the_hour_before_the_window() -> None:
+    assert OwnUsual(60).rates(0.0) == (0.0, 0.0)
     usual = sampled(4, 1_800)
-    assert usual.rates(1_800) == pytest.approx((4.0, 4 / 600))
+    assert usual.rates(1_860) == pytest.approx((4.0, 4 / 600))
     sampled(0, 1_800, usual, 1_800)
-    assert usual.rates(3_599) == pytest.approx((2.0, 2 / 600))
-    assert usual.rates(5_399)[0] == pytest.approx(0.0, abs=0.1)
-    assert usual.rates(7_300) == (0.0, 0.0)
+    assert usual.rates(3_660) == pytest.approx((2.0, 2 / 600))
+    assert usual.rates(5_399)[0] > 0 == usual.rates(5_460)[0]
+    assert usual.rates(7_360) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("window", [10, 60, 90, 600])
+def test_errors_of_the_window_that_is_judged_are_not_usual(window: int) -> None:
+    usual = sampled(4, window, OwnUsual(window), begin=600)
+    assert usual.rates(600 + window) == (0.0, 0.0)
+    assert usual.rates(600 + 2 * window + 2 * MINUTE_S)[0] == 4.0
 
 
 def test_own_usual_is_bounded_forgets_with_the_life_and_survives_a_handover() -> None:
     usual = sampled(3, 86_400)
     frozen = json.loads(json.dumps(usual.freeze(86_400)))
-    assert len(frozen) == KEPT_MIN
-    other = OwnUsual()
+    assert len(frozen) == KEPT_MIN + 2
+    other = OwnUsual(60)
     other.thaw(frozen, 86_400 + 6_000)
     assert other.rates(86_400 + 6_000) == usual.rates(86_400)
     usual.clear()
@@ -162,7 +170,7 @@ def test_own_usual_is_bounded_forgets_with_the_life_and_survives_a_handover() ->
 @pytest.mark.parametrize("frozen", [[[0, 1, -1, 0]], [[0, 1, "many", 0]], [[0, 1]], [["now", 1, 1, 1]], [7]], ids=str)
 def test_own_usual_that_cannot_be_is_refused(frozen: list[list[int]]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        OwnUsual().thaw(frozen, 100.0)
+        OwnUsual(60).thaw(frozen, 100.0)
 
 
 # -- what errors are compared with ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.measure.weight import FULL, Weight, soft_drain
+from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import Fleet, Policy, Presence
 
 
@@ -175,3 +175,12 @@ def test_lowered_weight_is_set_at_once_not_below_the_floor_and_rises_as_any_othe
     assert percents == [12, 17, 22]
     assert Weight(floor=FULL).lowered(0) == Weight(floor=FULL)
     assert Weight(floor=7).lowered(60).percent == 60
+
+
+def test_limit_of_a_drained_container_falls_with_the_window_that_still_holds_earlier_errors() -> None:
+    shares, share = [], 1.0
+    for _ in range(7):
+        shares.append(round(share, 3))
+        share = share_of_window(share, 10, 10, 60)
+    assert shares == [1.0, 0.833, 0.667, 0.5, 0.333, 0.167, 0.1]
+    assert share_of_window(0.1, 50, 1, 60) == 0.5

@@ -1,4 +1,4 @@
-"""The ring of one-second buckets against a list of timestamps."""
+"""The one-second buckets against a list of timestamps."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def test_window_agrees_with_a_list_of_timestamps(data: st.DataObject, seconds: i
         assert window.by_key() == naive.by_key()
         assert window.total == sum(window.by_key().values())
         assert (window.newest_age_s(), window.oldest_age_s()) == ((ages[0], ages[-1]) if ages else (None, None))
+        assert window.changes_at() == (naive.now_s - ages[-1] + seconds if ages else None)
         assert window.ever() == naive.all
         assert sum(window.ever().values()) >= ever
         ever = sum(window.ever().values())
@@ -137,7 +138,7 @@ def test_clock_that_steps_back_forgets_nothing_early_and_nothing_late() -> None:
 
 
 def entries(window: RollingCounts) -> int:
-    buckets = [bucket for bucket in window._ring if bucket]
+    buckets = [one.counts for one in window._past]
     return sum(map(len, [*buckets, window.current, window._closed, window._ever.counts]))
 
 
@@ -200,7 +201,7 @@ def test_window_without_a_second_is_refused(seconds: int) -> None:
 # -- records of nothing ---------------------------------------------------------------------------------------
 
 
-def test_record_of_nothing_beside_errors_does_not_break_the_ring() -> None:
+def test_record_of_nothing_beside_errors_does_not_break_the_window() -> None:
     window = RollingCounts(60, 0)
     window.record("redis", 5)
     window.turn(5)
