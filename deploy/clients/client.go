@@ -1,37 +1,186 @@
-// Package arbiter reports errors to the sidecar: arbiter.Report(1, "redis"), or arbiter.Recover around a handler.
+// Package arbiter reports errors to the sidecar: arbiter.ReportError(err), or arbiter.Handler around a handler.
 //
-// It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else nowhere. Copy it into
-// a directory of your module; it needs Go 1.21 and nothing else.
+// It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else it posts to ARBITER_SOCKET
+// or ARBITER_LOCAL_LISTEN (127.0.0.1:9180; off: nowhere). Reports wait for at most 30 s while no sidecar answers. Copy it
+// into a directory of your module; it needs Go 1.21 and nothing else.
 package arbiter
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"regexp"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
+const (
+	keepFor = 30 * time.Second // older errors would count as new ones
+	pause   = 100 * time.Millisecond
+	most    = 1_000_000 // in one report
+)
+
+// series is what is counted: errors of a kind, requests or failed.
+type series struct{ name, kind string }
+
 var (
 	lock    sync.Mutex
 	conn    net.Conn
-	kept    = map[string]int{} // counts by kind, sent with a later call if the sidecar's queue is full
+	kept    = map[series]int{} // counts that wait for the sidecar
+	since   time.Time
+	sending bool // a goroutine posts what is kept, and takes what comes meanwhile
+	warn    sync.Once
 	notWord = regexp.MustCompile(`[^A-Za-z0-9_.:/-]`)
 )
 
 // Report reports count errors of a kind. It never waits for the sidecar, and never fails.
 func Report(count int, kind string) {
 	kind = notWord.ReplaceAllString(kind, "_")
+	add(series{"errors", fmt.Sprintf("%.64s", kind)}, count)
+}
+
+// ReportError reports an error of the kind of KindOf. It never waits for the sidecar, and never fails.
+func ReportError(err error) { Report(1, KindOf(err)) }
+
+var drivers = []struct{ kind, packages, port string }{
+	{"redis", "redis|valkey|rueidis|redigo", "6379"},
+	{"mysql", "go-sql-driver/mysql|go-mysql", "3306"},
+	{"postgres", "lib/pq|jackc/pg", "5432"},
+	{"mongodb", "mongo-driver|mongodb", "27017"},
+	{"rabbitmq", "amqp|rabbitmq", "5672"},
+	{"kafka", "kafka|sarama", "9092"},
+	{"memcached", "memcache", "11211"},
+	{"elasticsearch", "elastic|opensearch", "9200"},
+}
+
+// KindOf returns the driver whose package has the type of the error or of one that it wraps, or at whose usual port
+// nobody answered; else the type of the error.
+func KindOf(err error) string {
+	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+		place, address := reflect.TypeOf(cause), ""
+		if place.Kind() == reflect.Pointer {
+			place = place.Elem()
+		}
+		if failed, is := cause.(*net.OpError); is && failed.Addr != nil {
+			_, address, _ = net.SplitHostPort(failed.Addr.String())
+		}
+		for _, driver := range drivers {
+			for _, name := range strings.Split(driver.packages, "|") {
+				if address == driver.port || strings.Contains(place.PkgPath(), name) {
+					return driver.kind
+				}
+			}
+		}
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+}
+
+// Handler reports the requests of a handler: panics and answers of 500 and above are errors. Panics go on.
+func Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen := &watched{ResponseWriter: w}
+		defer func() {
+			cause := recover()
+			switch {
+			case cause == http.ErrAbortHandler:
+			case cause != nil:
+				if err, is := cause.(error); is && !isRuntime(err) {
+					ReportError(err)
+				} else {
+					Report(1, "panic")
+				}
+				add(series{name: "failed"}, 1)
+			case seen.status >= 500:
+				Report(1, fmt.Sprintf("http_%d", seen.status))
+				add(series{name: "failed"}, 1)
+			default:
+				add(series{name: "requests"}, 1)
+			}
+			if cause != nil {
+				panic(cause)
+			}
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// Flush waits until the reports have left, at most for this time. For the end of a program.
+func Flush(atMost time.Duration) {
+	for end := time.Now().Add(atMost); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		lock.Lock()
+		done := len(kept) == 0 && !sending
+		lock.Unlock()
+		if done {
+			return
+		}
+	}
+}
+
+func isRuntime(err error) bool {
+	_, is := err.(runtime.Error)
+	return is
+}
+
+type watched struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *watched) WriteHeader(status int) {
+	if w.status < 200 { // after an informational one comes another
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(data []byte) (int, error) {
+	if w.status < 200 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(data)
+}
+
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *watched) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+
+func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
+
+func add(what series, count int) {
 	lock.Lock()
 	defer lock.Unlock()
-	if kept[kind] == 0 && len(kept) >= 100 {
-		kind = "other"
+	if len(kept) == 0 {
+		since = time.Now()
 	}
-	kept[kind] += count
+	if what.kind != "" && kept[what] == 0 && len(kept) >= 100 {
+		what.kind = "other"
+	}
+	kept[what] = min(most, kept[what]+count)
+	if os.Getenv("ARBITER_STATSD_SOCKET")+os.Getenv("ARBITER_STATSD_LISTEN") != "" {
+		datagrams()
+	} else if !sending {
+		sending = true
+		go post()
+	}
+}
+
+// -- datagrams, sent by the caller, with the lock
+
+func datagrams() {
 	for range [2]int{} { // a new sidecar listens on a new socket
 		if conn == nil && !dial() {
 			clear(kept) // old errors must not count when the sidecar is back
@@ -45,27 +194,16 @@ func Report(count int, kind string) {
 	}
 }
 
-// Recover reports panics of a handler and lets them go on.
-func Recover(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if cause := recover(); cause != nil {
-				if cause != http.ErrAbortHandler {
-					Report(1, "panic")
-				}
-				panic(cause)
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
 func flush() error {
-	for kind, sum := range kept {
-		if err := send(fmt.Sprintf("errors:%d|c|#level:server_error,kind:%.64s", sum, kind)); err != nil {
+	for what, sum := range kept {
+		line := fmt.Sprintf("%s:%d|c", what.name, sum)
+		if what.kind != "" {
+			line += "|#level:server_error,kind:" + what.kind
+		}
+		if err := send(line); err != nil {
 			return err
 		}
-		delete(kept, kind)
+		delete(kept, what)
 	}
 	return nil
 }
@@ -89,12 +227,107 @@ func dial() bool {
 	if address == "" {
 		network, address = "udp", os.Getenv("ARBITER_STATSD_LISTEN")
 	}
-	if address == "" {
-		return false
-	}
 	opened, err := net.DialTimeout(network, address, time.Second) // only the look-up of a name ever waits
 	if err == nil {
 		conn = opened
 	}
 	return err == nil
+}
+
+// -- HTTP, sent by a goroutine of its own, which ends when nothing is left
+
+func post() {
+	for wait := pause; ; {
+		time.Sleep(wait)
+		lock.Lock()
+		if time.Since(since) > keepFor {
+			clear(kept)
+		}
+		if len(kept) == 0 || len(places()) == 0 {
+			clear(kept)
+			sending = false
+			lock.Unlock()
+			return
+		}
+		batch, began := kept, since
+		kept = map[series]int{}
+		lock.Unlock()
+		if wait = pause; !sent(batch) {
+			wait = time.Second
+			lock.Lock()
+			for what, count := range batch {
+				kept[what] = min(most, kept[what]+count)
+			}
+			since = began
+			lock.Unlock()
+		}
+	}
+}
+
+// sent posts the batch, and removes from it what need not be sent again.
+func sent(batch map[series]int) bool {
+	var failures []map[string]any
+	results := map[string]int{}
+	for what, count := range batch {
+		if what.kind == "" {
+			results[map[string]string{"requests": "ok", "failed": "failed"}[what.name]] = count
+		} else {
+			failures = append(failures, map[string]any{"count": count, "kind": what.kind})
+		}
+	}
+	if len(failures) > 0 && !posted("/errors", failures) {
+		return false
+	}
+	for what := range batch {
+		if what.kind != "" {
+			delete(batch, what)
+		}
+	}
+	return len(results) == 0 || posted("/results", results)
+}
+
+func posted(path string, content any) bool {
+	body, _ := json.Marshal(content)
+	for _, place := range places() {
+		network, address, _ := strings.Cut(place, " ")
+		dialed := false
+		dialer := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			opened, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			dialed = err == nil
+			return opened, err
+		}
+		client := http.Client{
+			Timeout:   time.Second,
+			Transport: &http.Transport{DialContext: dialer, DisableKeepAlives: true},
+		}
+		answer, err := client.Post("http://localhost"+path, "application/json", bytes.NewReader(body))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16))
+			_ = answer.Body.Close()
+			return answer.StatusCode != http.StatusServiceUnavailable
+		}
+		if dialed {
+			return true // sent twice, it could count twice
+		}
+	}
+	warn.Do(func() {
+		log.Printf("health-arbiter: no sidecar answers at %s: reports wait for at most %s",
+			strings.Join(places(), " and "), keepFor)
+	})
+	return false
+}
+
+// places returns the networks and addresses at which the sidecar may answer.
+func places() (found []string) {
+	if path := os.Getenv("ARBITER_SOCKET"); path != "" {
+		found = append(found, "unix "+path)
+	}
+	listen := os.Getenv("ARBITER_LOCAL_LISTEN")
+	if listen == "" {
+		listen = "127.0.0.1:9180"
+	}
+	if listen != "off" {
+		found = append(found, "tcp "+listen)
+	}
+	return found
 }

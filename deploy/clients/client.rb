@@ -1,23 +1,37 @@
 # frozen_string_literal: true
 
 # Reports errors to the sidecar: Arbiter.report(kind: "redis"), or in config.ru and Rails: use Arbiter::Middleware
-# It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else nowhere.
+# It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else a thread posts to
+# ARBITER_SOCKET or ARBITER_LOCAL_LISTEN (127.0.0.1:9180; off: nowhere). Reports wait for at most 30 s for a sidecar.
+require "io/wait"
+require "json"
 require "socket"
 
 module Arbiter
-  @kept = Hash.new(0) # counts by line, sent with a later call if the sidecar's queue is full
+  KEEP_S = 30 # older errors would count as new ones
+  PAUSE_S = 0.1
+  TIMEOUT_S = 1
+  MOST = 1_000_000 # in one report
+
+  @kept = Hash.new(0) # counts by name and tags, which wait for the sidecar
   @lock = Mutex.new
 
-  # Never raises, never blocks. Reports are dropped while there is no sidecar.
+  # Never raises, never blocks.
   def self.report(count = 1, kind: "unknown", level: "server_error")
-    add("errors", count, "|c|#level:#{level},kind:#{kind.to_s.gsub(%r{[^\w.:/-]}, '_')[0, 64]}")
+    add("errors", count, "level" => level, "kind" => kind.to_s.gsub(%r{[^\w.:/-]}, "_")[0, 64])
   end
 
-  def self.add(name, count, tail = "|c")
+  def self.add(name, count, tags = {})
     @lock.synchronize do
       start_afresh unless @pid == Process.pid
-      @kept[[name, tail]] += count if @kept.size < 100 || @kept.key?([name, tail])
-      flush
+      @since = Process.clock_gettime(Process::CLOCK_MONOTONIC) if @kept.empty?
+      key = [name, tags]
+      @kept[key] = [@kept[key] + count, MOST].min if @kept.size < 100 || @kept.key?(key)
+      if datagrams?
+        flush
+      elsif @thread.nil? || !@thread.alive?
+        @thread = Thread.new { post_all }
+      end
     end
   rescue StandardError
     nil
@@ -25,8 +39,14 @@ module Arbiter
 
   def self.start_afresh
     @pid = Process.pid
-    @socket = nil
+    @socket = @thread = nil
     @kept.clear # in a forked child: the parent sends these
+  end
+
+  # -- datagrams, sent by the caller
+
+  def self.datagrams?
+    !(ENV.fetch("ARBITER_STATSD_SOCKET", "") + ENV.fetch("ARBITER_STATSD_LISTEN", "")).empty?
   end
 
   def self.flush
@@ -42,9 +62,10 @@ module Arbiter
   end
 
   def self.send_kept
-    @kept.keys.each do |name, tail|
-      @socket.sendmsg_nonblock("#{name}:#{@kept[[name, tail]]}#{tail}")
-      @kept.delete([name, tail])
+    @kept.keys.each do |name, tags|
+      tail = tags.empty? ? "|c" : "|c|##{tags.map { |tag, value| "#{tag}:#{value}" }.join(',')}"
+      @socket.sendmsg_nonblock("#{name}:#{@kept[[name, tags]]}#{tail}")
+      @kept.delete([name, tags])
     end
   end
 
@@ -56,21 +77,133 @@ module Arbiter
     Addrinfo.udp(host.delete("[]"), port).connect unless host.empty?
   end
 
+  # -- HTTP, sent by a thread that ends when nothing is left
+
+  def self.post_all
+    pause = PAUSE_S
+    loop do
+      sleep(pause)
+      batch, since = @lock.synchronize { take_batch }
+      return if batch.empty?
+
+      pause = PAUSE_S
+      next if sent?(batch)
+
+      pause = 1
+      @lock.synchronize { put_back(batch, since) }
+    end
+  rescue StandardError
+    nil
+  end
+
+  def self.take_batch
+    age_s = Process.clock_gettime(Process::CLOCK_MONOTONIC) - @since
+    @kept.clear if age_s > KEEP_S || places.empty?
+    batch = @kept.dup
+    @kept.clear
+    @thread = nil if batch.empty? # the next report starts another
+    [batch, @since]
+  end
+
+  def self.put_back(batch, since)
+    batch.each { |key, count| @kept[key] = [@kept[key] + count, MOST].min }
+    @since = since
+  end
+
+  # Posts the batch, and removes from it what need not be sent again.
+  def self.sent?(batch)
+    errors, results = batch.partition { |(name, _), _| name == "errors" }
+    objects = errors.map { |(_, tags), count| tags.merge("count" => count) }
+    return false unless objects.empty? || posted?("/errors", objects)
+
+    errors.each { |key, _| batch.delete(key) }
+    counts = results.to_h { |(name, _), count| [name == "requests" ? "ok" : name, count] }
+    counts.empty? || posted?("/results", counts)
+  end
+
+  def self.posted?(path, content)
+    body = JSON.generate(content)
+    request = "POST #{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: #{body.bytesize}\r\n\r\n#{body}"
+    places.each do |place|
+      socket = place.connect(timeout: TIMEOUT_S)
+      return answer(socket, request) != "503"
+    rescue SystemCallError, IOError
+      next
+    ensure
+      socket&.close
+    end
+    warn("health-arbiter: no sidecar answers: reports wait for at most #{KEEP_S} s") unless @has_warned
+    @has_warned = true
+    false
+  end
+
+  # The status, or nothing: sent twice, a request could count twice.
+  def self.answer(socket, request)
+    socket.write(request)
+    socket.wait_readable(TIMEOUT_S) ? socket.recv(4096)[9, 3].to_s : ""
+  rescue SystemCallError, IOError
+    ""
+  end
+
+  def self.places
+    path = ENV.fetch("ARBITER_SOCKET", "")
+    listen = ENV.fetch("ARBITER_LOCAL_LISTEN", "")
+    host, _, port = (listen.empty? ? "127.0.0.1:9180" : listen).rpartition(":")
+    found = []
+    found << Addrinfo.unix(path) unless path.empty?
+    found << Addrinfo.tcp(host.delete("[]"), port) unless host.empty?
+    found
+  end
+
+  # Waits until the reports have left, at most for this time. For the end of a program.
+  def self.finish(at_most = TIMEOUT_S)
+    @thread&.join(at_most)
+  rescue StandardError
+    nil
+  end
+  at_exit { finish }
+
   # Rack: 5xx and exceptions are errors, every request is a result.
   class Middleware
     def initialize(app)
       @app = app
     end
 
+    # Rails and Sinatra turn an exception into an answer, and keep it in the environment.
+    ANSWERED = %w[action_dispatch.exception sinatra.error rack.exception].freeze
+
     def call(env)
       status, headers, body = @app.call(env)
-      Arbiter.report(kind: "http_#{status}") if status.to_i >= 500
-      Arbiter.add(status.to_i >= 500 ? "failed" : "requests", 1)
+      is_failed = status.to_i >= 500
+      error = ANSWERED.filter_map { |name| env[name] }.first
+      Arbiter.report(kind: error ? Arbiter.kind_of(error) : "http_#{status}") if is_failed
+      Arbiter.add(is_failed ? "failed" : "requests", 1)
       [status, headers, body]
     rescue StandardError => error
-      Arbiter.report(kind: error.class.name.to_s.gsub("::", "."))
+      Arbiter.report(kind: Arbiter.kind_of(error))
       Arbiter.add("failed", 1)
       raise
     end
+  end
+
+  DRIVERS = {
+    "redis" => /\ARedis/, "mysql" => /\A(Mysql2|Trilogy)/, "postgres" => /\APG::/, "mongodb" => /\AMongo/,
+    "rabbitmq" => /\A(Bunny|AMQ)/, "kafka" => /\A(Kafka|Rdkafka)/, "memcached" => /\ADalli/,
+    "elasticsearch" => /\A(Elasticsearch|Elastic|OpenSearch)/
+  }.freeze
+
+  # The driver that has the class of the exception or of one of its causes, else the name of its class.
+  def self.kind_of(error)
+    cause = error
+    8.times do
+      break if cause.nil?
+
+      classes = cause.class.ancestors.map(&:to_s)
+      kind, = DRIVERS.find { |_, driver| classes.any? { |name| driver.match?(name) } }
+      return kind if kind
+
+      cause = cause.cause
+    end
+    error.class.name.to_s.gsub("::", ".")
   end
 end

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reports errors of a job to the sidecar: nightly-import || report.sh cron
-# Usage: report.sh [KIND [COUNT]]. Sends a datagram if ARBITER_STATSD_LISTEN is set, else over HTTP to ARBITER_SOCKET or
-# ARBITER_LOCAL_LISTEN. Never fails, because a job must not fail for want of a sidecar.
+# Usage: report.sh [KIND [COUNT]]. Sends a datagram if ARBITER_STATSD_LISTEN is set, else posts to ARBITER_SOCKET or
+# ARBITER_LOCAL_LISTEN (127.0.0.1:9180). Never fails, because a job must not fail for want of a sidecar.
 kind=${1:-cron} count=${2:-1}
 kind=${kind//[^A-Za-z0-9_.:\/-]/_}
 [[ $count =~ ^[0-9]+$ ]] || count=1
@@ -12,7 +12,10 @@ if [[ $listen == *:* ]]; then
     host=${host#[} host=${host%]}
     { printf 'errors:%s|c|#kind:%.64s' "$count" "$kind" >"/dev/udp/$host/$port"; } 2>/dev/null
 else
-    curl --silent --max-time 2 --output /dev/null ${ARBITER_SOCKET:+--unix-socket "$ARBITER_SOCKET"} \
-        --data "$(printf '{"count":%s,"kind":"%.64s"}' "$count" "$kind")" "http://$local_address/errors"
+    body=$(printf '{"count":%s,"kind":"%.64s"}' "$count" "$kind")
+    post() { curl --silent --max-time 2 --output /dev/null --data "$body" "$@"; }
+    { [[ -n ${ARBITER_SOCKET:-} ]] && post --unix-socket "$ARBITER_SOCKET" http://localhost/errors; } ||
+        { [[ $local_address != off ]] && post "http://$local_address/errors"; } ||
+        printf 'health-arbiter: no sidecar answers: the report is dropped\n' >&2
 fi
 exit 0

@@ -4,9 +4,11 @@ It uses only the standard library, and is a distribution of its own, ``health-ar
 ``health_arbiter_client``. An import loads only what is used.
 
 The address comes from the sidecar's settings in the environment of the app: ``ARBITER_STATSD_SOCKET`` (unix datagrams),
-else ``ARBITER_STATSD_LISTEN`` (UDP). Without either every report is dropped, and counted in ``stats()``. A program of
-several processes sets ``ARBITER_APP_START`` once, before its first process starts: if each process set its own, the app
-would seem to restart all the time.
+else ``ARBITER_STATSD_LISTEN`` (UDP). Without either it posts to the sidecar's local listener: ``ARBITER_SOCKET``, else
+``ARBITER_LOCAL_LISTEN``, by default 127.0.0.1:9180 (``off``: not at all). While no sidecar answers, reports wait for 30
+seconds; then they are dropped, which ``stats()`` counts. One line of the logger ``health_arbiter_client`` says so. A
+program of several processes sets ``ARBITER_APP_START`` once, before its first process starts: if each process set its
+own, the app would seem to restart all the time.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from .reporting import configure, heartbeat, report, results, stats
 if TYPE_CHECKING:
     from .aiohttp_server import arbiter_aiohttp_middleware as arbiter_aiohttp_middleware
     from .asgi import ArbiterMiddleware
+    from .celery_worker import arbiter_celery as arbiter_celery
+    from .django_middleware import ArbiterDjangoMiddleware as ArbiterDjangoMiddleware
     from .exchange import report_exception
+    from .flask_app import arbiter_flask as arbiter_flask
     from .life_connection import report_life
     from .log_handler import ArbiterHandler
     from .redaction import redacted
@@ -40,10 +45,13 @@ __all__ = [
 ]
 
 _LATE: Final = {
+    "ArbiterDjangoMiddleware": "django_middleware",
     "ArbiterHandler": "log_handler",
     "ArbiterMiddleware": "asgi",
     "ArbiterWSGIMiddleware": "wsgi",
     "arbiter_aiohttp_middleware": "aiohttp_server",
+    "arbiter_celery": "celery_worker",
+    "arbiter_flask": "flask_app",
     "redacted": "redaction",
     "report_exception": "exchange",
     "report_life": "life_connection",

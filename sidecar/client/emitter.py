@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from .lines import StatsdSeries
+from .lines import StatsdSeries, Sum
+from .local_http import LocalHttp
 from .outlet import Outcome, Outlet
 
 KEEP_S: Final = 30.0
@@ -32,6 +33,7 @@ MOST: Final = 1_000_000
 PACKET_LIMIT: Final = 1_400
 """Bytes; fits any network and any reader's buffer."""
 
+LOGGER: Final = "health_arbiter_client"
 _ROUNDS: Final = 100
 
 
@@ -52,27 +54,31 @@ class Increment(NamedTuple):
     urgent: bool = True
 
 
-class _Sum:
-    __slots__ = ("count", "message", "since")
-
-    def __init__(self, since: float) -> None:
-        self.count = 0
-        self.since = since
-        self.message: str | None = None
-
-
 class Emitter:
-    """Takes reports and sends them, now or later. ``clock`` gives monotonic seconds."""
+    """Takes reports and sends them, now or later. ``clock`` gives monotonic seconds.
 
-    def __init__(self, outlet: Outlet, clock: Callable[[], float] = time.monotonic) -> None:
-        self._outlet = outlet
+    ``otherwise``: what to send by if ``outlet`` has no address; it may wait, so only the emitter's thread sends by it.
+    The first time that no sidecar is found, one line is logged.
+    """
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        otherwise: Callable[[], LocalHttp] | None = None,
+    ) -> None:
+        self._outlet: Outlet | LocalHttp = outlet
+        self._otherwise = otherwise
         self._clock = clock
+        self._is_away = self._has_warned = False
         self._start_afresh()
 
     def _start_afresh(self) -> None:
         self._lock = _thread.allocate_lock()
+        self._posting = _thread.allocate_lock()
         self._queue: deque[Increment] = deque()
-        self._kept: dict[StatsdSeries, _Sum] = {}
+        self._kept: dict[StatsdSeries, Sum] = {}
         self._next_s = float("-inf")
         self._flushing = False
         self._taken = self._sent = self._dropped = 0
@@ -107,12 +113,16 @@ class Emitter:
         with self._lock:
             self._outlet.close()
             self._outlet = outlet
+            self._otherwise = None
 
     def close(self) -> None:
         """Send the sums for at most ``EXIT_S`` seconds, and close the socket. For the end of the process."""
         give_up_at = self._clock() + EXIT_S
+        if isinstance(self._outlet, LocalHttp):
+            self._outlet.timeout_s = EXIT_S
         while self.flush() is Outcome.FULL and self._clock() < give_up_at:
             time.sleep(EXIT_S / 50)
+        self._warn()
         if self._lock.acquire(timeout=EXIT_S):
             self._outlet.close()
             self._lock.release()
@@ -124,6 +134,8 @@ class Emitter:
 
     def flush(self) -> Outcome:
         """Send all sums, urgent or not. Returns FULL also if another thread is sending."""
+        if isinstance(self._outlet, LocalHttp):
+            return self._post_kept(self._outlet)
         if not self._lock.acquire(blocking=False):
             return Outcome.FULL
         try:
@@ -132,11 +144,30 @@ class Emitter:
         finally:
             self._lock.release()
 
+    def _post_kept(self, http: LocalHttp) -> Outcome:
+        """Send all sums, and let others add to them meanwhile: an exchange takes long."""
+        if not self._posting.acquire(blocking=False):
+            return Outcome.FULL
+        try:
+            with self._lock:
+                self._collect(self._clock())
+                packets = [*http.packets(self._kept)]
+            for packet, counts in packets:
+                now = self._clock()
+                outcome = http.send(packet, now)
+                with self._lock:
+                    if not self._is_done(outcome, counts, now):
+                        return outcome
+            return Outcome.SENT
+        finally:
+            self._posting.release()
+
     # -- with the lock ------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         now = self._clock()
-        if self._collect(now) or now >= self._next_s:
+        is_due = self._collect(now) or now >= self._next_s
+        if is_due and isinstance(self._outlet, Outlet):
             self._send_kept(now)
         if self._kept and not self._flushing:
             self._start_flushing()
@@ -156,29 +187,51 @@ class Emitter:
                 total.message = report.message or total.message
         return urgent
 
-    def _sum_of(self, series: StatsdSeries, now: float) -> _Sum | None:
+    def _sum_of(self, series: StatsdSeries, now: float) -> Sum | None:
         total = self._kept.get(series)
         if total is None and len(self._kept) >= KEPT_SERIES and series.folded is not None:
             series = series.folded
             total = self._kept.get(series)
         if total is None and len(self._kept) < KEPT_SERIES + FOLDED_SERIES:
-            total = self._kept[series] = _Sum(now)
+            total = self._kept[series] = Sum(now)
         return total
 
     def _send_kept(self, now: float) -> Outcome:
         self._next_s = now + PACE_S
         for packet, counts in _packets(self._kept):
             outcome = self._outlet.send(packet, now)
-            if outcome is not Outcome.SENT:
-                self._forget(0.0 if outcome is Outcome.NOWHERE else KEEP_S, now)
+            if outcome is Outcome.NOWHERE and self._posts_instead():
+                return Outcome.FULL
+            if not self._is_done(outcome, counts, now):
                 return outcome
-            self._settle(counts)
         return Outcome.SENT
 
-    def _settle(self, counts: dict[StatsdSeries, int]) -> None:
+    def _is_done(self, outcome: Outcome, counts: dict[StatsdSeries, int], now: float) -> bool:
+        """Note the outcome of a packet; return whether its counts need not be sent again."""
+        self._is_away = outcome is Outcome.AWAY
+        is_done = outcome in (Outcome.SENT, Outcome.REFUSED)
+        if is_done:
+            self._settle(counts, is_sent=outcome is Outcome.SENT)
+        else:
+            self._forget(0.0 if outcome is Outcome.NOWHERE else KEEP_S, now)
+        return is_done
+
+    def _posts_instead(self) -> bool:
+        http, self._otherwise = self._otherwise() if self._otherwise else None, None
+        if http is None or not http.places:
+            return False
+        self._outlet = http
+        return True
+
+    def _settle(self, counts: dict[StatsdSeries, int], *, is_sent: bool) -> None:
         for series, count in counts.items():
-            self._sent += count
-            total = self._kept[series]
+            total = self._kept.get(series)
+            if total is None:
+                continue  # another outlet has sent or dropped it while it was posted
+            if is_sent:
+                self._sent += count
+            else:
+                self._dropped += count
             total.count -= count
             if not total.count:
                 del self._kept[series]
@@ -205,14 +258,28 @@ class Emitter:
         while idle_s < IDLE_S:
             time.sleep(PACE_S)
             self.flush()
+            self._warn()
             idle_s = 0.0 if self._kept else idle_s + PACE_S
         with self._lock:
             self._flushing = False
             if self._kept:
                 self._start_flushing()
 
+    def _warn(self) -> None:
+        """Log the first time that no sidecar was found. Never with the lock: a handler of logs may report, too."""
+        if not self._is_away or self._has_warned:
+            return
+        self._has_warned = True
+        try:
+            import logging  # noqa: PLC0415 - it takes longer than all other imports, and is rarely needed
 
-def _packets(kept: dict[StatsdSeries, _Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
+            text = "no sidecar answers at %s: reports wait for at most %d s, then they are dropped"
+            logging.getLogger(LOGGER).warning(text, self._outlet, KEEP_S)
+        except Exception:  # noqa: BLE001, S110 - a handler of the app that fails must not end this thread
+            pass
+
+
+def _packets(kept: dict[StatsdSeries, Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
     """Yield all sums as packets, each with its counts. Iterates over a copy, because the sums may change meanwhile."""
     lines: list[bytes] = []
     counts: dict[StatsdSeries, int] = {}

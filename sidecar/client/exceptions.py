@@ -48,6 +48,12 @@ def kind(error: BaseException) -> str:
     return type(error).__name__[:TAG_LIMIT]
 
 
+def is_answer(error: BaseException) -> bool:
+    """Whether this only sends a status, as Starlette's ``HTTPException`` does, without a failure of a driver."""
+    is_http = any(base.__name__ == "HTTPException" for base in type(error).__mro__)
+    return is_http and kind(error) == type(error).__name__[:TAG_LIMIT]
+
+
 def fingerprint(error: BaseException) -> str:
     """Return ``type@module:function:line`` of the innermost frame of the app's own code, at most 64 characters.
 

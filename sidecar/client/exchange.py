@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextvars import ContextVar
 from typing import Final
 
@@ -15,19 +16,29 @@ CURRENT: Final[ContextVar[Exchange | None]] = ContextVar("arbiter_exchange", def
 
 
 class Exchange:
-    """Follows one request: ``answered``, ``failed`` and ``finished`` may come any number of times, in any order."""
+    """Follows one request. ``answered``, ``failed`` and ``noted`` may come any number of times, in any order."""
 
-    __slots__ = ("_failed", "_finished", "_status", "is_reported")
+    __slots__ = ("_failed", "_finished", "_noted", "_status", "is_reported")
 
     def __init__(self) -> None:
         self.is_reported = False
+        self._noted: BaseException | None = None
         self._status = 0
         self._failed = False
         self._finished = False
 
     def answered(self, status: int) -> None:
-        """Note the status that was sent. A later exception is still an error."""
+        """Note the status that was sent. A later exception is still an error.
+
+        An exception that is being handled meanwhile is the reason of a status from 500 on.
+        """
         self._status = status
+        if status >= SERVER_ERROR and (error := sys.exc_info()[1]) is not None:
+            self.noted(error)
+
+    def noted(self, error: BaseException) -> None:
+        """Note an exception that the app turns into an answer. It is an error only if the status says so."""
+        self._noted = error
 
     def failed(self, error: BaseException) -> None:
         """Report an exception that left the app."""
@@ -44,9 +55,22 @@ class Exchange:
             return
         self._finished = True
         failed = self._failed or not 0 < self._status < SERVER_ERROR
+        noted, self._noted = self._noted, None
         if failed and not self.is_reported:
-            report(kind=f"http_{self._status}" if self._status else "no_response")
+            if noted is not None and not exceptions.is_answer(noted):
+                report_exception(noted)
+            else:
+                report(kind=f"http_{self._status}" if self._status else "no_response")
         results(ok=int(not failed), failed=int(failed))
+
+
+def failed_here(error: BaseException) -> None:
+    """Report an exception of the current request; outside of requests on its own."""
+    exchange = CURRENT.get()
+    if exchange is None:
+        report_exception(error)
+    else:
+        exchange.failed(error)
 
 
 def report_exception(error: BaseException, *, level: str = "server_error", fatal: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""StatsD lines: the reports of the app, as text for the sidecar's StatsD listener.
+"""The reports of the app: as StatsD lines, and as the JSON objects of the sidecar's local listener.
 
 ``errors:3|c|#level:server_error,kind:redis,fingerprint:KeyError@cart:add:12,fatal:true,app_start:7,message:...``, and
 ``requests:10|c``, ``failed:1|c``, ``heartbeat:1|c``, and the gauges ``in_flight:7|g`` and ``load:0.7|g``. Characters
@@ -8,6 +8,7 @@ that the listener would refuse become ``_``, or in a message a character that lo
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import ClassVar, Final
 
@@ -27,21 +28,39 @@ class StatsdSeries:
     """One line without its number. Compared by identity, so it is a cheap key: see the caches below.
 
     ``folded`` is the series to count in if too many series wait; None if there is no wider one.
-    ``can_wait``: whether the line is still true later.
+    ``can_wait``: whether the line is still true later. Over HTTP its number is ``field`` of an object for ``path``.
     """
 
-    __slots__ = ("folded", "head", "tail")
+    __slots__ = ("field", "folded", "head", "path", "tags", "tail")
     can_wait: ClassVar = True
 
-    def __init__(self, name: str, tags: tuple[str, ...] = (), folded: StatsdSeries | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        tags: Mapping[str, str] | None = None,
+        folded: StatsdSeries | None = None,
+        *,
+        path: str = "/results",
+        field: str = "",
+    ) -> None:
         self.head = f"{name}:".encode()
-        self.tail = ("|c|#" + ",".join(tags) if tags else "|c").encode()
+        self.tags = dict(tags or {})
+        self.tail = ("|c|#" + ",".join(f"{tag}:{value}" for tag, value in tags.items()) if tags else "|c").encode()
         self.folded = folded
+        self.path = path
+        self.field = field or name
 
     def line(self, count: int, message: str | None = None) -> bytes:
         """Return the line with its number; only a line with tags can have a ``message``."""
         line = b"%b%d%b" % (self.head, count, self.tail)
         return line if message is None else line + b",message:" + message.encode(errors="replace")
+
+    def fields(self, count: int, message: str | None = None) -> dict[str, object]:
+        """Return the same as fields of a JSON object."""
+        fields: dict[str, object] = {self.field: count, **self.tags}
+        if "fatal" in fields:
+            fields["fatal"] = True
+        return fields if message is None else {**fields, "message": message}
 
 
 class Gauge(StatsdSeries):
@@ -54,9 +73,25 @@ class Gauge(StatsdSeries):
         """Return the line with its value."""
         return self.head + (message or "0").encode() + b"|g"
 
+    def fields(self, _count: int, message: str | None = None) -> dict[str, object]:
+        """Return the field with its value."""
+        value = float(message or "0")
+        return {self.field: int(value) if value.is_integer() else value}
 
-HEARTBEAT: Final = StatsdSeries("heartbeat")
-OK: Final = StatsdSeries("requests")
+
+class Sum:
+    """The count of one series that waits, since when, and the last message."""
+
+    __slots__ = ("count", "message", "since")
+
+    def __init__(self, since: float) -> None:
+        self.count = 0
+        self.since = since
+        self.message: str | None = None
+
+
+HEARTBEAT: Final = StatsdSeries("heartbeat", path="/heartbeat")
+OK: Final = StatsdSeries("requests", field="ok")
 FAILED: Final = StatsdSeries("failed")
 IN_FLIGHT: Final = Gauge("in_flight")
 LOAD: Final = Gauge("load")
@@ -71,17 +106,17 @@ def errors(
     """Return the series of these errors. Raises ValueError for an unknown level, which the listener would refuse."""
     if level not in LEVELS:
         raise ValueError(f"level: takes one of {', '.join(sorted(LEVELS))}")
-    tags = [f"level:{level}"]
+    tags = {"level": level}
     if kind:
-        tags.append(f"kind:{_NOT_IN_A_WORD.sub('_', str(kind)[:TAG_LIMIT])}")
+        tags["kind"] = _NOT_IN_A_WORD.sub("_", str(kind)[:TAG_LIMIT])
     if fingerprint:
-        tags.append(f"fingerprint:{_token(fingerprint)}")
+        tags["fingerprint"] = _token(fingerprint)
     if fatal:
-        tags.append("fatal:true")
+        tags["fatal"] = "true"
     if app_start:
-        tags.append(f"app_start:{_token(app_start)}")
+        tags["app_start"] = _token(app_start)
     folded = None if kind == OTHER and not fingerprint else errors(level, OTHER, None, app_start, fatal=fatal)
-    return StatsdSeries("errors", tuple(tags), folded)
+    return StatsdSeries("errors", tags, folded, path="/errors", field="count")
 
 
 def decimal(number: float) -> str:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from . import exceptions, messages
+from .emitter import LOGGER
 from .exchange import mark_reported
 from .reporting import report
 
@@ -46,7 +47,7 @@ class ArbiterHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Report the record, unless this thread is reporting one already: a ``__str__`` may log too."""
         level = next((word for least, word in self._levels if record.levelno >= least), None)
-        if level is None or getattr(self._inside, "busy", False):
+        if level is None or record.name == LOGGER or getattr(self._inside, "busy", False):
             return
         self._inside.busy = True
         try:

@@ -20,19 +20,23 @@ _LOCALHOST: Final = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::
 
 
 class Outcome(Enum):
-    """The outcome of a packet. Unless it is SENT, it may be sent again. NOWHERE: no address is set."""
+    """The outcome of a packet. FULL and AWAY: it may be sent again. NOWHERE: no address is set."""
 
     SENT = "sent"
     FULL = "full"
     AWAY = "away"
     NOWHERE = "nowhere"
+    REFUSED = "refused"
 
 
 class Place(NamedTuple):
-    """A datagram socket to send to."""
+    """A socket to send to."""
 
     family: socket.AddressFamily
     address: str | tuple[str, int]
+
+    def __str__(self) -> str:
+        return self.address if isinstance(self.address, str) else "{}:{}".format(*self.address)
 
 
 Places = tuple[Place, ...]
@@ -43,15 +47,20 @@ def places(unix_socket: str = "", listen: str = "") -> Places:
 
     Invalid addresses are left out, and so are host names except ``localhost``, because a resolver may block.
     """
-    found = []
-    if unix_socket:
-        found.append(Place(socket.AF_UNIX, unix_socket))
+    found = [Place(socket.AF_UNIX, unix_socket)] if unix_socket else []
+    if (place := address_place(listen)) is not None:
+        found.append(place)
+    return tuple(found)
+
+
+def address_place(listen: str) -> Place | None:
+    """Return the place of ``host:port``; None if it is invalid, or if a resolver would be needed."""
     host, _, port = listen.strip().lower().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     family = _family(host := _LOCALHOST.get(host, host))
     if family is not None and port.isdecimal() and 0 < int(port) <= 0xFFFF:  # noqa: PLR2004 - the largest port
-        found.append(Place(family, (host, int(port))))
-    return tuple(found)
+        return Place(family, (host, int(port)))
+    return None
 
 
 def places_of(environ: Mapping[str, str] = os.environ) -> Places:
@@ -106,6 +115,9 @@ class Outlet:
                 open_socket.close()
             except OSError:
                 open_socket.detach()
+
+    def __str__(self) -> str:
+        return " and ".join(str(place) for place in self._places or ())
 
     def _try(self, packet: bytes) -> Outcome:
         assert self._socket is not None  # noqa: S101 - for the type checker: send has connected

@@ -11,9 +11,10 @@ from typing import Final
 
 from . import lines
 from .emitter import MOST, Emitter, Increment, Stats
+from .local_http import LocalHttp
 from .outlet import Outlet, places, places_of
 
-EMITTER: Final = Emitter(Outlet(places_of))
+EMITTER: Final = Emitter(Outlet(places_of), otherwise=LocalHttp)
 os.register_at_fork(after_in_child=EMITTER.after_fork)
 atexit.register(EMITTER.close)
 
@@ -77,7 +78,7 @@ def stats() -> Stats:
 
 
 def configure(*, socket: str = "", listen: str = "") -> None:
-    """Send to this unix datagram socket, else to this ``address:port`` of UDP, in place of the environment's."""
+    """Send to this unix datagram socket, else to this ``address:port`` of UDP, else nowhere, without the variables."""
     EMITTER.use(Outlet(lambda: places(socket, listen)))
 
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from sidecar.core.types import AppListening, Report
+from sidecar.inputs.listening_sockets import listening_sockets
 
 Offer = Callable[[Sequence[Report]], bool]
 Look = Callable[[], "frozenset[str] | None"]
 
-WELL_S: Final = 1.0
-"""Time between two looks while the app is well: noticing a restart then only starts the grace."""
+WELL_S: Final = 0.9
+"""Time between two looks while the app is well: every restart is noticed within a second, and then starts the grace."""
 
 UNWELL_S: Final = 0.5
 """The same while it is suspect or out of balance: a restart ends that."""
@@ -31,9 +31,6 @@ SETTLE_S: Final = 10.0
 """Time in which the workers of one incarnation open their sockets, if each has its own (``SO_REUSEPORT``)."""
 
 CONNECT_S: Final = 1.0
-TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LISTENING: Final = b"0A"
-_LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
 
 
 class AppPort:
@@ -134,34 +131,6 @@ class AcceptedConnections:
         if self._was_refused:
             self._name, self._was_refused = _new_name(), False
         return frozenset({self._name})
-
-
-def listening_sockets(port: int, tables: Iterable[Path] = TABLES) -> frozenset[str]:
-    """The inode numbers of the sockets of this network that listen at the TCP port, of any address and family.
-
-    The tables are those of proc(5). A kernel without IPv6 has one of them; OSError if neither can be read.
-    """
-    found, errors = set[str](), list[OSError]()
-    tables = tuple(tables)
-    for table in tables:
-        try:
-            found.update(_listening_sockets(b"%04X" % port, table))
-        except OSError as error:
-            errors.append(error)
-    if len(errors) == len(tables):
-        raise errors[0]
-    return frozenset(found)
-
-
-def _listening_sockets(port: bytes, table: Path) -> Iterable[str]:
-    with table.open("rb", buffering=4096) as lines:
-        next(lines, b"")  # the names of the columns
-        for line in lines:
-            columns = line.split()
-            if columns[_STATE] != _LISTENING:
-                return  # the kernel lists listening sockets first, and there may be 100,000 others
-            if columns[_LOCAL_ADDRESS].rpartition(b":")[2] == port:
-                yield columns[_INODE].decode()
 
 
 def _new_name() -> str:

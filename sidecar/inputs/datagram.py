@@ -42,7 +42,8 @@ MEMINFO: Final = struct.Struct("=9I")
 class Datagrams:
     """Passes the reports in StatsD packets to ``offer``, which returns False when too many reports are waiting.
 
-    ``on_failure`` takes the error of a socket that cannot be read. ``prefix`` is that of the app's StatsD client.
+    ``on_failure`` takes the error of a socket that cannot be read. ``prefix`` is that of the app's StatsD client;
+    ``on_advice`` takes a sentence, once, if the names that come have another.
     Counts: ``packets``, ``lines``, ``unreadable`` lines, ``truncated`` packets (over 64 KiB; nothing in them counts)
     and reports that ``offer`` has ``refused``.
     """
@@ -52,12 +53,14 @@ class Datagrams:
         offer: Callable[[Sequence[Report]], bool],
         *,
         on_failure: Callable[[Exception], None],
+        on_advice: Callable[[str], None] = lambda _: None,
         prefix: str = "",
     ) -> None:
         self.addresses: list[str] = []
         self.packets = self.lines = self.unreadable = self.truncated = self.refused = 0
         self._offer = offer
         self._on_failure = on_failure
+        self._on_advice = on_advice
         self._reader = PacketReader(prefix)
         self._packets: dict[bytes, int] = {}
         self._reports: list[Report] = []
@@ -221,6 +224,9 @@ class Datagrams:
         self.lines += batch.lines
         self.unreadable += batch.unreadable
         self._reports += batch.reports
+        if self._reader.advice:
+            self._on_advice(self._reader.advice)
+            self._reader.advice = ""
 
     def _report(self) -> None:
         """Report what the packets say, then pause."""

@@ -20,6 +20,7 @@ from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Heartbeat, Report, State, Unknown
 from sidecar.inputs.fixed_response import FixedResponse
 from sidecar.inputs.report_bodies import BadReportError, read_errors, read_results
+from sidecar.inputs.report_tap import ReportTap
 from sidecar.net import web
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ LIFE_CONNECTIONS: Final = 128
 SMALL_BODY: Final = 4 * 1024
 """Bytes up to which a body is parsed at once. A larger one takes up to 3 ms: each turn of the loop parses one."""
 
+NO_TAP: Final = ReportTap()
 ACCEPTED: Final = {state: FixedResponse(HTTPStatus.ACCEPTED, f'{{"state":"{state}"}}\n'.encode()) for state in State}
 
 
@@ -38,11 +40,13 @@ def routes(
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
+    *,
+    tap: ReportTap = NO_TAP,
 ) -> web.Routes:
     """Routes of the local listener.
 
     ``offer`` passes reports to the controller, or returns False if too many are waiting. ``on_exit`` records that the
-    app has exited.
+    app has exited. ``tap`` shows what was taken, and why the rest was refused.
     """
     life = _LifeConnections(on_exit)
     large_bodies = asyncio.Lock()
@@ -50,13 +54,18 @@ def routes(
     def accepted(request: web.BaseRequest, reports: Sequence[Report]) -> web.StreamResponse:
         if not offer(reports):
             raise web.HttpError(503, "full", "too many reports are waiting, this one was not counted")
+        tap.note(_source(request), reports)
         return ACCEPTED[state()].to(request)
 
-    async def post_errors(request: web.BaseRequest) -> web.StreamResponse:
-        return accepted(request, await _read(read_errors, request, large_bodies))
+    def posted(read: Callable[[bytes], Sequence[Report]]) -> web.Handler:
+        async def post(request: web.BaseRequest) -> web.StreamResponse:
+            try:
+                return accepted(request, await _read(read, request, large_bodies))
+            except web.HttpError as error:
+                tap.note(_source(request), (str(error),))
+                raise
 
-    async def post_results(request: web.BaseRequest) -> web.StreamResponse:
-        return accepted(request, (await _read(read_results, request, large_bodies),))
+        return post
 
     async def post_heartbeat(request: web.BaseRequest) -> web.StreamResponse:
         return accepted(request, (Heartbeat(),))
@@ -71,8 +80,8 @@ def routes(
         return web.json_response({"mode": mode, **verdict(snapshot())})
 
     return {
-        "/errors": {"POST": post_errors},
-        "/results": {"POST": post_results},
+        "/errors": {"POST": posted(read_errors)},
+        "/results": {"POST": posted(lambda body: (read_results(body),))},
         "/heartbeat": {"POST": post_heartbeat},
         "/life": {"POST": post_life},
         "/verdict": {"GET": get_verdict},
@@ -100,6 +109,10 @@ class _LifeConnections:
         self._connections -= 1
         if not self._connections:
             self._on_exit()
+
+
+def _source(request: web.BaseRequest) -> str:
+    return "http" if web.is_tcp(request) else "socket"
 
 
 async def _read(read: Callable[[bytes], T], request: web.BaseRequest, large_bodies: asyncio.Lock) -> T:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 Offer = Callable[[Sequence[Report]], bool]
 
+ADVICE_AFTER: Final = 3
+"""Good pages after which a selector that has matched nothing is looked into, once."""
+
+ADVICE_BYTES: Final = 1 << 20
+"""Bytes of a page that are read for that: parsing them takes up to 100 ms, in a thread."""
+
 MAX_BYTES: Final = 64 << 20
 TURN_S: Final = 0.0005
 """Time that the scraper may work before the loop has its turn."""
@@ -59,8 +65,8 @@ class Scraper:
     """Fetches one page again and again on one connection.
 
     ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page, both inflated and as sent. ``offer`` takes each
-    Sample and each Missed; ``on_failure`` takes unforeseen exceptions. ``wall`` is Unix time; ``tls`` makes the context
-    for https, in a thread, when it is first needed.
+    Sample and each Missed, ``on_failure`` unforeseen exceptions, ``on_advice`` a sentence for a selector that matches
+    nothing. ``wall`` is Unix time; ``tls`` makes the context for https, in a thread, when it is first needed.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class Scraper:
         on_failure: Callable[[Exception], None],
         rng: random.Random,
         max_bytes: int = MAX_BYTES,
+        on_advice: Callable[[str], None] = lambda _: None,
         wall: Callable[[], float] = time.time,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
@@ -86,6 +93,7 @@ class Scraper:
         self._on_failure = on_failure
         self._rng = rng
         self._max_bytes = max_bytes
+        self._on_advice = on_advice
         self._wall = wall
         self._tls = tls
         self._accept = _ACCEPT_UTF8 if selection.has_quoted_names else _ACCEPT
@@ -95,10 +103,15 @@ class Scraper:
     async def run(self) -> None:
         """Scrape at once and then once an interval, with jitter, until cancelled."""
         loop = asyncio.get_running_loop()
+        good = 0
         try:
             while True:
                 due = loop.time() + self._interval_s * (1 + JITTER * self._rng.uniform(-1, 1))
-                self._offer((await self.scrape(),))
+                scraped = await self.scrape()
+                self._offer((scraped,))
+                good += isinstance(scraped, Sample)
+                if good == ADVICE_AFTER and isinstance(scraped, Sample) and self._selection.unmatched:
+                    await self._advise()
                 await asyncio.sleep(max(0.0, due - loop.time()))
         finally:
             await self.close()
@@ -118,6 +131,33 @@ class Scraper:
             return Missed("format")
         except Exception as error:  # noqa: BLE001 - unforeseen failures must not end the scrapes
             return Missed(self._cause(error))
+
+    async def page(self) -> bytes:
+        """Fetch the beginning of the page, as it is. Raises as the client does, and MissError."""
+        if self._session is None:
+            self._session = await self._open()
+        content = bytearray()
+        async with (
+            asyncio.timeout(self._timeout_s),
+            self._session.get(self._target.url, allow_redirects=False) as response,
+        ):
+            is_openmetrics(response)
+            async for piece in slices(response, self._max_bytes):
+                content += piece
+                if len(content) >= ADVICE_BYTES:
+                    break
+        return bytes(content)
+
+    async def _advise(self) -> None:
+        from sidecar.inputs import page_names  # noqa: PLC0415 - most selectors match something
+
+        try:
+            page, unmatched = await self.page(), self._selection.unmatched
+            sentences = await asyncio.to_thread(lambda: [*page_names.advice(unmatched, page_names.read_names(page))])
+        except Exception:  # noqa: BLE001 - the next scrape tells what is wrong with the page
+            return
+        for sentence in sentences:
+            self._on_advice(sentence)
 
     async def close(self) -> None:
         """Close the connection; the next scrape opens a new one."""

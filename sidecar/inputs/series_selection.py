@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.config.selectors import Selector
 from sidecar.inputs.counter_increments import MOST_SERIES, Role, SeriesUse
@@ -18,12 +18,19 @@ _TOTAL: Final = "_total"
 _CREATED: Final = "_created"
 
 
+class Unmatched(NamedTuple):
+    """A selector that has selected nothing, and the setting that has it."""
+
+    setting: str
+    selector: Selector
+
+
 class SeriesSelection:
     """Finds the use of each series, by the selectors of errors, requests, requests in flight and load.
 
     At most ``most_series`` are remembered, each by a hash of 64 bits: their texts would take most of the memory, and
     two of 20,000 have the same hash once in 10^11 processes. ``overflow`` counts the selected series of the present
-    page beyond ``most_series``.
+    page beyond ``most_series``; ``unmatched`` has the selectors that have never selected a series, by setting.
     """
 
     def __init__(
@@ -45,6 +52,16 @@ class SeriesSelection:
         self._openmetrics = False
         self._spellings = self._spell()
         self.overflow = 0
+        self.unmatched = [
+            Unmatched(setting, selector)
+            for setting, selectors in (
+                ("scrape_errors", self._errors),
+                ("scrape_requests", self._requests),
+                ("scrape_in_flight", self._in_flight),
+                ("scrape_load", self._load),
+            )
+            for selector in selectors
+        ]
         self.families = tuple(_families((*errors, *requests), (*in_flight, *load)))
 
     def begin(self, *, openmetrics: bool) -> None:
@@ -84,6 +101,8 @@ class SeriesSelection:
         name, labels = series
         if name == _START:
             return SeriesUse(0, Role.START)
+        if self.unmatched:
+            self.unmatched = [each for each in self.unmatched if not self._selects(each.selector, series)]
         in_flight, load = _is_selected(self._in_flight, series), _is_selected(self._load, series)
         if in_flight or load:
             return SeriesUse(_key(series), _ROLES[in_flight, load])
@@ -98,10 +117,10 @@ class SeriesSelection:
 
     def _selector_of(self, selectors: Iterable[Selector], series: Series) -> Selector | None:
         """The first selector that selects this counter, or its ``_created``."""
-        for selector in selectors:
-            if series.name in self._spellings[selector.name] and selector.matches(series.labels):
-                return selector
-        return None
+        return next((selector for selector in selectors if self._selects(selector, series)), None)
+
+    def _selects(self, selector: Selector, series: Series) -> bool:
+        return series.name in self._spellings.get(selector.name, (selector.name,)) and selector.matches(series.labels)
 
     def _spell(self) -> dict[str, frozenset[str]]:
         """By selector, the names of the counter: OpenMetrics adds ``_total``, which the text format may leave out."""

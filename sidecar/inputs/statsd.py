@@ -63,6 +63,14 @@ UNITS: Final[Mapping[bytes, Report]] = {
 }
 """The report of a count of one."""
 
+STRANGERS: Final = 64
+"""Maximum number of unknown names that are looked at."""
+
+ADVICE_AFTER: Final = 3
+"""Number of lines with a name that resembles a known one after which ``PacketReader.advice`` says so."""
+
+SHOWN_LIMIT: Final = 100
+
 IN_FLIGHT: Final = Results(in_flight=0)
 LOAD: Final = Results(load=0.0)
 GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT, b"load": LOAD}
@@ -89,7 +97,10 @@ def read_packet(data: bytes, prefix: str = "") -> tuple[list[Report], int]:
 
 
 class PacketReader:
-    """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign."""
+    """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign.
+
+    ``advice``: a sentence for the operator if lines came with names that resemble the known ones, and none with those.
+    """
 
     def __init__(self, prefix: str = "") -> None:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
@@ -98,12 +109,17 @@ class PacketReader:
         self._counters = {name: unit for name, unit in self._units.items() if unit not in _MEASURED}
         self._tagged: dict[tuple[tuple[bytes, bytes], ...], ErrorReport] = {}
         self._known: dict[bytes, Times] = {}
+        self._strangers: dict[bytes, bytes] = {}
+        self._lookalikes = self._times = 0
+        self._is_understood = False
+        self.advice = ""
 
     def read(self, packets: Mapping[bytes, int]) -> ParsedPackets:
         """Sum up packets, each with the number of times it came. Raises nothing."""
         totals: dict[Report, int] = {}
         lines = unreadable = 0
         for times, equally_often in groupby(packets, packets.__getitem__):
+            self._times = times
             for name, value, tags, other in USUAL.findall(b"\n".join(equally_often)):
                 lines += times
                 try:
@@ -114,11 +130,26 @@ class PacketReader:
                 if said is not None:
                     unit, number = said
                     totals[unit] = totals.get(unit, 0) + number * times
+        if totals:
+            self._is_understood, self.advice = True, ""
+            self._strangers.clear()
         return ParsedPackets(_reports(totals), lines, unreadable)
+
+    def _meet(self, name: bytes) -> None:
+        """Look at a name that is not known, until one is."""
+        known = self._strangers.get(name)
+        if known is None and len(self._strangers) < STRANGERS:
+            known = self._strangers[name] = _resembled(name)
+        if known and self._lookalikes < ADVICE_AFTER:
+            self._lookalikes += self._times
+            if self._lookalikes >= ADVICE_AFTER:
+                self.advice = _advice(name, known)
 
     def _read_counter(self, name: bytes, value: bytes, tags: bytes) -> Times | None:
         unit = self._counters.get(name)
         if unit is None:
+            if not self._is_understood:
+                self._meet(name)
             return None
         if tags and unit is ERROR:
             fields = tuple(FIELD.findall(tags))
@@ -149,6 +180,8 @@ class PacketReader:
             raise ValueError("not NAME:VALUE|TYPE")
         unit = self._units.get(name)
         if unit is None:
+            if not self._is_understood:
+                self._meet(name)
             return None  # no further check: the members of a set, for example, may be any text
         type_ = rest.partition(b"|")[0]
         if type_ not in TYPES:
@@ -159,6 +192,27 @@ class PacketReader:
             raise ValueError(f"longer than {LINE_LIMIT} bytes")
         sections = _sections(rest)
         return _MEASURED[unit](values) if unit in _MEASURED else _counted(unit, values, sections)
+
+
+def _resembled(name: bytes) -> bytes:
+    """Return the known name that ends this one, or that resembles its last part; empty if there is none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - a tenth of a MiB that a client with the right names spares
+
+    last = name.decode(errors="replace").rpartition(".")[2].rpartition("/")[2]
+    known = [each.decode() for each in (*UNITS, *GAUGES)]
+    ends = [each for each in known if last == each or last.endswith(tuple(f"{sign}{each}" for sign in "_:-"))]
+    return "".join(ends or get_close_matches(last, known, n=1, cutoff=0.8)).encode()
+
+
+def _advice(name: bytes, known: bytes) -> str:
+    shown, wanted = name.decode(errors="replace")[:SHOWN_LIMIT], known.decode()
+    if shown.endswith(wanted):
+        prefix = shown.removesuffix(wanted).removesuffix(".")
+        return (
+            f"StatsD lines come as {shown!r}, and none as {wanted!r}: if {prefix!r} is the prefix of the app's client, "
+            f"set ARBITER_STATSD_PREFIX={prefix}"
+        )
+    return f"StatsD lines come as {shown!r}, which is not counted, and none as {wanted!r}"
 
 
 def _remember(known: dict[K, V], key: K, value: V) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from sidecar.client.reporting import EMITTER
 
 Clock = Callable[[], float]
 StartEmitter = Callable[..., Emitter]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nowhere() -> None:
+    """Keep reports of this process from a sidecar that another test runs at the default address."""
+    configure()
 
 
 @pytest.fixture
@@ -37,7 +44,7 @@ def start_emitter() -> Iterator[StartEmitter]:
     started: list[Emitter] = []
 
     def start(places: Places, clock: Clock | None = None) -> Emitter:
-        emitter = Emitter(Outlet(lambda: places), **({"clock": clock} if clock else {}))
+        emitter = Emitter(Outlet(lambda: places), clock or time.monotonic)
         started.append(emitter)
         return emitter
 

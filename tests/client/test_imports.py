@@ -12,7 +12,10 @@ import pytest
 from sidecar import client
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE = {"sidecar", *(f"sidecar.client{name}" for name in ("", ".emitter", ".lines", ".outlet", ".reporting"))}
+AT_ONCE = {
+    "sidecar",
+    *(f"sidecar.client{name}" for name in ("", ".emitter", ".lines", ".local_http", ".outlet", ".reporting")),
+}
 COSTLY = {"asyncio", "http", "json", "logging", "multiprocessing", "ssl", "subprocess", "threading", "urllib"}
 
 

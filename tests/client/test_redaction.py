@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.client import redacted
@@ -159,6 +159,7 @@ WORDS = st.lists(st.sampled_from(["failed", "for", "cart", "\u23f1", "10.0.0.1:6
 
 
 @pytest.mark.parametrize(("form", "secret"), PLANTED, ids=[form[:32] for form, _ in PLANTED])
+@settings(max_examples=20)
 @given(before=WORDS, after=WORDS)
 def test_planted_secret_never_comes_out(form: str, secret: str, before: list[str], after: list[str]) -> None:
     planted = form.replace("%s", secret)

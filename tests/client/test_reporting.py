@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from client.statsd_receiver import Receiver, Totals
+from harness.ports import free_port
 from harness.waiting import wait_for
 from sidecar.client import heartbeat, report, results, stats
 
@@ -169,12 +170,23 @@ def test_environment_is_read_at_the_first_report(udp_receiver: Receiver) -> None
 THOUSAND = "for _ in range(1000): report()\nprint(json.dumps(stats()))"
 
 
-def test_without_a_sidecar_everything_is_dropped_quietly() -> None:
-    assert json.loads(_run(THOUSAND)) == [0, 0, 1000]
+def test_without_an_address_everything_is_dropped_quietly() -> None:
+    assert json.loads(_run(THOUSAND, ARBITER_LOCAL_LISTEN="off")) == [0, 0, 1000]
+
+
+def test_without_statsd_reports_go_to_the_local_listener_and_one_line_says_that_nobody_listens() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    stdout, stderr = _start(THOUSAND, ARBITER_LOCAL_LISTEN=address).communicate(timeout=90)
+    assert json.loads(stdout) == [0, 1000, 0]
+    assert stderr.splitlines() == [
+        f"no sidecar answers at {address}: reports wait for at most 30 s, then they are dropped"
+    ]
 
 
 def test_sidecar_that_never_comes_does_not_delay_the_end_of_the_app(run_dir: Path) -> None:
-    assert json.loads(_run(THOUSAND, ARBITER_STATSD_SOCKET=str(run_dir / "none"))) == [0, 1000, 0]
+    stdout, stderr = _start(THOUSAND, ARBITER_STATSD_SOCKET=str(run_dir / "none")).communicate(timeout=90)
+    assert json.loads(stdout) == [0, 1000, 0]
+    assert stderr.startswith(f"no sidecar answers at {run_dir / 'none'}: ")
 
 
 def test_end_of_the_process_sends_the_sums(receiver: Receiver) -> None:

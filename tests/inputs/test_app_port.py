@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,11 @@ import pytest
 
 from harness.binaries import find
 from harness.ports import free_port
+from harness.virtual_time import VirtualLoop, in_virtual_time
 from harness.waiting import eventually, wait_for
 from sidecar.core.types import AppListening, Report
-from sidecar.inputs.app_port import SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations, listening_sockets
+from sidecar.inputs.app_port import SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
+from sidecar.inputs.listening_sockets import asked_of_the_kernel, listening_sockets, read_from_tables
 
 # -- incarnations -----------------------------------------------------------------------------------------------------
 
@@ -61,23 +63,48 @@ def test_tables_of_both_families_are_read_up_to_the_first_socket_that_does_not_l
     table, table6 = tmp_path / "tcp", tmp_path / "tcp6"
     other_port = LISTENING.replace("1F90", "1F91")
     table.write_text(HEAD + other_port.format(1) + LISTENING.format(2) + CONNECTED.format(3) + LISTENING.format(4))
-    assert listening_sockets(8080, (table, table6)) == {"2"}
+    assert read_from_tables(8080, (table, table6)) == {"2"}
     table6.write_text(HEAD + ANY_V6.format(5))
-    assert listening_sockets(8080, (table, table6)) == {"2", "5"}
-    assert listening_sockets(8082, (table, table6)) == frozenset()
+    assert read_from_tables(8080, (table, table6)) == {"2", "5"}
+    assert read_from_tables(8082, (table, table6)) == frozenset()
     with pytest.raises(FileNotFoundError):
-        listening_sockets(8080, (tmp_path / "gone", tmp_path / "gone6"))
+        read_from_tables(8080, (tmp_path / "gone", tmp_path / "gone6"))
 
 
+@pytest.mark.parametrize("source", [asked_of_the_kernel, read_from_tables, listening_sockets])
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_real_socket_is_found_while_it_listens(family: socket.AddressFamily, host: str) -> None:
-    with socket.socket(family) as listening:
-        listening.bind((host, 0))
-        port = listening.getsockname()[1]
-        assert listening_sockets(port) == frozenset(), "bound, but not listening"
-        listening.listen()
-        assert listening_sockets(port) == {str(os.fstat(listening.fileno()).st_ino)}
-    assert listening_sockets(port) == frozenset()
+def test_real_socket_is_found_while_it_listens(
+    family: socket.AddressFamily, host: str, source: Callable[[int], frozenset[str]]
+) -> None:
+    with ExitStack() as stack:
+        several = [stack.enter_context(socket.socket(family)) for _ in range(3)]
+        port = 0
+        for listening in several:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listening.bind((host, port))
+            port = listening.getsockname()[1]
+        assert source(port) == frozenset(), "bound, but not listening"
+        for listening in several:
+            listening.listen()
+        client = stack.enter_context(socket.create_connection((host, port), 60))
+        inodes = {str(os.fstat(listening.fileno()).st_ino) for listening in several}
+        assert source(port) == inodes
+        assert source(client.getsockname()[1]) == frozenset(), "connected, but not listening"
+    assert source(port) == frozenset()
+
+
+def test_without_netlink_the_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as app:
+        port, inode = app.getsockname()[1], str(os.fstat(app.fileno()).st_ino)
+        monkeypatch.setattr("sidecar.inputs.listening_sockets._SOCK_DIAG", 77)
+        with pytest.raises(OSError, match=r"not supported"):
+            asked_of_the_kernel(port)
+        assert listening_sockets(port) == {inode}
+        monkeypatch.undo()
+        monkeypatch.setattr("sidecar.inputs.listening_sockets._SOCK_DIAG_BY_FAMILY", 21)
+        with pytest.raises(FileNotFoundError):
+            asked_of_the_kernel(port)
+        assert listening_sockets(port) == {inode}
 
 
 # -- connecting -------------------------------------------------------------------------------------------------------
@@ -158,6 +185,28 @@ def test_failure_of_a_look_is_passed_on_and_the_next_look_is_made(monkeypatch: p
     assert {type(error) for error in failures} == {PermissionError}
 
 
+@pytest.mark.parametrize(("is_well", "looks"), [(True, 10), (False, 18)], ids=["up", "suspect, draining or down"])
+@in_virtual_time
+async def test_app_is_looked_at_more_often_while_a_restart_would_end_something(*, is_well: bool, looks: int) -> None:
+    times: list[float] = []
+
+    def clock() -> float:
+        times.append(asyncio.get_running_loop().time())
+        return times[-1]
+
+    watch = AppPort(
+        (None, 1),
+        offer=lambda _: True,
+        is_well=lambda: is_well,
+        on_failure=lambda error: pytest.fail(f"{error!r}"),
+        clock=clock,
+    )
+    running = asyncio.create_task(watch.run())
+    await asyncio.sleep(8.9)
+    running.cancel()
+    assert len(times) == looks
+
+
 # -- real processes ---------------------------------------------------------------------------------------------------
 
 SINGLE: Final = """
@@ -190,6 +239,29 @@ PROGRAMS: Final = {
 RESTARTS: Final = 10
 """Of each program: 50 in all."""
 
+NOTICED_S: Final = 1.0
+KEEP_ALIVE: Final = """
+import asyncio, sys
+async def serve(reader, writer):
+    while request := await reader.readuntil(b"\\r\\n\\r\\n"):
+        writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+        if b"close" in request:
+            break
+    writer.close()
+async def main():
+    await (await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))).serve_forever()
+asyncio.run(main())
+"""
+NODE_KEEP_ALIVE: Final = (
+    'require("node:http").createServer((_, answer) => answer.end("ok")).listen(Number(process.argv[1]), "127.0.0.1")'
+)
+KEEPING_ALIVE: Final = {
+    "python": [sys.executable, "-c", KEEP_ALIVE],
+    "node": ["node", "-e", NODE_KEEP_ALIVE],
+}
+REAL_TIME: Final = "APP_PORT_REAL_HOUR" in os.environ
+HOUR_S: Final = 3600.0
+
 
 @contextmanager
 def _app(command: list[str], port: int) -> Iterator[None]:
@@ -204,25 +276,84 @@ def _app(command: list[str], port: int) -> Iterator[None]:
         wait_for(lambda: not listening_sockets(port), timeout_s=60, what="the app is gone")
 
 
+def _needs(program: list[str]) -> None:
+    if find(program[0]) is None:
+        pytest.skip(f"{program[0]} is not installed")
+
+
+@asynccontextmanager
+async def _watching(port: int) -> AsyncIterator[list[Report]]:
+    """A watch that looks in its own rhythm at an app that is up; the incarnations that it has begun."""
+    begun: list[Report] = []
+
+    def offer(reports: Sequence[Report]) -> bool:
+        begun.extend(reports)
+        return True
+
+    watch = AppPort(
+        (None, port),
+        offer=offer,
+        is_well=lambda: True,
+        on_failure=lambda error: pytest.fail(f"{error!r}"),
+        clock=asyncio.get_running_loop().time,
+    )
+    looking = asyncio.create_task(watch.run())
+    try:
+        yield begun
+    finally:
+        looking.cancel()
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_restart_of_a_real_app_is_noticed_and_none_is_invented(program: str) -> None:
+@in_virtual_time
+async def test_every_restart_of_a_real_app_is_noticed_within_a_second_and_none_is_invented(program: str) -> None:
+    """The seconds are those of the watch: while the processes start and end, its clock stands still."""
     command, port = PROGRAMS[program], free_port()
-    if find(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    watch = Watch(port)
-    for restart in range(1, RESTARTS + 1):
-        with _app(command, port):
-            assert [watch.look() for _ in range(3)] == [restart] * 3
+    _needs(command)
+    async with _watching(port) as begun:
+        for restart in range(1, RESTARTS + 1):
+            with _app(command, port):
+                await asyncio.sleep(NOTICED_S)
+                assert len(begun) == restart
+                await asyncio.sleep(restart * 7.3)  # the next one begins at another part of the rhythm
+                assert len(begun) == restart
 
 
-def test_connections_of_clients_are_no_restarts() -> None:
-    port = free_port()
-    with _app(PROGRAMS["python"], port):
+@pytest.mark.parametrize("program", KEEPING_ALIVE)
+def test_keep_alive_connections_that_end_are_no_restarts(program: str) -> None:
+    command, port = KEEPING_ALIVE[program], free_port()
+    _needs(command)
+    ask, end = (f"GET / HTTP/1.1\r\nHost: app\r\nConnection: {how}\r\n\r\n".encode() for how in ("keep-alive", "close"))
+    with _app(command, port):
         watch = Watch(port)
-        assert watch.look() == 1
-        for _ in range(20):
+        for _ in range(10):
             with ExitStack() as clients:
-                for _ in range(50):
-                    clients.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+                wires = [clients.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(100)]
+                for request in (ask, ask):
+                    for wire in wires:
+                        wire.sendall(request)
+                        assert wire.recv(4096).startswith(b"HTTP/1.1 200")
+                assert watch.look() == 1
+                for wire in wires[::2]:  # the app ends these, their clients the others
+                    wire.sendall(end)
+                    while wire.recv(4096):
+                        pass
                 assert watch.look() == 1
             assert watch.look() == 1
+
+
+@pytest.mark.timeout(HOUR_S + 300)
+def test_no_restart_is_invented_in_an_hour_of_idle() -> None:
+    """With ``APP_PORT_REAL_HOUR`` set it is an hour of the machine's clock."""
+    port = free_port()
+
+    async def idle() -> int:
+        async with _watching(port) as begun:
+            await asyncio.sleep(HOUR_S)
+        return len(begun)
+
+    with (
+        _app(PROGRAMS["prefork"], port),
+        asyncio.Runner(loop_factory=None if REAL_TIME else VirtualLoop) as runner,
+    ):
+        assert runner.run(idle()) == 1

@@ -172,6 +172,17 @@ async def test_client_may_use_a_prefix(controller: Controller) -> None:
         await _assert_sum(controller, 1)
 
 
+async def test_prefix_that_was_forgotten_is_one_advice(controller: Controller) -> None:
+    advice: list[str] = []
+    datagrams = Datagrams(controller.offer, on_failure=controller.failures.append, on_advice=advice.append)
+    await datagrams.open_udp("127.0.0.1", 0)
+    with _connected(datagrams.addresses[0]) as client, closing(datagrams):
+        for _ in range(9):
+            client.send(b"myapp.errors:1|c")
+        await eventually(lambda: datagrams.lines == 9, timeout_s=60, what="they are read")
+    assert [sentence.rpartition(" ")[2] for sentence in advice] == ["ARBITER_STATSD_PREFIX=myapp"]
+
+
 async def test_garbage_is_counted_and_reports_nothing(
     controller: Controller, udp: Datagrams, client: socket.socket
 ) -> None:

@@ -100,6 +100,38 @@ def _scraper(url: str, observed: Observed, errors: str = ERRORS, **how: Any) -> 
     return Scraper(parse_target(url), wanted, offer=observed.offer, on_failure=observed.failures.append, **options)
 
 
+@pytest.mark.parametrize(
+    ("page", "advice"),
+    [
+        (
+            b'http_requests_total{status="200"} 1\nbusy 1\n',
+            [
+                "ARBITER_SCRAPE_ERRORS: http_requests_total has no label code on the page; its labels are status",
+                "ARBITER_SCRAPE_ERRORS: nothing on the page is called db_errors_total",
+            ],
+        ),
+        (b'http_requests_total{code="500"} 1\n# TYPE db_errors_total counter\nbusy 1\n', []),
+    ],
+    ids=["nothing matches", "everything is there or declared"],
+)
+async def test_selectors_that_match_nothing_are_named_once_after_three_pages(page: bytes, advice: list[str]) -> None:
+    observed, sentences, served = Observed(), list[str](), 0
+
+    async def serve(_request: web.Request) -> web.Response:
+        nonlocal served
+        served += 1
+        return web.Response(body=page, content_type="text/plain")
+
+    async with _serving(serve) as url:
+        errors = 'http_requests_total{code=~"5.."}; db_errors_total'
+        scraper = _scraper(url, observed, errors, interval_s=0.001, on_advice=sentences.append)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(scraper.run())
+            await eventually(lambda: served >= 6, timeout_s=60, what="six pages are read")
+            running.cancel()
+    assert sentences == advice
+
+
 async def _scrape(handler: Handler, **how: Any) -> Sample | Missed:
     """The second of two scrapes."""
     observed = Observed()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs import statsd
 from sidecar.inputs.report_bodies import MOST_ERRORS
-from sidecar.inputs.statsd import KNOWN_LIMIT, KNOWN_LINE_LIMIT, LINE_LIMIT, PacketReader, read_packet
+from sidecar.inputs.statsd import KNOWN_LIMIT, KNOWN_LINE_LIMIT, LINE_LIMIT, STRANGERS, PacketReader, read_packet
 
 LONG_RATE = b"0.3333333333333333"
 
@@ -335,3 +335,36 @@ def test_every_name_has_a_unit() -> None:
     said = {name: read_packet(name + b":1|c")[0] for name in statsd.UNITS}
     said |= {name: read_packet(name + b":0|g")[0] for name in statsd.GAUGES}
     assert said == {name: [unit] for name, unit in {**statsd.UNITS, **statsd.GAUGES}.items()}
+
+
+@pytest.mark.parametrize(
+    ("packets", "advice"),
+    [
+        ([b"myapp.errors:1|c"] * 3, "if 'myapp' is the prefix of the app's client, set ARBITER_STATSD_PREFIX=myapp"),
+        ([b"my_errors:1|c\nmy_requests:4|c\nmy_requests:4|c"], "set ARBITER_STATSD_PREFIX=my_"),
+        ([b"a.b.in_flight:1|g", b"a.b.load:2|g", b"a.b.heartbeat:1|c"], "set ARBITER_STATSD_PREFIX=a.b"),
+        ([b"error:1|c"] * 3, "StatsD lines come as 'error', which is not counted, and none as 'errors'"),
+        ([b"myapp.errors:1|c"] * 2, ""),
+        ([b"myapp.errors:1|c"] * 2 + [b"errors:1|c"] + [b"other.errors:1|c"] * 3, ""),
+        ([b"myapp.errors:1|c\nmyapp.errors:1|c\nmyapp.errors:1|c\nerrors:1|c"], ""),
+        ([b"memory:1|c", b"cpu.user:3|g", b"render:3|ms"] * 9, ""),
+    ],
+    ids=["prefix", "prefix with a sign", "gauges", "misspelt", "two lines", "known", "known in one packet", "others"],
+)
+def test_names_that_nobody_knows_give_one_advice(packets: list[bytes], advice: str) -> None:
+    reader = PacketReader()
+    said = []
+    for packet in packets:
+        reader.read({packet: 1})
+        if reader.advice:
+            said.append(reader.advice)
+            reader.advice = ""
+    assert len(said) == bool(advice)
+    assert "".join(said).endswith(advice)
+
+
+def test_unknown_names_are_remembered_within_a_bound() -> None:
+    reader = PacketReader()
+    for number in range(10_000):
+        reader.read({b"shop.errors%d:1|c" % number: 1})
+    assert len(reader._strangers) == STRANGERS

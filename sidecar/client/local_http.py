@@ -1,0 +1,110 @@
+"""Sends reports over HTTP to the sidecar's local listener: the unix socket if one is set, else loopback.
+
+It waits for the sidecar, at most ``TIMEOUT_S``, so only the thread of the emitter and the end of the process use it. A
+request that was handed over counts as sent even without an answer: sent twice, it could count twice.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from .lines import StatsdSeries, Sum
+from .outlet import Outcome, Place, address_place
+
+DEFAULT: Final = "127.0.0.1:9180"
+TIMEOUT_S: Final = 1.0
+RETRY_S: Final = 1.0
+"""Pause before another attempt to reach a sidecar that is away."""
+
+MOST: Final = 1_000_000
+"""Maximum count in one object; the next request has the rest."""
+
+OBJECTS: Final = 40
+"""Maximum number of objects in one request; its body stays below the 64 KiB that the listener takes."""
+
+_STATUS: Final = slice(9, 12)
+"""Where the status is in ``HTTP/1.1 202 Accepted``."""
+
+
+class LocalHttp:
+    """Posts to the first place that accepts a connection. Not safe for threads: its owner holds a lock."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self.places: list[Place] = []
+        if path := environ.get("ARBITER_SOCKET"):
+            self.places.append(Place(socket.AF_UNIX, path))
+        if (place := address_place(environ.get("ARBITER_LOCAL_LISTEN") or DEFAULT)) is not None:
+            self.places.append(place)
+        self.timeout_s = TIMEOUT_S
+        self._retry_at = float("-inf")
+
+    def packets(self, kept: Mapping[StatsdSeries, Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
+        """Yield all sums as requests, each with its counts: errors, results and heartbeats."""
+        paths: dict[str, list[tuple[StatsdSeries, Sum]]] = {}
+        for series, total in list(kept.items()):
+            paths.setdefault(series.path, []).append((series, total))
+        for path, sums in paths.items():
+            for at in range(0, len(sums), OBJECTS):
+                part = sums[at : at + OBJECTS]
+                counts = {series: min(total.count, MOST) for series, total in part}
+                objects = [series.fields(counts[series], total.message) for series, total in part]
+                yield _request(path, objects), counts
+
+    def send(self, request: bytes, now: float) -> Outcome:
+        """Post one request. ``now``: seconds on a monotonic clock."""
+        if not self.places:
+            return Outcome.NOWHERE
+        if now < self._retry_at:
+            return Outcome.AWAY
+        for place in self.places:
+            try:
+                connection = socket.socket(place.family, socket.SOCK_STREAM)
+            except OSError:
+                continue
+            with connection:
+                connection.settimeout(self.timeout_s)
+                try:
+                    connection.connect(place.address)
+                except (OSError, ValueError):  # ValueError: a path with a zero byte
+                    continue
+                return _outcome(_exchanged(connection, request))
+        self._retry_at = now + RETRY_S
+        return Outcome.AWAY
+
+    def close(self) -> None:
+        """Forget that the sidecar was away; there is no connection to close."""
+        self._retry_at = float("-inf")
+
+    def __str__(self) -> str:
+        return " and ".join(str(place) for place in self.places)
+
+
+def _exchanged(connection: socket.socket, request: bytes) -> bytes:
+    """Return the beginning of the answer, or nothing if none came."""
+    try:
+        connection.sendall(request)
+        return connection.recv(4096)
+    except OSError:
+        return b""
+
+
+def _outcome(answer: bytes) -> Outcome:
+    status = answer[_STATUS]
+    if status == b"503":
+        return Outcome.FULL
+    return Outcome.SENT if not answer or status[:1] == b"2" else Outcome.REFUSED
+
+
+def _request(path: str, objects: list[dict[str, object]]) -> bytes:
+    """Return the request: errors are an array, results are one object, and a heartbeat has no body."""
+    from json import dumps  # noqa: PLC0415 - an app that sends datagrams does not need it
+
+    body = b""
+    if path != "/heartbeat":
+        joined = {name: value for each in objects for name, value in each.items()}
+        body = dumps(objects if path == "/errors" else joined, ensure_ascii=False).encode(errors="replace")
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
