@@ -56,6 +56,17 @@ class Notification:
         return f"message:{self.topic}:{'over' if self.is_over else self.level}:{scope}".rstrip(":")
 
     @property
+    def earlier_claims(self) -> list[str]:
+        """The claims of the levels of this episode that come before it: a receiver gets them first or never."""
+        if self.is_local:
+            return []
+        last, shared = self.level - (not self.is_over), rules.SHARED_LEVEL
+        levels = [*range(1, last + 1)]
+        if self.level > shared:
+            levels = [*range(1, self.level - shared + 1), *range(shared + 1, last + 1)]
+        return [replace(self, level=level, is_over=False).claim for level in levels]
+
+    @property
     def has_exact_start(self) -> bool:
         """Whether ``since`` is the start of the episode; another sender may have seen it some beats earlier."""
         return self.is_local or (self.level == 1 and not self.is_over)
@@ -94,6 +105,13 @@ class Episodes:
         """The conditions that last, each as it is now; without those of unknown level."""
         known = (topic for topic in self._episodes if self._known_at[topic] == self._looked_at)
         return [self._episodes[topic].notification for topic in known]
+
+    def is_current(self, notification: Notification) -> bool:
+        """Whether this is still the last thing to be said of its topic, by what this sidecar sees."""
+        episode = self._episodes.get(notification.topic)
+        if episode is None or notification.is_over:
+            return episode is None and notification.is_over
+        return episode.notified_level <= notification.level
 
     def look(self, now: float, observation: Observation) -> list[Notification]:
         """Return the notifications that have become due; ``now`` in monotonic seconds."""
@@ -138,7 +156,14 @@ class Episodes:
             return None
         del self._episodes[topic]
         last = episode.notification
-        return replace(last, is_over=True, sentence=result.sentence, facts=result.facts, claim_s=self._quiet_s)
+        return replace(
+            last,
+            is_over=True,
+            sentence=result.sentence,
+            facts=result.facts,
+            level=episode.notified_level,
+            claim_s=self._quiet_s,
+        )
 
     def _instance_of(self, topic: str, observation: Observation) -> str:
         if topic == "hold" and isinstance(observation.answer, Fleet) and observation.answer.hold:

@@ -47,6 +47,17 @@ class Message(NamedTuple):
         return f"{'Recovered: ' if self.notification.is_over else ''}{self.news}"
 
     @property
+    def where(self) -> str:
+        """The containers and their cause, as a sentence that follows the news; empty if they are not known."""
+        names, cause = self.notification.facts.get("containers"), self.notification.facts.get("cause")
+        return f" Containers: {names}{f' ({cause})' if cause else ''}." if names else ""
+
+    @property
+    def command(self) -> str:
+        """The command to type first, or empty."""
+        return str(self.notification.facts.get("command", ""))
+
+    @property
     def key(self) -> str:
         """The id of the episode, the same in every sidecar from beginning to end. PagerDuty takes 255 characters."""
         context = self.context

@@ -8,16 +8,22 @@ reached Redis knows of no other, and sends for itself.
 The sender may end before a receiver has the message, often because its container is culled. So it notes in the store
 that all receivers have it, or that it has tried for ``SENDING_S``. The others check some time later, and the first that
 finds no such note sends the message instead.
+
+A receiver never gets "10 of 10" before "8 of 10", although different sidecars may send them. The sender of a level
+claims the lower levels too, so that nobody sends them any more. Where another sidecar has claimed one, the sender waits
+for its note that the message is delivered, for ``SENDING_S`` at most. And a sender that is late drops a message that is
+not the last word by what it sees itself (``Outbox``).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from random import Random
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sidecar.core.fleet.about import MemberList
 from sidecar.core.life.events import ClaimAnswered
@@ -44,10 +50,18 @@ SENDING_S: Final = 15.0
 CHECK_AFTER_S: Final = (30.0, 45.0)
 """When the others check that a message was sent: at different times, and after the sender has noted it."""
 
+PEEK_S: Final = 0.001
+"""A claim that lasts so short only tells whether the word is free."""
+
 NOTE_FOR_S: Final = 90.0
 """How long the sender repeats its note: other sidecars may see the episode, and look for the note, some beats later."""
 
 NOTE_LASTS_S: Final = 120.0
+
+
+async def no_details(_: Notification) -> Mapping[str, object]:
+    """No facts beside those of the rule."""
+    return {}
 
 
 class MessageClaims(Protocol):
@@ -64,6 +78,7 @@ class Messenger:
     """Puts due notifications into ``outboxes``. ``clock`` gives monotonic seconds, ``wall`` Unix seconds.
 
     ``capacity``: tokens per window, 0 if it depends on the fleet. ``on_failure`` receives unforeseen exceptions.
+    ``details`` finds the facts that a reader needs first: containers, cause, a sample error, the command.
     """
 
     def __init__(
@@ -79,6 +94,7 @@ class Messenger:
         rng: Random,
         on_failure: Callable[[Exception], None],
         capacity: int = 0,
+        details: Callable[[Notification], Awaitable[Mapping[str, object]]] = no_details,
     ) -> None:
         self._episodes = episodes
         self._outboxes = outboxes
@@ -90,13 +106,17 @@ class Messenger:
         self._rng = rng
         self._on_failure = on_failure
         self._capacity = capacity
+        self._details = details
         self._unclaimed: deque[tuple[Notification, float]] = deque(maxlen=MAX_WAITING)
+        self._in_order: deque[_Turn] = deque(maxlen=MAX_WAITING)
         self._sending: deque[tuple[Notification, float]] = deque(maxlen=MAX_WAITING)
         self._to_check: deque[tuple[Notification, float]] = deque(maxlen=MAX_WAITING)
         self._sent_local_topics: set[str] = set()
         self._leads_until = -inf
         self._next_leader_claim = 0.0
         self._next_repeat = clock() + REPEAT_S * rng.random()
+        for outbox in outboxes:
+            outbox.is_current = lambda message: episodes.is_current(message.notification)
 
     @property
     def waiting(self) -> int:
@@ -138,6 +158,7 @@ class Messenger:
         """Look once, and do what is due."""
         self._look()
         await self._claim_all()
+        await self._send_in_order()
         await self._note_sent()
         await self._check_others()
         now = self._clock()
@@ -169,17 +190,43 @@ class Messenger:
                     self._unclaimed.append((notification, since))
                 is_sender = is_late and self._is_leader()
             if is_sender:
-                self._send(notification)
+                self._in_order.append(await self._turn_of(notification))
             elif is_sender is False and _is_claimed(notification):
                 self._to_check.append((notification, self._clock() + self._rng.uniform(*CHECK_AFTER_S)))
+
+    async def _turn_of(self, notification: Notification) -> _Turn:
+        """Claim what comes before this notification, and find out which of it another sidecar is sending now."""
+        waits_for = []
+        for claim in notification.earlier_claims:
+            # The end of an episode claims nothing: the next episode needs these claims.
+            is_free = await self._claims.first(claim, PEEK_S if notification.is_over else notification.claim_s)
+            if is_free is False:
+                waits_for.append(f"{claim}{_DELIVERED}")
+            elif is_free is True and not notification.is_over:
+                await self._claims.first(*_note(claim, notification.claim_s))
+        return _Turn(notification, self._clock() + SENDING_S, waits_for)
+
+    async def _send_in_order(self) -> None:
+        """Send what waits for no earlier message of another sidecar any more."""
+        for _ in range(len(self._in_order)):
+            turn = self._in_order.popleft()
+            while turn.waits_for and await self._claims.first(turn.waits_for[0], PEEK_S) is False:
+                del turn.waits_for[0]
+            if turn.waits_for and self._clock() < turn.until:
+                self._in_order.append(turn)
+            else:
+                await self._send(turn.notification)
 
     async def _note_sent(self) -> None:
         """Note repeatedly what this sidecar has sent: a note of an earlier episode may expire before the check."""
         for _ in range(len(self._sending)):
             notification, since = self._sending.popleft()
             age_s = self._clock() - since
+            note, lasts_s = _note(notification.claim, notification.claim_s)
+            if not self.waiting:
+                await self._claims.first(f"{notification.claim}{_DELIVERED}", lasts_s)
             if not self.waiting or age_s >= SENDING_S:
-                await self._claims.first(*_note(notification))
+                await self._claims.first(note, lasts_s)
             if age_s < NOTE_FOR_S:
                 self._sending.append((notification, since))
 
@@ -188,8 +235,10 @@ class Messenger:
         now = self._clock()
         for notification, due in [each for each in self._to_check if each[1] <= now]:
             self._to_check.remove((notification, due))
-            if await self._claims.first(*_note(notification)) is True:
-                self._send(notification)
+            if await self._claims.first(*_note(notification.claim, notification.claim_s)) is not True:
+                continue
+            if self._episodes.is_current(notification):
+                await self._send(notification)
 
     # -- the sender ---------------------------------------------------------------------------------------------------
 
@@ -224,8 +273,9 @@ class Messenger:
         if shared and await self._claims.first(REPEAT, REPEAT_CLAIM_S) is not True:
             shared = []
         for notification in local + shared:
+            message = await self._message(notification)
             for box in boxes:
-                box.put(self._message(notification), is_repeat=True)
+                box.put(message, is_repeat=True)
 
     async def _ask_tokens(self) -> None:
         members = await self._claims.member_list()
@@ -233,19 +283,21 @@ class Messenger:
         if isinstance(members, MemberList) and capacity:
             self._watch.count(members.used, capacity, self._clock())
 
-    def _send(self, notification: Notification) -> None:
+    async def _send(self, notification: Notification) -> None:
         if notification.is_local:
             topics = self._sent_local_topics
             (topics.discard if notification.is_over else topics.add)(notification.topic)
-        message = self._message(notification)
+        message = await self._message(notification)
         for outbox in self._outboxes:
             if outbox.receiver.wants(notification):
                 outbox.put(message)
         if _is_claimed(notification):
             self._sending.append((notification, self._clock()))
 
-    def _message(self, notification: Notification) -> Message:
+    async def _message(self, notification: Notification) -> Message:
+        details = {} if notification.is_over else await self._details(notification)
         at = self._wall()
+        notification = replace(notification, facts={**notification.facts, **details})
         return Message(notification, self._context, at - (self._clock() - notification.since), at)
 
 
@@ -254,6 +306,17 @@ def _is_claimed(notification: Notification) -> bool:
     return notification.topic != "redis" and not (notification.is_local and notification.is_over)
 
 
-def _note(notification: Notification) -> tuple[str, float]:
+class _Turn(NamedTuple):
+    """A notification that waits until its predecessors are delivered, or until the time ``until``."""
+
+    notification: Notification
+    until: float
+    waits_for: list[str]
+
+
+_DELIVERED: Final = ":delivered"
+
+
+def _note(claim: str, claim_s: float) -> tuple[str, float]:
     """Return the claim that means "sent" and its duration: sidecars whose claim was refused look for it."""
-    return f"{notification.claim}:sent", max(NOTE_LASTS_S, notification.claim_s)
+    return f"{claim}:sent", max(NOTE_LASTS_S, claim_s)

@@ -13,6 +13,9 @@ from sidecar.notify.posting import UndeliveredError
 from sidecar.notify.receivers import Receiver
 
 LIMIT: Final = 100
+LATE_S: Final = 10.0
+"""From this age on another sidecar may have sent what comes after a message: see ``Messenger``."""
+
 GIVE_UP_S: Final = 3600.0
 """The maximum age of a message. The incident that it reports may be what keeps it from being sent."""
 
@@ -22,7 +25,9 @@ JITTER: Final = 0.5
 
 
 class Delivery(NamedTuple):
-    """The outcome of an attempt: ``sent``, ``failed`` (will be tried again) or ``dropped``.
+    """The outcome of an attempt: ``sent``, ``failed`` (will be tried again), ``dropped`` or ``superseded``.
+
+    ``superseded``: it is late, and another sidecar may have sent what comes after it.
 
     ``detail``: the hosts that accepted it, or why none did. ``is_repeat``: the message had been sent before.
     """
@@ -37,13 +42,14 @@ class Delivery(NamedTuple):
 class Outbox:
     """The queue of one receiver, and the task that empties it. ``clock`` gives monotonic seconds.
 
-    ``observe`` receives the outcome of every attempt.
+    ``observe`` receives the outcome of every attempt. A late message that ``is_current`` denies is dropped.
     """
 
     def __init__(
         self, receiver: Receiver, *, clock: Callable[[], float], rng: Random, observe: Callable[[Delivery], None]
     ) -> None:
         self.receiver = receiver
+        self.is_current: Callable[[Message], bool] = lambda _: True
         self._clock = clock
         self._rng = rng
         self._observe = observe
@@ -79,6 +85,9 @@ class Outbox:
         give_up_at = put_at + GIVE_UP_S
         delay_s = FIRST_RETRY_S
         while True:
+            if self._clock() - put_at > LATE_S and not self._has_later(message) and not self.is_current(message):
+                self._report("superseded", message, "", is_repeat)
+                return
             try:
                 hosts = await self.receiver.send(message)
             except UndeliveredError as error:
@@ -95,6 +104,11 @@ class Outbox:
                 return
             await asyncio.sleep(pause_s)
             delay_s = min(MAX_RETRY_S, 2 * delay_s)
+
+    def _has_later(self, message: Message) -> bool:
+        """Whether what comes after it waits here, and so arrives after it."""
+        topic = message.notification.topic
+        return any(later.notification.topic == topic for later, _, _ in list(self._waiting)[1:])
 
     def _report(self, outcome: str, message: Message, detail: str, is_repeat: bool) -> None:  # noqa: FBT001 - as above
         self._observe(Delivery(self.receiver.name, outcome, message, detail, is_repeat))

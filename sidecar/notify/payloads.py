@@ -89,12 +89,16 @@ def slack(message: Message) -> dict[str, Any]:
         {"type": "header", "text": {"type": "plain_text", "text": cut(f"{mark}: {context.service}", MAX_HEADER)}},
         {"type": "section", "text": {"type": "mrkdwn", "text": _mrkdwn(message.news, MAX_SECTION)}},
     ]
-    fields = [_mrkdwn(f"{name}: {value}", MAX_FIELD) for name, value in message.facts.items()]
+    rest = {name: value for name, value in message.facts.items() if name != "command"}
+    fields = [_mrkdwn(f"{name}: {value}", MAX_FIELD) for name, value in rest.items()]
     if fields:
         shown = [{"type": "mrkdwn", "text": text} for text in fields[:MAX_FIELDS]]
         blocks.append({"type": "section", "fields": shown})
+    if message.command:
+        run = f"Run `{_mrkdwn(message.command.replace('`', ''), MAX_FIELD)}`"
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": run}})
     return {
-        "text": _mrkdwn(f"{mark}: {context.service}: {message.news}", MAX_SECTION),
+        "text": _mrkdwn(f"{mark}: {context.service}: {message.news}{message.where}", MAX_SECTION),
         "blocks": [*blocks, {"type": "context", "elements": [{"type": "mrkdwn", "text": _foot(message)}]}],
     }
 
@@ -136,7 +140,7 @@ def pagerduty(message: Message, routing_key: str) -> dict[str, Any]:
         "client": "health-arbiter",
         "links": [{"href": url, "text": text} for text, url in links if url],
         "payload": {
-            "summary": cut(f"{context.service}: {message.sentence}", MAX_SUMMARY),
+            "summary": cut(f"{context.service}: {message.sentence}{message.where}", MAX_SUMMARY),
             "source": cut(notification.instance or f"{context.namespace}/{context.service}", MAX_SOURCE),
             "severity": notification.severity.value,
             "timestamp": rfc3339(message.began if notification.has_exact_start else message.at),

@@ -100,7 +100,11 @@ def _paused(observation: Observation) -> RuleResult | None:
     if not isinstance(fleet, Fleet):
         return None
     if not fleet.paused:
-        return RuleResult(0, "Culls are allowed again for every cause.")
+        has_failed = any(trial.failures for trial in fleet.trials)
+        if has_failed and fleet.suspect:
+            return None  # the pause is over, and the trouble is not: the next cull shows whether restarts help now
+        how = "no container is suspect any more" if has_failed else "the last one helped, or the cause is forgotten"
+        return RuleResult(0, f"Culls are allowed again for every cause: {how}.")
     causes, longest_s = ", ".join(fleet.paused), max(trial.paused_s for trial in fleet.trials)
     is_shared = fleet.cause in fleet.paused
     shared = f" Most of the {fleet.suspect} suspects of {fleet.alive} containers share one cause: {fleet.cause}."

@@ -16,6 +16,8 @@ PAUSED = Fleet(10, suspect=1, trials=(REDIS,))
 BOTH = Fleet(10, suspect=2, trials=(DISK, REDIS))
 SHARED = Fleet(10, suspect=6, cause="redis", trials=(REDIS,))
 TRIED = Fleet(10, suspect=6, cause="redis", trials=(CauseTrial("redis", 1, 1, 0.0, 1),))
+OVER = Fleet(10, trials=(CauseTrial("redis", 1, 0, 0.0, 1),))
+HELPED = Fleet(10, suspect=3, cause="redis", trials=(CauseTrial("redis", 2, 0, 0.0, 0),))
 AWAY = Unknown("timeout")
 
 
@@ -62,7 +64,18 @@ PAUSES = {
         [(0, CALM), (10, PAUSED), (20, CALM), (50, CALM), (79, CALM), (80, CALM), (90, CALM)],
         [(10, "paused"), (80, "-paused")],
     ),
-    "the next trial ends it": ([(0, CALM), (10, PAUSED), (20, TRIED), (80, TRIED)], [(10, "paused"), (80, "-paused")]),
+    "the end of the pause is no end while containers are suspect": (
+        [(0, CALM), (10, PAUSED), (20, TRIED), (80, TRIED), (90, PAUSED), (100, TRIED), (200, TRIED)],
+        [(10, "paused")],
+    ),
+    "it is over when nobody is suspect, although the last cull did not help": (
+        [(0, CALM), (10, PAUSED), (20, TRIED), (80, OVER), (140, OVER)],
+        [(10, "paused"), (140, "-paused")],
+    ),
+    "it is over when a cull helps": (
+        [(0, CALM), (10, PAUSED), (20, TRIED), (80, HELPED), (140, HELPED)],
+        [(10, "paused"), (140, "-paused")],
+    ),
     "flapping is one episode": (
         [(0, CALM), (10, PAUSED), (20, CALM), (70, PAUSED), (80, CALM), (130, PAUSED), (140, CALM), (200, CALM)],
         [(10, "paused"), (200, "-paused")],

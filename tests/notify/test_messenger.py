@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 from typing import Any, cast
@@ -87,11 +87,13 @@ class FakeReceiver:
         self.repeats = repeats
         self.taken = taken
         self.is_deaf = is_deaf
+        self.delay_s: Callable[[], float] = lambda: 0.0
 
     def wants(self, _: Notification) -> bool:
         return True
 
     async def send(self, message: Message) -> str:
+        await asyncio.sleep(self.delay_s())
         if self.is_deaf():
             raise UndeliveredError("status 503")
         self.taken.append(message)
@@ -106,7 +108,8 @@ class MessengerFleet:
         self.sent: list[Message] = []
         self.alerts: list[Message] = []
         self.failures: list[Exception] = []
-        self.is_deaf = False
+        self.is_deaf: bool | Callable[[], bool] = False
+        self.delay_s: Callable[[], float] = options.pop("delay_s", lambda: 0.0)
         self.messengers = [self._made(f"n{number}", **options) for number in range(count)]
         loop = asyncio.get_running_loop()
         self.tasks = [loop.create_task(one.run()) for one in self.messengers]
@@ -115,9 +118,10 @@ class MessengerFleet:
         clock = asyncio.get_running_loop().time
         rng = Random(name)
         fakes = [
-            FakeReceiver(taken, name, lambda: self.is_deaf, repeats=name == "alerts")
+            FakeReceiver(taken, name, self._is_deaf, repeats=name == "alerts")
             for name, taken in (("fake", self.sent), ("alerts", self.alerts))
         ]
+        fakes[0].delay_s = self.delay_s
         boxes = [
             Outbox(cast("Receiver", cast("Any", fake)), clock=clock, rng=rng, observe=lambda _: None) for fake in fakes
         ]
@@ -133,6 +137,9 @@ class MessengerFleet:
             on_failure=self.failures.append,
             **options,
         )
+
+    def _is_deaf(self) -> bool:
+        return self.is_deaf() if callable(self.is_deaf) else self.is_deaf
 
     async def beats(self, answer: Fleet | Unknown, seconds: float, every_s: float = 10.0) -> None:
         """Let every sidecar beat, one after the other, as long as that takes."""
@@ -272,8 +279,49 @@ async def test_each_level_is_sent_by_the_sidecar_that_reached_it() -> None:
     await fleet.beats(CALM, 10)
     for used in range(1, 6):
         fleet.messengers[used - 1].notice(answered(Granted(used, 5)))
-        await asyncio.sleep(2)
+        await asyncio.sleep(4)
     assert fleet.words == ["budget_50", "budget_80", "budget_empty"]
+    await fleet.end()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 18, 20, 27, 30])
+def test_no_level_arrives_after_a_higher_one_however_slow_the_receiver_is(seed: int) -> None:
+    """Each sidecar has its own delays and failures, so a later message may overtake an earlier one.
+
+    Without the wait for earlier messages, or without the drop of late ones, one of these seeds fails.
+    """
+
+    @in_virtual_time
+    async def story() -> None:
+        rng = Random(seed)
+        fleet = MessengerFleet(5, delay_s=lambda: rng.choice((0.0, 0.5, 4.9)))
+        fleet.is_deaf = lambda: rng.random() < 0.4
+        await fleet.beats(CALM, 10)
+        for used in range(1, 11):
+            fleet.messengers[rng.randrange(5)].notice(answered(Granted(used, 10)))
+            await asyncio.sleep(rng.choice((0.1, 1.0, 6.0)))
+        await fleet.beats(replace(CALM, used=10, capacity=10), 150)
+        fleet.is_deaf = False
+        await fleet.beats(replace(CALM, used=0, capacity=10), 200)
+        levels = [one.notification.level for one in fleet.sent if not one.notification.is_over]
+        assert levels == sorted(set(levels)), fleet.words
+        assert fleet.words[-2:] == ["budget_empty", "-budget"]
+        await fleet.end()
+
+    story()
+
+
+@in_virtual_time
+async def test_pause_that_ends_during_the_trouble_is_no_recovery() -> None:
+    fleet = MessengerFleet(3)
+    tried = Fleet(5, suspect=3, trials=(CauseTrial("redis", 1, 1, 0.0, 1),))
+    await fleet.beats(CALM, 10)
+    for _ in range(3):
+        await fleet.beats(ON, 100)
+        await fleet.beats(tried, 100)
+    assert fleet.words == ["paused"]
+    await fleet.beats(CALM, 120)
+    assert fleet.words == ["paused", "-paused"]
     await fleet.end()
 
 
