@@ -27,9 +27,10 @@ T = TypeVar("T")
 class AdminApi:
     """Holds and releases by ``budget``, and shows the fleet.
 
-    ``fleet``: the fleet as of the last beat. ``identity`` (with ``instance``) is shown beside it, and ``own``: what
-    only this sidecar knows of its container. For each order ``log`` takes a sentence and ``record`` a ledger entry;
-    ``wall`` is Unix time. ``authorize`` checks orders over TCP; None allows all.
+    ``fleet``: the fleet as of the last beat, however old; ``fleet_age_s``: the seconds since then. ``identity`` (with
+    ``instance``) is shown beside it, and ``own``: what only this sidecar knows of its container. For each order ``log``
+    takes a sentence and ``record`` a ledger entry; ``wall`` is Unix time. ``authorize`` checks orders over TCP; None
+    allows all.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class AdminApi:
         budget: BudgetWithHolds,
         *,
         fleet: Callable[[], Fleet | None],
+        fleet_age_s: Callable[[], float] = lambda: 0.0,
         identity: Mapping[str, object],
         own: Callable[[], Mapping[str, object]],
         limit_s: float,
@@ -47,6 +49,7 @@ class AdminApi:
     ) -> None:
         self._budget = budget
         self._fleet = fleet
+        self._fleet_age_s = fleet_age_s
         self._identity = identity
         self._own_row = own
         self._limit_s = limit_s
@@ -105,6 +108,7 @@ class AdminApi:
         fleet = self._fleet()
         rest: dict[str, Any] = {
             "fleet": about.fleet(fleet) if fleet else None,
+            "fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None,
             "used": None,
             **about.shown((), ()),
             "holds": [],

@@ -20,7 +20,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 async def check(request: web.BaseRequest, authorize: Authorize | None) -> None:
-    """Raise ``HttpError`` for an order over TCP without the token. A unix socket is protected by its file's mode."""
+    """Raise ``HttpError`` for a request over TCP without the token. A unix socket is protected by its file's mode."""
     if authorize is not None and web.is_tcp(request) and not await authorize(request.headers.get(hdrs.AUTHORIZATION)):
         sentence = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"
         raise web.HttpError(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})

@@ -6,7 +6,7 @@ every listener may show it. A sentence may have the author and the reason of a h
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -35,11 +35,14 @@ class Decision(NamedTuple):
 class History:
     """The last ``MOST`` decisions; ``wall`` gives Unix seconds.
 
-    ``answered_at``: when the last answer to a claim came, None before the first.
+    ``answered_at``: when the last answer to a claim came, None before the first. ``counts``: all decisions since
+    ``began_at`` by word and reason, repetitions as one.
     """
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.answered_at: float | None = None
+        self.began_at = wall()
+        self.counts = Counter[tuple[str, str]]()
         self._wall = wall
         self._decisions: deque[Decision] = deque(maxlen=MOST)
 
@@ -63,6 +66,7 @@ class History:
             self._decisions[-1] = decision._replace(times=last.times + 1)
         else:
             self._decisions.append(decision)
+            self.counts[decision.what, decision.reason] += 1
 
 
 def _decided(record: Record, at: float) -> Iterator[Decision]:

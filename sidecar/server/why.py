@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from aiohttp import hdrs
 
 from sidecar.actions.actuator import ActionResult
+from sidecar.config.rollout import SHADOW
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
 from sidecar.core.fleet import about
@@ -30,13 +31,17 @@ FORMATS: Final = ("json", "text")
 
 
 class WhyIdentity(NamedTuple):
-    """Values that never change in a process. ``runbook_url``: the beginning of links to runbooks, or empty."""
+    """Values that never change in a process. ``runbook_url``: the beginning of links to runbooks, or empty.
+
+    ``alone``: what it means that there is no shared store, or empty.
+    """
 
     service: str
     instance: str
     mode: str
     error_limit: int
     runbook_url: str = ""
+    alone: str = ""
 
 
 class WhySources(NamedTuple):
@@ -129,6 +134,8 @@ class Why:
             "instance": own.instance,
             "incarnation": container.life,
             "mode": own.mode,
+            "would": _would(self._history, unix) if own.mode == SHADOW else None,
+            "alone": own.alone,
             "state": container.state,
             "since": round(seen.unix_of(container.since), 3),
             "at": round(unix, 3),
@@ -175,11 +182,29 @@ def _sentence(seen: Snapshot, error_limit: int) -> str:
     return judged or f"in service: {evidence.errors} server errors in {evidence.window_s} s{limit}"
 
 
+def _would(history: History, unix: float) -> dict[str, Any]:
+    """What enforcing would have done to this container since the sidecar started."""
+    counts = history.counts
+
+    def total(word: str) -> int:
+        return sum(number for (what, _), number in counts.items() if what == word)
+
+    return {
+        "since": round(history.began_at, 3),
+        "for_s": round(max(0.0, unix - history.began_at), 3),
+        "culls": total("would_cull"),
+        "recovered": total("would_recover"),
+        "tokens": total("granted"),
+        "refusals": {reason: number for (what, reason), number in sorted(counts.items()) if what == "denied"},
+    }
+
+
 def _window(seen: Snapshot, error_limit: int) -> dict[str, Any]:
     evidence = seen.evidence
     return {
         "seconds": evidence.window_s,
         "errors": evidence.errors,
+        "usual": round(seen.baseline.usual(evidence).errors, 2),
         "limit": error_limit,
         "kinds": evidence.kinds,
         "requests": evidence.requests,

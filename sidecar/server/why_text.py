@@ -45,6 +45,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         yield f"spared: {value['spared']}"
     yield from _rules(value)
     yield _window(value["window"])
+    yield from _would(value["would"])
     if value["claim"]:
         yield _claim(value["claim"])
     if value["budget"]:
@@ -58,7 +59,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         yield f"action: {action['action']} {how} after {action['took_s']:.1f} s: {action['sentence']}"
     for sentence in value["remedies"]:
         yield f"clears when: {sentence}"
-    yield _about(value)
+    yield from _about(value)
     if value["runbook"]:
         yield f"runbook: {value['runbook']}"
     yield from _samples(value.get("samples", ()))
@@ -95,7 +96,21 @@ def _window(window: dict[str, Any]) -> str:
     limit = f", limit {window['limit']}" if window["limit"] else ""
     failed = f"; {window['failed']} of {window['requests']} requests failed" if window["requests"] else ""
     errors = f"{window['errors']} error{'s' * (window['errors'] != 1)}"
-    return f"window now: {errors} in {window['seconds']} s{by_kind}{limit}{failed}"
+    usual = f", {window['usual']:.3g} are usual" if window["usual"] else ""
+    return f"window now: {errors} in {window['seconds']} s{by_kind}{limit}{usual}{failed}"
+
+
+def _would(would: dict[str, Any] | None) -> Iterator[str]:
+    """What enforcing would have done to this container since the sidecar started; nothing in enforce mode."""
+    if would is None:
+        return
+    begun, days = f"in enforce mode, in {reasons.span(would['for_s'])}", would["for_s"] / _DAY_S
+    rate = f" ({would['culls'] / days:.2g} a day)" if days >= 1 and would["culls"] else ""
+    tokens = f" with {would['tokens']} token{'s' * (would['tokens'] != 1)}" if would["culls"] else ""
+    recovered = f", {would['recovered']} of them recovered without it" if would["recovered"] else ""
+    refused = ", ".join(f"{reason} {number}" for reason, number in would["refusals"].items())
+    culls = would["culls"] or "no"
+    yield f"{begun}: {culls} cull{'s' * (culls != 1)}{rate}{tokens}{recovered}; refused: {refused or 'none'}"
 
 
 def _budget(budget: dict[str, Any]) -> str:
@@ -137,12 +152,14 @@ def _hold(hold: dict[str, Any]) -> str:
     return f"hold: {scope} until {_time(hold['until'])} by {hold['author']}{reason}"
 
 
-def _about(value: dict[str, Any]) -> str:
+def _about(value: dict[str, Any]) -> Iterator[str]:
+    if value["alone"]:
+        yield f"alone: {value['alone']}"
     sides = ", ".join(f"{side} {'up' if is_up else 'down'}" for side, is_up in value["health"].items())
     life = f", incarnation {value['incarnation']}" if value["incarnation"] else ""
     name = f"{value['service']}/{value['instance']}{life}, mode {value['mode']}"
     weight = f"weight {value['weight']} %{' (soft drain)' if value['soft_drained'] else ''}"
-    return f"{name}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
+    yield f"{name}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
 
 
 def _samples(samples: Any) -> Iterator[str]:

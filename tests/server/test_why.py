@@ -87,6 +87,7 @@ class Memory:
         last_cull: CullEvidence | None = None,
         *,
         is_public_brief: bool = False,
+        mode: str = "enforce",
     ) -> None:
         self.container = container
         self.last_cull = last_cull
@@ -96,7 +97,7 @@ class Memory:
         self.local_hold: Hold | None = None
         self.history = History(lambda: UNIX)
         self.why = Why(
-            WhyIdentity("app", "a", "enforce", 5, "https://runbooks.example.org/arbiter"),
+            WhyIdentity("app", "a", mode, 5, "https://runbooks.example.org/arbiter"),
             WhySources(
                 self.snapshot,
                 fleet=lambda: self.fleet,
@@ -154,6 +155,8 @@ FIELDS = {
         "instance",
         "incarnation",
         "mode",
+        "would",
+        "alone",
         "state",
         "since",
         "at",
@@ -177,6 +180,7 @@ def test_public_answer_has_everything_but_free_text() -> None:
     assert value["window"] == {
         "seconds": 60,
         "errors": 9,
+        "usual": 0.0,
         "limit": 5,
         "kinds": {"mysql": 2, "redis": 7},
         "requests": 40,
@@ -386,13 +390,41 @@ def test_text_marks_a_verdict_older_than_the_window() -> None:
         ),
         ({"errors": 1, "kinds": {}, "limit": 0, "requests": 0}, "1 error in 60 s"),
         ({"errors": 0, "kinds": {}, "limit": 0, "requests": 0}, "0 errors in 60 s"),
+        ({"errors": 2, "kinds": {}, "usual": 3.21, "requests": 0}, "2 errors in 60 s, limit 5, 3.21 are usual"),
     ],
-    ids=["as it is", "as many of two kinds", "one error", "nothing"],
+    ids=["as it is", "as many of two kinds", "one error", "nothing", "with usual errors"],
 )
 def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str, Any], line: str) -> None:
     value = Memory(DOWN).why.value()
     value["window"] |= changes
     assert f"window now: {line}" in as_text(value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("decisions", "age_s", "line"),
+    [
+        ([], 600, "in 10m: no culls; refused: none"),
+        (
+            [("denied", "trial"), ("denied", "trial"), ("suspect", ""), ("denied", "trial"), ("denied", "window")],
+            3600,
+            "in 1h: no culls; refused: trial 2, window 1",
+        ),
+        (
+            [("granted", "granted"), ("would_cull", "errors"), ("would_recover", "")] * 3,
+            2 * 86_400,
+            "in 2d: 3 culls (1.5 a day) with 3 tokens, 3 of them recovered without it; refused: none",
+        ),
+    ],
+    ids=["nothing", "refusals, a repeated one once", "culls"],
+)
+def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, str]], age_s: float, line: str) -> None:
+    memory = Memory(mode="shadow")
+    memory.history.began_at = UNIX - age_s
+    for what, reason in decisions:
+        memory.history._add(Decision(UNIX, what, reason, "sentence"))
+    assert f"in enforce mode, {line}" in memory.why.text(3_072).splitlines()
+    would = memory.why.value()["would"]
+    assert (would["for_s"], would["culls"]) == (age_s, decisions.count(("would_cull", "errors")))
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -112,19 +112,23 @@ class ChangeStream:
 
     async def _update_slow(self) -> None:
         try:
-            parts = await self._slow()
+            written = {}
+            for name, value in (await self._slow()).items():
+                written[name] = _json(value)
+                await asyncio.sleep(0)  # health answers go between the parts
         except Exception as error:  # noqa: BLE001 - a failure must not end the stream of all viewers
             self._on_failure(error)
         else:
-            self._update(lambda: parts)
+            self._take(written)
             self._slow_at = self._clock()
 
     def _update(self, read: Callable[[], Parts]) -> None:
         try:
-            written = {name: json.dumps(value, separators=(",", ":")) for name, value in read().items()}
+            self._take({name: _json(value) for name, value in read().items()})
         except Exception as error:  # noqa: BLE001 - as above
             self._on_failure(error)
-            return
+
+    def _take(self, written: Mapping[str, str]) -> None:
         new = {name: text for name, text in written.items() if self._written.get(name, ("", 0))[0] != text}
         if not new:
             return
@@ -132,3 +136,7 @@ class ChangeStream:
         self._written |= {name: (text, self.version) for name, text in new.items()}
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

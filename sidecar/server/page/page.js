@@ -1,4 +1,5 @@
 // The status page: shows the state that one stream of events sends. Data never becomes markup, only text.
+// Without a query it is about the service; ?container=NAME is about one container.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -8,29 +9,36 @@ const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const HIDDEN_MS = 60000;
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_TOKENS = 50;
-const MOST_TROUBLED = 12;
-const MANY = 150;
+const MOST_ROWS = 50;
 const MOST_EVIDENCE = 4000;
-const PRESENCES = {
-  well: ["", "well"], suspect: ["!", "suspect"], down: ["\u00d7", "down"],
-  starting: ["+", "starting"], retiring: ["\u2193", "retiring"],
-};
-const ALSO_WELL = ["starting", "retiring"];
+const NAMED = new URLSearchParams(location.search).get("container");
+const URGENT = ["suspect", "draining", "down", "silent", "starting", "stopping", "retiring", "up"];
 const COLORS = {
   bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "redis_away"],
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
   good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
+// The values of a row, in the order in which the sidecar sends them.
+const FIELDS = ["instance", "state", "cause", "since", "errors", "limit", "weight", "version", "incarnation", "born", "duplicate"];
+const COLUMNS = [
+  ["Container", "instance", (one) => one.instance],
+  ["State", "state", (one) => URGENT.indexOf(one.state)],
+  ["Since (UTC)", "since", (one) => -(one.since ?? 0)],
+  ["Cause", "cause", (one) => one.cause || "\uffff"],
+  ["Errors", "errors", (one) => -(one.errors ?? -1)],
+  ["Weight", "weight", (one) => one.weight ?? 101],
+  ["Version", "version", (one) => one.version],
+];
 const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 let last = {};
-let fleetAt = 0;
+let rows = [];
+let sorting = { column: 1, isReversed: false };
+let shownRows = MOST_ROWS;
 let skew_s = 0;
 let failures = 0;
-let focused = "";
 let following = null;
 let isRunning = false;
-const opened = new Set();
 
 // -- making elements --------------------------------------------------------------------------------------------
 
@@ -74,12 +82,11 @@ function now() {
   return Date.now() / 1000 + skew_s;
 }
 
-// The time of day, with the date unless it is today.
-function clock(at) {
-  const time = new Date(at * 1000);
-  const shown = time.toLocaleTimeString([], { hour12: false });
-  const isToday = time.toDateString() === new Date(now() * 1000).toDateString();
-  return isToday ? shown : `${time.toLocaleDateString([], { day: "numeric", month: "short" })} ${shown.slice(0, 5)}`;
+// Every time on the page is in UTC, as in messages, events and the log.
+function clock(at, isExact = true) {
+  const written = new Date(at * 1000).toISOString();
+  const isToday = written.slice(0, 10) === new Date(now() * 1000).toISOString().slice(0, 10);
+  return `${isToday ? "" : `${written.slice(5, 10)} `}${written.slice(11, isExact && isToday ? 19 : 16)}`;
 }
 
 function makeTime(at) {
@@ -118,25 +125,305 @@ function round(number) {
   return Math.round(number * 100) / 100;
 }
 
-// -- the parts of the page --------------------------------------------------------------------------------------------------
+// A link to the page of one container; the query keeps any name from being read as a path.
+function containerLink(instance) {
+  const element = make("a", cut(instance, 200));
+  element.href = `?container=${encodeURIComponent(instance)}`;
+  return element;
+}
+
+function inWords(word) {
+  return String(word).replaceAll("_", " ");
+}
+
+function sum(numbers) {
+  return numbers.reduce((total, one) => total + one, 0);
+}
+
+// -- the service --------------------------------------------------------------------------------------------------
+
+function showBanner(banner) {
+  byId("banner").className = `${banner.level}${NAMED === null ? "" : " slim"}`;
+  setText("banner-sentence", `${NAMED === null ? "" : "The service: "}${banner.sentence}`);
+  setText("banner-action", banner.action);
+  setText("banner-command", banner.command);
+  byId("banner-more").hidden = !banner.command && !banner.runbook;
+  fill("banner-link", banner.runbook ? [makeLink(banner.runbook, "Runbook")] : []);
+  showTitle();
+}
+
+function showTitle() {
+  const service = last.why?.service ?? "health-arbiter";
+  const mode = last.why?.mode === "shadow" ? "shadow mode" : "";
+  setText("title", NAMED ?? service, 200);
+  setText("subtitle", NAMED === null ? mode : joined(service, mode));
+  const mark = { critical: "\u2716 ", warning: "\u26a0 " }[last.banner?.level] ?? "";
+  const what = NAMED === null ? last.banner?.sentence : `${found()?.state ?? "not known"}: ${NAMED}`;
+  document.title = cut(`${mark}${service}: ${what ?? ""}`, 100);
+}
+
+function showKnown() {
+  const at = last.known_at;
+  byId("board").classList.toggle("away", Boolean(last.store) && last.store.error !== "alone");
+  setText("known-text", !last.store || last.store.error === "alone" ? ""
+    : at ? `What is grey was known at ${clock(at)} UTC, ${now() - at < 60 ? "less than a minute" : duration(60 * Math.floor((now() - at) / 60))} ago. This container is shown as it is now.`
+      : "Nothing is known of the other containers: this sidecar has had no answer from Redis yet.");
+}
+
+function tile(value, label, color = "") {
+  const item = make("li", "", color);
+  item.append(make("b", value), make("span", label));
+  return item;
+}
+
+function showTiles() {
+  const count = (...states) => rows.filter((one) => states.includes(one.state)).length;
+  const total = last.fleet ? Math.max(rows.length, last.fleet.alive + last.fleet.down) : rows.length;
+  const suspect = Math.max(count("suspect"), total > rows.length ? last.fleet.suspect : 0);
+  const lighter = rows.filter((one) => one.state !== "draining" && one.state !== "down" && one.weight !== null && one.weight < 100).length;
+  const errors = sum(rows.map((one) => one.errors ?? 0));
+  const free = last.budget ? tokens(last.budget).free : null;
+  const line = last.timeline;
+  const down = count("draining", "down");
+  fill("tiles", [
+    tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !down ? "good" : ""),
+    tile(suspect, "suspect", suspect ? "bad" : "good"),
+    tile(down, "down", down ? "bad" : "good"),
+    tile(errors, "errors in the window", errors ? "warn" : "good"),
+    tile(lighter, "get fewer requests", lighter ? "warn" : "good"),
+    tile(free === null ? "?" : `${free}/${last.budget.capacity}`, "tokens free", free === 0 ? "bad" : ""),
+    ...(line ? [tile(sum(line.culls), "culls in the hour", sum(line.culls) ? "warn" : ""),
+      tile(sum(line.refusals), "refused in the hour", sum(line.refusals) ? "warn" : "")] : []),
+    ...(count("silent") ? [tile(count("silent"), "silent", "warn")] : []),
+  ]);
+}
+
+// Errors, culls and refusals of the hour, one below the other over the same minutes.
+function showTimeline(line) {
+  const lane = (name, label) => {
+    const counts = line[name];
+    const most = Math.max(1, ...counts);
+    const said = `${label}: ${sum(counts)} in the hour, ${Math.max(...counts)} in the worst minute`;
+    const picture = makeSvg("svg", { viewBox: "0 0 600 100", preserveAspectRatio: "none", role: "img", "aria-label": said });
+    counts.forEach((count, minute) => {
+      if (!count) return;
+      const tall = 10 + 90 * count / most;
+      const bar = makeSvg("rect", { x: minute * 10 + 1, y: 100 - tall, width: 8, height: tall });
+      const about = makeSvg("title", {});
+      about.textContent = `${clock((line.start + minute) * 60, false)} UTC: ${count}`;
+      bar.append(about);
+      picture.append(bar);
+    });
+    const text = make("p");
+    text.append(make("b", sum(counts)), ` ${label}`);
+    const row = make("div", "", `lane ${name}`);
+    row.append(text, picture);
+    return row;
+  };
+  fill("timeline", [lane("errors", "errors"), lane("culls", last.why?.mode === "shadow" ? "would be culled" : "culls"),
+    lane("refusals", "containers refused")]);
+  fill("timeline-axis", [0, 30, 59].map((minute) => make("span", `${clock((line.start + minute) * 60, false)}${minute ? "" : " UTC"}`)));
+}
+
+function tokens(budget) {
+  const back = budget.back_at.filter((at) => at > now());
+  const used = Math.max(0, budget.used - (budget.back_at.length - back.length));
+  return { back, used, free: Math.max(0, budget.capacity - used) };
+}
+
+function showBudget(budget) {
+  if (!budget) {
+    fill("tokens", []);
+    setText("budget-text", "The budget is not known.");
+    return;
+  }
+  const { back, free } = tokens(budget);
+  fill("tokens", Array.from({ length: Math.min(budget.capacity, MOST_TOKENS) }, (_, number) => {
+    const at = number < free ? 0 : back[number - free];
+    const token = make("li", number < free ? "free" : at ? shortDuration(at - now()) : "used", number < free ? "" : "used");
+    if (at) token.title = `comes back at ${clock(at)} UTC`;
+    return token;
+  }));
+  const next = back.length ? ` The next one comes back at ${clock(back[0])} UTC.` : "";
+  setText("budget-text", `${free} of ${budget.capacity} tokens are free; each comes back ${duration(budget.window_s)} after it was taken.${next}`);
+}
+
+function showFleet(fleet) {
+  showTrials(fleet);
+  if (!fleet) {
+    setText("fleet-text", last.store?.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
+    fill("departed", []);
+    return;
+  }
+  const outcomes = `culls so far: ${fleet.helped} helped, ${fleet.unhelped} did not, ${fleet.unclear} unclear`;
+  setText("fleet-text", joined(outcomes,
+    fleet.retiring && `${fleet.retiring} retiring`,
+    fleet.cause && `most suspects share ${isolate(fleet.cause)}`,
+    fleet.median_errors !== null && `median of errors: ${fleet.median_errors}`,
+    fleet.median_ratio !== null && `median of failed requests: ${round(100 * fleet.median_ratio)}\u00a0%`,
+    fleet.duplicate && "another container runs under the name of this one",
+    fleet.away.length && `Redis servers away: ${fleet.away.join(", ")}`,
+    fleet.losses && `Redis lost its record ${fleet.losses} time${fleet.losses > 1 ? "s" : ""}`,
+    fleet.policies > 1 && `${fleet.policies} different sets of rules`));
+  const more = fleet.departed_count - fleet.departed.length;
+  fill("departed", [...fleet.departed.map((one) => make("li", `${isolate(one.instance)}: last heard at ${clock(one.at)} UTC`)),
+    ...(more > 0 ? [make("li", `and ${more} more that have left`)] : [])]);
+}
+
+// The rest of a pause is counted down between messages.
+function showTrials(fleet) {
+  const trials = fleet?.trials ?? [];
+  fill("trials", trials.length ? trials.map((trial) => {
+    const isPaused = trial.paused_until !== null && trial.paused_until > now();
+    const out = `${trial.out} of at most ${trial.limit} culls without an outcome`;
+    const before = trial.failures > 1 ? `the last ${trial.failures}` : "the last one";
+    const said = isPaused ? `paused until ${clock(trial.paused_until, false)} UTC (${duration(trial.paused_until - now())}), ${before} did not help` : out;
+    return make("li", `${isolate(trial.cause)}: ${said}`, isPaused ? "paused" : "");
+  }) : [make("li", "No cull is being tried.", "quiet")]);
+}
+
+function showHolds(holds) {
+  const whom = (hold) => (hold.instance ? isolate(hold.instance) : "The whole service");
+  const focusedHold = document.activeElement?.dataset?.hold;
+  const concerning = holds.filter((hold) => NAMED === null || !hold.instance || hold.instance === NAMED);
+  fill("holds", concerning.length ? concerning.map((hold) => {
+    const item = make("li", "", "held");
+    const here = hold.here_only ? " (known to this sidecar only)" : "";
+    item.append(make("span", `${whom(hold)} is held by ${isolate(hold.author)} until ${clock(hold.until)} UTC: ${isolate(hold.reason)}${here}`));
+    const button = make("button", "Release");
+    button.type = "button";
+    button.dataset.hold = hold.instance;
+    button.setAttribute("aria-label", `Release ${whom(hold)}`);
+    button.addEventListener("click", () => release(hold));
+    item.append(button);
+    return item;
+  }) : [make("li", "No hold is set.", "quiet")]);
+  if (focusedHold !== undefined) {
+    ([...byId("holds").querySelectorAll("button")].find((button) => button.dataset.hold === focusedHold) ?? byId("open-hold")).focus();
+  }
+}
+
+function showWeights() {
+  const serving = rows.filter((one) => one.weight !== null);
+  const bands = [["100 %", 100, 100], ["50 to 99 %", 50, 99], ["1 to 49 %", 1, 49], ["0 %", 0, 0]];
+  fill("weights", bands.map(([label, least, most]) => {
+    const count = serving.filter((one) => one.weight >= least && one.weight <= most).length;
+    const meter = make("meter");
+    meter.max = Math.max(1, serving.length);
+    meter.value = count;
+    meter.setAttribute("aria-label", `${count} at ${label}`);
+    const item = make("li", label);
+    item.append(meter, make("b", count));
+    return item;
+  }));
+  const versions = new Map();
+  for (const { version } of rows) if (version) versions.set(version, (versions.get(version) ?? 0) + 1);
+  byId("versions").className = versions.size > 1 ? "several" : "";
+  fill("versions", [...versions].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([version, count]) => {
+    const item = make("li", `version ${isolate(version)}: `);
+    item.append(make("b", count));
+    return item;
+  }));
+}
+
+// -- the table ------------------------------------------------------------------------------------------------------
+
+function showColumns() {
+  fill("columns", COLUMNS.map(([label, name], column) => {
+    const cell = make("th", "", `of-${name}`);
+    const button = make("button", label);
+    cell.scope = "col";
+    button.type = "button";
+    if (sorting.column === column) cell.setAttribute("aria-sort", sorting.isReversed ? "descending" : "ascending");
+    button.addEventListener("click", () => {
+      sorting = { column, isReversed: sorting.column === column && !sorting.isReversed };
+      showColumns();
+      showContainers();
+      byId("columns").children[column].firstChild.focus();
+    });
+    cell.append(button);
+    return cell;
+  }));
+}
+
+function sorted(found) {
+  const [, , key] = COLUMNS[sorting.column];
+  const direction = sorting.isReversed ? -1 : 1;
+  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  return found.map((one) => [key(one), one]).sort(([a, one], [b, other]) => direction * compare(a, b)
+    || compare(URGENT.indexOf(one.state), URGENT.indexOf(other.state)) || compare(one.instance, other.instance)).map(([, one]) => one);
+}
+
+function showContainers() {
+  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = rows.filter((one) => {
+    const text = `${one.instance} ${one.state} ${one.cause} ${one.version}${one.duplicate ? " duplicate" : ""}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  const focusedLink = document.activeElement?.dataset?.container;
+  fill("containers", sorted(found).slice(0, shownRows).map(containerRow));
+  if (focusedLink !== undefined) byId("containers").querySelector(`[data-container="${CSS.escape(focusedLink)}"]`)?.focus();
+  const unlisted = last.fleet ? last.fleet.alive + last.fleet.down - rows.length : 0;
+  setText("containers-text", joined(`${Math.min(found.length, shownRows)} of ${rows.length} containers`,
+    unlisted > 0 && `${unlisted} more are not listed`));
+  byId("more").hidden = found.length <= shownRows;
+  setText("more", `Show ${Math.min(200, found.length - shownRows)} more`);
+}
+
+function containerRow(one) {
+  const row = make("tr", "", one.instance === last.why?.instance ? "here" : "");
+  const link = containerLink(one.instance);
+  link.dataset.container = one.instance;
+  const name = make("td");
+  name.append(link);
+  if (one.duplicate) name.append(" two containers run under this name");
+  const state = make("td");
+  state.append(make("span", one.state, `state ${one.state}`));
+  const cell = (label, text, className = "") => {
+    const made = make("td", text, className);
+    if (text) made.dataset.label = label;
+    return made;
+  };
+  row.append(name, state, cell("since", one.since ? clock(one.since, false) : "", "number"), cell("", cut(one.cause, 80)),
+    cell("errors", one.errors === null ? "" : `${one.errors}/${one.limit}`, "number"),
+    cell("weight", one.weight === null ? "" : `${one.weight}\u00a0%`, "number"), cell("version", cut(one.version, 40)));
+  return row;
+}
+
+// The containers come in parts, so that a change of one sends a few and not all.
+function gatherContainers(parts) {
+  if (!Object.keys(parts).some((name) => name.startsWith("containers")) && !("fleet" in parts) && !("timeline" in parts)) return;
+  rows = Object.entries(last).filter(([name]) => name.startsWith("containers"))
+    .sort(([a], [b]) => a.slice(10) - b.slice(10)).flatMap(([, block]) => block)
+    .map((values) => Object.fromEntries(FIELDS.map((name, at) => [name, values[at] ?? null])));
+  if (NAMED === null) {
+    showTiles();
+    showWeights();
+    showContainers();
+  } else if (NAMED !== last.why?.instance) showOther();
+  showTitle();
+}
+
+// -- one container ----------------------------------------------------------------------------------------------------
+
+function found() {
+  return NAMED === last.why?.instance ? last.why : rows.find((one) => one.instance === NAMED);
+}
 
 function showState(why) {
-  setText("instance", why.instance);
-  setText("service", why.service + (why.mode === "shadow" ? ", shadow mode" : ""));
-  document.title = `${why.state}: ${why.instance}`;
-  byId("state-word").className = `state ${why.state}`;
-  setText("state-word", why.state);
-  setText("sentence", why.sentence);
+  byId("hold-instance").textContent = `container ${cut(NAMED ?? why.instance, 60)}`;
+  if (NAMED === null || NAMED !== why.instance) return;
+  showStateWord(why.state, why.sentence);
   fill("remedies", why.remedies.map((sentence) => make("li", sentence)));
   byId("remedies").hidden = byId("remedies-title").hidden = why.state === "up";
   const health = ["haproxy", "nomad"].map((balancer) => `${balancer === "nomad" ? "Nomad" : "HAProxy"} ${why.health[balancer] ? "up" : "down"}`);
-  const facts = [["Health", `${health.join(", ")}, weight ${why.weight}\u00a0%${why.soft_drained ? " (soft drain)" : ""}`], ["Since", clock(why.since)]];
+  const facts = [["Health", `${health.join(", ")}, weight ${why.weight}\u00a0%${why.soft_drained ? " (soft drain)" : ""}`], ["Since", `${clock(why.since)} UTC`]];
   const isInSentence = why.rules.length === 1 && why.sentence.includes(why.rules[0].sentence);
   for (const rule of isInSentence ? [] : why.rules) facts.push([rule.rule, `${rule.sentence} (${round(rule.value)} against ${round(rule.limit)})`]);
   if (why.claim) facts.push(["Claim", joined(why.claim.outcome !== "granted" && why.claim.outcome, why.claim.sentence)]);
   if (why.spared) facts.push(["Spared", why.spared]);
   if (why.window.requests) facts.push(["Requests", `${why.window.failed} of ${why.window.requests} failed in ${why.window.seconds} s`]);
-  fill("facts", facts.flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
+  showFacts(facts);
   fill("runbook", why.runbook ? [makeLink(why.runbook, "Runbook")] : []);
   fill("history", why.history.map((decision) => {
     const item = make("li");
@@ -147,6 +434,33 @@ function showState(why) {
   const kinds = Object.entries(why.window.kinds).map(([kind, count]) => `${isolate(kind.replace(UNPRINTABLE, "\ufffd"))} ${count}`).join(", ");
   setText("kinds", `${why.window.errors} in the last ${why.window.seconds} s${kinds ? `: ${kinds}` : ""}`);
   showSamples(why);
+}
+
+// Another container: what the fleet's records have of it. Its own sidecar knows more.
+function showOther() {
+  const one = found();
+  byId("errors-part").hidden = byId("samples-part").hidden = byId("history-part").hidden = true;
+  byId("remedies").hidden = byId("remedies-title").hidden = true;
+  if (!one) showStateWord("unknown", "The fleet does not know this container now; below are its events of the last week.");
+  else {
+    showStateWord(one.state, joined(one.cause && `because of ${isolate(one.cause)}`, one.since && `since ${clock(one.since)} UTC`,
+      one.duplicate && "two containers run under this name, and neither may be culled"));
+    showFacts([["Errors", one.errors === null ? "not known" : `${one.errors} in the window, the limit is ${one.limit}`],
+      ["Weight", one.weight === null ? "not known" : `${one.weight}\u00a0%`],
+      ["Incarnation", one.incarnation && joined(isolate(one.incarnation), one.born && `since ${clock(one.born)} UTC`)],
+      ["Version", one.version && isolate(one.version)]].filter(([, value]) => value));
+  }
+  fill("elsewhere", ["Its own sidecar knows more: errors by kind, samples and decisions. In its allocation: ", make("code", "health-arbiter why")]);
+}
+
+function showStateWord(word, sentence) {
+  byId("state-word").className = `state ${word}`;
+  setText("state-word", word);
+  setText("sentence", sentence);
+}
+
+function showFacts(facts) {
+  fill("facts", facts.flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
 }
 
 function showErrors({ limit, window_s, minutes }) {
@@ -174,154 +488,7 @@ function showErrors({ limit, window_s, minutes }) {
   setText("errors-text", said);
 }
 
-function showBudget(budget) {
-  const back = budget ? budget.back_at.filter((at) => at > now()) : [];
-  const used = budget ? Math.max(0, budget.used - (budget.back_at.length - back.length)) : 0;
-  const free = budget ? Math.max(0, budget.capacity - used) : 0;
-  const tokens = [];
-  for (let number = 0; budget && number < Math.min(budget.capacity, MOST_TOKENS); number += 1) {
-    const at = number < free ? 0 : back[number - free];
-    const token = make("li", number < free ? "free" : at ? shortDuration(at - now()) : "used", number < free ? "" : "used");
-    if (at) token.title = `comes back at ${clock(at)}`;
-    tokens.push(token);
-  }
-  fill("tokens", tokens);
-  const next = back.length ? ` The next one comes back at ${clock(back[0])}.` : "";
-  setText("budget-text", budget ? `${free} of ${budget.capacity} tokens are free; each comes back ${duration(budget.window_s)} after it was taken.${next}`
-    : "The budget is not known.");
-}
-
-function inWords(word) {
-  return String(word).replaceAll("_", " ");
-}
-
-function showFleet(fleet) {
-  if (!fleet) {
-    setText("fleet-text", last.store?.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
-    for (const id of ["trials", "members", "legend", "troubled", "departed"]) fill(id, []);
-    return;
-  }
-  setText("fleet-text", joined(`${fleet.alive} alive`, `${fleet.suspect} of them suspect`, `${fleet.down} down`,
-    fleet.retiring && `${fleet.retiring} retiring`,
-    fleet.cause && `most of them because of ${isolate(fleet.cause)}`,
-    fleet.median_errors !== null && `median of errors: ${fleet.median_errors}`,
-    fleet.median_ratio !== null && `median of failed requests: ${round(100 * fleet.median_ratio)}\u00a0%`,
-    fleet.duplicate && "another container runs under this instance name",
-    fleet.away.length && `Redis servers away: ${fleet.away.join(", ")}`,
-    fleet.policies > 1 && `${fleet.policies} different sets of rules`));
-  showTrials(fleet);
-  showMembers(fleet);
-  showFocusedMember();
-  const counts = {};
-  for (const member of fleet.members) counts[presenceOf(member)] = (counts[presenceOf(member)] ?? 0) + 1;
-  const legend = Object.keys(counts).sort().map((name) => {
-    const item = make("li");
-    const [letter, word] = PRESENCES[name] ?? ["?", name];
-    item.append(make("i", letter, name in PRESENCES ? name : "gone"), `${counts[name]} ${word}`);
-    return item;
-  });
-  const rest = fleet.alive + fleet.down - fleet.members.length;
-  if (rest > 0 && fleet.members.length) legend.push(make("li", `and ${rest} more`));
-  fill("legend", legend);
-  fillSome("troubled", fleet.members.filter((member) => member.presence !== "well" || member.duplicate), memberText);
-  fillSome("departed", fleet.departed, (one) => `${isolate(one.instance)}: last heard ${duration(ageNow(one.age_s))} ago`);
-}
-
-// The trials by cause. The rest of a pause is counted down between messages.
-function showTrials(fleet) {
-  const trials = fleet?.trials ?? [];
-  byId("trials").hidden = !trials.length;
-  fill("trials", trials.map((trial) => {
-    const left_s = trial.paused_s > 0 ? Math.max(1, trial.paused_s - Math.max(0, now() - fleetAt)) : 0;
-    const out = `${trial.out} of at most ${trial.limit} without an outcome`;
-    const last = trial.failures > 1 ? `the last ${trial.failures}` : "the last one";
-    const said = left_s ? `paused for ${duration(left_s)}, ${last} did not help` : out;
-    return make("li", `Culls for ${isolate(trial.cause)}: ${said}`, left_s ? "paused" : "");
-  }));
-}
-
-function fillSome(id, all, said) {
-  const more = all.length - MOST_TROUBLED;
-  fill(id, [...all.slice(0, MOST_TROUBLED).map((one) => make("li", said(one))),
-    ...(more > 0 ? [make("li", `and ${more} more`, "quiet")] : [])]);
-}
-
-// The presence of a container in the fleet, or the exact state that its own sidecar reports.
-function presenceOf(member) {
-  const state = member.about?.state;
-  return member.presence === "well" && ALSO_WELL.includes(state) ? state : member.presence;
-}
-
-function ageNow(age_s) {
-  return age_s + Math.max(0, now() - fleetAt);
-}
-
-// The elements stay while the fleet has the same members, so that focus and tooltip are kept.
-function showMembers({ members }) {
-  const list = byId("members");
-  list.className = members.length > MANY ? "many" : "";
-  const cells = [...list.children];
-  if (cells.length !== members.length || cells.some((cell, at) => cell.dataset.instance !== members[at].instance)) {
-    const hadFocus = list.contains(document.activeElement);
-    if (!members.some((member) => member.instance === focused)) focused = members[0]?.instance ?? "";
-    fill("members", members.map((member) => {
-      const cell = make("div");
-      cell.dataset.instance = member.instance;
-      cell.setAttribute("role", "option");
-      cell.tabIndex = member.instance === focused ? 0 : -1;
-      return cell;
-    }));
-    if (hadFocus) list.querySelector('[tabindex="0"]')?.focus();
-  }
-  const own = last.why?.instance;
-  const drawnCells = [...list.children];
-  members.forEach((member, at) => {
-    const cell = drawnCells[at];
-    const name = presenceOf(member);
-    const [letter] = PRESENCES[name] ?? ["?"];
-    cell.className = `${name in PRESENCES ? name : "gone"}${member.instance === own ? " here" : ""}`;
-    cell.textContent = letter;
-    cell.title = memberText(member);
-    cell.setAttribute("aria-label", cell.title);
-    cell.setAttribute("aria-selected", String(member.instance === focused));
-  });
-}
-
-function memberText(member) {
-  const name = presenceOf(member);
-  const [, word] = PRESENCES[name] ?? ["?", name];
-  const age = duration(ageNow(member.age_s));
-  const here = member.instance === last.why?.instance ? " (this container)" : "";
-  const known = `${isolate(member.instance)}${here}: ${joined(word, member.kind && isolate(member.kind))}, ${member.presence === "down" ? "culled" : "heard"} ${age} ago`
-    + (member.duplicate ? ", two containers run under this name" : "");
-  return cut(joined(known, member.about && aboutText(member.about)));
-}
-
-function aboutText(about) {
-  const age = about.born ? `, age ${duration(now() - about.born)}` : "";
-  return `${about.state} since ${clock(about.since)}${age}, ${about.errors} errors of ${about.limit}, weight ${about.weight}\u00a0%, `
-    + `incarnation ${isolate(about.incarnation)}, version ${isolate(about.version)}`;
-}
-
-function showHolds(holds) {
-  const whom = (hold) => (hold.instance ? isolate(hold.instance) : "The whole service");
-  const focusedHold = document.activeElement?.dataset?.hold;
-  fill("holds", holds.length ? holds.map((hold) => {
-    const item = make("li", "", "held");
-    const here = hold.here_only ? " (known to this sidecar only)" : "";
-    item.append(make("span", `${whom(hold)} is held by ${isolate(hold.author)} until ${clock(hold.until)}: ${isolate(hold.reason)}${here}`));
-    const button = make("button", "Release");
-    button.type = "button";
-    button.dataset.hold = hold.instance;
-    button.setAttribute("aria-label", `Release ${whom(hold)}`);
-    button.addEventListener("click", () => release(hold));
-    item.append(button);
-    return item;
-  }) : [make("li", "No hold is set.", "quiet")]);
-  if (focusedHold !== undefined) {
-    ([...byId("holds").querySelectorAll("button")].find((button) => button.dataset.hold === focusedHold) ?? byId("open-hold")).focus();
-  }
-}
+// -- events -------------------------------------------------------------------------------------------------------
 
 function color({ what }) {
   return Object.keys(COLORS).find((name) => COLORS[name].includes(what)) ?? "";
@@ -329,18 +496,22 @@ function color({ what }) {
 
 function showEvents(events) {
   const focusedEvent = document.activeElement?.dataset?.event;
-  const keys = new Set(events.map(eventKey));
-  for (const key of opened) if (!keys.has(key)) opened.delete(key);
-  fill("events", events.length ? [...events].reverse().map((event) => {
+  // Read here: the "toggle" event comes later, and a list drawn before it would close what was just opened.
+  const opened = new Set([...byId("events").querySelectorAll("details[open] summary")].map((one) => one.dataset.event));
+  const concerning = events.filter((event) => NAMED === null || event.instance === NAMED);
+  fill("events", concerning.length ? [...concerning].reverse().map((event) => {
     const item = make("li");
     const about = make("span", "", "about");
     const reason = event.reason === event.what ? "" : inWords(event.reason);
     const [detail, ...rest] = event.detail.split("\n");
     for (const text of [event.instance, event.kind, reason, event.author, event.seconds && duration(event.seconds), detail]) {
-      if (text) about.append(make("span", cut(text, 300)));
+      if (!text) continue;
+      const part = make("span");
+      part.append(text === event.instance && NAMED === null ? containerLink(text) : cut(String(text), 300));
+      about.append(part);
     }
     item.append(makeTime(event.at), make("span", inWords(event.what), `what ${color(event)}`), about);
-    if (rest.length) item.append(evidence(eventKey(event), rest));
+    if (rest.length) item.append(evidence(eventKey(event), rest, opened));
     return item;
   }) : [make("li", "No events.", "quiet")]);
   if (focusedEvent !== undefined) {
@@ -353,14 +524,13 @@ function eventKey({ at, what, instance }) {
 }
 
 // The evidence of a cull: it stays open and keeps the focus when the list is drawn again.
-function evidence(key, lines) {
+function evidence(key, lines, opened) {
   const part = make("details");
   const summary = make("summary", `Evidence, ${lines.length} line${lines.length === 1 ? "" : "s"}`);
   const text = make("pre");
   text.textContent = cut(lines.join("\n"), MOST_EVIDENCE);
   summary.dataset.event = key;
   part.open = opened.has(key);
-  part.addEventListener("toggle", () => (part.open ? opened.add(key) : opened.delete(key)));
   part.append(summary, text);
   return part;
 }
@@ -369,7 +539,7 @@ function showSamples(why) {
   const samples = why.samples ?? [];
   byId("samples-part").hidden = !samples.length && !why.capture;
   fill("samples", samples.map((sample) => {
-    const item = make("li", `${sample.count} \u00d7 ${sample.kind}, last at ${clock(sample.last)}`);
+    const item = make("li", `${sample.count} \u00d7 ${sample.kind}, last at ${clock(sample.last)} UTC`);
     if (sample.message) item.append(make("div", sample.message, "message"));
     return item;
   }));
@@ -377,24 +547,27 @@ function showSamples(why) {
   setText("capture", why.capture ?? "", 20000);
 }
 
-function showStore(store) {
-  setText("store-text", store && store.error !== "alone" ? `The store does not answer: ${store.sentence}. Fleet and holds are as they were last known.` : "");
-}
-
 function showStored(stored) {
-  setText("events-title", stored || last.store?.error === "alone" ? "Events" : "Events of this container only: the store does not answer");
+  const isWhole = stored || last.store?.error === "alone";
+  setText("events-title", isWhole ? "Events (UTC)" : "Events (UTC) that were known, and those of this container: the store does not answer");
 }
 
-const SHOWN = [["why", showState], ["holds", showHolds], ["errors", showErrors], ["budget", showBudget], ["store", showStore],
-  ["fleet", showFleet], ["events", showEvents], ["stored", showStored]];
+function showDoors(doors) {
+  setText("doors", `Other doors of this sidecar: health (/health), reasons (/why) and metrics (/metrics) at ${doors.public}; `
+    + `agent-check at ${doors.agent}; reports and commands at ${doors.local}.`);
+}
+
+const SHOWN = [["why", showState], ["banner", showBanner], ["store", showKnown], ["known_at", showKnown], ["holds", showHolds],
+  ["errors", showErrors], ["budget", showBudget], ["timeline", showTimeline], ["fleet", showFleet], ["events", showEvents],
+  ["stored", showStored], ["doors", showDoors]];
 
 // A message has all parts, or only those that have changed.
 function show(parts) {
   last = { ...last, ...parts };
   skew_s = parts.now - Date.now() / 1000;
-  if ("fleet" in parts) fleetAt = parts.now;
   byId("board").hidden = false;
   for (const [name, shown] of SHOWN) if (name in parts) shown(parts[name]);
+  gatherContainers(parts);
 }
 
 // -- the stream -------------------------------------------------------------------------------------------------
@@ -434,7 +607,7 @@ async function follow() {
 function take(block) {
   failures = 0;
   if (block.startsWith("data: ")) show(read(block.slice(6)));
-  live(`live, ${clock(now())}`, "fresh");
+  live(`live, ${clock(now())} UTC`, "fresh");
 }
 
 async function run() {
@@ -448,7 +621,7 @@ async function run() {
       said = error instanceof TypeError || error.name === "AbortError" ? "" : `: ${error.message}`;
     }
     if (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-    live(last.now ? `connection lost, as of ${clock(last.now)}${said}` : `no connection${said}`, "lost");
+    live(last.now ? `connection lost, as of ${clock(last.now)} UTC${said}` : `no connection${said}`, "lost");
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]));
     failures += 1;
   }
@@ -497,56 +670,36 @@ function release(hold) {
 
 function hold() {
   const author = byId("hold-author").value;
+  const scope = byId("hold-scope").value;
   localStorage.setItem(AUTHOR, author);
-  order("POST", "page/hold", { for: byId("hold-for").value, scope: byId("hold-scope").value, author, reason: byId("hold-reason").value });
+  order("POST", "page/hold", { for: byId("hold-for").value, scope, author, reason: byId("hold-reason").value,
+    ...(scope === "instance" ? { instance: NAMED ?? last.why.instance } : {}) });
   byId("hold-reason").value = "";
 }
 
-// -- user input--------------------------------------------------------------------------------------------------
+// -- user input -------------------------------------------------------------------------------------------------
 
 byId("open-hold").addEventListener("click", () => {
   byId("hold-author").value ||= localStorage.getItem(AUTHOR) ?? "";
+  byId("hold-scope").value = NAMED === null ? "service" : "instance";
   byId("hold-dialog").showModal();
 });
 byId("close-hold").addEventListener("click", () => byId("hold-dialog").close());
 byId("hold-form").addEventListener("submit", hold);
+byId("search").addEventListener("input", () => {
+  shownRows = MOST_ROWS;
+  showContainers();
+});
+byId("more").addEventListener("click", () => {
+  shownRows += 200;
+  showContainers();
+});
 byId("login").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(TOKEN, byId("token").value.trim());
   byId("token").value = "";
   byId("login").hidden = true;
   run();
-});
-
-function pointAt(cell) {
-  const list = byId("members");
-  for (const before of list.querySelectorAll('[tabindex="0"]')) before.tabIndex = -1;
-  for (const before of list.querySelectorAll('[aria-selected="true"]')) before.setAttribute("aria-selected", "false");
-  cell.tabIndex = 0;
-  cell.setAttribute("aria-selected", "true");
-  focused = cell.dataset.instance;
-  showFocusedMember();
-}
-
-function showFocusedMember() {
-  const member = focused && byId("members").contains(document.activeElement)
-    ? last.fleet?.members.find((one) => one.instance === focused) : null;
-  if (member) setText("member-text", memberText(member));
-  else setText("member-text", "Point at a container, or select one with the arrow keys, to see its details.");
-}
-
-byId("members").addEventListener("focusin", (event) => { if (event.target.dataset.instance) pointAt(event.target); });
-byId("members").addEventListener("click", (event) => { if (event.target.dataset.instance) event.target.focus(); });
-byId("members").addEventListener("keydown", (event) => {
-  const cells = [...byId("members").children];
-  const at = cells.indexOf(document.activeElement);
-  if (at < 0) return;
-  const column = cells.findIndex((cell) => cell.offsetTop > cells[0].offsetTop);
-  const row = column < 0 ? cells.length : column;
-  const steps = { ArrowRight: 1, ArrowDown: row, ArrowLeft: -1, ArrowUp: -row, Home: -at, End: cells.length - 1 - at };
-  if (!(event.key in steps)) return;
-  event.preventDefault();
-  (cells[at + steps[event.key]] ?? cells[at]).focus();
 });
 
 // A hidden page leaves its stream to other viewers.
@@ -559,7 +712,12 @@ document.addEventListener("visibilitychange", () => {
 setInterval(() => {
   if (last.budget) showBudget(last.budget);
   if (last.fleet?.paused.length) showTrials(last.fleet);
+  if (last.store) showKnown();
 }, 1000);
 
+byId("of-container").hidden = byId("back").hidden = NAMED === null;
+byId("of-service").hidden = NAMED !== null;
+for (const part of document.querySelectorAll(".only-service")) part.hidden = NAMED !== null;
+showColumns();
 live("connecting");
 run();

@@ -1,21 +1,27 @@
-"""The data of the status page: why this container is in its state, the budget, the fleet, the holds and the events."""
+"""The data of the status page: the service first (banner, containers, tokens, time line), then this container.
+
+While the store is away, the page shows what was known last, and since when.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.config import shares
 from sidecar.core.fleet import about
-from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.about import MemberList
 from sidecar.core.fleet.terms import Share
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
+from sidecar.net.threads import in_thread
 from sidecar.server import unknown_replies
 from sidecar.server.history import History
+from sidecar.server.page import containers
+from sidecar.server.page.banner import Situation, banner
+from sidecar.server.page.containers import ContainerFacts
 from sidecar.server.unknown_replies import ALONE, within
 
 if TYPE_CHECKING:
@@ -29,23 +35,45 @@ DETAIL_SHOWN: Final = 4_600
 EVENTS_SINCE_S: Final = 7 * 24 * 3600.0
 EVENTS_PAGE: Final = 500
 EVENTS_PAGES: Final = 21
-AGES_S: Final = 10.0
-"""Maximum age of ages and numbers of members while no state changes, because every change sends the whole fleet."""
+MINUTES: Final = 60
+BLOCK: Final = 100
+"""Number of containers in one part of the page: a part is written, and sent, only when one of them has changed."""
+
+MOST_DEPARTED: Final = 20
+COUNTED: Final = {"culled": "culls", "would_cull": "culls", "denied": "refusals"}
+"""Ledger entries that the time line counts, by the name of their line."""
 
 
 class PageSources(NamedTuple):
     """The sources of the data.
 
-    ``why``: the local answer to ``GET /why``. ``fleet``: the fleet as of the last beat. ``error_counts``: the errors of
-    the last hour by minute. ``local_entries(since)``: the entries that this sidecar knows, since a Unix second.
+    ``why``: the local answer to ``GET /why``. ``own``: the name and the ``About`` of this sidecar's own container.
+    ``fleet``: the fleet as of the last answered beat, however old, None before the first; ``fleet_age_s``: its age.
+    ``error_counts``: the errors of the last hour by minute. ``local_entries(since)``: the entries that this sidecar
+    knows, since a Unix second. ``doors``: the addresses of the listeners by name.
     """
 
     why: Callable[[], dict[str, Any]]
+    own: Callable[[], Mapping[str, Any]]
     history: History
     budget: BudgetWithHolds
     fleet: Callable[[], Fleet | None]
+    fleet_age_s: Callable[[], float]
     error_counts: Callable[[], Sequence[int]]
     local_entries: Callable[[float], Sequence[Entry]]
+    doors: Mapping[str, str] = {}
+    runbook_url: str = ""
+
+
+class _Known(NamedTuple):
+    """What the store said of the fleet at ``at`` (Unix seconds), as JSON values and as the banner reads it."""
+
+    at: float
+    fleet: Fleet | None
+    rows: Sequence[ContainerFacts] = ()
+    budget: dict[str, Any] | None = None
+    holds: Sequence[Hold] = ()
+    departed: Sequence[tuple[str, float]] = ()
 
 
 class PageState:
@@ -57,8 +85,9 @@ class PageState:
         self._rules = rules
         self._from = sources
         self._limit_s = limit_s
-        self._timeline = _Timeline(sources.budget.entries, sources.local_entries, limit_s)
-        self._shown: tuple[Any, float, dict[str, Any]] | None = None
+        self._timeline = _Timeline(sources.budget, sources.local_entries, limit_s)
+        self._known: _Known | None = None
+        self._blocks = 0
 
     def quick(self) -> dict[str, Any]:
         """The parts that come from memory: why, the errors of the hour, and what never changes."""
@@ -66,31 +95,73 @@ class PageState:
         del why["at"]  # is sent with every message
         limit, window_s = self._judging.error_limit, self._judging.error_window
         errors = {"limit": limit, "window_s": window_s, "minutes": self._from.error_counts()}
-        return {"why": why, "errors": errors, "csrf": self.csrf}
+        return {"why": why, "errors": errors, "doors": dict(self._from.doors), "csrf": self.csrf}
 
     async def slow(self) -> dict[str, Any]:
-        """The parts that come from the store: budget, fleet, holds and events."""
+        """The parts that come from the store: banner, budget, fleet, containers, holds, time line and events."""
         member_list = await within(self._limit_s, self._from.budget.member_list())
-        events, stored = await self._timeline.read()
-        return {**self._of_member_list(member_list), "events": events, "stored": stored}
-
-    def _of_member_list(self, member_list: MemberList | Unknown) -> dict[str, Any]:
+        now, why, unknown = time.time(), self._from.why(), member_list if isinstance(member_list, Unknown) else None
         if isinstance(member_list, MemberList):
-            holds = [*member_list.holds, *filter(None, [self._from.budget.local])]
-            return {
-                "store": None,
-                "budget": self._budget(member_list),
-                "fleet": self._fleet(member_list.fleet, member_list.members, member_list.departed),
-                "holds": self._holds(holds),
-            }
-        fleet = None if member_list.error == ALONE else self._from.fleet()
-        known = [hold for hold in (fleet.hold if fleet else None, self._from.budget.local) if hold is not None]
+            # Thousands of rows take longer to make than a health answer may wait.
+            is_long = len(member_list.members) > BLOCK
+            self._known = await in_thread(self._heard, member_list, now) if is_long else self._heard(member_list, now)
+        known, is_away = self._now_known(now, unknown), unknown is not None and unknown.error != ALONE
+        events, timeline, stored = await self._timeline.read(now, is_away=is_away)
         return {
-            "store": unknown_replies.fields(member_list),
-            "budget": self._own_budget() if member_list.error == ALONE else None,
-            "fleet": self._fleet(fleet, (), ()) if fleet else None,
-            "holds": self._holds(dict.fromkeys(known)),
+            "store": unknown_replies.fields(unknown) if unknown else None,
+            "known_at": round(known.at) if is_away and known.at else None,
+            "banner": self._banner(known, unknown, why, now),
+            "budget": known.budget,
+            "fleet": _fleet(known, now),
+            "holds": self._holds(known.holds),
+            **self._container_parts(known.rows),
+            "timeline": timeline,
+            "events": events,
+            "stored": stored,
         }
+
+    def _heard(self, member_list: MemberList, now: float) -> _Known:
+        holds = [*member_list.holds, *filter(None, [self._from.budget.local])]
+        rows = self._rows(member_list, now)
+        return _Known(now, member_list.fleet, rows, self._budget(member_list), holds, member_list.departed)
+
+    def _now_known(self, now: float, unknown: Unknown | None) -> _Known:
+        """What was known last, with the newest facts about this container."""
+        if unknown is None and self._known is not None:
+            return self._known
+        if unknown is not None and unknown.error == ALONE:
+            local = [self._from.budget.local] if self._from.budget.local else []
+            return _Known(now, None, self._rows(None, now), self._own_budget(), local)
+        known, heard, heard_at = self._known, self._from.fleet(), now - self._from.fleet_age_s()
+        if known is None and heard is not None:
+            known = _Known(heard_at, heard, (), _budget_of(heard, self._rules.budget_window), _holds_of(heard))
+        known = known or _Known(0.0, None)
+        own = {row.instance: row for row in (*known.rows, *self._rows(None, now))}
+        local = [hold for hold in (self._from.budget.local,) if hold is not None and hold not in known.holds]
+        current = [hold for hold in known.holds if hold.until > now]
+        return known._replace(rows=[own[name] for name in sorted(own)], holds=[*current, *local])
+
+    def _rows(self, member_list: MemberList | None, now: float) -> list[ContainerFacts]:
+        members = member_list.members if member_list else ()
+        return containers.rows(members, self._from.own(), now=now, beat_s=self._rules.beat_interval)
+
+    def _container_parts(self, rows: Sequence[ContainerFacts]) -> dict[str, Any]:
+        """The containers in parts of ``BLOCK``; parts that are no longer needed become empty."""
+        blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
+        parts: dict[str, Any] = {f"containers{number}": block for number, block in enumerate(blocks)}
+        parts |= {f"containers{number}": [] for number in range(len(blocks), self._blocks)}
+        self._blocks = max(self._blocks, len(blocks))
+        return parts
+
+    def _banner(self, known: _Known, unknown: Unknown | None, why: Mapping[str, Any], now: float) -> dict[str, Any]:
+        away_since = now - self._from.fleet_age_s() if self._from.fleet() is not None else None
+        is_alone = unknown is not None and unknown.error == ALONE
+        alone, is_shadow = str(why.get("alone", "")) if is_alone else "", why.get("mode") == "shadow"
+        made = banner(
+            Situation(known.fleet, known.rows, known.holds, known.budget, unknown, away_since, alone, is_shadow, now)
+        )
+        url = self._from.runbook_url
+        return {**made._asdict(), "runbook": f"{url}#{made.anchor}" if url and made.anchor else ""}
 
     def _budget(self, member_list: MemberList) -> dict[str, Any]:
         """The shared budget, by this sidecar's own settings."""
@@ -107,48 +178,97 @@ class PageState:
         back_at = [round(at + window_s, 3) for at in reversed(taken)]
         return {"used": len(taken), "capacity": capacity, "window_s": window_s, "back_at": back_at}
 
-    def _fleet(self, fleet: Fleet, every: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:
-        """The fleet; for up to ``AGES_S`` the last value again, if only ages and numbers have changed."""
-        states = [(*member[:3], member.duplicate, member.about and member.about.state) for member in every]
-        trials = tuple(trial._replace(paused_s=float(trial.paused_s > 0)) for trial in fleet.trials)
-        of, at = (replace(fleet, trials=trials), states, [instance for instance, _ in departed]), time.monotonic()
-        if self._shown is None or self._shown[0] != of or at - self._shown[1] >= AGES_S:
-            self._shown = (of, at, {**about.fleet(fleet), **about.shown(every, departed)})
-        return self._shown[2]
-
-    def _holds(self, holds: Sequence[Hold] | Mapping[Hold, None]) -> list[dict[str, Any]]:
+    def _holds(self, holds: Sequence[Hold]) -> list[dict[str, Any]]:
         local = self._from.budget.local
         return [{**(about.hold(hold) or {}), "here_only": hold is local} for hold in holds]
 
 
-class _Timeline:
-    """The newest events; each is read once."""
+def _budget_of(fleet: Fleet, window_s: float) -> dict[str, Any] | None:
+    """The budget as of a beat, which does not say when tokens come back."""
+    if not fleet.capacity:
+        return None
+    return {"used": fleet.used, "capacity": fleet.capacity, "window_s": window_s, "back_at": []}
 
-    def __init__(
-        self,
-        stored: Callable[[float, str, int], Awaitable[Sequence[Entry] | Unknown]],
-        local: Callable[[float], Sequence[Entry]],
-        limit_s: float,
-    ) -> None:
-        self._stored = stored
+
+def _holds_of(fleet: Fleet) -> list[Hold]:
+    return [fleet.hold] if fleet.hold else []
+
+
+def _fleet(known: _Known, now: float) -> dict[str, Any] | None:
+    """The fleet as JSON values; the end of a pause as an instant, because durations would change at every read."""
+    fleet = known.fleet
+    if fleet is None:
+        return None
+    shown = about.fleet(fleet)
+    for trial in shown["trials"]:
+        left_s = trial.pop("paused_s")
+        trial["paused_until"] = _steady(known.at + left_s) if left_s > 0 else None
+    departed = [{"instance": name, "at": _steady(now - age_s)} for name, age_s in known.departed[:MOST_DEPARTED]]
+    return {**shown, "departed": departed, "departed_count": len(known.departed)}
+
+
+def _steady(at: float) -> int:
+    """An instant that was computed from a duration: rounded, or it would differ at every read."""
+    return round(at / containers.ROUNDED_S) * containers.ROUNDED_S
+
+
+class _Timeline:
+    """The newest events, and the culls and refusals of the last hour; each entry is read once."""
+
+    def __init__(self, budget: BudgetWithHolds, local: Callable[[float], Sequence[Entry]], limit_s: float) -> None:
+        self._budget = budget
         self._local = local
         self._limit_s = limit_s
         self._newest: deque[Entry] = deque(maxlen=EVENTS)
+        self._counts: dict[str, dict[int, int]] = {line: {} for line in COUNTED.values()}
+        self._errors: Mapping[int, int] = {}
         self._after = ""
 
-    async def read(self) -> tuple[list[dict[str, Any]], bool]:
-        """The events, oldest first, and whether the store has answered; else they are those that this sidecar knows."""
-        since = time.time() - EVENTS_SINCE_S
+    async def read(self, now: float, *, is_away: bool) -> tuple[list[dict[str, Any]], dict[str, Any], bool]:
+        """The events, oldest first, the time line, and whether the store has answered.
+
+        Without the store the events are those that were read before, and this sidecar's own.
+        """
+        is_stored = not is_away and await self._read(now - EVENTS_SINCE_S)
+        if is_stored:
+            minutes = await within(self._limit_s, self._budget.error_minutes())
+            self._errors = self._errors if isinstance(minutes, Unknown) else minutes
+        newest: list[Entry] = list(self._newest)
+        if not is_stored:
+            last = newest[-1].at if newest else 0.0
+            newest = [*newest, *(entry for entry in self._local(now - EVENTS_SINCE_S) if entry.at > last)][-EVENTS:]
+        return [_event(entry) for entry in newest], self._line(now), is_stored
+
+    async def _read(self, since: float) -> bool:
         for _ in range(EVENTS_PAGES):
-            page = await within(self._limit_s, self._stored(since, self._after, EVENTS_PAGE))
+            page = await within(self._limit_s, self._budget.entries(since, self._after, EVENTS_PAGE))
             if isinstance(page, Unknown):
-                return [_event(entry) for entry in self._local(since)[-EVENTS:]], False
+                return False
+            for entry in page:
+                self._count(entry)
             if page:
                 self._newest.extend(page)
                 self._after = page[-1].id
             if len(page) < EVENTS_PAGE:
                 break
-        return [_event(entry) for entry in self._newest], True
+        return True
+
+    def _count(self, entry: Entry) -> None:
+        if (line := COUNTED.get(entry.what)) is not None:
+            minute = int(entry.at // 60)
+            self._counts[line][minute] = self._counts[line].get(minute, 0) + 1
+
+    def _line(self, now: float) -> dict[str, Any]:
+        """Sixty counts each, oldest first, beginning with the minute ``start`` (Unix time / 60)."""
+        start = int(now // 60) - MINUTES + 1
+        for counts in self._counts.values():
+            for minute in [minute for minute in counts if minute < start]:
+                del counts[minute]
+        lines = {"errors": self._errors, **self._counts}
+        shown = {
+            name: [counts.get(minute, 0) for minute in range(start, start + MINUTES)] for name, counts in lines.items()
+        }
+        return {"start": start, **shown}
 
 
 def _event(entry: Entry) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 
 from harness.budgets import StubBudget, UnreliableBudget
 from sidecar.config.slices import BudgetConfig, JudgingConfig
-from sidecar.core.fleet.about import About, Member, MemberList
-from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, State, Unknown
+from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.server.history import Decision
 from sidecar.server.page import page_state
 from sidecar.server.page.page_state import DETAIL_SHOWN, EVENTS, PageSources, PageState
@@ -20,10 +20,19 @@ from sidecar.store.budget_with_holds import BudgetWithHolds
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 1)
 
 
+OWN: dict[str, Any] = {"instance": "a", "state": "up", "since": 5.0, "born": 1.0, "incarnation": "life"} | {
+    "weight": 100,
+    "errors": 0,
+    "limit": 5,
+    "version": "0.2",
+}
+
+
 class Office:
     """Sidecar ``a``, whose store may be away."""
 
     def __init__(self, budget: str = "10") -> None:
+        self.age_s = 0.0
         self.shared = StubBudget(time.time)
         self.budget = UnreliableBudget(self.shared)
         self.held = BudgetWithHolds(self.budget, time.time, "a")
@@ -31,20 +40,17 @@ class Office:
         self.fleet: Fleet | None = None
         self.local: list[Entry] = []
         sources = PageSources(
-            lambda: {"at": 1.0, "state": "up"},
+            lambda: {"at": 1.0, "state": "up", "alone": "No shared store.", "mode": "enforce"},
+            lambda: OWN,
             cast("Any", SimpleNamespace(newest=lambda: self.history)),
             self.held,
             lambda: self.fleet,
+            lambda: self.age_s,
             lambda: [0] * 60,
             lambda _since: self.local,
+            runbook_url="https://wiki/runbooks",
         )
         self.status = PageState(JudgingConfig(), BudgetConfig(budget=budget), sources, limit_s=5.0)
-
-    async def shown(self, fleet: Fleet, *members: Member, **changes: Any) -> dict[str, Any]:
-        """The page's data of such a fleet."""
-        self.shared.known = MemberList(fleet, 0, members)._replace(**changes)
-        shown: dict[str, Any] = (await self.status.slow())["fleet"]
-        return shown
 
 
 @pytest.fixture
@@ -55,53 +61,57 @@ def office() -> Office:
 async def test_quick_parts_come_from_memory(office: Office) -> None:
     office.budget.error = "connection"
     parts = office.status.quick()
-    assert parts["why"] == {"state": "up"}
+    assert parts["why"]["state"] == "up"
+    assert "at" not in parts["why"]
     assert (parts["errors"]["limit"], parts["errors"]["window_s"], len(parts["errors"]["minutes"])) == (5, 60, 60)
     assert parts["csrf"] == office.status.csrf
     assert parts["csrf"] != Office().status.csrf
 
 
-async def test_members_tokens_and_holds_are_those_of_the_store(office: Office) -> None:
+def rows(parts: dict[str, Any]) -> list[Any]:
+    """All containers of the parts."""
+    names = sorted((name for name in parts if name.startswith("containers")), key=lambda name: int(name[10:]))
+    return [row for name in names for row in parts[name]]
+
+
+async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office) -> None:
     now = time.time()
     every = (Member("b", Presence.SUSPECT, "redis", 1.0, duplicate=True), Member("c", Presence.DOWN, "disk", 2.0))
-    office.shared.known = MemberList(Fleet(1, 1, 1, trials=(PAUSED,)), 1, every, grants=(now,))
+    gone = (("d", 3.0),)
+    office.shared.known = MemberList(Fleet(1, 1, 1, trials=(PAUSED,)), 1, every, grants=(now,), departed=gone)
     await office.held.hold("b", "anna", "look", 60)
     parts = await office.status.slow()
-    members = [(one["instance"], one["presence"], one["kind"], one["duplicate"]) for one in parts["fleet"]["members"]]
-    assert members == [("b", "suspect", "redis", True), ("c", "down", "disk", False)]
-    assert (parts["fleet"]["paused"], parts["fleet"]["trials"]) == (["redis"], [PAUSED._asdict()])
+    shown = [(row.instance, row.state, row.cause, row.duplicate) for row in rows(parts)]
+    assert shown == [("a", "up", "", False), ("b", "suspect", "redis", True), ("c", "down", "disk", False)]
+    (trial,) = parts["fleet"]["trials"]
+    assert trial == {
+        "cause": "redis",
+        "limit": 1,
+        "out": 0,
+        "failures": 1,
+        "paused_until": pytest.approx(now + 540, abs=7),
+    }
+    assert parts["fleet"]["departed"] == [{"instance": "d", "at": pytest.approx(now - 3, abs=7)}]
     assert (parts["budget"]["used"], parts["budget"]["capacity"], parts["store"]) == (1, 10, None)
     assert parts["budget"]["back_at"] == [pytest.approx(now + 600, abs=0.01)]
     (hold,) = parts["holds"]
     assert (hold["scope"], hold["instance"], hold["author"], hold["here_only"]) == ("instance", "b", "anna", False)
+    assert parts["banner"]["runbook"] == "https://wiki/runbooks#hold"
 
 
-async def test_descriptions_and_departed_members_are_shown_and_numbers_alone_are_no_news(office: Office) -> None:
-    about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
-    well = Member("b", Presence.WELL, "", 1.0, about)
-    gone = {"departed": (("c", 3.0),)}
-    first = await office.shown(Fleet(1, trials=(PAUSED,)), well, **gone)
-    assert [one["about"] for one in first["members"]] == [about._asdict()]
-    assert [one["instance"] for one in first["departed"]] == ["c"]
-    older = well._replace(age_s=2.0, about=about._replace(errors=1))
-    shorter = PAUSED._replace(paused_s=539.0)
-    assert await office.shown(Fleet(1, trials=(shorter,)), older, **gone) is first
-    retiring = well._replace(about=about._replace(state=State.RETIRING))
-    again = await office.shown(Fleet(1, trials=(PAUSED,)), retiring, **gone)
-    assert again["members"][0]["about"]["state"] == "retiring"
-
-
-@pytest.mark.parametrize(
-    ("trial", "is_duplicate"),
-    [(PAUSED._replace(paused_s=0.0), False), (PAUSED._replace(failures=2), False), (PAUSED, True)],
-    ids=["the pause is over", "paused again", "another container under one name"],
-)
-async def test_pause_that_ends_and_a_duplicate_name_are_news(
-    office: Office, trial: CauseTrial, *, is_duplicate: bool
-) -> None:
-    well = Member("b", Presence.WELL, "", 1.0)
-    first = await office.shown(Fleet(1, trials=(PAUSED,)), well)
-    assert await office.shown(Fleet(1, trials=(trial,)), well._replace(duplicate=is_duplicate)) is not first
+async def test_only_parts_whose_containers_changed_differ_and_a_smaller_fleet_empties_the_rest(office: Office) -> None:
+    every = tuple(Member(f"c{at:03}", Presence.WELL, "", 1.0) for at in range(250))
+    office.shared.known = MemberList(Fleet(250), 0, every)
+    first = await office.status.slow()
+    assert [len(first[f"containers{at}"]) for at in range(3)] == [100, 100, 51]
+    sick = every[120]._replace(presence=Presence.SUSPECT, age_s=9.0)
+    office.shared.known = MemberList(Fleet(250, 1), 0, (*every[:120], sick, *every[121:]))
+    second = await office.status.slow()
+    changed = [name for name in first if name.startswith("containers") and first[name] != second[name]]
+    assert changed == ["containers1"]
+    office.shared.known = MemberList(Fleet(1), 0, every[:1])
+    third = await office.status.slow()
+    assert [len(third[f"containers{at}"]) for at in range(3)] == [2, 0, 0]
 
 
 async def test_part_of_the_fleet_is_counted_as_the_capacity() -> None:
@@ -110,24 +120,36 @@ async def test_part_of_the_fleet_is_counted_as_the_capacity() -> None:
     assert (await office.status.slow())["budget"]["capacity"] == 2
 
 
-async def test_ages_alone_are_not_news(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    well = Member("b", Presence.WELL, "", 1.0)
-    first = await office.shown(Fleet(1), well)
-    assert await office.shown(Fleet(1), well._replace(age_s=2.0)) is first
-    monkeypatch.setattr(page_state, "AGES_S", 0.0)
-    assert await office.shown(Fleet(1), well) is not first
-
-
-async def test_last_known_fleet_is_shown_while_the_store_is_away(office: Office) -> None:
-    office.fleet = Fleet(alive=3)
-    office.local = [Entry("redis_away", 5.0, "a")]
+async def test_what_was_known_is_shown_with_its_age_while_the_store_is_away(office: Office) -> None:
+    office.shared.known = MemberList(Fleet(2), 3, (Member("b", Presence.SUSPECT, "redis", 1.0),))
+    await office.held.note([Entry("culled", time.time() - 60, "b")])
+    known_at = time.time()
+    await office.status.slow()
     office.budget.error = "connection"
+    office.local = [Entry("redis_away", time.time(), "a"), Entry("culled", 1.0, "old")]
     await office.held.hold("", "anna", "look", 60)
+    office.fleet, office.age_s = Fleet(2), 120.0
     parts = await office.status.slow()
     assert parts["store"]["error"] == "connection"
-    assert (parts["budget"], parts["fleet"]["alive"], parts["fleet"]["members"]) == (None, 3, [])
+    assert parts["known_at"] == pytest.approx(known_at, abs=2)
+    assert [row.instance for row in rows(parts)] == ["a", "b"]
+    assert (parts["budget"]["used"], parts["fleet"]["alive"]) == (3, 2)
     assert [(hold["author"], hold["here_only"]) for hold in parts["holds"]] == [("anna", True)]
-    assert ([event["what"] for event in parts["events"]], parts["stored"]) == (["redis_away"], False)
+    assert ([event["what"] for event in parts["events"]], parts["stored"]) == (["culled", "redis_away"], False)
+    assert parts["banner"]["level"] == "critical"
+    assert "Redis has given no answer since " in parts["banner"]["sentence"]
+    assert sum(parts["timeline"]["culls"]) == 1
+
+
+async def test_without_any_list_the_last_beat_is_what_was_known(office: Office) -> None:
+    office.budget.error = "timeout"
+    parts = await office.status.slow()
+    assert (parts["known_at"], parts["fleet"], parts["budget"]) == (None, None, None)
+    assert [row.instance for row in rows(parts)] == ["a"]
+    office.fleet, office.age_s = Fleet(3, used=4, capacity=10), 90.0
+    parts = await office.status.slow()
+    assert parts["known_at"] == pytest.approx(time.time() - 90, abs=2)
+    assert (parts["fleet"]["alive"], parts["budget"]["used"]) == (3, 4)
 
 
 async def test_budget_without_a_shared_store_comes_from_the_own_grants(
@@ -146,6 +168,7 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
     ]
     parts = await office.status.slow()
     assert (parts["budget"]["used"], parts["budget"]["capacity"], parts["fleet"]) == (2, 10, None)
+    assert (parts["banner"]["sentence"], parts["known_at"]) == ("No shared store.", None)
     assert parts["budget"]["back_at"] == pytest.approx([now + 500, now + 590], abs=0.01)
 
 
@@ -165,3 +188,19 @@ async def test_page_gets_the_beginning_of_a_culls_evidence(office: Office) -> No
     await office.held.note([Entry("culled", time.time(), "a", detail="5 errors\n" + "x" * 20_000)])
     (event,) = (await office.status.slow())["events"]
     assert event["detail"] == "5 errors\n" + "x" * (DETAIL_SHOWN - 9)
+
+
+async def test_errors_culls_and_refusals_of_the_hour_are_counted_by_minute(office: Office) -> None:
+    minute = int(time.time() // 60)
+    office.shared.minutes = {minute - 70: 5, minute - 59: 3, minute - 1: 40}
+    at = [60.0 * (minute - ago) for ago in (70, 30, 30, 1)]
+    words = ("culled", "culled", "denied", "denied")
+    await office.held.note([Entry(what, when, "b") for what, when in zip(words, at, strict=True)])
+    line = (await office.status.slow())["timeline"]
+    by_minute = {
+        name: {at: count for at, count in enumerate(line[name]) if count} for name in ("errors", "culls", "refusals")
+    }
+    moved = int(time.time() // 60) - minute  # the minute may have turned
+    assert (moved, line["start"]) == (0, minute - 59) or moved == 1
+    if not moved:
+        assert by_minute == {"errors": {0: 3, 58: 40}, "culls": {29: 1}, "refusals": {29: 1, 58: 1}}

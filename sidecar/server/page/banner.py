@@ -1,0 +1,293 @@
+"""The first line of the page: what is wrong with the service, in one sentence, and what to do.
+
+The rules stand in the order of urgency, and the first that applies writes the banner. A sentence has instants and no
+durations, so that it stays the same while nothing happens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from shlex import quote
+from typing import Any, Final, NamedTuple
+
+from sidecar.core.explain import reasons
+from sidecar.core.types import Fleet, Hold, State, Unknown
+from sidecar.server.page.containers import ContainerFacts
+from sidecar.server.unknown_replies import ALONE
+
+OK: Final = "ok"
+INFO: Final = "info"
+WARNING: Final = "warning"
+CRITICAL: Final = "critical"
+
+NOT_REPLACED_S: Final = 480
+"""As the alert ArbiterNotReplaced."""
+
+OUTAGE: Final = 0.2
+"""From this part of suspects on the service is in an outage, as for the alert ArbiterSuspectsWithoutToken."""
+
+MOST_NAMES: Final = 3
+LONGEST_NAME: Final = 60
+
+
+class Banner(NamedTuple):
+    """``level``: ``ok``, ``info``, ``warning`` or ``critical``. ``anchor``: a heading of the runbooks, or empty."""
+
+    level: str
+    sentence: str
+    action: str = ""
+    command: str = ""
+    anchor: str = ""
+
+
+class Situation(NamedTuple):
+    """What the rules read. ``unknown``: the error of the store, ``away_since`` since when; ``budget`` as JSON values.
+
+    ``rows``: the containers; ``alone``: what it means that there is no shared store, or empty; ``now``: Unix seconds.
+    """
+
+    fleet: Fleet | None
+    rows: Sequence[ContainerFacts]
+    holds: Sequence[Hold]
+    budget: dict[str, Any] | None
+    unknown: Unknown | None
+    away_since: float | None
+    alone: str
+    is_shadow: bool
+    now: float
+
+    def of_state(self, *states: str) -> list[ContainerFacts]:
+        """The containers in one of these states."""
+        return [row for row in self.rows if row.state in states]
+
+
+def banner(seen: Situation) -> Banner:
+    """The banner of the first rule that applies."""
+    made = next(filter(None, (rule(seen) for rule in _RULES)))
+    if not seen.is_shadow:
+        return made
+    return made._replace(sentence=f"Shadow mode, nothing is culled. {made.sentence}")
+
+
+def _redis_away(seen: Situation) -> Banner | None:
+    if seen.unknown is None or seen.unknown.error == ALONE:
+        return None
+    since = f" since {clock(seen.away_since)}" if seen.away_since else ""
+    return Banner(
+        CRITICAL,
+        f"Redis has given no answer{since}, so no container can be culled: {reasons.failure(seen.unknown.error)}."
+        " Health answers are unchanged.",
+        "Repair Redis or the network to it; the sidecars try again by themselves. Below is what was known last.",
+        "health-arbiter doctor",
+        reasons.runbook(seen.unknown.error),
+    )
+
+
+def _paused_for_most(seen: Situation) -> Banner | None:
+    fleet = seen.fleet
+    if fleet is None or not fleet.cause or fleet.cause not in fleet.paused:
+        return None
+    return Banner(
+        CRITICAL,
+        f"Most of the {fleet.suspect} suspects of {fleet.alive} containers share the cause {name(fleet.cause)}, and a"
+        " cull for it did not help: a restart is not the remedy.",
+        f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; the command tries one at once.",
+        "health-arbiter release --service",
+        "paused",
+    )
+
+
+def _budget_empty(seen: Situation) -> Banner | None:
+    budget, suspects = seen.budget, seen.of_state(State.SUSPECT)
+    if not budget or not suspects or budget["used"] < budget["capacity"]:
+        return None
+    back = f" The next token comes back at {clock(budget['back_at'][0])}." if budget["back_at"] else ""
+    return Banner(
+        CRITICAL,
+        f"All {budget['capacity']} tokens are in use, and {containers(suspects)} wait for one.{back}",
+        "Look for what they have in common: a node, a version, a dependency.",
+        f"health-arbiter why {quote(suspects[0].instance)}",
+        "budget",
+    )
+
+
+def _held(seen: Situation) -> Banner | None:
+    if not seen.holds:
+        return None
+    hold = next((one for one in seen.holds if not one.instance), seen.holds[0])
+    troubled = seen.of_state(State.SUSPECT)
+    what = name(hold.instance) if hold.instance else "all culls"
+    said = f"{name(hold.author)} holds {what} until {clock(hold.until)}"
+    rest = f", and {containers(troubled)} {_have(troubled)} too many errors" if troubled else ""
+    scope = f" --instance {quote(hold.instance)}" if hold.instance else ""
+    return Banner(
+        WARNING if troubled else INFO,
+        f"{said} ({name(hold.reason)}){rest}.",
+        f"Ask {name(hold.author)} before you end it.",
+        f"health-arbiter release{scope}",
+        "hold",
+    )
+
+
+def _not_replaced(seen: Situation) -> Banner | None:
+    late = [
+        row
+        for row in seen.of_state(State.DRAINING, State.DOWN)
+        if row.since is not None and seen.now - row.since > NOT_REPLACED_S
+    ]
+    if not late:
+        return None
+    oldest = min(row.since or 0 for row in late)
+    return Banner(
+        CRITICAL,
+        f"{containers(late)} {_have(late)} been down since {clock(oldest)} and {_have(late)} no replacement.",
+        "Ask the scheduler why; under Nomad the command places them again.",
+        "nomad job eval -force-reschedule <job>",
+        "arbiternotreplaced",
+    )
+
+
+def _suspects(seen: Situation) -> Banner | None:
+    suspects, fleet = seen.of_state(State.SUSPECT), seen.fleet
+    if not suspects:
+        return None
+    paused = ", ".join(map(name, fleet.paused)) if fleet else ""
+    shared = name(fleet.cause) if fleet and fleet.cause else ""
+    only = name(suspects[0].cause) if len({row.cause for row in suspects}) == 1 else ""
+    most = f", most because of {shared}" if shared else f" because of {only}" if only else ""
+    is_tried = fleet is not None and any(trial.out for trial in fleet.trials)
+    rest = " The fleet tries one cull, and waits whether it helps." if is_tried else ""
+    if paused:
+        rest = f" Culls for {paused} are paused, because the last one did not help."
+    is_outage = len(suspects) > 1 and len(suspects) >= OUTAGE * len(seen.rows)
+    action = "Look at the errors of one of them."
+    if is_outage:
+        action = f"Treat it as an incident of the service: repair {shared or only or 'the cause'}, or roll back."
+    return Banner(
+        CRITICAL if is_outage else WARNING,
+        f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{most}.{rest}",
+        action,
+        f"health-arbiter why {quote(suspects[0].instance)}",
+        "paused" if paused else "trial" if is_tried else "",
+    )
+
+
+def _paused(seen: Situation) -> Banner | None:
+    if seen.fleet is None or not seen.fleet.paused:
+        return None
+    causes = ", ".join(map(name, seen.fleet.paused))
+    return Banner(
+        WARNING,
+        f"Culls for {causes} are paused, because the last one did not help. No container is suspect now.",
+        "See what happened, and whether it is repaired.",
+        "health-arbiter events --since 1h",
+        "paused",
+    )
+
+
+def _down(seen: Situation) -> Banner | None:
+    down = seen.of_state(State.DRAINING, State.DOWN)
+    if not down:
+        return None
+    cause = f" because of {name(down[0].cause)}" if down[0].cause and len({row.cause for row in down}) == 1 else ""
+    return Banner(
+        WARNING,
+        f"{containers(down)} {'was' if len(down) == 1 else 'were'} culled{cause} and {_have(down)} not been replaced"
+        " yet.",
+        "Nothing yet: the scheduler replaces what is down.",
+        "health-arbiter events --since 1h",
+    )
+
+
+def _all_have_errors(seen: Situation) -> Banner | None:
+    """A slow outage: many containers have errors or less weight, and none of them stands out."""
+    with_errors = [row for row in seen.rows if row.errors]
+    lighter = [row for row in seen.rows if row.weight is not None and row.weight < 100 and row.state == State.UP]  # noqa: PLR2004 - percent
+    troubled = with_errors if len(with_errors) >= len(lighter) else lighter
+    if len(troubled) < max(2, len(seen.rows) / 2):
+        return None
+    said = f"{sum(row.errors or 0 for row in with_errors)} errors in {len(with_errors)} of {len(seen.rows)} containers"
+    weight = f", {len(lighter)} get fewer requests" if lighter else ""
+    return Banner(
+        WARNING,
+        f"{said}{weight}, and none stands out: a restart of single containers would not help.",
+        "Look for what all of them use: a dependency, the network, the last deployment.",
+        "health-arbiter events --since 1h",
+    )
+
+
+def _setup(seen: Situation) -> Banner | None:
+    """What is wrong with the fleet itself."""
+    doubles = [row for row in seen.rows if row.duplicate]
+    if doubles:
+        said = f"Two containers run under one instance name ({names(doubles)}), and neither may be culled."
+        return Banner(WARNING, said, "Give each its own ARBITER_INSTANCE.", "health-arbiter doctor", "duplicate")
+    fleet = seen.fleet
+    if fleet is not None and fleet.away:
+        said = f"Redis servers that do not answer: {', '.join(map(name, fleet.away))}. Their tokens are missing."
+        return Banner(WARNING, said, "Start them again.", "health-arbiter doctor", "redis")
+    if fleet is not None and fleet.policies > 1:
+        said = f"The sidecars run with {fleet.policies} different settings; the strictest of each holds."
+        return Banner(WARNING, said, "Finish the deployment, or roll it back.", "health-arbiter doctor")
+    silent = seen.of_state("silent")
+    if silent:
+        said = f"The fleet has not heard from {containers(silent)} for three beats."
+        return Banner(WARNING, said, "See whether they still run.", "health-arbiter fleet")
+    return None
+
+
+def _rest(seen: Situation) -> Banner:
+    if seen.alone:
+        return Banner(INFO, seen.alone, "Set ARBITER_REDIS_URL, the same in all sidecars of the service.", "", "redis")
+    if seen.unknown is not None:
+        return Banner(INFO, "There is no shared store: this page shows one container.")
+    if seen.fleet is None:
+        return Banner(INFO, "The fleet is not known yet: this sidecar has just started.")
+    starting = seen.of_state(State.STARTING)
+    if len(starting) == len(seen.rows):
+        return Banner(INFO, f"{containers(starting)} start: nobody is judged yet.")
+    count = f"{seen.fleet.alive} container{'' if seen.fleet.alive == 1 else 's'}"
+    return Banner(OK, f"All is well: {count}, none suspect, none down.")
+
+
+_RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
+    _redis_away,
+    _paused_for_most,
+    _budget_empty,
+    _not_replaced,
+    _held,
+    _suspects,
+    _paused,
+    _down,
+    _all_have_errors,
+    _setup,
+    _rest,
+)
+
+
+def containers(rows: Sequence[ContainerFacts], of: int = 0) -> str:
+    """``1 container (a)``, ``2 of 40 containers (a, b)``; without names for more than ``MOST_NAMES``."""
+    count = f"{len(rows)} of {of}" if of else f"{len(rows)}"
+    noun = "container" if (of or len(rows)) == 1 else "containers"
+    return f"{count} {noun} ({names(rows)})" if len(rows) <= MOST_NAMES else f"{count} {noun}"
+
+
+def names(rows: Sequence[ContainerFacts]) -> str:
+    """The first names, and how many more."""
+    shown = ", ".join(name(row.instance) for row in rows[:MOST_NAMES])
+    return shown + (f" and {len(rows) - MOST_NAMES} more" if len(rows) > MOST_NAMES else "")
+
+
+def name(text: str) -> str:
+    """A name in a sentence, cut."""
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+
+
+def clock(at: float) -> str:
+    """The time of day in UTC."""
+    return time.strftime("%H:%M UTC", time.gmtime(at))
+
+
+def _have(rows: Sequence[ContainerFacts]) -> str:
+    return "has" if len(rows) == 1 else "have"

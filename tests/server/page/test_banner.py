@@ -1,0 +1,149 @@
+"""The banner of the page: for each situation what it says, how urgent, and which command it names."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from sidecar.core.types import CauseTrial, Fleet, Hold, Unknown
+from sidecar.server.page.banner import Situation, banner
+from sidecar.server.page.containers import ContainerFacts
+
+NOW: Final = 1_700_000_000.0  # 22:13:20 UTC
+WELL: Final = [ContainerFacts(f"c{at}", "up", errors=0, weight=100) for at in range(10)]
+SICK: Final = [row._replace(state="suspect", cause="redis", errors=9) for row in WELL]
+HOLD: Final = Hold("anna", "migration", NOW + 600, "")
+PAUSED: Final = CauseTrial("redis", 1, 0, 540.0, 1)
+TRIED: Final = CauseTrial("redis", 1, 1, 0.0, 0)
+FULL: Final = {"used": 10, "capacity": 10, "back_at": [NOW + 120]}
+
+
+def _down(age_s: float) -> list[ContainerFacts]:
+    return [ContainerFacts("d", "down", "redis", since=int(NOW - age_s)), *WELL]
+
+
+def _seen(**fields: Any) -> Situation:
+    rest = {"fleet": Fleet(10), "rows": WELL, "holds": [], "budget": None, "unknown": None, "away_since": None}
+    return Situation(**{**rest, "alone": "", "is_shadow": False, "now": NOW, **fields})
+
+
+CASES: Final = {
+    "well": ({}, "ok", "All is well: 10 containers, none suspect, none down.", ""),
+    "one suspect": (
+        {"rows": [*SICK[:1], *WELL[1:]]},
+        "warning",
+        "1 of 10 containers (c0) has too many errors because of redis.",
+        "health-arbiter why c0",
+    ),
+    "outage": (
+        {"rows": [*SICK[:4], *WELL[4:]], "fleet": Fleet(10, 4, cause="redis", trials=(TRIED,))},
+        "critical",
+        (
+            "4 of 10 containers have too many errors, most because of redis. The fleet tries one cull, and"
+            " waits whether it helps."
+        ),
+        "health-arbiter why c0",
+    ),
+    "outage, and a cull did not help": (
+        {"rows": SICK, "fleet": Fleet(10, 10, cause="redis", trials=(PAUSED,))},
+        "critical",
+        (
+            "Most of the 10 suspects of 10 containers share the cause redis, and a cull for it did not help: a"
+            " restart is not the remedy."
+        ),
+        "health-arbiter release --service",
+    ),
+    "a pause, nobody suspect": (
+        {"fleet": Fleet(10, trials=(PAUSED,))},
+        "warning",
+        "Culls for redis are paused, because the last one did not help. No container is suspect now.",
+        "health-arbiter events --since 1h",
+    ),
+    "no tokens": (
+        {"rows": [*SICK[:2], *WELL[2:]], "budget": FULL},
+        "critical",
+        "All 10 tokens are in use, and 2 containers (c0, c1) wait for one. The next token comes back at 22:15 UTC.",
+        "health-arbiter why c0",
+    ),
+    "no tokens, nobody asks": ({"budget": FULL}, "ok", "All is well: 10 containers, none suspect, none down.", ""),
+    "slow outage": (
+        {"rows": [row._replace(errors=2, weight=80) for row in WELL]},
+        "warning",
+        (
+            "20 errors in 10 of 10 containers, 10 get fewer requests, and none stands out: a restart of"
+            " single containers would not help."
+        ),
+        "health-arbiter events --since 1h",
+    ),
+    "cull": (
+        {"rows": _down(20)},
+        "warning",
+        "1 container (d) was culled because of redis and has not been replaced yet.",
+        "health-arbiter events --since 1h",
+    ),
+    "not replaced": (
+        {"rows": _down(600)},
+        "critical",
+        "1 container (d) has been down since 22:03 UTC and has no replacement.",
+        "nomad job eval -force-reschedule <job>",
+    ),
+    "hold": (
+        {"holds": [HOLD]},
+        "info",
+        "anna holds all culls until 22:23 UTC (migration).",
+        "health-arbiter release",
+    ),
+    "hold of one, and a suspect": (
+        {"holds": [Hold("anna", "x", NOW, "c 1")], "rows": [*SICK[:1], *WELL[1:]]},
+        "warning",
+        "anna holds c 1 until 22:13 UTC (x), and 1 container (c0) has too many errors.",
+        "health-arbiter release --instance 'c 1'",
+    ),
+    "Redis away": (
+        {"unknown": Unknown("timeout"), "away_since": NOW - 300, "rows": SICK},
+        "critical",
+        (
+            "Redis has given no answer since 22:08 UTC, so no container can be culled: Redis did not answer in time."
+            " Health answers are unchanged."
+        ),
+        "health-arbiter doctor",
+    ),
+    "without Redis": (
+        {"unknown": Unknown("alone"), "alone": "It is alone.", "fleet": None},
+        "info",
+        "It is alone.",
+        "",
+    ),
+    "just started": (
+        {"fleet": None},
+        "info",
+        "The fleet is not known yet: this sidecar has just started.",
+        "",
+    ),
+    "one name twice": (
+        {"rows": [WELL[0]._replace(duplicate=True), *WELL[1:]]},
+        "warning",
+        "Two containers run under one instance name (c0), and neither may be culled.",
+        "health-arbiter doctor",
+    ),
+    "different settings": (
+        {"fleet": Fleet(10, policies=2)},
+        "warning",
+        "The sidecars run with 2 different settings; the strictest of each holds.",
+        "health-arbiter doctor",
+    ),
+    "shadow mode": (
+        {"is_shadow": True},
+        "ok",
+        "Shadow mode, nothing is culled. All is well: 10 containers, none suspect, none down.",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "level", "sentence", "command"), CASES.values(), ids=CASES)
+def test_banner(fields: dict[str, Any], level: str, sentence: str, command: str) -> None:
+    made = banner(_seen(**fields))
+    assert (made.sentence, made.level, made.command) == (sentence, level, command)
+    assert bool(made.action) is (made.level != "ok" and made.sentence != CASES["just started"][2])
