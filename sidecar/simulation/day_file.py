@@ -5,16 +5,14 @@ Every problem is one sentence that begins with its place, such as ``day.toml: [[
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import ceil, isfinite
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sidecar.runlock import durations
 from sidecar.simulation.day_outcome import DAY_S, DayOutcome
+from sidecar.simulation.day_table import MAX_DURATION_S, DayError, DayTable, similar
 from sidecar.simulation.fleet_rules import FleetRules
 from sidecar.simulation.incidents import (
     FLAP_PART,
@@ -38,14 +36,12 @@ DAYS: Final = Path(__file__).parent / "days"
 
 MAX_CONTAINERS: Final = 5_000
 MAX_PER_S: Final = 1e6
-MAX_DURATION_S: Final = 366 * DAY_S
 MAX_BYTES: Final = 1 << 20
 
+_STEPS: Final = 100
+"""How often a run tells how far it is."""
+
 _TABLES: Final = ("name", "duration", "fleet", "scheduler", "balancer", "incident", "settings")
-
-
-class DayError(Exception):
-    """The day cannot be simulated; the text is one sentence with the place."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,11 @@ class Day:
     incidents: tuple[Incident, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def play(self, rules: FleetRules, seed: int) -> DayOutcome:
-        """What comes of this day under these rules. The same ``seed`` gives the same day, and the same outcome."""
+    def play(self, rules: FleetRules, seed: int, on_part: Callable[[float], None] = lambda _: None) -> DayOutcome:
+        """What comes of this day under these rules. The same ``seed`` gives the same day, and the same outcome.
+
+        ``on_part`` gets the part that is done, from 0 to 1.
+        """
         world = World(
             rules,
             size=self.size,
@@ -82,7 +81,9 @@ class Day:
         try:
             for incident in self.incidents:
                 incident.plan(world)
-            world.run(self.for_s)
+            for step in range(1, _STEPS + 1):
+                world.run(self.for_s * step / _STEPS)
+                on_part(step / _STEPS)
             return DayOutcome.of(world)
         finally:
             world.close()
@@ -117,7 +118,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def read_day(path: Path) -> Day:
     """The day of a file. Raises DayError."""
-    top = _Table(str(path), read_toml(path))
+    top = DayTable(str(path), read_toml(path))
     top.refuse_others(_TABLES)
     fleet, scheduler, balancer = (top.table(name) for name in ("fleet", "scheduler", "balancer"))
     fleet.refuse_others(
@@ -144,7 +145,7 @@ def read_day(path: Path) -> Day:
     )
 
 
-def _scheduler(table: _Table) -> Scheduler:
+def _scheduler(table: DayTable) -> Scheduler:
     table.refuse_others(("replace", "in_place", "engineer_after"))
     replace_s, in_place = table.seconds("replace", 45.0, most=DAY_S), table.switch("in_place", default=False)
     engineer_s = table.seconds("engineer_after", 1800.0, most=MAX_DURATION_S)
@@ -153,7 +154,7 @@ def _scheduler(table: _Table) -> Scheduler:
     )
 
 
-def _has_weights(table: _Table) -> bool:
+def _has_weights(table: DayTable) -> bool:
     table.refuse_others(("weights",))
     return table.switch("weights", default=True)
 
@@ -163,10 +164,10 @@ def _has_weights(table: _Table) -> bool:
 
 class _IncidentKind(NamedTuple):
     keys: tuple[str, ...]
-    make: Callable[[_Table, str, int], Incident]
+    make: Callable[[DayTable, str, int], Incident]
 
 
-def _lone_stuck(table: _Table, name: str, size: int) -> Incident:
+def _lone_stuck(table: DayTable, name: str, size: int) -> Incident:
     at_s, until_s = table.seconds("at"), table.seconds("until", 0.0)
     if until_s and until_s <= at_s:
         raise table.problem("until", "must be after at")
@@ -174,7 +175,7 @@ def _lone_stuck(table: _Table, name: str, size: int) -> Incident:
     return Poison(at_s, table.affected(size, 1), every_s, table.part("errors", 0.6), until_s, name, cause)
 
 
-def _outage(table: _Table, name: str, _size: int) -> Incident:
+def _outage(table: DayTable, name: str, _size: int) -> Incident:
     return Outage(
         table.seconds("at"),
         table.seconds("for", least=1),
@@ -184,12 +185,12 @@ def _outage(table: _Table, name: str, _size: int) -> Incident:
     )
 
 
-def _slow_outage(table: _Table, name: str, _size: int) -> Incident:
+def _slow_outage(table: DayTable, name: str, _size: int) -> Incident:
     at_s, for_s = table.seconds("at"), table.seconds("for", least=1)
     return Outage(at_s, for_s, part=table.part("errors", 0.02), name=name, kind=table.text("cause", "database"))
 
 
-def _blip(table: _Table, name: str, size: int) -> Incident:
+def _blip(table: DayTable, name: str, size: int) -> Incident:
     at_s, for_s = table.seconds("at"), table.seconds("for", 0.0)
     stuck, part, cause = table.affected(size), table.part("errors", 0.6), table.text("cause", "database")
     if not for_s:
@@ -197,28 +198,28 @@ def _blip(table: _Table, name: str, size: int) -> Incident:
     return Outage(at_s, for_s, stuck, part, name, cause)
 
 
-def _wave(table: _Table, name: str, size: int) -> Incident:
+def _wave(table: DayTable, name: str, size: int) -> Incident:
     at_s, for_s, count = table.seconds("at"), table.seconds("for", least=1), table.affected(size)
     return Wave(at_s, for_s, count, table.part("errors", 0.5), table.text("cause", "timeout"), name)
 
 
-def _sick(table: _Table, name: str, size: int) -> Incident:
+def _sick(table: DayTable, name: str, size: int) -> Incident:
     at_s, count = table.seconds("at"), table.affected(size)
     return Sick(at_s, count, table.part("errors", 0.5), table.text("cause", "timeout"), name)
 
 
-def _bad_deploy(table: _Table, name: str, size: int) -> Incident:
+def _bad_deploy(table: DayTable, name: str, size: int) -> Incident:
     at_s, until_s, over_s = table.seconds("at"), table.seconds("until"), table.seconds("over", 60.0)
     if until_s <= at_s:
         raise table.problem("until", "must be after at")
     return Release(at_s, table.affected(size), until_s, over_s, table.part("errors", 0.5), name)
 
 
-def _leak(table: _Table, name: str, _size: int) -> Incident:
+def _leak(table: DayTable, name: str, _size: int) -> Incident:
     return Leak(table.seconds("after", least=1), kind=table.text("cause", "memory"), name=name)
 
 
-def _flapping(table: _Table, name: str, size: int) -> Incident:
+def _flapping(table: DayTable, name: str, size: int) -> Incident:
     at_s, for_s, count = table.seconds("at"), table.seconds("for", least=1), table.affected(size)
     most = table.part("errors", FLAP_PART[1])
     return Flapping(at_s, for_s, count, name, (most / 10, most))
@@ -239,113 +240,12 @@ KINDS: Final[Mapping[str, _IncidentKind]] = {
 """Each kind of incident: the keys of its table, and how it is made."""
 
 
-def _incident(table: _Table, size: int, for_s: float, number: int) -> Incident:
+def _incident(table: DayTable, size: int, for_s: float, number: int) -> Incident:
     word = table.text("kind")
     kind = KINDS.get(word)
     if kind is None:
-        raise table.problem("kind", f"{word!r} is none of {', '.join(KINDS)}{_similar(word, KINDS)}")
+        raise table.problem("kind", f"{word!r} is none of {', '.join(KINDS)}{similar(word, KINDS)}")
     table.refuse_others(("kind", *kind.keys))
     if "at" in kind.keys and table.seconds("at") >= for_s:
         raise table.problem("at", "must be before the end of the day, which is its duration")
     return kind.make(table, f"{word} {number}", size)
-
-
-# -- values -------------------------------------------------------------------------------------------------------
-
-
-class _Table:
-    """One table of the file, and its place for messages."""
-
-    def __init__(self, place: str, content: Mapping[str, Any]) -> None:
-        self.place = place
-        self.content = content
-
-    def problem(self, key: str, sentence: str) -> DayError:
-        """The problem with a key of this table."""
-        return DayError(f"{self.place}: {key}: {sentence}")
-
-    def refuse_others(self, known: Collection[str]) -> None:
-        """Refuse keys that nothing reads: they would be misspelt ones."""
-        for key in self.content:
-            if key not in known:
-                raise self.problem(key, f"unknown key{_similar(key, known)}")
-
-    def table(self, name: str) -> _Table:
-        """A table in this one; empty if it is missing."""
-        content = self.content.get(name, {})
-        if not isinstance(content, dict):
-            raise self.problem(name, f"must be a table, written [{name}]")
-        return _Table(f"{self.place}: [{name}]", content)
-
-    def tables(self, name: str) -> Iterator[tuple[int, _Table]]:
-        """The tables of an array, numbered from 1."""
-        rows = self.content.get(name, [])
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise self.problem(name, f"must be tables, each written [[{name}]]")
-        for number, row in enumerate(rows, 1):
-            yield number, _Table(f"{self.place}: [[{name}]] {number}", row)
-
-    def seconds(
-        self, key: str, default: float | None = None, *, least: float = 0, most: float = MAX_DURATION_S
-    ) -> float:
-        """A duration in seconds."""
-        value = self._value(key, default)
-        try:
-            seconds = durations.parse(value)
-        except ValueError as error:
-            raise self.problem(key, f"{value!r} {error}") from None
-        if not least <= seconds <= most:
-            raise self.problem(key, f"{value!r} must be from {durations.write(least)} to {durations.write(most)}")
-        return seconds
-
-    def number(self, key: str, default: float | None = None, *, least: float, most: float) -> float:
-        """A number within these bounds."""
-        value = self._value(key, default)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not isfinite(value) or not least <= value <= most:
-            raise self.problem(key, f"{value!r} must be a number from {least:g} to {most:g}")
-        return float(value)
-
-    def part(self, key: str, default: float) -> float:
-        """A part from 0 to 1."""
-        return self.number(key, default, least=0, most=1)
-
-    def count(self, key: str, default: int | None = None, *, most: int) -> int:
-        """A whole number from 1."""
-        value = self._value(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise self.problem(key, f"{value!r} must be a whole number from 1 to {most}")
-        return value
-
-    def affected(self, size: int, default: int | None = None) -> int:
-        """The number of affected containers, from ``count`` or as ``share`` of the fleet."""
-        if "share" in self.content:
-            if "count" in self.content:
-                raise self.problem("share", "cannot be given together with count")
-            return max(1, ceil(size * self.number("share", least=0, most=1)))
-        return self.count("count", default, most=size)
-
-    def switch(self, key: str, *, default: bool) -> bool:
-        """True or false."""
-        value = self._value(key, default)
-        if not isinstance(value, bool):
-            raise self.problem(key, f"{value!r} must be true or false")
-        return value
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """A text that is not empty."""
-        value = self._value(key, default)
-        if not isinstance(value, str) or not value.isprintable() or not value:
-            raise self.problem(key, f"{value!r} must be a text")
-        return value
-
-    def _value(self, key: str, default: T | None) -> T | Any:
-        value = self.content.get(key, default)
-        if value is None:
-            raise self.problem(key, "is missing")
-        return value
-
-
-def _similar(word: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

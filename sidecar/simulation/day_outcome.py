@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from sidecar.core.fleet.terms import Share
 from sidecar.core.types import US_PER_S
 from sidecar.simulation.departures import SimulatedCull, SimulatedRetirement
+from sidecar.simulation.simulated_network import SimulatedRefusal
+from sidecar.simulation.timeline import COUNT_S, Timeline, tokens
 from sidecar.simulation.traffic import FailedRequests
 from sidecar.simulation.world import World
 
@@ -22,7 +25,8 @@ class DayOutcome:
     ``grants``: when a token was granted. ``recovered``: by incident, when its last stuck container was out of service.
     ``stuck``: containers that are stuck at the end. ``denials`` and ``refusals``: answers to claims and to requests for
     leases, by reason. ``refused``: the number of containers, by the reason that one of their claims was refused for.
-    ``recoveries``: suspects that became well without a restart. ``visits``: when an engineer came.
+    ``recoveries``: suspects that became well without a restart. ``visits``: when an engineer came. ``names``: of the
+    containers, by place. ``is_recorded``: of a record, where nobody knows what was wrong. ``budget``: tokens a window.
     """
 
     rules: str
@@ -45,6 +49,11 @@ class DayOutcome:
     most_leases: int = 0
     oldest_s: float = 0.0
     fleet_outcomes: Mapping[str, int] = field(default_factory=dict)
+    first_refusals: tuple[SimulatedRefusal, ...] = ()
+    names: tuple[str, ...] = ()
+    is_recorded: bool = False
+    budget: int | None = None
+    timeline: Timeline | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, world: World) -> DayOutcome:
@@ -69,9 +78,28 @@ class DayOutcome:
             tuple(departures.returns),
             departures.most_retired,
             answers.most_leases,
-            max(departures.oldest_s, *(world.loop.now - one.born for one in apps)),
-            dict(world.state().outcomes),
+            max([departures.oldest_s, *(world.loop.now - one.born for one in apps)]),
+            dict(world.store.state().outcomes),
+            first_refusals=tuple(answers.first_refusals),
+            names=tuple(world.names),
+            is_recorded=world.is_recorded,
+            timeline=world.timeline,
+            budget=Share.read(world.rules.terms.capacity).at_most(world.most_apps) if world.rules.watches else None,
         )
+
+    def series(self) -> dict[str, Any] | None:
+        """The course of the run as JSON values, for pictures; None if it was dropped."""
+        if self.timeline is None:
+            return None
+        self.timeline.end_s = self.for_s
+        return {
+            "step_s": self.timeline.bin_s,
+            "count_s": min(self.timeline.bin_s, COUNT_S),
+            "buckets": self.timeline.bins,
+            "budget_used": tokens(self.grants, self.window_s),
+            "budget": self.budget,
+            "containers": self.timeline.containers(self.names),
+        }
 
     @property
     def failed(self) -> float:
@@ -101,6 +129,8 @@ class DayOutcome:
     @property
     def needs(self) -> Counter[str]:
         """The number of culls by what was wrong with the container."""
+        if self.is_recorded:
+            return Counter({"unknown": len(self.culls)})
         return Counter(cull.need for cull in self.culls)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Final
 from sidecar.runlock import durations
 from sidecar.simulation.day_file import Day
 from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.fleet_rules import CHECK_RESTART
 
 _NEEDS: Final = {
     "stuck": "of stuck containers (a restart helps)",
@@ -26,21 +27,31 @@ _NOTES: Final = (
     "The same seed gives the same day and the same errors under all rules.",
 )
 
+_CHECK_RESTART: Final = (
+    "check_restart: 3 failed health checks in a row restart a container. One comes every 10 s, and fails as often as "
+    "requests do."
+)
 
-def as_json(day: Day, seed: int, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
-    """All answers as JSON values; durations in seconds."""
+
+def as_json(day: Day, seed: int, outcomes: Sequence[DayOutcome], *, has_series: bool = False) -> dict[str, Any]:
+    """All answers as JSON values; durations in seconds. ``has_series``: also the course of the run, for pictures."""
     return {
+        "kind": "day",
         "day": day.name,
         "duration_s": day.for_s,
         "containers": day.size,
         "seed": seed,
-        "rules": [_figures(one, outcomes) for one in outcomes],
+        "start_unix": None,
+        "notes": _notes(outcomes),
+        "rules": [
+            {**figures_of(one, outcomes), **({"series": one.series()} if has_series else {})} for one in outcomes
+        ],
     }
 
 
 def as_text(day: Day, seed: int, outcomes: Sequence[DayOutcome]) -> str:
     """All answers as a table for a terminal."""
-    figures = [_figures(one, outcomes) for one in outcomes]
+    figures = [figures_of(one, outcomes) for one in outcomes]
     rows = [("", [one.rules for one in outcomes]), *_rows(figures)]
     widths = [max(len(row[place]) for _, row in rows) for place in range(len(outcomes))]
     first = max(len(words) for words, _ in rows)
@@ -51,13 +62,19 @@ def as_text(day: Day, seed: int, outcomes: Sequence[DayOutcome]) -> str:
         ).rstrip()
         for words, cells in rows
     )
-    return "\n".join([title, "", *table, *_first_culls(outcomes), "", *_NOTES])
+    return "\n".join([title, "", *table, *_first_culls(outcomes), "", *_notes(outcomes)])
+
+
+def _notes(outcomes: Sequence[DayOutcome]) -> list[str]:
+    """What has to be known of the answers."""
+    is_there = any(one.rules == CHECK_RESTART.name for one in outcomes)
+    return [*_NOTES, *([_CHECK_RESTART] if is_there else [])]
 
 
 def _first_culls(outcomes: Sequence[DayOutcome]) -> Iterator[str]:
     """The first culls under each compared rules, with their reasons."""
     for one in outcomes:
-        if not one.culls or one.rules == ARTICLE:
+        if not one.culls or one.rules in (ARTICLE, CHECK_RESTART.name):
             continue
         yield from ("", f"first culls, {one.rules}:")
         yield from (f"  {clock_of(cull.at_s)}  container {cull.place}: {cull.reason}" for cull in one.culls[:_SHOWN])
@@ -72,7 +89,8 @@ def clock_of(seconds: float) -> str:
     return f"{hour}:{minute:02}:{second:02}"
 
 
-def _figures(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
+def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
+    """The answers under one set of rules as JSON values, compared with the other outcomes."""
     times_s = one.cull_times_s
     return {
         "rules": one.rules,
@@ -89,11 +107,22 @@ def _figures(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
             {
                 "at_s": round(cull.at_s, 1),
                 "container": cull.place,
+                "name": one.names[cull.place],
                 "cause": cull.cause,
                 "need": cull.need,
                 "reason": cull.reason,
             }
             for cull in one.culls
+        ],
+        "each_refusal": [
+            {
+                "at_s": round(at.at_s, 1),
+                "container": at.place,
+                "name": one.names[at.place],
+                "cause": at.cause,
+                "gate": at.gate,
+            }
+            for at in one.first_refusals
         ],
         "recovered_without_restart": one.recoveries,
         "refused_claims": dict(sorted(one.denials.items())),
@@ -103,6 +132,8 @@ def _figures(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
         else None,
         "tokens": len(one.grants),
         "most_tokens_in_a_window": one.most_tokens,
+        "budget": one.budget,
+        "budget_use": round(one.most_tokens / one.budget, 2) if one.budget else None,
         "most_out_of_service": one.most_out,
         "retirements": len(one.retirements),
         "visits_of_an_engineer": len(one.visits),
@@ -131,11 +162,15 @@ def _rows(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
         row("time to cull a stuck container: longest", lambda one: _time(one, "max")),
         *counts("containers refused, gate: ", "refused_containers", gates),
         row("suspects that recovered without a restart", lambda one: f"{one['recovered_without_restart']:,}"),
-        row("most tokens used in one window", lambda one: f"{one['most_tokens_in_a_window']:,}"),
+        row("most tokens used in one window", _tokens),
         row("most containers out of service at once", lambda one: f"{one['most_out_of_service']:,}"),
         row("visits of an engineer", lambda one: f"{one['visits_of_an_engineer']:,}"),
         row("still stuck at the end", lambda one: f"{one['stuck_at_the_end']:,}"),
     ]
+
+
+def _tokens(one: Mapping[str, Any]) -> str:
+    return f"{one['most_tokens_in_a_window']:,} of {one['budget']:,}" if one["budget"] else "-"
 
 
 def _time(one: Mapping[str, Any], which: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidecar.core.types import Granted
 from sidecar.simulation.simulated_app import SimulatedApp
@@ -103,8 +103,18 @@ class Departures:
                     )
                 )
         self.oldest_s = max(self.oldest_s, now - app.born)
-        self.most_out = max(self.most_out, sum(not one.serving for one in self._containers))
+        self.count_out()
         self.most_retired = max(self.most_retired, len(self._retired))
+
+    def restarted(self, app: SimulatedApp, now: float, cause: str, reason: str, *, in_outage: bool) -> None:
+        """The scheduler restarts a container that has no sidecar."""
+        stuck_s = now - app.stuck_at if app.stuck_by else 0.0
+        cull = SimulatedCull(now, app.place, app.stuck_by, 0.0, cause, replayed=False, in_outage=in_outage)
+        self.culls.append(replace(cull, is_flawed=app.flaw > 0, reason=reason, stuck_s=stuck_s))
+
+    def count_out(self) -> None:
+        """Count the containers that are out of service now."""
+        self.most_out = max(self.most_out, sum(not one.serving for one in self._containers))
 
     def serves(self, app: SimulatedApp) -> None:
         """Another incarnation serves in this place."""

@@ -15,6 +15,7 @@ from sidecar.controller.container_controller import Pace
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import US_PER_S, Policy
+from sidecar.simulation.health_checks import CheckRestart
 from sidecar.store.decisions import Counter
 
 
@@ -24,7 +25,7 @@ class FleetRules:
 
     ``watches``: there are sidecars. ``counter``: the counter of the article at a local time. ``window_s``: length of
     the window of errors. ``reports_results``: the app reports all requests, not only errors, so that its weight
-    follows its success rate.
+    follows its success rate. ``checks``: the scheduler restarts by health checks.
     """
 
     name: str
@@ -37,6 +38,7 @@ class FleetRules:
     counter: Callable[[Callable[[], datetime]], Counter] | None = None
     watches: bool = True
     reports_results: bool = False
+    checks: CheckRestart | None = None
 
     @classmethod
     def of(cls, name: str, config: Config, *, reports_results: bool = False) -> FleetRules:
@@ -67,3 +69,6 @@ class FleetRules:
 
 NO_CULLING: Final = FleetRules("do nothing", watches=False)
 """No sidecars at all."""
+
+CHECK_RESTART: Final = FleetRules("check_restart", watches=False, checks=CheckRestart())
+"""No sidecars, and a scheduler that restarts each container by its own health checks."""

@@ -9,19 +9,25 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
-from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Unknown
 from sidecar.simulation.virtual_loop import VirtualLoop
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Store
 
 T = TypeVar("T")
 
 DELAY_S: Final = (0.001, 0.005)
 TIMEOUT_S: Final = 1.0
 
-_NEVER_US: Final = 1 << 60
-"""No member expires within this time."""
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRefusal:
+    """The first claim of an incarnation in a ``place`` that was refused by this ``gate``."""
+
+    at_s: float
+    place: int
+    instance: str
+    cause: str
+    gate: str
 
 
 @dataclass
@@ -35,6 +41,7 @@ class AnswerRecord:
     grants: list[float] = field(default_factory=list)
     denials: Counter[str] = field(default_factory=Counter)
     refused: dict[str, set[str]] = field(default_factory=dict)
+    first_refusals: list[SimulatedRefusal] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     most_leases: int = 0
 
@@ -83,13 +90,24 @@ class SimulatedNetwork:
 
 
 class SimulatedBudget:
-    """The budget of one sidecar, through the network. ``last_beat``: the last one; ``cause``: of the last claim."""
+    """The budget of the sidecar in a ``place``, through the network.
 
-    def __init__(self, budget: FleetBudget, network: SimulatedNetwork) -> None:
+    ``last_beat`` and ``last_fleet``: the last one and its answer; None while it is under way. ``cause``: of the last
+    claim.
+    """
+
+    def __init__(self, budget: FleetBudget, network: SimulatedNetwork, place: int) -> None:
         self.last_beat: Beat | None = None
+        self.last_fleet: Fleet | None = None
         self.cause = ""
+        self._place = place
         self._budget = budget
         self._network = network
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the fleet waits for nothing of this container."""
+        return self._budget.is_settled
 
     async def claim(self, claim: Claim) -> Answer:
         """Ask for a token."""
@@ -106,16 +124,13 @@ class SimulatedBudget:
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Send a beat."""
-        self.last_beat = beat
+        self.last_beat = self.last_fleet = None
         if self._network.has_delay:
             await self._network.delay()
-        return await self._budget.beat(beat)
-
-    async def repeat_beat(self, store: Store, terms: Terms) -> None:
-        """Send the last beat to ``store`` again, without an effect on members that have been silent."""
-        if self.last_beat is not None:
-            beat = self.last_beat._replace(first=False, about="")
-            await store.beat(beat, settings=terms.written(), window_us=terms.window_us, expiry_us=_NEVER_US)
+        answer = await self._budget.beat(beat)
+        if isinstance(answer, Fleet):
+            self.last_beat, self.last_fleet = beat, answer
+        return answer
 
     async def _claim(self, claim: Claim) -> Answer:
         await self._network.delay()
@@ -123,7 +138,13 @@ class SimulatedBudget:
         record = self._network.answers
         if isinstance(answer, Denied):
             record.denials[answer.reason] += 1
-            record.refused.setdefault(answer.reason, set()).add(claim.incarnation)
+            refused = record.refused.setdefault(answer.reason, set())
+            if claim.incarnation not in refused:
+                refused.add(claim.incarnation)
+                at_s = self._network.loop.now
+                record.first_refusals.append(
+                    SimulatedRefusal(at_s, self._place, claim.instance, claim.kind, answer.reason)
+                )
         elif isinstance(answer, Granted) and not answer.replayed:
             record.grants.append(self._network.loop.now)
         return await self._back(answer)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
 from sidecar.controller.container_controller import Controller
@@ -15,18 +17,18 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.events import StopRequested
+from sidecar.core.life.events import BeatAnswered, StopRequested
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import KEPT_MIN, MINUTE_S
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import ErrorReport, Evidence, Presence, RandomIdentity, Report, Results, State
 from sidecar.simulation.fleet_rules import FleetRules
+from sidecar.simulation.fleet_store import FleetStore
 from sidecar.simulation.simulated_app import SimulatedApp
 from sidecar.simulation.simulated_network import SimulatedBudget, SimulatedNetwork
-from sidecar.simulation.virtual_loop import VirtualLoop, seeded
+from sidecar.simulation.virtual_loop import OWNER, FleetTimer, VirtualLoop, seeded
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Store
 
 _PHASES: Final = 1024
 """A power of two, so that seconds of the controller's clock are exact instants of the loop."""
@@ -44,7 +46,7 @@ class Surroundings:
 
     loop: VirtualLoop
     rules: FleetRules
-    store: Store
+    store: FleetStore
     network: SimulatedNetwork
     seed: int
     on_step: Callable[[SimulatedSidecar, Record], None]
@@ -74,6 +76,11 @@ class SimulatedSidecar:
         self.instance = app.instance
         self.journal = MemoryJournal()
         self.journal.memory = saved
+        self.timers = 0
+        self._kept: list[FleetTimer] = []
+        self._asleep_since: float | None = None
+        self._wakes_at = 0.0
+        self._is_new = True
         self._site = site
         self._loop = loop = site.loop
         self._rng = seeded(f"{site.seed}/{app.app_start}")
@@ -87,7 +94,7 @@ class SimulatedSidecar:
             clock=loop.time,
             counter=rules.counter_at(lambda: loop.wall_s),
         )
-        self.budget = SimulatedBudget(budget, site.network)
+        self.budget = SimulatedBudget(budget, site.network, app.place)
         inbox = Inbox()
         self.membership = Membership(
             self.budget,
@@ -102,7 +109,7 @@ class SimulatedSidecar:
         self.controller = Controller(
             self._begin(saved),
             policy=rules.policy,
-            pace=rules.pace,
+            pace=replace(rules.pace, every_second=False),
             measurements=Measurements(
                 rules.window_s,
                 int(self.clock()),
@@ -120,7 +127,10 @@ class SimulatedSidecar:
             inbox=inbox,
             publish=self._publish,
         )
-        self._task = loop.create_task(self._run())
+        self._regular_timers = 3 if rules.policy.lifetime_max_s else 2
+        context = copy_context()
+        context.run(OWNER.set, self)
+        self._task = loop.create_task(self._run(), context=context)
 
     def clock(self) -> float:
         """Seconds of its own monotonic clock, whose seconds begin at another instant than those of the others."""
@@ -147,54 +157,97 @@ class SimulatedSidecar:
         if results:
             reports.append(Results(ok, errors))
         at = int(self.clock()) + 1 - self._offset_s
-        self._loop.call_at(at, self.controller.inbox.offer, tuple(reports))
+        self._loop.call_at(at, self._offer, tuple(reports))
 
     def report_now(self, report: Report) -> None:
         """Have the app report now."""
-        self.controller.inbox.offer((report,))
+        self._is_new = self._is_new or isinstance(report, ErrorReport)  # which may begin another incarnation
+        self._offer((report,))
+
+    def _offer(self, reports: tuple[Report, ...]) -> None:
+        self.wake()
+        self.controller.inbox.offer(reports)
 
     async def _report_load(self) -> None:
         while True:
             if self.app.load is not None:
-                self.report_now(Results(load=self.app.load))
+                self.controller.inbox.offer((Results(load=self.app.load),))
             await asyncio.sleep(LOAD_EVERY_S)
 
     def stop(self) -> None:
         """Stop the sidecar; its last beat tells the fleet."""
+        self.wake()
         self.controller.inbox.put(StopRequested())
         self._loop.call_later(GOODBYE_S, self.kill)
 
     def kill(self) -> None:
         """End the sidecar at once."""
+        self.wake()
         self._task.cancel()
 
-    # -- while nothing happens ---------------------------------------------------------------------------------------
+    # -- sleep -----------------------------------------------------------------------------------------------------
+
+    def keeps(self, timer: FleetTimer) -> bool:
+        """Whether the sidecar sleeps: it skips its checks and beats while each would be as the last one.
+
+        It falls asleep at the first of its timers, unless something is under way, which would have another timer.
+        """
+        if self._asleep_since is None:
+            store = self._site.store
+            if self.timers != self._regular_timers or not store.is_calm or not self._is_idle:
+                return False
+            if self._is_new and store.expects_newcomers:
+                return False
+            self._is_new = False
+            self._asleep_since = self._loop.now
+            store.falls_asleep(self.instance)
+            self._plan_retirement()
+        self._kept.append(timer)
+        return True
+
+    def wake(self, *, beats_now: bool = False) -> None:
+        """Wake up before something happens: go on with the next check and beat in the same rhythm, or at once."""
+        if self._asleep_since is None:
+            return
+        slept_s, self._asleep_since = self._loop.now - self._asleep_since, None
+        self._site.store.wakes(self.instance)
+        self._make_up(slept_s)
+        kept, self._kept = self._kept, []
+        for timer in kept:
+            every_s = self._site.rules.beat_s
+            missed = 0 if beats_now else ceil((self._loop.now - timer.when()) / every_s)
+            self._loop.resume(timer, timer.when() + missed * every_s)
+
+    def _make_up(self, slept_s: float) -> None:
+        """Make up for what the skipped checks and beats would have told the controller: nothing new."""
+        policy, now, nothing = self._site.rules.policy, self.clock(), Evidence(self._site.rules.window_s)
+        interval_s, beat, fleet = policy.check_interval_s, self.budget.last_beat, self.budget.last_fleet
+        checks = int(min(slept_s, KEPT_MIN * MINUTE_S) / interval_s)
+        a_minute = max(1, round(MINUTE_S / interval_s))
+        while checks > 0:
+            times = min(a_minute, checks)
+            self.controller.measurements.usual.sample(nothing, now - checks * interval_s, times)
+            checks -= times
+        if beat and fleet and slept_s > self._site.rules.beat_s:
+            self.controller.inbox.put(BeatAnswered(beat.presence, beat.incarnation, fleet))
+        if self.app.load is not None:
+            self.controller.inbox.offer((Results(load=self.app.load),))
+
+    def _plan_retirement(self) -> None:
+        due = self.controller.snapshot.retire_at
+        if due is not None and due != self._wakes_at:
+            self._wakes_at = due
+            self._loop.plan(due - self._offset_s, self.wake)
 
     @property
-    def is_idle(self) -> bool:
+    def _is_idle(self) -> bool:
         """Whether each check and each beat to come is as the last one, because nothing is counted."""
         seen, last = self.controller.snapshot, self.budget.last_beat
-        is_counted = last is not None and last.presence is Presence.WELL and not last.errors
+        is_counted = last is not None and last.presence is Presence.WELL and not last.errors and self.budget.is_settled
         is_quiet = seen.container.state is State.UP and seen.checked_at is not None
+        is_quiet = is_quiet and (seen.retire_at is None or seen.retire_at > self.clock())
         has_measured = seen.success_rate is None and seen.share == FULL and self.controller.measurements.is_empty
         return is_counted and is_quiet and has_measured and self.controller.inbox.is_empty
-
-    @property
-    def retire_at(self) -> float | None:
-        """When a retirement is due, by the clock of the loop."""
-        due = self.controller.snapshot.retire_at
-        return None if due is None else due - self._offset_s
-
-    async def catch_up(self, skipped_s: float) -> None:
-        """Make up the beat and the checks of the past ``skipped_s`` seconds, which were skipped."""
-        rules, now = self._site.rules, self.clock()
-        nothing = Evidence(rules.window_s)
-        checks = int(min(skipped_s, KEPT_MIN * MINUTE_S) / rules.policy.check_interval_s)
-        for number in range(checks, 0, -1):
-            self.controller.measurements.usual.sample(nothing, now - number * rules.policy.check_interval_s)
-        if self.app.load is not None:
-            self.report_now(Results(load=self.app.load))
-        await self.budget.repeat_beat(self._site.store, rules.terms)
 
     # -- the beginning --------------------------------------------------------------------------------------------
 

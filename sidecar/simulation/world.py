@@ -5,37 +5,30 @@ All random generators come from one seed, so that the affected containers do not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from sidecar.controller.journal import Memory
-from sidecar.core.fleet.raw import Raw
-from sidecar.core.fleet.records import Cull, FleetState, Slot
 from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import US_PER_S, Denied, ErrorReport, Results, State, Unknown
+from sidecar.core.types import US_PER_S, Denied, ErrorReport, Report, Results, State, Unknown
 from sidecar.simulation.departures import Departures
 from sidecar.simulation.fleet_rules import FleetRules
+from sidecar.simulation.fleet_store import FleetStore
+from sidecar.simulation.health_checks import HealthChecks
 from sidecar.simulation.simulated_app import SimulatedApp
 from sidecar.simulation.simulated_network import SimulatedNetwork
 from sidecar.simulation.simulated_sidecar import GOODBYE_S, SimulatedSidecar, Surroundings
+from sidecar.simulation.timeline import Timeline
 from sidecar.simulation.traffic import LOAD, RequestLoad, Traffic
 from sidecar.simulation.virtual_loop import EPOCH_S, VirtualLoop, seeded
 from sidecar.store.budget import FleetBudget
-from sidecar.store.memory import MemoryStore
-
-T = TypeVar("T")
 
 DEPLOY_S: Final = 10.0
 FIRST_S: Final = 10.0
 """The sidecars of a fleet start within this many seconds."""
-
-LOOK_S: Final = 5.0
-"""Interval of the search for idle time."""
-
-LEAST_SKIP_S: Final = 1.0
 
 _OUT: Final = (State.DRAINING, State.DOWN)
 
@@ -84,7 +77,8 @@ class World:
     ) -> None:
         self.rules = rules
         self.loop = loop = VirtualLoop()
-        self.store = MemoryStore(lambda: loop.wall_us)
+        self.store = FleetStore(lambda: loop.wall_us, self._plan_decision, self._wake_all)
+        self._due_us = 0
         self.recovered: dict[str, float] = {}
         self.recoveries = 0
         share = seeded(f"{seed}/spread")
@@ -92,11 +86,15 @@ class World:
             SimulatedApp(place, f"c{place:03d}", born=-aged_s, traffic=1 + spread * share.uniform(-1, 1))
             for place in range(size)
         ]
+        self.names = [f"container {place}" for place in range(size)]
+        self.most_apps = size
+        self.is_recorded = False
         self.departures = Departures(self.apps)
         self.network = SimulatedNetwork(
-            loop, seeded(f"{seed}/network"), lambda: len(self.slots()), lost, has_delay=has_delay or lost > 0
+            loop, seeded(f"{seed}/network"), lambda: len(self.store.slots()), lost, has_delay=has_delay or lost > 0
         )
         self.visits: list[float] = []
+        self.timeline = Timeline()
         self.seed = seed
         self._scheduler = scheduler
         self._restarts = seeded(f"{seed}/restarts")
@@ -115,15 +113,22 @@ class World:
             reports_results=rules.reports_results,
             has_weights=has_weights,
         )
+        if rules.checks:
+            checks_rng = seeded(f"{seed}/checks")
+            HealthChecks(rules.checks, loop, self.apps, self.traffic, checks_rng, self.restart).begin()
         first = seeded(f"{seed}/first")
         for app in self.apps:
             loop.plan(first.uniform(0, FIRST_S), partial(self._attend, app))
-        if rules.watches:
-            loop.call_later(LOOK_S, self._look)
 
     def run(self, until: float) -> None:
         """Let the time pass. Raises ExceptionGroup with what has failed in the fleet."""
         self.loop.run(until)
+
+    def run_in_steps(self, until: float, steps: int, on_progress: Callable[[float], None]) -> None:
+        """As ``run``, in equal steps; ``on_progress`` gets the seconds of each."""
+        for step in range(1, steps + 1):
+            self.loop.run(until * step / steps)
+            on_progress(until / steps)
 
     def close(self) -> None:
         """End all sidecars; the world is not used afterwards."""
@@ -133,47 +138,31 @@ class World:
         """The places that an incident of this name affects; the same under all rules."""
         return seeded(f"{self.seed}/{incident}").sample(range(len(self.apps)), count)
 
-    # -- while nothing happens ------------------------------------------------------------------------------------
+    # -- while members sleep --------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Skip the time until the next event while nothing happens in the fleet: all checks and beats are the same."""
-        self.loop.call_later(LOOK_S, self._look)
-        if self.traffic.is_running or self.network.waiting or not all(one.serving for one in self.apps):
-            return
-        if len(self._sidecars) < len(self.apps) or not all(one.is_idle for one in self._sidecars.values()):
-            return
-        if self.missing() or (state := self.state()).open_culls:
-            return
-        dues = [due for one in self._sidecars.values() if (due := one.retire_at) is not None]
-        if state.due_us:
-            dues.append(state.due_us / US_PER_S - EPOCH_S)
-        skipped_s = min(self.loop.next_planned, self.loop.until, *dues) - self.loop.now
-        if skipped_s >= LEAST_SKIP_S:
-            self.loop.skip(skipped_s)
-            for sidecar in self._sidecars.values():
-                _answer(sidecar.catch_up(skipped_s))
+    def _plan_decision(self) -> None:
+        """Wake a sidecar when a decision is due, for its beat to notice that. In a large fleet one beats just then."""
+        due_us = self.store.state().due_us
+        if due_us and due_us != self._due_us:
+            self._due_us = due_us
+            self.loop.plan(due_us / US_PER_S - EPOCH_S, self._beat_now)
 
-    # -- what the store holds -------------------------------------------------------------------------------------
+    def _beat_now(self) -> None:
+        """Have a sleeping sidecar beat now."""
+        places = (one for one in self._sidecars.values() if one.instance in self.store.asleep)
+        if sleeper := next(places, None):
+            sleeper.wake(beats_now=True)
 
-    def _raw(self) -> Raw:
-        terms = self.rules.terms
-        return _answer(self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us))
-
-    def slots(self) -> dict[str, Slot]:
-        """Leases that are in use, by the instance that holds them."""
-        rows = ((name, Slot.read(text)) for name, text in self._raw().leases.items())
-        return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.loop.wall_us)}
-
-    def missing(self) -> set[str]:
-        """Culled instances that the fleet does not know to be replaced."""
-        rows = ((name, Cull.read(text)) for name, text in self._raw().culls.items())
-        return {name for name, cull in rows if cull is not None and cull.phase == "out"}
-
-    def state(self) -> FleetState:
-        """The state record of the fleet."""
-        return FleetState.read(self._raw().state) or FleetState()
+    def _wake_all(self) -> None:
+        for sidecar in self._sidecars.values():
+            sidecar.wake()
 
     # -- incidents ------------------------------------------------------------------------------------------------
+
+    def report(self, place: int, report: Report) -> None:
+        """Let an app report something beside its traffic."""
+        if sidecar := self._sidecars.get(place):
+            sidecar.report_now(report)
 
     def stick(self, place: int, part: float, kind: str, by: str, *, mute: bool = False) -> None:
         """Let ``part`` of the requests to a container fail until a restart; if it is down, to the next one."""
@@ -228,6 +217,15 @@ class World:
         """The places whose sidecar is in one of these states."""
         return [place for place, one in sorted(self._sidecars.items()) if one.controller.container.state in states]
 
+    def restart(self, app: SimulatedApp, cause: str, reason: str) -> None:
+        """Replace a container without a sidecar, as a scheduler does."""
+        in_outage = self.traffic.outage > 0
+        self.departures.restarted(app, self.loop.now, cause, reason, in_outage=in_outage)
+        app.serving = False
+        self.departures.count_out()
+        self.traffic.changed()
+        self._plan_replacement(app)
+
     async def hold(self, author: str, reason: str, for_s: float) -> None:
         """Hold the service, as a person does."""
         budget = FleetBudget([("memory", self.store)], self.rules.terms, rng=seeded(author), clock=self.loop.time)
@@ -241,6 +239,7 @@ class World:
         if sidecar is not None:
             sidecar.kill()
             self._killed.add(place)
+            self.loop.plan(self.loop.now + self.rules.terms.expiry_us / US_PER_S + 1, self._beat_now)
             self.loop.plan(self.loop.now + for_s, partial(self._revive, self.apps[place], sidecar))
 
     def _revive(self, app: SimulatedApp, killed: SimulatedSidecar) -> None:
@@ -275,6 +274,7 @@ class World:
         """Remove a container, as a person does; its replacement serves after ``for_s`` seconds."""
         app.serving = False
         app.life += 1
+        self.timeline.weighed(app.place, self.loop.now, 0)
         self._cure(app)
         self._leave(app, app.life)
         self.traffic.changed()
@@ -295,6 +295,7 @@ class World:
             app.instance = f"{app.instance.partition('-')[0]}-{app.life}"
         app.serving, app.born = True, self.loop.now
         app.weight = 100
+        self.timeline.weighed(app.place, self.loop.now, app.weight)
         self.departures.serves(app)
         self._leaving.discard(app.place)
         if app.place in self._sidecars:
@@ -318,6 +319,8 @@ class World:
     # -- what sidecars do -----------------------------------------------------------------------------------------
 
     def _report(self, app: SimulatedApp, errors: int, kind: str, ok: int) -> None:
+        if errors:
+            self.timeline.reported(app.place, self.loop.now, errors)
         if sidecar := self._sidecars.get(app.place):
             sidecar.report(errors, kind, ok, results=self.rules.reports_results)
 
@@ -325,6 +328,7 @@ class World:
         app = sidecar.app
         if self._sidecars.get(app.place) is sidecar:
             app.weight = sidecar.controller.snapshot.share
+            self.timeline.weighed(app.place, self.loop.now, app.weight)
             self.traffic.changed()
 
     def _moved(self, sidecar: SimulatedSidecar, record: Record) -> None:
@@ -338,6 +342,7 @@ class World:
         app, now = sidecar.app, self.loop.now
         if after is before or self._sidecars.get(app.place) is not sidecar:
             return
+        self.timeline.moved(app.place, now, after)
         if app.serving and after in _OUT:
             app.serving = False
             suspect_s = sidecar.clock() - record.before.since
@@ -374,13 +379,3 @@ class World:
         if moved and self._scheduler.is_from_down:
             self.loop.plan(now + GOODBYE_S, partial(self._leave, app, app.life))
         self.loop.plan(back_at, partial(self._renew, app, app.life, moved=moved))
-
-
-def _answer(request: Coroutine[Any, Any, T]) -> T:
-    """The answer of a store in memory, which never waits."""
-    try:
-        request.send(None)
-    except StopIteration as answer:
-        result: T = answer.value
-        return result
-    raise RuntimeError("the store in memory has to answer at once")

@@ -35,10 +35,10 @@ def leaving(world: World, until_s: float) -> int:
 
 def granted(world: World) -> int:
     """Let time pass until the store has granted a lease whose answer has not arrived; the place of its container."""
-    while not world.slots():
+    while not world.store.slots():
         world.run(world.loop.now + ON_THE_WAY_S / 40)
     assert not world.departures.retirements
-    return next(one.place for one in world.apps if one.instance in world.slots())
+    return next(one.place for one in world.apps if one.instance in world.store.slots())
 
 
 def old_world() -> World:
@@ -120,12 +120,12 @@ def test_container_that_is_not_restarted_is_up_before_its_slot_is_free(*, is_kil
     world = old_world()
     NoRestarts(0, HOUR_S).plan(world)
     place = leaving(world, 600)
-    slot = world.slots()[world.apps[place].instance]
+    slot = world.store.slots()[world.apps[place].instance]
     over_us = slot.at_us + slot.for_us
     if is_killed:
         world.kill(place, 5)
     world.run(TIMEOUT_S + 60)
     (back_s, back_place), *_ = world.departures.returns
     assert back_place == place
-    assert world.apps[place].instance not in world.missing()
+    assert world.apps[place].instance not in world.store.missing()
     assert back_s <= over_us / US_PER_S - EPOCH_S

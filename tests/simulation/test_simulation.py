@@ -74,7 +74,7 @@ def test_lone_container_with_little_traffic_fails_few_requests_until_its_cull() 
 
 @pytest.mark.parametrize(("size", "per_s"), [(20, 1), (12, 0.2), (20, 0.3), (2, 1), (5, 10)])
 def test_outage_costs_at_most_one_container_a_pause(size: int, per_s: float) -> None:
-    outcome = played(Scenario("outage", 500, (Outage(FROM_S, 300, part=per_s / 10),), size))
+    outcome = played(Scenario("outage", 340, (Outage(FROM_S, 180, part=per_s / 10),), size))
     assert len(outcome.culls) <= 1
 
 
