@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
+from sidecar import __version__
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import CONTEXT, Command, Invocation, version_option
-from sidecar.cli.terminal import COMPLETE, PROGRAM, complain
+from sidecar.cli.terminal import COMPLETE, PROGRAM, cause, complain
 
 if TYPE_CHECKING:
     from sidecar.config.settings_model import Settings
@@ -30,6 +31,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "why": "fleet_commands",
         "events": "ledger_commands",
         "report": "ledger_commands",
+        "watch": "watch_command",
     },
     "Give orders": {
         "hold": "order_commands",
@@ -39,14 +41,20 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Tools": {
         "simulate": "simulate_command",
+        "backtest": "backtest_command",
         "exec": "exec_command",
         "message": "ledger_commands",
         "completion": "application",
+        "help": "application",
+        "version": "application",
     },
 }
 """Heading -> command -> its module, loaded only for this command: ``exec`` has to start quickly."""
 
 _MODULES: Final = {name: module for commands in COMMANDS.values() for name, module in commands.items()}
+_NAMES: Final = {"help": "help_"}
+"""Commands whose function cannot have their name."""
+
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
@@ -58,7 +66,7 @@ class _Commands(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(f"sidecar.cli.{_MODULES[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        command: click.Command = getattr(module, _NAMES.get(cmd_name) or cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(
@@ -70,6 +78,14 @@ class _Commands(click.Group):
         similar = difflib.get_close_matches(args[0], _MODULES, n=1)
         hint = f"did you mean {similar[0]}?" if similar else f"{PROGRAM} --help lists them"
         raise click.UsageError(f"the first word is no command; {hint}")
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What could come first: a command, or an option, which is one of ``run``."""
+        found = super().shell_complete(ctx, incomplete)
+        sidecar = self.get_command(ctx, "run")
+        if incomplete.startswith("-") and sidecar is not None:
+            found += sidecar.shell_complete(click.Context(sidecar, ctx, "run"), incomplete)
+        return [*{item.value: item for item in found}.values()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in COMMANDS.items():
@@ -104,6 +120,24 @@ def completion(*, shell: str) -> int:
     return 0
 
 
+@click.command("help", cls=Command)
+@click.argument("command", required=False, type=click.Choice([*_MODULES]), metavar="[COMMAND]")
+@click.pass_context
+def help_(ctx: click.Context, /, *, command: str | None) -> int:
+    """Explain the program, or one command."""
+    found = root.get_command(ctx, command) if command else None
+    above = ctx.find_root()
+    click.echo((click.Context(found, above, command) if found else above).get_help())
+    return 0
+
+
+@click.command(cls=Command)
+def version() -> int:
+    """Print the version."""
+    click.echo(f"{PROGRAM} {__version__}")
+    return 0
+
+
 def run(arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[Settings], int] | None = None) -> int:
     """Run a command and return its exit code; every problem is one line on standard error.
 
@@ -112,7 +146,14 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[S
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
-        code = root.main(list(arguments), PROGRAM, COMPLETE, standalone_mode=False, obj=Invocation(environ, serve))
+        code = root.main(
+            list(arguments),
+            PROGRAM,
+            COMPLETE,
+            standalone_mode=False,
+            obj=Invocation(environ, serve),
+            color=False if environ.get("NO_COLOR") else None,
+        )
     except click.Abort:
         complain("nothing was changed")
         return EXIT_FAILED
@@ -120,6 +161,9 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[S
         for line in _sentence(error).splitlines():
             complain(line)
         return error.exit_code
+    except OSError as error:  # such as a full disk behind the output; commands handle most others
+        complain(f"failed: {cause(error)}")
+        return EXIT_FAILED
     return int(code or 0)
 
 

@@ -34,14 +34,19 @@ def run(ctx: click.Context, /) -> int:
 
 
 @click.command(cls=SettingsCommand, epilog=_EPILOG)
+@click.option("--changed", is_flag=True, help="Only the settings that differ from their defaults.")
 @version_option
 @json_option
 @click.pass_context
-def check_config(ctx: click.Context, /, *, as_json: bool) -> int:
+def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
     """Print the effective settings and their origins."""
     write = shown.as_json if as_json else shown.effective
     effective = settings(ctx)
-    click.echo(write(effective, origins(given(ctx), invocation(ctx).environ)))
+    text = write(effective, origins(given(ctx), invocation(ctx).environ), is_changed_only=changed)
+    if text:
+        click.echo(text)
+    else:
+        complain("every setting has its default")
     for sentence in secret_files.open_to_others(config_of(effective.model_dump())):
         complain(f"warning: {sentence}")
     return 0
@@ -49,13 +54,15 @@ def check_config(ctx: click.Context, /, *, as_json: bool) -> int:
 
 @click.command(cls=SettingsCommand)
 @click.option("--job", metavar="FILE", default=None, help="Also look at this job file of Nomad: JSON, or HCL.")
+@click.option("--scrape", metavar="URL", default=None, help="Also propose selectors for this metrics page of the app.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, /, *, job: str | None, as_json: bool) -> int:
+def doctor(ctx: click.Context, /, *, job: str | None, scrape: str | None, as_json: bool) -> int:
     """Find problems in Redis, in the sidecar here and around it.
 
-    The exit code is 1 if one of the findings is a failure. It leaves nothing behind.
+    The exit code is 1 if one of the findings is a failure, else 69 if no sidecar answers here, unless --job or --scrape
+    is given. It leaves nothing behind.
     """
     from sidecar.cli.doctor import examination  # noqa: PLC0415 - 7 MiB for Redis, in the child of a run and for help
 
-    return examination.main(config(ctx), as_json=as_json, job=job)
+    return examination.main(config(ctx), as_json=as_json, job=job, page=scrape)

@@ -16,4 +16,4 @@ EXIT_BUG: Final = os.EX_SOFTWARE
 EXIT_CODES: Final = f"""\
 Exit codes: 0 done; {EXIT_FAILED} not done: the answer is no, something failed, or Redis does not answer; {EXIT_USAGE}
 the command line or a setting cannot be used, or the order is not allowed; {EXIT_NO_SIDECAR} no sidecar answers on this
-machine."""
+machine or at --url."""

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.live import Live
 
 from sidecar.cli import fleet_table
+from sidecar.cli.colours import first_word, problems
+from sidecar.cli.completion import instances
+from sidecar.cli.doctor import policies
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.ledger_commands import LedgerReader, as_text
 from sidecar.cli.local_api import OK, NoSidecarError, Reply, ask, refused
@@ -18,6 +21,7 @@ from sidecar.cli.parameters import Command, json_option, show
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.slices import Config
+from sidecar.core.fleet.about import digest_of
 from sidecar.core.types import MANUAL, Presence
 from sidecar.server import why_text
 
@@ -49,9 +53,9 @@ def fleet(ctx: click.Context, /, *, watch: bool, is_all: bool, as_json: bool) ->
         click.echo(fleet_table.as_text(_watch(effective, reply, console, is_all=is_all), time.time(), console, is_all))
         return 0
     if as_json:
-        show(reply.value)
+        show(_with_settings(reply.value))
     else:
-        click.echo(fleet_table.as_text(reply.value, time.time(), console, is_all))
+        click.echo(problems(fleet_table.as_text(reply.value, time.time(), console, is_all)))
     if reply.status == OK:
         return 0
     complain(_problem(reply))
@@ -82,15 +86,32 @@ def _watch(effective: Config, reply: Reply, console: Console, *, is_all: bool) -
             return seen
 
 
+def _with_settings(seen: dict[str, Any]) -> dict[str, Any]:
+    """The answer with the settings of each instance by name, in place of the texts that the store keeps.
+
+    An instance whose sidecar has not told its settings has those of the fleet if all are alike, else None.
+    """
+    texts = seen.get("policies", [])
+    known: dict[str, Any] = {digest_of(text): policies.settings_of(text) for text in texts}
+    common = next(iter(known.values())) if len(known) == 1 else None
+    settings = {
+        member["instance"]: known.get((member.get("about") or {}).get("settings", ""), common)
+        for member in seen.get("members", ())
+    }
+    return {**{name: value for name, value in seen.items() if name != "policies"}, "settings": settings}
+
+
 def _problem(reply: Reply) -> str:
-    return f"{reply.value.get('sentence')}: this is what the sidecar heard last"
+    age_s = reply.value.get("fleet_age_s")
+    ago = "" if age_s is None else f", {fleet_table.span(age_s)} ago"
+    return f"{reply.value.get('sentence')}: this is what the sidecar heard last{ago}"
 
 
 # -- why --------------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
-@click.argument("instance", required=False)
+@click.argument("instance", required=False, shell_complete=instances)
 @json_option
 @where
 @click.pass_context
@@ -98,7 +119,8 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     """Explain the state of the container here, or of another.
 
     For another INSTANCE (or the beginning of its name) it tells what the fleet and the ledger of the last 7 days know;
-    its own sidecar knows more. The exit code is 1 when nothing is known of it.
+    its own sidecar knows more. A beginning that several names share lists them. The exit code is 1 when nothing is
+    known of it, or when there are several.
     """
     effective = config(ctx)
     reply = ask(effective, "GET", "/why")
@@ -109,7 +131,7 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     if as_json:
         show(reply.value)
     else:
-        click.echo(why_text.as_text(reply.value), nl=False)
+        click.echo(first_word(why_text.as_text(reply.value), reply.value["state"]), nl=False)
     return 0
 
 
@@ -119,7 +141,10 @@ def _of_another(effective: Config, instance: str, *, as_json: bool) -> int:
     members = {member["instance"]: member for member in seen.get("members", ())}
     departed = {member["instance"]: member for member in seen.get("departed", ())}
     known = {*members, *departed, *(event["instance"] for event in events)} - {""}
-    name = _completed(instance, known)
+    begun = {instance} if instance in known else {each for each in known if each.startswith(instance)}
+    if len(begun) > 1:
+        return _several(instance, begun, members, departed, as_json=as_json)
+    name = next(iter(begun), instance)
     found: dict[str, Any] = {
         "instance": name,
         "asked": seen.get("instance"),
@@ -142,21 +167,27 @@ def _of_another(effective: Config, instance: str, *, as_json: bool) -> int:
     return 0 if found["known"] else EXIT_FAILED
 
 
-def _completed(instance: str, known: set[str]) -> str:
-    """``instance`` if it is known, or the only known name that begins with it."""
-    begun = [name for name in known if name.startswith(instance)]
-    return instance if instance in known or len(begun) != 1 else begun[0]
+def _several(prefix: str, begun: set[str], members: dict[str, Any], departed: dict[str, Any], *, as_json: bool) -> int:
+    """List the containers whose names begin so, because one name is needed."""
+    if as_json:
+        show({"instance": prefix, "known": False, "matches": sorted(begun)})
+    else:
+        for name in sorted(begun):
+            click.echo(plain(f"{name} {_presence(members.get(name), departed.get(name))}"))
+    complain(f"{len(begun)} containers begin with {prefix}: give the name of one")
+    return EXIT_FAILED
 
 
 def _explained(found: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
     now, member = time.time(), found["member"]
-    yield plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")
+    first = plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")
+    yield first_word(first, member["presence"]) if member else first
     if member and member.get("about"):
         yield plain(f"says    {fleet_table.container(member['about'], now)}")
     yield from (f"hold: {fleet_table.hold_line(hold, now)}" for hold in found["holds"])
     if seen.get("fleet"):
         yield next(fleet_table.head(seen, now))
-    yield from map(as_text, reversed(found["events"]))
+    yield from (first_word(as_text(event), event["what"]) for event in reversed(found["events"]))
     yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {found['instance']} for more.")
 
 

@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sidecar.cli.colours import COLOURS
 from sidecar.cli.terminal import plain
 from sidecar.core.explain import reasons
 
@@ -22,6 +23,9 @@ DUPLICATE: Final = "duplicate"
 """Two containers beat under one instance name: the row may describe either, and neither may be culled."""
 
 UNKNOWN: Final = "-"
+_NAMES_LIMIT: Final = 5
+"""Maximum number of instance names in one line."""
+
 SILENT_BEATS: Final = 3
 """As in the store: a beat strikes off the containers that were silent for this many beats."""
 
@@ -51,15 +55,6 @@ _FOLDED: Final = {"instance": 2, "kind": 5}
 """Columns that are folded and not cut, because operators search for them -> the divisor of their part of the width."""
 
 _LIFE: Final = 17
-_STYLES: Final = {
-    "silent": "magenta",
-    "gone": "bright_black",
-    "duplicate": "magenta",
-    "suspect": "yellow",
-    "draining": "red",
-    "down": "red",
-    "retiring": "cyan",
-}
 
 
 class ContainerRow(NamedTuple):
@@ -130,6 +125,7 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
         yield from map(_trial, fleet["trials"])
         yield from _errors(fleet)
+        yield from _twins(seen["members"])
         yield from _problems(fleet)
     yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
     if seen["local_hold"]:
@@ -163,7 +159,7 @@ def table(shown: Sequence[ContainerRow], width: int) -> Table:
             max_width=_LIFE if name == "life" else None,
         )
     for row in shown:
-        style = _STYLES.get(row.state, "")
+        style = "" if row.is_well else COLOURS.get(row.state, "")
         made.add_row(*(Text(plain(getattr(row, name)), style if name == "state" else "") for name in names))
     return made
 
@@ -271,9 +267,17 @@ def _errors(fleet: dict[str, Any]) -> Iterator[str]:
         yield f"median  {fleet['median_errors']} errors of a container in the window{of_requests}"
 
 
+def _twins(members: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The names that two containers share: both count as one, also in the number alive."""
+    if names := [member["instance"] for member in members if member.get("duplicate")]:
+        more = f" and {len(names) - _NAMES_LIMIT} more" if len(names) > _NAMES_LIMIT else ""
+        yield plain(
+            f"double  two containers run as {', '.join(names[:_NAMES_LIMIT])}{more}, and count as one: neither may be "
+            "culled; each needs an ARBITER_INSTANCE of its own"
+        )
+
+
 def _problems(fleet: dict[str, Any]) -> Iterator[str]:
-    if fleet["duplicate"]:
-        yield "double  another container beats under the name of this one, so neither of them may be culled"
     if fleet["policies"] > 1:
         yield f"drift   {fleet['policies']} different settings, the strictest of each holds: see health-arbiter doctor"
     for server in fleet["away"]:

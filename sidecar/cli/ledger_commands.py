@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 import click
 
+from sidecar.cli.colours import first_word
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import span
 from sidecar.cli.local_api import OK, NoSidecarError, ask
@@ -41,6 +42,20 @@ STDOUT: Final = "-"
 FORMATS: Final = ("text", "json", "html")
 DETAIL_LINES: Final = 24
 """Maximum number of lines of a detail below the first: a hook may have printed hundreds."""
+
+HEADER: Final = f"{'TIME (UTC)':<20}  {'WHAT':<13} {'INSTANCE':<20}  KIND  REASON  BY  DURATION  DETAILS"
+_TOOK: Final = {
+    "hold": "for",
+    "paused": "for",
+    "denied": "ask again in",
+    "culled": "suspect for",
+    "recovered": "suspect for",
+    "restarted": "down for",
+    "revived": "down for",
+    "not_honoured": "down for",
+    "redis_back": "away for",
+}
+"""What the seconds of an entry are, by its word."""
 
 _REMEMBERED: Final = 2000
 _SINCE: Final = partial(click.option, "--since", "since_s", type=DURATION, metavar="DURATION", help="How far back.")
@@ -124,25 +139,31 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
     With --json each event is one line of JSON. While the shared store is away it prints what this sidecar has seen,
     and the exit code is 1.
     """
-    written = json.dumps if as_json else as_text
-    reader = LedgerReader(config(ctx), since_s)
-    for event in reader.news():
-        click.echo(written(event))
+    reader, is_first = LedgerReader(config(ctx), since_s), True
+
+    def print_all(found: Iterator[Event]) -> None:
+        nonlocal is_first
+        for event in found:
+            if is_first and not as_json:
+                click.secho(HEADER, bold=True)
+            is_first = False
+            click.echo(json.dumps(event) if as_json else first_word(as_text(event), event["what"]))
+
+    print_all(reader.news())
     if not follow:
         return reader.ended()
     with contextlib.suppress(KeyboardInterrupt):
-        for event in reader.follow():
-            click.echo(written(event))
+        print_all(reader.follow())
     return 0
 
 
 def as_text(event: Event) -> str:
     """One event for a terminal: a line, and the rest of its detail indented below, without control characters."""
-    at = datetime.fromtimestamp(event["at"], UTC)
-    took = "" if event["seconds"] is None else span(event["seconds"])
+    at, what = datetime.fromtimestamp(event["at"], UTC), event["what"]
+    took = "" if event["seconds"] is None else f"{_TOOK.get(what, 'after')} {span(event['seconds'])}"
     detail, *rest = event["detail"].splitlines() or [""]
     about = [event["kind"], event["reason"], f"by {event['author']}" if event["author"] else "", took, detail]
-    head = f"{at:%Y-%m-%d %H:%M:%S}Z  {event['what']:<13} {event['instance'] or '-':<20}"
+    head = f"{at:%Y-%m-%d %H:%M:%S}Z  {what:<13} {event['instance'] or '-':<20}"
     lines = [plain("  ".join([head, *filter(None, about)]))]
     lines += [f"    {plain(line.expandtabs())}" for line in rest[:DETAIL_LINES]]
     if (left_out := len(rest) - DETAIL_LINES) > 0:

@@ -1,4 +1,7 @@
-"""How a command asks the sidecar of this machine: one request at its local listener, by the standard library alone."""
+"""How a command asks a sidecar, by the standard library alone.
+
+It asks that of this machine at its local listener, or with ``--url`` another one at its page listener.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NamedTuple
 
 import click
 
+from sidecar.cli import remote
 from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
 from sidecar.cli.terminal import cause, complain
 from sidecar.config import addresses
 from sidecar.config.slices import Config
 from sidecar.net.request_head import TAKES_NO_BODY
 from sidecar.net.tls import KeyPair, certificate, client_context
-from sidecar.net.token_file import Token
 
 SLACK_S: Final = 8.0
 """Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""
@@ -28,6 +32,7 @@ ALONE: Final = "alone"
 """The error of a store in memory. There is no shared store, so nothing is missing."""
 
 OK: Final = 200
+NO_TOKEN: Final = 401
 _REFUSED: Final = range(400, 500)
 _TCP: Final = "ARBITER_LOCAL_LISTEN"
 _REPLY_LIMIT: Final = 16 << 20
@@ -40,36 +45,84 @@ class Reply(NamedTuple):
     value: dict[str, Any]
 
 
+class SidecarAddress(NamedTuple):
+    """Where a sidecar is asked: the setting or option that names the place, and the path before all others."""
+
+    name: str
+    place: str
+    prefix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place} ({self.name})"
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether ``--url`` names it."""
+        return self.name == "--url"
+
+    def wants_token(self) -> click.UsageError:
+        """The error when the token is missing or wrong."""
+        return click.UsageError(f"{self} wants its token, or another one: {remote.HINT}")
+
+    def unserved(self, path: str) -> str:
+        """The sentence about a path that this listener does not have."""
+        if not self.is_remote:
+            text = f"{self} looks like the public listener of a sidecar: {path} {NOT_SERVED}"
+            return f"{text}; ARBITER_LOCAL_LISTEN has to name its local listener"
+        if path in ("/cull", "/revive"):
+            return f"{self}: {path[1:]} is an order for one container; give it on that container's machine"
+        return f"{self}: {path} {NOT_SERVED}; --url has to name the page listener (ARBITER_PAGE_LISTEN) of a sidecar"
+
+
 class NoSidecarError(click.ClickException):
     """No sidecar answers where the settings say; the message names them."""
 
     exit_code: ClassVar[int] = EXIT_NO_SIDECAR
 
 
-def ask(config: Config, method: str, path: str, value: object = None) -> Reply:
-    """Ask over the unix socket or else over TCP, wherever a sidecar is listening. Raises NoSidecarError."""
+def ask(config: Config, method: str, path: str, value: object = None, timeout_s: float | None = None) -> Reply:
+    """Ask the sidecar of ``--url``, or the local one over the unix socket or else over TCP, and return its answer.
+
+    An answer may take ``timeout_s`` at most. Raises NoSidecarError; UsageError if the sidecar wants another token.
+    """
+    with opened(config, method, timeout_s) as (address, connection, headers):
+        try:
+            reply = _exchange(connection, method, address.prefix + path, value, headers)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoSidecarError(f"{address} does not answer as a sidecar does: {cause(error)}") from None
+    if str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
+        raise NoSidecarError(address.unserved(path.partition("?")[0]))
+    if reply.status == NO_TOKEN and address.is_remote:
+        raise address.wants_token()
+    return reply
+
+
+@contextmanager
+def opened(
+    config: Config, method: str, timeout_s: float | None = None
+) -> Iterator[tuple[SidecarAddress, http.client.HTTPConnection, dict[str, str]]]:
+    """A connection to the sidecar with the headers that a request of this method needs. Raises NoSidecarError."""
     failures = []
-    for name, place, connection in _ways(config):
+    for address, connection in _ways(config, timeout_s):
         try:
             connection.connect()
         except OSError as error:
-            failures.append(f"no sidecar answers at {place} ({name}): {cause(error)}")
+            failures.append(f"no sidecar answers at {address}: {cause(error)}")
             continue
-        needs_token = name == _TCP and method != "GET" and config.server.token_file
-        headers = Token(config.server.token_file).headers if needs_token else {}
         try:
-            reply = _exchange(connection, method, path, value, headers)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoSidecarError(f"{place} ({name}) does not answer as a sidecar does: {cause(error)}") from None
+            yield address, connection, _headers(config, address, method)
         finally:
             connection.close()
-        if str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
-            text = (
-                f"{place} ({name}) looks like the public listener of a sidecar: {path.partition('?')[0]} {NOT_SERVED}"
-            )
-            raise NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local listener")
-        return reply
+        return
     raise NoSidecarError("; ".join(failures) or "no local listener to ask: set ARBITER_LOCAL_LISTEN or ARBITER_SOCKET")
+
+
+def _headers(config: Config, address: SidecarAddress, method: str) -> dict[str, str]:
+    """The token where it is needed: for all requests to another machine, for local orders over TCP."""
+    if address.is_remote:
+        return remote.token_headers(config.server.token_file)
+    needs_token = address.name == _TCP and method != "GET" and config.server.token_file
+    return remote.token_headers(config.server.token_file, is_local=True) if needs_token else {}
 
 
 def refused(reply: Reply, otherwise: str) -> int:
@@ -81,16 +134,19 @@ def refused(reply: Reply, otherwise: str) -> int:
     return EXIT_FAILED
 
 
-def _ways(config: Config) -> Iterator[tuple[str, str, http.client.HTTPConnection]]:
-    server, timeout_s = config.server, config.redis.redis_timeout + SLACK_S
+def _ways(config: Config, timeout_s: float | None) -> Iterator[tuple[SidecarAddress, http.client.HTTPConnection]]:
+    server, timeout_s = config.server, timeout_s or config.redis.redis_timeout + SLACK_S
+    own = KeyPair(config.tls.tls_cert, config.tls.tls_key) if config.tls.tls_client_ca else None
+    if (target := remote.target()) is not None:
+        yield SidecarAddress("--url", target.url, target.prefix), target.connection(timeout_s, own)
+        return
     if server.socket:
-        yield "ARBITER_SOCKET", server.socket, _UnixConnection(server.socket, timeout_s)
+        yield SidecarAddress("ARBITER_SOCKET", server.socket), _UnixConnection(server.socket, timeout_s)
     if server.local_listen != addresses.OFF:
         host, port = addresses.split(server.local_listen)
         tls = config.tls
         cert = tls.tls_cert if tls.covers("local") else ""
-        own = KeyPair(tls.tls_cert, tls.tls_key) if tls.tls_client_ca else None
-        yield _TCP, server.local_listen, _TcpConnection(host, port, timeout_s, cert, own)
+        yield SidecarAddress(_TCP, server.local_listen), _TcpConnection(host, port, timeout_s, cert, own)
 
 
 def _exchange(

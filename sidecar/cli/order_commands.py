@@ -9,16 +9,23 @@ from urllib.parse import urlencode
 
 import click
 
+from sidecar.cli.completion import instances
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
-from sidecar.cli.parameters import Command, author_option, json_option, login, show
+from sidecar.cli.parameters import Command, author_option, json_option, login, person, show
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.slices import Config
 
 _INSTANCE: Final = click.option(
-    "--instance", is_flag=False, flag_value="", default=None, metavar="[ID]", help="One container, by default this one."
+    "--instance",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[ID]",
+    help="One container, by default this one.",
+    shell_complete=instances,
 )
 _SERVICE: Final = click.option("--service", is_flag=True, help="The whole service, which is the default.")
 _REASON: Final = click.option("--reason", default=None, help="Why, in one line; it is kept in the ledger.")
@@ -42,11 +49,12 @@ _DONE: Final = frozenset({"granted", "would_cull", "revived", "already"})
 def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: Any) -> int:
     """Freeze culls, of the whole service or of one container.
 
-    Health answers stay as they are.
+    Health answers stay as they are. The author is whom others ask: without --author the login name, unless that is root
+    or another that names no person.
     """
     instance = order["instance"]
     scope = _scope(order["service"], instance)
-    asked = {"for": order["duration"], "reason": order["reason"], "author": author or login(), **scope}
+    asked = {"for": order["duration"], "reason": order["reason"], "author": author or person(), **scope}
     effective = config(ctx)
     reply = ask(effective, "POST", "/hold", asked)
     if reply.status != OK:

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from sidecar.config.settings_model import Settings
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "show_default": True}
+_NAMES_NOBODY: Final = frozenset({"root", "nobody", "app", "arbiter", "health-arbiter"})
+"""Logins under which containers and services run."""
+
 _FLAG: Final = re.compile(r"--?[A-Za-z0-9_-]+")
 
 
@@ -86,6 +90,21 @@ def login() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
         return f"user {os.getuid()}"  # a container knows few of its users by name
+
+
+def person() -> str:
+    """The person who gives an order that others have to ask about: asked for, if the login names nobody.
+
+    Raises UsageError without a terminal.
+    """
+    name = login()
+    if name in _NAMES_NOBODY or name.startswith("user "):
+        name = os.environ.get("SUDO_USER", "")
+    if name and name not in _NAMES_NOBODY:
+        return name
+    if sys.stdin.isatty():
+        return str(click.prompt("Author of the order, so that others can ask", err=True))
+    raise click.UsageError("--author: is missing, and the login name here names no person")
 
 
 def show(value: object) -> None:

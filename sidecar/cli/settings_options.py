@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
+from sidecar.cli import remote
 from sidecar.cli.parameters import Command, invocation
 from sidecar.config.settings import SettingsError, load, load_config, table
 from sidecar.config.settings_model import Settings
+from sidecar.config.shown import ADVANCED, FIRST
 from sidecar.config.slices import Config
 from sidecar.config.sources import PREFIX, former
 
@@ -18,12 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WHERE: Final = ("config", "local_listen", "socket", "token_file")
 """The settings that tell a command where the sidecar of this machine is."""
-
-FIRST: Final = (
-    *("service", "instance", "mode", "error_limit", "error_window", "budget", "budget_window"),
-    *("redis_url", "local_listen", "public_listen"),
-)
-"""The settings that the help shows first."""
 
 
 def _flag(name: str) -> str:
@@ -35,8 +31,15 @@ def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None
         ctx.meta[str(param.name)] = value
 
 
+def _use_url(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    remote.use(ctx, value, invocation(ctx).environ)
+
+
 def where(function: F) -> F:
     """Give a command the options that say where the sidecar is."""
+    url_help = "Page listener of a sidecar elsewhere, with the token of ARBITER_TOKEN_FILE or ARBITER_TOKEN."
+    url_help += " [ARBITER_URL]"
+    function = click.option("--url", metavar="URL", help=url_help, expose_value=False, callback=_use_url)(function)
     for name in reversed(WHERE):
         text = f"As {PREFIX}{name.upper()}."
         function = click.option(_flag(name), metavar="VALUE", help=text, expose_value=False, callback=_keep)(function)
@@ -54,7 +57,12 @@ def _option(name: str, default: str, text: str) -> click.Option:
     is_switch = default in ("true", "false")
     how = {"is_flag": False, "flag_value": "true", "metavar": "[VALUE]"} if is_switch else {"metavar": "VALUE"}
     text = f"{text} Default: {default}." if default else text
-    return click.Option([_flag(name)], help=text, expose_value=False, callback=_keep, **how)
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        choices = get_args(Settings.model_fields[name].annotation)
+        return [choice for choice in map(str, choices) if choice and choice.startswith(incomplete)]
+
+    return click.Option([_flag(name)], help=text, expose_value=False, callback=_keep, shell_complete=complete, **how)
 
 
 class SettingsCommand(Command):
@@ -64,13 +72,15 @@ class SettingsCommand(Command):
         super().__init__(name, params=[*params, *_options().values()], **more)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own options, the settings that matter most, and the others by part."""
+        """Write the command's own options, the settings that matter most, the others by part, and the advanced ones."""
         settings = _options()
         _section(ctx, formatter, "Options", (param for param in self.get_params(ctx) if param.name not in settings))
         _section(ctx, formatter, "Settings that matter most", map(settings.__getitem__, FIRST))
         for part in Config():
             title = str(type(part).__doc__).partition(".")[0]
-            _section(ctx, formatter, title, (settings[name] for name in part._fields if name not in FIRST))
+            names = [name for name in part._fields if name not in (*FIRST, *ADVANCED)]
+            _section(ctx, formatter, title, map(settings.__getitem__, names))
+        _section(ctx, formatter, "Advanced: hardly anybody changes these", map(settings.__getitem__, ADVANCED))
 
     def unknown(self, ctx: click.Context, flag: str, similar: Sequence[str]) -> str:
         """The sentence about a flag that is not a setting, or not any more."""
@@ -103,11 +113,13 @@ def settings(ctx: click.Context) -> Settings:
 
 def config(ctx: click.Context) -> Config:
     """The configuration by which a command finds its sidecar. Raises UsageError as ``settings``."""
-    flags, environ = given(ctx), invocation(ctx).environ
+    variables = invocation(ctx).environ
+    flags, environ = given(ctx), {name: variables[name] for name in variables if name not in remote.VARIABLES}
     try:
         return load_config(flags, environ)
     except SettingsError as error:
-        if not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
+        is_elsewhere = remote.target() is not None
+        if is_elsewhere or not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
             raise click.UsageError(str(error)) from None
         # Not every user may read the token file. A GET needs no token; the sidecar refuses an order without one.
         return load_config({**flags, "token_file": ""}, environ)

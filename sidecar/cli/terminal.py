@@ -16,7 +16,9 @@ def plain(text: object) -> str:
 
 
 def cause(error: Exception) -> str:
-    """The error as text, in the words of the operating system if there are any."""
+    """The error as text, in the words of the operating system or of OpenSSL if there are any."""
+    if verified := getattr(error, "verify_message", ""):
+        return f"certificate verify failed: {verified}; SSL_CERT_FILE can name the file of its authority"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error) or type(error).__name__

@@ -11,9 +11,9 @@ from harness.ports import free_port
 from sidecar import __version__
 from sidecar.cli import application
 from sidecar.cli.main import main
-from sidecar.cli.settings_options import FIRST
 from sidecar.config.settings import table
 from sidecar.config.settings_model import Settings
+from sidecar.config.shown import ADVANCED, FIRST
 
 SECRET = "hunter2"  # not one: the string to look for
 FLAGS = [f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')}" for name, _, _ in table()]
@@ -150,6 +150,21 @@ def test_check_config_prints_the_effective_settings_without_secrets_also_as_json
     assert [f"{name}={of['value']}  # from {of['from']}" for name, of in as_json.items()] == lines
 
 
+def test_check_config_shows_only_what_differs_from_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"ARBITER_ERROR_LIMIT": "5", "ARBITER_BUDGET": "3", "ARBITER_REDIS_URL": "redis://h"}
+    done = Done(capsys, "check-config", "--changed", "--drain", "30s", **environ)
+    expected = [
+        "ARBITER_REDIS_URL=redis://h  # from env",
+        "ARBITER_BUDGET=3  # from env",
+        "ARBITER_DRAIN=30s  # from flag",
+    ]
+    assert (done.code, sorted(done.out.splitlines())) == (0, sorted(expected))
+    assert json.loads(Done(capsys, "check-config", "--changed", "--json", **environ).out).keys() == {
+        "ARBITER_REDIS_URL",
+        "ARBITER_BUDGET",
+    }
+
+
 def test_check_config_exits_2_on_every_problem_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     done = Done(capsys, "check-config", "--settle", "60s", ARBITER_LOCAL_LISTEN="off", ARBITER_BUGDET="1")
     assert (done.code, done.out) == (2, "")
@@ -160,7 +175,7 @@ def test_check_config_exits_2_on_every_problem_at_once(capsys: pytest.CaptureFix
     ]
 
 
-HOLD = ("hold", "--for", "1h", "--reason", "migration")
+HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "ann")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +183,7 @@ HOLD = ("hold", "--for", "1h", "--reason", "migration")
     [
         HOLD,
         *(("release",), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes"), ("cull",)),
-        *(("revive",), ("events",), ("events", "--follow"), ("report",)),
+        *(("revive",), ("events",), ("events", "--follow"), ("report",), ("watch",)),
     ],
     ids=" ".join,
 )
@@ -184,7 +199,9 @@ def test_without_a_sidecar_one_line_names_the_setting(
 # -- help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["run", "--version"], ["--budget", "9", "--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["version"], ["run", "--version"], ["--budget", "9", "--version"]]
+)
 def test_version_is_printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 0
     assert capsys.readouterr() == (f"health-arbiter {__version__}\n", "")
@@ -208,12 +225,14 @@ def test_help_has_every_setting_once_and_those_that_matter_first(
     shown = [word for word in words if word in FLAGS]
     assert sorted(shown) == sorted(FLAGS)
     assert shown[: len(FIRST)] == [f"--{name.replace('_', '-')}" for name in FIRST]
+    assert shown[-len(ADVANCED) :] == [f"--{name.replace('_', '-')}" for name in ADVANCED]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_explains_itself_and_its_exit_codes(capsys: pytest.CaptureFixture[str], name: str) -> None:
     done = Done(capsys, name, "--help")
     assert (done.code, done.err) == (0, "")
+    assert Done(capsys, "help", name).out == done.out
     assert done.out.startswith(f"Usage: health-arbiter {name} ")
     assert "Exit codes:" in done.out
     assert " 2 " in done.out

@@ -38,7 +38,8 @@ def test_script_asks_us_and_is_read_by_its_shell(sidecar: StartSidecar, shell: s
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["h"], ["hold"]),
+        (["h"], ["help", "hold"]),
+        (["--error-"], ["--error-limit", "--error-ratio", "--error-window"]),
         (["re"], ["release", "report", "revive"]),
         (["hold", "--re"], ["--reason"]),
         (["check-config", "--error-"], ["--error-limit", "--error-ratio", "--error-window"]),
@@ -46,6 +47,8 @@ def test_script_asks_us_and_is_read_by_its_shell(sidecar: StartSidecar, shell: s
         (["doctor", "--redis-ti"], ["--redis-timeout"]),
         (["report", "--format", ""], ["text", "json", "html"]),
         (["completion", "z"], ["zsh"]),
+        (["check-config", "--action", "n"], ["nomad-restart", "nomad-stop"]),
+        (["help", "ho"], ["hold"]),
     ],
     ids=str,
 )

@@ -29,6 +29,9 @@ def _member(instance: str, presence: str, kind: str = "", age_s: float = 1.0) ->
     return {"instance": instance, "presence": presence, "kind": kind, "age_s": age_s}
 
 
+RENAME = "each needs an ARBITER_INSTANCE of its own"
+
+
 def shown(seen: dict[str, Any], width: int = 80, *, is_all: bool = False) -> list[str]:
     return fleet_table.as_text(seen, NOW, Console(file=io.StringIO(), width=width), is_all).splitlines()
 
@@ -42,7 +45,6 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         trials=(CauseTrial("mysql", 2, 1), CauseTrial("redis", 1, 0, 545.0, 2), CauseTrial("http", 1, 0, 30.0, 1)),
         median_errors=2,
         median_ratio=0.0042,
-        duplicate=True,
         policies=2,
         losses=1,
         away=("redis://h2: timeout",),
@@ -51,7 +53,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         unclear=1,
     )
     members = [
-        _member("a", "well"),
+        {**_member("a", "well"), "duplicate": True},
         _member("longer-name", "suspect", "redis", 75),
         _member("c", "down", "redis", 3700),
     ]
@@ -64,16 +66,16 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
         "cause   most suspects share redis",
         "median  2 errors of a container in the window, 0.42 % of its requests",
-        "double  another container beats under the name of this one, so neither of them may be culled",
+        f"double  two containers run as a, and count as one: neither may be culled; {RENAME}",
         "drift   2 different settings, the strictest of each holds: see health-arbiter doctor",
         "away    redis://h2: timeout, and its share of the budget",
         "memory  Redis lost its record of earlier culls 1 time",
         "hold    the service by alice, 1h left: migration",
     ]
     assert rows(seen, NOW) == [
+        ContainerRow("a", "duplicate", heard="1s ago"),
         ContainerRow("longer-name", "suspect", "redis", heard="1m 15s ago"),
         ContainerRow("c", "down", "redis", since="1h 2m"),
-        ContainerRow("a", "well", heard="1s ago"),
     ]
     assert shown(seen)[-1] == "... and 2 more"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,10 +57,19 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: Sidecar) -> None:
     assert json.loads(command(shared, "fleet", "--json").out)["holds"] == []
 
 
+def test_hold_needs_an_author_whom_others_can_ask(shared: Sidecar) -> None:
+    order = ("hold", "--for", "1h", "--reason", "migration")
+    refused = command(shared, *order, LOGNAME="root", SUDO_USER="")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--author: is missing" in refused.err
+    assert " by anna, " in command(shared, *order, LOGNAME="root", SUDO_USER="anna").out
+
+
 def test_author_is_the_login_name_and_the_instance_that_of_the_sidecar_unless_they_are_given(shared: Sidecar) -> None:
     for encoding in ("utf-8", "ascii"):
-        done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", PYTHONIOENCODING=encoding)
-        assert done == (0, f"held: the service by {getpass.getuser()}, 1h left: größer 🚀\n", "")
+        settings = {"PYTHONIOENCODING": encoding, "LOGNAME": "bob"}
+        done = command(shared, "hold", "--for", "1h", "--reason", "größer 🚀", **settings)
+        assert done == (0, "held: the service by bob, 1h left: größer 🚀\n", "")
     assert command(shared, *HOLD, "--instance", "a").err == ""
     elsewhere = {"ARBITER_INSTANCE": "shell"}
     assert command(shared, *HOLD, "--instance", **elsewhere).out.startswith("held: instance a by alice")
@@ -75,7 +84,10 @@ def test_without_redis_a_hold_is_of_this_container_alone(shared: Sidecar, redis_
     shown = command(shared, "fleet")
     assert shown.code == 1
     assert "hold    the service by alice, 1h left: migration (known to this sidecar only)" in shown.out.splitlines()
-    assert shown.err == "health-arbiter: Redis cannot be reached: this is what the sidecar heard last\n"
+    assert re.fullmatch(
+        r"health-arbiter: Redis cannot be reached: this is what the sidecar heard last, \d+s ago\n", shown.err
+    )
+    assert shown.out.startswith("app: 1 alive, ")
     assert command(shared, *HOLD, "--instance", "b") == (
         1,
         "",

@@ -98,7 +98,7 @@ async def ledger() -> AsyncIterator[LedgerServer]:
 def test_event_is_one_line_with_all_that_is_known() -> None:
     event = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")._asdict()
     assert ledger_commands.as_text(event) == (
-        "2026-01-08 12:00:00Z  culled        web-1                 redis  errors  by ann  4s  5 errors"
+        "2026-01-08 12:00:00Z  culled        web-1                 redis  errors  by ann  suspect for 4s  5 errors"
     )
     assert ledger_commands.as_text(
         {**event, **dict.fromkeys(("kind", "reason", "author", "detail"), ""), "seconds": None}
@@ -111,7 +111,7 @@ def test_event_of_the_fleet_has_no_container_and_no_letter_moves_the_cursor() ->
 
 
 CULLED = Entry("culled", 0.0, "web-1", "redis", "errors", seconds=4.0)
-CULLED_LINE = "1970-01-01 00:00:00Z  culled        web-1                 redis  errors  4s  5 errors"
+CULLED_LINE = "1970-01-01 00:00:00Z  culled        web-1                 redis  errors  suspect for 4s  5 errors"
 DETAILS = {
     "what the app said": ("5 errors\n5 x redis: no answer", ["    5 x redis: no answer"]),
     "columns of the hook": ("5 errors\nPID\tTIME\n\n  1\t9 s\r\n", ["    PID     TIME", "", "      1     9 s"]),
@@ -137,7 +137,7 @@ async def test_events_are_printed_in_their_order_as_text_or_json(
     ledger.keep(ledger.entry("suspect", 9), ledger.entry("culled", 5, seconds=3.5, detail="größer"))
     ledger.keep(ledger.entry("helped"))
     assert await ledger.run("events") == 0
-    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["suspect", "culled", "helped"]
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["WHAT", "suspect", "culled", "helped"]
     assert await ledger.run("events", "--json") == 0
     _, event, _ = map(json.loads, capsys.readouterr().out.splitlines())
     assert (event["what"], event["seconds"], event["detail"]) == ("culled", 3.5, "größer")

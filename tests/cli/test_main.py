@@ -112,9 +112,9 @@ def test_problems_are_lines_on_stderr_and_exit_2(options: tuple[str, ...], envir
     assert done.returncode == 2
     assert SECRET not in done.stderr
     assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
+        ["health-arbiter", "ARBITER_REDIS_URL"],
         ["health-arbiter", "ARBITER_MODE"],
         ["health-arbiter", "ARBITER_ERROR_LIMIT"],
-        ["health-arbiter", "ARBITER_REDIS_URL"],
     ]
 
 

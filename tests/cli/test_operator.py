@@ -67,7 +67,9 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     assert "by alice" in printed.out
     assert "stuck (over TCP from 127.0.0.1)" in printed.out
     assert printed.out.endswith("This is what the sidecar of n01 knows; ask that of n00 for more.\n")
-    assert command(other, "why", "n0").code == 1  # two begin so
+    several = command(other, "why", "n0")
+    assert (several.code, several.err) == (1, "health-arbiter: 2 containers begin with n0: give the name of one\n")
+    assert [line.split()[0] for line in several.out.splitlines()] == ["n00", "n01"]
 
     revived = command(one, "revive", *ALICE)
     assert revived == (0, "revived: instance n00: it is up again, with an empty window\n", "")
@@ -171,8 +173,11 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
     assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat_interval", "store"} <= set(
         seen
     )
-    assert {"fleet", "used", "grants", "members", "departed", "holds", "local_hold", "policies", "own"} <= set(seen)
-    assert set(seen["own"]) == {"state", "since", "born", "incarnation", "weight", "errors", "limit", "version"}
+    assert {"fleet", "used", "grants", "members", "departed", "holds", "local_hold", "settings", "own"} <= set(seen)
+    assert seen["settings"].keys() == {"n00", "n01"}
+    assert all(settings["ARBITER_BUDGET"] == "10" for settings in seen["settings"].values())
+    told = {"state", "since", "born", "incarnation", "weight", "errors", "limit", "version", "settings"}
+    assert set(seen["own"]) == told
     assert [set(member["about"]) for member in seen["members"]] == [set(seen["own"])] * 2
     keys: Any = redis_server.cli("KEYS", "*:alive")
     redis_server.cli("ZADD", keys[0], str(round(time.time() * 1e6)), "evil\x1b[2J[red]\u202e")

@@ -9,7 +9,8 @@ import asyncio
 import os
 import time
 from binascii import crc_hqx
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, count
 from typing import Any, Final, TypeVar
@@ -18,12 +19,14 @@ import click
 
 from sidecar.app import build_store
 from sidecar.cli import local_api
-from sidecar.cli.doctor import findings, job_findings, jobspec, surroundings
+from sidecar.cli.colours import first_word
+from sidecar.cli.doctor import findings, job_findings, jobspec, scrape_findings, surroundings
 from sidecar.cli.doctor.findings import Finding, FindingLevel, fail, ok, warn
-from sidecar.cli.exit_codes import EXIT_FAILED
+from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
 from sidecar.cli.parameters import show
 from sidecar.cli.terminal import plain
 from sidecar.config import redis_urls
+from sidecar.config.scrape_url import Target
 from sidecar.config.slices import Config
 from sidecar.core.fleet.about import Member
 from sidecar.core.types import Fleet, Unknown
@@ -32,41 +35,54 @@ from sidecar.store.redis_client import RedisClient
 
 T = TypeVar("T")
 
+NO_SIDECAR: Final = "no_sidecar"
+"""The finding that none answers on this machine. A job file can be checked without one."""
+
 _WRITE: Final = "redis.call('SET', KEYS[1], '1', 'PX', '1000') return redis.call('DEL', KEYS[1])"
 _WIDTH: Final = max(map(len, FindingLevel))
 
 
-def main(effective: Config, *, as_json: bool, job: str | None) -> int:
+def main(effective: Config, *, as_json: bool, job: str | None, page: str | None = None) -> int:
     """Print the findings, one per line or as JSON, and return the exit code.
 
-    ``job``: the path of a job file to check too. Raises UsageError if that is not a job file.
+    It is that of a failure, else without ``job`` and ``page`` that of a missing sidecar.
+    ``job``: the path of a job file to check too. ``page``: the URL of a metrics page for which to propose selectors.
+    Raises UsageError if one of them is not that.
     """
     groups = None if job is None else jobspec.read(job)
-    found = asyncio.run(_all(effective, groups, print_each=not as_json))
+    target = None if page is None else scrape_findings.target(page)
+    found = asyncio.run(_all(effective, groups, target, print_each=not as_json))
     failed = any(each.level is FindingLevel.FAIL for each in found)
     if as_json:
         show({"failed": failed, "findings": [each._asdict() for each in found]})
+    if not failed and job is None and page is None and any(each.what == NO_SIDECAR for each in found):
+        return EXIT_NO_SIDECAR
     return EXIT_FAILED if failed else 0
 
 
-async def _all(effective: Config, groups: list[jobspec.Group] | None, *, print_each: bool) -> list[Finding]:
+async def _all(
+    effective: Config, groups: list[jobspec.Group] | None, page: Target | None, *, print_each: bool
+) -> list[Finding]:
     """Every finding; with ``print_each`` each is printed as soon as it is found."""
     found = []
-    async for each in _examined(effective, groups):
+    async for each in _examined(effective, groups, page):
         found.append(each)
         if print_each:
             where = f" {each.where}" if each.where else ""
-            click.echo(plain(f"{each.level:<{_WIDTH}} {each.what}{where}: {each.sentence}"))
+            line = plain(f"{each.level:<{_WIDTH}} {each.what}{where}: {each.sentence}")
+            click.echo(first_word(line, each.level))
     return found
 
 
-async def _examined(effective: Config, groups: list[jobspec.Group] | None) -> AsyncIterator[Finding]:
+async def _examined(
+    effective: Config, groups: list[jobspec.Group] | None, page: Target | None
+) -> AsyncIterator[Finding]:
     members: list[Member] = []
     if effective.redis.redis_url:
         async for found in _servers(effective, members):
             yield found
     else:
-        yield ok("store", "in memory: this sidecar has a budget of its own, and knows no fleet")
+        yield warn("store", effective.alone)
     for found in chain(
         _of_sidecar(effective, members),
         [surroundings.of_state(effective)],
@@ -75,6 +91,9 @@ async def _examined(effective: Config, groups: list[jobspec.Group] | None) -> As
         [] if groups is None else job_findings.of_job(groups),
     ):
         yield found
+    if page is not None or effective.scrape.scrape_url:
+        for found in await scrape_findings.of_page(effective.scrape, page):
+            yield found
 
 
 # -- the servers ------------------------------------------------------------------------------------------------
@@ -199,7 +218,7 @@ def _of_sidecar(effective: Config, members: list[Member]) -> Iterator[Finding]:
     try:
         seen = local_api.ask(effective, "GET", "/fleet").value
     except local_api.NoSidecarError as error:
-        yield warn("sidecar", error.message)
+        yield warn(NO_SIDECAR, error.message)
         return
     if "store" in seen:
         yield from findings.of_store(effective.redis.redis_url, seen["store"])
@@ -213,4 +232,13 @@ def _of_sidecar(effective: Config, members: list[Member]) -> Iterator[Finding]:
     else:
         yield ok("sidecar", "it answers at its local listener")
         yield from findings.of_beat(members, effective.identity.instance)
+    yield from _of_limit(effective, seen)
     yield from surroundings.of_listeners(effective)
+
+
+def _of_limit(effective: Config, fleet: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether the limit is above the usual errors that the sidecar has seen."""
+    with suppress(local_api.NoSidecarError):
+        window = local_api.ask(effective, "GET", "/why?format=json").value.get("window") or {}
+        containers = max(1, int((fleet.get("fleet") or {}).get("alive") or 1))
+        yield from findings.of_limit(effective.judging, float(window.get("usual") or 0.0), containers)

@@ -9,14 +9,18 @@ from typing import Final, NamedTuple
 
 from sidecar.cli.doctor import policies
 from sidecar.config import redis_urls
+from sidecar.config.slices import JudgingConfig
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Terms
+from sidecar.core.measure import noise
 from sidecar.core.types import CauseTrial, Fleet, Unknown
 
 CLOCK_LIMIT_S: Final = 5.0
 MEMORY_LIMIT: Final = 0.9
+_MINUTE_S: Final = 60.0
+_LEAST_PERCENT: Final = 0.01
 NAMES_LIMIT: Final = 5
 """Maximum number of instance names in one sentence."""
 
@@ -124,6 +128,30 @@ def of_beat(members: Sequence[Member], instance: str) -> Iterator[Finding]:
     elif members:
         text = f"the sidecar answers as {instance}, and this store has not heard from it"
         yield warn("beat", f"{text}: it uses another store, or it has only just started")
+
+
+def of_limit(judging: JudgingConfig, usual: float, containers: int) -> Iterator[Finding]:
+    """Whether the limit of errors is above what chance gives; ``usual``: errors in a window while all is well."""
+    if usual <= 0:
+        return  # nothing is known, or nothing fails
+    limit, window_s = judging.error_limit, judging.error_window
+    least = noise.least_limit(usual, window_s, containers)
+    rate = f"{usual * _MINUTE_S / window_s:.2g} errors a minute"
+    if limit >= least:
+        yield ok("limit", f"your containers have {rate} when well; noise hardly ever reaches a limit of {limit}")
+        return
+    part = 100 * noise.share_of_windows(usual, limit)
+    often = (
+        f"noise reaches it in {part:.2g} % of all windows"
+        if part >= _LEAST_PERCENT
+        else "noise reaches it now and then"
+    )
+    effect = f"a limit of {limit} means little: {often}, and only ARBITER_OUTLIER spares them"
+    if judging.outlier == "off":
+        effect = f"a limit of {limit} culls for noise: {often}"
+    yield warn(
+        "limit", f"your containers have {rate} when well; {effect}; health-arbiter simulate --suggest proposes {least}"
+    )
 
 
 def of_rotation(plan: RotationPlan, fleet: Fleet) -> Iterator[Finding]:

@@ -59,10 +59,12 @@ def read(group: Group, arbiter: Task) -> JobEnvironment:
         is_told = "${" not in filled and "{{" not in filled and name != sources.variable("config")
         # An empty variable is a setting that is not set, and its name is checked all the same.
         environ[name] = filled if is_told else _REDIS_SAMPLE if name == _REDIS else ""
-    settings, problems = _loaded(environ)
     # The names, too, may come from a template.
     rest = (_ASSIGNMENT.sub("", _CALL.sub("", template.data)) for template in arbiter.templates if template.is_env)
     is_whole = sources.variable("config") not in raw and not any("{{" in text for text in rest)
+    if not is_whole:
+        environ.setdefault(_REDIS, _REDIS_SAMPLE)
+    settings, problems = _loaded(environ)
     return JobEnvironment(settings, problems, is_whole, raw)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from sidecar.cli.doctor import findings, job_environment
+from sidecar.cli.doctor import findings, job_environment, job_tasks
 from sidecar.cli.doctor.findings import Finding
 from sidecar.cli.doctor.job_environment import JobEnvironment
 from sidecar.cli.doctor.jobspec import Check, Group, Task
 from sidecar.config import addresses, sources
+from sidecar.config.rollout import ALONE
 from sidecar.config.settings_model import Settings
 from sidecar.runlock.durations import write
 
@@ -25,16 +26,19 @@ CULL_S: Final = 60.0
 HAPROXY_S: Final = 6.0
 """HAProxy notices within this time that a container is down: the slowest of the configurations in deploy/haproxy."""
 
-MEMORY_MB: Final = 128
-"""The daemon, and one command such as ``doctor`` beside it."""
-
-REPLACED_S: Final = 60.0
 RESTART_JITTER: Final = 1.25
 """Nomad adds up to a quarter to a restart's delay."""
 
 START_UP_S: Final = 2.0
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_UNREACHED: Final = {
+    "public_listen": "no port of the group leads to the health answers at {} (ARBITER_PUBLIC_LISTEN): HAProxy and "
+    "Prometheus do not reach them",
+    "agent_listen": "no port of the group leads to the agent-check at {} (ARBITER_AGENT_LISTEN): HAProxy gets no drain "
+    "and no weight from it",
+    "page_listen": "no port of the group leads to the status page at {} (ARBITER_PAGE_LISTEN)",
+}
 _HEALTH: Final = "/health"
-_CONTAINERS: Final = ("docker", "podman")
 _AGENT_TAG: Final = re.compile(r"agent-port=\$\{NOMAD_(HOST_)?PORT_(\w+)\}")
 
 _ok = partial(findings.ok, "job")
@@ -54,9 +58,9 @@ def of_job(groups: Sequence[Group]) -> Iterator[Finding]:
             *_of_settings(environment),
             *_of_action(group, arbiter, settings),
             *_of_checks(group, arbiter, environment),
-            *_of_ports(group, settings),
+            *_of_ports(group, environment),
             *_of_network(group, arbiter, environment),
-            *_of_tasks(group, arbiter, settings),
+            *job_tasks.of_tasks(group, arbiter, settings),
         ):
             yield found._replace(sentence=f"group {group.name}: {found.sentence}")
 
@@ -70,7 +74,9 @@ def _of_settings(environment: JobEnvironment) -> Iterator[Finding]:
     settings = environment.settings
     yield from map(_fail, environment.problems)
     if environment.is_whole and not settings.redis_url:
-        yield _warn("no ARBITER_REDIS_URL: each container has a budget of its own, and knows no fleet")
+        yield _warn(ALONE[settings.mode])
+    if environment.is_whole and not settings.grace:
+        yield _warn("no ARBITER_GRACE: an app that is slow to start is judged at once")
     if settings.drain <= HAPROXY_S:
         text = f"ARBITER_DRAIN {write(settings.drain)}: HAProxy may notice only after {write(HAPROXY_S)}"
         yield _warn(f"{text}, and then sends requests to an app that is being restarted")
@@ -86,11 +92,21 @@ def _of_action(group: Group, arbiter: Task, settings: Settings) -> Iterator[Find
         if check.path.startswith(_HEALTH) and check.limit:
             text = f"ARBITER_ACTION {action}, and check_restart of {check.path}: a dead arbiter has the app restarted"
             yield _warn(f"{text}; leave check_restart out")
-    if action == "nomad-restart" and settings.nomad_task not in {task.name for task in group.tasks}:
-        yield _fail(f"ARBITER_NOMAD_TASK {settings.nomad_task} is no task of the group")
+    if action == "nomad-restart":
+        yield from _of_restart(group, settings)
     if action.startswith("nomad-") and not arbiter.has_token:
         text = f"ARBITER_ACTION {action} needs the token of the task: write identity {{ file = true }} into"
         yield _fail(f"{text} {arbiter.name}")
+
+
+def _of_restart(group: Group, settings: Settings) -> Iterator[Finding]:
+    task = next((task for task in group.tasks if task.name == settings.nomad_task), None)
+    if task is None:
+        yield _fail(f"ARBITER_NOMAD_TASK {settings.nomad_task} is no task of the group")
+    elif settings.action_timeout <= task.kill_timeout_s:
+        text = f"ARBITER_ACTION_TIMEOUT {write(settings.action_timeout)} is not above"
+        text = f"{text} kill_timeout {task.kill_timeout_s:g} s of {task.name}: Nomad answers when it has ended"
+        yield _warn(f"{text}, and meanwhile the action counts as failed")
 
 
 # -- checks -----------------------------------------------------------------------------------------------------
@@ -184,14 +200,28 @@ def _of_times(check: Check, patience_s: float, drain_s: float) -> Iterator[Findi
 # -- network ----------------------------------------------------------------------------------------------------
 
 
-def _of_ports(group: Group, settings: Settings) -> Iterator[Finding]:
-    """Whether HAProxy finds the agent-check."""
-    if settings.agent_listen == addresses.OFF:
-        return
-    listens = addresses.split(settings.agent_listen)[1]
-    if listens not in group.ports.values():
-        text = f"no port of the group leads to the agent-check at {listens} (ARBITER_AGENT_LISTEN)"
-        yield _warn(f"{text}: HAProxy gets no drain and no weight from it")
+def _of_ports(group: Group, environment: JobEnvironment) -> Iterator[Finding]:
+    """Whether others find the listeners of the arbiter, and whether the app's port is none of them."""
+    settings = environment.settings
+    # The settings have no page if its token is not on this machine.
+    page = environment.raw.get("ARBITER_PAGE_LISTEN", "")
+    every = {name: getattr(settings, name) for name in _UNREACHED} | ({"page_listen": page} if "${" not in page else {})
+    listens = {
+        name: addresses.split(address)[1]
+        for name, address in every.items()
+        if address not in ("", addresses.OFF) and addresses.split(address)[0] not in _LOOPBACK
+    }
+    for name, port in listens.items():
+        if port not in group.ports.values():
+            yield _warn(_UNREACHED[name].format(port))
+    host, watched = addresses.port_of(settings.app_port or "0.0.0.0:0")
+    if host is None and watched in listens.values():
+        yield _fail(f"ARBITER_APP_PORT {watched} is a port of the arbiter: name the one at which the app listens")
+    if "agent_listen" in listens:
+        yield from _of_agent_tag(group, listens["agent_listen"])
+
+
+def _of_agent_tag(group: Group, listens: int) -> Iterator[Finding]:
     for of_host, label in (found.groups() for tag in group.tags if (found := _AGENT_TAG.search(tag))):
         if group.ports.get(label) != listens:
             text = f"the tag agent-port names port {label} ({group.ports.get(label, 'not in the network block')})"
@@ -204,7 +234,7 @@ def _of_network(group: Group, arbiter: Task, environment: JobEnvironment) -> Ite
     settings, mode = environment.settings, group.network_mode
     if mode == "none" and not settings.socket:
         yield _fail("network mode none without ARBITER_SOCKET: no port leads to the arbiter; set mode bridge")
-    if not mode and arbiter.driver in _CONTAINERS and not settings.socket:
+    if not mode and arbiter.driver in job_tasks.CONTAINERS and not settings.socket:
         text = f"no network mode: {arbiter.driver} gives each task a network of its own, so the app does not reach"
         yield _fail(f"{text} the arbiter on localhost; set mode bridge, or ARBITER_SOCKET")
     if mode == "host":
@@ -217,45 +247,3 @@ def _of_network(group: Group, arbiter: Task, environment: JobEnvironment) -> Ite
         if fixed:
             text = f"network mode host: a second allocation on a node finds {', '.join(fixed)} taken"
             yield _warn(f"{text}; take the ports from ${{NOMAD_PORT_...}}")
-
-
-# -- tasks ------------------------------------------------------------------------------------------------------
-
-
-def _of_tasks(group: Group, arbiter: Task, settings: Settings) -> Iterator[Finding]:
-    name = arbiter.name
-    if arbiter.restart.mode != "delay":
-        yield _fail(f"restart mode {arbiter.restart.mode} of {name}: a broken arbiter takes the app down")
-    attempts, delay_s, mode, interval_s = arbiter.restart
-    if mode == "delay" and settings.action == "check" and attempts * delay_s < interval_s:
-        text = f"restart of {name}: after {attempts} restarts within {write(interval_s)} Nomad waits for the rest of"
-        yield _warn(f"{text} that time, and restarts the app meanwhile; attempts x delay has to be interval")
-    if not arbiter.is_sidecar:
-        yield _warn(f"{name} has no lifecycle with sidecar = true: it does not live and end with the app")
-    if arbiter.kill_timeout_s <= settings.stop_drain:
-        text = f"kill_timeout {arbiter.kill_timeout_s:g} s of {name} is not above"
-        yield _warn(f"{text} ARBITER_STOP_DRAIN {settings.stop_drain:g} s")
-    if "@" in arbiter.env.get("ARBITER_REDIS_URL", ""):
-        yield _warn("ARBITER_REDIS_URL stands in env with a password: everybody who reads the job has it")
-    if arbiter.memory_mb < MEMORY_MB:
-        text = f"memory {arbiter.memory_mb} of {name}: with less than {MEMORY_MB} (MiB)"
-        yield _warn(f"{text} the kernel may kill doctor, or the arbiter beside it")
-    if any(template.change_mode == "restart" for template in arbiter.templates):
-        text = f"change_mode restart of a template of {name}: a new value restarts the arbiters of the whole fleet"
-        yield _warn(f"{text} at once, and each drains its app; set noop")
-    yield from _of_replacement(group)
-    for task in group.tasks:
-        is_told = settings.app_port or task == arbiter or task.is_sidecar
-        if not is_told and (task.restart.attempts or settings.action == "nomad-restart"):
-            text = f"{task.name} is restarted in place: set ARBITER_APP_PORT, or it has to report its app_start"
-            yield _warn(f"{text}, or stays culled after that")
-
-
-def _of_replacement(group: Group) -> Iterator[Finding]:
-    if group.reschedule.is_limited:
-        yield _fail("reschedule is limited: after these attempts a failed app stays down; set unlimited = true")
-    elif group.reschedule.function != "constant":
-        text = f"reschedule is {group.reschedule.function}, as by default: each replacement waits longer, up to 1 h"
-        yield _warn(f'{text}; set delay_function = "constant"')
-    elif group.reschedule.delay_s > REPLACED_S:
-        yield _warn(f"reschedule delay {group.reschedule.delay_s:g} s: so long no app replaces a failed one")

@@ -72,10 +72,14 @@ class Template(NamedTuple):
     data: str
     is_env: bool = False
     change_mode: str = "restart"
+    destination: str = ""
 
 
 class Task(NamedTuple):
-    """One task of a group. ``has_token``: Nomad writes the token of its identity into a file."""
+    """One task of a group. ``has_token``: Nomad writes the token of its identity into a file.
+
+    ``words``: its command line. ``core_limit``: the maximum size of its core files; empty: none is set.
+    """
 
     name: str
     env: Mapping[str, str] = {}
@@ -85,7 +89,11 @@ class Task(NamedTuple):
     driver: str = ""
     templates: tuple[Template, ...] = ()
     memory_mb: int = 300
+    memory_max_mb: int = 0
     has_token: bool = False
+    image: str = ""
+    words: tuple[str, ...] = ()
+    core_limit: str = ""
 
 
 class Group(NamedTuple):
@@ -175,6 +183,7 @@ def _group(block: Block, job: Block) -> Group:
 
 
 def _task(block: Block, of_group: Restart) -> Task:
+    resources, config = _block(block, "resources"), _block(block, "config")
     return Task(
         str(block["name"]),
         {str(name): _text(value) for name, value in _block(block, "env").items()},
@@ -183,8 +192,12 @@ def _task(block: Block, of_group: Restart) -> Task:
         kill_timeout_s=_seconds(block, "killtimeout", Task("").kill_timeout_s),
         driver=str(block.get("driver") or ""),
         templates=tuple(map(_template, _blocks(block, "templates", "template"))),
-        memory_mb=_number(_block(block, "resources"), ("memorymb", "memory"), Task("").memory_mb),
+        memory_mb=_number(resources, ("memorymb", "memory"), Task("").memory_mb),
+        memory_max_mb=_number(resources, ("memorymaxmb", "memorymax"), Task("").memory_max_mb),
         has_token=any(identity.get("file") is True for identity in _identities(block)),
+        image=str(config.get("image") or ""),
+        words=tuple(map(str, (*_items(config.get("command")), *_items(config.get("args"))))),
+        core_limit=str(_block(config, "ulimit").get("core") or ""),
     )
 
 
@@ -199,6 +212,7 @@ def _template(block: Block) -> Template:
         str(block.get("embeddedtmpl") or block.get("data") or ""),
         bool(block.get("envvars") or block.get("env")),
         str(block.get("changemode") or Template("").change_mode),
+        str(block.get("destpath") or block.get("destination") or ""),
     )
 
 
@@ -240,6 +254,11 @@ def _checks(service: Block, task: str) -> Iterator[Check]:
             names_host=bool(check.get("tlsskipverify") or check.get("tlsservername")),
             kind=str(check.get("type") or "http"),
         )
+
+
+def _items(value: object) -> list[object]:
+    """The items of a list, or an expression as the only one."""
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def _text(value: object) -> str:

@@ -31,6 +31,12 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
 """Each setting that should be the same in all sidecars of a service, and its value as an operator writes it."""
 
 
+def settings_of(text: str) -> dict[str, str]:
+    """The settings in one text with their values; those that this version does not know are left out."""
+    terms = Terms.read(text)
+    return {} if terms is None else {name: value for name, written in _SETTINGS if (value := written(terms))}
+
+
 def differences(texts: Sequence[str]) -> str:
     """The settings that differ with all of their values; a text that this version cannot read, as it is."""
     read = [(text, Terms.read(text)) for text in texts]

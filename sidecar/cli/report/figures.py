@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
@@ -15,6 +15,9 @@ DAY_S: Final = 86_400.0
 HOUR_S: Final = 3_600.0
 _HOURLY_UP_TO_S: Final = 2 * DAY_S
 _BINS_LIMIT: Final = 400
+PEAK_S: Final = 600.0
+"""The default of the budget's window, for the most tokens at once."""
+
 SHADOW: Final = "shadow"
 ALL: Final = 100
 _APART_S: Final = 5.0
@@ -70,7 +73,8 @@ class FleetReport:
     """The numbers from ``since`` to ``until``, seen at ``now`` (Unix seconds); ``first_at``: the oldest entry.
 
     - ``ordered``: culls that operators ordered; ``near_misses``: suspects that recovered before they were culled.
-    - ``would_culls``: culls in shadow mode; ``would_recover``: how many of those containers recovered by themselves.
+    - ``would_culls``: culls in shadow mode; ``would_recover``: how many of those containers recovered by themselves;
+      ``would_tokens``: the most of their tokens that were granted within any ten minutes.
     - ``replaced_s``, ``retired_s``: time from the token or lease to the replacement; none in shadow mode.
     - ``restarted``: apps restarted in place, while suspect or culled; ``failed_actions``: of ``ARBITER_ACTION``.
     - ``not_honoured``: containers that were still there long after a cull.
@@ -96,6 +100,7 @@ class FleetReport:
     near_misses: int = 0
     would_culls: int = 0
     would_recover: int = 0
+    would_tokens: int = 0
     retirements: int = 0
     retired_s: Times = NO_TIMES
     revived: int = 0
@@ -143,6 +148,7 @@ def report_of(
         near_misses=counts["recovered"],
         would_culls=counts["would_cull"],
         would_recover=_recovered_by_themselves(seen),
+        would_tokens=_most_within(entry.at for entry in seen if entry.what == "would_cull"),
         retirements=counts["retired"],
         retired_s=_times(entry for entry in replaced if not entry.kind),
         revived=counts["revived"],
@@ -209,6 +215,18 @@ def _recovered_by_themselves(seen: Sequence[Entry]) -> int:
             waiting.discard(entry.instance)
             recovered += 1
     return recovered
+
+
+def _most_within(times: Iterable[float]) -> int:
+    """The greatest number of these instants (ascending) within any ``PEAK_S`` seconds."""
+    recent: deque[float] = deque()
+    most = 0
+    for at in times:
+        recent.append(at)
+        while at - recent[0] >= PEAK_S:
+            recent.popleft()
+        most = max(most, len(recent))
+    return most
 
 
 def _holds(seen: Sequence[Entry]) -> tuple[HoldPeriod, ...]:

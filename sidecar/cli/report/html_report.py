@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from html import escape
-from string import Template
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sidecar.cli.report import text_report
 from sidecar.cli.report.figures import DAY_S, Bin, Cause, FleetReport
-from sidecar.cli.terminal import plain
+from sidecar.cli.report.page_skeleton import escaped, page, table
 
 SERIES: Final = {
     "culls": "culled",
@@ -36,68 +34,36 @@ _LIGHT, _DARK = (
     for place in (1, 2)
 )
 _STYLE: Final = f"""\
-:root{{color-scheme:light dark}}
-body{{font:15px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;color:#1f2328;background:#fff}}
-h1{{font-size:1.4rem}}h2{{font-size:1.1rem;margin-top:2rem}}
-.shadow{{font-size:1.15rem;border-left:4px solid #d98a1f;padding-left:.8rem}}
-table{{border-collapse:collapse;width:100%}}
-th,td{{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;border-bottom:1px solid #d0d7de;\
-overflow-wrap:anywhere}}
-th{{font-weight:600;white-space:nowrap}}.n{{text-align:right}}.bar{{width:40%}}
+.bar{{width:40%}}
 .bar i{{display:inline-block;height:1em;vertical-align:middle}}
 .when{{table-layout:fixed;font-size:.75rem}}.when td{{vertical-align:bottom;padding:0 1px 0 0;border:0}}
 .when i{{display:block}}
 .key i{{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em;border-radius:2px}}
-footer{{margin-top:2rem;font-size:.85rem;opacity:.75}}
 {_LIGHT}
-@media (prefers-color-scheme:dark){{body{{color:#e6edf3;background:#0d1117}}th,td{{border-color:#30363d}}{_DARK}}}"""
-_PAGE: Final = Template(
-    """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>
-$style
-</style>
-</head>
-<body>
-$body
-</body>
-</html>
-"""
-)
+@media (prefers-color-scheme:dark){{{_DARK}}}"""
 
 
 def html(report: FleetReport) -> str:
     """The whole page."""
-    title = _escaped(text_report.title(report))
-    return _PAGE.substitute(title=title, style=_STYLE, body="\n".join(_body(report, title)))
-
-
-def _escaped(text: object) -> str:
-    """Text from outside, safe anywhere in a page: without markup and control characters."""
-    return escape(plain(text), quote=True)
+    title = escaped(text_report.title(report))
+    return page(title, _STYLE, _body(report, title))
 
 
 def _body(report: FleetReport, title: str) -> Iterator[str]:
     yield f"<h1>{title}</h1>"
     if sentence := text_report.part(report):
-        yield f"<p>{_escaped(sentence)}</p>"
+        yield f"<p>{escaped(sentence)}</p>"
     if sentence := text_report.shadow(report):
-        yield f'<p class="shadow">{_escaped(sentence)}</p>'
-    yield _table(f'<th scope="row">{label}</th><td>{_escaped(said)}</td>' for label, said in text_report.rows(report))
+        yield f'<p class="shadow">{escaped(sentence)}</p>'
+    yield table(f'<th scope="row">{label}</th><td>{escaped(said)}</td>' for label, said in text_report.rows(report))
     yield from _over_time(report.bins)
     if report.causes:
-        yield from ("<h2>Culls by cause</h2>", _table(_by_cause(report.causes)), _key(OUTCOMES))
+        yield from ("<h2>Culls by cause</h2>", table(_by_cause(report.causes)), _key(OUTCOMES))
     if report.holds:
         yield "<h2>Holds</h2>"
-        yield f"<ul>{''.join(f'<li>{_escaped(text_report.hold(held))}</li>' for held in report.holds)}</ul>"
+        yield f"<ul>{''.join(f'<li>{escaped(text_report.hold(held))}</li>' for held in report.holds)}</ul>"
     origin = f"F{text_report.origin(report)[1:]}. Written {text_report.moment(report.now)}."
-    yield f"<footer>{_escaped(origin)}</footer>"
+    yield f"<footer>{escaped(origin)}</footer>"
 
 
 def _over_time(bins: Sequence[Bin]) -> Iterator[str]:
@@ -135,7 +101,7 @@ def _by_cause(causes: Sequence[Cause]) -> Iterator[str]:
     yield f"<th>kind</th>{numbers}<th></th>"
     most = max(max(cause.culls, sum(cause[2:])) for cause in causes)
     for cause in causes:
-        kind, unjudged = _escaped(cause.kind), max(0, cause.culls - sum(cause[2:]))
+        kind, unjudged = escaped(cause.kind), max(0, cause.culls - sum(cause[2:]))
         bar = "".join(
             f'<i class="{name}" style="width:{100 * count / most:.1f}%" title="{kind}: {count} {label}"></i>'
             for (name, label), count in zip(OUTCOMES.items(), (*cause[2:], unjudged), strict=True)
@@ -146,7 +112,3 @@ def _by_cause(causes: Sequence[Cause]) -> Iterator[str]:
 
 def _key(names: dict[str, str]) -> str:
     return f'<p class="key">{"".join(f"""<i class="{name}"></i>{label}""" for name, label in names.items())}</p>'
-
-
-def _table(rows: Iterable[str]) -> str:
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"

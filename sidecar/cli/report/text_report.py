@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sidecar.cli.fleet_table import span
-from sidecar.cli.report.figures import ALL, SHADOW, Cause, FleetReport, HoldPeriod, Times
+from sidecar.cli.report.figures import ALL, DAY_S, SHADOW, Cause, FleetReport, HoldPeriod, Times
 from sidecar.cli.terminal import plain
 
 WIDTH: Final = 80
@@ -76,6 +76,8 @@ def shadow(report: FleetReport) -> str:
 
 def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
     """A label and a sentence for each number that matters."""
+    if report.mode == SHADOW:
+        yield "enforcing", _enforcing(report)
     by_order = f" ({report.ordered} by order)" if report.ordered else ""
     yield "culls", f"{report.culls}{by_order}: {_outcomes(*report.causes)}" if report.culls else "none"
     if report.replaced_s.count:
@@ -92,6 +94,16 @@ def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
     if report.restarted:
         yield "restarted", f"{report.restarted} restarted in place while suspect or culled"
     yield from _problems(report)
+
+
+def _enforcing(report: FleetReport) -> str:
+    """What enforce mode would have cost: culls per day, tokens at once, and refusals."""
+    began = report.since if report.first_at is None else max(report.since, report.first_at)
+    days = (report.until - began) / DAY_S
+    rate = f"{report.would_culls / days:.2g} culls a day" if days >= 1 else f"{_counted(report.would_culls, 'cull')}"
+    tokens = f", at most {_counted(report.would_tokens, 'token')} in 10 minutes" if report.would_culls else ""
+    refused = sum(count for _, count in report.refusals)
+    return f"{rate}{tokens}, {_counted(refused, 'claim') if refused else 'no claim'} refused"
 
 
 def _problems(report: FleetReport) -> Iterator[tuple[str, str]]:

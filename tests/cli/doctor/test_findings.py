@@ -8,6 +8,7 @@ import pytest
 
 from sidecar.cli.doctor import findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel
+from sidecar.config.slices import JudgingConfig
 from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share, Terms
@@ -252,3 +253,36 @@ def test_fleet_that_cannot_be_retired_in_time_is_a_finding(
     found = list(findings.of_rotation(plan, fleet))
     assert [finding.level for finding in found] == ([level] if level else [])
     assert all(said in finding.sentence for finding in found)
+
+
+# -- the limit of errors --------------------------------------------------------------------------------------
+
+
+CULLS_FOR_NOISE = (
+    "your containers have 3 errors a minute when well; a limit of 5 culls for noise: noise reaches it in 18 % of all "
+    "windows; health-arbiter simulate --suggest proposes 18"
+)
+
+
+@pytest.mark.parametrize(
+    ("usual", "settings", "level", "said"),
+    [
+        (0.0, {}, None, ""),
+        (0.2, {"error_limit": 8}, "ok", "0.2 errors a minute when well; noise hardly ever reaches a limit of 8"),
+        (3.0, {"outlier": "off"}, "warn", CULLS_FOR_NOISE),
+        (
+            3.0,
+            {},
+            "warn",
+            "a limit of 5 means little: noise reaches it in 18 % of all windows, and only ARBITER_OUTLIER",
+        ),
+        (6.0, {"error_window": 120.0, "error_limit": 20}, "warn", "3 errors a minute when well; a limit of 20 means"),
+    ],
+    ids=["nothing is known", "far above", "noise culls", "the outlier rule spares them", "another window"],
+)
+def test_limit_against_the_usual_errors(
+    usual: float, settings: dict[str, object], level: str | None, said: str
+) -> None:
+    found = list(findings.of_limit(JudgingConfig(**settings), usual, 200))  # type: ignore[arg-type]
+    assert [each.level for each in found] == ([level] if level else [])
+    assert all(said in each.sentence for each in found)

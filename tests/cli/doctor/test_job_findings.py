@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from deploy import nomad_rules as rules
+from deploy import test_nomad
 from deploy.haproxy_config import SHIPPED, notice_s
 from sidecar.cli.doctor import job_findings, jobspec
 from sidecar.cli.doctor.findings import FindingLevel
+from sidecar.config.rollout import ALONE, SHADOW
 
 SHIPPED_JOBS = sorted((Path(__file__).parents[3] / "nomad").glob("*.nomad.hcl"))
 
@@ -56,13 +59,19 @@ job "app" {
         mode     = "delay"
       }
       kill_timeout = "10s"
+      config {
+        image = "registry.example:5000/health-arbiter:0.1.0"
+        ulimit { core = "0" }
+      }
       template {
         data        = "ARBITER_REDIS_URL={{ .redis_url.Value | toJSON }}"
+        destination = "${NOMAD_SECRETS_DIR}/arbiter.env"
         env         = true
         change_mode = "noop"
       }
       env {
         ARBITER_MODE = "enforce"
+        ARBITER_GRACE = "30s"
       }
       resources { memory = 128 }
     }
@@ -70,6 +79,8 @@ job "app" {
 }
 """
 MODE = 'ARBITER_MODE = "enforce"'
+GRACE = 'ARBITER_GRACE = "30s"'
+IMAGE = 'image = "registry.example:5000/health-arbiter:0.1.0"'
 BRIDGE = 'mode = "bridge"'
 CHECK_PATH = 'path     = "/health/nomad"'
 CHECK = GOOD[GOOD.index("        check {\n") : GOOD.index('    task "arbiter"')]
@@ -131,29 +142,46 @@ TRAPS = {
     # settings
     "misspelt": (_set('ARBITER_DRIAN = "10s"'),),
     "misspelt in a template": (("ARBITER_REDIS_URL={{", "ARBITER_REDIS={{"),),
-    "bad value": (_set('ARBITER_GRACE = "soon"'),),
+    "bad value": ((GRACE, 'ARBITER_GRACE = "soon"'),),
+    "no grace": ((GRACE, ""),),
     "contradiction": (_set('ARBITER_TLS_CERT = "/c"'),),
-    "no Redis": ((TEMPLATE, ""),),
+    "no Redis": ((TEMPLATE, ""), (MODE, 'ARBITER_MODE = "shadow"')),
     "drain": (_set('ARBITER_DRAIN = "6s"'),),
     "drain, long": (_set('ARBITER_DRAIN = "40s"'),),
+    "secret in args": ((IMAGE, f'{IMAGE}\n args = ["--redis-url", "redis://:p@h"]'),),
+    "secret for all": (('"${NOMAD_SECRETS_DIR}/arbiter.env"', '"local/arbiter.env"'),),
+    "secret with #": ((" | toJSON", ""),),
     "secret": (_set('ARBITER_REDIS_URL = "redis://:p@h"'),),
     # actions
     "action and check_restart": (_set('ARBITER_ACTION = "exit"'),),
     "action without token": (_set('ARBITER_ACTION = "nomad-stop"'), (RESTART, "")),
     "action for another task": (_set('ARBITER_ACTION = "nomad-restart"', 'ARBITER_NOMAD_TASK = "web"'), (RESTART, "")),
+    "impatient action": (
+        _set('ARBITER_ACTION = "nomad-restart"', 'ARBITER_NOMAD_TASK = "app"', 'ARBITER_ACTION_TIMEOUT = "5s"'),
+        (RESTART, ""),
+    ),
     # network
     "agent": (('port "arbiter_agent" { to = 9182 }', 'port "arbiter_agent" { to = 9183 }'),),
     "agent tag": (("NOMAD_HOST_PORT_arbiter_agent", "NOMAD_HOST_PORT_arbiter"),),
     "agent tag inside": (("NOMAD_HOST_PORT_arbiter_agent", "NOMAD_PORT_arbiter_agent"),),
+    "page": (_set('ARBITER_TOKEN_FILE = "/secrets/token"', 'ARBITER_PAGE_LISTEN = "0.0.0.0:9183"'),),
+    "public": ((CHECK, "      }\n    }\n"), (" to = 9181 ", " to = 9184 "), _set('ARBITER_ACTION = "exit"')),
+    "own port": (_set('ARBITER_APP_PORT = "${NOMAD_PORT_arbiter}"'),),
     "network none": ((BRIDGE, 'mode = "none"'),),
     "no network": ((BRIDGE, ""),),
     "host": ((BRIDGE, 'mode = "host"'), _set('ARBITER_AGENT_LISTEN = "0.0.0.0:${NOMAD_PORT_arbiter_agent}"')),
     # tasks
     "restart mode": ((OWN_RESTART, ""),),
     "attempts": (("attempts = 10", "attempts = 9"),),
+    "attempts, action": (("attempts = 10", "attempts = 9"), _set('ARBITER_ACTION = "exit"'), (RESTART, "")),
     "lifecycle": (("      lifecycle { sidecar = true }\n", ""),),
     "kill_timeout": (('kill_timeout = "10s"', 'kill_timeout = "5s"'),),
+    "kill_timeout, long": (('kill_timeout = "10s"', 'kill_timeout = "31s"'),),
     "memory": (("memory = 128", "memory = 127"),),
+    "memory_max": (("memory = 128", "memory = 128\n memory_max = 256"),),
+    "latest": (("health-arbiter:0.1.0", "health-arbiter:latest"),),
+    "no tag": (("health-arbiter:0.1.0", "health-arbiter"),),
+    "core files": (('ulimit { core = "0" }', ""),),
     "change_mode": (('change_mode = "noop"', ""),),
     "reschedule limited": (("unlimited      = true", "attempts = 3"),),
     "no reschedule": (("unlimited      = true", "unlimited = false"),),
@@ -161,7 +189,26 @@ TRAPS = {
     "default reschedule": ((RESCHEDULE, ""),),
     "in place": (("restart { attempts = 0 }", ""),),
 }
+NO_TAG = "of arbiter has no fixed tag: Nomad pulls latest at every start, and the fleet runs several versions; name one"
 SAID = {
+    "no grace": "warn no ARBITER_GRACE: an app that is slow to start is judged at once",
+    "secret in args": "FAIL a password stands in the args of arbiter: every user of the node can read it; use a "
+    "template",
+    "secret for all": "warn ARBITER_REDIS_URL is written to local/arbiter.env, which nomad alloc fs shows: write it "
+    "below ${NOMAD_SECRETS_DIR}",
+    "secret with #": "warn ARBITER_REDIS_URL without | toJSON in a template: a # in the password ends the value",
+    "page": "warn no port of the group leads to the status page at 9183 (ARBITER_PAGE_LISTEN)",
+    "public": "warn no port of the group leads to the health answers at 9181 (ARBITER_PUBLIC_LISTEN): HAProxy and "
+    "Prometheus do not reach them",
+    "own port": "FAIL ARBITER_APP_PORT 9181 is a port of the arbiter: name the one at which the app listens",
+    "kill_timeout, long": "warn kill_timeout 31 s of arbiter: Nomad's clients allow 30 s, unless their "
+    "max_kill_timeout is longer",
+    "memory_max": "warn memory_max 256 of arbiter: Nomad ignores it where memory oversubscription is off, as by "
+    "default; what is needed has to be in memory",
+    "latest": f"warn image registry.example:5000/health-arbiter:latest {NO_TAG}",
+    "no tag": f"warn image registry.example:5000/health-arbiter {NO_TAG}",
+    "core files": "warn arbiter may write core files, in which its passwords and tokens are: write ulimit { core = "
+    '"0" } into its config',
     "wrong task": "FAIL the check of /health/nomad restarts arbiter, the arbiter, not the app",
     "group": "FAIL the check of /health/nomad is one of the group: its check_restart restarts the arbiter too; put the "
     "service into the app's task",
@@ -199,7 +246,7 @@ SAID = {
     "bad value": "FAIL ARBITER_GRACE: 'soon' from env is not a duration: write a number with ms, s, m, h or d, such as "
     "10s, 500ms or 1.5s",
     "contradiction": "FAIL ARBITER_TLS_CERT: needs ARBITER_TLS_KEY, the other half of the pair",
-    "no Redis": "warn no ARBITER_REDIS_URL: each container has a budget of its own, and knows no fleet",
+    "no Redis": f"warn {ALONE[SHADOW]}",
     "drain": "warn ARBITER_DRAIN 6s: HAProxy may notice only after 6s, and then sends requests to an app that is being "
     "restarted",
     "drain, long": "warn a culled app is restarted 60 to 66 s after the grant, and no sooner than 80 s after its "
@@ -210,6 +257,8 @@ SAID = {
     "action without token": "FAIL ARBITER_ACTION nomad-stop needs the token of the task: write identity { file = "
     "true } into arbiter",
     "action for another task": "FAIL ARBITER_NOMAD_TASK web is no task of the group",
+    "impatient action": "warn ARBITER_ACTION_TIMEOUT 5s is not above kill_timeout 5 s of app: Nomad answers when it "
+    "has ended, and meanwhile the action counts as failed",
     "agent": "warn no port of the group leads to the agent-check at 9182 (ARBITER_AGENT_LISTEN): HAProxy gets no drain "
     "and no weight from it",
     "agent tag": "FAIL the tag agent-port names port arbiter (9181), and the agent-check listens at 9182 "
@@ -224,6 +273,8 @@ SAID = {
     "restart mode": "FAIL restart mode fail of arbiter: a broken arbiter takes the app down",
     "attempts": "warn restart of arbiter: after 9 restarts within 10s Nomad waits for the rest of that time, and "
     "restarts the app meanwhile; attempts x delay has to be interval",
+    "attempts, action": "warn restart of arbiter: after 9 restarts within 10s Nomad waits for the rest of that time, "
+    "and nobody judges the app meanwhile; attempts x delay has to be interval",
     "lifecycle": "warn arbiter has no lifecycle with sidecar = true: it does not live and end with the app",
     "kill_timeout": "warn kill_timeout 5 s of arbiter is not above ARBITER_STOP_DRAIN 5 s",
     "memory": "warn memory 127 of arbiter: with less than 128 (MiB) the kernel may kill doctor, or the arbiter beside "
@@ -251,7 +302,10 @@ def test_trap_is_found_and_says_what_to_do(name: str, tmp_path: Path) -> None:
     [
         (_set('ARBITER_PUBLIC_ALLOW = "10.0.0.5,${attr.unique.network.ip-address}"'),),
         (_set('ARBITER_SOCKET = "${NOMAD_ALLOC_DIR}/tmp/arbiter.sock"'), (BRIDGE, "")),
-        (_set('ARBITER_TOKEN_FILE = "${NOMAD_SECRETS_DIR}/token"', 'ARBITER_PAGE_LISTEN = "0.0.0.0:9183"'),),
+        (
+            _set('ARBITER_TOKEN_FILE = "${NOMAD_SECRETS_DIR}/token"', 'ARBITER_PAGE_LISTEN = "0.0.0.0:9183"'),
+            ("to = 9182 }", 'to = 9182 }\n port "page" { to = 9183 }'),
+        ),
         (_set('ARBITER_SERVICE = "${meta.name}"'),),
         (_set('ARBITER_CONFIG = "/local/arbiter.toml"'), (TEMPLATE, "")),
         (_set('ARBITER_APP_PORT = "${NOMAD_PORT_app}"'), ("restart { attempts = 0 }", "")),
@@ -283,10 +337,50 @@ def test_shipped_job_has_no_finding(path: Path) -> None:
     assert {found.level for found in job_findings.of_job(jobspec.read(str(path)))} == {FindingLevel.OK}
 
 
+REFUSED_BY_NOMAD = {
+    (rules.poll_ends_before_the_next, 'timeout  = "2s"'),
+    (rules.port_labels_exist, 'port     = "app"'),
+    (rules.arbiter_is_restarted_for_ever, test_nomad.ARBITER_RESTART),
+    (rules.replacement_comes_soon, 'delay          = "10s"'),
+}
+ONLY_OURS = {
+    (rules.failing_check_restarts_the_app, "limit = 5"),
+    (rules.check_asks_the_arbiter, 'port     = "arbiter"'),
+    (rules.ports_lead_to_the_arbiter, 'ARBITER_DRAIN = "10s"'),
+    (rules.haproxy_finds_the_agent, '"agent-port=${NOMAD_HOST_PORT_arbiter_agent}"'),
+    (rules.deployment_judges_the_app, 'type     = "tcp"'),
+    (rules.restart_in_place_is_noticed, 'ARBITER_APP_PORT = "${NOMAD_PORT_app}"'),
+    (rules.arbiter_lives_beside_the_app, 'hook    = "poststart"'),
+    (rules.arbiter_lives_beside_the_app, '    task "app" {\n'),
+    (rules.app_is_replaced_and_not_restarted, "attempts = 0"),
+    (rules.app_is_replaced_and_not_restarted, 'mode     = "fail"'),
+}
+"""Wrong only in the jobs that we ship: a fleet without HAProxy needs no agent-check, a script may ask the app, ..."""
+
+
+@pytest.mark.parametrize("path", SHIPPED_JOBS, ids=lambda path: path.name)
+def test_what_the_rules_for_our_jobs_find_the_doctor_finds(path: Path, tmp_path: Path) -> None:
+    missed = set()
+    text, is_check_job = path.read_text(), path.name == "app.nomad.hcl"
+    of_job = rules.CHECK_RULES if is_check_job else rules.TASK_API_RULES
+    for rule, old, new in test_nomad.MUTATIONS if is_check_job else test_nomad.TASK_API_MUTATIONS:
+        if rule not in (*rules.RULES, *of_job):
+            continue
+        (tmp_path / "job.hcl").write_text(text.replace(old, new))
+        found = job_findings.of_job(jobspec.read(str(tmp_path / "job.hcl")))
+        if {each.level for each in found} <= {FindingLevel.OK}:
+            missed.add((rule, old))
+    assert missed <= REFUSED_BY_NOMAD | ONLY_OURS
+
+
 def test_job_without_an_arbiter_is_a_warning(tmp_path: Path) -> None:
     app_start = '\n env { ARBITER_APP_START = "1" }'
     found = _found(
-        tmp_path, ('task "arbiter" {', 'task "other" {'), (MODE, ""), ('task "app" {', f'task "app" {{{app_start}')
+        tmp_path,
+        ('task "arbiter" {', 'task "other" {'),
+        (MODE, ""),
+        (GRACE, ""),
+        ('task "app" {', f'task "app" {{{app_start}'),
     )
     assert found == [("warn", "no task of it runs a health-arbiter: none has ARBITER_* in its env")]
 

@@ -67,6 +67,14 @@ job "app" {
     task "arbiter" {
       driver = "docker"
       kill_timeout = "10s"
+      config {
+        image   = "arbiter:1"
+        command = "run"
+        args    = ["--fast"]
+        ulimit {
+          core = "0"
+        }
+      }
       lifecycle {
         hook    = "poststart"
         sidecar = true
@@ -90,7 +98,8 @@ job "app" {
         ARBITER_STANDBY = false
       }
       resources {
-        memory = 64
+        memory     = 64
+        memory_max = 96
       }
     }
   }
@@ -144,9 +153,17 @@ SPEC: dict[str, Any] = {
                     {
                         "Name": "arbiter",
                         "Driver": "docker",
-                        "Templates": [{"EmbeddedTmpl": "A=1\n", "Envvars": True, "ChangeMode": "noop"}],
+                        "Config": {
+                            "image": "arbiter:1",
+                            "command": "run",
+                            "args": ["--fast"],
+                            "ulimit": [{"core": "0"}],
+                        },
+                        "Templates": [
+                            {"EmbeddedTmpl": "A=1\n", "Envvars": True, "ChangeMode": "noop", "DestPath": "secrets/env"}
+                        ],
                         "Identity": {"File": True},
-                        "Resources": {"MemoryMB": 64, "MemoryMaxMB": 0},
+                        "Resources": {"MemoryMB": 64, "MemoryMaxMB": 96},
                         "KillTimeout": 10 * NS,
                         "Lifecycle": {"Hook": "poststart", "Sidecar": True},
                         "RestartPolicy": {"Mode": "delay"},
@@ -170,9 +187,13 @@ READ = [
                 is_sidecar=True,
                 kill_timeout_s=10.0,
                 driver="docker",
-                templates=(Template("A=1\n", is_env=True, change_mode="noop"),),
+                templates=(Template("A=1\n", is_env=True, change_mode="noop", destination="secrets/env"),),
                 memory_mb=64,
+                memory_max_mb=96,
                 has_token=True,
+                image="arbiter:1",
+                words=("run", "--fast"),
+                core_limit="0",
             ),
         ),
         (

@@ -39,6 +39,7 @@ web: 7 days until 2026-01-08 12:00 UTC
 only the containers in shadow mode
 7 days in shadow: 3 would have been culled, 2 of them recovered by themselves
 
+enforcing     0.43 culls a day, at most 3 tokens in 10 minutes, no claim refused
 culls         none
 refusals      none
 near misses   none

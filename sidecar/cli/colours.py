@@ -1,0 +1,37 @@
+"""Colours for terminals. click removes them where the output is no terminal, and ``NO_COLOR`` switches them off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+COLOURS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("up", "well", "ok", "granted", "recovered", "helped", "replaced", "redis_back"), "green"),
+    **dict.fromkeys(("suspect", "warn", "denied", "hold", "paused", "would_cull", "unclear"), "yellow"),
+    **dict.fromkeys(("draining", "down", "culled", "FAIL", "not_honoured", "action_failed", "unhelped"), "red"),
+    **dict.fromkeys(("redis_away", "data_loss", "error", "refused"), "red"),
+    **dict.fromkeys(("retiring", "retired"), "cyan"),
+    **dict.fromkeys(("silent", "duplicate", "double", "drift", "away", "memory"), "magenta"),
+    "gone": "bright_black",
+}
+"""Colour by state of a container, word of the ledger, level of a finding, or label of a line about the fleet."""
+
+_PROBLEMS: Final = re.compile(r"^(hold|paused|double|drift|away|memory)(?= )", re.MULTILINE)
+
+
+def coloured(text: str, word: str) -> str:
+    """``text`` in the colour of ``word``."""
+    return click.style(text, fg=COLOURS[word]) if word in COLOURS else text
+
+
+def first_word(line: str, word: str) -> str:
+    """``line`` with the first occurrence of ``word``, which is behind a blank or begins the line, in colour."""
+    return re.sub(rf"(?<!\S){re.escape(word)}\b", lambda found: coloured(found[0], word), line, count=1)
+
+
+def problems(lines: str) -> str:
+    """The lines about a fleet, with the labels of those that need attention in colour."""
+    return _PROBLEMS.sub(lambda found: coloured(found[0], found[0]), lines)

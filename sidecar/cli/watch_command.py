@@ -1,0 +1,119 @@
+"""``watch``: the app's reports as they reach the sidecar, to see whether the first error arrives."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from sidecar.cli import local_api
+from sidecar.cli.colours import coloured
+from sidecar.cli.exit_codes import EXIT_FAILED
+from sidecar.cli.local_api import NOT_SERVED, NoSidecarError
+from sidecar.cli.parameters import DURATION, Command, json_option
+from sidecar.cli.settings_options import config, where
+from sidecar.cli.terminal import cause, complain, plain
+from sidecar.config.slices import Config
+
+SILENCE_S: Final = 60.0
+"""The sidecar sends a comment more often than this."""
+
+_LINE_LIMIT: Final = 1 << 16
+_OK: Final = 200
+
+Row = dict[str, Any]
+
+
+@click.command(cls=Command)
+@click.option("--count", type=click.IntRange(1), default=None, metavar="N", help="End after N lines.")
+@click.option("--for", "limit_s", type=DURATION, default=None, metavar="DURATION", help="End after this time.")
+@json_option
+@where
+@click.pass_context
+def watch(ctx: click.Context, /, *, count: int | None, limit_s: float | None, as_json: bool) -> int:
+    """Show the app's reports as they arrive, until Ctrl-C.
+
+    Equal reports within a quarter of a second are one line. A report that the sidecar refused is shown with the reason.
+    Messages are redacted. With --json each line is a JSON object. The exit code is 1 when --for ends before a report
+    came.
+    """
+    seen = 0
+    try:
+        for row in _rows(config(ctx), limit_s):
+            click.echo(json.dumps(row) if as_json else as_text(row))
+            seen += 1
+            if seen == count:
+                return 0
+    except KeyboardInterrupt:
+        return 0
+    if not seen:
+        complain(f"no report came within {limit_s:g} s" if limit_s else "the sidecar ended, and no report came")
+    return 0 if seen else EXIT_FAILED
+
+
+def _rows(effective: Config, limit_s: float | None) -> Iterator[Row]:
+    """The rows of the stream. Raises NoSidecarError, and UsageError if the sidecar refuses."""
+    end = time.monotonic() + limit_s if limit_s else None
+    with local_api.opened(effective, "GET", SILENCE_S) as (address, connection, headers):
+        try:
+            connection.request("GET", f"{address.prefix}/watch", headers=headers)
+            opened = connection.sock  # the connection forgets it when the response has begun
+            response = connection.getresponse()
+            if response.status != _OK:
+                raise _refused(address, response)
+            complain(f"watching {address}; Ctrl-C ends")
+            while True:
+                if end is not None:
+                    opened.settimeout(max(0.01, min(SILENCE_S, end - time.monotonic())))
+                line = response.readline(_LINE_LIMIT)
+                if not line:
+                    return
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+                if end is not None and time.monotonic() >= end:
+                    return
+        except TimeoutError:
+            if end is None or time.monotonic() < end:
+                raise NoSidecarError(f"{address} has fallen silent") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoSidecarError(f"{address} does not answer as a sidecar does: {cause(error)}") from None
+
+
+def _refused(address: local_api.SidecarAddress, response: http.client.HTTPResponse) -> click.ClickException:
+    answer = json.loads(response.read(_LINE_LIMIT))
+    sentence = str(answer.get("error") if isinstance(answer, dict) else "")
+    if sentence.endswith(NOT_SERVED):
+        return NoSidecarError(address.unserved("/watch"))
+    return (
+        address.wants_token()
+        if response.status == local_api.NO_TOKEN and address.is_remote
+        else click.UsageError(sentence)
+    )
+
+
+def as_text(row: Row) -> str:
+    """One row for a terminal: time, source, what came."""
+    at = datetime.fromtimestamp(row["at"], UTC)
+    what = row["what"]
+    return f"{at:%H:%M:%S}Z  {row['source']:<7} {coloured(f'{what:<10}', what)} {plain(_details(row))}".rstrip()
+
+
+def _details(row: Row) -> str:
+    if row["what"] == "error":
+        level = "" if row["level"] == "server_error" else f" ({row['level']}: does not count)"
+        fatal, start = " fatal" * bool(row.get("fatal")), row.get("app_start")
+        message = f": {row['message']}" if row.get("message") else ""
+        return f"{row['count']} x {row['kind']}{level}{fatal}{f' app_start={start}' if start else ''}{message}"
+    if row["what"] == "refused":
+        return f"{row['count']} x {row['message']}"
+    if row["what"] == "results":
+        return f"{row['ok']} ok, {row['failed']} failed"
+    if row["what"] == "scrape":
+        errors = ", ".join(f"{count} x {kind}" for kind, count in row["errors"].items()) or "no new error"
+        return f"{errors}; {row['requests']} requests"
+    return f"and {row['count']} reports of other kinds" if row["what"] == "left_out" else ""

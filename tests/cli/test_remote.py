@@ -1,0 +1,158 @@
+"""Commands on a laptop: ``--url`` and a token against the page listener of a real sidecar."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from harness.children import Children, StartSidecar, short_path
+from harness.ports import free_port
+from sidecar.cli import application
+from sidecar.cli.parameters import Invocation
+
+if TYPE_CHECKING:
+    from harness.sidecar import Setting, Sidecar
+
+TOKEN: Final = "sesame-7d1f0c52-secret"
+HINT: Final = "wants its token, or another one: name its file in ARBITER_TOKEN_FILE"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    """One sidecar with a token and a page listener for all tests."""
+    with short_path(tmp_path_factory.mktemp("remote")) as directory, Children() as children:
+        (directory / "token").write_text(f"{TOKEN}\n")
+        place: dict[str, Setting] = {"token_file": directory / "token", "page_listen": f"127.0.0.1:{free_port()}"}
+        yield StartSidecar(directory, children)("web-1", **place)
+
+
+def _run(capsys: pytest.CaptureFixture[str], environ: Mapping[str, str], *words: str) -> tuple[int, str, str]:
+    code = application.run(words, environ)
+    return code, *capsys.readouterr()
+
+
+def _url(one: Sidecar, listener: str = "page") -> str:
+    host, port = one.address(listener)
+    return f"http://{host}:{port}"
+
+
+def test_commands_ask_a_sidecar_elsewhere_with_the_token(guarded: Sidecar, capsys: pytest.CaptureFixture[str]) -> None:
+    by_file = {"ARBITER_URL": _url(guarded), "ARBITER_TOKEN_FILE": str(guarded.settings["token_file"])}
+    assert json.loads(_run(capsys, by_file, "why", "--json")[1])["instance"] == "web-1"
+    by_value = {"ARBITER_TOKEN": TOKEN}
+    url = ("--url", f"{_url(guarded)}/page")  # as a browser shows it
+    done = [
+        _run(capsys, by_value, "hold", "--for", "1m", "--reason", "look", "--author", "ann", *url),
+        _run(capsys, by_value, "fleet", "--json", *url),
+        _run(capsys, by_value, "release", "--author", "ann", *url),
+        _run(capsys, by_value, "events", "--json", *url),
+        _run(capsys, by_value, "report", *url),
+    ]
+    assert [(code, err) for code, _, err in done] == [(0, "")] * 5
+    assert json.loads(done[1][1])["local_hold"]["author"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "expected"),
+    [(["why"], "we", ["web-1"]), (["hold", "--instance"], "", ["web-1"]), (["release", "--instance"], "x", [])],
+    ids=str,
+)
+def test_shell_completes_the_containers_of_the_fleet(
+    guarded: Sidecar, words: list[str], begun: str, expected: list[str]
+) -> None:
+    environ = {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:]}
+    shell = ShellComplete(application.root, {"obj": Invocation(environ)}, "health-arbiter", "_ANY")
+    assert [item.value for item in shell.get_completions(words, begun)] == expected
+
+
+def test_shell_completes_nothing_without_a_sidecar() -> None:
+    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"}
+    shell = ShellComplete(application.root, {"obj": Invocation(environ)}, "health-arbiter", "_ANY")
+    assert shell.get_completions(["why"], "we") == []
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environ", "output", "is_coloured"),
+    [({}, _Terminal, True), ({"NO_COLOR": "1"}, _Terminal, False), ({}, io.StringIO, False)],
+    ids=["terminal", "NO_COLOR", "pipe"],
+)
+def test_words_that_matter_have_a_colour_on_terminals_only(
+    guarded: Sidecar, environ: Mapping[str, str], output: type[io.StringIO], *, is_coloured: bool
+) -> None:
+    with contextlib.redirect_stdout(output()) as printed:
+        assert application.run(["why"], {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:], **environ}) == 0
+    state = guarded.verdict()["state"]
+    assert printed.getvalue().startswith(f"\x1b[32m{state}\x1b[0m: " if is_coloured else f"{state}: ")
+
+
+def test_what_a_sidecar_elsewhere_does_not_allow_is_one_line(
+    guarded: Sidecar, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, public = _url(guarded), _url(guarded, "public")
+    rows: list[tuple[Mapping[str, str], tuple[str, ...], int, str]] = [
+        ({}, ("fleet",), 2, HINT),
+        ({}, ("watch",), 2, HINT),
+        ({}, ("hold", "--for", "1m", "--reason", "x", "--author", "ann"), 2, HINT),
+        ({"ARBITER_TOKEN": "wrong-7d1f0c52-secret"}, ("why",), 2, HINT),
+        ({"ARBITER_TOKEN": "two lines\nof-a-secret-text"}, ("why",), 2, "ARBITER_TOKEN: a token has 16 to 4096"),
+        ({"ARBITER_TOKEN": TOKEN}, ("cull", "--yes"), 69, "cull is an order for one container"),
+        ({"ARBITER_URL": public}, ("fleet",), 69, "--url has to name the page listener"),
+        ({"ARBITER_URL": public}, ("watch",), 69, "--url has to name the page listener"),
+        ({"ARBITER_URL": f"http://127.0.0.1:{free_port()}"}, ("fleet",), 69, "connection refused"),
+        ({"ARBITER_URL": page.replace("http", "https")}, ("fleet",), 69, "no sidecar answers at https://"),
+        ({"ARBITER_URL": "http://ann:hunter2@web-1"}, ("fleet",), 2, "ARBITER_URL: takes no user, password"),
+        ({"ARBITER_TOKEN_FILE": "/nowhere"}, ("fleet",), 2, "ARBITER_TOKEN_FILE: /nowhere cannot be read"),
+        ({"ARBITER_URL": "web-1:9183"}, ("fleet",), 2, "ARBITER_URL: takes an address such as https://"),
+        ({}, ("fleet", "--url", "http://[hunter2"), 2, "--url: takes an address such as https://"),
+    ]
+    for environ, words, code, complaint in rows:
+        done = _run(capsys, {"ARBITER_URL": page, **environ}, *words)
+        assert (done[0], done[1], complaint in done[2], done[2].count("\n")) == (code, "", True, 1), (words, done)
+        assert "hunter2" not in done[2]
+        assert "secret" not in done[2]
+
+
+@pytest.fixture
+def reporting(guarded: Sidecar) -> Iterator[Sidecar]:
+    """An app that reports the same error again and again."""
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(0.05):
+            guarded.post_error(kind="redis", message="lost: password=hunter2", level="investigation")
+
+    thread = threading.Thread(target=report)
+    thread.start()
+    yield guarded
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("listener", ["local", "page"])
+def test_watch_shows_the_first_report_as_it_comes(
+    reporting: Sidecar, capsys: pytest.CaptureFixture[str], listener: str
+) -> None:
+    url = {"ARBITER_URL": _url(reporting, listener), "ARBITER_TOKEN": TOKEN}
+    code, out, err = _run(capsys, url, "watch", "--count", "1")
+    assert (code, err) == (0, f"health-arbiter: watching {_url(reporting, listener)} (--url); Ctrl-C ends\n")
+    assert "Z  http    error      " in out
+    assert " x redis (investigation: does not count): lost: password=***\n" in out
+    row = json.loads(_run(capsys, url, "watch", "--count", "1", "--json")[1])
+    assert (row["what"], row["kind"], row["source"]) == ("error", "redis", "http")
+
+
+def test_watch_ends_after_its_time_without_a_report(guarded: Sidecar, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = _run(capsys, {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:]}, "watch", "--for", "0.2s")
+    assert (code, out, err.splitlines()[-1]) == (1, "", "health-arbiter: no report came within 0.2 s")
