@@ -99,14 +99,15 @@ fingerprint() {
 
 # ensure_installed EXTRA (or ''): makes .venv, and installs or updates the package with that extra.
 ensure_installed() {
-    local extra=$1 stamp wanted
+    local extra=$1 stamp wanted quiet=--quiet
+    [ ! -t 2 ] || quiet=--progress-bar=on
     stamp="$venv/.installed${extra:+-$extra}"
     lock
     venv_works || make_venv
     wanted=$(fingerprint)
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-        say "installing health-arbiter${extra:+[$extra]} into $venv"
-        "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
+        say "installing health-arbiter${extra:+[$extra]} into $venv; this takes about a minute"
+        "$venv/bin/python" -m pip install "$quiet" --no-input --disable-pip-version-check \
             --editable "$top${extra:+[$extra]}" </dev/null >&2 || die "pip could not install health-arbiter"
         # Every extra includes the package itself.
         printf '%s' "$wanted" >"$venv/.installed"

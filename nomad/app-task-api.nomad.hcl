@@ -10,7 +10,7 @@ variable "app_image" {
 variable "arbiter_image" {
   type        = string
   description = "Built from deploy/Dockerfile. Give it a fixed tag: Nomad pulls `latest` at every start."
-  default     = "health-arbiter:0.1.0"
+  default     = "health-arbiter:0.2.0"
 }
 
 job "app" {
@@ -181,7 +181,8 @@ job "app" {
         ARBITER_GRACE = "30s"
 
         # What replaces a culled app, asked for once, after the drain. "nomad-restart" restarts the app in place
-        # instead; it needs ARBITER_NOMAD_TASK = "app".
+        # instead; it needs ARBITER_NOMAD_TASK = "app", and ARBITER_ACTION_TIMEOUT = "45s": Nomad answers only when the
+        # app has ended, for which it has kill_timeout.
         ARBITER_ACTION = "nomad-stop"
 
         # Time between "down" for HAProxy and the action: more than the time in which HAProxy notices (at most 6 s) plus
