@@ -6,6 +6,7 @@ A test that uses a server has its mark (``redis``, ``haproxy``). Without the pro
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from harness.binaries import require
 from harness.children import Children, StartHaproxy, StartRedis, StartSidecar, short_path
+from harness.fork_server import FORK_SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -50,6 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    FORK_SERVER.is_used = "FRESH_PROCESSES" not in os.environ and item.get_closest_marker("fresh") is None
     for mark, program in _PROGRAM_OF_MARK.items():
         if item.get_closest_marker(mark):
             require(program)

@@ -15,9 +15,11 @@ import redis
 from harness.binaries import find
 from harness.child import Child, NotReadyError
 from harness.children import Children, StartHaproxy, StartRedis, StartSidecar
+from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.haproxy import Haproxy
 from harness.ports import _reserve, free_port, free_ports, is_open
 from harness.redis_server import RedisServer
+from harness.sidecar import command
 from harness.waiting import eventually, wait_for
 
 TESTS = Path(__file__).parent
@@ -224,3 +226,34 @@ def test_fleet_has_its_own_settings_and_not_those_of_the_test_run(
     assert [one.verdict()["mode"] for one in fleet] == ["shadow"] * 3
     first = [wait_for(one.log_lines, timeout_s=60, what="the first line is written")[0] for one in fleet]
     assert [line["instance"] for line in first] == ["n00", "n01", "n02"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["check-config"], ["nonsense"], ["events", "--json"]], ids=" ".join
+)
+def test_forked_command_is_as_a_new_process(
+    sidecar: StartSidecar, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = sidecar.unstarted("one", redis_url="redis://127.0.0.1:1", redis_timeout="200ms")
+    forked = command(beside, *arguments, ARBITER_ERROR_LIMIT="7")
+    monkeypatch.setattr(FORK_SERVER, "is_used", False)
+    assert command(beside, *arguments, ARBITER_ERROR_LIMIT="7") == forked
+    assert forked.out + forked.err
+
+
+def test_forked_sidecar_is_a_child_of_the_tests_with_its_own_settings_and_signals(sidecar: StartSidecar) -> None:
+    one, other = sidecar("one", error_limit=7), sidecar.unstarted("other", error_limit="many")
+    assert isinstance(one._process, ForkedProcess)
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{one.pid}/status").read_text().splitlines())
+    assert int(status["PPid"]) == os.getpid()
+    one.pause()
+    assert status["SigIgn"].strip() == f"{1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1:016x}"
+    one.resume()
+    one.terminate()
+    assert one.wait() == 0
+    other.launch()
+    assert other.wait() == 2
+    assert "ARBITER_ERROR_LIMIT" in other.output()
+    third = sidecar("third")
+    third.kill()
+    assert (third.alive, third.wait()) == (False, -signal.SIGKILL)

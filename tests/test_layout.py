@@ -18,6 +18,7 @@ SIDECAR: Final = Path(__file__).parents[1] / "sidecar"
 LAYERS: Final = (
     *(
         "cli",
+        "backtest",
         "simulation",
         "app",
         "takeover",

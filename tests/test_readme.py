@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import Metric
 
+from sidecar import __version__
 from sidecar.app import build_action, build_app_port, build_notify, build_takeover
 from sidecar.config import settings
 from sidecar.core.explain import reasons
@@ -79,10 +80,17 @@ def test_tables_of_settings_have_each_setting_of_the_code_once() -> None:
     assert sorted(shown) == sorted(_settings())
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
-    pages = {page.relative_to(DEPLOY).as_posix() for page in DEPLOY.rglob("*.md")}
-    linked = set(re.findall(r"\(deploy/([^)#]+)\)", README))
-    assert {page for page in pages if not linked & {page, page.removesuffix("/README.md")}} == set()
+def test_every_page_is_reached_from_the_readme_in_two_steps() -> None:
+    near = {TOP / "README.md", *_linked(TOP / "README.md")}
+    reached = near.union(*map(_linked, near))
+    assert {*DEPLOY.rglob("*.md")} - reached == set()
+
+
+def _linked(page: Path) -> set[Path]:
+    """The pages that this page links to."""
+    links = re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text())
+    found = ((page.parent / link).resolve() for link in links)
+    return {path for path in found if path.suffix == ".md" and path.exists()}
 
 
 def test_tables_of_metrics_have_each_metric_of_the_code_once_with_its_labels() -> None:
@@ -121,4 +129,9 @@ def test_a_latched_sidecar_that_stops_stays_down_for_nomad() -> None:
 
 
 def test_the_readme_is_about_as_long_as_one_reads() -> None:
-    assert len(README.splitlines()) <= 125
+    assert len(README.splitlines()) <= 120
+
+
+def test_changelog_has_a_dated_section_for_this_version() -> None:
+    dated = re.findall(r"^## \[(.+)\] - \d{4}-\d\d-\d\d$", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert dated[:1] == [__version__]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +21,16 @@ _SAMPLES: Final = {"ARBITER_REDIS_URL": REDIS_SAMPLE, "ARBITER_INSTANCE": "app-5
 
 @dataclass(frozen=True)
 class Place:
-    """Containers in the words of a pod, the settings of the arbiter, and its image (empty: none)."""
+    """Containers in the words of a pod, the settings of the arbiter, and its image (empty: none).
+
+    ``exit_codes``: those with which the sidecar ends the app too.
+    """
 
     app: dict[str, Any]
     arbiter: dict[str, Any]
     environ: dict[str, str]
     image: str
+    exit_codes: Sequence[int] = ()
 
 
 def kubernetes(name: str) -> Place:
@@ -33,7 +38,8 @@ def kubernetes(name: str) -> Place:
     pod = documents(name)[0]["spec"]["template"]["spec"]
     (arbiter,), (app,) = pod["initContainers"], pod["containers"]
     environ = {each["name"]: each.get("value", _SAMPLES.get(each["name"])) for each in arbiter["env"]}
-    return Place(_with_numbers(app), _with_numbers(arbiter), environ, arbiter["image"])
+    codes = [code for rule in arbiter.get("restartPolicyRules", ()) for code in rule["exitCodes"]["values"]]
+    return Place(_with_numbers(app), _with_numbers(arbiter), environ, arbiter["image"], codes)
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -42,15 +48,24 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def ecs() -> Place:
-    """The task. A container that ends with a code that its restart policy ignores ends the task, as all of a pod."""
-    task = json.loads((DEPLOY / "ecs" / "task-definition.json").read_text())
-    app, arbiter = task["containerDefinitions"]
+    """The task, with the check of the target group as the readiness probe of the app."""
+    app, arbiter = ecs_file("task-definition.json")["containerDefinitions"]
     environ = {each["name"]: each["value"] for each in arbiter["environment"]}
     environ |= {each["name"]: _SAMPLES[each["name"]] for each in arbiter["secrets"]}
+    target = ecs_file("target-group.json")
+    probe = {
+        "httpGet": {"path": target["HealthCheckPath"], "port": int(target["HealthCheckPort"])},
+        "periodSeconds": target["HealthCheckIntervalSeconds"],
+        "failureThreshold": target["UnhealthyThresholdCount"],
+    }
     policy = arbiter["restartPolicy"]
-    rule = {"action": "RestartAllContainers", "exitCodes": {"values": policy["ignoredExitCodes"]}}
-    both_end_it = app["essential"] and arbiter["essential"] and policy["enabled"]
-    return Place({}, {"restartPolicyRules": [rule] if both_end_it else []}, environ, arbiter["image"])
+    return Place({**app, "readinessProbe": probe}, arbiter, environ, arbiter["image"], policy["ignoredExitCodes"])
+
+
+def ecs_file(name: str) -> dict[str, Any]:
+    """The input of a call of AWS."""
+    read: dict[str, Any] = json.loads((DEPLOY / "ecs" / name).read_text())
+    return read
 
 
 def compose() -> Place:

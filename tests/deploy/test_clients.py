@@ -1,4 +1,4 @@
-"""The clients in other languages, each with its own runtime if that is installed, against a listener of the test."""
+"""The clients, each with its own runtime if that is installed: StatsD to a listener of the test, HTTP to a sidecar."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,7 +19,9 @@ import pytest
 
 from client.statsd_receiver import Receiver
 from harness.binaries import find
+from harness.children import short_path
 from harness.ports import free_port
+from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.inputs.report_bodies import read_errors
 from sidecar.inputs.statsd import read_packet
@@ -100,6 +104,11 @@ for (const statusCode of [200, 404, 503]) {
   results({}, response, () => passed.push(true));
   response.emit("finish");
 }
+const unavailable = new (require("node:events"))();
+unavailable.statusCode = 503;
+const away = Object.assign(new Error("away"), { code: "mysql" });
+results({}, unavailable, () => errorHandler(away, {}, unavailable, () => {}));
+unavailable.emit("finish");
 console.log(JSON.stringify(passed));
 """
 
@@ -107,14 +116,16 @@ console.log(JSON.stringify(passed));
 def test_express_reports_errors_and_passes_them_on(udp_listener: Receiver) -> None:
     printed = _run([_runtime("node"), "-e", EXPRESS], _udp(udp_listener))
     assert json.loads(printed) == [True] * 10
-    assert _counts(udp_listener, 12) == {
+    assert _counts(udp_listener, 15) == {
         "errors|level:server_error,kind:ECONNREFUSED": 1,
         "errors|level:server_error,kind:TypeError": 1,
         "errors|level:server_error,kind:a_b_c_d_": 1,
         "errors|level:server_error,kind:Error": 3,
         "errors|level:server_error,kind:redis,fatal:true": 3,
+        "errors|level:server_error,kind:http_503": 1,
+        "errors|level:server_error,kind:mysql": 1,
         "requests": 2,
-        "failed": 1,
+        "failed": 2,
     }
 
 
@@ -128,6 +139,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strconv"
+	"time"
 
 	"example.org/app/arbiter"
 )
@@ -142,10 +154,23 @@ func main() {
 		if recover() != "oops" {
 			os.Exit(3)
 		}
-		arbiter.Report(0, "redis")
+		atMost, _ := strconv.Atoi(os.Args[2])
+		arbiter.Flush(time.Duration(atMost) * time.Second)
 	}()
-	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })
-	arbiter.Recover(broken).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	app := arbiter.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/panic":
+			panic("oops")
+		case "/broken":
+			http.Error(w, "broken", 500)
+		default:
+			_, _ = w.Write([]byte("fine"))
+			w.(http.Flusher).Flush()
+		}
+	}))
+	for _, path := range []string{"/", "/broken", "/panic"} {
+		app.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	}
 }
 """
 GO_ENVIRON: Final = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off"}
@@ -170,21 +195,24 @@ def test_go_client_is_formatted() -> None:
 
 
 def test_go_reports_errors_over_a_unix_socket(go_program: str, listener: Receiver) -> None:
-    assert _run([go_program, "3"], _unix(listener)) == ""
-    assert _counts(listener, 6) == {
+    assert _run([go_program, "3", "0"], _unix(listener)) == ""
+    assert _counts(listener, 10) == {
         REDIS: 3,
         "errors|level:server_error,kind:a_b_c_d": 2,
         "errors|level:server_error,kind:panic": 1,
+        "errors|level:server_error,kind:http_500": 1,
+        "requests": 1,
+        "failed": 2,
     }
 
 
 def test_go_reports_errors_over_udp(go_program: str, udp_listener: Receiver) -> None:
-    _run([go_program, "3"], _udp(udp_listener))
-    assert _counts(udp_listener, 6)[REDIS] == 3
+    _run([go_program, "3", "0"], _udp(udp_listener))
+    assert _counts(udp_listener, 10)[REDIS] == 3
 
 
 def test_go_does_not_wait_for_a_sidecar_that_hangs(go_program: str, listener: Receiver) -> None:
-    _run([go_program, "200"], _unix(listener))
+    _run([go_program, "200", "0"], _unix(listener))
     assert 0 < _counts(listener, 1)[REDIS] < 200
 
 
@@ -286,6 +314,70 @@ def test_shell_reports_errors_over_http(posted: tuple[int, list[tuple[str, bytes
     assert [(ping.errors, ping.kind) for ping in read_errors(body)] == [(3, "nightly")]
 
 
+# -- the shipped job: no StatsD, the local listener answers -----------------------------------------------------------
+
+PYTHON: Final = """
+from sidecar.client import report, results
+for _ in range(3):
+    report(kind="redis")
+report(2, kind="a,b|c#d")
+results(ok=1, failed=2)
+"""
+
+
+@pytest.fixture(scope="module")
+def arbiter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    """A sidecar as the shipped job starts it, with a unix socket too; it counts for an hour and culls nothing."""
+    with short_path(tmp_path_factory.mktemp("clients")) as directory:
+        settings: dict[str, Setting] = {"error_limit": 1000, "error_window": "1h", "error_ratio": 0}
+        one = Sidecar(directory, "clients", **settings, socket=directory / "app.sock").start()
+        try:
+            yield one
+        finally:
+            one.stop()
+
+
+def _counted(one: Sidecar) -> Counter[str]:
+    evidence = one.verdict()["evidence"]
+    return Counter({**evidence["kinds"], "requests": evidence["requests"], "failed": evidence["failed"]})
+
+
+@pytest.mark.parametrize("by", ["tcp", "socket"])
+@pytest.mark.parametrize("client", ["python", "express.js", "client.go", "client.rb", "report.sh"])
+def test_client_reports_to_the_shipped_job_as_it_is(
+    client: str, by: str, arbiter: Sidecar, request: pytest.FixtureRequest
+) -> None:
+    listen, path = str(arbiter.settings["local_listen"]), str(arbiter.settings["socket"])
+    # The socket's clients find no sidecar at the address, and those of the address none at the socket.
+    environ = {
+        "tcp": {"ARBITER_SOCKET": f"{path}.none", "ARBITER_LOCAL_LISTEN": listen},
+        "socket": {"ARBITER_SOCKET": path, "ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
+    }[by]
+    before = _counted(arbiter)
+    printed = _run(_commands(request)[client](), {**environ, "PYTHONPATH": str(CLIENTS.parents[1])})
+    expected = {
+        "python": {"redis": 3, "a_b_c_d": 2, "requests": 3, "failed": 2},
+        "express.js": dict.fromkeys(("ECONNREFUSED", "TypeError", "a_b_c_d_", "http_503", "mysql"), 1)
+        | {"Error": 3, "redis": 3, "requests": 4, "failed": 2},
+        "client.go": {"redis": 3, "a_b_c_d": 2, "panic": 1, "http_500": 1, "requests": 3, "failed": 2},
+        "client.rb": {"redis": 3, "a_b_c_d": 2, "http_503": 1, "KeyError": 1, "child": 1, "requests": 3, "failed": 2},
+        "report.sh": {"cron": 1},
+    }[client]
+    wait_for(lambda: _counted(arbiter) - before == Counter(expected), timeout_s=60, what="all has come")
+    assert "no sidecar" not in printed
+
+
+def _commands(request: pytest.FixtureRequest, end_s: int = 60) -> dict[str, Callable[[], list[str]]]:
+    """How to run each client; ``end_s``: how long the program in Go may wait for its reports to leave."""
+    return {
+        "python": lambda: [sys.executable, "-c", PYTHON],
+        "express.js": lambda: [_runtime("node"), "-e", EXPRESS],
+        "client.go": lambda: [request.getfixturevalue("go_program"), "3", str(end_s)],
+        "client.rb": lambda: [_runtime("ruby"), "-w", "-e", RUBY, "3"],
+        "report.sh": lambda: [_runtime("bash"), "report.sh"],
+    }
+
+
 # -- one-liners of the page -------------------------------------------------------------------------------------------
 
 
@@ -313,23 +405,19 @@ def test_one_line_of_curl_reports_an_error(posted: tuple[int, list[tuple[str, by
 
 
 @pytest.mark.parametrize("client", ["express.js", "client.go", "client.rb", "report.sh"])
-@pytest.mark.parametrize("names", ["nothing", "udp", "unix"])
-def test_client_ignores_a_missing_sidecar(
-    client: str, names: str, run_dir: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize("names", ["local", "off", "udp"])
+def test_client_survives_a_missing_sidecar_and_says_so_once(
+    client: str, names: str, request: pytest.FixtureRequest
 ) -> None:
     environ = {
-        "nothing": {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
+        "local": {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
+        "off": {"ARBITER_LOCAL_LISTEN": "off"},
         "udp": {"ARBITER_STATSD_LISTEN": f"127.0.0.1:{free_port()}"},
-        "unix": {"ARBITER_STATSD_SOCKET": str(run_dir / "none"), "ARBITER_SOCKET": str(run_dir / "none")},
     }[names]
-    commands: dict[str, Callable[[], list[str]]] = {
-        "express.js": lambda: [_runtime("node"), "-e", EXPRESS],
-        "client.go": lambda: [request.getfixturevalue("go_program"), "3"],
-        "client.rb": lambda: [_runtime("ruby"), "-w", "-e", RUBY, "3"],
-        "report.sh": lambda: [_runtime("bash"), "report.sh"],
-    }
-    printed = _run(commands[client](), environ)
-    assert "rror" not in printed
+    printed = _run(_commands(request, end_s=1)[client](), environ)
+    processes = 2 if client == "client.rb" else 1  # it forks, and each process says it once
+    is_said = names == "local" or (names, client) == ("off", "report.sh")
+    assert printed.count("no sidecar answers") == is_said * processes
 
 
 def test_page_names_every_client_and_no_other() -> None:

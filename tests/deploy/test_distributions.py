@@ -12,6 +12,8 @@ from typing import Final
 
 import pytest
 
+from sidecar import __version__
+
 TOP: Final = Path(__file__).parents[2]
 PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 
@@ -85,8 +87,11 @@ with ConcurrencyLimit({str(run_dir)!r}, name="exec") as slot:
     assert _run(directory / "python", "-c", held, *execute, "--", "echo", "not alone") == "held 1\n"
 
 
-def test_sidecar_wheel_has_both_packages_and_not_their_projects(run_dir: Path) -> None:
+def test_sidecar_wheel_has_every_file_of_its_version_and_not_the_other_projects(run_dir: Path) -> None:
     with zipfile.ZipFile(_wheel(TOP, run_dir)) as archive:
         names = set(archive.namelist())
-    assert {"sidecar/client/__init__.py", "sidecar/runlock/lease.lua"} <= names
-    assert not [name for name in names if name.endswith("pyproject.toml")]
+    parts = {path.relative_to(TOP).as_posix() for path in (TOP / "sidecar").rglob("*") if path.is_file()}
+    assert {name for name in names if name.startswith("sidecar/")} == {
+        name for name in parts if "__pycache__" not in name and not name.endswith("pyproject.toml")
+    }
+    assert f"health_arbiter-{__version__}.dist-info/METADATA" in names

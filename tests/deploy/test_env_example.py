@@ -13,6 +13,7 @@ from deploy.env_file import EXAMPLE, commented_out, given
 from harness.certificates import Authority
 from sidecar.config.settings import load
 from sidecar.config.settings_model import Settings
+from sidecar.config.shown import ADVANCED, FIRST
 from sidecar.config.sources import PRESETS, variable
 
 TEXT: Final = EXAMPLE.read_text()
@@ -128,6 +129,19 @@ def test_lines_in_comments_have_the_defaults() -> None:
 def test_lines_without_a_default_are_marked_as_examples() -> None:
     for name in NO_DEFAULT_TO_SHOW - {variable("state_dir")}:
         assert re.search(rf"[Aa]n example:\n#{name}=", TEXT), name
+
+
+def test_pages_begin_with_the_ten_settings_that_matter_and_end_with_the_advanced_ones() -> None:
+    page = (EXAMPLE.parent / "settings.md").read_text().split("\n## ")
+    sections = {
+        section.partition("\n")[0]: re.findall(r"^\| `(ARBITER_\w+)`", section, re.MULTILINE) for section in page
+    }
+    assert sections["The ten that matter"] == [variable(name) for name in FIRST]
+    assert sections["Advanced"] == [variable(name) for name in ADVANCED]
+    assert [*sections][1] == "The ten that matter"
+    assert [*sections][-1] == "Advanced"
+    advanced = TEXT.partition("# --- Advanced")[2].partition("\n# --- ")[0]
+    assert sorted(commented_out(advanced)) == sorted(sections["Advanced"])
 
 
 def test_preset_shown_is_one_that_exists() -> None:

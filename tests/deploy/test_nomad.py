@@ -188,6 +188,11 @@ TASK_API_MUTATIONS = [
     *MUTATIONS,
     (rules.action_is_asked_of_nomad, 'ARBITER_ACTION = "nomad-stop"', ""),
     (rules.action_is_asked_of_nomad, "file = true", "env = true"),
+    (
+        rules.restart_has_time_to_end_the_app,
+        'ARBITER_ACTION = "nomad-stop"',
+        'ARBITER_ACTION = "nomad-restart"\n ARBITER_NOMAD_TASK = "app"',
+    ),
     (rules.dead_arbiter_hurts_nobody, 'timeout  = "3s"', 'timeout  = "3s"\n check_restart {\n limit = 3\n }\n'),
     (rules.dead_arbiter_hurts_nobody, SERVICE_OF_THE_ARBITER, CHECK_BLOCK),
 ]

@@ -11,6 +11,7 @@ import pytest
 
 from deploy.haproxy_config import CASCADE
 from harness import receiver
+from sidecar.cli import remote
 from sidecar.config import addresses, webhook_template
 from sidecar.config.settings_model import Settings
 from sidecar.config.sources import variable
@@ -46,7 +47,7 @@ def test_links_and_settings_of_the_page_exist(page: Path) -> None:
     text = page.read_text()
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if _is_broken(page, link)] == []
-    names = {*map(variable, Settings.model_fields), *OF_THE_HOOK}
+    names = {*map(variable, Settings.model_fields), *OF_THE_HOOK, *remote.VARIABLES}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
 
 

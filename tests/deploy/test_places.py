@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,8 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import kubernetes_validate
 import pytest
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
+from botocore.validate import ParamValidator
 
 from deploy import places
+from deploy.ecs_service import SPEED_OF_ATTEMPTS, EcsService
 from deploy.kubelet import SPEED, Kubelet
 from deploy.places import Place
 from harness.binaries import find
@@ -73,6 +78,44 @@ def test_manifest_is_one_of_the_oldest_kubernetes_that_it_is_for(name: str, vers
         kubernetes_validate.validate(document, version, strict=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "service", "operation"),
+    [
+        ("task-definition.json", "ecs", "RegisterTaskDefinition"),
+        ("service.json", "ecs", "CreateService"),
+        ("target-group.json", "elbv2", "CreateTargetGroup"),
+    ],
+)
+def test_file_is_an_input_of_the_call_to_aws(name: str, service: str, operation: str) -> None:
+    model = ServiceModel(Loader().load_service_model(service, "service-2"))
+    wanted = model.operation_model(operation).input_shape
+    file = places.ecs_file(name)
+    assert not ParamValidator().validate(file, wanted).has_errors()
+    assert ParamValidator().validate({**file, "famili": "app"}, wanted).has_errors()
+
+
+def test_files_for_ecs_belong_together() -> None:
+    task, service = places.ecs_file("task-definition.json"), places.ecs_file("service.json")
+    assert service["taskDefinition"] == task["family"]
+    (balanced,) = service["loadBalancers"]
+    app, arbiter = task["containerDefinitions"]
+    assert balanced["containerName"] == app["name"]
+    assert {"containerPort": balanced["containerPort"]} in app["portMappings"]
+    target = places.ecs_file("target-group.json")
+    assert {"containerPort": int(target["HealthCheckPort"])} in arbiter["portMappings"]
+    assert target["TargetType"] == "ip", "each task has an address of its own"
+
+
+def test_docker_compose_accepts_the_project() -> None:
+    program = find("docker-compose")
+    if program is None:
+        pytest.skip("docker-compose is not installed")
+    file = [program, "-f", str(places.DEPLOY / "compose" / "compose.yaml"), "config", "-q"]
+    environ = {**os.environ, "ARBITER_REDIS_URL": places.REDIS_SAMPLE}
+    done = subprocess.run(file, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @every_place
 def test_settings_of_the_place_are_valid_and_belong_together(place: Place) -> None:
     settings = load({}, place.environ)
@@ -81,8 +124,7 @@ def test_settings_of_the_place_are_valid_and_belong_together(place: Place) -> No
     assert place.image in ("", f"health-arbiter:{__version__}")
     with pytest.raises(SettingsError):
         load({}, {**place.environ, "ARBITER_DRIAN": "10s"})
-    (codes,) = [rule["exitCodes"]["values"] for rule in place.arbiter.get("restartPolicyRules", ())] or [[]]
-    assert codes == ([settings.exit_code] if settings.action == "exit" else [])
+    assert list(place.exit_codes) == ([settings.exit_code] if settings.action == "exit" else [])
     probes = [probe for name, probe in place.app.items() if name.endswith("Probe") and "httpGet" in probe]
     assert {probe["httpGet"]["port"] for probe in probes} <= {PUBLIC_PORT}
     assert {probe["httpGet"]["path"] for probe in probes} <= SERVED
@@ -121,18 +163,30 @@ def _with_real_names(probe: dict[str, Any], ports: dict[int, int], directory: Pa
     return {**probe, "exec": {"command": [*shell, text.replace("-TERM 1", f'-TERM "$(cat {directory}/app.pid)"')]}}
 
 
+def _sidecar(
+    place: Place, children: Children, redis_server: RedisServer, run_dir: Path, app: App, **more: Setting
+) -> Sidecar:
+    """The sidecar of the place, with its own settings but for the times and the addresses."""
+    settings = load({}, place.environ)
+    fields = [name for name in Settings.model_fields if name not in OF_THE_TEST and variable(name) in place.environ]
+    own: dict[str, Setting] = {name: place.environ[variable(name)] for name in fields}
+    quick: dict[str, Setting] = {"grace": 0, "drain": settings.drain / SPEED, "drain_min": 0, "settle": 0}
+    real: dict[str, Setting] = {"mode": "enforce", "app_port": app.port, "redis_url": redis_server.url}
+    return children.adopt(Sidecar(run_dir, "one", **{**own, **quick, **real, "check_interval": "2s", **more}))
+
+
+def _is_up(arbiter: Sidecar) -> bool:
+    return _status(arbiter, "/health") == 200 and arbiter.metrics()["arbiter_app_listening"] == 1
+
+
 @pytest.mark.redis
-@pytest.mark.parametrize("place", [name for name in PLACES if name != "ecs"], indirect=True)  # as kubernetes
+@pytest.mark.parametrize("place", [name for name in PLACES if name != "ecs"], indirect=True)
 def test_culled_app_is_restarted_in_place_and_a_dead_sidecar_hurts_nobody(
     place: Place, children: Children, redis_server: RedisServer, run_dir: Path, tmp_path: Path
 ) -> None:
     settings = load({}, place.environ)
-    fields = [name for name in Settings.model_fields if name not in OF_THE_TEST and variable(name) in place.environ]
-    own: dict[str, Setting] = {name: place.environ[variable(name)] for name in fields}
     app = children.adopt(App(tmp_path, free_port()))
-    quick: dict[str, Setting] = {"grace": 0, "drain": settings.drain / SPEED, "drain_min": 0, "settle": 0}
-    real: dict[str, Setting] = {"mode": "enforce", "app_port": app.port, "redis_url": redis_server.url}
-    arbiter = children.adopt(Sidecar(run_dir, "one", **{**own, **quick, **real, "check_interval": "2s"}))
+    arbiter = _sidecar(place, children, redis_server, run_dir, app)
     ports = {PUBLIC_PORT: arbiter.address("public")[1], APP_PORT: app.port}
     specs = {"arbiter": place.arbiter, "app": dict(place.app)}
     is_docker = "exec" in place.app.get("readinessProbe", {})
@@ -143,14 +197,11 @@ def test_culled_app_is_restarted_in_place_and_a_dead_sidecar_hurts_nobody(
     kubelet = Kubelet(specs, {"app": app, "arbiter": arbiter}, ports)
     kubelet.start()
 
-    def is_up() -> bool:
-        return _status(arbiter, "/health") == 200 and arbiter.metrics()["arbiter_app_listening"] == 1
-
     has_readiness = "httpGet" in place.app.get("readinessProbe", {})
-    kubelet.until(lambda: is_up() and (kubelet.is_ready or not has_readiness), "both serve")
+    kubelet.until(lambda: _is_up(arbiter) and (kubelet.is_ready or not has_readiness), "both serve")
     first = app.pid
     arbiter.post_error(5, kind="redis")
-    kubelet.until(lambda: kubelet.restarts["app"] >= 1 and is_up(), "the culled app is a new one and up")
+    kubelet.until(lambda: kubelet.restarts["app"] >= 1 and _is_up(arbiter), "the culled app is a new one and up")
     assert app.pid != first
     assert kubelet.restarts["arbiter"] == (settings.action == "exit")
     if has_readiness:
@@ -166,8 +217,44 @@ def test_culled_app_is_restarted_in_place_and_a_dead_sidecar_hurts_nobody(
     began = time.monotonic()
     kubelet.until(lambda: time.monotonic() > began + AWAY_S, "several probes")
     kubelet.left_dead = ""
-    kubelet.until(lambda: kubelet.restarts["arbiter"] > before["arbiter"] and is_up(), "the sidecar is back")
+    kubelet.until(lambda: kubelet.restarts["arbiter"] > before["arbiter"] and _is_up(arbiter), "the sidecar is back")
     assert (app.pid, kubelet.restarts["app"]) == (second, before["app"])
+
+
+@pytest.mark.redis
+def test_ecs_replaces_the_task_of_a_culled_app_and_restarts_a_dead_sidecar_alone(
+    children: Children, redis_server: RedisServer, run_dir: Path, tmp_path: Path
+) -> None:
+    place = places.ecs()
+    app = children.adopt(App(tmp_path, free_port()))
+    arbiter = _sidecar(place, children, redis_server, run_dir, app, stop_drain=0)
+
+    def begins() -> None:
+        """Another task has another host name, and no state of the one before."""
+        arbiter.settings |= {"instance": f"task-{service.tasks}", "state_dir": ""}
+
+    ports = {PUBLIC_PORT: arbiter.address("public")[1]}
+    service = EcsService({"app": place.app, "arbiter": place.arbiter}, {"app": app, "arbiter": arbiter}, ports, begins)
+    service.start()
+    service.until(lambda: _is_up(arbiter) and service.is_ready, "the target is healthy")
+    first = app.pid
+    arbiter.post_error(5, kind="redis")
+    service.until(lambda: service.tasks == 2 and _is_up(arbiter) and service.is_ready, "another task serves")
+    assert "arbiter ended: task ends" in service.events
+    assert (app.pid != first, service.restarts) == (True, {"app": 0, "arbiter": 0})
+
+    second, service.speed = app.pid, 1
+    began = time.monotonic()
+    period_s = place.arbiter["restartPolicy"]["restartAttemptPeriod"] / SPEED_OF_ATTEMPTS
+    service.until(lambda: time.monotonic() > began + period_s, "the sidecar has run long enough")
+    arbiter.kill()
+    service.until(lambda: service.restarts["arbiter"] == 1 and _is_up(arbiter), "the sidecar is back")
+    assert (app.pid, service.tasks, service.restarts["app"]) == (second, 2, 0)
+
+    service.is_too_soon, service.speed = True, SPEED
+    arbiter.kill()
+    service.until(lambda: service.tasks == 3 and _is_up(arbiter) and service.is_ready, "a third task serves")
+    assert app.pid != second
 
 
 def _status(arbiter: Sidecar, path: str) -> int:

@@ -221,7 +221,12 @@ def test_every_alert_has_severity_summary_description_and_runbook(prometheus: Pr
         assert len(said["summary"]) < 90
 
 
+def test_no_alert_is_one_for_each_container() -> None:
+    for alert in names(ALERTS, "alert"):
+        assert "service: shop, instance" not in cases_of(alert)
+
+
 def test_description_of_every_alert_has_its_value_unless_it_is_yes_or_no(prometheus: Prometheus) -> None:
-    yes_or_no = {"ArbiterSidecarAbsent", "ArbiterSidecarsUnknown", "ArbiterStandbyMissing"}
+    yes_or_no = {"ArbiterSidecarsUnknown"}
     alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
     assert {rule["name"] for rule in alerts if "$value" not in rule["annotations"]["description"]} == yes_or_no

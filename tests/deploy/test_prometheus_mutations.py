@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from deploy.prometheus_rules import ALERT_TESTS, ALERTS, RECORDING, cases_of, copied, names
 from harness.prometheus import promtool
@@ -54,7 +55,7 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterCullsDoNotHelp", '{outcome="unhelped"}) >= 2', '{outcome="unhelped"}) >= 1'),
     ("ArbiterCullsDoNotHelp", ">= on (namespace, service)", "> on (namespace, service)"),
     ("ArbiterNotHonoured", "seconds) > 600", "seconds) > 60"),
-    ("ArbiterNotHonoured", "== 1\n          or", ">= 0\n          or"),
+    ("ArbiterNotHonoured", "== 1\n            or", ">= 0\n            or"),
     ("ArbiterNotReplaced", "for: 8m", "for: 4m"),
     ("ArbiterNotReplaced", "max > 0", "max >= 0"),
     ("ArbiterActionFailed", '(increase(arbiter_actions_total{outcome="failed"}[10m]))', "(arbiter_actions_total)"),
@@ -71,7 +72,8 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterRedisServersAway", "for: 5m", "for: 2m"),
     ("ArbiterDataLoss", "(increase(arbiter_data_losses_total[10m]))", "(arbiter_data_losses_total)"),
     ("ArbiterPoliciesDiffer", "for: 15m", "for: 5m"),
-    ("ArbiterSidecarAbsent", "for: 2m", "for: 30s"),
+    ("ArbiterSidecarAbsent", "[2m]", "[30s]"),
+    ("ArbiterSidecarAbsent", "offset 2m) == 0", "offset 15s) == 0"),
     ("ArbiterSidecarAbsent", '{job="health-arbiter"}', ""),
     ("ArbiterSidecarsUnknown", 'absent(up{job="health-arbiter"})', 'absent(up{job="health-arbiter"} == 1)'),
     ("ArbiterSidecarStuck", "seconds) > 90", "seconds) > 30"),
@@ -85,8 +87,8 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterMessagesFail", 'outcome="dropped"', 'outcome=~"failed|dropped"'),
     ("ArbiterCertificateExpires", "7 * 86400", "8 * 86400"),
     ("ArbiterCertificateExpires", " > 0)", ")"),
-    ("ArbiterStandbyMissing", "== 0", "<= 1"),
-    ("ArbiterStandbyMissing", "for: 5m", "for: 2m"),
+    ("ArbiterStandbyMissing", "== 0\n", "<= 1\n"),
+    ("ArbiterStandbyMissing", "[5m]", "[2m]"),
     ("ArbiterInternalFailures", "(increase(arbiter_failures_total[10m]))", "(arbiter_failures_total)"),
 ]
 """Alert, a part of its rule, and a change of that part after which the tests of the alert must fail."""
@@ -98,8 +100,7 @@ def test_shipped_tests_fail_with_a_changed_recording_rule(as_shipped: str, chang
     copy = directory / RECORDING.name
     assert as_shipped in copy.read_text()
     copy.write_text(copy.read_text().replace(as_shipped, changed))
-    assert promtool("check", "rules", copy) == ""
-    assert "FAILED" in promtool("test", "rules", directory / "recording.test.yml")
+    assert _is_seen(promtool("test", "rules", directory / "recording.test.yml"))
 
 
 @pytest.mark.parametrize(
@@ -111,10 +112,19 @@ def test_shipped_tests_fail_with_a_changed_alert(alert: str, as_shipped: str, ch
     before, head, after = copy.read_text().partition(f"- alert: {alert}\n")
     rule, next_one, rest = after.partition("- alert:")
     assert as_shipped in rule
-    copy.write_text(before + head + rule.replace(as_shipped, changed) + next_one + rest)
+    text = before + head + rule.replace(as_shipped, changed) + next_one + rest
+    groups = [
+        {**group, "rules": [each for each in group["rules"] if each["alert"] == alert]}  # the others only take time
+        for group in yaml.safe_load(text)["groups"]
+    ]
+    copy.write_text(yaml.safe_dump({"groups": groups}))
     tests.write_text(ALERT_TESTS.partition("  - name: ")[0] + cases_of(alert))
-    assert promtool("check", "rules", copy) == ""
-    assert "FAILED" in promtool("test", "rules", tests)
+    assert _is_seen(promtool("test", "rules", tests))
+
+
+def _is_seen(complaints: str) -> bool:
+    """Whether the tests found another result than the expected one, and not a rule that cannot be read."""
+    return "FAILED" in complaints and "exp:" in complaints
 
 
 def test_every_alert_has_a_mutation() -> None:

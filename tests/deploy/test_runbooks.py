@@ -1,15 +1,24 @@
-"""The runbooks: exactly one for each alert and each reason."""
+"""The runbooks: exactly one for each alert and each reason, and each of their commands shows what they say."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+import shlex
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from deploy.prometheus_rules import ALERTS, RUNBOOK_URL, RUNBOOKS, dashboard, documented, names
+from harness.fleet_driver import FleetDriver, await_denied
+from harness.sidecar import GATES, command
+from harness.waiting import wait_for
 from sidecar.core.explain.reasons import FAILURES, MESSAGE_RUNBOOKS, REFUSALS, runbook
 from sidecar.notify.rules import LEVELS
+
+if TYPE_CHECKING:
+    from harness.children import StartSidecar
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
 
 TEXT: Final = RUNBOOKS.read_text()
 COMMANDS: Final = {"why", "fleet", "events", "report", "hold", "release", "cull", "revive", "doctor"}
@@ -82,3 +91,111 @@ def test_every_word_leads_to_a_heading_and_every_heading_is_linked_to() -> None:
 def test_page_names_the_word_of_a_refusal(word: str) -> None:
     section = REASON_SECTIONS[runbook(word)]
     assert f"`{word}`" in section or runbook(word) == word
+
+
+# -- followed literally -------------------------------------------------------------------------------------------
+
+TYPED: Final = set(re.findall(r"`(?:nomad alloc exec -task arbiter <alloc> )?(health-arbiter [^`]+)`", TEXT))
+OF_OTHERS: Final = {
+    "nomad alloc checks <alloc>",
+    "nomad alloc exec -task arbiter <alloc> health-arbiter fleet",
+    "nomad alloc restart <alloc> arbiter",
+    "nomad alloc status <alloc>",
+    "nomad alloc stop <alloc>",
+    "nomad job eval -force-reschedule <job>",
+    "nomad job status <job>",
+    "systemctl restart app",
+    "systemctl status 'health-arbiter@*'",
+}
+"""The commands of other programs, as Nomad 2.0 and systemd 252 take them."""
+
+
+class Reader:
+    """Types the commands of the page as they stand, at one sidecar after another."""
+
+    def __init__(self) -> None:
+        self.typed: set[str] = set()
+
+    def types(self, line: str, at: Sidecar, *shown: str, code: int = 0, instance: str = "") -> None:
+        """The command ends with this code, and prints all of these (regular expressions)."""
+        self.typed.add(line)
+        words = [instance if word == "INSTANCE" else str(JOB) if word == "FILE" else word for word in shlex.split(line)]
+        done = command(at, *words[1:])
+        assert done.code == code, (line, done)
+        for wanted in shown:
+            assert re.search(wanted, done.out, re.MULTILINE), (line, wanted, done.out)
+
+
+JOB: Final = RUNBOOKS.parents[1] / "nomad" / "app.nomad.hcl"
+
+
+def test_commands_of_other_programs_are_known() -> None:
+    assert set(re.findall(r"`((?:nomad|systemctl) [^`]+)`", TEXT)) == OF_OTHERS
+
+
+def _instance(one: Sidecar) -> str:
+    return str(one.settings["instance"])
+
+
+def test_every_command_followed_in_an_incident_shows_what_the_page_says(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    settings = {**GATES, "settle": "0s", "drain": "0s", "check_interval": "1s", "beat_interval": "500ms"}
+    quick = {"redis_timeout": "900ms", "after_data_loss": "continue", "redis_url": redis_server.url}
+    fleet = sidecar.fleet(4, **{**settings, **quick})
+    driver, reader = FleetDriver(fleet), Reader()
+    driver.await_metrics(fleet_alive=4)
+    lost: dict[str, Any] = {"count": 6, "kind": "mysql", "message": "connection refused, password=s3cr3t"}
+    for one in fleet:
+        one.post_error(**lost)
+    (culled,) = wait_for(driver.down, timeout_s=60, what="one is culled")
+    driver.replace(culled)
+    culled.post_error(**{**lost, "app_start": "life-2"})
+    suspect = next(one for one in fleet if one is not culled)
+    await_denied(suspect, "paused")
+
+    # ArbiterBudget..., ArbiterCullsPaused..., ArbiterSuspectsWithoutToken, paused: look first
+    reader.types(
+        "health-arbiter fleet",
+        suspect,
+        r"^app: 4 alive, 4 of them suspect, 0 down, 1 of 10 tokens in use, 9 left, the next is back in ",
+        r"^paused  no culls for mysql for \S+.*: the last cull did not help",
+        r"^cause   most suspects share mysql$",
+        rf"^{_instance(suspect)} +suspect +mysql",
+    )
+    since = [rf"culled .*{_instance(culled)}", r"unhelped .*mysql", r"connection refused, password=\*\*\*"]
+    reader.types("health-arbiter events --since 1h", suspect, *since)
+    reader.types("health-arbiter events", suspect, *since)
+    reader.types("health-arbiter report --since 7d", suspect, r"[Cc]ulls", "mysql")
+    own = [r"6 server errors in 60 s \(6 of them mysql\)", "culls for this cause are paused", "connection refused"]
+    reader.types("health-arbiter why", suspect, *own, r"health-arbiter release")
+    other = next(one for one in fleet if one not in (culled, suspect))
+    reader.types("health-arbiter why INSTANCE", suspect, "is suspect because of mysql", instance=_instance(other))
+    reader.types("health-arbiter doctor", suspect, r"[Rr]edis", r"memory|evict", "clock", "role|master")
+    reader.types("health-arbiter doctor --job FILE", suspect, "job")
+
+    # ArbiterBudgetLow, ArbiterHeldLong, hold: freeze and end it
+    reader.types(
+        'health-arbiter hold --for 1h --reason "..." --author NAME', suspect, r"held: the service by NAME, 1h left"
+    )
+    reader.types("health-arbiter fleet", other, r"^hold    the service by NAME, 1h left: \.\.\.$")
+    reader.types("health-arbiter release", other, "the service is released; a suspect asks again within")
+    assert (
+        command(other, "hold", "--for", "1h", "--reason", "x", "--author", "y", "--instance", _instance(other)).code
+        == 0
+    )
+    reader.types(
+        "health-arbiter release --instance INSTANCE",
+        suspect,
+        rf"instance {_instance(other)} is released",
+        instance=_instance(other),
+    )
+
+    # paused: end the pause, and one is tried at once; put it back, and cull one by hand
+    reader.types("health-arbiter release --service", suspect, "a suspect asks again within")
+    (tried,) = wait_for(driver.down, timeout_s=60, what="the fleet tries one container at once")
+    reader.types("health-arbiter revive", tried, rf"revived: instance {_instance(tried)}")
+    assert tried.health()[0] == 200
+    reader.types("health-arbiter cull --yes", tried, rf"granted: instance {_instance(tried)}")
+    wait_for(lambda: tried.health()[0] == 503, timeout_s=60, what="the ordered cull is carried out")
+    assert reader.typed == TYPED

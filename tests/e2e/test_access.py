@@ -129,6 +129,13 @@ def test_public_listener_is_read_only(routes: dict[str, Routes]) -> None:
     assert {"/health", "/metrics", "/why"} <= {*routes["public"]}
 
 
+def test_landing_page_of_the_public_listener_has_every_path(guarded: Sidecar, routes: dict[str, Routes]) -> None:
+    landing = guarded.request("public", "GET", "/")
+    assert landing.status == 200
+    others = {"/", "/health/restart"}  # itself, and another name
+    assert {path for path in {*routes["public"]} - others if path not in landing.body} == set()
+
+
 def test_no_response_of_any_listener_names_a_version(guarded: Sidecar) -> None:
     requests = (
         *(b"GET /health HTTP/1.1\r\n", b"GET /page/stream HTTP/1.1\r\n", b"GET /nowhere HTTP/1.1\r\n"),
@@ -154,7 +161,7 @@ def test_no_response_of_any_listener_names_a_version(guarded: Sidecar) -> None:
 def test_no_other_listener_has_routes(routes: dict[str, Routes]) -> None:
     assert {*routes} == {"local", "public", "page"}
     assert {"/hold", "/cull", "/revive"} <= {path for path, _ in _orders(routes["local"])}
-    assert {path for path, _ in _orders(routes["page"])} == {"/page/hold"}
+    assert {path for path, _ in _orders(routes["page"])} == {"/hold", "/page/hold"}
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
@@ -225,6 +232,7 @@ def test_orders_are_refused_while_the_token_file_is_invalid(
     assert guarded.request("local", "DELETE", "/hold", headers=BEARER).status == 200
 
 
+@pytest.mark.fresh  # for what /proc shows of it
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_secrets_appear_in_no_answer_log_or_command(
     sidecar: StartSidecar, token_file: Path, redis_server: RedisServer, pairs: list[KeyPair], log_format: str

@@ -172,6 +172,7 @@ def test_fleet_that_gets_sick_slowly_loses_at_most_one_container(pool: SidecarPo
         for driver, row in zip(drivers, rows, strict=True):
             counts = [(one, _poisson(rng, row.rate * FASTER * passed_s)) for one in driver.members]
             driver.report({one: count for one, count in counts if count})
+        time.sleep(0.05)
     for name, row in zip(names, rows, strict=True):
         assert len(pool.cull_times(name)) <= 1, row
 

@@ -88,21 +88,6 @@ def test_kind_has_its_own_limit_and_ignored_kinds_none(sidecar: StartSidecar) ->
     assert one.verdict()["evidence"]["levels"] == {"ignored": 20}
 
 
-def test_bad_window_is_confirmed_by_several_checks(sidecar: StartSidecar) -> None:
-    one = sidecar("confirmed", **AT_ONCE, check_interval="100ms", confirm=20)
-    one.post_error(5)  # the first is judged at once
-    _await_status(one, 503)
-    assert one.metrics()['arbiter_checks_total{verdict="excessive"}'] > 20
-
-
-def test_young_app_is_suspected_and_not_culled(sidecar: StartSidecar) -> None:
-    one = sidecar("young", **SELDOM, min_age="1h")
-    one.post_error(5)
-    wait_for(lambda: one.verdict()["state"] == "suspect", timeout_s=60, what="it is suspected")
-    assert one.health()[0] == 200
-    assert one.verdict()["claim"] is None
-
-
 @contextmanager
 def _life_connection(path: Path) -> Iterator[None]:
     """Hold a connection to ``/life`` open, as an app does."""

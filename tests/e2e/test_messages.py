@@ -54,6 +54,7 @@ class Receivers(NamedTuple):
             "pagerduty_url": self.pagerduty.url,
             "alertmanager_url": self.alertmanager.url,
             "runbook_url": "https://wiki/runbooks.md",
+            "page_url": "https://arbiter/page",
         }
 
     def refused(self) -> list[str]:
@@ -105,7 +106,16 @@ def test_fleet_of_five_sends_one_message_to_each(
     time.sleep(2)  # time for messages that must not come
     assert [(one["word"], one["service"]) for one in targets.webhook.accepted] == [("paused_shared", "app")]
     assert [one["payload"]["class"] for one in targets.pagerduty.accepted] == ["paused_shared"]
-    assert ["Culls for mysql did not help" in one["text"] for one in targets.slack.accepted] == [True]
+    (shown_in_slack,), (alert,) = targets.slack.accepted, targets.pagerduty.accepted
+    assert "Culls for mysql did not help" in shown_in_slack["text"]
+    for text in (shown_in_slack["text"], alert["payload"]["summary"]):
+        assert "Containers: n0" in text
+        assert "(mysql)" in text
+    facts = alert["payload"]["custom_details"]
+    assert facts["command"].startswith("health-arbiter why n0")
+    assert facts["sample"].startswith("6 server errors in 60 s (6 of them mysql)")
+    assert f"Run `{facts['command']}`" in str(shown_in_slack["blocks"])
+    assert "status page" in str(shown_in_slack["blocks"])
     assert targets.refused() == []
     shown = targets.alertmanager.query("alertname=ArbiterCullsPausedForMost")
     assert "Most of the 5 suspects of 5 containers share one cause: mysql." in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,9 +17,15 @@ from harness.binaries import require
 from harness.ports import free_ports
 
 TOP: Final = Path(__file__).parents[2]
-SLOWER: Final = 1.5
-"""The sleeps are this many times longer, for a busy machine."""
+WAITS: Final = (
+    """curl -s 127.0.0.1:9180/fleet | grep -q '"alive": 2'""",
+    "curl -s 127.0.0.1:9281/health | grep -q 'is replaced'",
+    """curl -s 127.0.0.1:9180/verdict | grep -q '"outcome": "denied"'""",
+    """curl -s 127.0.0.1:9180/verdict | grep -qE '"state": "(draining|down)"'""",
+)
+"""What each sleep of the tour waits for: the test looks often, for at most a minute, and needs no sleep."""
 
+FAST: Final = {"ARBITER_SETTLE": "500ms", "ARBITER_CHECK_INTERVAL": "2s"}
 TIMEOUT_S: Final = 200
 PORTS: Final = ("6390", "9180", "9181", "9182", "9280", "9281", "9282")
 """The ports of the tour, and the default ports of the listeners."""
@@ -53,9 +60,12 @@ SHOWN: Final = (
 
 
 def _tour() -> str:
-    section = (TOP / "README.md").read_text().split("\n## First try\n")[1]
-    tour = section.split("```sh\n")[1].split("```")[0]
-    return re.sub(r"\bsleep (\d+)", lambda found: f"sleep {SLOWER * int(found[1])}", tour)
+    section = (TOP / "README.md").read_text().split("\n## The tour")[1]
+    tour, waits = section.split("```sh\n")[1].split("```")[0], iter(WAITS)
+    waiting = 'wait_until() { for _ in $(seq 600); do eval "$1" && return; sleep 0.1; done; }\n'
+    tour = re.sub(r"\bsleep \d+", lambda _: f"wait_until {shlex.quote(next(waits))}", tour)
+    assert next(waits, None) is None, "the tour has fewer sleeps than the test"
+    return waiting + tour
 
 
 @pytest.mark.redis
@@ -75,6 +85,7 @@ def test_tour_of_the_readme_prints_what_its_comments_say(run_dir: Path) -> None:
         ["bash", "-c", re.sub("|".join(PORTS), lambda found: ports[found[0]], _tour())],
         cwd=run_dir / "empty",
         env=ours
+        | FAST
         | {f"ARBITER_{listener}_LISTEN": f"127.0.0.1:{ports[port]}" for listener, port in listeners}
         | {"PATH": f"{program.parent}:{ours.get('PATH', os.defpath)}"},
         stdin=subprocess.DEVNULL,

@@ -93,8 +93,8 @@ def test_load_follows_the_weights_with_and_without_sidecars(open_site: OpenSite)
 
 
 def test_dead_app_gets_the_floor_and_is_then_culled_without_a_lost_request(open_site: OpenSite) -> None:
-    # The weight falls within seconds, long before the container has the minimum age of a cull.
-    site = open_site(0, 1, 0, 0, error_ratio=0.9, min_age="20s", check_interval="500ms", settle="0s", drain="5s")
+    # The weight falls within seconds, long before the suspect has settled.
+    site = open_site(0, 1, 0, 0, error_ratio=0.9, check_interval="500ms", settle="20s", drain="5s")
     sidecar = site.sidecars["app2"]
     sidecar.post_error(count=0, app_start="life-1")  # a life that is young, however long the shop took to open
     await_weight(site.proxy, "app2", 10, 10, timeout_s=60)

@@ -158,7 +158,7 @@ class RealApp(Child):
         return [sys.executable, str(PROGRAMS / "aiohttp_app.py"), *ports]
 
     def _env(self) -> dict[str, str]:
-        return python_env(**self._environment)
+        return python_env(**{"ARBITER_LOCAL_LISTEN": "off", **self._environment})
 
     def _is_ready(self) -> bool:
         return request(self.port, "/metrics")[0] == 200

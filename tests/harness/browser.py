@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, sync_playwright
 
 from harness.binaries import require
 from harness.waiting import wait_for
@@ -83,7 +83,16 @@ class Window:
 
     def wait(self, script: str, *, timeout_s: float = _TIMEOUT_S) -> None:
         """Wait until the JavaScript is true. The page's strict content policy stops Playwright's own waiting."""
-        wait_for(lambda: self.page.evaluate(script), timeout_s=timeout_s, what=script)
+        wait_for(lambda: self._evaluated(script), timeout_s=timeout_s, what=script)
+
+    def _evaluated(self, script: str) -> Any:
+        """The value of the script; None while the window goes to another page."""
+        try:
+            return self.page.evaluate(script)
+        except Error as error:
+            if "context was destroyed" not in str(error):
+                raise
+            return None
 
     def shot(self, name: str) -> None:
         """Save a screenshot of the whole page in the directory ``PAGE_SHOTS``, if it is set."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ class StubBudget:
     def __init__(self, wall: Callable[[], float]) -> None:
         self.known = MemberList(Fleet(0), 0)
         self.noted: list[Entry] = []
+        self.minutes: dict[int, int] = {}
         self._wall = wall
 
     async def claim(self, _claim: Claim) -> Answer:
@@ -60,6 +61,13 @@ class StubBudget:
 
     async def first(self, _word: str, _for_s: float) -> bool | Unknown:
         return True
+
+    async def add_errors(self, count: int) -> int | Unknown:
+        self.minutes[0] = self.minutes.get(0, 0) + count
+        return self.minutes[0]
+
+    async def error_minutes(self) -> Mapping[int, int] | Unknown:
+        return self.minutes
 
     async def aclose(self) -> None:
         """Do nothing."""

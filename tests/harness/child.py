@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Final, Self
 
+from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.waiting import wait_for
 
 TESTS: Final = Path(__file__).parents[1]
@@ -35,7 +36,7 @@ class Child(ABC):
         self.name = name
         self.directory = directory
         self.log = directory / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @abstractmethod
     def _command(self) -> list[str]:
@@ -71,10 +72,16 @@ class Child(ABC):
         """Start without waiting: for a process that should refuse, or for many at once."""
         if self.alive:
             raise AssertionError(f"{self.name} runs already")
+        command, env = self._command(), self._env()
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=self._env()
-            )
+            if env is not None and FORK_SERVER.can_start(command, env):
+                self._process = FORK_SERVER.start(
+                    command, env=env, cwd=self.directory, stdout=log.fileno(), stderr=log.fileno()
+                )
+            else:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=env
+                )
 
     def ready(self, timeout_s: float = 60) -> None:
         """Return once it serves; NotReadyError when the process ends first, or the time does."""
@@ -131,7 +138,7 @@ class Child(ABC):
         """The end of the output with a headline, for a failure message."""
         return f"--- output of {self.name} ---\n{self.output()[-_SHOWN_CHARACTERS:]}"
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> subprocess.Popen[bytes] | ForkedProcess:
         if self._process is None:
             raise AssertionError(f"{self.name} was never started")
         return self._process

@@ -45,7 +45,6 @@ APP = "web/alloc"
 WHY = "5 server errors"
 FINE = Judged(Verdict(Judgement.FINE))
 SICK = Judged(Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, WHY),)))
-FINE_PING, SICK_PING = (replace(look, is_check=False) for look in (FINE, SICK))
 GRANTED, REPLAYED = Granted(1, 10), Granted(1, 10, replayed=True)
 DENIED, UNKNOWN = Denied("window", 10, 10, 200.0), Unknown("timeout")
 LATCH = Latch(f"{APP}/one", 1_000.0, WHY)

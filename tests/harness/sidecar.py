@@ -8,12 +8,14 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.child import Child, python_env
+from harness.fork_server import FORK_SERVER
 from harness.ports import free_port
 from sidecar.net.tls import KeyPair, client_context
 
@@ -61,9 +63,9 @@ class Sidecar(Child):
     """``python -m sidecar run`` with listeners on free ports, the same over all its starts.
 
     Settings are those of the daemon in lower case (``error_limit=5``, ``redis_url=...``). They win over the defaults of
-    the harness: no fleet gates, no drain at the stop, JSON logs, state in ``<directory>/<name>.state``. A listener that
-    ``tls_listeners`` names is asked over TLS, and any certificate of it is accepted; with ``tls_client_ca`` it is shown
-    its own.
+    the harness: it enforces also without Redis, no fleet gates, no drain at the stop, JSON logs, state in
+    ``<directory>/<name>.state``. A listener that ``tls_listeners`` names is asked over TLS, and any certificate of it
+    is accepted; with ``tls_client_ca`` it is shown its own.
     """
 
     def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
@@ -73,6 +75,7 @@ class Sidecar(Child):
         self.settings: dict[str, Setting] = {
             "instance": name,
             "service": "app",
+            "alone": "true",
             "state_dir": state_dir,
             "log_format": "json",
             "stop_drain": "0s",
@@ -190,15 +193,22 @@ class Done(NamedTuple):
 
 def command(beside: Sidecar, *arguments: str, **environ: str) -> Done:
     """Run ``health-arbiter`` with these arguments in the environment of the sidecar; ``environ`` wins over that."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sidecar", *arguments],
-        env={**beside._env(), **environ},
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_S,
-        check=False,
-    )
+    words, env = [sys.executable, "-m", "sidecar", *arguments], {**beside._env(), **environ}
+    if FORK_SERVER.can_start(words, env):
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = FORK_SERVER.start(words, env=env, cwd=None, stdout=out.fileno(), stderr=err.fileno())
+            try:
+                code = process.wait(_COMMAND_S)
+            finally:
+                process.kill()
+            return Done(code, *(_text(file) for file in (out, err)))
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 def _written(value: Setting) -> str:

@@ -26,15 +26,19 @@ _RECORDED: Final = {
 }
 _TRIAL: Final = r"Culls for (\w+): (?:(\d+) of at most (\d+) .*|paused .*)"
 _PAGE: Final = r"""() => ({
-  fleet: document.getElementById("fleet-text").innerText,
-  store: document.getElementById("store-text").innerText,
+  tiles: Object.fromEntries([...document.querySelectorAll("#tiles li")].map(
+    (one) => [one.querySelector("span").innerText, one.querySelector("b").innerText])),
+  store: document.getElementById("known-text").innerText,
   // Without the characters that isolate foreign text.
   holds: (document.querySelector("#holds li > span")?.innerText ?? "").replace(/[\u2066-\u2069]/g, ""),
   used: document.querySelectorAll("#tokens .used").length,
-  down: document.querySelectorAll("#members .down").length,
-  trials: [...document.querySelectorAll("#trials li")].map((one) => one.innerText.replace(/[\u2066-\u2069]/g, "")),
+  down: document.querySelectorAll("#containers .down, #containers .draining").length,
+  trials: [...document.querySelectorAll("#trials li:not(.quiet)")].map(
+    (one) => one.innerText.replace(/[\u2066-\u2069]/g, "")),
 })"""
 """Everything at one instant, because the page changes."""
+
+_OF_PAGE: Final = r"(\w+): (?:(\d+) of at most (\d+) .*|paused .*)"
 
 
 def sources(site: Site, page: Window) -> dict[str, Source]:
@@ -151,16 +155,15 @@ def prometheus(site: Site) -> Facts:
 def of_page(window: Window) -> Facts:
     """The text of the status page; empty while the store does not answer."""
     shown = window.page.evaluate(_PAGE)
-    counted = re.match(r"(\d+) alive, (\d+) of them suspect, (\d+) down", shown["fleet"])
-    if not counted or shown["store"]:
+    tiles = shown["tiles"]
+    if "containers" not in tiles or shown["store"]:
         return {}
-    alive, suspect, down = map(int, counted.groups())
-    trials = [
-        re.fullmatch(r"Culls for (\w+): (?:(\d+) of at most (\d+) .*|paused .*)", line) for line in shown["trials"]
-    ]
+    suspect, down = int(tiles["suspect"]), int(tiles["down"])
+    alive = int(tiles["containers"]) - down
+    trials = [re.fullmatch(_OF_PAGE, line) for line in shown["trials"]]
     assert all(trials), shown["trials"]
-    held = re.search(r"is held by (.+) until (?:.+ )?[0-9:]+: (.+)", shown["holds"])
-    assert shown["down"] == down, "the grid has others down than were counted"
+    held = re.search(r"is held by (.+) until (?:.+ )?[0-9:]+ UTC: (.+)", shown["holds"])
+    assert shown["down"] == down, "the table has others down than were counted"
     return {
         "alive": alive,
         "suspect": suspect,

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL_S = 0.01
+"""The first pause between two looks."""
+
+LONGER_S = 0.05
+"""The pauses of a wait that lasts: what is waited for needs the processor too."""
+
+LONGEST_S = 0.25
 
 
 class _Deadline:
     """The end of a wait, and the last value."""
 
     def __init__(self, timeout_s: float, what: str) -> None:
-        self._ends_at = time.monotonic() + timeout_s
+        self._began_at = self._looked_at = time.monotonic()
+        self._ends_at = self._began_at + timeout_s
         self._timeout_s = timeout_s
         self._what = what
         self._seen: object = None
@@ -30,6 +37,16 @@ class _Deadline:
         if time.monotonic() >= self._ends_at:
             raise AssertionError(f"not within {self._timeout_s:g} s: {self._what} (last seen: {self._seen!r})")
 
+    def looks(self) -> None:
+        """Note the beginning of a look."""
+        self._looked_at = time.monotonic()
+
+    def pause_s(self) -> float:
+        """The time until the next look: longer in a long wait, and at least as long as the last look took."""
+        now = time.monotonic()
+        waited_s, took_s = now - self._began_at, now - self._looked_at
+        return max(min(POLL_S + waited_s / 20, LONGER_S), min(took_s, LONGEST_S))
+
 
 def wait_for(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T:
     """Poll until the predicate is true, and return its value; AssertionError after ``timeout_s`` seconds.
@@ -38,6 +55,7 @@ def wait_for(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T:
     """
     deadline = _Deadline(timeout_s, what)
     while True:
+        deadline.looks()
         try:
             seen = predicate()
         except OSError as error:
@@ -46,7 +64,7 @@ def wait_for(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T:
             if seen:
                 return seen
             deadline.note(seen)
-        time.sleep(POLL_S)
+        time.sleep(deadline.pause_s())
 
 
 @overload
@@ -57,6 +75,7 @@ async def eventually(predicate: Callable[[], Any], *, timeout_s: float, what: st
     """``wait_for`` in a running loop; the predicate may be a coroutine function."""
     deadline = _Deadline(timeout_s, what)
     while True:
+        deadline.looks()
         try:
             seen = predicate()
             if inspect.isawaitable(seen):
@@ -67,4 +86,4 @@ async def eventually(predicate: Callable[[], Any], *, timeout_s: float, what: st
             if seen:
                 return seen
         deadline.note(seen)
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(deadline.pause_s())

@@ -1,0 +1,270 @@
+"""A stand-in for Nomad: allocations of real processes, its task API, and what its client does with the job file.
+
+It answers what Nomad 2.0.5 answered (command/agent/alloc_endpoint.go). Left out are images, nodes and deployments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
+from http.client import HTTPResponse
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+from typing import TYPE_CHECKING, Final, Self
+
+from deploy.nomad_job import JobFile, one, seconds
+from harness.apps import FailingApp
+from harness.http_request import request
+from harness.ports import free_port
+from harness.sidecar import Setting, Sidecar
+from harness.waiting import wait_for
+from sidecar.config.settings import load
+from sidecar.config.settings_model import Settings
+from sidecar.config.sources import variable
+
+if TYPE_CHECKING:
+    from harness.children import Children
+
+SPEED: Final = 10
+"""Nomad's waits, and the times of the job's checks, are that much shorter."""
+
+TIMEOUT_S: Final = 1.0
+"""Time for an answer to a check. A machine can be busy."""
+
+TOKEN: Final = "eyJ-identity-of-the-task"
+OF_THE_TEST: Final = ("service", "instance", "redis_url", "state_dir")
+_ORDER: Final = re.compile(
+    r"/v1/(?:client/allocation(?=.*/restart)|allocation(?=.*/stop))/([0-9a-f-]+)/(?:restart|stop)"
+)
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: a client that waited long enough has closed its connection."""
+
+
+class TaskApi:
+    """The task API of one task at ``api.sock`` in ``secrets``, while the context lasts.
+
+    ``has_policy``: whether the token of the task may restart and stop allocations. ``hangs``: it reads a request and
+    does not answer. ``restart`` and ``stop`` carry out what it is asked for.
+    """
+
+    def __init__(
+        self, secrets: Path, allocation: str, restart: Callable[[str], None], stop: Callable[[], None]
+    ) -> None:
+        self.has_policy = True
+        self.hangs = False
+        self.asked: list[str] = []
+        self._path = secrets / "api.sock"
+        self._allocation = allocation
+        self._restart = restart
+        self._stop = stop
+        self._over = threading.Event()
+        (secrets / "nomad_token").write_text(TOKEN)
+
+    def __enter__(self) -> Self:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, text = api.answer(self.path, self.headers.get("X-Nomad-Token", ""), body)
+                kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def address_string(self) -> str:
+                return "task"
+
+            def log_message(self, *_: object) -> None:
+                """Nothing: ``asked`` has the requests."""
+
+        self._server = _Server(str(self._path), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._path.unlink(missing_ok=True)
+
+    def answer(self, path: str, token: str, body: bytes) -> tuple[int, str]:
+        """Status and body, as Nomad's: errors are plain text."""
+        self.asked.append(path)
+        if self.hangs:
+            self._over.wait()
+        refusal = self._refusal(path, token)
+        if refusal is not None:
+            return refusal
+        if path.endswith("/stop"):
+            self._stop()
+            return 200, json.dumps({"EvalID": str(uuid.uuid4()), "Index": 42})
+        self._restart(json.loads(body)["TaskName"])
+        return 200, json.dumps({"Index": 0})
+
+    def _refusal(self, path: str, token: str) -> tuple[int, str] | None:
+        found = _ORDER.fullmatch(path)
+        if not token:
+            return 401, "Unauthorized"
+        if token != TOKEN:
+            return 500, "Server error authenticating request\n"
+        if found is None:
+            return 404, "resource not found"
+        if found[1] != self._allocation:
+            return 404, "allocation not found" if path.endswith("/stop") else f'Unknown allocation "{found[1]}"'
+        return None if self.has_policy else (403, "Permission denied")
+
+
+def ask(secrets: Path, path: str, token: str, body: object = None) -> tuple[int, str]:
+    """Status and body of a POST to the task API in ``secrets``, the real one or the stand-in."""
+    content = b"" if body is None else json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: nomad\r\nConnection: close\r\nContent-Length: {len(content)}\r\n"
+    head += f"X-Nomad-Token: {token}\r\n\r\n" if token else "\r\n"
+    with closing(socket.socket(socket.AF_UNIX)) as connection:
+        connection.settimeout(60)
+        connection.connect(str(secrets / "api.sock"))
+        connection.sendall(head.encode() + content)
+        response = HTTPResponse(connection)
+        response.begin()
+        return response.status, response.read().decode()
+
+
+class Placement:
+    """One of the allocations that the job wants, with the tasks ``app`` and ``arbiter``.
+
+    ``settings`` are of the test; the others are those of the job, with times that are SPEED times shorter.
+    ``events`` has what happened to the app, in order. The ports stay when the allocation is replaced, so that HAProxy
+    finds the next one.
+    """
+
+    def __init__(self, name: str, job: JobFile, directory: Path, children: Children, **settings: Setting) -> None:
+        self.events: list[str] = []
+        self.ports = {listener: free_port() for listener in ("app", "public", "agent")}
+        self._name = name
+        self._job = job
+        self._directory = directory
+        self._children = children
+        self._settings = settings
+        self._is_restarting = threading.Event()
+        self._is_stopped = threading.Event()
+        self._replaced_at = self._next_check = self._failing_since = 0.0
+
+    def start(self) -> Self:
+        """Place an allocation, and return once its tasks serve."""
+        self.allocation = str(uuid.uuid4())
+        directory = self._directory / self.allocation[:8]
+        secrets, shared = directory / "secrets", directory / "tmp"
+        for each in (secrets, shared):
+            each.mkdir(parents=True)
+        self.api = TaskApi(secrets, self.allocation, self._restart, self._is_stopped.set).__enter__()
+        self.app = self._children.adopt(FailingApp(directory, self._name))
+        self.app.port = self.ports["app"]
+        self.arbiter = self._children.adopt(Arbiter(directory, self._name, secrets, **self._all_settings(shared)))
+        self.app.start()
+        self.arbiter.start()
+        return self
+
+    def end(self) -> None:
+        """Stop the allocation: first the app, then its sidecar."""
+        self.app.stop()
+        self.arbiter.stop()
+        self.api.__exit__()
+
+    def work(self) -> None:
+        """Do what Nomad does now: with tasks that ended, with a failing check, and with what was asked of the API."""
+        if self._replaced_at:
+            if time.monotonic() >= self._replaced_at:
+                self._replaced_at = 0
+                self.start()
+        elif self._is_stopped.is_set():
+            self._is_stopped.clear()
+            self._end("stopped", delay_s=0)
+        elif not self.app.alive and self._is_restarting.is_set():
+            self._is_restarting.clear()
+            self.events.append("restarted")
+            self.app.launch()
+        elif not self.app.alive:
+            # `attempts = 0`, and then `reschedule`
+            self._end("failed", seconds(one(self._job.group, "reschedule"), "delay") / SPEED)
+        elif not self.arbiter.alive:
+            self.arbiter.launch()
+        else:
+            self._check()
+
+    def is_up(self) -> bool:
+        """Whether the app serves, and its sidecar says so to Nomad."""
+        with suppress(OSError):
+            return request(self.ports["app"], "/")[0] == 200 and self.arbiter.health("/health/nomad")[0] == 200
+        return False
+
+    def _all_settings(self, shared: Path) -> dict[str, Setting]:
+        environ, wanted = self._job.environ, load({}, self._job.environ)
+        fields = [name for name in Settings.model_fields if name not in OF_THE_TEST and variable(name) in environ]
+        own: dict[str, Setting] = {name: environ[variable(name)] for name in fields}
+        quick: dict[str, Setting] = {"grace": 0, "drain": wanted.drain / SPEED, "stop_drain": 0}
+        facts: dict[str, Setting] = {"instance": self.allocation, "state_dir": shared, "app_port": self.ports["app"]}
+        listeners = {f"{name}_listen": f"127.0.0.1:{self.ports[name]}" for name in ("public", "agent")}
+        return {**own, **quick, **facts, **listeners, **self._settings}
+
+    def _restart(self, task: str) -> None:
+        """End the task. Nomad answers when it has ended, and starts it again after that."""
+        assert task == "app"
+        self._is_restarting.set()
+        self.app.stop()
+
+    def _end(self, why: str, delay_s: float) -> None:
+        self.events.append(why)
+        self.end()
+        self._replaced_at = time.monotonic() + delay_s
+
+    def _check(self) -> None:
+        """Ask what the job's check asks; it restarts the app after ``limit`` failures, and that makes it fail."""
+        now = time.monotonic()
+        if not self._job.check or now < self._next_check:
+            return
+        self._next_check = now + seconds(self._job.check, "interval") / SPEED
+        try:
+            is_well = request(self.ports["public"], self._job.check["path"], timeout_s=TIMEOUT_S)[0] < 400
+        except OSError:
+            is_well = False
+        self._failing_since = 0 if is_well else self._failing_since or now
+        if self._failing_since and now - self._failing_since >= self._job.patience_s / SPEED:
+            self._failing_since = 0
+            self.app.stop()
+
+
+class Arbiter(Sidecar):
+    """The task ``arbiter``: a sidecar with the variables that Nomad sets."""
+
+    def __init__(self, directory: Path, name: str, secrets: Path, **settings: Setting) -> None:
+        super().__init__(directory, name, **settings)
+        self._secrets = secrets
+
+    def _env(self) -> dict[str, str]:
+        allocation = str(self.settings["instance"])
+        return {**super()._env(), "NOMAD_SECRETS_DIR": str(self._secrets), "NOMAD_ALLOC_ID": allocation}
+
+
+def until(placements: Collection[Placement], condition: Callable[[], bool], what: str) -> None:
+    """Do Nomad's work until the condition holds."""
+
+    def works() -> bool:
+        for placement in placements:
+            placement.work()
+        return condition()
+
+    wait_for(works, timeout_s=90, what=what)

@@ -1,0 +1,284 @@
+"""The clients in other languages under their frameworks: what counts as an error, and of which kind it is.
+
+A runtime or framework that is not installed skips its test. Servlets are interfaces, which a few lines stand in for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+import pytest
+
+from client.statsd_receiver import Receiver
+from harness.binaries import find
+from harness.waiting import wait_for
+from sidecar import client
+from sidecar.inputs.report_bodies import read_errors, read_results
+
+TOP: Final = Path(__file__).parents[2]
+CLIENTS: Final = TOP / "deploy" / "clients"
+MODULES: Final = TOP / "tests" / "apps" / "node_modules"
+
+
+def _runtime(name: str) -> str:
+    program = find(name)
+    return program if program is not None else pytest.skip(f"{name} is not installed")
+
+
+def _run(command: list[str], cwd: Path, **environ: str) -> str:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
+    done = subprocess.run(
+        command, cwd=cwd, env={**inherited, **environ}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _totals(errors: Mapping[str, int], requests: int) -> dict[str, int]:
+    by_line = {f"errors|level:server_error,kind:{kind}": count for kind, count in errors.items()}
+    return {**by_line, "requests": requests, "failed": sum(errors.values())}
+
+
+class Posted:
+    """An HTTP server in place of the sidecar, which adds up what is posted."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[str, bytes]] = []
+        seen = self._seen
+
+        class Taker(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                seen.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(202)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Taker)
+        self.port = self.server.server_port
+
+    def errors(self) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for path, body in [*self._seen]:
+            for error in read_errors(body) if path == "/errors" else ():
+                counts[error.kind] += error.errors
+        return dict(counts)
+
+    def results(self) -> tuple[int, int]:
+        reports = [read_results(body) for path, body in [*self._seen] if path == "/results"]
+        return sum(report.ok for report in reports), sum(report.failed for report in reports)
+
+
+@pytest.fixture
+def posted() -> Iterator[Posted]:
+    posted = Posted()
+    thread = Thread(target=posted.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield posted
+    posted.server.shutdown()
+    thread.join()
+    posted.server.server_close()
+
+
+def test_page_of_reporting_has_every_client_and_every_helper_of_python() -> None:
+    page = (TOP / "deploy" / "reporting.md").read_text()
+    assert {path.name for path in CLIENTS.iterdir()} - set(re.findall(r"\(clients/([^)]+)\)", page)) == set()
+    helpers = {name for name in client._LATE if name.lower().startswith("arbiter")} - {"ArbiterHandler"}
+    assert {name for name in helpers if name not in page} == set()
+
+
+# -- Express ----------------------------------------------------------------------------------------------------------
+
+EXPRESS: Final = """
+const express = require("express");
+const net = require("node:net");
+const { results, errorHandler } = require(process.argv[1]);
+const app = express();
+app.use(results);
+app.get("/ok", (request, response) => response.send("fine"));
+app.get("/503", (request, response) => response.status(503).send("later"));
+app.get("/bug", () => null.x);
+app.get("/late", async () => { throw new RangeError("late"); });
+app.get("/refused", (request, response, next) => net.connect(MYSQL, "127.0.0.1").on("error", next));
+app.get("/library", () => {
+  const error = new Error("reply");
+  error.stack = "Error: reply\\n    at node:internal/x\\n"
+    + "    at parse (/app/node_modules/@redis/client/dist/x.js:1:1)\\n    at view (/app/node_modules/express/x.js:1:1)";
+  throw new Error("no cart", { cause: error });
+});
+app.get("/own", () => { throw Object.assign(new Error("no such cart"), { status: 404 }); });
+app.use(errorHandler);
+app.use((error, request, response, next) => response.status(error.status ?? 500).end());
+const MYSQL = 3306;
+const server = app.listen(0, "127.0.0.1", async () => {
+  for (const path of ["/ok", "/503", "/bug", "/late", "/refused", "/library", "/own", "/nowhere"])
+    await fetch(`http://127.0.0.1:${server.address().port}${path}`, { headers: { connection: "close" } });
+  server.close();
+});
+"""
+
+
+def test_express_answers_of_500_and_above_are_errors_once_with_the_kind_of_their_driver() -> None:
+    node = _runtime("node")
+    if not (MODULES / "express").is_dir():
+        pytest.skip("express is not installed: tests/run does it")
+    with Receiver() as receiver:
+        command = [node, "-e", EXPRESS.replace("net.connect(MYSQL", "net.connect(1"), str(CLIENTS / "express.js")]
+        _run(command, MODULES.parent, ARBITER_STATSD_LISTEN=receiver.listen)
+        expected = _totals({"http_503": 1, "TypeError": 1, "RangeError": 1, "ECONNREFUSED": 1, "redis": 1}, 3)
+        wait_for(lambda: receiver.totals() == expected, timeout_s=60, what="all has come")
+
+
+def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
+    kinds = """
+    const { kindOf } = require(process.argv[1]);
+    const of = (fields, message = "x") => kindOf(Object.assign(new Error(message), fields));
+    const stack = (path) => ({ stack: `Error: x\\n    at f (/app/node_modules/${path}/lib/a.js:1:1)` });
+    console.log([
+      of({ port: 3306, code: "ECONNREFUSED" }), of({ errors: [{ port: 5432 }] }), of({ cause: { port: 6379 } }),
+      of({ original: stack("mysql2") }), of(stack("amqplib")), of(stack("pg-pool")), of(stack("left-pad")),
+      of({ sqlMessage: "no such table" }), of({ code: "E1" }), of({ cause: { cause: null } }), kindOf(undefined),
+    ].join(" "));
+    """
+    printed = _run([_runtime("node"), "-e", kinds, str(CLIENTS / "express.js")], CLIENTS)
+    assert printed.split() == [
+        *("mysql", "postgres", "redis", "mysql", "rabbitmq", "postgres", "Error", "mysql", "E1", "Error", "Error"),
+    ]
+
+
+# -- Go ---------------------------------------------------------------------------------------------------------------
+
+GO: Final = """
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"example.org/app/arbiter"
+	"example.org/app/go-redis"
+)
+
+func main() {
+	_, refused := net.Dial("tcp", "127.0.0.1:1")
+	mysql := &net.OpError{Op: "dial", Addr: &net.TCPAddr{Port: 3306}, Err: errors.New("refused")}
+	for _, err := range []error{redis.Error("gone"), fmt.Errorf("no cart: %w", &redis.Lost{}), mysql, refused, nil} {
+		fmt.Println(arbiter.KindOf(err))
+	}
+}
+"""
+GO_REDIS: Final = """
+package redis
+
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+type Lost struct{}
+
+func (*Lost) Error() string { return "lost" }
+"""
+
+
+def test_go_names_the_driver_of_an_error_by_package_or_port(tmp_path: Path) -> None:
+    go = _runtime("go")
+    for folder in ("arbiter", "go-redis"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "arbiter" / "client.go").write_text((CLIENTS / "client.go").read_text())
+    (tmp_path / "go-redis" / "redis.go").write_text(GO_REDIS)
+    (tmp_path / "go.mod").write_text("module example.org/app\n\ngo 1.21\n")
+    (tmp_path / "main.go").write_text(GO)
+    printed = _run([go, "run", "."], tmp_path, GOPROXY="off", GOTOOLCHAIN="local", GOWORK="off", GOFLAGS="-mod=mod")
+    assert printed.split() == ["redis", "redis", "mysql", "net.OpError", "<nil>"]
+
+
+# -- the JVM ----------------------------------------------------------------------------------------------------------
+
+SERVLET: Final = {
+    "AsyncContext": "interface AsyncContext { void addListener(AsyncListener listener); }",
+    "AsyncEvent": "interface AsyncEvent { Throwable getThrowable(); AsyncContext getAsyncContext(); }",
+    "AsyncListener": """interface AsyncListener {
+        void onComplete(AsyncEvent event); void onTimeout(AsyncEvent event);
+        void onError(AsyncEvent event); void onStartAsync(AsyncEvent event); }""",
+    "Filter": """interface Filter {
+        void doFilter(ServletRequest request, ServletResponse response, FilterChain chain)
+            throws java.io.IOException, ServletException; }""",
+    "FilterChain": """interface FilterChain {
+        void doFilter(ServletRequest request, ServletResponse response)
+            throws java.io.IOException, ServletException; }""",
+    "ServletException": """class ServletException extends Exception {
+        public ServletException(String message, Throwable cause) { super(message, cause); } }""",
+    "ServletRequest": """interface ServletRequest {
+        boolean isAsyncStarted(); AsyncContext getAsyncContext(); Object getAttribute(String name); }""",
+    "ServletResponse": "interface ServletResponse {}",
+    "http.HttpServletResponse": """interface HttpServletResponse extends jakarta.servlet.ServletResponse {
+        int getStatus(); }""",
+}
+JAVA: Final = """
+import jakarta.servlet.*;
+
+public class Main {
+    static int status = 200;
+    static Throwable answered;
+
+    public static void main(String[] arguments) throws Exception {
+        ServletRequest request = new ServletRequest() {
+            public boolean isAsyncStarted() { return false; }
+            public AsyncContext getAsyncContext() { return null; }
+            public Object getAttribute(String name) { return name.startsWith("jakarta") ? answered : null; }
+        };
+        jakarta.servlet.http.HttpServletResponse response = () -> status;
+        FilterChain[] chains = {
+            (asked, answer) -> {},
+            (asked, answer) -> { status = 503; },
+            (asked, answer) -> { status = 500; answered = new redis.clients.jedis.Lost(); },
+            (asked, answer) -> { throw new ServletException("no cart", new redis.clients.jedis.Lost()); },
+            (asked, answer) -> { throw new IllegalStateException("a bug"); },
+        };
+        for (FilterChain chain : chains) {
+            try {
+                new ArbiterFilter().doFilter(request, response, chain);
+            } catch (ServletException | IllegalStateException error) {
+                status = 200;
+            }
+        }
+        Thread.sleep(Long.MAX_VALUE);
+    }
+}
+"""
+
+
+def test_servlet_filter_reports_answers_and_exceptions_to_a_sidecar(tmp_path: Path, posted: Posted) -> None:
+    javac, java = _runtime("javac"), _runtime("java")
+    for name, text in SERVLET.items():
+        package, _, _ = f"jakarta.servlet.{name}".rpartition(".")
+        path = tmp_path / f"jakarta/servlet/{name.replace('.', '/')}.java"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"package {package};\npublic {text}\n")
+    (tmp_path / "redis/clients/jedis").mkdir(parents=True)
+    lost = "package redis.clients.jedis;\npublic class Lost extends RuntimeException {}\n"
+    (tmp_path / "redis/clients/jedis/Lost.java").write_text(lost)
+    (tmp_path / "Main.java").write_text(JAVA)
+    flags = ["-Xlint:all,-serial", "-Werror", "-proc:none", "-XDrawDiagnostics", "-d", str(tmp_path / "classes")]
+    _run([javac, *flags, "-sourcepath", str(tmp_path), "Main.java", str(CLIENTS / "ArbiterFilter.java")], tmp_path)
+    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{posted.port}", "ARBITER_SOCKET": str(tmp_path / "none")}
+    app = subprocess.Popen(
+        [java, "-Xshare:auto", "-cp", "classes", "Main"], cwd=tmp_path, env={**os.environ, **environ}
+    )
+    try:
+        expected = {"http_503": 1, "redis": 2, "IllegalStateException": 1}
+        wait_for(lambda: posted.errors() == expected, timeout_s=60, what="the errors have come")
+        wait_for(lambda: posted.results() == (1, 4), timeout_s=60, what="the results have come")
+    finally:
+        app.kill()
+        app.wait()

@@ -1,0 +1,42 @@
+"""``deploy/run``, the first command of a new user: what it prints is true, and five errors end in a 503."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.sidecar import Sidecar
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.children import Children
+
+RUN = Path(__file__).parents[2] / "deploy" / "run"
+
+
+class FirstTry(Sidecar):
+    """The sidecar that the script becomes."""
+
+    def _command(self) -> list[str]:
+        return [str(RUN)]
+
+
+def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: Children) -> None:
+    one = children.adopt(FirstTry(run_dir, "try", alone="", settle="1s", drain="1s")).start()
+    printed = one.output()
+    assert "ARBITER_ALONE=true: there is no ARBITER_REDIS_URL" in printed
+    assert re.search(r"503 after the settle time of 1s, and up to a quarter more$", printed, re.MULTILINE)
+    (page,) = re.findall(r"status page +(\S+)$", printed, re.MULTILINE)
+    assert urllib.request.urlopen(page, timeout=5).status == 200
+    (report, times) = re.findall(r"curl -X POST (\S+) +# (\d+) times", printed)[0]
+    for _ in range(int(times)):
+        assert urllib.request.urlopen(report, data=b"", timeout=5).status == 202
+    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the container is drained")
+
+
+def test_with_redis_it_says_nothing_of_being_alone(run_dir: Path, children: Children) -> None:
+    one = children.adopt(FirstTry(run_dir, "fleet", alone="", mode="shadow", redis_url="redis://127.0.0.1:1")).start()
+    assert "ARBITER_ALONE" not in one.output()
+    assert "stays 200: in shadow mode" in one.output()
