@@ -160,7 +160,8 @@ def _of_another(effective: Config, instance: str, *, as_json: bool) -> int:
     elif found["known"]:
         click.echo("\n".join(_explained(found, seen)))
     if reply.status != OK:
-        complain(_problem(reply))
+        unknown = f"{reply.value.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
+        complain(_problem(reply) if found["known"] else unknown)
         return EXIT_FAILED
     if not found["known"]:
         complain(f"the fleet does not know this container: {instance}")

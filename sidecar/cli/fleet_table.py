@@ -228,12 +228,14 @@ def span(seconds: float) -> str:
 
 
 def _headline(seen: dict[str, Any], now: float) -> str:
-    fleet = seen["fleet"]
-    name = plain(f"{seen['service']}{' (shadow)' if seen['mode'] == 'shadow' else ''}")
+    fleet, is_shadow = seen["fleet"], seen["mode"] == "shadow"
+    name = plain(f"{seen['service']}{' (shadow)' if is_shadow else ''}")
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
-    counts = f"{fleet['alive']} alive, {fleet['suspect']} of them suspect, {fleet['down']} down{retiring}"
+    down = fleet["down"]
+    alive = fleet["alive"] + (down if is_shadow else 0)
+    counts = f"{alive} alive, {fleet['suspect']} of them suspect, {down} {'would be ' * is_shadow}down{retiring}"
     return f"{name}: {counts}{_tokens(seen, now)}"
 
 
@@ -283,7 +285,8 @@ def _problems(fleet: dict[str, Any]) -> Iterator[str]:
     for server in fleet["away"]:
         yield plain(f"away    {server}, and its share of the budget")
     if fleet["losses"]:
-        yield f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
+        lost = f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
+        yield f"{lost}: no cull in the window of the budget after one"
 
 
 def _holds(seen: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -43,7 +44,8 @@ FORMATS: Final = ("text", "json", "html")
 DETAIL_LINES: Final = 24
 """Maximum number of lines of a detail below the first: a hook may have printed hundreds."""
 
-HEADER: Final = f"{'TIME (UTC)':<20}  {'WHAT':<13} {'INSTANCE':<20}  KIND  REASON  BY  DURATION  DETAILS"
+_COLUMNS: Final = "{:<20}  {:<13}  {:<20}  {:<10}  {:<10}  "
+HEADER: Final = _COLUMNS.format("TIME (UTC)", "WHAT", "INSTANCE", "KIND", "REASON") + "DETAILS"
 _TOOK: Final = {
     "hold": "for",
     "paused": "for",
@@ -149,7 +151,9 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
             is_first = False
             click.echo(json.dumps(event) if as_json else first_word(as_text(event), event["what"]))
 
-    print_all(reader.news())
+    print_all(iter(sorted(reader.news(), key=itemgetter("at"))))  # what was kept while the store was away comes late
+    if is_first and not as_json and not follow:
+        click.echo(f"no events in the last {span(since_s)}")
     if not follow:
         return reader.ended()
     with contextlib.suppress(KeyboardInterrupt):
@@ -159,12 +163,15 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
 
 def as_text(event: Event) -> str:
     """One event for a terminal: a line, and the rest of its detail indented below, without control characters."""
-    at, what = datetime.fromtimestamp(event["at"], UTC), event["what"]
+    at, what = f"{datetime.fromtimestamp(event['at'], UTC):%Y-%m-%d %H:%M:%S}Z", event["what"]
     took = "" if event["seconds"] is None else f"{_TOOK.get(what, 'after')} {span(event['seconds'])}"
     detail, *rest = event["detail"].splitlines() or [""]
-    about = [event["kind"], event["reason"], f"by {event['author']}" if event["author"] else "", took, detail]
-    head = f"{at:%Y-%m-%d %H:%M:%S}Z  {what:<13} {event['instance'] or '-':<20}"
-    lines = [plain("  ".join([head, *filter(None, about)]))]
+    # The reason of a hold is a person's sentence, and that of others one word.
+    is_sentence = " " in event["reason"]
+    columns = [event["instance"], event["kind"], "" if is_sentence else event["reason"]]
+    author = f"by {event['author']}" if event["author"] else ""
+    details = "  ".join(filter(None, [author, took, event["reason"] if is_sentence else "", detail]))
+    lines = [plain(_COLUMNS.format(at, what, *(column or "-" for column in columns)) + details)]
     lines += [f"    {plain(line.expandtabs())}" for line in rest[:DETAIL_LINES]]
     if (left_out := len(rest) - DETAIL_LINES) > 0:
         lines.append(f"    and {left_out} more line{'s' * (left_out > 1)}: --json")

@@ -64,14 +64,16 @@ class SidecarAddress(NamedTuple):
         """The error when the token is missing or wrong."""
         return click.UsageError(f"{self} wants its token, or another one: {remote.HINT}")
 
-    def unserved(self, path: str) -> str:
-        """The sentence about a path that this listener does not have."""
+    def unserved(self, path: str) -> click.ClickException:
+        """The error about a path that this listener does not have."""
         if not self.is_remote:
             text = f"{self} looks like the public listener of a sidecar: {path} {NOT_SERVED}"
-            return f"{text}; ARBITER_LOCAL_LISTEN has to name its local listener"
+            return NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local listener")
         if path in ("/cull", "/revive"):
-            return f"{self}: {path[1:]} is an order for one container; give it on that container's machine"
-        return f"{self}: {path} {NOT_SERVED}; --url has to name the page listener (ARBITER_PAGE_LISTEN) of a sidecar"
+            order = f"{path[1:]} is an order for one container; give it on that container's machine"
+            return click.UsageError(f"{self}: {order}")
+        named = "--url has to name the page listener (ARBITER_PAGE_LISTEN) of a sidecar"
+        return NoSidecarError(f"{self}: {path} {NOT_SERVED}; {named}")
 
 
 class NoSidecarError(click.ClickException):
@@ -91,7 +93,7 @@ def ask(config: Config, method: str, path: str, value: object = None, timeout_s:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoSidecarError(f"{address} does not answer as a sidecar does: {cause(error)}") from None
     if str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
-        raise NoSidecarError(address.unserved(path.partition("?")[0]))
+        raise address.unserved(path.partition("?")[0])
     if reply.status == NO_TOKEN and address.is_remote:
         raise address.wants_token()
     return reply

@@ -88,7 +88,7 @@ def _refused(address: local_api.SidecarAddress, response: http.client.HTTPRespon
     answer = json.loads(response.read(_LINE_LIMIT))
     sentence = str(answer.get("error") if isinstance(answer, dict) else "")
     if sentence.endswith(NOT_SERVED):
-        return NoSidecarError(address.unserved("/watch"))
+        return address.unserved("/watch")
     return (
         address.wants_token()
         if response.status == local_api.NO_TOKEN and address.is_remote

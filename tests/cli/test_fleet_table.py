@@ -69,7 +69,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         f"double  two containers run as a, and count as one: neither may be culled; {RENAME}",
         "drift   2 different settings, the strictest of each holds: see health-arbiter doctor",
         "away    redis://h2: timeout, and its share of the budget",
-        "memory  Redis lost its record of earlier culls 1 time",
+        "memory  Redis lost its record of earlier culls 1 time: no cull in the window of the budget after one",
         "hold    the service by alice, 1h left: migration",
     ]
     assert rows(seen, NOW) == [
@@ -81,8 +81,9 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
 
 
 def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:
-    assert shown(_seen(Fleet(alive=1), mode="shadow", used=None)) == [
-        "app (shadow): 1 alive, 0 of them suspect, 0 down",
+    # In shadow a container that would be culled is one that serves.
+    assert shown(_seen(Fleet(alive=1, down=1), mode="shadow", used=None)) == [
+        "app (shadow): 2 alive, 0 of them suspect, 1 would be down",
         "culls   0 helped, 0 did not help, 0 unclear",
     ]
     local = {**HOLD, "instance": "a", "scope": "instance"}

@@ -98,20 +98,45 @@ async def ledger() -> AsyncIterator[LedgerServer]:
 def test_event_is_one_line_with_all_that_is_known() -> None:
     event = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")._asdict()
     assert ledger_commands.as_text(event) == (
-        "2026-01-08 12:00:00Z  culled        web-1                 redis  errors  by ann  suspect for 4s  5 errors"
+        "2026-01-08 12:00:00Z  culled         web-1                 redis       errors      "
+        "by ann  suspect for 4s  5 errors"
     )
     assert ledger_commands.as_text(
         {**event, **dict.fromkeys(("kind", "reason", "author", "detail"), ""), "seconds": None}
-    ) == ("2026-01-08 12:00:00Z  culled        web-1")
+    ) == ("2026-01-08 12:00:00Z  culled         web-1                 -           -")
+
+
+def test_columns_stand_below_their_names_and_a_sentence_is_a_detail() -> None:
+    event = Entry("hold", 0.0, "", "", "migration of mysql", "ann", 3600.0)._asdict()
+    row = ledger_commands.as_text(event)
+    starts = {name: ledger_commands.HEADER.index(name) for name in ("WHAT", "INSTANCE", "KIND", "REASON", "DETAILS")}
+    assert [row[at:].split("  ")[0] for at in starts.values()] == ["hold", "-", "-", "-", "by ann"]
+    assert row.endswith("by ann  for 1h  migration of mysql")
+
+
+async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
+    ledger: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ledger.run("events", "--since", "1h") == 0
+    assert capsys.readouterr().out == "no events in the last 1h\n"
+    assert await ledger.run("events", "--json") == 0
+    assert capsys.readouterr().out == ""
+    ledger.keep(ledger.entry("redis_back", 3), ledger.entry("suspect", 9))
+    assert await ledger.run("events", "--json") == 0
+    assert [json.loads(line)["what"] for line in capsys.readouterr().out.splitlines()] == ["suspect", "redis_back"]
 
 
 def test_event_of_the_fleet_has_no_container_and_no_letter_moves_the_cursor() -> None:
     event = Entry("hold", 0.0, "", "", "\x1b[2J\n\ud800", "ann")._asdict()
-    assert ledger_commands.as_text(event) == "1970-01-01 00:00:00Z  hold          -                     ?[2J??  by ann"
+    assert ledger_commands.as_text(event) == (
+        "1970-01-01 00:00:00Z  hold           -                     -           ?[2J??      by ann"
+    )
 
 
 CULLED = Entry("culled", 0.0, "web-1", "redis", "errors", seconds=4.0)
-CULLED_LINE = "1970-01-01 00:00:00Z  culled        web-1                 redis  errors  suspect for 4s  5 errors"
+CULLED_LINE = (
+    "1970-01-01 00:00:00Z  culled         web-1                 redis       errors      suspect for 4s  5 errors"
+)
 DETAILS = {
     "what the app said": ("5 errors\n5 x redis: no answer", ["    5 x redis: no answer"]),
     "columns of the hook": ("5 errors\nPID\tTIME\n\n  1\t9 s\r\n", ["    PID     TIME", "", "      1     9 s"]),
@@ -158,7 +183,7 @@ async def test_without_redis_it_is_what_the_sidecar_knows_and_the_code_says_so(
     ledger.error, ledger.local = "connection", [ledger.entry("redis_away"), ledger.entry("culled", 60)]
     assert await ledger.run("events", "--json") == 1
     out, err = capsys.readouterr()
-    assert ([json.loads(line)["what"] for line in out.splitlines()], err) == (["redis_away", "culled"], AWAY)
+    assert ([json.loads(line)["what"] for line in out.splitlines()], err) == (["culled", "redis_away"], AWAY)
     assert await ledger.run("report") == 1
     out, err = capsys.readouterr()
     assert ("culls         1" in out, err) == (True, AWAY)

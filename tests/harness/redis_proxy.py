@@ -41,12 +41,12 @@ class RedisProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close(self._sockets)
+        self._end(self._sockets)
 
     def cut(self) -> None:
         """Close every connection, and each new connection, until ``mend``."""
         self.is_cut = True
-        self._close(self._sockets[1:])
+        self._end(self._sockets[1:])
 
     def mend(self) -> None:
         self.is_cut = False
@@ -56,7 +56,7 @@ class RedisProxy:
         self.lose_at = where
 
     def _accept(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError), self._listener:
             while True:
                 client, _ = self._listener.accept()
                 if self.is_cut:
@@ -65,17 +65,19 @@ class RedisProxy:
                 server = socket.create_connection(("127.0.0.1", self._target_port), 5)
                 self._sockets += [client, server]
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+                if self.is_cut:  # since it was asked above
+                    self._end((client, server))
 
-    def _close(self, sockets: Sequence[socket.socket]) -> None:
+    def _end(self, sockets: Sequence[socket.socket]) -> None:
+        """End connections. Their own thread closes them: it may wait for them at this moment."""
         for opened in sockets:
             with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
-            opened.close()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """Pass one exchange after the other, as a sidecar sends them; a long request may come in pieces."""
         is_claim = False
-        with suppress(OSError), client, server:
+        with suppress(OSError, ValueError), client, server:  # ValueError: it was closed before the select
             while True:
                 ready, _, _ = select.select((client, server), (), ())
                 source = ready[0]
