@@ -24,7 +24,7 @@ such as --standby needs no value. Beside --run-lock, --lifetime is that of the s
 the age at which the app is retired. Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
 
 
-@click.command(cls=SettingsCommand, epilog=_EPILOG)
+@click.command(cls=SettingsCommand, explains_settings=True, epilog=_EPILOG)
 @version_option
 @click.pass_context
 def run(ctx: click.Context, /) -> int:

@@ -66,15 +66,30 @@ def _option(name: str, default: str, text: str) -> click.Option:
 
 
 class SettingsCommand(Command):
-    """A command that takes every setting as an option. A switch needs no value."""
+    """A command that takes every setting as an option. A switch needs no value.
 
-    def __init__(self, name: str | None, *, params: Sequence[click.Parameter] = (), **more: Any) -> None:
+    ``explains_settings``: its help has all of them; the help of others says where they are.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        *,
+        params: Sequence[click.Parameter] = (),
+        explains_settings: bool = False,
+        **more: Any,
+    ) -> None:
         super().__init__(name, params=[*params, *_options().values()], **more)
+        self._explains_settings = explains_settings
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, the settings that matter most, the others by part, and the advanced ones."""
         settings = _options()
         _section(ctx, formatter, "Options", (param for param in self.get_params(ctx) if param.name not in settings))
+        if not self._explains_settings:
+            with formatter.section("Settings"):
+                formatter.write_text("Every setting is an option too: health-arbiter run --help explains them.")
+            return
         _section(ctx, formatter, "Settings that matter most", map(settings.__getitem__, FIRST))
         for part in Config():
             title = str(type(part).__doc__).partition(".")[0]

@@ -46,7 +46,7 @@ FIRST = (
     *("redis_url", "service", "instance", "mode", "error_limit"),
     *("error_ratio", "budget", "budget_window", "grace", "drain"),
 )
-"""The ten settings that matter, which the help and the page of settings show first."""
+"""The ten settings that matter, which help, ``check-config`` and the page of settings show first."""
 
 ADVANCED = (
     *("namespace", "log_format", "ratio_min_requests", "check_jitter", "check_on_report"),
@@ -55,7 +55,7 @@ ADVANCED = (
     *("scrape_interval", "scrape_timeout", "scrape_max_bytes", "lifetime_jitter", "retire_timeout", "replace_time"),
     *("run_every", "standby_for", "action_timeout", "exit_code", "cull_hook_timeout", "events_max", "pagerduty_url"),
 )
-"""The settings that hardly anybody changes, which both show last."""
+"""The settings that hardly anybody changes, which all of them show last."""
 
 _MAX_SHOWN = 256
 _URL = re.compile(r"""[A-Za-z0-9+.-]+://[^\s"'{}]*""")
@@ -79,10 +79,12 @@ def as_json(settings: Settings, origins: Mapping[str, str], *, is_changed_only: 
 
 
 def _shown(settings: Settings, origins: Mapping[str, str], *, is_changed_only: bool) -> dict[str, dict[str, str]]:
+    fields = type(settings).model_fields
+    others = [name for name in fields if name not in (*FIRST, *ADVANCED)]
     return {
-        sources.variable(name): {"value": _written(name, field, getattr(settings, name)), "from": origins[name]}
-        for name, field in type(settings).model_fields.items()
-        if not is_changed_only or (origins[name] != "default" and getattr(settings, name) != field.default)
+        sources.variable(name): {"value": _written(name, fields[name], getattr(settings, name)), "from": origins[name]}
+        for name in (*FIRST, *others, *ADVANCED)
+        if not is_changed_only or (origins[name] != "default" and getattr(settings, name) != fields[name].default)
     }
 
 

@@ -51,9 +51,8 @@ class Details:
         """The details that are known, by name."""
         if notification.topic in ("redis", "test"):
             return {"command": "health-arbiter doctor"}
-        if notification.topic == "hold":
-            scope = f" --instance {quote(notification.instance)}" if notification.instance else ""
-            return {"command": f"health-arbiter release{scope}"}
+        if notification.topic == "hold":  # not release: the author has a reason
+            return {"command": "health-arbiter fleet"}
         try:
             async with asyncio.timeout(LOOK_S):
                 return await self._look(notification)

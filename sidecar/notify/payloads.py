@@ -21,8 +21,9 @@ MAX_SUMMARY: Final = 1024
 MAX_SOURCE: Final = 255
 MAX_SECTION: Final = 3000
 MAX_FIELD: Final = 2000
-MAX_FIELDS: Final = 10
 MAX_HEADER: Final = 150
+DETAILS: Final = ("containers", "cause", "sample")
+"""The facts that a sender looks up, in the order in which Slack shows them."""
 
 ALERTS: Final = {
     "budget_50": "ArbiterBudgetHalf",
@@ -31,6 +32,7 @@ ALERTS: Final = {
     "paused": "ArbiterCullsPaused",
     "paused_shared": "ArbiterCullsPausedForMost",
     "not_honoured": "ArbiterNotHonoured",
+    "action_failed": "ArbiterActionFailed",
     "redis_unknown": "ArbiterRedisUnreachable",
     "hold": "ArbiterHeld",
     "test": "ArbiterTest",
@@ -89,11 +91,10 @@ def slack(message: Message) -> dict[str, Any]:
         {"type": "header", "text": {"type": "plain_text", "text": cut(f"{mark}: {context.service}", MAX_HEADER)}},
         {"type": "section", "text": {"type": "mrkdwn", "text": _mrkdwn(message.news, MAX_SECTION)}},
     ]
-    rest = {name: value for name, value in message.facts.items() if name != "command"}
-    fields = [_mrkdwn(f"{name}: {value}", MAX_FIELD) for name, value in rest.items()]
+    # The sentence has all other facts.
+    fields = [_mrkdwn(f"{name}: {message.facts[name]}", MAX_FIELD) for name in DETAILS if name in message.facts]
     if fields:
-        shown = [{"type": "mrkdwn", "text": text} for text in fields[:MAX_FIELDS]]
-        blocks.append({"type": "section", "fields": shown})
+        blocks.append({"type": "section", "fields": [{"type": "mrkdwn", "text": text} for text in fields]})
     if message.command:
         run = f"Run `{_mrkdwn(message.command.replace('`', ''), MAX_FIELD)}`"
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": run}})

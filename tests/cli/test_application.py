@@ -215,7 +215,7 @@ def test_help_begins_with_the_commands_each_with_a_whole_sentence(capsys: pytest
     assert [line for line in lines if not line.endswith(".") or line.endswith("..")] == []
 
 
-@pytest.mark.parametrize("arguments", [["run", "-h"], ["--budget", "9", "--help"], ["check-config", "--help"]])
+@pytest.mark.parametrize("arguments", [["run", "-h"], ["--budget", "9", "--help"]])
 def test_help_has_every_setting_once_and_those_that_matter_first(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
@@ -226,6 +226,19 @@ def test_help_has_every_setting_once_and_those_that_matter_first(
     assert sorted(shown) == sorted(FLAGS)
     assert shown[: len(FIRST)] == [f"--{name.replace('_', '-')}" for name in FIRST]
     assert shown[-len(ADVANCED) :] == [f"--{name.replace('_', '-')}" for name in ADVANCED]
+
+
+@pytest.mark.parametrize("name", ["check-config", "doctor"])
+def test_help_of_other_commands_says_where_the_settings_are(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    help_text = Done(capsys, name, "--help").out
+    assert "health-arbiter run --help explains them" in help_text
+    assert not [flag for flag in FLAGS if flag in help_text.partition("Exit codes:")[0].split()]
+
+
+def test_effective_settings_begin_with_those_that_matter(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [line.partition("=")[0] for line in Done(capsys, "check-config").out.splitlines()]
+    assert shown[: len(FIRST)] == [f"ARBITER_{name.upper()}" for name in FIRST]
+    assert len(shown) == len(set(shown)) == len(FLAGS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

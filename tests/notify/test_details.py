@@ -73,7 +73,17 @@ CASES: Final[dict[str, tuple[Records, Notification, dict[str, object]]]] = {
         _notification("not_honoured", "a"),
         {"containers": "a", "cause": "redis", "sample": "1 x own: error", "command": "health-arbiter why a"},
     ),
-    "hold": (Records(), _notification("hold", "it; rm"), {"command": "health-arbiter release --instance 'it; rm'"}),
+    "action: itself": (
+        Records(DOWN, *SICK),
+        _notification("action", "a"),
+        {"containers": "a", "cause": "redis", "sample": "1 x own: error", "command": "health-arbiter why a"},
+    ),
+    "hold: another person has a reason": (Records(), _notification("hold"), {"command": "health-arbiter fleet"}),
+    "a name that a shell would read": (
+        Records(),
+        _notification("action", "it; rm"),
+        {"containers": "", "cause": "", "sample": "1 x own: error", "command": "health-arbiter why 'it; rm'"},
+    ),
     "redis": (Records(*SICK), _notification("redis"), {"command": "health-arbiter doctor"}),
 }
 

@@ -135,6 +135,13 @@ def test_slack_never_halves_an_entity() -> None:
     assert text.endswith("x…")
 
 
+def test_slack_repeats_no_fact_of_the_sentence() -> None:
+    facts = {"causes": "redis", "paused_s": 60, "cause": "redis", "sample": "1 x redis: lost", "containers": "a, b"}
+    blocks = payloads.slack(message(replace(PLAIN, facts=facts)))["blocks"]
+    (fields,) = (block["fields"] for block in blocks if "fields" in block)
+    assert [field["text"] for field in fields] == ["containers: a, b", "cause: redis", "sample: 1 x redis: lost"]
+
+
 def test_slack_links_to_runbook_and_page() -> None:
     foot = payloads.slack(message())["blocks"][-1]["elements"][0]["text"]
     assert "<https://wiki/runbooks.md#paused|runbook>" in foot
