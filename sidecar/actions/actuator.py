@@ -1,7 +1,7 @@
 """Has a container that is down restarted, where no check of a scheduler does it. Each action is asked for once.
 
 The action begins when the drain is over. One that fails leaves the container down, and its failing check is all that is
-left: the failure is logged, counted and entered in the ledger, so that a person learns of it.
+left: the failure is logged, counted, entered in the ledger and sent as a message, so that a person learns of it.
 """
 
 from __future__ import annotations

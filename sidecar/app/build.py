@@ -20,6 +20,7 @@ from sidecar.controller.container_controller import Controller, Pace
 from sidecar.controller.error_histogram import ErrorHistogram
 from sidecar.controller.error_sharing import ErrorSharing
 from sidecar.controller.inbox import Inbox
+from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Description, Membership
@@ -30,7 +31,7 @@ from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.delays import honour_s
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
-from sidecar.core.types import Policy, RandomIdentity
+from sidecar.core.types import NAMELESS, Policy, RandomIdentity
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
 from sidecar.telemetry.fleet_telemetry import FleetReadings
@@ -131,7 +132,7 @@ async def build(
         from sidecar.app import build_action  # noqa: PLC0415 - see above
 
         actuator = build_action.actuator(
-            config.action, config.identity, metrics, ledger, leave=leave, state_directory=config.state_directory
+            config.action, config.identity, metrics, observers, leave=leave, state_directory=config.state_directory
         )
         observers.steps.append(actuator.notice)
     inherited = takeover.sockets if takeover is not None else {}
@@ -151,7 +152,7 @@ async def build(
         ledger,
         history,
         ErrorHistogram(errors_ever, time.monotonic),
-        ErrorSharing(errors_ever, budget, rng=_rng(), on_failure=partial(observers.failed, "beat")),
+        ErrorSharing(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "beat")),
         main_process,
         inherited,
         actuator,
@@ -250,13 +251,14 @@ async def _controller(
     weight = Weight(floor=config.weight.weight_floor if config.weight.weight == "on" else FULL)
     transferred = None
     disk_s = DISK_OF_SUCCESSOR_S if takeover and takeover.state else DISK_S
-    container = await _container(config.identity.app, journal, rules, disk_s)
+    container, ids = await _container(config.identity.app, journal, rules, disk_s)
     if takeover is not None:
         from sidecar.app import build_takeover  # noqa: PLC0415 - see above
 
         transferred = build_takeover.transferred_state(
             takeover,
             container,
+            ids,
             app=config.identity.app,
             policy=rules,
             measurements=measurements(),
@@ -279,18 +281,21 @@ async def _controller(
         inbox=inbox,
         publish=publish,
         hook=_hook(config.hook, config.identity.service, partial(observers.failed, "hook")),
-        ids=transferred.ids if transferred else None,
+        ids=transferred.ids if transferred else ids,
         weighed_s=transferred.weighed_s if transferred else 0,
     )
 
 
-async def _container(app: str, journal: Journal, rules: Policy, disk_s: float) -> Container:
-    """Return the container of the state file, or a new one."""
+async def _container(
+    app: str, journal: Journal, rules: Policy, disk_s: float
+) -> tuple[Container, IncarnationIds]:
+    """Return the container of the state file with its ids, or a new one."""
     memory = await journal.load(disk_s)
     now = time.monotonic()
     identity = RandomIdentity(f"lease-{os.urandom(8).hex()}", _rng().random())
     if memory is None:
-        return start(app, now, rules, nameless=f"unnamed-{os.urandom(6).hex()}", identity=identity)
+        nameless = f"{NAMELESS[0]}{os.urandom(6).hex()}"
+        return start(app, now, rules, nameless=nameless, identity=identity), IncarnationIds()
     container = start(
         app,
         now,
@@ -300,9 +305,9 @@ async def _container(app: str, journal: Journal, rules: Policy, disk_s: float) -
         born=None if memory.born is None else now - (time.time() - memory.born),
         identity=memory.identity if memory.identity.holder else identity,
     )
-    if memory.latch is None or not rules.enforce:
-        return container
-    return resume(container, memory.latch, now, time.time() - memory.latch.at, rules)
+    if memory.latch is not None and rules.enforce:
+        container = resume(container, memory.latch, now, time.time() - memory.latch.at, rules)
+    return container, IncarnationIds(memory.app_start, socket=memory.socket)
 
 
 def _hook(config: HookConfig, service: str, on_failure: Callable[[Exception], None]) -> CullHook | None:
@@ -325,6 +330,7 @@ def _ledger(config: Config, budget: BudgetWithHolds, observers: Observers) -> Le
     )
     observers.steps.append(ledger.notice)
     observers.beats.append(ledger.beaten)
+    observers.actions.append(ledger.add)
     return ledger
 
 

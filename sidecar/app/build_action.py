@@ -21,8 +21,8 @@ from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.config.slices import ActionConfig, IdentityConfig
-    from sidecar.controller.ledger import Ledger
     from sidecar.telemetry.metrics import Metrics
+    from sidecar.telemetry.observers import Observers
 
 _OF_NOMAD: Final = ("NOMAD_SECRETS_DIR", "NOMAD_ALLOC_ID")
 
@@ -31,7 +31,7 @@ def actuator(
     config: ActionConfig,
     identity: IdentityConfig,
     metrics: Metrics,
-    ledger: Ledger,
+    observers: Observers,
     *,
     leave: Callable[[], None],
     state_directory: str,
@@ -46,19 +46,12 @@ def actuator(
     def observe(result: ActionResult) -> None:
         outcome = "failed" if result.failed else "done"
         actions.labels(result.action, outcome).inc()
-        ledger.add(
-            Entry(
-                "action_failed" if result.failed else "acted",
-                result.at,
-                identity.instance,
-                reason=result.action,
-                seconds=round(result.took_s, 3),
-                detail=result.sentence,
-            )
-        )
-        fields = {"action": result.action, "detail": result.sentence, "took_s": round(result.took_s, 3)}
+        took_s = round(result.took_s, 3)
+        fields = {"action": result.action, "detail": result.sentence, "took_s": took_s}
         log = logger.error if result.failed else logger.warning
         log("the action has failed" if result.failed else "the action is done", extra={"fields": fields})
+        what, instance = "action_failed" if result.failed else "acted", identity.instance
+        observers.acted(Entry(what, result.at, instance, reason=result.action, seconds=took_s, detail=result.sentence))
 
     act = action(config, leave, environ=os.environ, facts=facts)
     asked = AskedFile(path_of(state_directory, identity.app).with_suffix(".asked")) if state_directory else None
@@ -90,7 +83,8 @@ def action(
     if missing:
         return partial(_fail, f"{' and '.join(missing)} not set: this is no allocation of Nomad")
     secrets, allocation = (environ[name] for name in _OF_NOMAD)
-    api = TaskApi(f"{secrets}/api.sock", f"{secrets}/nomad_token", allocation)
+    # The other half is for the answer, which comes when the app has ended.
+    api = TaskApi(f"{secrets}/api.sock", f"{secrets}/nomad_token", allocation, config.action_timeout / 2)
     return partial(api.restart_task, config.nomad_task) if config.action == "nomad-restart" else api.stop_allocation
 
 

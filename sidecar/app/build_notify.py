@@ -38,12 +38,15 @@ if TYPE_CHECKING:
 
     from sidecar.config.slices import Config, NotifyConfig
     from sidecar.core.explain.samples import ErrorSample
+    from sidecar.core.types import Entry
     from sidecar.notify.receivers import Receiver
     from sidecar.store.budget_with_holds import BudgetWithHolds
     from sidecar.telemetry.log import Log
     from sidecar.telemetry.observers import Observers
 
 QUIET_BEATS: Final = 3
+MOST_OF_RESULT: Final = 200
+"""Number of characters of an action's result in a message; it may hold the output of a program."""
 
 
 def messenger(
@@ -80,6 +83,7 @@ def messenger(
     registry.register(deliveries)
     observers.steps.append(built.notice)
     observers.beats.append(built.beaten)
+    observers.actions.append(lambda entry: built.acted(_without_secrets(entry)))
     return built
 
 
@@ -89,6 +93,13 @@ def _sample(samples: Callable[[], Iterable[ErrorSample]]) -> str:
 
     newest = max(samples(), key=lambda one: one.last, default=None)
     return "" if newest is None else f"{newest.errors} x {newest.kind}: {redacted(newest.message, MESSAGE_LIMIT)}"
+
+
+def _without_secrets(entry: Entry) -> Entry:
+    """The entry with its detail cut and redacted."""
+    from sidecar.client.redaction import redacted  # noqa: PLC0415 - as above
+
+    return entry._replace(detail=redacted(entry.detail, MOST_OF_RESULT))
 
 
 def receivers(config: NotifyConfig) -> list[Receiver]:

@@ -102,15 +102,6 @@ class Selector:
         return b"".join(b"(?=.*" + condition + b")" for condition in conditions if condition)
 
 
-def parse_selector(text: str) -> Selector:
-    """Read exactly one selector, or raise BadSelectorError if it cannot be read."""
-    reader = _Reader(text)
-    selector = reader.selector()
-    if reader.at < len(text):
-        reader.fail("nothing more is expected")
-    return selector
-
-
 def parse_selectors(text: str) -> tuple[Selector, ...]:
     """Read selectors with ``,``, ``;`` or a line's end between them; raise BadSelectorError if one cannot be read."""
     reader = _Reader(text)

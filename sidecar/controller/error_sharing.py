@@ -1,13 +1,14 @@
 """Adds the errors of this container to those of its service, by minute, for the time line of the status page.
 
-Nothing depends on these counts. A count that the store does not take is dropped: sent later, it would stand at another
-minute. Without new errors nothing is sent.
+Errors count for the minute in which they were counted here, by the clock that also dates the entries of the ledger, so
+that they never stand behind the cull that they caused. They are sent some seconds later. Nothing depends on them: a
+count without a clear answer is dropped, because the store may have it. Without new errors nothing is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, Protocol
 
@@ -17,39 +18,71 @@ INTERVAL_S: Final = 15.0
 JITTER: Final = 0.3
 """The interval differs by up to this part, so that the sidecars of a fleet do not send at once."""
 
+MINUTE_S: Final = 60.0
+MOMENT_S: Final = 0.05
+"""Delay after the end of a minute: a timer may ring a little early."""
+
 
 class ErrorMinutes(Protocol):
     """What this needs of a budget."""
 
-    async def add_errors(self, count: int) -> int | Unknown:
-        """Add server errors to the current minute of the service."""
+    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
+        """Add server errors to minutes (Unix time / 60) of the service."""
 
 
 class ErrorSharing:
-    """Shares the growth of ``total``, a count that only grows. ``on_failure`` gets unforeseen exceptions."""
+    """Shares the growth of ``total``, a count that only grows. ``wall`` gives Unix seconds.
+
+    ``on_failure`` gets unforeseen exceptions.
+    """
 
     def __init__(
-        self, total: Callable[[], int], budget: ErrorMinutes, *, rng: Random, on_failure: Callable[[Exception], None]
+        self,
+        total: Callable[[], int],
+        budget: ErrorMinutes,
+        *,
+        wall: Callable[[], float],
+        rng: Random,
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self._total = total
         self._budget = budget
+        self._wall = wall
         self._rng = rng
         self._on_failure = on_failure
-        self._shared = total()
+        self._counted = total()
+        self._minute = self._current_minute()
+        self._minutes: dict[int, int] = {}
 
     async def run(self) -> None:
         """Share until cancelled."""
         while True:
-            await asyncio.sleep(INTERVAL_S * (1 + self._rng.uniform(-JITTER, JITTER)))
+            left_s = INTERVAL_S * (1 + self._rng.uniform(-JITTER, JITTER))
+            minute_ends_s = MINUTE_S - self._wall() % MINUTE_S + MOMENT_S
+            if minute_ends_s < left_s:
+                await asyncio.sleep(minute_ends_s)
+                self.count()
+                left_s -= minute_ends_s
+            await asyncio.sleep(left_s)
             await self.turn()
+
+    def count(self) -> None:
+        """Count the errors since the last call for the minute of that call."""
+        total = self._total()
+        if total > self._counted:
+            self._minutes[self._minute] = self._minutes.get(self._minute, 0) + total - self._counted
+        self._counted, self._minute = total, self._current_minute()
 
     async def turn(self) -> None:
         """Send the errors since the last turn, if there are any."""
-        total = self._total()
-        count, self._shared = total - self._shared, total
-        if count <= 0:
+        self.count()
+        minutes, self._minutes = self._minutes, {}
+        if not minutes:
             return
         try:
-            await self._budget.add_errors(count)
+            await self._budget.add_errors(minutes)
         except Exception as error:  # noqa: BLE001 - a picture must not end the sidecar
             self._on_failure(error)
+
+    def _current_minute(self) -> int:
+        return int(self._wall() // MINUTE_S)

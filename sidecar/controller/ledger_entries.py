@@ -1,13 +1,16 @@
 """The entries of the ledger: which steps of a container, and which answers to beats, are worth an entry.
 
-A lasting state gets one entry: so does a suspect that is refused again and again for one reason. An entry about what
+A lasting state gets one entry: so does a suspect that is refused again and again for one reason. An app that does not
+stay up gets few entries about its restarts, for the ledger is bounded and has to keep the culls. An entry about what
 all sidecars of a fleet see has a key that they share (``Entry.once``), so that only one of them writes it. The outcomes
 of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with the fleet's state.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from math import ceil, inf
 from typing import Final
 
 from sidecar.core.explain import reasons
@@ -19,7 +22,21 @@ from sidecar.core.life.snapshot import Record
 from sidecar.core.types import MANUAL, Denied, Entry, Fleet, Granted, Hold, State, Unknown
 
 ORDERED: Final = "ordered"
+NO_CULL: Final = "no_cull"
+"""The reason of a restart in place of a container that was neither suspect nor out of service."""
+
+SHORT_PAUSE_S: Final = 600.0
+LONG_PAUSE_S: Final = 3600.0
+
 _ALONE: Final = "alone"
+_RESTARTED: Final = "the app was restarted in place"
+_RESTARTS: Final = re.compile(r"\((\d{1,9}) restarts? in the last ")
+
+
+def restarts_of(entry: Entry) -> int:
+    """The number of restarts in place that an entry ``restarted`` is about."""
+    found = _RESTARTS.search(entry.detail) if entry.reason == NO_CULL else None
+    return int(found[1]) if found else 1
 
 
 class EntryWriter:
@@ -39,6 +56,7 @@ class EntryWriter:
         self._complained_of = ""
         self._away_since: float | None = None
         self._fleet: Fleet | None = None
+        self._restarts = _Restarts(instance)
 
     # -- steps ------------------------------------------------------------------------------------------------
 
@@ -46,13 +64,14 @@ class EntryWriter:
         """The entries about one step of the container, in the order in which things happened."""
         down_s = self._down_s(record, at, now)
         if record.before is record.after and not isinstance(record.event, ClaimAnswered):
-            return list(self._overdue(record, at, down_s))
+            return [*self._overdue(record, at, down_s), *self._restarts.of_step(record, at, now)]
         entries = [
             *self._begun(record, at),
             *self._answered(record, at),
             *self._culled(record, at, now),
             *self._ended(record, at, now, down_s),
             *self._overdue(record, at, down_s),
+            *self._restarts.of_step(record, at, now),
         ]
         if record.after.state is not State.SUSPECT:
             self._refused.clear()
@@ -105,9 +124,9 @@ class EntryWriter:
 
     def _ended(self, record: Record, at: float, now: float, down_s: float) -> Iterator[Entry]:
         before, after, event = record.before, record.after, record.event
-        if record.restarted and (before.latch is not None or before.state is State.SUSPECT):
+        if record.restarted and not _is_well(before):
             when = "while it was suspect" if before.latch is None else "after its cull"
-            yield self._entry("restarted", at, seconds=down_s or None, detail=f"the app was restarted in place {when}")
+            yield self._entry("restarted", at, seconds=down_s or None, detail=f"{_RESTARTED} {when}")
         elif before.latch is not None and after.latch is None:
             if isinstance(event, ReviveOrdered):
                 yield self._entry("revived", at, author=event.author, seconds=down_s, reason=event.reason)
@@ -149,6 +168,44 @@ class EntryWriter:
             entries.insert(0, Entry("redis_back", at, self._instance, seconds=now - self._away_since))
             self._away_since = None
         return entries
+
+
+class _Restarts:
+    """Writes the entries about restarts in place of a container that is well.
+
+    The first restart has an entry at once. Those of the next ten minutes share an entry at their end. While it goes on,
+    so do those of each hour. An app may be restarted together with its sidecar: of the first entries of processes, the
+    store writes one in ten minutes (``Entry.once``).
+    """
+
+    def __init__(self, instance: str) -> None:
+        self._instance = instance
+        self._count = self._entries = 0
+        self._first_at = self._entered_at = self._pause_until = -inf
+
+    def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
+        """The entry that is due after this step, if any; none while the container is suspect or out of service."""
+        if record.restarted and _is_well(record.before):
+            self._first_at = self._first_at if self._count else now
+            self._count += 1
+        if not self._count or now < self._pause_until or not _is_well(record.after):
+            return []
+        once, detail = f"restarted {self._instance} {self._entries}", self._detail(now)
+        is_repeated = now - self._entered_at < 2 * LONG_PAUSE_S
+        self._entered_at, self._pause_until = now, now + (LONG_PAUSE_S if is_repeated else SHORT_PAUSE_S)
+        self._count, self._entries = 0, self._entries + 1
+        return [Entry("restarted", at, self._instance, reason=NO_CULL, detail=detail, once=once)]
+
+    def _detail(self, now: float) -> str:
+        if now == self._first_at:
+            return f"{_RESTARTED}, without a cull"
+        times = f"{self._count} restart{'s' * (self._count > 1)}"
+        return f"{_RESTARTED}, without a cull ({times} in the last {reasons.span(ceil(now - self._first_at))})"
+
+
+def _is_well(container: Container) -> bool:
+    """Whether the container is neither suspect nor out of service by a cull or a retirement."""
+    return container.latch is None and container.state is not State.SUSPECT
 
 
 def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Iterator[Entry]:

@@ -90,12 +90,6 @@ class ParsedPackets(NamedTuple):
     unreadable: int
 
 
-def read_packet(data: bytes, prefix: str = "") -> tuple[list[Report], int]:
-    """The reports of one packet, equal ones summed, and the number of unreadable lines. Raises nothing."""
-    batch = PacketReader(prefix).read({data: 1})
-    return batch.reports, batch.unreadable
-
-
 class PacketReader:
     """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign.
 

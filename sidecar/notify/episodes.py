@@ -27,7 +27,9 @@ _CLAIMS_S: Final = {"budget": 150.0, "not_honoured": 600.0}
 """Topics whose claims last longer. ``budget``: the leader counts the tokens in use only once a minute.
 ``not_honoured``: if no container is replaced any more, only one sidecar reports it in this time."""
 
-_LOCAL_TOPICS: Final = frozenset({"not_honoured", "redis"})
+_LOCAL_TOPICS: Final = frozenset({"not_honoured", "action", "redis"})
+_OWN_TOPICS: Final = frozenset({"not_honoured", "action"})
+"""Topics about the sidecar's own container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Episodes:
         self._looked_at = now
         results = {name: rule(observation) for name, rule in rules.FLEET_RULES.items()}
         results["not_honoured"] = rules.not_honoured(observation, self._instance, self._honour_s)
+        results["action"] = rules.action(observation, self._instance)
         results["redis"] = rules.redis(observation, now - self._redis_answered_at)
         due = [self._update(topic, result, now, observation) for topic, result in results.items()]
         return [notification for notification in due if notification is not None]
@@ -135,8 +138,8 @@ class Episodes:
         is_news = topic in _LOCAL_TOPICS or now - self._known_at.get(topic, -inf) < self._quiet_s
         self._known_at[topic] = now
         if not result.level:
-            is_replaced = topic == "not_honoured" and observation.is_leaving
-            return self._end_if_quiet(topic, episode, result, now, is_over=is_replaced) if episode else None
+            is_over = topic == "action" or (topic == "not_honoured" and observation.is_leaving)
+            return self._end_if_quiet(topic, episode, result, now, is_over=is_over) if episode else None
         since, instance = now, self._instance_of(topic, observation)
         if episode is not None:
             since, instance = episode.notification.since, episode.notification.instance
@@ -168,7 +171,7 @@ class Episodes:
     def _instance_of(self, topic: str, observation: Observation) -> str:
         if topic == "hold" and isinstance(observation.answer, Fleet) and observation.answer.hold:
             return observation.answer.hold.instance
-        return self._instance if topic == "not_honoured" else ""
+        return self._instance if topic in _OWN_TOPICS else ""
 
     def _notification(self, topic: str, result: RuleResult, since: float, instance: str) -> Notification:
         word, severity = LEVELS[topic][result.rank]

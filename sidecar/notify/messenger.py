@@ -3,7 +3,8 @@
 It only observes: it gets records from the controller and answers from the membership, and waits in tasks of its own.
 The sidecars agree on the sender in the store (``MessageClaims.first``). While Redis is away they cannot, so they elect
 a leader beforehand, for ``LEADER_S`` at a time. Only the leader reports that Redis is away. A sidecar that has never
-reached Redis knows of no other, and sends for itself.
+reached Redis knows of no other, and sends for itself. That the action of a container failed only its own sidecar sees,
+and sends.
 
 The sender may end before a receiver has the message, often because its container is culled. So it notes in the store
 that all receivers have it, or that it has tried for ``SENDING_S``. The others check some time later, and the first that
@@ -28,7 +29,7 @@ from typing import Final, NamedTuple, Protocol
 from sidecar.core.fleet.about import MemberList
 from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Denied, Fleet, Granted, Unknown
+from sidecar.core.types import Denied, Entry, Fleet, Granted, Unknown
 from sidecar.notify.episodes import Episodes, Notification
 from sidecar.notify.message import Context, Message
 from sidecar.notify.outbox import Outbox
@@ -134,6 +135,10 @@ class Messenger:
     def beaten(self, answer: Fleet | Unknown) -> None:
         """Observe the answer to a beat."""
         self._watch.beaten(answer, self._clock())
+
+    def acted(self, entry: Entry) -> None:
+        """Observe the result of the action that should have the container restarted."""
+        self._watch.acted(entry)
 
     def _count_tokens(self, answer: object) -> None:
         if isinstance(answer, Granted) and not answer.replayed:
@@ -245,6 +250,8 @@ class Messenger:
     async def _is_sender(self, notification: Notification) -> bool | Unknown:
         if notification.is_local and notification.is_over:
             return notification.topic in self._sent_local_topics
+        if notification.topic == "action":
+            return True
         if notification.topic == "redis":
             return self._is_leader()
         return await self._claims.first(notification.claim, notification.claim_s)
@@ -303,7 +310,7 @@ class Messenger:
 
 def _is_claimed(notification: Notification) -> bool:
     """Whether other sidecars could send it too, so that a claim has to choose the sender."""
-    return notification.topic != "redis" and not (notification.is_local and notification.is_over)
+    return notification.topic not in ("action", "redis") and not (notification.is_local and notification.is_over)
 
 
 class _Turn(NamedTuple):

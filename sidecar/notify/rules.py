@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sidecar.core.explain import reasons
-from sidecar.core.types import Fleet, Unknown
+from sidecar.core.types import Entry, Fleet, Unknown
 
 REDIS_AWAY_S: Final = 300.0
 HALF: Final = 0.5
@@ -40,6 +40,7 @@ LEVELS: Final[Mapping[str, tuple[tuple[str, Severity], ...]]] = MappingProxyType
         ),
         "paused": (("paused", Severity.WARNING), ("paused_shared", Severity.CRITICAL)),
         "not_honoured": (("not_honoured", Severity.CRITICAL),),
+        "action": (("action_failed", Severity.CRITICAL),),
         "redis": (("redis_unknown", Severity.CRITICAL),),
         "hold": (("hold", Severity.INFO),),
         "test": (("test", Severity.WARNING),),
@@ -65,6 +66,7 @@ class Observation:
     ``answer``: to the last beat, None before the first. ``used`` of ``capacity`` tokens, None if unknown; ``refused``:
     a claim was denied because no token was left. ``kept_s``: how long the own container has been down while its app
     still reports; None if it is not. ``is_leaving``: the own container is not waiting to be replaced any more.
+    ``failed_action``: the ledger's entry about the action that failed to restart it; None once it is not down any more.
     """
 
     answer: Fleet | Unknown | None = None
@@ -73,6 +75,7 @@ class Observation:
     refused: bool = False
     kept_s: float | None = None
     is_leaving: bool = False
+    failed_action: Entry | None = None
 
 
 def _budget(observation: Observation) -> RuleResult | None:
@@ -141,6 +144,19 @@ def not_honoured(observation: Observation, instance: str, honour_s: float) -> Ru
         return RuleResult(0, f"{instance} is no longer there after its cull.")
     sentence = f"{instance} was culled {kept_s / 60:.0f} min ago and its app is still there: it has not been replaced."
     return RuleResult(1, sentence, {"instance": instance, "down_s": round(kept_s)})
+
+
+def action(observation: Observation, instance: str) -> RuleResult:
+    """Read whether the action failed that should have the own container restarted."""
+    failed = observation.failed_action
+    if failed is None:
+        return RuleResult(0, f"{instance} is no longer down: it was restarted, revived or stopped.")
+    result = " ".join(failed.detail.split())
+    sentence = (
+        f"The action {failed.reason} of {instance} failed: {result}. The container is out of service, and the sidecar "
+        "does not repeat the action: only the failing check (503) is left to restart it."
+    )
+    return RuleResult(1, sentence, {"instance": instance, "action": failed.reason, "result": result})
 
 
 def redis(observation: Observation, away_s: float) -> RuleResult | None:

@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Evidence, Fleet, State, Unknown
+from sidecar.core.types import Entry, Evidence, Fleet, State, Unknown
 from sidecar.notify.rules import Observation
 
 TOKENS_KNOWN_S: Final = 90.0
@@ -32,6 +32,8 @@ class Watch:
         self._scrapes = scrapes
         self._tokens: _Tokens | None = None
         self._down_since: float | None = None
+        self._is_down = True  # as far as is known: a sidecar may find its container down, and ask for the action
+        self._failed_action: Entry | None = None
         self._reported_at = -inf
 
     @property
@@ -58,8 +60,15 @@ class Watch:
         after = record.after
         is_culled = after.state is State.DOWN and after.latch is not None and not after.latch.lease
         self._down_since = after.since if is_culled else None
+        self._is_down = after.state is State.DOWN
+        if not self._is_down:
+            self._failed_action = None
         if self._is_reporting(record.evidence):
             self._reported_at = now
+
+    def acted(self, entry: Entry) -> None:
+        """Keep that the action failed which should have the own container restarted; it may be up all the same."""
+        self._failed_action = entry if entry.what == "action_failed" and self._is_down else None
 
     def count(self, used: int, capacity: int, now: float, *, refused: bool = False) -> None:
         """Keep how many tokens are in use; ``refused``: a claim was denied because none was left."""
@@ -78,6 +87,7 @@ class Watch:
             refused=bool(tokens and tokens.refused),
             kept_s=now - self._down_since if is_there and self._down_since is not None else None,
             is_leaving=self._down_since is None,
+            failed_action=self._failed_action,
         )
 
     def _is_reporting(self, evidence: Evidence) -> bool:

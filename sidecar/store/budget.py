@@ -73,8 +73,8 @@ class Budget(Protocol):
     async def first(self, word: str, for_s: float) -> bool | Unknown:
         """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
 
-    async def add_errors(self, count: int) -> int | Unknown:
-        """Add server errors to the current minute of the service, for the time line of the status page."""
+    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
+        """Add server errors to minutes (Unix time / 60) of the service, for the time line of the status page."""
 
     async def error_minutes(self) -> Mapping[int, int] | Unknown:
         """The errors of about the last hour by minute (Unix time / 60); only minutes with errors."""
@@ -210,9 +210,9 @@ class FleetBudget:
         """The answer of the first server that answers."""
         return await self._servers.anywhere(lambda server: server.store.first(word, for_s))
 
-    async def add_errors(self, count: int) -> int | Unknown:
+    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
         """The answer of the first server that answers."""
-        return await self._servers.anywhere(lambda server: server.store.add_errors(count))
+        return await self._servers.anywhere(lambda server: server.store.add_errors(minutes))
 
     async def error_minutes(self) -> Mapping[int, int] | Unknown:
         """The sum over all servers that answer."""

@@ -99,6 +99,7 @@ class MemoryStore:
             self._settings.remove_within(0, now_us - window_us - 1)
             self._settings.remove_within(now_us + AHEAD_US + 1)
         state, holds = self._tables["state"], self._tables["holds"]
+        median_errors, median_ratio = roster.medians()
         return BeatReply(
             now_us=now_us,
             epoch=state.get("epoch", ""),
@@ -109,8 +110,8 @@ class MemoryStore:
             former=former,
             causes=dict(roster.causes),
             policies=self._settings.count(now_us - expiry_us) if len(self._settings) > 1 else 1,
-            median_errors=_median(roster.errors),
-            median_ratio=_median(roster.ratios),
+            median_errors=median_errors,
+            median_ratio=median_ratio,
             holds=(holds.get("", ""), holds.get(beat.instance, "")),
             used=self._grants.count(now_us - window_us) - self._refunded.count(now_us - window_us),
         )
@@ -130,11 +131,13 @@ class MemoryStore:
         self._counters[key] = (number + 1 if until_us > now_us else 1, now_us + window_s * US_PER_S)
         return self._counters[key][0]
 
-    async def add_errors(self, count: int) -> int:
-        minute = self._clock_us() // (SECONDS * US_PER_S)
-        self._minutes = Counter({one: errors for one, errors in self._minutes.items() if abs(minute - one) < MINUTES})
-        self._minutes[minute] += count
-        return self._minutes[minute]
+    async def add_errors(self, minutes: Mapping[int, int]) -> int:
+        now = self._clock_us() // (SECONDS * US_PER_S)
+        added = {minute: count for minute, count in minutes.items() if abs(now - minute) < MINUTES}
+        kept = {minute: count for minute, count in self._minutes.items() if abs(now - minute) < MINUTES}
+        self._minutes = Counter(kept)
+        self._minutes.update(added)
+        return sum(added.values())
 
     async def error_minutes(self) -> Mapping[int, int]:
         return dict(self._minutes)
@@ -215,6 +218,10 @@ class _Roster:
         if beat.about:
             self.abouts[name] = beat.about
         return former
+
+    def medians(self) -> tuple[int, int]:
+        """The upper medians of the errors and of the ratios; -1 without any."""
+        return _median(self.errors), _median(self.ratios)
 
     def strike_off(self, now_us: int, window_us: int, expiry_us: int) -> tuple[int, tuple[str, ...]]:
         """Remove silent members; return the number of silent ones, and the removed ones."""

@@ -105,11 +105,14 @@ class Store(Protocol):
     async def first(self, word: str, for_s: float) -> bool:
         """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
 
-    async def add_errors(self, count: int) -> int:
-        """Add server errors to the current minute of the service; the errors of that minute so far."""
+    async def add_errors(self, minutes: Mapping[int, int]) -> int:
+        """Add server errors to minutes (Unix time / 60) of the service; how many were added.
+
+        Those of a minute that is an hour or more from the store's time are not.
+        """
 
     async def error_minutes(self) -> Mapping[int, int]:
-        """The errors of about the last hour by minute (Unix time / 60, by the store's clock)."""
+        """The errors of about the last hour by minute (Unix time / 60, by the clocks of the sidecars)."""
 
     async def aclose(self) -> None:
         """Close the connection; the store is not used afterwards."""

@@ -40,19 +40,24 @@ _MAX_UNCLEAR: Final = 100
 _COUNT: Final = "local n = redis.call('INCR', KEYS[1]) redis.call('EXPIRE', KEYS[1], ARGV[1]) return n"
 
 ERROR_MINUTES: Final = 90
-"""Number of minutes with errors that are kept: an hour is shown."""
+"""Number of minutes with errors from which on the old ones are removed: an hour is shown."""
 
 _ADD_ERRORS: Final = f"""
-local minute = math.floor(redis.call('TIME')[1] / 60)
-local count = redis.call('HINCRBY', KEYS[1], minute, ARGV[1])
+local now, added = math.floor(redis.call('TIME')[1] / 60), 0
+for place = 1, #ARGV, 2 do
+  if math.abs(now - tonumber(ARGV[place])) < 60 then
+    redis.call('HINCRBY', KEYS[1], ARGV[place], ARGV[place + 1])
+    added = added + ARGV[place + 1]
+  end
+end
 if redis.call('HLEN', KEYS[1]) > {ERROR_MINUTES} then
   local all = redis.call('HGETALL', KEYS[1])
   for place = 1, #all, 2 do
-    if math.abs(minute - (tonumber(all[place]) or 0)) >= 60 then redis.call('HDEL', KEYS[1], all[place]) end
+    if math.abs(now - (tonumber(all[place]) or 0)) >= 60 then redis.call('HDEL', KEYS[1], all[place]) end
   end
 end
 redis.call('PEXPIRE', KEYS[1], {2 * ERROR_MINUTES * 60_000})
-return count
+return added
 """
 
 
@@ -129,8 +134,9 @@ class RedisStore:
         """Whether this is the first call; the caller that repeats it after a failure is still the first."""
         return await self._in_turn(lambda client: self._first(client, word, max(1, round(for_s * 1000))))
 
-    async def add_errors(self, count: int) -> int:
-        about = (_ADD_ERRORS, "1", self._key("minutes"), str(count))
+    async def add_errors(self, minutes: Mapping[int, int]) -> int:
+        counts = [str(number) for minute in minutes.items() for number in minute]
+        about: tuple[str | bytes, ...] = (_ADD_ERRORS, "1", self._key("minutes"), *counts)
         return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *about))
 
     async def error_minutes(self) -> Mapping[int, int]:

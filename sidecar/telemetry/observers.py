@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Fleet, Report, Unknown
+from sidecar.core.types import Entry, Fleet, Report, Unknown
 
 
 class Failure(NamedTuple):
@@ -24,13 +24,15 @@ class Observers:
     """The observers of one sidecar, by what they observe. An observer must not block.
 
     ``steps`` take the record of each step of the controller, ``beats`` the answer to each beat, ``scrapes`` each scrape
-    of the app's page, and ``failures`` each exception that the sidecar survived.
+    of the app's page, ``actions`` the entry about each action that was asked for, and ``failures`` each exception that
+    the sidecar survived.
     """
 
     def __init__(self) -> None:
         self.steps: list[Callable[[Record], None]] = []
         self.beats: list[Callable[[Fleet | Unknown], None]] = []
         self.scrapes: list[Callable[[Report], None]] = []
+        self.actions: list[Callable[[Entry], None]] = []
         self.failures: list[Callable[[Failure], None]] = []
 
     def step(self, record: Record) -> None:
@@ -47,6 +49,11 @@ class Observers:
         """Pass on the result of a scrape."""
         for observe in self.scrapes:
             observe(report)
+
+    def acted(self, entry: Entry) -> None:
+        """Pass on the result of an action."""
+        for observe in self.actions:
+            observe(entry)
 
     def failed(self, where: str, error: Exception, operation: str = "") -> None:
         """Pass on an exception."""

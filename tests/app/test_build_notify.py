@@ -16,6 +16,7 @@ from harness.ports import free_port
 from sidecar.app import build_notify
 from sidecar.config.settings import load_config
 from sidecar.config.slices import Config, NotifyConfig
+from sidecar.core.types import Entry
 from sidecar.notify.episodes import Notification
 from sidecar.notify.message import Context, Message
 from sidecar.notify.outbox import Delivery
@@ -88,6 +89,11 @@ def test_metrics_count_deliveries_and_what_waits() -> None:
     built = build_notify.messenger(settings(webhook_url="http://a/hook"), store, observers, registry, Log())
     assert (observers.steps, observers.beats) == ([built.notice], [built.beaten])
     assert b"arbiter_messages_waiting 0.0" in generate_latest(registry)
+    observers.acted(Entry("action_failed", 1.0, detail=f"exit code 1: {'x ' * 70} password=hunter2 {'y ' * 70}"))
+    failed = built._watch.observation(0.0).failed_action
+    assert failed is not None
+    assert "password=*** y" in failed.detail
+    assert len(failed.detail) <= build_notify.MOST_OF_RESULT
     deliveries = build_notify.DeliveryTelemetry(Log())
     for outcome in ("sent", "failed", "failed"):
         deliveries.observe(posted(outcome))

@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.app import build_takeover
 from sidecar.config.settings import load_config
+from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.core.life.container import start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
@@ -48,6 +49,7 @@ def test_state_that_cannot_be_used_is_reported_and_left_out(state: Any, failures
     found = build_takeover.transferred_state(
         takeover,
         start("shop/a", 0.0, Policy()),
+        IncarnationIds(),
         app="shop/a",
         policy=Policy(),
         measurements=Measurements(60, 0),

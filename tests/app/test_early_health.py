@@ -52,7 +52,7 @@ class _Early:
 
     def connect(self) -> socket.socket:
         """A connection, once the listener is open."""
-        return wait_for(lambda: socket.create_connection(("127.0.0.1", self.port)), timeout_s=20, what="it listens")
+        return wait_for(lambda: socket.create_connection(("127.0.0.1", self.port)), timeout_s=60, what="it listens")
 
     def ask(self, request: bytes) -> bytes:
         """The whole response to a request on a connection of its own."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sidecar.client import lines
 from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Results
-from sidecar.inputs.statsd import read_packet
+from sidecar.inputs.statsd import PacketReader
 
 TEXTS = st.none() | st.text(max_size=100)
 
@@ -94,7 +94,7 @@ def test_listener_reads_every_line_of_errors(
 ) -> None:
     series = lines.errors(level, kind, fingerprint, app_start, fatal=fatal)
     line = series.line(count, None if message is None else lines.message_tag(message))
-    reports, unreadable = read_packet(b"\n".join([line, line]))
+    reports, _, unreadable = PacketReader().read({b"\n".join([line, line]): 1})
     assert unreadable == 0
     assert b"\n" not in line
     assert len(line) < 1_400
@@ -108,14 +108,14 @@ def test_listener_reads_every_line_of_errors(
 def test_listener_reads_results_and_heartbeats() -> None:
     of_results = [lines.OK.line(10), lines.FAILED.line(2), lines.IN_FLIGHT.line(1, "7")]
     packet = b"\n".join([*of_results, lines.HEARTBEAT.line(1)])
-    reports, unreadable = read_packet(packet)
+    reports, _, unreadable = PacketReader().read({packet: 1})
     assert unreadable == 0
     assert sorted(map(repr, reports)) == sorted(map(repr, [Results(10, 2, 7), Heartbeat()]))
 
 
 @given(st.floats(0, allow_infinity=False))
 def test_listener_reads_every_load(load: float) -> None:
-    reports, unreadable = read_packet(lines.LOAD.line(1, lines.decimal(load)))
+    reports, _, unreadable = PacketReader().read({lines.LOAD.line(1, lines.decimal(load)): 1})
     assert unreadable == 0
     (result,) = reports
     assert isinstance(result, Results)

@@ -9,7 +9,14 @@ from itertools import pairwise
 import pytest
 
 from harness.containers import DENIED, FINE, GRANTED, POLICY, REPLAYED, SICK, WHY, answered, begun, heard
-from sidecar.controller.ledger_entries import EntryWriter, changes
+from sidecar.controller.ledger_entries import (
+    LONG_PAUSE_S,
+    NO_CULL,
+    SHORT_PAUSE_S,
+    EntryWriter,
+    changes,
+    restarts_of,
+)
 from sidecar.core.life import transitions
 from sidecar.core.life.container import resume
 from sidecar.core.life.delays import HONOUR_S
@@ -267,6 +274,67 @@ def test_wall_clock_that_stepped_back_gives_no_negative_time() -> None:
     before = replace(begun(), latch=Latch("id", WALL_S + 500, "many"))
     record = Record(ReviveOrdered("ann", "false alarm", "two"), before, begun(app_start="two"), REDIS)
     assert [one.seconds for one in EntryWriter("alloc").of_step(record, WALL_S, 5.0)] == [0.0]
+
+
+# -- restarts in place of a container that is well ------------------------------------------------------------
+
+
+def restarting(*seconds: float, until: float) -> Story:
+    """An app that is restarted in place at these seconds, and judged every ten; fine at all times."""
+    story = Story()
+    story.container = replace(story.container, app_start=None)
+    story.told((0.0, FINE), (1.0, AppRestarted("first")), (10.0, FINE))
+    assert story.entries == [], "the first id names the incarnation that is there"
+    events: list[tuple[float, Event]] = [(float(second), FINE) for second in range(20, round(until) + 1, 10)]
+    events += [(second, AppRestarted(f"life-{second}")) for second in seconds]
+    story.told(*sorted(events, key=lambda event: event[0]))
+    return story
+
+
+def test_restart_in_place_of_a_well_container_is_told_at_once() -> None:
+    story = restarting(33.5, until=7200)
+    (told,) = story.entries
+    assert told == Entry(
+        *("restarted", WALL_S + 33.5, "alloc"),
+        reason=NO_CULL,
+        detail="the app was restarted in place, without a cull",
+        once="restarted alloc 0",
+    )
+    assert restarts_of(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "entries"),
+    [
+        ([30, 30 + SHORT_PAUSE_S + 5], [(30, 1, ""), (635, 1, "")]),
+        ([30, 45, 60], [(30, 1, ""), (630, 2, "(2 restarts in the last 9m 45s)")]),
+        ([30, 510], [(30, 1, ""), (630, 1, "(1 restart in the last 2m)")]),
+        ([30, 510, 640, 700], [(30, 1, ""), (630, 1, "(1 restart in the last 2m)"), (4230, 2, "")]),
+    ],
+    ids=["far apart", "two more soon", "another", "and it goes on"],
+)
+def test_further_restarts_share_an_entry_when_the_pause_is_over(
+    seconds: list[float], entries: list[tuple[float, int, str]]
+) -> None:
+    story = restarting(*seconds, until=8000)
+    assert [(one.at - WALL_S, restarts_of(one)) for one in story.entries] == [(at, count) for at, count, _ in entries]
+    assert all(end in one.detail for one, (*_, end) in zip(story.entries, entries, strict=True))
+    assert len({one.once for one in story.entries}) == len(entries)
+
+
+@pytest.mark.parametrize("every_s", [1, 20, SHORT_PAUSE_S + 5, 1800, LONG_PAUSE_S + 5])
+def test_app_that_does_not_stay_up_has_about_an_entry_an_hour_which_counts_every_restart(every_s: float) -> None:
+    restarts = [30.0 + every_s * number for number in range(int(86_400 / every_s))]
+    story = restarting(*restarts, until=86_400 + 2 * LONG_PAUSE_S)
+    assert len(story.entries) <= 27
+    assert sum(map(restarts_of, story.entries)) == len(restarts)
+
+
+def test_restarts_before_a_trouble_are_told_when_it_is_over() -> None:
+    story = restarting(30, 40, until=600)
+    story.told((628.0, SICK), (630.5, SICK), (640.0, FINE), (650.0, FINE))
+    assert story.whats == ["restarted", "suspect", "recovered", "restarted"]
+    assert (story.entries[-1].at, story.entries[-1].kind) == (WALL_S + 640, "")
 
 
 # -- the store --------------------------------------------------------------------------------------

@@ -102,6 +102,7 @@ OF_OTHERS: Final = {
     "nomad alloc restart <alloc> arbiter",
     "nomad alloc status <alloc>",
     "nomad alloc stop <alloc>",
+    "nomad deployment fail <deployment>",
     "nomad job eval -force-reschedule <job>",
     "nomad job status <job>",
     "systemctl restart app",

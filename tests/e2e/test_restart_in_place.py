@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -51,14 +52,42 @@ def test_culled_app_that_is_restarted_in_place_is_up_again(
 
 
 @pytest.mark.redis
-def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_restarts_of_a_well_app_are_in_the_ledger_and_do_not_flood_it(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
+    one = sidecar("one", redis_url=redis_server.url, **CULL, error_limit=3)
+    for life in range(5):
+        one.post_error(1, app_start=f"life-{life}")
+    wait_for(lambda: "restarted" in _events(one), timeout_s=60, what="the first restart is in the ledger")
+    one.kill()  # what restarts the app may restart the sidecar too
+    one.start()
+    one.post_error(1, app_start="life-5")
+    one.post_error(3, app_start="life-5")
+    wait_for(lambda: "suspect" in _events(one), timeout_s=60, what="what came after the last restart is in the ledger")
+    told = [line for line in command(one, "events").out.splitlines() if "  restarted  " in line]
+    assert len(told) == 1
+    assert told[0].endswith("the app was restarted in place, without a cull")
+    assert "1 in place: 0 while suspect or culled, 1 without a cull" in command(one, "report").out
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("named", ["never", "before the port is seen", "after its cull"])
+def test_restarted_sidecar_knows_the_app_that_it_culled(
+    sidecar: StartSidecar, redis_server: RedisServer, named: str
+) -> None:
     port = free_port()
-    with closing(_listening(port)):
-        one = sidecar("one", app_port=port, redis_url=redis_server.url, **CULL)
+    one = sidecar("one", app_port=port, redis_url=redis_server.url, **CULL)
+    state = Path(str(one.settings["state_dir"]))
+    if named == "before the port is seen":
+        one.post_error(count=0, app_start="boot-1")
+    with closing(_listening(port)) as app:
+        wait_for(lambda: one.metrics()["arbiter_app_listening"] == 1, timeout_s=60, what="the port is seen")
         one.post_error(5)
         _await_health(one, 503)
-        state = Path(str(one.settings["state_dir"]))
-        wait_for(lambda: '"latch": {' in "".join(_texts(state)), timeout_s=60, what="the latch is saved")
+        if named == "after its cull":
+            one.post_error(count=0, app_start="boot-1")
+        socket_id = str(os.fstat(app.fileno()).st_ino)
+        wait_for(lambda: _has_saved(state, socket_id), timeout_s=60, what="the latch and the socket are saved")
         one.kill()
         one.start()
         assert [one.health()[0] for _ in range(20)] == [503] * 20
@@ -88,8 +117,9 @@ def test_bad_port_is_refused_by_name(sidecar: StartSidecar, value: str) -> None:
     assert "ARBITER_APP_PORT" in done.err + done.out
 
 
-def _texts(directory: Path) -> list[str]:
-    return [file.read_text() for file in directory.glob("*.json")]
+def _has_saved(directory: Path, socket_id: str) -> bool:
+    text = "".join(file.read_text() for file in directory.glob("*.json"))
+    return '"latch": {' in text and socket_id in text
 
 
 def _is_seen_to_be_away(one: Sidecar, host: str) -> bool:

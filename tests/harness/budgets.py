@@ -62,9 +62,10 @@ class StubBudget:
     async def first(self, _word: str, _for_s: float) -> bool | Unknown:
         return True
 
-    async def add_errors(self, count: int) -> int | Unknown:
-        self.minutes[0] = self.minutes.get(0, 0) + count
-        return self.minutes[0]
+    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
+        for minute, count in minutes.items():
+            self.minutes[minute] = self.minutes.get(minute, 0) + count
+        return sum(minutes.values())
 
     async def error_minutes(self) -> Mapping[int, int] | Unknown:
         return self.minutes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs import statsd
 from sidecar.inputs.report_bodies import MOST_ERRORS
-from sidecar.inputs.statsd import KNOWN_LIMIT, KNOWN_LINE_LIMIT, LINE_LIMIT, STRANGERS, PacketReader, read_packet
+from sidecar.inputs.statsd import KNOWN_LIMIT, KNOWN_LINE_LIMIT, LINE_LIMIT, STRANGERS, PacketReader
 
 LONG_RATE = b"0.3333333333333333"
 
@@ -180,29 +180,35 @@ UNREADABLE = {
 }
 
 
+def _read(packet: bytes, prefix: str = "") -> tuple[list[Report], int]:
+    """What a new reader makes of one packet: its reports, and the number of unreadable lines."""
+    batch = PacketReader(prefix).read({packet: 1})
+    return batch.reports, batch.unreadable
+
+
 @pytest.mark.parametrize(("packet", "reports"), READABLE.values(), ids=READABLE)
 def test_packet_becomes_reports(packet: bytes, reports: list[Report]) -> None:
-    assert read_packet(packet) == (reports, 0)
+    assert _read(packet) == (reports, 0)
 
 
 @pytest.mark.parametrize(("line", "errors"), RATES.values(), ids=RATES)
 def test_sampled_count_is_scaled_to_the_nearest_whole_number(line: bytes, errors: int) -> None:
-    assert read_packet(line) == ([ErrorReport(errors)], 0)
+    assert _read(line) == ([ErrorReport(errors)], 0)
 
 
 @pytest.mark.parametrize("line", FOREIGN.values(), ids=FOREIGN)
 def test_other_metrics_are_neither_counted_nor_unreadable(line: bytes) -> None:
-    assert read_packet(line) == ([], 0)
+    assert _read(line) == ([], 0)
 
 
 @pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
 def test_unreadable_line_is_dropped_and_counted(line: bytes) -> None:
-    assert read_packet(line) == ([], 1)
+    assert _read(line) == ([], 1)
 
 
 @pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
 def test_unreadable_line_harms_no_other(line: bytes) -> None:
-    assert read_packet(b"errors:1|c\n" + line + b"\nerrors:1|c") == ([ErrorReport(2)], 1)
+    assert _read(b"errors:1|c\n" + line + b"\nerrors:1|c") == ([ErrorReport(2)], 1)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,7 @@ def test_unreadable_line_harms_no_other(line: bytes) -> None:
     ids=["behind it", "plain", "requests", "gauge", "no dot", "other", "own dot", "own sign", "two words", "none set"],
 )
 def test_prefix_of_the_client_is_removed(prefix: str, line: bytes, reports: list[Report]) -> None:
-    assert read_packet(line, prefix) == (reports, 0)
+    assert _read(line, prefix) == (reports, 0)
 
 
 # -- many packets -------------------------------------------------------------------------------------------
@@ -285,7 +291,7 @@ def _counts(report: Report) -> list[int]:
 
 @given(st.one_of(ANY_BYTES, NEARLY, CUT, st.lists(st.sampled_from(LINES)).map(b"\n".join)))
 def test_any_bytes_are_read_or_counted(packet: bytes) -> None:
-    reports, unreadable = read_packet(packet)
+    reports, unreadable = _read(packet)
     lines = packet.count(b"\n") + 1
     assert 0 <= unreadable <= lines
     assert len(reports) <= lines
@@ -302,7 +308,7 @@ def test_used_reader_reads_a_packet_as_a_new_one_does(before: bytes, packet: byt
     reader = PacketReader()
     reader.read({before: 1})
     batch = reader.read({packet: 1})
-    assert (batch.reports, batch.unreadable) == read_packet(packet)
+    assert (batch.reports, batch.unreadable) == _read(packet)
 
 
 @given(st.one_of(NEARLY, CUT, st.sampled_from(LINES)).filter(lambda line: b"\n" not in line and line.strip(b"\r")))
@@ -332,8 +338,8 @@ def test_sum_of_errors_is_that_of_a_plain_model(sent: list[tuple[bytes, int]], t
 
 
 def test_every_name_has_a_unit() -> None:
-    said = {name: read_packet(name + b":1|c")[0] for name in statsd.UNITS}
-    said |= {name: read_packet(name + b":0|g")[0] for name in statsd.GAUGES}
+    said = {name: _read(name + b":1|c")[0] for name in statsd.UNITS}
+    said |= {name: _read(name + b":0|g")[0] for name in statsd.GAUGES}
     assert said == {name: [unit] for name, unit in {**statsd.UNITS, **statsd.GAUGES}.items()}
 
 

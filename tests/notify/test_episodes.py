@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.life.delays import honour_s
-from sidecar.core.types import CauseTrial, Fleet, Hold, Unknown
+from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Unknown
 from sidecar.notify.episodes import Episodes, Notification
 from sidecar.notify.rules import LEVELS, Observation, Severity
 
@@ -19,6 +19,7 @@ TRIED = Fleet(10, suspect=6, cause="redis", trials=(CauseTrial("redis", 1, 1, 0.
 OVER = Fleet(10, trials=(CauseTrial("redis", 1, 0, 0.0, 1),))
 HELPED = Fleet(10, suspect=3, cause="redis", trials=(CauseTrial("redis", 2, 0, 0.0, 0),))
 AWAY = Unknown("timeout")
+FAILED = Entry("action_failed", 5.0, "a", reason="command", detail="the command ended with exit code 5\nunit not found")
 
 
 def episodes(**options: float) -> Episodes:
@@ -183,6 +184,15 @@ REST = {
         [(11, Observation(CALM, kept_s=301)), (12, Observation(CALM)), (72, Observation(CALM))],
         [(11, "not_honoured"), (72, "-not_honoured")],
     ),
+    "action: once, and over as soon as the container is not down any more": (
+        [
+            (0, Observation(CALM, failed_action=FAILED)),
+            (90, Observation(AWAY, failed_action=FAILED)),
+            (91, Observation(CALM)),
+            (92, Observation(CALM, failed_action=FAILED)),
+        ],
+        [(0, "action_failed"), (91, "-action"), (92, "action_failed")],
+    ),
     "nothing known, nothing sent": ([(0, Observation()), (1000, Observation())], []),
 }
 
@@ -246,6 +256,19 @@ def test_ongoing_condition_is_as_it_is_now() -> None:
 def test_severity_rises_with_the_words_of_a_topic(topic: str) -> None:
     order = [list(Severity).index(severity) for _, severity in LEVELS[topic]]
     assert order == sorted(order)
+
+
+def test_failed_action_is_told_on_one_line_with_what_is_left_to_restart_the_container() -> None:
+    found = first([(0.0, Observation(CALM, failed_action=FAILED))])
+    assert found.sentence == (
+        "The action command of a failed: the command ended with exit code 5 unit not found. The container is out of "
+        "service, and the sidecar does not repeat the action: only the failing check (503) is left to restart it."
+    )
+    assert found.facts == {
+        "instance": "a",
+        "action": "command",
+        "result": "the command ended with exit code 5 unit not found",
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from sidecar.core.types import (
     Answer,
     CauseTrial,
     Denied,
+    Entry,
     Evidence,
     Fleet,
     Granted,
@@ -493,6 +494,75 @@ async def test_retirement_that_takes_long_is_no_cull() -> None:
         fleet.messengers[0].notice(down(since, Evidence(60, errors=1), lease="word"))
         await asyncio.sleep(10)
     assert fleet.words == []
+    await fleet.end()
+
+
+# -- an action that failed -----------------------------------------------------------------------------------------
+
+ENTRY = Entry("action_failed", 1.0, "n0", reason="nomad-stop", detail="Nomad answered 403")
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["Redis is there", "Redis is away"])
+@pytest.mark.parametrize("lease", ["", "word"], ids=["cull", "retirement"])
+def test_each_failed_action_is_one_message_of_its_own_sidecar_with_one_end(*, is_away: bool, lease: str) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        fleet = MessengerFleet(2)
+        await fleet.beats(CALM, 20)
+        fleet.store.is_away = is_away
+        for own in fleet.messengers:
+            for number in range(2):
+                now = asyncio.get_running_loop().time()
+                own.acted(ENTRY._replace(what="acted"))
+                own.notice(down(now, Evidence(60), lease=lease))
+                own.acted(ENTRY)
+                for _ in range(10):
+                    own.notice(down(now, Evidence(60), lease=lease))
+                    await asyncio.sleep(1)
+                assert fleet.words[-1] == "action_failed", number
+                container = start("web/a", now, Policy())
+                own.notice(Record(FINE, container, container, Evidence(60)))
+                await asyncio.sleep(3)
+        assert fleet.words == ["action_failed", "-action"] * 4
+        assert {one.notification.instance for one in fleet.sent[:4]} == {"n0"}
+        assert [len({one.key for one in part}) for part in (fleet.sent[:4], fleet.sent[4:], fleet.sent)] == [1, 1, 2]
+        await fleet.end()
+
+    story()
+
+
+@in_virtual_time
+async def test_action_that_succeeded_or_failed_after_the_app_was_restarted_sends_nothing() -> None:
+    fleet = MessengerFleet(2)
+    for own in fleet.messengers:
+        own.notice(down(0.0, Evidence(60)))
+    fleet.messengers[0].acted(ENTRY._replace(what="acted"))
+    container = start("web/a", 0.0, Policy())
+    fleet.messengers[1].notice(Record(FINE, container, container, Evidence(60)))
+    fleet.messengers[1].acted(ENTRY)
+    await fleet.beats(CALM, 30)
+    assert fleet.words == []
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_sidecar_that_found_its_container_down_sends_that_the_action_failed() -> None:
+    fleet = MessengerFleet(1)
+    fleet.messengers[0].acted(ENTRY)
+    await fleet.beats(CALM, 10)
+    assert fleet.words == ["action_failed"]
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_alert_of_a_failed_action_is_repeated_while_the_container_is_down() -> None:
+    fleet = MessengerFleet(2)
+    await fleet.beats(CALM, 20)
+    fleet.messengers[0].notice(down(0.0, Evidence(60)))
+    fleet.messengers[0].acted(ENTRY)
+    await fleet.beats(CALM, 300)
+    assert (fleet.words, {one.notification.word for one in fleet.alerts}) == (["action_failed"], {"action_failed"})
+    assert 5 <= len(fleet.alerts) <= 7
     await fleet.end()
 
 

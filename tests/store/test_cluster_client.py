@@ -242,4 +242,4 @@ async def test_node_that_claims_more_slots_than_there_are_does_not_stop_the_loop
 ) -> None:
     client = open_client((await actor.open()).replace("redis", "redis+cluster"))
     actor.line = b"*1\r\n*3\r\n:0\r\n:1000000000000\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n"
-    assert await asyncio.wait_for(client.claim("a"), 2) == "response"
+    assert await asyncio.wait_for(client.claim("a"), 60) == "response"

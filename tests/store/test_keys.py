@@ -30,7 +30,7 @@ async def test_keys_of_a_service_that_has_ended_are_gone_in_the_end(
     await commit(store, grant="a", writes=[Write("holds", "", "x")], entries=[Entry("hold", 1.0)])
     await send_beat(store, beat("a", about="news"))
     assert await store.first("word", 60)
-    assert await store.add_errors(1) == 1
+    assert await store.add_errors({clock.now_us // (60 * S): 1}) == 1
     assert ends(faketime_redis) == {
         **{f"{PREFIX}:{key}": KEPT_S for key in ("abouts", "alive", "errors", "events", "grants", "holds", "members")},
         **{f"{PREFIX}:{key}": KEPT_S for key in ("noted", "settings", "state")},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from sidecar.controller.ledger_entries import ORDERED
+from sidecar.controller.ledger_entries import NO_CULL, ORDERED, restarts_of
 from sidecar.core.types import Entry
 
 DAY_S: Final = 86_400.0
@@ -76,7 +76,8 @@ class FleetReport:
     - ``would_culls``: culls in shadow mode; ``would_recover``: how many of those containers recovered by themselves;
       ``would_tokens``: the most of their tokens that were granted within any ten minutes.
     - ``replaced_s``, ``retired_s``: time from the token or lease to the replacement; none in shadow mode.
-    - ``restarted``: apps restarted in place, while suspect or culled; ``failed_actions``: of ``ARBITER_ACTION``.
+    - ``restarted``: apps restarted in place, while suspect or culled; ``other_restarts``: in place, without a cull.
+    - ``failed_actions``: of ``ARBITER_ACTION``.
     - ``not_honoured``: containers that were still there long after a cull.
     - ``paused``: cause -> how often its culls were paused because one did not help.
     - ``duplicates``: instance names of two containers. ``away_s``: how long a sidecar was without Redis.
@@ -105,6 +106,7 @@ class FleetReport:
     retired_s: Times = NO_TIMES
     revived: int = 0
     restarted: int = 0
+    other_restarts: int = 0
     failed_actions: int = 0
     holds: tuple[HoldPeriod, ...] = ()
     not_honoured: tuple[str, ...] = ()
@@ -131,6 +133,7 @@ def report_of(
     seen = sorted(unique, key=lambda entry: entry.at)
     counts = Counter(entry.what for entry in seen)
     replaced = [] if mode == SHADOW else _replaced(seen)
+    restarts = [entry for entry in seen if entry.what == "restarted"]
     return FleetReport(
         service,
         mode,
@@ -152,7 +155,8 @@ def report_of(
         retirements=counts["retired"],
         retired_s=_times(entry for entry in replaced if not entry.kind),
         revived=counts["revived"],
-        restarted=counts["restarted"],
+        restarted=sum(entry.reason != NO_CULL for entry in restarts),
+        other_restarts=sum(restarts_of(entry) for entry in restarts if entry.reason == NO_CULL),
         failed_actions=counts["action_failed"],
         holds=_holds(seen),
         not_honoured=tuple(sorted({entry.instance for entry in seen if entry.what == "not_honoured"})),

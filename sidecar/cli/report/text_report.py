@@ -91,8 +91,9 @@ def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
         yield "retired", f"{report.retirements}{took}"
     if report.revived:
         yield "revived", f"{report.revived} back in service without a replacement"
-    if report.restarted:
-        yield "restarted", f"{report.restarted} restarted in place while suspect or culled"
+    if restarts := report.restarted + report.other_restarts:
+        because = f"{report.restarted} while suspect or culled, {report.other_restarts} without a cull"
+        yield "restarted", f"{restarts} in place: {because}"
     yield from _problems(report)
 
 

@@ -172,6 +172,7 @@ MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
         "budget_empty": "budget",
         "paused_shared": "paused",
         "not_honoured": "not-honoured",
+        "action_failed": "action-failed",
         "redis_unknown": "redis",
         "test": "messages",
     }

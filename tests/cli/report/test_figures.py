@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.ledger_weeks import DAY_S, SINCE_S, UNTIL_S, busy_week, shadow_week
 from sidecar.cli.report.figures import Bin, Cause, FleetReport, HoldPeriod, Times, report_of
+from sidecar.controller.ledger_entries import NO_CULL
 from sidecar.core.types import ENTRY_WORDS, Entry
 
 HOUR_S = 3600.0
@@ -53,7 +54,10 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "not honoured": ([Entry("not_honoured", at, name) for at, name in enumerate("bab")], {"not_honoured": ("a", "b")}),
     "paused": ([Entry("paused", at, kind=kind) for at, kind in enumerate("bab")], {"paused": (("b", 2), ("a", 1))}),
     "duplicates": ([Entry("duplicate", at, name) for at, name in enumerate("bab")], {"duplicates": ("a", "b")}),
-    "restarted in place": ([Entry("restarted", 1), Entry("restarted", 2)], {"restarted": 2}),
+    "restarted in place": (
+        [Entry("restarted", 1), Entry("restarted", 2), Entry("restarted", 3, reason=NO_CULL)],
+        {"restarted": 2, "other_restarts": 1},
+    ),
     "failed actions": ([Entry("action_failed", 1), Entry("acted", 2)], {"failed_actions": 1}),
     "lost data": ([Entry("data_loss", 1)], {"losses": 1}),
     "away": ([Entry("redis_away", 1), Entry("redis_back", 61, seconds=60.0)], {"away_s": ONCE}),

@@ -20,7 +20,7 @@ refusals      3: paused 2, window 1
 near misses   1 of 9 suspects recovered before a cull
 retired       1: in 12s
 revived       1 back in service without a replacement
-restarted     1 restarted in place while suspect or culled
+restarted     4 in place: 1 while suspect or culled, 3 without a cull
 not honoured  still there long after their cull: web-3
 action failed once: only the failing check is left to restart the app
 paused        culls did not help against http 2 times
@@ -32,7 +32,7 @@ holds         2026-01-05 12:00 UTC ann held the service for 30m of 1h: migration
               2026-01-07 12:00 UTC bob held instance web-2 for 10m: looking at
               it
 
-from 62 events, the first of 2026-01-01 12:00 UTC"""
+from 63 events, the first of 2026-01-01 12:00 UTC"""
 
 SHADOW = """\
 web: 7 days until 2026-01-08 12:00 UTC
