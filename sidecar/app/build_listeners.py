@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -43,9 +44,12 @@ CONNECTIONS: Final = {"local": 128, "public": 128, "page": 64}
 """Connections per listener, as far as the process may open files."""
 
 PAGE_PATHS: Final = {
-    **dict.fromkeys(("/", "/page", "/page.css", "/page.js", "/page/state", "/page/stream"), ("GET",)),
+    **dict.fromkeys(("/", "/page", "/page.css", "/page.js", "/page/plain", "/page/state", "/page/stream"), ("GET",)),
     "/page/hold": ("POST", "DELETE"),
 }
+LINKED_PATHS: Final = frozenset({"/why", "/fleet", "/events"})
+"""What the status page has links to."""
+
 REMOTE_PATHS: Final = {
     "/hold": ("POST", "DELETE"),
     "/fleet": ("GET",),
@@ -179,10 +183,16 @@ def _local_routes(sidecar: Sidecar, why: Why) -> web.Routes:
 
 def guard_local(request: web.BaseRequest) -> None:
     """Raise ``HttpError`` for what a web page in a browser must not ask; the status page checks its own requests."""
-    if request.path in PAGE_PATHS:
+    if request.path in PAGE_PATHS or _is_link_of_the_page(request):
         report_api.refuse_foreign_hosts(request)
     else:
         report_api.refuse_browsers(request)
+
+
+def _is_link_of_the_page(request: web.BaseRequest) -> bool:
+    headers = request.headers
+    is_own = headers.get("Sec-Fetch-Site") == "same-origin" and "Origin" not in headers
+    return is_own and request.method == "GET" and request.path in LINKED_PATHS
 
 
 class _OperatorRoutes:
@@ -204,6 +214,7 @@ class _OperatorRoutes:
     def _built(self) -> OperatorRoutes:
         from sidecar.app.build_operator_routes import operator_routes  # noqa: PLC0415 - see above
 
+        gc.freeze()  # what was imported since the start, Redis' client too, would make each full collection 5 ms longer
         return operator_routes(self._sidecar, self._why)
 
     def _routes(self, paths: Mapping[str, Sequence[str]], built: Callable[[], web.Routes]) -> web.Routes:
@@ -248,6 +259,7 @@ def _why(sidecar: Sidecar) -> Why:
             samples=controller.samples.newest,
             wall=time.time,
             action=lambda: sidecar.actuator.last if sidecar.actuator else None,
+            warnings=sidecar.warnings,
         ),
         sidecar.history,
         is_public_brief=sidecar.config.server.public_why == "brief",

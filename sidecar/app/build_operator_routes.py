@@ -137,6 +137,7 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage
         local_entries=sidecar.ledger.local,
         doors={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
         runbook_url=config.notify.runbook_url,
+        store=redis_urls.shown(config.redis.redis_url),
     )
     state = PageState(sidecar.config.judging, sidecar.config.budget, sources, limit_s=limit_s)
     changes = ChangeStream(

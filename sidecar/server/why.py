@@ -49,7 +49,7 @@ class WhySources(NamedTuple):
 
     ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
     ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation. ``action``: how the last
-    action ended, if there was one.
+    action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -60,6 +60,7 @@ class WhySources(NamedTuple):
     samples: Callable[[], Iterable[ErrorSample]]
     wall: Callable[[], float]
     action: Callable[[], ActionResult | None] = lambda: None
+    warnings: Callable[[], list[str]] = list
 
 
 class Why:
@@ -114,6 +115,7 @@ class Why:
             "capture": cull.capture if cull else None,
             "last_cull": None if cull is None or is_culled else _last_cull(cull, offset),
             "action": self._action(),
+            "warnings": self._from.warnings(),
         }
 
     def _action(self) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ _DAY_S: Final = 86400
 
 def as_text(value: dict[str, Any], limit: int | None = None) -> str:
     """The value as text; beyond ``limit`` bytes of UTF-8 the last lines are left out."""
-    lines = [f"{_printable(line)[:LINE_LIMIT]}\n" for line in _lines(value)]
+    lines = [f"{printable(line)[:LINE_LIMIT]}\n" for line in _lines(value)]
     if limit is None:
         return "".join([*lines, *_capture(value)])
     return "".join(_fitting(lines, limit))
@@ -54,9 +54,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         yield from _fleet(value["fleet"])
     if value["hold"]:
         yield _hold(value["hold"])
-    if action := value.get("action"):
-        how = "failed" if action["failed"] else "done"
-        yield f"action: {action['action']} {how} after {action['took_s']:.1f} s: {action['sentence']}"
+    yield from _action(value)
     for sentence in value["remedies"]:
         yield f"clears when: {sentence}"
     yield from _about(value)
@@ -152,6 +150,17 @@ def _hold(hold: dict[str, Any]) -> str:
     return f"hold: {scope} until {_time(hold['until'])} by {hold['author']}{reason}"
 
 
+def _action(value: dict[str, Any]) -> Iterator[str]:
+    """How the last action ended, and what is wrong around the sidecar."""
+    if action := value.get("action"):
+        how = "failed" if action["failed"] else "done"
+        sentence, *output = action["sentence"].splitlines() or [""]
+        yield f"action: {action['action']} {how} after {action['took_s']:.1f} s: {sentence}"
+        yield from (f"| {line}" for line in output)
+    for sentence in value.get("warnings", ()):
+        yield f"warning: {sentence}"
+
+
 def _about(value: dict[str, Any]) -> Iterator[str]:
     if value["alone"]:
         yield f"alone: {value['alone']}"
@@ -170,7 +179,7 @@ def _samples(samples: Any) -> Iterator[str]:
 
 def _capture(value: dict[str, Any]) -> Iterator[str]:
     for line in (value.get("capture") or "").splitlines():
-        yield f"| {_printable(line)}\n"
+        yield f"| {printable(line)}\n"
 
 
 def _time(unix: float) -> str:
@@ -179,5 +188,6 @@ def _time(unix: float) -> str:
     return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
+    """The line with ``?`` for what would control a terminal or move the text around it."""
     return _CONTROL.sub("?", line)

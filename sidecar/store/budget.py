@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, cast
 
 from sidecar.cascade.fallback import Figures
 from sidecar.core.fleet import members
-from sidecar.core.fleet.about import MemberList
+from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.fleet.merge import member_life, view_of
 from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
@@ -23,7 +23,6 @@ from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import Asked, Attend, EndHold, PutHold, ReturnGrant
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, LeaseRequest, Unknown
 from sidecar.core.values import replace
-from sidecar.net.threads import in_thread
 from sidecar.store.changes import is_hold_lacking
 from sidecar.store.decisions import Counter, Decisions
 from sidecar.store.ledger_pages import merged_page, places
@@ -183,9 +182,11 @@ class FleetBudget:
         raws = [raw for raw, _ in known.values()]
         view = view_of(list(zip(known, raws, strict=True)), len(self._servers))
         listing = max((listing for _, listing in known.values()), key=lambda one: len(one.members))
-        listed = partial(members.member_list_of, view, raws, listing, self._terms, most=MAX_MEMBERS)
-        # Thousands of descriptions take longer to read than a health answer may wait.
-        seen = await in_thread(listed) if len(listing.members) > FEW_MEMBERS else listed()
+        present: dict[str, Member] = {}
+        for begin in range(0, len(listing.members), FEW_MEMBERS):
+            present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
+            await asyncio.sleep(0)  # health answers go between
+        seen = members.member_list_of(view, raws, listing, present, self._terms, most=MAX_MEMBERS)
         return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate()))
 
     # -- the ledger ---------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def controller() -> Controller:
 
 async def _poll(address: tuple[str, int], source: str = "127.0.0.1") -> bytes:
     """Everything that the agent says, to the end of the connection."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(*address, local_addr=(source, 0))
         try:
             return await reader.read()

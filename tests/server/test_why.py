@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.events import Judged
@@ -95,6 +96,8 @@ class Memory:
         self.heard_s = 2.0
         self.weight = 100
         self.local_hold: Hold | None = None
+        self.action: ActionResult | None = None
+        self.warnings: list[str] = []
         self.history = History(lambda: UNIX)
         self.why = Why(
             WhyIdentity("app", "a", mode, 5, "https://runbooks.example.org/arbiter"),
@@ -106,6 +109,8 @@ class Memory:
                 leaving=lambda _limit: (5, 12),
                 samples=lambda: (SAMPLE,),
                 wall=lambda: UNIX,
+                action=lambda: self.action,
+                warnings=lambda: self.warnings,
             ),
             self.history,
             is_public_brief=is_public_brief,
@@ -252,7 +257,7 @@ def test_brief_answer_tells_of_a_hold_and_when_it_ends() -> None:
 
 def test_local_answer_has_the_incarnation_and_redacted_samples() -> None:
     value = _json(_ask(Memory(HELD).why.get_local))
-    assert value.keys() == {*FIELDS, "samples", "capture", "last_cull", "action"}
+    assert value.keys() == {*FIELDS, "samples", "capture", "last_cull", "action", "warnings"}
     assert value["incarnation"] == f"life-{FREE}"
     assert value["samples"] == [
         {
@@ -514,6 +519,18 @@ def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) ->
     assert all(line.isprintable() for line in text.splitlines())
     if len(reason) < 100:
         assert "clears when: the container is replaced" in text
+
+
+def test_local_text_has_the_output_of_the_action_by_lines_and_what_is_wrong_around_the_sidecar() -> None:
+    memory = Memory(DOWN)
+    output = "the command ended with exit code 1 after 0.1 s\nno\x1b such\nunit"
+    memory.action, memory.warnings = ActionResult("command", UNIX, 0.12, output, failed=True), ["nobody listens"]
+    text = _body_of(_ask(memory.why.get_local, "?format=text"))
+    first = "action: command failed after 0.1 s: the command ended with exit code 1 after 0.1 s"
+    assert f"{first}\n| no? such\n| unit\nwarning: nobody listens\n" in text
+    public = memory.why.text(100_000)
+    assert "action:" not in public
+    assert "warning:" not in public
 
 
 def test_local_text_has_samples_and_capture_without_control_characters() -> None:

@@ -8,7 +8,7 @@ would write.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -121,14 +121,14 @@ def unpack(line: str) -> About | None:
     return About(_STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0), match[9] or "")
 
 
-def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Any]:
-    """Members, present and departed, as JSON values."""
+def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> dict[str, Iterator[dict[str, Any]]]:
+    """Members, present and departed, as JSON values; an iterator each, because there may be thousands."""
     return {
-        "members": [
+        "members": (
             {**member._asdict(), "age_s": round(member.age_s, 3), "about": member.about and member.about._asdict()}
             for member in members
-        ],
-        "departed": [{"instance": instance, "age_s": round(age_s, 3)} for instance, age_s in departed],
+        ),
+        "departed": ({"instance": instance, "age_s": round(age_s, 3)} for instance, age_s in departed),
     }
 
 

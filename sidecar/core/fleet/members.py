@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from sidecar.core.fleet import about as lines
@@ -38,13 +38,20 @@ class Listed(Protocol):
         """The last descriptions of culled containers, by instance."""
 
 
-def member_list_of(view: View, raws: Sequence[Raw], listing: Listed, terms: Terms, *, most: int) -> MemberList:
-    """The fleet as the view has it, and its first ``most`` members by name."""
+def present(view: View, rows: Iterable[tuple[str, int, str, str]]) -> dict[str, Member]:
+    """Some members of a listing by name. Reading thousands at once would take 8 ms."""
+    return {row[0]: _member(view, *row) for row in rows}
+
+
+def member_list_of(
+    view: View, raws: Sequence[Raw], listing: Listed, members: Mapping[str, Member], terms: Terms, *, most: int
+) -> MemberList:
+    """The fleet as the view has it, and its first ``most`` by name: ``members`` of the listing, and who is missing."""
     readings = [Reading.of(_as_reply(raw, terms)) for raw in raws]
     now_us, oldest_us = view.now_us, view.now_us - terms.window_us
     grants = [at for server in view.servers for claim, at in server.grants.items() if claim not in server.refunded]
     in_use = sorted(at for at in grants if at >= oldest_us)
-    rows = {row[0]: _member(view, *row) for row in listing.members} | _missing(view, listing)
+    rows = {**members, **_missing(view, listing)}
     holds = (hold.shown(scope, row) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(

@@ -45,6 +45,7 @@ class Situation(NamedTuple):
     """What the rules read. ``unknown``: the error of the store, ``away_since`` since when; ``budget`` as JSON values.
 
     ``rows``: the containers; ``alone``: what it means that there is no shared store, or empty; ``now``: Unix seconds.
+    ``store``: the address of the store without passwords.
     """
 
     fleet: Fleet | None
@@ -56,10 +57,21 @@ class Situation(NamedTuple):
     alone: str
     is_shadow: bool
     now: float
+    store: str = ""
 
     def of_state(self, *states: str) -> list[ContainerFacts]:
         """The containers in one of these states."""
         return [row for row in self.rows if row.state in states]
+
+    def is_outage(self, suspects: Sequence[ContainerFacts]) -> bool:
+        """Whether so many suspects are an incident of the service."""
+        return len(suspects) > 1 and len(suspects) >= OUTAGE * len(self.rows)
+
+    def cause_of(self, suspects: Sequence[ContainerFacts]) -> str:
+        """The cause that most or all of them share, empty if there is none."""
+        if len({row.cause for row in suspects}) == 1:
+            return name(suspects[0].cause)
+        return name(self.fleet.cause) if self.fleet is not None else ""
 
 
 def banner(seen: Situation) -> Banner:
@@ -78,7 +90,8 @@ def _redis_away(seen: Situation) -> Banner | None:
         CRITICAL,
         f"Redis has given no answer{since}, so no container can be culled: {reasons.failure(seen.unknown.error)}."
         " Health answers are unchanged.",
-        "Repair Redis or the network to it; the sidecars try again by themselves. Below is what was known last.",
+        f"Repair Redis{f' ({seen.store})' if seen.store else ''} or the network to it; the sidecars try again by"
+        " themselves. Below is what was known last.",
         "health-arbiter doctor",
         reasons.runbook(seen.unknown.error),
     )
@@ -92,8 +105,9 @@ def _paused_for_most(seen: Situation) -> Banner | None:
         CRITICAL,
         f"Most of the {fleet.suspect} suspects of {fleet.alive} containers share the cause {name(fleet.cause)}, and a"
         " cull for it did not help: a restart is not the remedy.",
-        f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; the command tries one at once.",
-        "health-arbiter release --service",
+        f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; after the repair, health-arbiter release"
+        " --service tries one at once.",
+        _why_worst(seen.of_state(State.SUSPECT)),
         "paused",
     )
 
@@ -105,9 +119,10 @@ def _budget_empty(seen: Situation) -> Banner | None:
     back = f" The next token comes back at {clock(budget['back_at'][0])}." if budget["back_at"] else ""
     return Banner(
         CRITICAL,
-        f"All {budget['capacity']} tokens are in use, and {containers(suspects)} wait for one.{back}",
+        f"All {budget['capacity']} tokens are in use, and {containers(suspects)}"
+        f" {'waits' if len(suspects) == 1 else 'wait'} for one{_because(seen, suspects)}.{back}",
         "Look for what they have in common: a node, a version, a dependency.",
-        f"health-arbiter why {quote(suspects[0].instance)}",
+        _why_worst(suspects),
         "budget",
     )
 
@@ -122,7 +137,7 @@ def _held(seen: Situation) -> Banner | None:
     rest = f", and {containers(troubled)} {_have(troubled)} too many errors" if troubled else ""
     scope = f" --instance {quote(hold.instance)}" if hold.instance else ""
     return Banner(
-        WARNING if troubled else INFO,
+        CRITICAL if seen.is_outage(troubled) else WARNING if troubled else INFO,
         f"{said} ({name(hold.reason)}){rest}.",
         f"Ask {name(hold.author)} before you end it.",
         f"health-arbiter release{scope}",
@@ -153,22 +168,23 @@ def _suspects(seen: Situation) -> Banner | None:
     if not suspects:
         return None
     paused = ", ".join(map(name, fleet.paused)) if fleet else ""
-    shared = name(fleet.cause) if fleet and fleet.cause else ""
-    only = name(suspects[0].cause) if len({row.cause for row in suspects}) == 1 else ""
-    most = f", most because of {shared}" if shared else f" because of {only}" if only else ""
     is_tried = fleet is not None and any(trial.out for trial in fleet.trials)
-    rest = " The fleet tries one cull, and waits whether it helps." if is_tried else ""
+    rest = " The fleet tries one cull, and waits to see whether it helps." if is_tried else ""
     if paused:
         rest = f" Culls for {paused} are paused, because the last one did not help."
-    is_outage = len(suspects) > 1 and len(suspects) >= OUTAGE * len(seen.rows)
-    action = "Look at the errors of one of them."
+    is_outage = seen.is_outage(suspects)
+    action = "Look at its errors." if len(suspects) == 1 else "Look at the errors of the worst."
     if is_outage:
-        action = f"Treat it as an incident of the service: repair {shared or only or 'the cause'}, or roll back."
+        cause = seen.cause_of(suspects) or "the cause"
+        action = f"Treat it as an incident of the service: repair {cause}, or roll back."
+    begun = [row.since for row in suspects if row.since is not None]
+    since = f" since {clock(min(begun))}" if begun else ""
     return Banner(
         CRITICAL if is_outage else WARNING,
-        f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{most}.{rest}",
+        f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{since}{_because(seen, suspects)}."
+        f"{rest}",
         action,
-        f"health-arbiter why {quote(suspects[0].instance)}",
+        _why_worst(suspects),
         "paused" if paused else "trial" if is_tried else "",
     )
 
@@ -195,7 +211,7 @@ def _down(seen: Situation) -> Banner | None:
         WARNING,
         f"{containers(down)} {'was' if len(down) == 1 else 'were'} culled{cause} and {_have(down)} not been replaced"
         " yet.",
-        "Nothing yet: the scheduler replaces what is down.",
+        "Nothing to do yet: the scheduler replaces what is down.",
         "health-arbiter events --since 1h",
     )
 
@@ -291,3 +307,15 @@ def clock(at: float) -> str:
 
 def _have(rows: Sequence[ContainerFacts]) -> str:
     return "has" if len(rows) == 1 else "have"
+
+
+def _because(seen: Situation, suspects: Sequence[ContainerFacts]) -> str:
+    """The cause as a part of a sentence, empty if they share none."""
+    cause, is_only = seen.cause_of(suspects), len({row.cause for row in suspects}) == 1
+    return f"{'' if is_only else ', most'} because of {cause}" if cause else ""
+
+
+def _why_worst(suspects: Sequence[ContainerFacts]) -> str:
+    """The command that explains the one with the most errors."""
+    worst = max(suspects, key=lambda row: row.errors or 0, default=None)
+    return f"health-arbiter why {quote(worst.instance)}" if worst else "health-arbiter fleet"

@@ -47,19 +47,24 @@ class ContainerFacts(NamedTuple):
     duplicate: bool = False
 
 
-def rows(members: Iterable[Member], own: Mapping[str, Any], *, now: float, beat_s: float) -> list[ContainerFacts]:
-    """The rows by name. ``own``: the facts of this sidecar's own container, which are newer than its beat."""
+def rows(members: Iterable[Member], *, now: float, beat_s: float) -> dict[str, ContainerFacts]:
+    """The rows of these members by name; ``now``: Unix seconds."""
+    return {member.instance: _row(member, now, SILENT_BEATS * beat_s) for member in members}
+
+
+def with_own(known: Mapping[str, ContainerFacts], own: Mapping[str, Any]) -> list[ContainerFacts]:
+    """The rows in the order of their names. ``own``: the facts of this sidecar's own container, newer than its beat."""
     instance = str(own["instance"])
-    made = {member.instance: _row(member, now, SILENT_BEATS * beat_s) for member in members}
-    known = made.get(instance, ContainerFacts(instance, ""))
-    if not known.duplicate:
-        made[instance] = known._replace(
+    row = known.get(instance, ContainerFacts(instance, ""))
+    if not row.duplicate:
+        row = row._replace(
             state=str(own["state"]),
-            cause=known.cause if own["state"] in (State.SUSPECT, State.DRAINING, State.DOWN) else "",
+            cause=row.cause if own["state"] in (State.SUSPECT, State.DRAINING, State.DOWN) else "",
             since=int(own["since"]),
             born=int(own["born"]),
             **{name: own[name] for name in ("errors", "limit", "weight", "version", "incarnation")},
         )
+    made = {**known, instance: row}
     return [made[name] for name in sorted(made)]
 
 

@@ -11,6 +11,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const MOST_TOKENS = 50;
 const MOST_ROWS = 50;
 const MOST_EVIDENCE = 4000;
+const MOST_LISTED = 2000;
+const NAMES = new Intl.Collator("en", { numeric: true });
 const NAMED = new URLSearchParams(location.search).get("container");
 const URGENT = ["suspect", "draining", "down", "silent", "starting", "stopping", "retiring", "up"];
 const COLORS = {
@@ -152,6 +154,13 @@ function showBanner(banner) {
   showTitle();
 }
 
+// What the app said last, if it is this container that is in trouble: the first clue to what is to be repaired.
+function showClue(why) {
+  const isTroubled = NAMED === null && ["suspect", "draining", "down"].includes(why.state);
+  const sample = isTroubled ? why.samples?.find((one) => one.message) : undefined;
+  setText("banner-clue", sample ? `${why.instance}: ${sample.message}` : "", 200);
+}
+
 function showTitle() {
   const service = last.why?.service ?? "health-arbiter";
   const mode = last.why?.mode === "shadow" ? "shadow mode" : "";
@@ -178,8 +187,8 @@ function tile(value, label, color = "") {
 
 function showTiles() {
   const count = (...states) => rows.filter((one) => states.includes(one.state)).length;
-  const total = last.fleet ? Math.max(rows.length, last.fleet.alive + last.fleet.down) : rows.length;
-  const suspect = Math.max(count("suspect"), total > rows.length ? last.fleet.suspect : 0);
+  const total = rows.length + unlisted();
+  const suspect = Math.max(count("suspect"), unlisted() ? last.fleet.suspect : 0);
   const lighter = rows.filter((one) => one.state !== "draining" && one.state !== "down" && one.weight !== null && one.weight < 100).length;
   const errors = sum(rows.map((one) => one.errors ?? 0));
   const free = last.budget ? tokens(last.budget).free : null;
@@ -196,6 +205,12 @@ function showTiles() {
       tile(sum(line.refusals), "refused in the hour", sum(line.refusals) ? "warn" : "")] : []),
     ...(count("silent") ? [tile(count("silent"), "silent", "warn")] : []),
   ]);
+}
+
+// Containers that are known by their number only: more than the list takes, or no list has come before Redis went away.
+function unlisted() {
+  const isListed = rows.length < MOST_LISTED && !(last.store && rows.length <= 1);
+  return isListed || !last.fleet ? 0 : Math.max(0, last.fleet.alive + last.fleet.down - rows.length);
 }
 
 // Errors, culls and refusals of the hour, one below the other over the same minutes.
@@ -349,7 +364,7 @@ function showColumns() {
 function sorted(found) {
   const [, , key] = COLUMNS[sorting.column];
   const direction = sorting.isReversed ? -1 : 1;
-  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  const compare = (a, b) => (typeof a === "string" ? NAMES.compare(a, b) : a - b);
   return found.map((one) => [key(one), one]).sort(([a, one], [b, other]) => direction * compare(a, b)
     || compare(URGENT.indexOf(one.state), URGENT.indexOf(other.state)) || compare(one.instance, other.instance)).map(([, one]) => one);
 }
@@ -363,9 +378,8 @@ function showContainers() {
   const focusedLink = document.activeElement?.dataset?.container;
   fill("containers", sorted(found).slice(0, shownRows).map(containerRow));
   if (focusedLink !== undefined) byId("containers").querySelector(`[data-container="${CSS.escape(focusedLink)}"]`)?.focus();
-  const unlisted = last.fleet ? last.fleet.alive + last.fleet.down - rows.length : 0;
   setText("containers-text", joined(`${Math.min(found.length, shownRows)} of ${rows.length} containers`,
-    unlisted > 0 && `${unlisted} more are not listed`));
+    unlisted() > 0 && `${unlisted()} more are not listed`));
   byId("more").hidden = found.length <= shownRows;
   setText("more", `Show ${Math.min(200, found.length - shownRows)} more`);
 }
@@ -411,6 +425,7 @@ function found() {
 }
 
 function showState(why) {
+  showClue(why);
   byId("hold-instance").textContent = `container ${cut(NAMED ?? why.instance, 60)}`;
   if (NAMED === null || NAMED !== why.instance) return;
   showStateWord(why.state, why.sentence);

@@ -5,6 +5,7 @@ While the store is away, the page shows what was known last, and since when.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from sidecar.core.fleet import about
 from sidecar.core.fleet.about import MemberList
 from sidecar.core.fleet.terms import Share
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
-from sidecar.net.threads import in_thread
 from sidecar.server import unknown_replies
 from sidecar.server.history import History
 from sidecar.server.page import containers
@@ -33,8 +33,10 @@ DETAIL_SHOWN: Final = 4_600
 """Maximum number of characters of an event: its sentence, and as much of the evidence as the page shows."""
 
 EVENTS_SINCE_S: Final = 7 * 24 * 3600.0
-EVENTS_PAGE: Final = 500
-EVENTS_PAGES: Final = 21
+EVENTS_PAGE: Final = 100
+"""Number of entries that are read in one turn of the loop: with the longest details they take it 2 ms."""
+
+EVENTS_PAGES: Final = 105
 MINUTES: Final = 60
 BLOCK: Final = 100
 """Number of containers in one part of the page: a part is written, and sent, only when one of them has changed."""
@@ -50,7 +52,8 @@ class PageSources(NamedTuple):
     ``why``: the local answer to ``GET /why``. ``own``: the name and the ``About`` of this sidecar's own container.
     ``fleet``: the fleet as of the last answered beat, however old, None before the first; ``fleet_age_s``: its age.
     ``error_counts``: the errors of the last hour by minute. ``local_entries(since)``: the entries that this sidecar
-    knows, since a Unix second. ``doors``: the addresses of the listeners by name.
+    knows, since a Unix second. ``doors``: the addresses of the listeners by name. ``store``: the address of the store
+    without passwords.
     """
 
     why: Callable[[], dict[str, Any]]
@@ -63,6 +66,7 @@ class PageSources(NamedTuple):
     local_entries: Callable[[float], Sequence[Entry]]
     doors: Mapping[str, str] = {}
     runbook_url: str = ""
+    store: str = ""
 
 
 class _Known(NamedTuple):
@@ -102,9 +106,7 @@ class PageState:
         member_list = await within(self._limit_s, self._from.budget.member_list())
         now, why, unknown = time.time(), self._from.why(), member_list if isinstance(member_list, Unknown) else None
         if isinstance(member_list, MemberList):
-            # Thousands of rows take longer to make than a health answer may wait.
-            is_long = len(member_list.members) > BLOCK
-            self._known = await in_thread(self._heard, member_list, now) if is_long else self._heard(member_list, now)
+            self._known = await self._heard(member_list, now)
         known, is_away = self._now_known(now, unknown), unknown is not None and unknown.error != ALONE
         events, timeline, stored = await self._timeline.read(now, is_away=is_away)
         return {
@@ -120,10 +122,14 @@ class PageState:
             "stored": stored,
         }
 
-    def _heard(self, member_list: MemberList, now: float) -> _Known:
+    async def _heard(self, member_list: MemberList, now: float) -> _Known:
+        rows, members = dict[str, ContainerFacts](), member_list.members
+        for at in range(0, len(members), BLOCK):
+            rows |= containers.rows(members[at : at + BLOCK], now=now, beat_s=self._rules.beat_interval)
+            await asyncio.sleep(0)  # health answers go between the blocks
         holds = [*member_list.holds, *filter(None, [self._from.budget.local])]
-        rows = self._rows(member_list, now)
-        return _Known(now, member_list.fleet, rows, self._budget(member_list), holds, member_list.departed)
+        of_fleet = containers.with_own(rows, self._from.own())
+        return _Known(now, member_list.fleet, of_fleet, self._budget(member_list), holds, member_list.departed)
 
     def _now_known(self, now: float, unknown: Unknown | None) -> _Known:
         """What was known last, with the newest facts about this container."""
@@ -131,19 +137,15 @@ class PageState:
             return self._known
         if unknown is not None and unknown.error == ALONE:
             local = [self._from.budget.local] if self._from.budget.local else []
-            return _Known(now, None, self._rows(None, now), self._own_budget(), local)
+            return _Known(now, None, containers.with_own({}, self._from.own()), self._own_budget(), local)
         known, heard, heard_at = self._known, self._from.fleet(), now - self._from.fleet_age_s()
         if known is None and heard is not None:
             known = _Known(heard_at, heard, (), _budget_of(heard, self._rules.budget_window), _holds_of(heard))
         known = known or _Known(0.0, None)
-        own = {row.instance: row for row in (*known.rows, *self._rows(None, now))}
+        rows = containers.with_own({row.instance: row for row in known.rows}, self._from.own())
         local = [hold for hold in (self._from.budget.local,) if hold is not None and hold not in known.holds]
         current = [hold for hold in known.holds if hold.until > now]
-        return known._replace(rows=[own[name] for name in sorted(own)], holds=[*current, *local])
-
-    def _rows(self, member_list: MemberList | None, now: float) -> list[ContainerFacts]:
-        members = member_list.members if member_list else ()
-        return containers.rows(members, self._from.own(), now=now, beat_s=self._rules.beat_interval)
+        return known._replace(rows=rows, holds=[*current, *local])
 
     def _container_parts(self, rows: Sequence[ContainerFacts]) -> dict[str, Any]:
         """The containers in parts of ``BLOCK``; parts that are no longer needed become empty."""
@@ -157,9 +159,8 @@ class PageState:
         away_since = now - self._from.fleet_age_s() if self._from.fleet() is not None else None
         is_alone = unknown is not None and unknown.error == ALONE
         alone, is_shadow = str(why.get("alone", "")) if is_alone else "", why.get("mode") == "shadow"
-        made = banner(
-            Situation(known.fleet, known.rows, known.holds, known.budget, unknown, away_since, alone, is_shadow, now)
-        )
+        about_store = (unknown, away_since, alone, is_shadow, now, self._from.store)
+        made = banner(Situation(known.fleet, known.rows, known.holds, known.budget, *about_store))
         url = self._from.runbook_url
         return {**made._asdict(), "runbook": f"{url}#{made.anchor}" if url and made.anchor else ""}
 

@@ -2,12 +2,15 @@
 
 The files contain no data. Only the page itself may ask for everything else, and an order also needs a secret that is
 part of the state (OWASP, cross-site request forgery prevention).
+
+A browser without JavaScript goes on to ``/page/plain``, unless a token is needed: it could not send one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from importlib import resources
@@ -17,8 +20,10 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs
 
 from sidecar.net import web
+from sidecar.server import long_answer
 from sidecar.server.callers import Authorize
 from sidecar.server.page.change_stream import ChangeStream
+from sidecar.server.page.plain_page import PARTS, plain_page
 
 STREAMS: Final = 8
 COMMENT_S: Final = 15.0
@@ -39,6 +44,7 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+TO_PLAIN: Final = '<noscript><meta http-equiv="refresh" content="0; url=page/plain"></noscript>\n'
 FILES: Final = {
     "/page": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -61,12 +67,17 @@ class StatusPage:
 
         async def get_state(request: web.BaseRequest) -> web.StreamResponse:
             await access.check(request)
-            return _response(await self._changes.whole(), "application/json")
+            return await long_answer.respond(request, await self._changes.whole(), headers=HEADERS)
+
+        async def get_plain(request: web.BaseRequest) -> web.StreamResponse:
+            await access.check(request)
+            parts = {name: value async for name, value in self._changes.values(PARTS)}
+            return _response(plain_page(parts, time.time()), "text/html")
 
         async def get_stream(request: web.BaseRequest) -> web.StreamResponse:
             await access.check(request)
             if request.method == hdrs.METH_HEAD:
-                return _response("", "text/event-stream")
+                return _response(b"", "text/event-stream")
             return self._stream(request, access)
 
         def order(method: str) -> web.Handler:
@@ -82,6 +93,8 @@ class StatusPage:
         return {
             "/": {"GET": get_root},
             **{path: {"GET": _file(*file)} for path, file in FILES.items()},
+            **({} if authorize else {"/page": {"GET": _file(*FILES["/page"], TO_PLAIN)}}),
+            "/page/plain": {"GET": get_plain},
             "/page/state": {"GET": get_state},
             "/page/stream": {"GET": get_stream},
             "/page/hold": {method: order(method) for method in self._orders},
@@ -134,7 +147,7 @@ class EventStream(web.LongResponse):
         news = self._changes.since(version)
         try:
             async with asyncio.timeout(SLOW_S):
-                await self.write(f"data: {news}\n\n".encode() if news else b": nothing has changed\n\n")
+                await long_answer.send(self, [b"data: ", *news, b"\n\n"] if news else [b": nothing has changed\n\n"])
         except TimeoutError:
             if self._request.transport is not None:
                 self._request.transport.abort()  # a close would wait for a client that does not read
@@ -199,14 +212,15 @@ async def get_root(_request: web.BaseRequest) -> web.Response:
     return web.Response(status=HTTPStatus.SEE_OTHER, headers={**HEADERS, hdrs.LOCATION: "page"})
 
 
-def _file(name: str, content_type: str) -> web.Handler:
+def _file(name: str, content_type: str, end_of_head: str = "") -> web.Handler:
     text = resources.files("sidecar.server.page").joinpath(name).read_text()
+    content = text.replace("</head>", f"{end_of_head}</head>", 1).encode()
 
     async def handler(_request: web.BaseRequest) -> web.Response:
-        return _response(text, content_type)
+        return _response(content, content_type)
 
     return handler
 
 
-def _response(text: str, content_type: str) -> web.Response:
-    return web.Response(text=text, content_type=content_type, charset="utf-8", headers=HEADERS)
+def _response(content: bytes, content_type: str) -> web.Response:
+    return web.Response(body=content, content_type=content_type, charset="utf-8", headers=HEADERS)

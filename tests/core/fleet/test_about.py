@@ -101,7 +101,7 @@ def test_line_that_was_not_packed_here_says_nothing(line: str) -> None:
 
 def test_members_and_departed_are_shown_as_json_has_them() -> None:
     every = [Member("a", Presence.WELL, "", 1.00049, WELL), Member("b", Presence.SUSPECT, "redis", 3.0, duplicate=True)]
-    told = shown(every, [("c", 4.5)])
+    told = {name: [*rows] for name, rows in shown(every, [("c", 4.5)]).items()}
     assert told["members"][0]["about"] == WELL._asdict()
     assert told["members"][1] == {
         "instance": "b",

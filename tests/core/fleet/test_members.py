@@ -9,7 +9,7 @@ import pytest
 
 from harness.fleet_model import START_US, TERMS
 from sidecar.core.fleet.about import About, Member, MemberList, pack
-from sidecar.core.fleet.members import member_list_of
+from sidecar.core.fleet.members import member_list_of, present
 from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow
 from sidecar.core.fleet.view import ServerView, View
@@ -30,7 +30,7 @@ class Listing:
 
 
 def listed(listing: Listing, view: View, *, most: int = 10) -> MemberList:
-    return member_list_of(view, [Raw(NOW)], listing, TERMS, most=most)
+    return member_list_of(view, [Raw(NOW)], listing, present(view, listing.members), TERMS, most=most)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_list_has_the_tokens_in_use_of_the_window_and_the_holds_in_force() -> No
     server = ServerView(0, grants=grants, refunded=frozenset({"refunded"}))
     holds = {"": HoldRow("ada", "look", NOW - S, 2 * S), "a": HoldRow("bob", "over", NOW - 2 * S, 2 * S)}
     raw = Raw(NOW, grants=grants, refunded=server.refunded, settings={"{}": NOW}, holds={"": holds[""].written()})
-    found = member_list_of(View(NOW, servers=(server,), holds=holds), [raw], Listing(), TERMS, most=10)
+    found = member_list_of(View(NOW, servers=(server,), holds=holds), [raw], Listing(), {}, TERMS, most=10)
     assert (found.used, found.grants) == (2, ((NOW - WINDOW_US) / S, (NOW - S) / S))
     assert (found.fleet.used, found.fleet.policies, found.policies) == (2, 1, ("{}",))
     assert found.fleet.hold == found.holds[0]

@@ -176,6 +176,29 @@ def test_replacement_that_falls_silent_or_becomes_another_life_tells_nothing() -
         assert it.outcomes() == (0, 0, 1), is_silent
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_first", "is_same"),
+    [
+        ("unnamed-1", "boot-1", False, True),
+        ("after-1", "boot-1", False, True),
+        ("unnamed-1", "boot-1", True, False),
+        ("unnamed-1", "after-1", False, False),
+        ("boot-1", "boot-2", False, False),
+    ],
+    ids=["named", "named after an exit", "another sidecar", "its app has exited", "another life"],
+)
+def test_replacement_whose_app_names_it_after_the_first_beat_is_still_the_same(
+    before: str, after: str, *, is_first: bool, is_same: bool
+) -> None:
+    watched = Cull("x", cause="redis", at_us=NOW, phase="watched", by="c00", by_life=before)
+    draft = draft_of(View(NOW, culls={"c00": watched}))
+    outcomes.arrive(draft, Beat("c00", after, WELL, first=is_first))
+    assert (draft.culls["c00"].phase == "watched") is is_same
+    draft = draft_of(View(NOW, culls={"c00": watched}))
+    outcomes.arrive(draft, Beat("c00", after, SUSPECT, "redis", first=is_first))
+    assert (draft.trials["redis"].failures == 1) is is_same, "it did not help, or tells nothing"
+
+
 def test_replacement_that_is_culled_itself_shows_that_the_cull_before_did_not_help() -> None:
     it = vacant("c00")
     it.replaced("c00")

@@ -13,6 +13,11 @@ from sidecar.server.page.containers import ContainerFacts
 NOW: Final = 1_700_000_000.0  # 22:13:20 UTC
 WELL: Final = [ContainerFacts(f"c{at}", "up", errors=0, weight=100) for at in range(10)]
 SICK: Final = [row._replace(state="suspect", cause="redis", errors=9) for row in WELL]
+MIXED: Final = [
+    *SICK[:2],
+    SICK[2]._replace(cause="disk", since=int(NOW - 300)),
+    SICK[3]._replace(errors=70, since=int(NOW - 60)),
+]
 HOLD: Final = Hold("anna", "migration", NOW + 600, "")
 PAUSED: Final = CauseTrial("redis", 1, 0, 540.0, 1)
 TRIED: Final = CauseTrial("redis", 1, 1, 0.0, 0)
@@ -40,10 +45,22 @@ CASES: Final = {
         {"rows": [*SICK[:4], *WELL[4:]], "fleet": Fleet(10, 4, cause="redis", trials=(TRIED,))},
         "critical",
         (
-            "4 of 10 containers have too many errors, most because of redis. The fleet tries one cull, and"
-            " waits whether it helps."
+            "4 of 10 containers have too many errors because of redis. The fleet tries one cull, and"
+            " waits to see whether it helps."
         ),
         "health-arbiter why c0",
+    ),
+    "outage of several causes": (
+        {"rows": [*MIXED, *WELL[4:]], "fleet": Fleet(10, 4, cause="redis")},
+        "critical",
+        "4 of 10 containers have too many errors since 22:08 UTC, most because of redis.",
+        "health-arbiter why c3",
+    ),
+    "outage under a hold": (
+        {"rows": SICK, "holds": [HOLD]},
+        "critical",
+        "anna holds all culls until 22:23 UTC (migration), and 10 containers have too many errors.",
+        "health-arbiter release",
     ),
     "outage, and a cull did not help": (
         {"rows": SICK, "fleet": Fleet(10, 10, cause="redis", trials=(PAUSED,))},
@@ -52,7 +69,7 @@ CASES: Final = {
             "Most of the 10 suspects of 10 containers share the cause redis, and a cull for it did not help: a"
             " restart is not the remedy."
         ),
-        "health-arbiter release --service",
+        "health-arbiter why c0",
     ),
     "a pause, nobody suspect": (
         {"fleet": Fleet(10, trials=(PAUSED,))},
@@ -63,7 +80,10 @@ CASES: Final = {
     "no tokens": (
         {"rows": [*SICK[:2], *WELL[2:]], "budget": FULL},
         "critical",
-        "All 10 tokens are in use, and 2 containers (c0, c1) wait for one. The next token comes back at 22:15 UTC.",
+        (
+            "All 10 tokens are in use, and 2 containers (c0, c1) wait for one because of redis. The next token comes"
+            " back at 22:15 UTC."
+        ),
         "health-arbiter why c0",
     ),
     "no tokens, nobody asks": ({"budget": FULL}, "ok", "All is well: 10 containers, none suspect, none down.", ""),
@@ -147,3 +167,8 @@ def test_banner(fields: dict[str, Any], level: str, sentence: str, command: str)
     made = banner(_seen(**fields))
     assert (made.sentence, made.level, made.command) == (sentence, level, command)
     assert bool(made.action) is (made.level != "ok" and made.sentence != CASES["just started"][2])
+
+
+def test_store_that_is_away_is_named() -> None:
+    away = _seen(unknown=Unknown("timeout"), store="redis://:***@10.0.0.5:6379")
+    assert banner(away).action.startswith("Repair Redis (redis://:***@10.0.0.5:6379) or the network to it;")

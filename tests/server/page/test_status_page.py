@@ -32,7 +32,7 @@ BIG = 20_000_000
 """More bytes than all buffers on the way take."""
 
 STATIC = ("/", *FILES)
-CLOSED = ("/page/state", "/page/stream")
+CLOSED = ("/page/state", "/page/stream", "/page/plain")
 
 
 class Board:
@@ -94,12 +94,14 @@ async def _ask(listener: Listener, request: bytes) -> Answer:
 
 async def _events(wire: RawConnection, count: int) -> list[str]:
     """So many blocks of a stream that was asked for."""
-    taken = ""
-    async with asyncio.timeout(5):
-        while taken.count("\n\n") < count:
+    taken, ends = bytearray(), 0
+    async with asyncio.timeout(60):
+        while ends < count:
             size = int((await wire._reader.readline()).strip() or b"0", 16)
-            taken += (await wire._reader.readexactly(size + 2))[:size].decode()
-    return taken.split("\n\n")[:-1]
+            before = max(0, len(taken) - 1)
+            taken += (await wire._reader.readexactly(size + 2))[:size]
+            ends += taken.count(b"\n\n", before)
+    return taken.decode().split("\n\n")[:-1]
 
 
 def _is_stuck(listener: Listener) -> bool:
@@ -132,6 +134,35 @@ async def test_state_has_all_parts(local: Listener) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
+async def test_browser_without_javascript_goes_on_to_the_plain_page_unless_a_token_is_needed(
+    local: Listener, remote: Listener
+) -> None:
+    assert b'url=page/plain"></noscript>\n</head>' in (await _ask(local, get("/page"))).body
+    assert b"page/plain" not in (await _ask(remote, get("/page"))).body
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (get("/why", "Sec-Fetch-Site: same-origin"), 200),
+        (get("/why", "Sec-Fetch-Site: same-site"), 403),
+        (get("/why", "Sec-Fetch-Site: cross-site"), 403),
+        (get("/why", "Sec-Fetch-Site: same-origin", OWN), 403),
+        (get("/why", "Sec-Fetch-Site: same-origin", "Host: evil.example"), 403),
+        (post("/why", b"", "Sec-Fetch-Site: same-origin"), 403),
+        (get("/errors", "Sec-Fetch-Site: same-origin"), 403),
+    ],
+    ids=["link", "another port", "another page", "script", "rebound name", "order", "another path"],
+)
+async def test_links_of_the_page_can_be_followed(board: Board, request_: bytes, status: int) -> None:
+    async def handler(_: web.BaseRequest) -> web.Response:
+        return json_response({})
+
+    routes = {path: {"GET": handler, "POST": handler} for path in ("/why", "/errors")}
+    async with listening(routes, board.observed, guard=build_listeners.guard_local) as listener:
+        assert (await _ask(listener, request_)).status == status
+
+
 def test_late_routes_have_the_paths_of_the_page(board: Board) -> None:
     assert {path: tuple(methods) for path, methods in board.page.routes().items()} == build_listeners.PAGE_PATHS
 
@@ -151,7 +182,10 @@ async def test_stream_sends_everything_and_then_each_change(board: Board, local:
         assert json.loads(third.removeprefix("data: ")) == {"now": 1.5, "n": 1}
 
 
-async def test_stream_sends_changes_made_while_its_client_reads_slowly(board: Board, local: Listener) -> None:
+async def test_stream_sends_changes_made_while_its_client_reads_slowly(
+    board: Board, local: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_page, "SLOW_S", 60)
     async with await RawConnection.to(local) as wire:
         await wire.ask(get("/page/stream"))
         await _events(wire, 2)
@@ -214,6 +248,15 @@ async def test_client_that_does_not_read_is_cut(board: Board, local: Listener, m
 
         await eventually(left, timeout_s=60, what="it is dropped")
         assert (await other.ask(get("/page.css"))).status == 200
+
+
+async def test_client_that_resets_a_full_connection_is_no_failure(board: Board, local: Listener) -> None:
+    board.state = {**board.state, "text": "x" * BIG}
+    async with await RawConnection.to(local) as wire:
+        await wire.send(get("/page/stream"))
+        await eventually(lambda: _is_stuck(local), timeout_s=60, what="it is more than the client reads")
+        wire.reset()
+        await eventually(lambda: board.changes.viewers == 0, timeout_s=60, what="it is gone")
 
 
 async def test_stream_is_not_cut_for_being_quiet(board: Board) -> None:
