@@ -404,6 +404,21 @@ def test_events_have_the_colour_of_their_severity_and_evidence_stays_open(browse
     assert window.complaints == []
 
 
+def test_page_without_redis_and_in_shadow_says_no_more_than_is_known(browser: Browser, one: Sidecar) -> None:
+    window = _given(browser, one)
+    now, away = time.time(), {"error": "connection", "sentence": "Redis cannot be reached"}
+    why = one.request("local", "GET", "/why").json()
+    budget = {"used": 1, "capacity": 10, "window_s": 600, "back_at": [now - 30]}
+    line = {"start": int(now / 60) - 59, "errors": [0] * 60, "culls": [0] * 59 + [1], "refusals": [0] * 60}
+    known = {"budget": budget, "known_at": now - 60, "timeline": line, "why": {**why, "mode": "shadow"}}
+    window.page.evaluate(SHOW, {**known, "store": away})
+    assert window.text("#budget-text").startswith("9 of 10 tokens are free")
+    assert "1\nwould-be culls in the hour" in window.page.locator("#tiles").inner_text()
+    window.page.evaluate(SHOW, {**known, "store": None})
+    assert window.text("#budget-text").startswith("10 of 10 tokens are free")
+    assert window.complaints == []
+
+
 def test_page_of_two_thousand_containers_is_usable(browser: Browser, one: Sidecar) -> None:
     rows = [_row(f"c{number:04}", version="0.1.0" if number % 10 else "0.2.0") for number in range(CROWD)]
     for number in range(100, 103):

@@ -173,10 +173,15 @@ function showTitle() {
 
 function showKnown() {
   const at = last.known_at;
-  byId("board").classList.toggle("away", Boolean(last.store) && last.store.error !== "alone");
-  setText("known-text", !last.store || last.store.error === "alone" ? ""
+  byId("board").classList.toggle("away", isAway());
+  setText("known-text", !isAway() ? ""
     : at ? `What is grey was known at ${clock(at)} UTC, ${now() - at < 60 ? "less than a minute" : duration(60 * Math.floor((now() - at) / 60))} ago. This container is shown as it is now.`
       : "Nothing is known of the other containers: this sidecar has had no answer from Redis yet.");
+}
+
+// Whether the shared store does not answer.
+function isAway() {
+  return Boolean(last.store) && last.store.error !== "alone";
 }
 
 function tile(value, label, color = "") {
@@ -201,7 +206,7 @@ function showTiles() {
     tile(errors, "errors in the window", errors ? "warn" : "good"),
     tile(lighter, "get fewer requests", lighter ? "warn" : "good"),
     tile(free === null ? "?" : `${free}/${last.budget.capacity}`, "tokens free", free === 0 ? "bad" : ""),
-    ...(line ? [tile(sum(line.culls), "culls in the hour", sum(line.culls) ? "warn" : ""),
+    ...(line ? [tile(sum(line.culls), `${cullsInWords()} in the hour`, sum(line.culls) ? "warn" : ""),
       tile(sum(line.refusals), "refused in the hour", sum(line.refusals) ? "warn" : "")] : []),
     ...(count("silent") ? [tile(count("silent"), "silent", "warn")] : []),
   ]);
@@ -235,13 +240,18 @@ function showTimeline(line) {
     row.append(text, picture);
     return row;
   };
-  fill("timeline", [lane("errors", "errors"), lane("culls", last.why?.mode === "shadow" ? "would be culled" : "culls"),
+  fill("timeline", [lane("errors", "errors"), lane("culls", cullsInWords()),
     lane("refusals", "containers refused")]);
   fill("timeline-axis", [0, 30, 59].map((minute) => make("span", `${clock((line.start + minute) * 60, false)}${minute ? "" : " UTC"}`)));
 }
 
+function cullsInWords() {
+  return last.why?.mode === "shadow" ? "would-be culls" : "culls";
+}
+
 function tokens(budget) {
-  const back = budget.back_at.filter((at) => at > now());
+  const at = (isAway() && last.known_at) || now(); // what is grey is shown as it was
+  const back = budget.back_at.filter((back_at) => back_at > at);
   const used = Math.max(0, budget.used - (budget.back_at.length - back.length));
   return { back, used, free: Math.max(0, budget.capacity - used) };
 }
