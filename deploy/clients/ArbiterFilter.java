@@ -21,13 +21,15 @@ import java.net.UnixDomainSocketAddress;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.logging.Logger;
 
 public final class ArbiterFilter implements Filter {
     private static final int MOST = 1_000_000; // in one report
-    private static final int KINDS = 100;
+    private static final int KINDS = 40; // with their messages they fit into one request
     private static final long KEEP_MS = 30_000; // older errors would count as new ones
     private static final String[][] DRIVERS = {
         {"redis", "redis.clients.", "io.lettuce.", "org.redisson.", "org.springframework.data.redis."},
@@ -39,10 +41,13 @@ public final class ArbiterFilter implements Filter {
         {"memcached", "net.spy.memcached.", "net.rubyeye.xmemcached."},
         {"elasticsearch", "org.elasticsearch.", "co.elastic.", "org.opensearch."},
     };
-    private static final Map<String, Integer> ERRORS = new LinkedHashMap<>();
+    private static final Map<String, Sum> ERRORS = new LinkedHashMap<>();
+    private static final Set<String> SAID = new HashSet<>();
     private static int ok, failed;
     private static Thread poster;
-    private static boolean hasWarned;
+
+    /** How often, and the newest message or null. */
+    private record Sum(int count, String message) {}
 
     @Override
     public void doFilter(ServletRequest request, ServletResponse response, FilterChain chain)
@@ -62,12 +67,12 @@ public final class ArbiterFilter implements Filter {
 
     /** Reports one error, of the kind of its driver or else of its class. Never waits, never fails. */
     public static void report(Throwable error) {
-        add(kind(error), 0, 0);
+        add(kind(error), message(error), 0, 0);
     }
 
     /** Reports one error of this kind. */
     public static void report(String kind) {
-        add(kind, 0, 0);
+        add(kind, null, 0, 0);
     }
 
     /** The driver whose package has the exception or one of its causes, else the name of the innermost class. */
@@ -101,20 +106,32 @@ public final class ArbiterFilter implements Filter {
 
     private static void finish(int status, Throwable error) {
         if (status < 500) {
-            add(null, 1, 0);
+            add(null, null, 1, 0);
         } else {
             String kind = error == null ? "ResponseStatusException" : kind(error);
             boolean isAnswer = kind.equals("ResponseStatusException"); // Spring's way to send a status
-            add(isAnswer ? "http_" + status : kind, 0, 1);
+            add(isAnswer ? "http_" + status : kind, message(error), 0, 1);
         }
     }
 
-    private static synchronized void add(String kind, int succeeded, int unsuccessful) {
+    /** Class and text, for JSON. */
+    private static String message(Throwable error) {
+        try {
+            String text = error == null ? "" : error.toString();
+            text = text.substring(0, Math.min(200, text.length()));
+            return text.isEmpty() ? null : text.replaceAll("\\p{Cntrl}", " ").replaceAll("[\"\\\\]", "\\\\$0");
+        } catch (RuntimeException noText) {
+            return null;
+        }
+    }
+
+    private static synchronized void add(String kind, String message, int succeeded, int unsuccessful) {
         if (kind != null) {
             String word = kind.replaceAll("[^A-Za-z0-9_.:/-]", "_");
             word = word.isEmpty() ? "unknown" : word.substring(0, Math.min(64, word.length()));
             String known = ERRORS.containsKey(word) || ERRORS.size() < KINDS ? word : "other";
-            ERRORS.merge(known, 1, (one, other) -> Math.min(MOST, one + other));
+            ERRORS.merge(known, new Sum(1, message), (old, one) ->
+                    new Sum(Math.min(MOST, old.count + 1), one.message == null ? old.message : one.message));
         }
         ok = Math.min(MOST, ok + succeeded);
         failed = Math.min(MOST, failed + unsuccessful);
@@ -155,8 +172,9 @@ public final class ArbiterFilter implements Filter {
 
     private static String errorsAsJson() {
         StringBuilder text = new StringBuilder();
-        ERRORS.forEach((kind, count) -> text.append(text.length() == 0 ? "[" : ",")
-                .append("{\"count\":").append(count).append(",\"kind\":\"").append(kind).append("\"}"));
+        ERRORS.forEach((kind, sum) -> text.append(text.length() == 0 ? "[" : ",")
+                .append("{\"count\":").append(sum.count).append(",\"kind\":\"").append(kind)
+                .append(sum.message == null ? "" : "\",\"message\":\"" + sum.message).append("\"}"));
         return text.length() == 0 ? null : text.append("]").toString();
     }
 
@@ -164,32 +182,36 @@ public final class ArbiterFilter implements Filter {
     private static boolean isPosted(String path, String body) {
         String socket = System.getenv().getOrDefault("ARBITER_SOCKET", "");
         String listen = System.getenv().getOrDefault("ARBITER_LOCAL_LISTEN", "127.0.0.1:9180");
-        byte[] content = body.getBytes(StandardCharsets.US_ASCII);
+        int length = body.getBytes(StandardCharsets.UTF_8).length;
         String head = "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: "
-                + content.length + "\r\n\r\n";
-        byte[] request = (head + body).getBytes(StandardCharsets.US_ASCII);
+                + length + "\r\n\r\n";
+        byte[] request = (head + body).getBytes(StandardCharsets.UTF_8);
         if (socket.isEmpty() && listen.equals("off")) return true;
         try {
-            if (!socket.isEmpty()) return isTaken(overUnixSocket(socket, request));
+            if (!socket.isEmpty()) return isTaken(socket, overUnixSocket(socket, request));
         } catch (IOException | RuntimeException error) {
             // nobody answers there
         }
         try {
-            if (!listen.equals("off")) return isTaken(overTcp(listen, request));
+            if (!listen.equals("off")) return isTaken(listen, overTcp(listen, request));
         } catch (IOException | RuntimeException error) {
             // nor there
         }
-        if (!hasWarned) {
-            String place = (socket + " " + listen).trim();
-            String text = "no sidecar answers at " + place + ": reports wait for at most 30 s";
-            Logger.getLogger("health-arbiter").warning(text);
-        }
-        hasWarned = true;
+        say("no sidecar answers at " + (socket + " " + listen).trim() + ": reports wait for at most 30 s");
         return false;
     }
 
-    private static boolean isTaken(String statusLine) {
-        return !statusLine.contains(" 503 ");
+    private static boolean isTaken(String place, String statusLine) {
+        String status = statusLine.replaceFirst("^HTTP/1.. ", "").trim(); // empty: sent twice, it could count twice
+        if (!status.isEmpty() && !status.startsWith("2") && !status.equals("503")) {
+            say(place + " answers " + status + ": it is not the local listener of a sidecar");
+        }
+        return !status.equals("503");
+    }
+
+    /** Logs each text once. */
+    private static void say(String text) {
+        if (SAID.add(text)) Logger.getLogger("health-arbiter").warning("health-arbiter: " + text);
     }
 
     private static String overTcp(String listen, byte[] request) throws IOException {
@@ -211,7 +233,7 @@ public final class ArbiterFilter implements Filter {
     private static String exchange(InputStream in, OutputStream out, byte[] request) throws IOException {
         out.write(request);
         out.flush();
-        byte[] start = in.readNBytes(16); // HTTP/1.1 202 ...
+        byte[] start = in.readNBytes(12); // HTTP/1.1 202
         in.skip(4096);
         return new String(start, StandardCharsets.US_ASCII);
     }

@@ -18,7 +18,7 @@ using Microsoft.AspNetCore.Http;
 public sealed class ArbiterMiddleware(RequestDelegate next)
 {
     private const int Most = 1_000_000; // in one report
-    private const int Kinds = 100;
+    private const int Kinds = 40; // with their messages they fit into one request
     private static readonly TimeSpan Keep = TimeSpan.FromSeconds(30); // older errors would count as new ones
     private static readonly (string Kind, string[] Namespaces)[] Drivers =
     [
@@ -33,9 +33,13 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
     ];
     private static readonly object Lock = new();
     private static readonly HttpClient Client = NewClient();
-    private static Dictionary<string, int> errors = [];
+    private static readonly HashSet<string> Said = [];
+    private static Dictionary<string, Sum> errors = [];
     private static int ok, failed;
-    private static bool isPosting, hasWarned;
+    private static bool isPosting;
+
+    /// <summary>How often, and the newest message.</summary>
+    private readonly record struct Sum(int Count, string? Message);
 
     public async Task InvokeAsync(HttpContext context)
     {
@@ -49,17 +53,17 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
         }
         catch (Exception error)
         {
-            Add(KindOf(error), 0, 1);
+            Add(KindOf(error), error, 0, 1);
             throw;
         }
         var status = context.Response.StatusCode;
         var handled = context.Features.Get<IExceptionHandlerFeature>()?.Error;
-        if (status < 500) Add(null, 1, 0);
-        else Add(handled is null ? $"http_{status}" : KindOf(handled), 0, 1);
+        if (status < 500) Add(null, null, 1, 0);
+        else Add(handled is null ? $"http_{status}" : KindOf(handled), handled, 0, 1);
     }
 
     /// <summary>Reports one error, of the kind of its driver or else of its class. Never waits, never throws.</summary>
-    public static void Report(Exception error) => Add(KindOf(error), 0, 0);
+    public static void Report(Exception error) => Add(KindOf(error), error, 0, 0);
 
     /// <summary>The driver whose namespace has the exception or one inside it, else the name of its class.</summary>
     public static string KindOf(Exception error)
@@ -73,8 +77,22 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
         return error.GetType().Name;
     }
 
-    private static void Add(string? kind, int succeeded, int unsuccessful)
+    private static string? Message(Exception? error)
     {
+        try
+        {
+            var text = error is null ? null : $"{error.GetType().Name}: {error.Message}";
+            return text?[..Math.Min(200, text.Length)];
+        }
+        catch (Exception)
+        {
+            return null; // an exception may fail to say what it is
+        }
+    }
+
+    private static void Add(string? kind, Exception? error, int succeeded, int unsuccessful)
+    {
+        var message = Message(error);
         lock (Lock)
         {
             if (kind is not null)
@@ -82,7 +100,8 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
                 var word = Regex.Replace(kind, "[^A-Za-z0-9_.:/-]", "_");
                 word = word[..Math.Min(64, word.Length)];
                 if (!errors.ContainsKey(word) && errors.Count >= Kinds) word = "other";
-                errors[word] = Math.Min(Most, errors.GetValueOrDefault(word) + 1);
+                var (count, before) = errors.GetValueOrDefault(word);
+                errors[word] = new Sum(Math.Min(Most, count + 1), message ?? before);
             }
             ok = Math.Min(Most, ok + succeeded);
             failed = Math.Min(Most, failed + unsuccessful);
@@ -97,7 +116,7 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
         while (true)
         {
             await Task.Delay(100);
-            Dictionary<string, int> batch;
+            Dictionary<string, Sum> batch;
             int succeeded, unsuccessful;
             lock (Lock)
             {
@@ -107,10 +126,12 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
                     return;
                 }
                 (batch, succeeded, unsuccessful) = (errors, ok, failed);
-                (errors, ok, failed) = (new Dictionary<string, int>(), 0, 0);
+                (errors, ok, failed) = (new Dictionary<string, Sum>(), 0, 0);
             }
             var since = DateTime.UtcNow;
-            var reports = batch.Select(each => new { count = each.Value, kind = each.Key }).ToArray();
+            var reports = batch
+                .Select(each => new { count = each.Value.Count, kind = each.Key, message = each.Value.Message })
+                .ToArray();
             while (reports.Length > 0 && DateTime.UtcNow - since < Keep && !await IsPosted("/errors", reports))
                 await Task.Delay(1000);
             if (succeeded + unsuccessful > 0) await IsPosted("/results", new { ok = succeeded, failed = unsuccessful });
@@ -124,20 +145,30 @@ public sealed class ArbiterMiddleware(RequestDelegate next)
         try
         {
             using var response = await Client.PostAsJsonAsync($"http://localhost{path}", content);
-            return (int)response.StatusCode != 503;
+            var status = (int)response.StatusCode;
+            if (!response.IsSuccessStatusCode && status != 503)
+                Say($"{Place} answers {status}: it is not the local listener of a sidecar");
+            return status != 503;
         }
         catch (Exception error) when (error is HttpRequestException or TaskCanceledException)
         {
-            if (!hasWarned) Console.Error.WriteLine($"health-arbiter: no sidecar answers: {error.Message}");
-            hasWarned = true;
+            Say($"no sidecar answers at {Place}: reports wait for at most 30 s");
             return false;
         }
+    }
+
+    /// <summary>Logs each text once.</summary>
+    private static void Say(string text)
+    {
+        if (Said.Add(text)) Console.Error.WriteLine($"health-arbiter: {text}");
     }
 
     private static string SocketPath => Environment.GetEnvironmentVariable("ARBITER_SOCKET") ?? "";
 
     private static string Listen =>
         Environment.GetEnvironmentVariable("ARBITER_LOCAL_LISTEN") is { Length: > 0 } place ? place : "127.0.0.1:9180";
+
+    private static string Place => SocketPath != "" ? SocketPath : Listen;
 
     private static HttpClient NewClient() => new(new SocketsHttpHandler
     {

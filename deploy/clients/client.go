@@ -30,29 +30,44 @@ const (
 	keepFor = 30 * time.Second // older errors would count as new ones
 	pause   = 100 * time.Millisecond
 	most    = 1_000_000 // in one report
+	kinds   = 40        // with their messages they fit into one request
 )
 
 // series is what is counted: errors of a kind, requests or failed.
 type series struct{ name, kind string }
 
+// sum is how often, and the newest message, which is sent over HTTP only.
+type sum struct {
+	count   int
+	message string
+}
+
 var (
 	lock    sync.Mutex
 	conn    net.Conn
-	kept    = map[series]int{} // counts that wait for the sidecar
+	kept    = map[series]sum{} // what waits for the sidecar
 	since   time.Time
-	sending bool // a goroutine posts what is kept, and takes what comes meanwhile
-	warn    sync.Once
+	sending bool     // a goroutine posts what is kept, and takes what comes meanwhile
+	said    sync.Map // what the log has
 	notWord = regexp.MustCompile(`[^A-Za-z0-9_.:/-]`)
 )
 
 // Report reports count errors of a kind. It never waits for the sidecar, and never fails.
 func Report(count int, kind string) {
-	kind = notWord.ReplaceAllString(kind, "_")
-	add(series{"errors", fmt.Sprintf("%.64s", kind)}, count)
+	add(named(kind), sum{count, ""})
 }
 
 // ReportError reports an error of the kind of KindOf. It never waits for the sidecar, and never fails.
-func ReportError(err error) { Report(1, KindOf(err)) }
+func ReportError(err error) {
+	add(named(KindOf(err)), sum{1, strings.TrimPrefix(fmt.Sprintf("%T: %v", err, err), "*")})
+}
+
+func named(kind string) series {
+	if kind == "" {
+		kind = "unknown"
+	}
+	return series{"errors", fmt.Sprintf("%.64s", notWord.ReplaceAllString(kind, "_"))}
+}
 
 var drivers = []struct{ kind, packages, port string }{
 	{"redis", "redis|valkey|rueidis|redigo", "6379"},
@@ -99,14 +114,14 @@ func Handler(next http.Handler) http.Handler {
 				if err, is := cause.(error); is && !isRuntime(err) {
 					ReportError(err)
 				} else {
-					Report(1, "panic")
+					add(named("panic"), sum{1, fmt.Sprintf("panic: %v", cause)})
 				}
-				add(series{name: "failed"}, 1)
+				add(series{name: "failed"}, sum{count: 1})
 			case seen.status >= 500:
 				Report(1, fmt.Sprintf("http_%d", seen.status))
-				add(series{name: "failed"}, 1)
+				add(series{name: "failed"}, sum{count: 1})
 			default:
-				add(series{name: "requests"}, 1)
+				add(series{name: "requests"}, sum{count: 1})
 			}
 			if cause != nil {
 				panic(cause)
@@ -160,43 +175,68 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-func add(what series, count int) {
+func add(what series, more sum) {
+	if !taken(what, more) { // said without the lock: what writes the log may report, too
+		_, address := statsd()
+		say("no sidecar answers at " + address + ": the reports are dropped")
+	}
+}
+
+func taken(what series, more sum) bool {
 	lock.Lock()
 	defer lock.Unlock()
 	if len(kept) == 0 {
 		since = time.Now()
 	}
-	if what.kind != "" && kept[what] == 0 && len(kept) >= 100 {
+	if _, has := kept[what]; what.kind != "" && !has && len(kept) >= kinds {
 		what.kind = "other"
 	}
-	kept[what] = min(most, kept[what]+count)
-	if os.Getenv("ARBITER_STATSD_SOCKET")+os.Getenv("ARBITER_STATSD_LISTEN") != "" {
-		datagrams()
-	} else if !sending {
+	more.message = fmt.Sprintf("%.200s", more.message)
+	keep(what, kept[what], more)
+	if _, address := statsd(); address != "" {
+		return datagrams()
+	}
+	if !sending {
 		sending = true
 		go post()
+	}
+	return true
+}
+
+func keep(what series, older, newer sum) {
+	if newer.message == "" {
+		newer.message = older.message
+	}
+	kept[what] = sum{min(most, older.count+max(0, newer.count)), newer.message}
+}
+
+// say logs each text once.
+func say(text string) {
+	if _, has := said.LoadOrStore(text, true); !has {
+		log.Print("health-arbiter: " + text)
 	}
 }
 
 // -- datagrams, sent by the caller, with the lock
 
-func datagrams() {
+func datagrams() bool {
 	for range [2]int{} { // a new sidecar listens on a new socket
 		if conn == nil && !dial() {
-			clear(kept) // old errors must not count when the sidecar is back
-			return
+			break
 		}
 		if err := flush(); err == nil || errors.Is(err, syscall.EAGAIN) {
-			return
+			return true
 		}
 		_ = conn.Close()
 		conn = nil
 	}
+	clear(kept) // old errors must not count when the sidecar is back
+	return false
 }
 
 func flush() error {
-	for what, sum := range kept {
-		line := fmt.Sprintf("%s:%d|c", what.name, sum)
+	for what, total := range kept {
+		line := fmt.Sprintf("%s:%d|c", what.name, total.count)
 		if what.kind != "" {
 			line += "|#level:server_error,kind:" + what.kind
 		}
@@ -216,17 +256,30 @@ func send(line string) error {
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		_, sent = syscall.Write(int(fd), []byte(line))
+		if _, sent = syscall.Write(int(fd), []byte(line)); sent == nil {
+			// Over UDP to this machine the kernel knows at once that nobody listens.
+			if code, _ := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR); code != 0 {
+				sent = syscall.Errno(code)
+			}
+		}
 		return true
 	})
 	return errors.Join(err, sent)
 }
 
-func dial() bool {
-	network, address := "unixgram", os.Getenv("ARBITER_STATSD_SOCKET")
-	if address == "" {
-		network, address = "udp", os.Getenv("ARBITER_STATSD_LISTEN")
+// statsd returns the network and the address for datagrams; without one the reports are posted.
+func statsd() (network, address string) {
+	if path := os.Getenv("ARBITER_STATSD_SOCKET"); path != "" {
+		return "unixgram", path
 	}
+	if listen := os.Getenv("ARBITER_STATSD_LISTEN"); listen != "off" {
+		address = listen
+	}
+	return "udp", address
+}
+
+func dial() bool {
+	network, address := statsd()
 	opened, err := net.DialTimeout(network, address, time.Second) // only the look-up of a name ever waits
 	if err == nil {
 		conn = opened
@@ -250,13 +303,13 @@ func post() {
 			return
 		}
 		batch, began := kept, since
-		kept = map[series]int{}
+		kept = map[series]sum{}
 		lock.Unlock()
 		if wait = pause; !sent(batch) {
 			wait = time.Second
 			lock.Lock()
-			for what, count := range batch {
-				kept[what] = min(most, kept[what]+count)
+			for what, older := range batch {
+				keep(what, older, kept[what])
 			}
 			since = began
 			lock.Unlock()
@@ -265,15 +318,19 @@ func post() {
 }
 
 // sent posts the batch, and removes from it what need not be sent again.
-func sent(batch map[series]int) bool {
+func sent(batch map[series]sum) bool {
 	var failures []map[string]any
 	results := map[string]int{}
-	for what, count := range batch {
+	for what, total := range batch {
 		if what.kind == "" {
-			results[map[string]string{"requests": "ok", "failed": "failed"}[what.name]] = count
-		} else {
-			failures = append(failures, map[string]any{"count": count, "kind": what.kind})
+			results[map[string]string{"requests": "ok", "failed": "failed"}[what.name]] = total.count
+			continue
 		}
+		failure := map[string]any{"count": total.count, "kind": what.kind}
+		if total.message != "" {
+			failure["message"] = total.message
+		}
+		failures = append(failures, failure)
 	}
 	if len(failures) > 0 && !posted("/errors", failures) {
 		return false
@@ -304,16 +361,16 @@ func posted(path string, content any) bool {
 		if err == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16))
 			_ = answer.Body.Close()
+			if code := answer.StatusCode; code/100 != 2 && code != http.StatusServiceUnavailable {
+				say(fmt.Sprintf("%s answers %d: it is not the local listener of a sidecar", address, code))
+			}
 			return answer.StatusCode != http.StatusServiceUnavailable
 		}
 		if dialed {
 			return true // sent twice, it could count twice
 		}
 	}
-	warn.Do(func() {
-		log.Printf("health-arbiter: no sidecar answers at %s: reports wait for at most %s",
-			strings.Join(places(), " and "), keepFor)
-	})
+	say(fmt.Sprintf("no sidecar answers at %s: reports wait for at most %s", strings.Join(places(), " and "), keepFor))
 	return false
 }
 

@@ -10,6 +10,7 @@
 final class Arbiter
 {
     private const LIMIT_S = 0.05;
+    private const KINDS = 40;
     private const DRIVERS = [
         'redis' => '/^(Redis|Predis|Relay)/i',
         'mysql' => '/^mysqli/i',
@@ -20,7 +21,8 @@ final class Arbiter
         'elasticsearch' => '/^(Elastic|OpenSearch)/i',
     ];
 
-    private static array $errors = [];
+    private static array $errors = []; // count and newest message of each kind
+    private static array $said = [];
     private static bool $isWatching = false;
 
     /** Reports what becomes of this request: call it once, before anything else. */
@@ -48,10 +50,17 @@ final class Arbiter
     {
         $kind = is_string($error) ? $error : self::kind($error);
         $kind = substr(preg_replace('#[^A-Za-z0-9_.:/-]#', '_', $kind), 0, 64) ?: 'unknown';
-        self::$errors[$kind] = (self::$errors[$kind] ?? 0) + 1;
+        self::add($kind, is_string($error) ? null : get_class($error) . ': ' . $error->getMessage());
         if (!self::$isWatching) {
             self::flush();
         }
+    }
+
+    private static function add(string $kind, ?string $message): void
+    {
+        $kind = count(self::$errors) < self::KINDS || isset(self::$errors[$kind]) ? $kind : 'other';
+        [$count, $before] = self::$errors[$kind] ?? [0, null];
+        self::$errors[$kind] = [$count + 1, $message ?? $before];
     }
 
     /** The driver that has the class of the exception or of one before it, else the name of its class. */
@@ -85,7 +94,7 @@ final class Arbiter
         $fatal = E_ERROR | E_PARSE | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR;
         $last = error_get_last();
         if (self::$errors === [] && $last !== null && ($last['type'] & $fatal)) {
-            self::report('fatal_error');
+            self::add('fatal_error', 'fatal error: ' . $last['message']);
         }
         $status = http_response_code();
         $isFailed = self::$errors !== [] || (is_int($status) && $status >= 500);
@@ -101,8 +110,9 @@ final class Arbiter
     private static function flush(): void
     {
         $errors = [];
-        foreach (self::$errors as $kind => $count) {
-            $errors[] = ['count' => $count, 'kind' => (string) $kind];
+        foreach (self::$errors as $kind => [$count, $message]) {
+            $text = $message === null ? [] : ['message' => substr($message, 0, 200)];
+            $errors[] = ['count' => $count, 'kind' => (string) $kind, ...$text];
         }
         self::$errors = [];
         if ($errors !== []) {
@@ -117,19 +127,35 @@ final class Arbiter
         $places = [...($socket !== '' ? ["unix://$socket"] : []), ...($listen !== 'off' ? ["tcp://$listen"] : [])];
         $connection = false;
         foreach ($places as $place) {
-            $connection = $connection ?: @stream_socket_client($place, $code, $message, self::LIMIT_S);
+            $connection = @stream_socket_client($place, $code, $message, self::LIMIT_S);
+            if ($connection !== false) {
+                break;
+            }
         }
         if ($connection === false) {
             if ($places !== []) {
-                error_log('health-arbiter: no sidecar answers at ' . implode(' and ', $places));
+                self::say('no sidecar answers at ' . implode(' and ', $places));
             }
             return;
         }
         stream_set_timeout($connection, 0, (int) (self::LIMIT_S * 1_000_000));
-        $body = json_encode($content);
+        $body = json_encode($content, JSON_INVALID_UTF8_IGNORE | JSON_UNESCAPED_UNICODE); // half a character may be left
         $head = "POST $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
         @fwrite($connection, $head . 'Content-Length: ' . strlen($body) . "\r\n\r\n" . $body);
-        @fread($connection, 512); // the sidecar has taken it
+        $status = substr((string) @fread($connection, 512), 9, 3); // empty: it may have taken it
         fclose($connection);
+        if ($status !== '' && $status[0] !== '2' && $status !== '503') {
+            $at = substr($place, 6); // without unix:// or tcp://
+            self::say("$at answers $status: it is not the local listener of a sidecar");
+        }
+    }
+
+    /** Logs each text once a request. */
+    private static function say(string $text): void
+    {
+        if (!isset(self::$said[$text])) {
+            error_log("health-arbiter: $text");
+        }
+        self::$said[$text] = true;
     }
 }

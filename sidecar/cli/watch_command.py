@@ -99,7 +99,7 @@ def _refused(address: local_api.SidecarAddress, response: http.client.HTTPRespon
 def as_text(row: Row) -> str:
     """One row for a terminal: time, source, what came."""
     at = datetime.fromtimestamp(row["at"], UTC)
-    what = row["what"]
+    what = "counted" if row["what"] == "scrape" else row["what"]  # the source says that it is a scrape
     return f"{at:%H:%M:%S}Z  {row['source']:<7} {coloured(f'{what:<10}', what)} {plain(_details(row))}".rstrip()
 
 

@@ -58,7 +58,7 @@ class Emitter:
     """Takes reports and sends them, now or later. ``clock`` gives monotonic seconds.
 
     ``otherwise``: what to send by if ``outlet`` has no address; it may wait, so only the emitter's thread sends by it.
-    The first time that no sidecar is found, one line is logged.
+    The first time that no sidecar is found, and the first time that the answer is not a sidecar's, one line is logged.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class Emitter:
         self._outlet: Outlet | LocalHttp = outlet
         self._otherwise = otherwise
         self._clock = clock
-        self._is_away = self._has_warned = False
+        self._fault: Outcome | None = None
+        self._logged: set[Outcome] = set()
         self._start_afresh()
 
     def _start_afresh(self) -> None:
@@ -113,7 +114,8 @@ class Emitter:
         with self._lock:
             self._outlet.close()
             self._outlet = outlet
-            self._otherwise = None
+            self._otherwise = self._fault = None
+            self._logged.clear()
 
     def close(self) -> None:
         """Send the sums for at most ``EXIT_S`` seconds, and close the socket. For the end of the process."""
@@ -208,7 +210,8 @@ class Emitter:
 
     def _is_done(self, outcome: Outcome, counts: dict[StatsdSeries, int], now: float) -> bool:
         """Note the outcome of a packet; return whether its counts need not be sent again."""
-        self._is_away = outcome is Outcome.AWAY
+        if self._fault is not Outcome.REFUSED:
+            self._fault = outcome if outcome in (Outcome.AWAY, Outcome.REFUSED) else None
         is_done = outcome in (Outcome.SENT, Outcome.REFUSED)
         if is_done:
             self._settle(counts, is_sent=outcome is Outcome.SENT)
@@ -266,15 +269,18 @@ class Emitter:
                 self._start_flushing()
 
     def _warn(self) -> None:
-        """Log the first time that no sidecar was found. Never with the lock: a handler of logs may report, too."""
-        if not self._is_away or self._has_warned:
+        """Log each fault the first time. Never with the lock: a handler of logs may report, too."""
+        fault, self._fault = self._fault, None
+        if fault is None or fault in self._logged:
             return
-        self._has_warned = True
+        self._logged.add(fault)
         try:
             import logging  # noqa: PLC0415 - it takes longer than all other imports, and is rarely needed
 
-            text = "no sidecar answers at %s: reports wait for at most %d s, then they are dropped"
-            logging.getLogger(LOGGER).warning(text, self._outlet, KEEP_S)
+            text = f"no sidecar answers at {self._outlet}: reports wait for at most {KEEP_S:g} s, then they are dropped"
+            if fault is Outcome.REFUSED and isinstance(self._outlet, LocalHttp):
+                text = self._outlet.refusal
+            logging.getLogger(LOGGER).warning("%s", text)
         except Exception:  # noqa: BLE001, S110 - a handler of the app that fails must not end this thread
             pass
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from .lines import StatsdSeries, Sum
-from .outlet import Outcome, Place, address_place
+from .outlet import Outcome, Place, address_place, unreachable
 
 DEFAULT: Final = "127.0.0.1:9180"
 TIMEOUT_S: Final = 1.0
@@ -30,15 +30,22 @@ _STATUS: Final = slice(9, 12)
 
 
 class LocalHttp:
-    """Posts to the first place that accepts a connection. Not safe for threads: its owner holds a lock."""
+    """Posts to the first place that accepts a connection. Not safe for threads: its owner holds a lock.
+
+    ``refusal`` is a sentence on the last answer that was REFUSED.
+    """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.places: list[Place] = []
         if path := environ.get("ARBITER_SOCKET"):
             self.places.append(Place(socket.AF_UNIX, path))
-        if (place := address_place(environ.get("ARBITER_LOCAL_LISTEN") or DEFAULT)) is not None:
+        listen = environ.get("ARBITER_LOCAL_LISTEN") or DEFAULT
+        if (place := address_place(listen)) is not None:
             self.places.append(place)
+        else:
+            self.places += unreachable(listen)
         self.timeout_s = TIMEOUT_S
+        self.refusal = ""
         self._retry_at = float("-inf")
 
     def packets(self, kept: Mapping[StatsdSeries, Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
@@ -70,9 +77,19 @@ class LocalHttp:
                     connection.connect(place.address)
                 except (OSError, ValueError):  # ValueError: a path with a zero byte
                     continue
-                return _outcome(_exchanged(connection, request))
+                return self._outcome(place, _exchanged(connection, request))
         self._retry_at = now + RETRY_S
         return Outcome.AWAY
+
+    def _outcome(self, place: Place, answer: bytes) -> Outcome:
+        status = answer[_STATUS]
+        if status == b"503":
+            return Outcome.FULL
+        if not answer or status[:1] == b"2":
+            return Outcome.SENT
+        what = status.decode() if status.isdigit() else "without HTTP"
+        self.refusal = f"{place} answers {what}: it is not the local listener of a sidecar"
+        return Outcome.REFUSED
 
     def close(self) -> None:
         """Forget that the sidecar was away; there is no connection to close."""
@@ -89,13 +106,6 @@ def _exchanged(connection: socket.socket, request: bytes) -> bytes:
         return connection.recv(4096)
     except OSError:
         return b""
-
-
-def _outcome(answer: bytes) -> Outcome:
-    status = answer[_STATUS]
-    if status == b"503":
-        return Outcome.FULL
-    return Outcome.SENT if not answer or status[:1] == b"2" else Outcome.REFUSED
 
 
 def _request(path: str, objects: list[dict[str, object]]) -> bytes:

@@ -63,6 +63,13 @@ def address_place(listen: str) -> Place | None:
     return None
 
 
+def unreachable(listen: str) -> Places:
+    """Return a place that is always AWAY, for an address that ``address_place`` cannot read: so the log names it."""
+    if not listen or listen == "off":
+        return ()
+    return (Place(socket.AF_UNSPEC, f"{listen}, which is no address of numbers"),)
+
+
 def places_of(environ: Mapping[str, str] = os.environ) -> Places:
     """Return the sockets that the sidecar's settings name."""
     return places(environ.get("ARBITER_STATSD_SOCKET", ""), environ.get("ARBITER_STATSD_LISTEN", ""))

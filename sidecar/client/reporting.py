@@ -12,7 +12,7 @@ from typing import Final
 from . import lines
 from .emitter import MOST, Emitter, Increment, Stats
 from .local_http import LocalHttp
-from .outlet import Outlet, places, places_of
+from .outlet import Outlet, places, places_of, unreachable
 
 EMITTER: Final = Emitter(Outlet(places_of), otherwise=LocalHttp)
 os.register_at_fork(after_in_child=EMITTER.after_fork)
@@ -79,7 +79,7 @@ def stats() -> Stats:
 
 def configure(*, socket: str = "", listen: str = "") -> None:
     """Send to this unix datagram socket, else to this ``address:port`` of UDP, else nowhere, without the variables."""
-    EMITTER.use(Outlet(lambda: places(socket, listen)))
+    EMITTER.use(Outlet(lambda: places(socket, listen) or unreachable(listen)))
 
 
 def _checked(count: int) -> int:

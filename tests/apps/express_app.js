@@ -1,9 +1,9 @@
 // A small Express app whose every request needs Redis: node express_app.js PORT REDIS_PORT
-// It reports by datagram (deploy/clients/express.js), or by POST to ERRORS_URL, and counts on /metrics for a scrape.
+// It reports by datagram (deploy/clients/express.cjs), or by POST to ERRORS_URL, and counts on /metrics for a scrape.
 "use strict";
 const net = require("node:net");
 const express = require("express");
-const arbiter = require("../../deploy/clients/express.js");
+const arbiter = require("../../deploy/clients/express.cjs");
 
 const [port, redisPort] = process.argv.slice(2).map(Number);
 const answered = { 200: 0, 500: 0 };

@@ -144,7 +144,7 @@ def test_exception_is_first_report_once() -> None:
 def test_exception_that_is_raised_again_later_is_first_report_again() -> None:
     error = KeyError("a")
     exceptions.is_first_report(error)
-    error._arbiter_reported_at -= exceptions.SAME_S  # type: ignore[attr-defined]  # a second ago
+    error._arbiter_reported_at -= exceptions.SAME_S  # type: ignore[attr-defined]  # long ago
     assert exceptions.is_first_report(error)
 
 

@@ -17,6 +17,7 @@ from sidecar.client.life_connection import REQUEST
 
 ROOT = Path(__file__).parents[2]
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+WAIT_S = 60.0
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -44,7 +45,7 @@ def start(path: str) -> Iterator[Start]:
     yield start
     for app in started:
         app.kill()
-        app.wait(10)
+        app.wait(WAIT_S)
         assert app.stdin
         app.stdin.close()
 
@@ -54,14 +55,14 @@ def _listen(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen()
-    listener.settimeout(10)
+    listener.settimeout(WAIT_S)
     return listener
 
 
 def _accept(listener: socket.socket) -> socket.socket:
     """The next connection that asks to be held, answered as the sidecar does."""
     connection, _ = listener.accept()
-    connection.settimeout(10)
+    connection.settimeout(WAIT_S)
     assert connection.recv(4096) == REQUEST
     connection.sendall(HEAD)
     return connection
@@ -74,7 +75,7 @@ def _is_open(connection: socket.socket) -> bool:
     except BlockingIOError:
         return True
     finally:
-        connection.settimeout(10)
+        connection.settimeout(WAIT_S)
 
 
 def _has_ended(connection: socket.socket) -> bool:
@@ -116,7 +117,7 @@ def test_connection_ends_with_the_last_process_of_the_app(path: str, start: Star
         with _accept(listener) as connection:
             app.stdin.write(b"fork\n")
             app.stdin.flush()
-            assert app.wait(10) == 0
+            assert app.wait(WAIT_S) == 0
             assert _is_open(connection)
             app.stdin.close()
             assert _has_ended(connection)

@@ -133,14 +133,16 @@ def test_no_body_is_larger_than_the_listener_takes() -> None:
 def test_outcome_is_that_of_the_answer(answer: bytes | None, outcome: Outcome, serve: Serve) -> None:
     server = serve(answer)
     http = _to(server)
-    http.timeout_s = 0.05
+    http.timeout_s = 0.05 if answer is None else 60.0
     assert http.send(b"POST /errors HTTP/1.1\r\n\r\n[]", 0.0) is outcome
+    wait_for(lambda: server.requests, timeout_s=60, what="the server has read it")
     assert server.requests == [("/errors", b"[]")]
 
 
 def test_whichever_answers_gets_the_report_the_unix_socket_first(serve: Serve, run_dir: Path) -> None:
     path, tcp = run_dir / "arbiter.sock", serve()
     http = LocalHttp({"ARBITER_SOCKET": str(path), "ARBITER_LOCAL_LISTEN": tcp.address})  # type: ignore[attr-defined]
+    http.timeout_s = 60.0
     assert http.send(b"POST /errors HTTP/1.1\r\n\r\n1", 0.0) is Outcome.SENT
     unix = serve(path=path)
     assert http.send(b"POST /errors HTTP/1.1\r\n\r\n2", 0.0) is Outcome.SENT
@@ -153,9 +155,10 @@ def test_whichever_answers_gets_the_report_the_unix_socket_first(serve: Serve, r
         ({}, "127.0.0.1:9180"),
         ({"ARBITER_LOCAL_LISTEN": "[::1]:9280"}, "::1:9280"),
         ({"ARBITER_LOCAL_LISTEN": "off"}, ""),
+        ({"ARBITER_LOCAL_LISTEN": "web.example:9180"}, "web.example:9180, which is no address of numbers"),
         ({"ARBITER_SOCKET": "/run/a.sock"}, "/run/a.sock and 127.0.0.1:9180"),
     ],
-    ids=["default", "address", "off", "socket"],
+    ids=["default", "address", "off", "name", "socket"],
 )
 def test_places_are_those_of_the_settings(environ: dict[str, str], places: str) -> None:
     assert str(LocalHttp(environ)) == places
@@ -189,7 +192,12 @@ def test_reports_leave_from_another_thread_and_the_caller_does_not_wait(serve: S
         emitter.take(Increment(lines.errors("server_error", "redis", None, None), 1))
     wait_for(lambda: emitter.stats() == (many, 0, 0), timeout_s=60, what="all is handed over")
     assert threading.get_ident() not in callers
-    assert sum(json.loads(body)[0]["count"] for _, body in server.requests) == many
+    # The server may read the last request only after its client has given up.
+    wait_for(
+        lambda: sum(json.loads(body)[0]["count"] for _, body in list(server.requests)) == many,
+        timeout_s=60,
+        what="all has arrived",
+    )
 
 
 def test_one_line_is_logged_when_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
@@ -205,8 +213,23 @@ def test_one_line_is_logged_when_nobody_listens(caplog: pytest.LogCaptureFixture
     emitter.flush()
 
 
-def test_refused_reports_are_dropped_and_the_others_sent(serve: Serve) -> None:
-    emitter = _emitter(_to(serve(b"HTTP/1.1 400 Bad Request\r\n\r\n")))
-    emitter.take(Increment(lines.HEARTBEAT, 5))
-    emitter.close()
-    wait_for(lambda: emitter.stats() == (0, 0, 5), timeout_s=60, what="they are dropped")
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers 400: it is not the local listener of a sidecar"),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", "answers 404: it is not the local listener of a sidecar"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "answers without HTTP: it is not the local listener of a sidecar"),
+    ],
+    ids=["the public port", "another server", "TLS"],
+)
+def test_refused_reports_are_dropped_and_one_line_says_so(
+    answer: bytes, said: str, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve(answer)
+    emitter = _emitter(_to(server))
+    for dropped in (5, 10):
+        emitter.take(Increment(lines.HEARTBEAT, 5))
+        emitter.close()
+        wait_for(lambda count=dropped: emitter.stats() == (0, 0, count), timeout_s=60, what="they are dropped")  # type: ignore[misc]
+    wait_for(lambda: caplog.messages, timeout_s=60, what="it is said")
+    assert caplog.messages == [f"{server.address} {said}"]  # type: ignore[attr-defined]

@@ -179,16 +179,16 @@ def test_thread_that_logs_waits_for_no_other(logger: logging.Logger, totals: Tot
     class Slow:
         def __str__(self) -> str:
             inside.set()
-            go_on.wait(10)
+            go_on.wait(60)
             return "slow"
 
     slow = threading.Thread(target=logger.error, args=("%s", Slow()))
     slow.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     logger.error("quick")
     assert sum(totals().values()) == 1
     go_on.set()
-    slow.join(10)
+    slow.join(60)
     assert sum(totals().values()) == 2
 
 

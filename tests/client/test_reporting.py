@@ -189,6 +189,14 @@ def test_sidecar_that_never_comes_does_not_delay_the_end_of_the_app(run_dir: Pat
     assert stderr.startswith(f"no sidecar answers at {run_dir / 'none'}: ")
 
 
+@pytest.mark.parametrize("configure", ["", "from sidecar.client import configure; configure(listen=LISTEN); "])
+def test_name_that_would_need_a_resolver_is_said_in_the_log(configure: str) -> None:
+    code = f"LISTEN = os.environ['ARBITER_LOCAL_LISTEN']; {configure}report()"
+    _, stderr = _start(code, ARBITER_LOCAL_LISTEN="web.example:9180").communicate(timeout=90)
+    assert stderr.startswith("no sidecar answers at web.example:9180, which is no address of numbers: ")
+    assert stderr.count("\n") == 1
+
+
 def test_end_of_the_process_sends_the_sums(receiver: Receiver) -> None:
     # Until the last report waits with others: a process that pauses before it sends it at once.
     code = "times = 0\nwhile times < 1000 or not stats().kept: report(); times += 1\nprint(times)"

@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -21,6 +22,7 @@ from client.statsd_receiver import Receiver
 from harness.binaries import find
 from harness.waiting import wait_for
 from sidecar import client
+from sidecar.core.types import ErrorReport
 from sidecar.inputs.report_bodies import read_errors, read_results
 
 TOP: Final = Path(__file__).parents[2]
@@ -50,14 +52,16 @@ def _totals(errors: Mapping[str, int], requests: int) -> dict[str, int]:
 class Posted:
     """An HTTP server in place of the sidecar, which adds up what is posted."""
 
+    status = 202
+
     def __init__(self) -> None:
         self._seen: list[tuple[str, bytes]] = []
-        seen = self._seen
+        seen, posted = self._seen, self
 
         class Taker(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 seen.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(202)
+                self.send_response(posted.status)
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -66,11 +70,13 @@ class Posted:
         self.server = HTTPServer(("127.0.0.1", 0), Taker)
         self.port = self.server.server_port
 
+    def reports(self) -> list[ErrorReport]:
+        return [error for path, body in [*self._seen] if path == "/errors" for error in read_errors(body)]
+
     def errors(self) -> dict[str, int]:
         counts: Counter[str] = Counter()
-        for path, body in [*self._seen]:
-            for error in read_errors(body) if path == "/errors" else ():
-                counts[error.kind] += error.errors
+        for error in self.reports():
+            counts[error.kind] += error.errors
         return dict(counts)
 
     def results(self) -> tuple[int, int]:
@@ -132,7 +138,7 @@ def test_express_answers_of_500_and_above_are_errors_once_with_the_kind_of_their
     if not (MODULES / "express").is_dir():
         pytest.skip("express is not installed: tests/run does it")
     with Receiver() as receiver:
-        command = [node, "-e", EXPRESS.replace("net.connect(MYSQL", "net.connect(1"), str(CLIENTS / "express.js")]
+        command = [node, "-e", EXPRESS.replace("net.connect(MYSQL", "net.connect(1"), str(CLIENTS / "express.cjs")]
         _run(command, MODULES.parent, ARBITER_STATSD_LISTEN=receiver.listen)
         expected = _totals({"http_503": 1, "TypeError": 1, "RangeError": 1, "ECONNREFUSED": 1, "redis": 1}, 3)
         wait_for(lambda: receiver.totals() == expected, timeout_s=60, what="all has come")
@@ -149,7 +155,7 @@ def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
       of({ sqlMessage: "no such table" }), of({ code: "E1" }), of({ cause: { cause: null } }), kindOf(undefined),
     ].join(" "));
     """
-    printed = _run([_runtime("node"), "-e", kinds, str(CLIENTS / "express.js")], CLIENTS)
+    printed = _run([_runtime("node"), "-e", kinds, str(CLIENTS / "express.cjs")], CLIENTS)
     assert printed.split() == [
         *("mysql", "postgres", "redis", "mysql", "rabbitmq", "postgres", "Error", "mysql", "E1", "Error", "Error"),
     ]
@@ -243,7 +249,7 @@ public class Main {
             (asked, answer) -> { status = 503; },
             (asked, answer) -> { status = 500; answered = new redis.clients.jedis.Lost(); },
             (asked, answer) -> { throw new ServletException("no cart", new redis.clients.jedis.Lost()); },
-            (asked, answer) -> { throw new IllegalStateException("a bug"); },
+            (asked, answer) -> { throw new IllegalStateException("a \\"bug\\" \\\\ at\\n\u00e9" + "x".repeat(300)); },
         };
         for (FilterChain chain : chains) {
             try {
@@ -258,27 +264,58 @@ public class Main {
 """
 
 
-def test_servlet_filter_reports_answers_and_exceptions_to_a_sidecar(tmp_path: Path, posted: Posted) -> None:
+@pytest.fixture(scope="module")
+def servlet_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """The command of an app with the filter, and its directory."""
     javac, java = _runtime("javac"), _runtime("java")
+    top = tmp_path_factory.mktemp("servlet")
     for name, text in SERVLET.items():
         package, _, _ = f"jakarta.servlet.{name}".rpartition(".")
-        path = tmp_path / f"jakarta/servlet/{name.replace('.', '/')}.java"
+        path = top / f"jakarta/servlet/{name.replace('.', '/')}.java"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"package {package};\npublic {text}\n")
-    (tmp_path / "redis/clients/jedis").mkdir(parents=True)
+    (top / "redis/clients/jedis").mkdir(parents=True)
     lost = "package redis.clients.jedis;\npublic class Lost extends RuntimeException {}\n"
-    (tmp_path / "redis/clients/jedis/Lost.java").write_text(lost)
-    (tmp_path / "Main.java").write_text(JAVA)
-    flags = ["-Xlint:all,-serial", "-Werror", "-proc:none", "-XDrawDiagnostics", "-d", str(tmp_path / "classes")]
-    _run([javac, *flags, "-sourcepath", str(tmp_path), "Main.java", str(CLIENTS / "ArbiterFilter.java")], tmp_path)
-    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{posted.port}", "ARBITER_SOCKET": str(tmp_path / "none")}
-    app = subprocess.Popen(
-        [java, "-Xshare:auto", "-cp", "classes", "Main"], cwd=tmp_path, env={**os.environ, **environ}
-    )
-    try:
+    (top / "redis/clients/jedis/Lost.java").write_text(lost)
+    (top / "Main.java").write_text(JAVA)
+    flags = ["-Xlint:all,-serial", "-Werror", "-proc:none", "-XDrawDiagnostics", "-encoding", "UTF-8", "-d", "classes"]
+    _run([javac, *flags, "-sourcepath", str(top), "Main.java", str(CLIENTS / "ArbiterFilter.java")], top)
+    return [java, "-Xshare:auto", "-cp", "classes", "Main"], top
+
+
+@contextmanager
+def _running(app: tuple[list[str], Path], port: int) -> Iterator[Path]:
+    """The app, which reports to this port; its log."""
+    command, top = app
+    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "ARBITER_SOCKET": str(top / "none")}
+    with (top / f"{port}.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=top, env={**os.environ, **environ}, stderr=log)
+        try:
+            yield Path(log.name)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_servlet_filter_reports_answers_and_exceptions_to_a_sidecar(
+    servlet_app: tuple[list[str], Path], posted: Posted
+) -> None:
+    with _running(servlet_app, posted.port):
         expected = {"http_503": 1, "redis": 2, "IllegalStateException": 1}
         wait_for(lambda: posted.errors() == expected, timeout_s=60, what="the errors have come")
         wait_for(lambda: posted.results() == (1, 4), timeout_s=60, what="the results have come")
-    finally:
-        app.kill()
-        app.wait()
+    (bug,) = [report.message or "" for report in posted.reports() if report.kind == "IllegalStateException"]
+    assert bug.startswith('java.lang.IllegalStateException: a "bug" \\ at \u00e9xxx')
+    assert len(bug) == 200
+
+
+def test_servlet_filter_says_once_that_another_server_answers(
+    servlet_app: tuple[list[str], Path], posted: Posted
+) -> None:
+    posted.status = 404
+    with _running(servlet_app, posted.port) as log:
+        wait_for(lambda: posted.results() == (1, 4), timeout_s=60, what="all has been tried")
+        said = f"127.0.0.1:{posted.port} answers 404: it is not the local listener of a sidecar"
+        wait_for(lambda: said in log.read_text(), timeout_s=60, what="it is said")
+    assert posted.errors() == {"http_503": 1, "redis": 2, "IllegalStateException": 1}
+    assert log.read_text().count("answers") == 1

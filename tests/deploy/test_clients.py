@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -24,7 +25,7 @@ from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.inputs.report_bodies import read_errors
-from sidecar.inputs.statsd import read_packet
+from sidecar.inputs.statsd import PacketReader
 
 CLIENTS: Final = Path(__file__).parents[2] / "deploy" / "clients"
 REDIS: Final = "errors|level:server_error,kind:redis"
@@ -80,14 +81,14 @@ def _unix(listener: Receiver) -> dict[str, str]:
 def _counts(listener: Receiver, errors: int) -> dict[str, int]:
     """The totals once this many errors have arrived; every packet must be valid."""
     wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=60, what=f"{errors} have come")
-    assert [read_packet(packet)[1] for packet in listener.packets] == [0] * len(listener.packets)
+    assert PacketReader().read(dict.fromkeys(listener.packets, 1)).unreadable == 0
     return listener.totals()
 
 
 # -- Node -------------------------------------------------------------------------------------------------------------
 
 EXPRESS: Final = """
-const { report, errorHandler, results } = require("./express.js");
+const { report, errorHandler, results } = require("./express.cjs");
 const passed = [];
 const handle = (error) => errorHandler(error, {}, {}, (next) => passed.push(next === error));
 handle(Object.assign(new Error("refused"), { code: "ECONNREFUSED" }));
@@ -129,12 +130,25 @@ def test_express_reports_errors_and_passes_them_on(udp_listener: Receiver) -> No
     }
 
 
+@pytest.mark.parametrize("kind", ["module", "commonjs"])
+def test_express_can_be_imported_and_required(kind: str, tmp_path: Path) -> None:
+    shutil.copy(CLIENTS / "express.cjs", tmp_path)
+    (tmp_path / "package.json").write_text(json.dumps({"type": kind}))
+    load = {
+        "module": 'import arbiter, { results } from "./express.cjs";',
+        "commonjs": 'const arbiter = require("./express.cjs"); const { results } = arbiter;',
+    }[kind]
+    (tmp_path / "app.js").write_text(f"{load}\nconsole.log(results === arbiter.results, typeof results);\n")
+    assert _run([_runtime("node"), "app.js"], {}, tmp_path) == "true function\n"
+
+
 # -- Go ---------------------------------------------------------------------------------------------------------------
 
 GO_MAIN: Final = """
 package main
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -145,6 +159,17 @@ import (
 )
 
 func main() {
+	if text := os.Getenv("TEXT"); text == "odd" {
+		arbiter.Report(-1, "odd")
+		arbiter.Report(1, "")
+		arbiter.Flush(time.Minute)
+		return
+	} else if text != "" {
+		arbiter.ReportError(errors.New("older"))
+		arbiter.ReportError(errors.New(text))
+		arbiter.Flush(time.Minute)
+		return
+	}
 	times, _ := strconv.Atoi(os.Args[1])
 	for i := 0; i < times; i++ {
 		arbiter.Report(1, "redis")
@@ -283,15 +308,25 @@ def test_shell_reports_errors_over_udp(arguments: list[str], counts: dict[str, i
     assert _counts(udp_listener, 1) == counts
 
 
+Posted = tuple[int, list[tuple[str, bytes]]]
+"""A loopback port, and path and body of every POST to it."""
+
+
 @pytest.fixture
-def posted() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
-    """A loopback port, and path and body of every POST to it."""
+def posted() -> Iterator[Posted]:
+    """Takes everything, as a sidecar does."""
+    with _answering(202) as posted:
+        yield posted
+
+
+@contextmanager
+def _answering(status: int) -> Iterator[Posted]:
     seen: list[tuple[str, bytes]] = []
 
     class Taker(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             seen.append((self.path, self.rfile.read(int(self.headers.get("Content-Length", 0)))))
-            self.send_response(202)
+            self.send_response(status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -300,12 +335,14 @@ def posted() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
     with HTTPServer(("127.0.0.1", 0), Taker) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield server.server_address[1], seen
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1], seen
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def test_shell_reports_errors_over_http(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
+def test_shell_reports_errors_over_http(posted: Posted) -> None:
     _runtime("curl")
     port, seen = posted
     assert _report_sh(["nightly", "3"], {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == ""
@@ -323,6 +360,26 @@ for _ in range(3):
 report(2, kind="a,b|c#d")
 results(ok=1, failed=2)
 """
+
+
+PHP: Final = """
+require "client.php";
+Arbiter::report("redis");
+Arbiter::report("redis");
+"""
+
+
+REPORTED: Final[dict[str, dict[str, int]]] = {
+    "python": {"redis": 3, "a_b_c_d": 2, "requests": 3, "failed": 2},
+    "express.cjs": dict.fromkeys(("ECONNREFUSED", "TypeError", "a_b_c_d_", "http_503", "mysql"), 1)
+    | {"Error": 3, "redis": 3, "requests": 4, "failed": 2},
+    "client.go": {"redis": 3, "a_b_c_d": 2, "panic": 1, "http_500": 1, "requests": 3, "failed": 2},
+    "client.rb": {"redis": 3, "a_b_c_d": 2, "http_503": 1, "KeyError": 1, "child": 1, "requests": 3, "failed": 2},
+    "client.php": {"redis": 2},
+    "report.sh": {"cron": 1},
+}
+"""What the program of each client reports: errors by kind, and requests. The JVM's needs servlets: see
+``test_client_frameworks``."""
 
 
 @pytest.fixture(scope="module")
@@ -343,7 +400,7 @@ def _counted(one: Sidecar) -> Counter[str]:
 
 
 @pytest.mark.parametrize("by", ["tcp", "socket"])
-@pytest.mark.parametrize("client", ["python", "express.js", "client.go", "client.rb", "report.sh"])
+@pytest.mark.parametrize("client", REPORTED)
 def test_client_reports_to_the_shipped_job_as_it_is(
     client: str, by: str, arbiter: Sidecar, request: pytest.FixtureRequest
 ) -> None:
@@ -354,28 +411,61 @@ def test_client_reports_to_the_shipped_job_as_it_is(
         "socket": {"ARBITER_SOCKET": path, "ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
     }[by]
     before = _counted(arbiter)
-    printed = _run(_commands(request)[client](), {**environ, "PYTHONPATH": str(CLIENTS.parents[1])})
-    expected = {
-        "python": {"redis": 3, "a_b_c_d": 2, "requests": 3, "failed": 2},
-        "express.js": dict.fromkeys(("ECONNREFUSED", "TypeError", "a_b_c_d_", "http_503", "mysql"), 1)
-        | {"Error": 3, "redis": 3, "requests": 4, "failed": 2},
-        "client.go": {"redis": 3, "a_b_c_d": 2, "panic": 1, "http_500": 1, "requests": 3, "failed": 2},
-        "client.rb": {"redis": 3, "a_b_c_d": 2, "http_503": 1, "KeyError": 1, "child": 1, "requests": 3, "failed": 2},
-        "report.sh": {"cron": 1},
-    }[client]
-    wait_for(lambda: _counted(arbiter) - before == Counter(expected), timeout_s=60, what="all has come")
+    printed = _run(_commands(request)[client](), {**environ, "ARBITER_STATSD_LISTEN": "off"})
+    wait_for(lambda: _counted(arbiter) - before == Counter(REPORTED[client]), timeout_s=60, what="all has come")
     assert "no sidecar" not in printed
 
 
 def _commands(request: pytest.FixtureRequest, end_s: int = 60) -> dict[str, Callable[[], list[str]]]:
     """How to run each client; ``end_s``: how long the program in Go may wait for its reports to leave."""
     return {
-        "python": lambda: [sys.executable, "-c", PYTHON],
-        "express.js": lambda: [_runtime("node"), "-e", EXPRESS],
+        "python": lambda: [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path.insert(0, {str(CLIENTS.parents[1])!r}){PYTHON}",
+        ],
+        "express.cjs": lambda: [_runtime("node"), "-e", EXPRESS],
         "client.go": lambda: [request.getfixturevalue("go_program"), "3", str(end_s)],
         "client.rb": lambda: [_runtime("ruby"), "-w", "-e", RUBY, "3"],
+        "client.php": lambda: [_runtime("php"), "-r", PHP],
         "report.sh": lambda: [_runtime("bash"), "report.sh"],
     }
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+TEXT: Final = 'a "bug" \\ at <caf\u00e9>\x01\n' + "\U0001f600" * 200
+FAILING: Final = {
+    "express.cjs": """
+        const { reportError } = require("./express.cjs");
+        for (const text of ["older", process.env.TEXT]) reportError(new RangeError(text));
+        reportError(Object.create(null));
+    """,
+    "client.rb": """
+        require "./client"
+        ["older", ENV["TEXT"]].each { |text| Arbiter.report_error(RangeError.new(text)) }
+        Arbiter.report_error(KeyError.new("\\xff".b))
+    """,
+    "client.php": """
+        require "client.php";
+        foreach (["older", getenv("TEXT")] as $text) { Arbiter::report(new RangeException($text)); }
+    """,
+}
+
+
+@pytest.mark.parametrize("client", ["express.cjs", "client.go", "client.rb", "client.php"])
+def test_newest_message_of_a_kind_goes_along_cut(client: str, posted: Posted, request: pytest.FixtureRequest) -> None:
+    port, seen = posted
+    command = _commands(request)[client]()[:1]  # the program in Go is compiled, and takes the text only
+    if client in FAILING:
+        command += ["-r" if client == "client.php" else "-e", FAILING[client]]
+    _run(command, {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "TEXT": TEXT})
+    kind = {"client.go": "errors.errorString", "client.php": "RangeException"}.get(client, "RangeError")
+    reports = [each for _, body in seen for each in read_errors(body) if each.kind == kind]
+    assert sum(each.errors for each in reports) == 2
+    message = reports[-1].message or ""
+    assert message.startswith(f"{kind}: {TEXT[:25]}")
+    assert 0 < message.count("\U0001f600") < len(message) <= 200
 
 
 # -- one-liners of the page -------------------------------------------------------------------------------------------
@@ -394,7 +484,7 @@ def test_one_line_of_bash_reports_an_error(udp_listener: Receiver) -> None:
     assert _counts(udp_listener, 1) == {"errors|kind:cron": 1}
 
 
-def test_one_line_of_curl_reports_an_error(posted: tuple[int, list[tuple[str, bytes]]]) -> None:
+def test_one_line_of_curl_reports_an_error(posted: Posted) -> None:
     _runtime("curl")
     port, seen = posted
     _run([_runtime("sh"), "-c", _one_liner("curl").replace("9180", str(port))], {})
@@ -404,20 +494,65 @@ def test_one_line_of_curl_reports_an_error(posted: tuple[int, list[tuple[str, by
 # -- without a sidecar -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("client", ["express.js", "client.go", "client.rb", "report.sh"])
-@pytest.mark.parametrize("names", ["local", "off", "udp"])
+@pytest.mark.parametrize("client", REPORTED)
+@pytest.mark.parametrize("names", ["local", "nonsense", "off", "udp"])
 def test_client_survives_a_missing_sidecar_and_says_so_once(
     client: str, names: str, request: pytest.FixtureRequest
 ) -> None:
     environ = {
         "local": {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
+        "nonsense": {"ARBITER_LOCAL_LISTEN": "127.0.0.1:99999"},
         "off": {"ARBITER_LOCAL_LISTEN": "off"},
-        "udp": {"ARBITER_STATSD_LISTEN": f"127.0.0.1:{free_port()}"},
+        "udp": {"ARBITER_STATSD_LISTEN": f"127.0.0.1:{free_port()}", "ARBITER_LOCAL_LISTEN": "off"},
     }[names]
     printed = _run(_commands(request, end_s=1)[client](), environ)
-    processes = 2 if client == "client.rb" else 1  # it forks, and each process says it once
-    is_said = names == "local" or (names, client) == ("off", "report.sh")
-    assert printed.count("no sidecar answers") == is_said * processes
+    is_said = {
+        "off": client == "report.sh",
+        "udp": client in ("python", "client.go", "client.rb"),  # the others cannot know: the page says so
+    }.get(names, True)
+    assert printed.count("no sidecar answers") == is_said * _processes(client)
+
+
+def _processes(client: str) -> int:
+    """The program in Ruby forks, and each process logs for itself."""
+    return 2 if client == "client.rb" else 1
+
+
+@pytest.mark.parametrize("client", REPORTED)
+def test_client_says_once_that_another_server_answers(client: str, request: pytest.FixtureRequest) -> None:
+    with _answering(404) as (port, seen):
+        printed = _run(_commands(request)[client](), {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"})
+    said = f"127.0.0.1:{port} answers 404: it is not the local listener of a sidecar"
+    assert printed.count(said) == printed.count("answers") == _processes(client)
+    reports = [each.errors for path, body in seen if path == "/errors" for each in read_errors(body)]
+    errors = {kind: count for kind, count in REPORTED[client].items() if kind not in ("requests", "failed")}
+    assert sum(reports) == sum(errors.values())  # dropped, and not sent again
+
+
+ODD: Final = {
+    "express.cjs": """
+        const { report } = require("./express.cjs");
+        report(-1.5, { level: "odd", kind: "" });
+        report("many", { kind: "redis", fatal: 1 });
+    """,
+    "client.rb": """
+        require "./client"
+        Arbiter.report(-1, level: "odd", kind: "")
+        Arbiter.report(2, kind: nil, message: 3)
+    """,
+}
+
+
+@pytest.mark.parametrize("client", [*ODD, "client.go"])
+def test_odd_arguments_are_no_reason_to_refuse_the_other_reports(
+    client: str, posted: Posted, request: pytest.FixtureRequest
+) -> None:
+    port, seen = posted
+    arguments = ["-e", ODD[client]] if client in ODD else []
+    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "TEXT": "odd"}
+    _run([*_commands(request)[client]()[:1], *arguments], environ)
+    reports = [each for _, body in seen for each in read_errors(body)]  # it raises at what a sidecar refuses
+    assert sum(each.errors for each in reports) == {"express.cjs": 0, "client.rb": 2, "client.go": 1}[client]
 
 
 def test_page_names_every_client_and_no_other() -> None:

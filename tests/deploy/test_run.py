@@ -26,6 +26,7 @@ class FirstTry(Sidecar):
 def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: Children) -> None:
     one = children.adopt(FirstTry(run_dir, "try", alone="", settle="1s", drain="1s")).start()
     printed = one.output()
+    assert "health-arbiter will listen, a few seconds from now, at\n" in printed  # it is said before the daemon starts
     assert "ARBITER_ALONE=true: there is no ARBITER_REDIS_URL" in printed
     assert re.search(r"503 after the settle time of 1s, and up to a quarter more$", printed, re.MULTILINE)
     (page,) = re.findall(r"status page +(\S+)$", printed, re.MULTILINE)

@@ -1,6 +1,6 @@
 // Reports failed requests of an Express app to the sidecar; Node 18 or newer, nothing to install.
 //   app.use(arbiter.results);        // first: counts requests, and every answer of 500 and above is an error
-//   app.use(arbiter.errorHandler);   // last: gives that error the kind of its exception
+//   app.use(arbiter.errorHandler);   // last: gives that error the kind and the message of its exception
 // It sends UDP to ARBITER_STATSD_LISTEN if that is set (Node has no unix datagrams); else it posts to ARBITER_SOCKET or
 // ARBITER_LOCAL_LISTEN (127.0.0.1:9180; off: nowhere). Reports wait for at most 30 s while no sidecar answers.
 "use strict";
@@ -9,35 +9,59 @@ const http = require("node:http");
 
 const address = (text) => /^\[?(.*?)\]?:(\d+)$/.exec(text || "") ?? [];
 const [, host, port] = address(process.env.ARBITER_STATSD_LISTEN);
-const socket = host && dgram.createSocket(host.includes(":") ? "udp6" : "udp4").unref();
-socket?.on("error", () => {}); // a missing sidecar is no error of the app
+const socket = port > 0 && port < 65536 && dgram.createSocket(host.includes(":") ? "udp6" : "udp4").unref();
+if (socket) socket.on("error", () => {}); // a missing sidecar is no error of the app
 
-const [, localHost, localPort] = address(process.env.ARBITER_LOCAL_LISTEN || "127.0.0.1:9180");
+const listen = process.env.ARBITER_LOCAL_LISTEN || "127.0.0.1:9180";
+const [, localHost, localPort] = address(listen);
 const places = [];
-if (process.env.ARBITER_SOCKET) places.push({ socketPath: process.env.ARBITER_SOCKET });
-if (localHost) places.push({ host: localHost, port: Number(localPort) });
+if (process.env.ARBITER_SOCKET) places.push({ at: process.env.ARBITER_SOCKET, socketPath: process.env.ARBITER_SOCKET });
+if (listen !== "off") places.push({ at: listen, host: localHost, port: Number(localPort) });
 
 const MOST = 1e6; // in one report
-let errors = new Map(); // at most 101, by their fields
+const LEVELS = ["server_error", "client_error", "investigation", "recovered"];
+const KINDS = 40; // with their messages they fit into one request
+let errors = new Map(); // by their fields
 let counts = { ok: 0, failed: 0 };
 let since, timer;
 let isBusy = false;
-let isSilent = false;
+const said = new Set();
 
 const send = (line) => socket.send(line, Number(port), host, () => {});
 const word = (text) => String(text).replace(/[^\w.:/-]/g, "_").slice(0, 64) || "unknown";
+const cut = (text) => Buffer.from(String(text).slice(0, 200)).toString(); // without half a character
 
-function report(count = 1, { kind = "unknown", level = "server_error", fatal = false } = {}) {
+function say(text) {
+  if (said.has(text)) return;
+  said.add(text);
+  console.warn(`health-arbiter: ${text}`);
+}
+
+// The message is sent over HTTP only.
+function report(count = 1, { kind = "unknown", level = "server_error", fatal = false, message } = {}) {
   if (socket) return send(`errors:${count}|c|#level:${level},kind:${word(kind)}${fatal ? ",fatal:true" : ""}`);
-  addError({ count, level, kind: word(kind), fatal });
+  const known = LEVELS.includes(level) ? level : LEVELS[0];
+  const whole = Math.max(0, Math.trunc(count)) || 0;
+  addError({ count: whole, level: known, kind: word(kind), fatal: Boolean(fatal), message: message && cut(message) });
   later();
+}
+
+// Reports an exception, of the kind of kindOf.
+function reportError(error) {
+  let message;
+  try {
+    message = String(error);
+  } catch {} // an object may have no text
+  report(1, { kind: kindOf(error), message });
 }
 
 function addError(error) {
   const key = (each) => `${each.level} ${each.kind} ${each.fatal}`;
-  if (errors.size >= 100 && !errors.has(key(error))) error = { ...error, kind: "other" };
-  if (errors.size > 100 && !errors.has(key(error))) return;
-  errors.set(key(error), { ...error, count: Math.min(MOST, error.count + (errors.get(key(error))?.count ?? 0)) });
+  if (errors.size >= KINDS && !errors.has(key(error))) error = { ...error, kind: "other" };
+  if (errors.size > KINDS && !errors.has(key(error))) return;
+  const { count = 0, message } = errors.get(key(error)) ?? {};
+  const total = Math.min(MOST, error.count + count);
+  errors.set(key(error), { ...error, count: total, message: error.message ?? message });
 }
 
 function addResult(ok, failed) {
@@ -62,7 +86,11 @@ async function flush() {
   const isCounted = isTaken && (!(oldCounts.ok + oldCounts.failed) || (await post("/results", oldCounts)));
   isBusy = false;
   const keeps = Date.now() - oldSince < 30_000; // older errors would count as new ones
-  if (!isTaken && keeps) oldErrors.forEach(addError);
+  if (!isTaken && keeps) {
+    const newer = errors;
+    errors = oldErrors;
+    newer.forEach(addError); // the newest message stays
+  }
   if (!isCounted && keeps) counts = { ok: counts.ok + oldCounts.ok, failed: counts.failed + oldCounts.failed };
   if (!isCounted && keeps) since = oldSince;
   if (since !== undefined) later(isCounted ? 100 : 1000);
@@ -70,15 +98,17 @@ async function flush() {
 
 async function post(path, body) {
   for (const place of places) {
-    const answer = await exchange(place, path, JSON.stringify(body));
-    if (answer !== "away") return answer === "taken";
+    const status = await exchange(place, path, JSON.stringify(body)).catch(() => "away"); // no address at all
+    if (status === "away") continue;
+    if (status !== 503 && (status < 200 || status > 299))
+      say(`${place.at} answers ${status}: it is not the local listener of a sidecar`);
+    return status !== 503;
   }
-  const at = places.map((place) => place.socketPath ?? `${place.host}:${place.port}`).join(" and ");
-  if (!isSilent) console.warn(`health-arbiter: no sidecar answers at ${at}: reports wait for at most 30 s`);
-  isSilent = true;
+  say(`no sidecar answers at ${places.map((place) => place.at).join(" and ")}: reports wait for at most 30 s`);
   return false;
 }
 
+// Returns the status, or "away" if nobody took the connection.
 function exchange(place, path, body) {
   return new Promise((resolve) => {
     let isConnected = false;
@@ -86,8 +116,8 @@ function exchange(place, path, body) {
     const request = http.request({ ...place, path, method: "POST", agent: false, timeout: 1000, headers });
     request.on("socket", (opened) => opened.once("connect", () => (isConnected = true)));
     request.on("timeout", () => request.destroy());
-    request.on("response", (response) => response.resume() && resolve(response.statusCode === 503 ? "full" : "taken"));
-    request.on("error", () => resolve(isConnected ? "taken" : "away")); // sent twice, it could count twice
+    request.on("response", (response) => response.resume() && resolve(response.statusCode));
+    request.on("error", () => resolve(isConnected ? 202 : "away")); // sent twice, it could count twice
     request.end(body);
   });
 }
@@ -131,7 +161,7 @@ function errorHandler(error, request, response, next) {
   const status = error?.status ?? error?.statusCode ?? 500;
   if (status >= 500) {
     reported.add(response);
-    report(1, { kind: kindOf(error) });
+    reportError(error);
   }
   next(error);
 }
@@ -145,4 +175,4 @@ function results(request, response, next) {
   next();
 }
 
-module.exports = { report, errorHandler, results, kindOf };
+module.exports = { report, reportError, errorHandler, results, kindOf };
