@@ -135,7 +135,7 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage
         fleet_age_s=lambda: sidecar.membership.fleet_age_s,
         error_counts=sidecar.error_histogram.counts,
         local_entries=sidecar.ledger.local,
-        doors={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
+        listeners={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
         runbook_url=config.notify.runbook_url,
         store=redis_urls.shown(config.redis.redis_url),
     )

@@ -18,7 +18,8 @@ _VALUES: Final = 8
 
 _SERIES: Final = re.compile(r'([A-Za-z_:][\w:]*|(?=\{"))(?:\{(.*)\})?')
 _TYPE: Final = re.compile(r"# TYPE ([A-Za-z_:][\w:]*) ")
-_LABEL: Final = re.compile(r'([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"')
+# Possessive: a long line without labels would otherwise take seconds, and a regex holds all threads.
+_LABEL: Final = re.compile(r'\b([A-Za-z_]\w*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
 _QUOTED_NAME: Final = re.compile(r'(?:^|,)\s*"((?:[^"\\]|\\.)*)"\s*(?=,|$)')
 _PARTS: Final = ("_bucket", "_sum", "_created")
 """Series of a histogram or a counter that are no count of their own."""

@@ -21,6 +21,7 @@ from sidecar.inputs.exposition import Page, Scanner
 from sidecar.inputs.page_download import OPENMETRICS, TEXT, MissError, has_length, is_openmetrics, slices
 from sidecar.inputs.series import BadPageError
 from sidecar.inputs.series_selection import SeriesSelection
+from sidecar.net.threads import in_thread
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession
@@ -153,7 +154,7 @@ class Scraper:
 
         try:
             page, unmatched = await self.page(), self._selection.unmatched
-            sentences = await asyncio.to_thread(lambda: [*page_names.advice(unmatched, page_names.read_names(page))])
+            sentences = await in_thread(lambda: [*page_names.advice(unmatched, page_names.read_names(page))])
         except Exception:  # noqa: BLE001 - the next scrape tells what is wrong with the page
             return
         for sentence in sentences:

@@ -69,6 +69,9 @@ STRANGERS: Final = 64
 ADVICE_AFTER: Final = 3
 """Number of lines with a name that resembles a known one after which ``PacketReader.advice`` says so."""
 
+LONGEST_NAME: Final = 256
+"""Longer names are not compared with the known ones: 64 KiB would take 20 ms."""
+
 SHOWN_LIMIT: Final = 100
 
 IN_FLIGHT: Final = Results(in_flight=0)
@@ -131,6 +134,8 @@ class PacketReader:
 
     def _meet(self, name: bytes) -> None:
         """Look at a name that is not known, until one is."""
+        if len(name) > LONGEST_NAME:
+            return
         known = self._strangers.get(name)
         if known is None and len(self._strangers) < STRANGERS:
             known = self._strangers[name] = _resembled(name)

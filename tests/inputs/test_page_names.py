@@ -60,6 +60,12 @@ def test_other_pages_get_what_they_tell(page: bytes, found: dict[str, str]) -> N
     assert found or proposals(read_names(page)) == {}
 
 
+def test_long_line_without_a_label_takes_no_time() -> None:
+    """With a backtracking pattern it takes half an hour, with all threads of the sidecar standing still."""
+    page = b"a_total{" + b"x" * 300_000 + b"} 1\n" + b'b_total{code="500"} 1\n'
+    assert read_names(page) == {"a_total": {}, "b_total": {"code": frozenset({"500"})}}
+
+
 @pytest.mark.parametrize(
     ("library", "selector", "sentence"),
     [

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import pytest
 
+from sidecar.controller.evidence_capture import evidence_text
+from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.fleet.about import Member, MemberList
-from sidecar.core.types import Entry, Fleet, Presence, Unknown
+from sidecar.core.types import Entry, ErrorLevel, Fleet, Presence, Unknown
 from sidecar.notify import details
 from sidecar.notify.details import Details
 from sidecar.notify.episodes import Notification
@@ -18,8 +20,9 @@ NOW: Final = 1_700_000_000.0
 SICK: Final = tuple(Member(f"c{at}", Presence.SUSPECT, "mysql", 1.0) for at in range(7))
 DOWN: Final = Member("a", Presence.DOWN, "redis", 1.0)
 WELL: Final = Member("b", Presence.WELL, "", 1.0)
-LINE: Final = "5 x mysql (00c0ffee, 2026-03-01T09:00:00Z to 2026-03-01T09:01:00Z): connection refused (111): db-1"
-CULLED: Final = Entry("culled", NOW - 60, "c9", "mysql", detail=f"5 server errors in 60 s\n{LINE}\nps output", id="1")
+SAMPLE: Final = ErrorSample("00c0ffee", "mysql", ErrorLevel.SERVER_ERROR, 5, 0, 60, "connection refused (111): db-1")
+EVIDENCE: Final = evidence_text(CullEvidence("claim", NOW, (SAMPLE,), "ps output"), NOW)  # as sidecars write it
+CULLED: Final = Entry("culled", NOW - 60, "c9", "mysql", detail=f"5 server errors in 60 s\n{EVIDENCE}", id="1")
 
 
 class Records:

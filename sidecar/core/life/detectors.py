@@ -141,9 +141,8 @@ def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:
     counts += [(evidence.kinds.get(kind, 0), limit, f" of kind {kind}") for kind, limit in policy.kind_limits]
     for count, limit, what in counts:
         if count >= limit > 0:
-            here = effective_limit(limit, evidence, policy, baseline)
-            if not what:
-                here = limit_of_errors(evidence, policy, baseline)
+            of_all = (evidence, policy, baseline)
+            here = effective_limit(limit, *of_all) if what else limit_of_errors(*of_all)
             sentence = f"{_errors(count)}{what} in {evidence.window_s} s reach the limit of {limit}"
             return f"{sentence}, but here the limit is {here.limit}: {here.why}"
     return ""

@@ -577,14 +577,14 @@ function showStored(stored) {
   setText("events-title", isWhole ? "Events (UTC)" : "Events (UTC) that were known, and those of this container: the store does not answer");
 }
 
-function showDoors(doors) {
-  setText("doors", `Other doors of this sidecar: health (/health), reasons (/why) and metrics (/metrics) at ${doors.public}; `
-    + `agent-check at ${doors.agent}; reports and commands at ${doors.local}.`);
+function showListeners(listeners) {
+  setText("listeners", `This sidecar also listens elsewhere: health (/health), reasons (/why) and metrics (/metrics) at ${listeners.public}; `
+    + `agent-check at ${listeners.agent}; reports and commands at ${listeners.local}.`);
 }
 
 const SHOWN = [["why", showState], ["banner", showBanner], ["store", showKnown], ["known_at", showKnown], ["holds", showHolds],
   ["errors", showErrors], ["budget", showBudget], ["timeline", showTimeline], ["fleet", showFleet], ["events", showEvents],
-  ["stored", showStored], ["doors", showDoors]];
+  ["stored", showStored], ["listeners", showListeners]];
 
 // A message has all parts, or only those that have changed.
 function show(parts) {

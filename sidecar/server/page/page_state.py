@@ -52,7 +52,7 @@ class PageSources(NamedTuple):
     ``why``: the local answer to ``GET /why``. ``own``: the name and the ``About`` of this sidecar's own container.
     ``fleet``: the fleet as of the last answered beat, however old, None before the first; ``fleet_age_s``: its age.
     ``error_counts``: the errors of the last hour by minute. ``local_entries(since)``: the entries that this sidecar
-    knows, since a Unix second. ``doors``: the addresses of the listeners by name. ``store``: the address of the store
+    knows, since a Unix second. ``listeners``: their addresses by name. ``store``: the address of the store
     without passwords.
     """
 
@@ -64,7 +64,7 @@ class PageSources(NamedTuple):
     fleet_age_s: Callable[[], float]
     error_counts: Callable[[], Sequence[int]]
     local_entries: Callable[[float], Sequence[Entry]]
-    doors: Mapping[str, str] = {}
+    listeners: Mapping[str, str] = {}
     runbook_url: str = ""
     store: str = ""
 
@@ -99,7 +99,7 @@ class PageState:
         del why["at"]  # is sent with every message
         limit, window_s = self._judging.error_limit, self._judging.error_window
         errors = {"limit": limit, "window_s": window_s, "minutes": self._from.error_counts()}
-        return {"why": why, "errors": errors, "doors": dict(self._from.doors), "csrf": self.csrf}
+        return {"why": why, "errors": errors, "listeners": dict(self._from.listeners), "csrf": self.csrf}
 
     async def slow(self) -> dict[str, Any]:
         """The parts that come from the store: banner, budget, fleet, containers, holds, time line and events."""
