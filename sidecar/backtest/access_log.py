@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from math import floor, inf, isfinite
+from math import floor, inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sidecar.backtest.past import Past, PastContainer, PastError, StepCounts
-from sidecar.backtest.saved_file import SavedFile
+from sidecar.backtest.plausible_times import EARLIEST_S, latest_s, problem_with
+from sidecar.backtest.saved_file import LONGEST_LINE, SavedFile
 
 COMMON: Final = "common"
 JSON: Final = "json"
@@ -36,8 +37,8 @@ _COMMON: Final = re.compile(
     rb'\S+ \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "(?:[^"\\]|\\.)*+" (\d{3}) (?:\d+|-)(?:\s|$)'
 )
 _ROTATED: Final = re.compile(r"(?:\.(?:\d{1,3}|gz|log|json|jsonl|txt|access)|-\d{8})+$")
-_MILLISECONDS: Final = 1e11
-"""Unix times above this are in milliseconds: in seconds it is the year 5138."""
+_MILLISECONDS: Final = (1e11, 1e14)
+"""Unix times between these are in milliseconds, up to the year 5138."""
 
 _STATUSES: Final = range(100, 600)
 _WITHOUT_ZONE: Final = "times without a zone, read as UTC"
@@ -108,7 +109,9 @@ class _Lines:
         self._logs, self._past, self._path = logs, past, path
         self._format = logs.format
         self._instance = logs.instance or instance_of(path)
-        self._latest_s = 0.0
+        self._end_s = latest_s()
+        self._before_s = 0.0
+        self._first, self._last = (inf, 0), (-inf, 0)
         self._zones: dict[str, int] = {}
         self._read = self._broken = 0
         self._first_broken = (0, "")
@@ -125,11 +128,15 @@ class _Lines:
         self._zones.setdefault(request.zone, number)
         if not request.zone:
             self._past.notices.add(_WITHOUT_ZONE, self._place(number))
-        if request.at_s < self._latest_s - DISORDER_S:
+        if request.at_s < self._before_s - DISORDER_S:
             self._past.notices.add(_BACKWARDS, self._place(number))
-        self._latest_s = request.at_s
+        self._before_s = request.at_s
         if self._logs.since_s <= request.at_s <= self._logs.until_s:
             self._count(request)
+            if request.at_s < self._first[0]:
+                self._first = request.at_s, number
+            if request.at_s > self._last[0]:
+                self._last = request.at_s, number
 
     def finish(self) -> None:
         """Note what was unusual. Raises PastError if the file is empty or of another format."""
@@ -138,6 +145,7 @@ class _Lines:
             raise PastError(f"{self._path}: has no lines")
         if self._broken > MOST_BROKEN * (self._read + self._broken) or not self._read:
             raise self._unknown(f"{self._broken:,} of {self._read + self._broken:,} lines cannot be read")
+        self._past.ends += [(at_s, self._place(number)) for at_s, number in (self._first, self._last) if number]
         if self._broken:
             self._past.notices.add(_BROKEN, f"{self._place(number)}: {cause}", self._broken)
         zones = [zone for zone in self._zones if zone]
@@ -159,9 +167,14 @@ class _Lines:
             errors.add(step, 1)
 
     def _request(self, line: bytes) -> _LogRequest:
+        if len(line) > LONGEST_LINE:
+            raise _BrokenLineError(f"has more than {LONGEST_LINE} bytes")
         if not self._format:
             self._format = JSON if line.lstrip().startswith(b"{") else COMMON
-        return self._of_json(line) if self._format == JSON else self._of_common(line)
+        request = self._of_json(line) if self._format == JSON else self._of_common(line)
+        if not EARLIEST_S <= request.at_s <= self._end_s:
+            raise _BrokenLineError(problem_with(request.at_s))
+        return request
 
     def _of_common(self, line: bytes) -> _LogRequest:
         match = _COMMON.match(line)
@@ -178,14 +191,12 @@ class _Lines:
         if not isinstance(found, dict):
             raise _BrokenLineError("not a JSON object")
         names = self._logs.fields
-        status = _field(found, names.status, "status")
-        if not str(status).isdecimal() or int(status) not in _STATUSES:
-            raise _BrokenLineError(f"{names.status}: {str(status)[:40]!r} is no status of HTTP")
+        status = _status(_field(found, names.status, "status"), names.status)
         instance = self._instance if not names.instance else _field(found, names.instance, "instance")
-        if not isinstance(instance, str) or not instance:
+        if isinstance(instance, bool) or not isinstance(instance, str | int) or instance == "":
             raise _BrokenLineError(f"{names.instance}: has to be a text")
         at_s, zone = _json_time(_field(found, names.time, "time"), names.time)
-        return _LogRequest(instance, at_s, int(status), zone)
+        return _LogRequest(str(instance), at_s, status, zone)
 
     def _note_broken(self, number: int, cause: str) -> None:
         self._broken += 1
@@ -219,6 +230,14 @@ def _field(found: dict[str, Any], name: str, what: str) -> Any:
     return value
 
 
+def _status(value: Any, name: str) -> int:
+    """The status of HTTP; some loggers write 200.0 for 200. Raises _BrokenLineError."""
+    text = str(value).removesuffix(".0")
+    if not (text.isascii() and text.isdecimal() and len(text) <= len("599")) or int(text) not in _STATUSES:
+        raise _BrokenLineError(f"{name}: {str(value)[:40]!r} is no status of HTTP")
+    return int(text)
+
+
 @lru_cache(maxsize=4096)  # all lines of a second have the same time
 def _common_time(word: str) -> float:
     try:
@@ -231,10 +250,14 @@ def _json_time(value: Any, name: str) -> tuple[float, str]:
     """Unix time, and the zone, "" without one: from seconds, from milliseconds, or from text as in ISO 8601."""
     if isinstance(value, str) and not value.replace(".", "", 1).isdecimal():
         return _iso_time(value, name)
-    if isinstance(value, bool) or not isinstance(value, int | float | str) or not isfinite(float(value)):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise _BrokenLineError(f"{name}: {str(value)[:40]!r} is no time")
-    seconds = float(value)
-    return (seconds / 1000 if seconds > _MILLISECONDS else seconds), "Unix time"
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        raise _BrokenLineError(f"{name}: {str(value)[:40]!r} is no time") from None
+    least, most = _MILLISECONDS
+    return (seconds / 1000 if least < seconds < most else seconds), "Unix time"
 
 
 @lru_cache(maxsize=4096)

@@ -13,17 +13,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
+from math import inf, isfinite
 from operator import sub
 from typing import Final, NamedTuple
 
 from sidecar.backtest.json_matrix import Points, SeriesRun
 from sidecar.backtest.past import LARGEST, Past, PastContainer, PastError, StepCounts
+from sidecar.backtest.plausible_times import problem_with
 from sidecar.config.selectors import Selector
 
 MOST_SERIES: Final = 200_000
+_SHOWN: Final = 5
+"""Maximum number of names in a sentence about series that do not fit."""
 
 _NO_COUNT: Final = "values that are no count (NaN, Inf or negative), left out"
+_NOT_WHOLE: Final = "values that are not whole, cut off; a counter of errors is whole, a rate or a gauge is not"
 _RESTART: Final = "counters that began again, each played as a restart in place"
 _BACKWARDS: Final = "samples that go back in time, left out"
 _IN_GAP: Final = "rises across missing samples, left out because nobody knows when they were"
@@ -80,6 +84,7 @@ class CounterSeries:
         self._late: list[_Late] = []
         self._waiting: list[tuple[Sequence[float], Sequence[int | None], Sequence[_Series], str]] = []
         self._found = Counter[bool]()
+        self._unfit: set[str] = set()
 
     def read(self, runs: Iterable[SeriesRun], place: str, *, only: bool | None = None) -> None:
         """Take the series of an answer; ``only``: those of errors (True) or of requests (False). Raises PastError.
@@ -95,9 +100,9 @@ class CounterSeries:
     def finish(self) -> Past:
         """The past. Raises PastError if a selector has found nothing."""
         if self._selectors[1] and not self._found[False]:
-            raise PastError(f"{self.past.source}: no series fits --requests")
+            raise PastError(f"{self.past.source}: no series fits --requests{self._others()}")
         if not self._found[True]:
-            sentence = "no series fits --errors"
+            sentence = f"no series fits --errors{self._others()}"
             if not self._found[False]:
                 raise PastError(f"{self.past.source}: {sentence}")
             self.past.unknowns.append(f"{sentence}: either there was no error, or the selector is not right.")
@@ -113,6 +118,12 @@ class CounterSeries:
         self.past.finish()
         return self.past
 
+    def _others(self) -> str:
+        """What the series are that fit nothing."""
+        if "" in self._unfit:
+            return "; there are series without a name, as of rate() or sum by (): save the counters themselves"
+        return f"; there is {', '.join(sorted(self._unfit))}" if self._unfit else ""
+
     # -- series ---------------------------------------------------------------------------------------------------
 
     def _taker(self, labels: dict[str, str], place: str, *, is_error: bool) -> _Series | None:
@@ -120,6 +131,8 @@ class CounterSeries:
         selectors = self._selectors[0 if is_error else 1]
         selector = next((one for one in selectors if one.name == name and one.matches(labels)), None)
         if selector is None:
+            if len(self._unfit) < _SHOWN:
+                self._unfit.add(name)
             return None
         key = (frozenset(labels.items()), is_error)
         known = self._series.get(key)
@@ -145,6 +158,8 @@ class CounterSeries:
             times = _times(points.times, f"{place}: {taking[0].container.instance}")
             self._known_words, self._known_times, self._known_steps = points.times, times, ()
         values = _values(points.values)
+        if not isinstance(values, array):
+            self._note_fractions(points, taking[0])
         if not self._is_aligned:
             self._waiting.append((times, values, taking, place))
             if not self._align(times):
@@ -154,6 +169,13 @@ class CounterSeries:
             self._waiting.clear()
             return
         self._place(times, values, taking, place)
+
+    def _note_fractions(self, points: Points, series: _Series) -> None:
+        """Note the values that are not whole: of a rate or a gauge next to nothing would count."""
+        found = [word for word in points.values if _is_fraction(word)]
+        if found:
+            container = series.container.instance
+            self.past.notices.add(_NOT_WHOLE, f"{container}, {found[0].decode(errors='replace')}", len(found))
 
     def _align(self, times: Sequence[float]) -> bool:
         """Take the step and its offset from the first points, if there are enough."""
@@ -255,15 +277,26 @@ def _values(words: Sequence[bytes]) -> Sequence[int | None]:
 
 
 def _times(words: Sequence[bytes], place: str) -> Sequence[float]:
-    """Unix times. Raises PastError if one is no number."""
+    """Unix times. Raises PastError if one is no number, or no time at which anything can have been recorded."""
     try:
-        return _whole(words)
+        times: Sequence[float] = _whole(words)
     except ValueError:
-        pass
+        try:
+            times = [float(word) for word in words]
+        except ValueError:
+            raise PastError(f"{place}: a time that is no number") from None
+    strange = next((time for time in times if not isfinite(time)), None)
+    for time in (min(times), max(times)) if strange is None else (strange,):
+        if problem := problem_with(time):
+            raise PastError(f"{place}: {problem}")
+    return times
+
+
+def _is_fraction(word: bytes) -> bool:
     try:
-        return [float(word) for word in words]
+        return float(word) % 1 > 0
     except ValueError:
-        raise PastError(f"{place}: a time that is no number") from None
+        return False
 
 
 def _count(word: bytes) -> int | None:

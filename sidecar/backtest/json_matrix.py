@@ -44,6 +44,8 @@ class SeriesRun(NamedTuple):
 def series(read: Callable[[int], bytes]) -> Iterator[SeriesRun]:
     """The series of all answers that ``read`` gives. Raises MatrixError, and what ``read`` raises."""
     text = _Text(read)
+    if text.peek() == b"<":
+        raise text.problem("this is a web page, not JSON: perhaps that of a login")
     while True:
         yield from _answer(text)
         if not text.peek():

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from sidecar.backtest.http_source import HttpSource
 from sidecar.backtest.past import Past, PastError, clock
-from sidecar.backtest.saved_file import SavedFile
+from sidecar.backtest.plausible_times import problem_with
+from sidecar.backtest.saved_file import LONGEST_LINE, SavedFile
 from sidecar.core.types import ENTRY_WORDS, Entry
 
 PAGE: Final = 500
@@ -25,8 +26,8 @@ LARGEST_PAGE: Final = 16 << 20
 LONGEST_S: Final = 400 * 86_400.0
 """The sidecar answers for this time at most."""
 
-_LATEST_S: Final = 1e11
-"""In the year 5138."""
+_TIMES: Final = 1e20
+"""Larger numbers are no time in any unit."""
 
 _COUNT: Final = re.compile(r"(\d{1,9}) server errors?(?: of kind \S+)? in (\d{1,6}) s(?: \((\d{1,9}) of them (\S+)\))?")
 _ENDS: Final = frozenset({"recovered", "would_recover", "culled", "restarted", "retired"})
@@ -123,14 +124,21 @@ class LedgerPast:
                     counts.add(first + second, whole)
 
 
-def read_file(path: Path, containers: int = 0) -> Past:
-    """The past from what ``health-arbiter events --json`` printed. Raises PastError with the file and the line."""
+def read_file(path: Path, containers: int = 0, since_s: float = 0.0) -> Past:
+    """The past from what ``health-arbiter events --json`` printed, from the Unix time ``since_s`` on.
+
+    Raises PastError with the file and the line.
+    """
     built = LedgerPast(str(path))
     with SavedFile(path) as file:
         for number, line in file.lines():
             if line.strip():
                 place = f"{path}: line {number}"
-                built.take(_entry(_object(line, place), place), place)
+                if len(line) > LONGEST_LINE:
+                    raise PastError(f"{place}: has more than {LONGEST_LINE} bytes")
+                entry = _entry(_object(line, place), place)
+                if entry.at >= since_s:
+                    built.take(entry, place)
     return built.finish(containers)
 
 
@@ -161,6 +169,8 @@ def _events(source: HttpSource, since_s: float) -> Iterator[Any]:
 
 
 def _object(text: bytes, place: str) -> dict[str, Any]:
+    if text.lstrip().startswith(b"<"):
+        raise PastError(f"{place}: is a web page, not JSON: perhaps that of a login")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -174,8 +184,10 @@ def _entry(event: Any, place: str) -> Entry:
     """The entry of a JSON object. Raises PastError if a field is not of its type."""
     found = event if isinstance(event, dict) else {}
     at = found.get("at")
-    if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at < _LATEST_S:
+    if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at < _TIMES:
         raise PastError(f"{place}: at: has to be a Unix time in seconds")
+    if problem := problem_with(at):
+        raise PastError(f"{place}: at: {problem}")
     texts = {name: found.get(name) or "" for name in ("what", "instance", "kind", "reason", "detail")}
     for name, value in texts.items():
         if not isinstance(value, str):

@@ -216,7 +216,8 @@ class Past:
     ``source``: where it comes from, in a few words. ``has_requests``: requests are known, not only errors.
     ``is_sampled``: there is data of each step, so that a step without any is a gap; otherwise it only was quiet.
     ``unknowns``: sentences about what this source cannot tell. Known after ``finish``: ``seen``, runs of steps with
-    data of any container, and ``no_data``, the steps between them.
+    data of any container, and ``no_data``, the steps between them. ``ends``: the first and the last Unix time of each
+    file, with their places, if the reader knows them.
     """
 
     source: str
@@ -230,6 +231,7 @@ class Past:
     containers: dict[str, PastContainer] = field(default_factory=dict)
     seen: list[tuple[int, int]] = field(default_factory=list)
     no_data: list[tuple[int, int]] = field(default_factory=list)
+    ends: list[tuple[float, str]] = field(default_factory=list)
 
     def container(self, instance: str) -> PastContainer:
         """The container of this name. Raises PastError if there are too many."""
@@ -261,10 +263,13 @@ class Past:
             raise PastError(f"{self.source}: there is no data of any instance")
         first, last = self.span
         if (last - first) * self.step_s > LONGEST_S:
-            span = f"{self.clock(first)} to {self.clock(last)}"
+            places = [f" ({place})" for _, place in (min(self.ends), max(self.ends))] if self.ends else ["", ""]
+            span = f"{self.clock(first)}{places[0]} to {self.clock(last)}{places[1]}"
             raise PastError(
                 f"{self.source}: has times from {span}, more than {durations.write(LONGEST_S)}: set --since"
             )
+        if self.is_sampled:
+            self._check_step()
         if not self.is_sampled:
             self._join_ends()
         self.no_data = holes(self.seen)
@@ -275,6 +280,18 @@ class Past:
             for first, last in holes(one.seen):
                 if _overlap(first, last, self.no_data) < last - first + 1:
                     self._note_hole(one.instance, first, last)
+
+    def _check_step(self) -> None:
+        """Raise PastError if most steps have no data: then their rises have no time, and none would count."""
+        runs = [one.seen for one in self.containers.values()]
+        missing = sum(
+            last - first + 1 for seen in runs for first, last in holes(seen) if last - first < self.absent_steps
+        )
+        if missing > sum(last - first + 1 for seen in runs for first, last in seen):
+            step = durations.write(self.step_s)
+            raise PastError(
+                f"{self.source}: most steps of {step} have no data: set --step to the distance of its points"
+            )
 
     def _join_ends(self) -> None:
         """Who was heard soon after the beginning, or shortly before the end, was there then too."""

@@ -5,11 +5,12 @@ The errors of a step are spread evenly over it, because within a step nobody kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
-from math import ceil
+from math import ceil, floor
 from typing import Final
 
 from sidecar.backtest.busy_times import ALL_TIMES, BusyTimes
@@ -62,6 +63,17 @@ class PlayedPast:
         """The errors that are played."""
         each = (counts for one in self.past.containers.values() for counts in one.errors.values())
         return sum(errors for counts in each for step, errors in counts if self.busy.has(step))
+
+    def requests_in(self, times: Iterable[tuple[float, float]]) -> int:
+        """The requests of all containers in these times, in seconds of the play; those of a step come evenly."""
+        step_s, first = self.past.step_s, self.past.span[0]
+        shares: dict[int, float] = defaultdict(float)
+        for begin_s, end_s in times:
+            for number in range(floor(begin_s / step_s), ceil(end_s / step_s)):
+                inside_s = min(end_s, (number + 1) * step_s) - max(begin_s, number * step_s)
+                shares[first + number] += inside_s / step_s
+        containers = self.past.containers.values()
+        return round(sum(share * sum(one.requests[step] for one in containers) for step, share in shares.items()))
 
     def __iter__(self) -> Iterator[Recorded]:
         """All rows in the order of time."""

@@ -20,6 +20,7 @@ MOST_POINTS: Final = 5_000
 """Points of a series in one query. Prometheus allows 11,000, and 50 million of all series together."""
 
 QUERY_RANGE: Final = "/api/v1/query_range"
+LOOKBACK: Final = "Prometheus repeats a value for up to five minutes where it has none: shorter gaps may not be seen."
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def read_api(
                     _read(series, read, source.place, only=is_error)
         begin_s += MOST_POINTS * step_s
         on_progress((end_s - counters.since_s) / max(step_s, counters.until_s - counters.since_s))
+    series.past.unknowns.append(LOOKBACK)
     return series.finish()
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.parameters import DURATION, Command, json_option
+from sidecar.cli.parameters import DURATION, PAGE_FILE, Command, json_option
 
 _FILE: Final = click.Path(path_type=Path)
 
@@ -50,7 +50,7 @@ _FILE: Final = click.Path(path_type=Path)
 @click.option(
     "--fail-if", multiple=True, metavar="LIMIT", help="Exit code 1 if your figures are so: 'culls_per_day > 3'."
 )
-@click.option("--html", type=_FILE, metavar="FILE", help="Also write a page with pictures.")
+@click.option("--html", type=PAGE_FILE, metavar="FILE", help="Also write a page with pictures.")
 @click.option("--cores", type=click.IntRange(0), default=0, help="Runs at the same time, 0: one for each core.")
 @json_option
 def backtest(**options: Any) -> int:

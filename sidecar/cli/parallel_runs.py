@@ -9,12 +9,15 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
-from typing import Any, Final, Generic, TypeVar
+from types import FrameType
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -26,6 +29,7 @@ OnPart = Callable[[float], None]
 Run = Callable[[OnPart], T]
 _STEP: Final = 0.01
 _FORK: Final = "fork"
+_NO_MEMORY: Final = "a process of the simulation ended early, perhaps for lack of memory; fewer --cores need less"
 
 
 @contextmanager
@@ -50,11 +54,33 @@ def progress(words: str) -> Iterator[OnPart]:
 
 
 def run_all(runs: Sequence[Run[T]], on_part: OnPart, cores: int = 0) -> list[T]:
-    """The results of all runs in their order, on so many cores, 0 for all. Raises what a run raised."""
+    """The results of all runs in their order, on so many cores, 0 for all.
+
+    Raises what a run raised, and ClickException if its process ended without a result. SIGTERM meanwhile raises
+    KeyboardInterrupt, so that the child processes are ended.
+    """
     cores = min(cores or len(os.sched_getaffinity(0)), len(runs))
     if cores <= 1:
         return [run(_share(on_part, number, len(runs))) for number, run in enumerate(runs)]
-    return _Children(runs, on_part, cores).results()
+    with _terminated_as_interrupted():
+        return _Children(runs, on_part, cores).results()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does. Only the main thread can have that."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _share(on_part: OnPart, number: int, total: int) -> OnPart:
@@ -97,7 +123,7 @@ class _Children(Generic[T]):
         try:
             word, value = connection.recv()
         except EOFError:
-            word, value = "error", RuntimeError("a process of the simulation ended early, perhaps for lack of memory")
+            word, value = "error", click.ClickException(_NO_MEMORY)
         if word == "part":
             self._parts[number] = value
             self._on_part(sum(self._parts) / len(self._parts))
@@ -112,6 +138,8 @@ class _Children(Generic[T]):
 def _run(run: Run[Any], sink: Connection) -> None:
     """Run it in a child process, and send its parts, and then its result or its error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     last = 0.0
 
     def on_part(part: float) -> None:
@@ -122,8 +150,18 @@ def _run(run: Run[Any], sink: Connection) -> None:
 
     try:
         sink.send(("result", run(on_part)))
+    except MemoryError:
+        sink.send(("error", click.ClickException(_NO_MEMORY)))
     except Exception as error:  # noqa: BLE001 - the parent raises it
         sink.send(("error", _sendable(error)))
+
+
+def _end_with_parent() -> None:
+    """End this child process when its parent is gone, also if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _sendable(error: Exception) -> Exception:

@@ -108,7 +108,7 @@ def _ledger(source: Source, since_s: float, now: float) -> Past:
         raise click.UsageError("--ledger: takes one file or URL, and no --until")
     ledger = str(source.ledger)
     if not _is_url(ledger):
-        return ledger_past.read_file(Path(ledger), source.containers)
+        return ledger_past.read_file(Path(ledger), source.containers, since_s)
     return ledger_past.read_api(
         _server("--ledger", ledger, source), now - (since_s or now - SINCE_S), source.containers
     )

@@ -19,14 +19,16 @@ from sidecar.cli.figure_limits import FigureLimit
 from sidecar.cli.parallel_runs import OnPart
 from sidecar.cli.past_source import Source
 from sidecar.cli.simulated_days import Asked
+from sidecar.cli.terminal import plain
 from sidecar.config.slices import Config
 from sidecar.runlock import durations
 from sidecar.simulation import day_file, day_report, suggestion, sweep
 from sidecar.simulation.day_file import Day
-from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.day_outcome import DAY_S, DayOutcome
 from sidecar.simulation.day_table import DayError
 from sidecar.simulation.fleet_rules import NO_CULLING, FleetRules
 from sidecar.simulation.recording import IN_PLACE, replay
+from sidecar.simulation.suggestion import RecordedErrors
 from sidecar.simulation.sweep import SweepError
 
 OPTIMISTIC: Final = "optimistic"
@@ -36,6 +38,12 @@ READINGS: Final = (
     "Pessimistic: its replacement has the recorded errors too. The truth is between the two.",
     "What was restarted then is restarted here too, so settings that cull less look better than they would have been.",
     "Whether the others could have carried the requests of a culled container is not in the past.",
+)
+
+
+_UNCOUNTED: Final = (
+    "For some time no container was in service. The requests that came then are not known, so they are not counted as "
+    "failed."
 )
 
 
@@ -104,12 +112,15 @@ class Plays(NamedTuple):
 
 def run(source: Source, way: Way, plays: Plays, asked: Asked) -> int:
     """Play the past and print the answers; return the exit code. Raises UsageError with the place of a problem."""
-    limits = simulated_days.limits_of(asked.fail_if)
+    limits = simulated_days.limits_of(asked.fail_if, _example(has_sweep=plays.sweep is not None))
     if (plays.compare is not None) + (plays.sweep is not None) + plays.suggest > 1:
         raise click.UsageError("--compare, --sweep and --suggest cannot be given together")
     try:
         combinations = sweep.parse(plays.sweep) if plays.sweep else []
         configured = _configured(plays, combinations, way)
+        if combinations:
+            rules = [rules for rules, _ in configured]
+            simulated_days.refuse_ignored(combinations, rules, reports_requests=way.report_requests)
         with parallel_runs.progress("reading") as on_part:
             past = past_source.read(source, on_part)
         asked = asked._replace(day=past.source)
@@ -132,6 +143,12 @@ def run(source: Source, way: Way, plays: Plays, asked: Asked) -> int:
     return simulated_days.answer(asked, result, _text(result), limits, mine)
 
 
+def _example(*, has_sweep: bool) -> dict[str, Any]:
+    """A column with the names of all figures that ``--fail-if`` can have."""
+    column = day_report.example(is_recorded=True) | {"without_service_s": 0.0, "failed_without_service": 0}
+    return {"rules": "", **sweep.flat(column)} if has_sweep else column
+
+
 def _sweep(
     result: Mapping[str, Any],
     combinations: Sequence[Mapping[str, Any]],
@@ -145,13 +162,13 @@ def _sweep(
     notes = ["Each figure is the mean of both readings; --json has both.", *result["notes"]]
     found = sweep.as_json(about, [asked.seed], list(zip(combinations, pairs, strict=True))) | {"notes": notes}
     rows = [{"rules": sweep.written(row["settings"]), **row["figures"]} for row in found["rows"]]
-    title = f"{result['day']}: {result['containers']} containers, {len(mine)} runs"
+    title = f"{plain(result['day'])}: {result['containers']} containers, {len(mine)} runs"
     head = [*combinations[0], *_SWEPT.values()]
     cells = [
         [*map(str, row["settings"].values()), *(_cell(row["figures"][name]) for name in _SWEPT)]
         for row in found["rows"]
     ]
-    text = "\n".join([title, "", *sweep.aligned([head, *cells]), "", *notes])
+    text = "\n".join([title, "", *sweep.aligned([head, *cells]), "", *map(plain, notes)])
     return simulated_days.answer(asked, found, text, limits, rows)
 
 
@@ -164,7 +181,8 @@ def _suggest(past: Past, config: Config, plays: Plays, asked: Asked) -> int:
     day = Day(
         past.source, past.at(past.span[1]) - past.at(past.span[0]), usual.containers, usual.load, settings=settings
     )
-    result = simulated_days.suggestion_for(plays.settings or Path("--suggest"), day, config, asked)
+    record = RecordedErrors(usual.errors, usual.recorded_s)
+    result = simulated_days.suggestion_for(plays.settings or Path("--suggest"), day, config, asked, record)
     return simulated_days.answer(asked, result, "\n".join(suggestion.as_text(result)), [], [])
 
 
@@ -216,6 +234,9 @@ def _result(played: PlayedPast, way: Way, outcomes: Sequence[DayOutcome], *, has
             f"{left_out:,} of {past.total_errors:,} errors were when no container could have been a suspect; these "
             "times are not played."
         )
+    if not past.has_requests and any(one.without_service for one in outcomes):
+        notes.append(_UNCOUNTED)
+    failed = {one.rules: round(one.failed) + left_out + _unserved(played, one) for one in outcomes}
     return {
         "kind": "backtest",
         "day": past.source,
@@ -224,32 +245,45 @@ def _result(played: PlayedPast, way: Way, outcomes: Sequence[DayOutcome], *, has
         "seed": way.seed,
         "start_unix": played.start_unix,
         "notes": notes,
-        "rules": [_column(one, outcomes, left_out, has_series=has_series) for one in outcomes],
+        "rules": [_column(one, outcomes, played, failed, has_series=has_series) for one in outcomes],
     }
 
 
-def _column(one: DayOutcome, outcomes: Sequence[DayOutcome], left_out: int, *, has_series: bool) -> dict[str, Any]:
-    figures = day_report.figures_of(one, outcomes)
-    figures |= {
-        "failed_requests": figures["failed_requests"] + left_out,
-        "avoidable_failed_requests": None,
-        "avoidable_less_than": {
-            other.rules: round(other.failed - one.failed) for other in outcomes if other is not one
-        },
+def _unserved(played: PlayedPast, one: DayOutcome) -> int:
+    """The requests that came while no container was in service; 0 if the requests are not known."""
+    return played.requests_in(one.without_service) if played.past.has_requests else 0
+
+
+def _column(
+    one: DayOutcome, outcomes: Sequence[DayOutcome], played: PlayedPast, failed: Mapping[str, int], *, has_series: bool
+) -> dict[str, Any]:
+    ours = failed[one.rules]
+    figures = day_report.figures_of(one, outcomes) | {
+        "failed_requests": ours,
+        "avoidable_less_than": {rules: other - ours for rules, other in failed.items() if rules != one.rules},
+        "without_service_s": round(sum(end_s - begin_s for begin_s, end_s in one.without_service), 1),
     }
+    if played.past.has_requests:
+        figures["failed_without_service"] = _unserved(played, one)
     return {**figures, "series": one.series()} if has_series else figures
 
 
-_ROWS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], Any]]]] = (
+_A_DAY: Final = "culls per day"
+_Rows = Sequence[tuple[str, Callable[[Mapping[str, Any]], Any]]]
+_ROWS: Final[_Rows] = (
     ("failed requests", lambda one: one["failed_requests"]),
+    ("  while no container was in service", lambda one: one.get("failed_without_service") or None),
     ("fewer than doing nothing", lambda one: one["avoidable_less_than"].get(NO_CULLING.name)),
     ("culls", lambda one: one["culls"]),
-    ("culls per day", lambda one: one["culls_per_day"]),
+    (_A_DAY, lambda one: one["culls_per_day"]),
 )
-_LAST_ROWS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], Any]]]] = (
+_LAST_ROWS: Final[_Rows] = (
+    ("seconds from suspect to cull: median", lambda one: (one["suspect_to_cull_s"] or {}).get("median")),
+    ("seconds from suspect to cull: longest", lambda one: (one["suspect_to_cull_s"] or {}).get("max")),
     ("suspects that recovered without a restart", lambda one: one["recovered_without_restart"]),
     ("most tokens used in one window", lambda one: one["most_tokens_in_a_window"]),
     ("most containers out of service at once", lambda one: one["most_out_of_service"]),
+    ("seconds without any container in service", lambda one: one["without_service_s"] or None),
 )
 _SWEPT: Final = {
     "culls": "culls",
@@ -267,11 +301,11 @@ def _text(result: Mapping[str, Any]) -> str:
     """The answers as a table for a terminal, the first culls of yours, and the notes."""
     found, start = result["rules"], result["start_unix"]
     rows = [("", [one["rules"] for one in found])]
-    rows += [(words, [_cell(figure(one)) for one in found]) for words, figure in _ROWS]
-    for heading, key in (("  for: ", "culls_by_cause"), ("containers refused, gate: ", "refused_containers")):
+    rows += _known([row for row in _ROWS if row[0] != _A_DAY or result["duration_s"] >= DAY_S], found)
+    for heading, key in (("  for: ", "culls_by_cause"), ("incarnations refused, gate: ", "refused_containers")):
         names = dict.fromkeys(name for one in found for name in one[key])
-        rows += [(f"{heading}{name}", [_cell(one[key].get(name, 0)) for one in found]) for name in names]
-    rows += [(words, [_cell(figure(one)) for one in found]) for words, figure in _LAST_ROWS]
+        rows += [(plain(f"{heading}{name}"), [_cell(one[key].get(name, 0)) for one in found]) for name in names]
+    rows += _known(_LAST_ROWS, found)
     widths = [max(len(cells[place]) for _, cells in rows) for place in range(len(found))]
     first = max(len(words) for words, _ in rows)
     table = (
@@ -281,13 +315,19 @@ def _text(result: Mapping[str, Any]) -> str:
         for words, cells in rows
     )
     until = clock(start + result["duration_s"])
-    title = f"{result['day']}: {result['containers']} containers, {clock(start)} to {until}"
+    title = f"{plain(result['day'])}: {result['containers']} containers, {clock(start)} to {until}"
     last = found[-1]
-    culls = [f"  {clock(start + cull['at_s'])}  {cull['name']}: {cull['reason']}" for cull in last["each_cull"]]
+    culls = [plain(f"  {clock(start + cull['at_s'])}  {cull['name']}: {cull['reason']}") for cull in last["each_cull"]]
     if culls:
         more = [f"  and {len(culls) - _MOST_SHOWN} more: --json has all"] if len(culls) > _MOST_SHOWN else []
         culls = ["", f"first culls, {last['rules']}:", *culls[:_MOST_SHOWN], *more]
-    return "\n".join([title, "", *table, *culls, "", *result["notes"]])
+    return "\n".join([title, "", *table, *culls, "", *map(plain, result["notes"])])
+
+
+def _known(rows: _Rows, found: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The cells of the rows of which any column knows the figure."""
+    figures = [(words, [figure(one) for one in found]) for words, figure in rows]
+    return [(words, [*map(_cell, values)]) for words, values in figures if any(value is not None for value in values)]
 
 
 def _cell(value: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.parameters import Command, json_option
+from sidecar.cli.parameters import PAGE_FILE, Command, json_option
 
 _FILE = click.Path(path_type=Path)
 
@@ -46,7 +46,7 @@ _FILE = click.Path(path_type=Path)
     metavar="LIMIT",
     help="Exit code 1 if your figures are so: 'culls_per_day > 3'; several times.",
 )
-@click.option("--html", type=_FILE, default=None, metavar="FILE", help="Also write a page with pictures.")
+@click.option("--html", type=PAGE_FILE, default=None, metavar="FILE", help="Also write a page with pictures.")
 @click.option("--cores", type=click.IntRange(0), default=0, help="Runs at the same time, 0: one for each core.")
 @json_option
 def simulate(
@@ -62,6 +62,8 @@ def simulate(
     asked = simulated_days.Asked(**options)
     if (compare is not None) + (sweep is not None) + suggest > 1:
         raise click.UsageError("--compare, --sweep and --suggest cannot be given together")
+    if asked.seeds > 1 and sweep is None and not suggest:
+        raise click.UsageError("--seeds: goes with --sweep or --suggest; --seed N plays another day of the same kind")
     if sweep is not None:
         return simulated_days.run_sweep(asked, sweep)
     if suggest:

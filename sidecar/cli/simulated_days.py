@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +16,7 @@ from sidecar.cli import figure_limits, parallel_runs
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.figure_limits import FigureLimit
 from sidecar.cli.parameters import show
-from sidecar.cli.terminal import complain, plain
+from sidecar.cli.terminal import cause, complain, plain
 from sidecar.config.settings import SettingsError, load_config
 from sidecar.config.settings_model import Settings
 from sidecar.config.slices import Config
@@ -24,6 +26,7 @@ from sidecar.simulation.day_file import Day
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.day_table import DayError
 from sidecar.simulation.fleet_rules import CHECK_RESTART, NO_CULLING, FleetRules
+from sidecar.simulation.suggestion import RecordedErrors
 from sidecar.simulation.sweep import SweepError
 
 _FIXED: Final = {
@@ -42,6 +45,9 @@ _ELSEWHERE: Final = frozenset(
 )
 """Settings that name files of another machine."""
 
+_OF_REQUESTS: Final = frozenset({"error_ratio", "ratio_min_requests", "consecutive_limit"})
+"""Settings that do nothing for apps that report their errors only."""
+
 
 class Asked(NamedTuple):
     """What the command asks for: the file or name of a day, the seeds, and what to do with the answers."""
@@ -57,7 +63,7 @@ class Asked(NamedTuple):
 
 def run(asked: Asked, compare: tuple[Path, Path] | None, *, article: bool) -> int:
     """Simulate the day and print the answers; return the exit code. Raises UsageError with the place of a problem."""
-    limits = limits_of(asked.fail_if)
+    limits = limits_of(asked.fail_if, day_report.example())
     with _usage_errors():
         path, made_up = read(asked.day)
         compared = _compared(path, made_up, compare)
@@ -98,26 +104,31 @@ def answer(
         sentences = figure_limits.broken(limits, columns)
     except ValueError as error:
         raise click.UsageError(f"--fail-if: {error}") from None
-    if asked.html is not None and not write_page(asked.html, result):
-        return EXIT_FAILED
     if asked.as_json:
         show({**result, "rules": [_without_series(one) for one in result["rules"]]} if "rules" in result else result)
     else:
         click.echo("\n".join(plain(line) for line in text.splitlines()))
     for sentence in sentences:
         complain(sentence)
-    return EXIT_FAILED if sentences else 0
+    is_written = asked.html is None or write_page(asked.html, result)
+    return 0 if is_written and not sentences else EXIT_FAILED
 
 
 def write_page(path: Path, result: Mapping[str, Any]) -> bool:
-    """Write the page of a result; return whether it could be written."""
+    """Write the page of a result as a whole, or not at all; return whether it could be written."""
     from sidecar.cli.pictures.run_page import html  # noqa: PLC0415 - for pages only
 
+    text, place = html(result), Path(os.path.realpath(path))
+    aside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        with click.open_file(str(path), "w", encoding="utf-8", atomic=True) as file:
-            file.write(html(result))
+        if place.exists() and not place.is_file():
+            raise OSError("it is no regular file")  # noqa: TRY301 - said as the others
+        aside.write_text(text, "utf-8")
+        aside.replace(place)
     except OSError as error:
-        complain(f"{path} cannot be written: {(error.strerror or str(error)).lower()}")
+        complain(f"{path} cannot be written: {cause(error)}")
+        with suppress(OSError):
+            aside.unlink()
         return False
     return True
 
@@ -126,12 +137,14 @@ def _without_series(column: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in column.items() if key != "series"}
 
 
-def limits_of(texts: Sequence[str]) -> list[FigureLimit]:
-    """The limits of ``--fail-if``. Raises UsageError."""
+def limits_of(texts: Sequence[str], example: Mapping[str, Any]) -> list[FigureLimit]:
+    """The limits of ``--fail-if`` for columns with figures like those of the ``example``. Raises UsageError."""
     try:
-        return [FigureLimit.parse(text) for text in texts]
+        limits = [FigureLimit.parse(text) for text in texts]
+        figure_limits.check(limits, example)
     except ValueError as error:
         raise click.UsageError(f"--fail-if: {error}") from None
+    return limits
 
 
 @contextmanager
@@ -148,7 +161,7 @@ def _usage_errors() -> Iterator[None]:
 
 def run_sweep(asked: Asked, text: str) -> int:
     """Simulate the day under all combinations of the swept settings; as ``run``."""
-    limits = limits_of(asked.fail_if)
+    limits = limits_of(asked.fail_if, {"rules": "", **sweep.flat(day_report.example())})
     with _usage_errors():
         path, day = read(asked.day)
         combinations = sweep.parse(text)
@@ -156,6 +169,7 @@ def run_sweep(asked: Asked, text: str) -> int:
         if len(combinations) * len(seeds) > sweep.MOST_RUNS:
             raise SweepError(f"{text!r}: more than {sweep.MOST_RUNS} runs with {len(seeds)} seeds: give fewer values")
         rules = [rules_of(sweep.written(one), f"{path}: --sweep", {**day.settings, **one})[0] for one in combinations]
+        refuse_ignored(combinations, rules)
     columns = _columns([(day, each, seed) for each in rules for seed in seeds], asked.cores)
     found = [columns[place : place + len(seeds)] for place in range(0, len(columns), len(seeds))]
     about = {"day": day.name, "duration_s": day.for_s, "containers": day.size}
@@ -171,13 +185,23 @@ def run_suggestion(asked: Asked) -> int:
         raise click.UsageError("--fail-if: cannot be given together with --suggest, whose runs are of several limits")
     with _usage_errors():
         path, day = read(asked.day)
+        if not day.load.stray:
+            raise DayError(
+                f"{path}: [fleet]: background_errors: must be given for --suggest, and be more than 0: the part of the "
+                "requests that fails while all is well; backtest --suggest finds it in your past"
+            )
         _, config = rules_of("yours", f"{path}: [settings]", day.settings)
         result = suggestion_for(path, day, config, asked)
     return answer(asked, result, "\n".join(suggestion.as_text(result)), [], [])
 
 
-def suggestion_for(path: Path, day: Day, config: Config, asked: Asked) -> dict[str, Any]:
-    """The suggestion for the fleet of a day, whose settings are those of ``path``, as JSON. Raises DayError."""
+def suggestion_for(
+    path: Path, day: Day, config: Config, asked: Asked, record: RecordedErrors | None = None
+) -> dict[str, Any]:
+    """The suggestion for the fleet of a day, whose settings are those of ``path``, as JSON. Raises DayError.
+
+    ``record``: where the background errors of the day come from, if it is not made up.
+    """
     seeds, window_s = range(asked.seed, asked.seed + asked.seeds), config.judging.error_window
 
     def rules_with(**settings: int) -> FleetRules:
@@ -195,13 +219,19 @@ def suggestion_for(path: Path, day: Day, config: Config, asked: Asked) -> dict[s
     budgets: list[dict[str, Any]] = []
     now = config.budget.budget
     if day.incidents and now.isdigit():
-        given = suggestion.budgets_to_try(int(now))
+        given: list[int] = suggestion.budgets_to_try(int(now))
         kept = chosen or config.judging.error_limit
-        runs = [(day, rules_with(error_limit=kept, budget=one), seed) for one in given for seed in seeds]
-        columns = _columns(runs, asked.cores)
-        budgets = suggestion.budget_rows(
-            {one: columns[place * many : (place + 1) * many] for place, one in enumerate(given)}
-        )
+        found: dict[int, list[dict[str, Any]]] = {}
+        while given:
+            allowed: dict[int, FleetRules] = {}
+            for one in given:
+                with suppress(DayError):  # too much for the refund_max or the budget_window of the day
+                    allowed[one] = rules_with(error_limit=kept, budget=one)
+            columns = _columns([(day, each, seed) for each in allowed.values() for seed in seeds], asked.cores)
+            found |= {one: columns[place * many : (place + 1) * many] for place, one in enumerate(allowed)}
+            budgets = suggestion.budget_rows(found)
+            between = suggestion.budget_between(budgets)
+            given = [] if between is None or between in found else [between]
     result = {
         "kind": "suggestion",
         "day": day.name,
@@ -210,8 +240,11 @@ def suggestion_for(path: Path, day: Day, config: Config, asked: Asked) -> dict[s
         "seeds": list(seeds),
         "window_s": window_s,
         "usual_errors": round(suggestion.usual_errors(day, window_s), 3),
+        "requests_per_second": round(day.load.per_s, 4),
+        "background_errors": round(day.load.stray, 7),
+        "record": None if record is None else {"errors": record.seen, "minutes": round(record.seconds / 60, 1)},
         "goals": {
-            "healthy_culls_per_month": suggestion.HEALTHY_PER_MONTH,
+            "reached_by_noise_per_month": suggestion.NOISE_PER_MONTH,
             "time_to_cull_s": suggestion.TIME_TO_CULL_S,
         },
         "error_limit": chosen,
@@ -263,6 +296,25 @@ def article_rules(compared: list[tuple[FleetRules, Config]]) -> FleetRules:
         return FleetRules.of(day_report.ARTICLE, load_config({**numbers, **_FIXED}, {}))
     except SettingsError as error:
         raise DayError(f"the article's rule cannot have your numbers, add --no-article: {error.problems[0]}") from None
+
+
+def refuse_ignored(
+    combinations: Sequence[Mapping[str, Any]], rules: Sequence[FleetRules], *, reports_requests: bool = False
+) -> None:
+    """Raise SweepError for a swept setting that changes nothing; ``rules``: those of each combination."""
+    first, unnamed = combinations[0], [replace(each, name="") for each in rules]
+    for name in first:
+        if name in _OF_REQUESTS and not reports_requests:
+            raise SweepError(
+                f"{name}: changes nothing here, because the apps report their errors and not their requests"
+            )
+        alone = [
+            each
+            for one, each in zip(combinations, unnamed, strict=True)
+            if all(one[other] == first[other] for other in first if other != name)
+        ]
+        if name in _FIXED or name in _ELSEWHERE or (len(alone) > 1 and all(each == alone[0] for each in alone)):
+            raise SweepError(f"{name}: changes nothing in a simulation")
 
 
 def _config(place: str, settings: Mapping[str, Any]) -> Config:

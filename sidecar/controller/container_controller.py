@@ -81,7 +81,7 @@ class Pace:
 
     A check comes earlier or later by up to ``jitter`` of its interval. Without jitter no other delay is spread either.
     ``every_second``: readers see each second of the counts and of a time that is left. Without readers, in a
-    simulation, a turn comes only when something changes; the decisions are the same.
+    simulation, no turn comes for counts alone (``count``, ``hear``); the decisions are the same.
     """
 
     jitter: float = 0.1
@@ -220,6 +220,52 @@ class Controller:
             self._not_before = now + 1.0
         self._guarded(self._publish_snapshot, now)
 
+    # -- what needs no turn -----------------------------------------------------------------------------------
+
+    # Without readers, as in a simulation, a turn that decides nothing is not needed: it would only publish.
+
+    def count(self, reports: Sequence[Report], now: float) -> bool:
+        """Count reports that name no incarnation. False: a turn has to follow, because something may be decided."""
+        self._evidence_now = None
+        self._guarded(self._pass_second, now)
+        if reports:
+            self._guarded(self._receive, reports, now)
+        if self._weight_moves() or now >= min(self._next_check, self._due()):
+            return False
+        if self.container.state is State.SUSPECT:
+            return True
+        return self.container.state in _WELL and (
+            not (reports and self._pace.on_report) or self._verdict(now).judgement is Judgement.FINE
+        )
+
+    def hear(self, answer: BeatAnswered, now: float) -> bool:
+        """Take in the answer to a beat. False: it has to be a message, because something may be decided.
+
+        Nothing is while the container is no suspect, or one that the fleet knows and whose verdict is the same.
+        """
+        container, is_suspect = self.container, self.container.state is State.SUSPECT
+        is_known = self.inbox.is_empty and self._fleet is not None and not self._beat_error
+        if is_suspect and not (container.is_announced and container.order is None):
+            return False
+        if not is_known or now >= min(self._next_check, self._due()):
+            return False
+        self._evidence_now = None
+        self._pass_second(now)
+        self._fleet = answer.fleet
+        self._learn(answer.fleet, now)
+        if is_suspect and self._verdict(now).judgement is Judgement.FINE:
+            return False
+        self._drain_softly()
+        if self._weight_moves():
+            return False
+        for _ in range(1 + is_suspect):
+            self._jitter()  # as a turn does, so that the days of a seed stay the same
+        return True
+
+    def publish(self, now: float) -> None:
+        """Publish what was counted since the last turn."""
+        self._guarded(self._publish_snapshot, now)
+
     def _wake_at(self, now: float) -> float:
         """When the next turn is due: at the next check or transition, and earlier if the next second changes anything.
 
@@ -227,15 +273,12 @@ class Controller:
         """
         wake_at = min(self._next_check, self._due())
         if not self._is_quiet():
-            wake_at = min(wake_at, int(now) + 1.0 if self._pace.every_second else self._changes_at(now))
+            wake_at = min(wake_at, int(now) + 1.0 if self._pace.every_second or self._weight_moves() else inf)
         return max(now, wake_at)
 
-    def _changes_at(self, now: float) -> float:
-        """The next second in which a count or the weight changes by itself."""
-        if self._success_rate is not None or (self.weight.percent != FULL and not self._is_soft_drained):
-            return int(now) + 1.0
-        at = self.measurements.changes_at
-        return inf if at is None else float(at)
+    def _weight_moves(self) -> bool:
+        """Whether the next second may change the weight by itself."""
+        return self._success_rate is not None or (self.weight.percent != FULL and not self._is_soft_drained)
 
     def _is_quiet(self) -> bool:
         """Whether no second before the next check changes what readers see. In other states they see what time is left.
@@ -354,12 +397,15 @@ class Controller:
         self._fleet = message.fleet
         self._beat_error = message.error if isinstance(message, BeatUnanswered) else ""
         if isinstance(message, BeatAnswered):
-            self._fleet_usual = self._fleet_usual.updated(message.fleet, now, self._policy.error_limit)
-            self._compare(now)
+            self._learn(message.fleet, now)
             message = replace(message, jitter=self._jitter())
         if self.container.state is State.SUSPECT:
             self._guarded(self._judge, now)
         self._step(message, now)
+
+    def _learn(self, fleet: Fleet, now: float) -> None:
+        self._fleet_usual = self._fleet_usual.updated(fleet, now, self._policy.error_limit)
+        self._compare(now)
 
     def _receive(self, reports: Sequence[Report], now: float) -> None:
         for report in reports:
@@ -376,18 +422,21 @@ class Controller:
 
     def _end_incarnation(self, now: float) -> None:
         """The app has exited. What reports next is another incarnation, whose id is not known yet."""
-        self._step(AppRestarted(None, self._word("after"), self._identity()), now)
         self.ids.begin(None)
+        self._step(AppRestarted(None, self._word("after"), self._identity()), now)
 
     def _is_current(self, name: str, now: float) -> bool:
         """Whether a report of this incarnation counts; the first report of a new incarnation begins its life."""
-        status = self.ids.status(name)
+        socket, status = self.ids.socket, self.ids.status(name)
         if status is IdStatus.NEW:
             if self._restarts >= RESTARTS_A_SECOND:
                 return False
             self._restarts += 1
-            self._step(AppRestarted(name, identity=self._identity()), now)
             self.ids.begin(name)
+            self._step(AppRestarted(name, identity=self._identity()), now)
+        elif self.ids.socket != socket:
+            # The next sidecar, too, has to tell this incarnation from the next: without its socket it could not.
+            self._guarded(self._carry_out, SaveMemory(), now)
         return status is not IdStatus.ENDED
 
     def _word(self, what: str) -> str:
@@ -441,7 +490,13 @@ class Controller:
         container = self.container
         born = self._wall() - (self._clock() - container.born)
         return Memory(
-            container.app, container.app_start, container.incarnation, container.latch, born, container.identity
+            container.app,
+            container.app_start,
+            container.incarnation,
+            container.latch,
+            born,
+            container.identity,
+            self.ids.socket,
         )
 
     def _claim(self, claim_id: str, now: float) -> Claim:

@@ -31,9 +31,16 @@ class IncarnationIds:
     """The ids of the current incarnation by source, and the last ``ENDED_IDS`` that have ended."""
 
     def __init__(
-        self, first: str | None = None, *, current: Mapping[str, str] | None = None, ended: Iterable[str] = ()
+        self,
+        first: str | None = None,
+        *,
+        socket: str = "",
+        current: Mapping[str, str] | None = None,
+        ended: Iterable[str] = (),
     ) -> None:
         self.current = dict(current) if current else {_source(first): first} if first else {}
+        if self.current and socket:
+            self.current.setdefault(PORT, f"{PORT}{socket}")
         self.ended = deque(ended, maxlen=ENDED_IDS)
 
     def status(self, name: str) -> IdStatus:
@@ -52,6 +59,11 @@ class IncarnationIds:
     def socket(self) -> str:
         """The socket of the current incarnation; empty if it is not known."""
         return self.current.get(PORT, "").removeprefix(PORT)
+
+    @property
+    def is_recognisable(self) -> bool:
+        """Whether another sidecar can tell by the kernel's number of the socket whether the app was restarted."""
+        return self.socket.isdecimal()
 
     def begin(self, name: str | None) -> None:
         """Begin another incarnation, with its id if that is known."""

@@ -25,9 +25,10 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One incarnation: its app, the app's id for it, the id that it claims under, and its latch if it has one.
+    """One incarnation: its app, the first id that is known of it, the id that it claims under, and its latch if any.
 
-    ``born`` in Unix seconds, None if it is not known; ``identity``: its random values.
+    ``born`` in Unix seconds, None if it is not known; ``identity``: its random values; ``socket``: the one that listens
+    at the app's port, empty if it is not known.
     """
 
     app: str
@@ -36,6 +37,7 @@ class Memory:
     latch: Latch | None = None
     born: float | None = None
     identity: RandomIdentity = NO_IDENTITY
+    socket: str = ""
 
 
 class Journal:
@@ -113,8 +115,9 @@ def _decode(content: bytes) -> Memory:
         fields["incarnation"],
         born=fields.get("born"),  # missing in a file of an older version
         identity=RandomIdentity(*fields.get("identity", NO_IDENTITY)),
+        socket=fields.get("socket", ""),
     )
-    _take_texts(memory.app, memory.incarnation, memory.identity.holder)
+    _take_texts(memory.app, memory.incarnation, memory.identity.holder, memory.socket)
     _take_texts(*_known(memory.app_start))
     _take_numbers(memory.identity.part, *_known(memory.born))
     return replace(memory, latch=_latch(fields["latch"])) if fields["latch"] is not None else memory

@@ -163,7 +163,7 @@ class Membership:
         if last is None:
             is_news = seen.container.presence is Presence.SUSPECT
         else:
-            is_news = self._has_changed(last, seen) or self._has_moved(last, seen)
+            is_news = self._has_changed(last, seen) or self.has_moved(seen.evidence.errors)
         if is_news:
             self._changed.set()
 
@@ -172,10 +172,10 @@ class Membership:
         now = (container.presence, container.life, _is_refused(container))
         return now != (last.presence, last.incarnation, last.refused)
 
-    def _has_moved(self, last: Beat, seen: Snapshot) -> bool:
-        """Whether the errors are many more, or many fewer, than in the last beat."""
-        limit = self._policy.error_limit
-        return limit > 0 and abs(seen.evidence.errors - last.errors) >= max(limit, MOVED * last.errors)
+    def has_moved(self, errors: int) -> bool:
+        """Whether these errors in the window are many more, or many fewer, than in the last beat."""
+        limit, last = self._policy.error_limit, self._last
+        return last is not None and limit > 0 and abs(errors - last.errors) >= max(limit, MOVED * last.errors)
 
     async def run(self) -> None:
         """Beat until cancelled."""

@@ -200,6 +200,11 @@ class LeaseRequest(NamedTuple):
 MANUAL: Final = "manual"
 """The cause of a cull that a person ordered."""
 
+NAMELESS: Final = ("unnamed-", "after-")
+"""Beginnings of the ids of incarnations that the app has not named: one found at the start, one that follows an exit.
+The first id that the app reports names such an incarnation, and begins no other one.
+"""
+
 
 class Beat(NamedTuple):
     """A sidecar's sign of life, and what the fleet needs to know about its container.

@@ -95,8 +95,13 @@ def shipped() -> list[str]:
 
 
 def find(name: str) -> Path:
-    """The file of a day: a path, or the name of a shipped one."""
-    return DAYS / f"{name}.toml" if name in shipped() and not Path(name).exists() else Path(name)
+    """The file of a day: a path, or the name of a shipped one. Raises DayError if there is neither."""
+    path = Path(name)
+    if path.exists():
+        return path
+    if name not in shipped():
+        raise DayError(f"{name}: there is no such file; the shipped days are {', '.join(shipped())}")
+    return DAYS / f"{name}.toml"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -108,8 +113,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise DayError(f"{path}: has more than {MAX_BYTES} bytes")
         return tomllib.loads(content.decode())
     except OSError as error:
-        days = f"; the shipped days are {', '.join(shipped())}" if isinstance(error, FileNotFoundError) else ""
-        raise DayError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}{days}") from None
+        raise DayError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise DayError(f"{path}: is not UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
@@ -134,7 +138,7 @@ def read_day(path: Path) -> Day:
         RequestLoad(
             per_s,
             fleet.part("background_errors", 0.0),
-            fleet.number("capacity", HEADROOM * per_s, least=per_s, most=MAX_PER_S),
+            fleet.number("capacity", HEADROOM * per_s, least=per_s, most=HEADROOM * MAX_PER_S),
         ),
         fleet.part("spread", 0.0),
         fleet.seconds("age", 0.0, most=MAX_DURATION_S),

@@ -27,6 +27,7 @@ class DayOutcome:
     leases, by reason. ``refused``: the number of containers, by the reason that one of their claims was refused for.
     ``recoveries``: suspects that became well without a restart. ``visits``: when an engineer came. ``names``: of the
     containers, by place. ``is_recorded``: of a record, where nobody knows what was wrong. ``budget``: tokens a window.
+    ``without_service``: of a record, the times in which no container was in service, as seconds from and to.
     """
 
     rules: str
@@ -52,6 +53,7 @@ class DayOutcome:
     first_refusals: tuple[SimulatedRefusal, ...] = ()
     names: tuple[str, ...] = ()
     is_recorded: bool = False
+    without_service: tuple[tuple[float, float], ...] = ()
     budget: int | None = None
     timeline: Timeline | None = field(default=None, compare=False)
 
@@ -110,11 +112,6 @@ class DayOutcome:
     def avoidable(self) -> float:
         """Failed requests outside of outages."""
         return self.failed_requests.avoidable
-
-    @property
-    def vain(self) -> tuple[SimulatedCull, ...]:
-        """Culls of containers that were not stuck: a restart could not help."""
-        return tuple(cull for cull in self.culls if not cull.stuck_by)
 
     @property
     def in_outage(self) -> tuple[SimulatedCull, ...]:

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from sidecar.runlock import durations
 from sidecar.simulation.day_file import Day
-from sidecar.simulation.day_outcome import DayOutcome
+from sidecar.simulation.day_outcome import DAY_S, DayOutcome
+from sidecar.simulation.departures import SimulatedCull
 from sidecar.simulation.fleet_rules import CHECK_RESTART
+from sidecar.simulation.traffic import FailedRequests
 
 _NEEDS: Final = {
     "stuck": "of stuck containers (a restart helps)",
@@ -21,6 +23,11 @@ ARTICLE: Final = "article"
 """The name of the article's rule in the table."""
 
 _SHOWN: Final = 10
+
+_OF_DAYS: Final = frozenset(
+    {"avoidable_failed_requests", "culls_by_need", "time_to_cull_s", "visits_of_an_engineer", "stuck_at_the_end"}
+)
+"""Figures of made-up days. Of a record nobody knows what was wrong with a container."""
 
 _NOTES: Final = (
     "Avoidable: failed outside of an outage of all containers, or for lack of capacity; not the background errors.",
@@ -52,7 +59,7 @@ def as_json(day: Day, seed: int, outcomes: Sequence[DayOutcome], *, has_series: 
 def as_text(day: Day, seed: int, outcomes: Sequence[DayOutcome]) -> str:
     """All answers as a table for a terminal."""
     figures = [figures_of(one, outcomes) for one in outcomes]
-    rows = [("", [one.rules for one in outcomes]), *_rows(figures)]
+    rows = [("", [one.rules for one in outcomes]), *_rows(figures, is_a_day=day.for_s >= DAY_S)]
     widths = [max(len(row[place]) for _, row in rows) for place in range(len(outcomes))]
     first = max(len(words) for words, _ in rows)
     title = f"{day.name}: {day.size} containers, {durations.write(day.for_s)}, seed {seed}"
@@ -90,14 +97,17 @@ def clock_of(seconds: float) -> str:
 
 
 def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
-    """The answers under one set of rules as JSON values, compared with the other outcomes."""
-    times_s = one.cull_times_s
-    return {
+    """The answers under one set of rules as JSON values, compared with the other outcomes.
+
+    Those of a record have no figures of which only a made-up day knows the answer.
+    """
+    times_s, suspect_s = one.cull_times_s, sorted(cull.after_s for cull in one.culls)
+    figures = {
         "rules": one.rules,
         "failed_requests": round(one.failed),
         "avoidable_failed_requests": round(one.avoidable),
         "avoidable_less_than": {
-            other.rules: round(other.avoidable - one.avoidable) for other in outcomes if other is not one
+            other.rules: round(other.avoidable) - round(one.avoidable) for other in outcomes if other is not one
         },
         "culls": len(one.culls),
         "culls_per_day": round(one.culls_per_day, 1),
@@ -109,7 +119,7 @@ def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any
                 "container": cull.place,
                 "name": one.names[cull.place],
                 "cause": cull.cause,
-                "need": cull.need,
+                **({} if one.is_recorded else {"need": cull.need}),
                 "reason": cull.reason,
             }
             for cull in one.culls
@@ -127,9 +137,8 @@ def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any
         "recovered_without_restart": one.recoveries,
         "refused_claims": dict(sorted(one.denials.items())),
         "refused_containers": dict(sorted(one.refused.items())),
-        "time_to_cull_s": {"median": round(times_s[len(times_s) // 2], 1), "max": round(times_s[-1], 1)}
-        if times_s
-        else None,
+        "time_to_cull_s": _median_and_max(times_s),
+        "suspect_to_cull_s": _median_and_max(suspect_s),
         "tokens": len(one.grants),
         "most_tokens_in_a_window": one.most_tokens,
         "budget": one.budget,
@@ -139,9 +148,40 @@ def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any
         "visits_of_an_engineer": len(one.visits),
         "stuck_at_the_end": one.stuck,
     }
+    return {name: value for name, value in figures.items() if not (one.is_recorded and name in _OF_DAYS)}
 
 
-def _rows(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+def example(*, is_recorded: bool = False) -> dict[str, Any]:
+    """The figures of a run with one cull: it has the names of all that there can be."""
+    cull = SimulatedCull(1.0, 0, "example", 1.0, "unknown", replayed=False, in_outage=False)
+    one = DayOutcome(
+        "",
+        DAY_S,
+        FailedRequests(),
+        (cull,),
+        (),
+        {},
+        0,
+        {},
+        {},
+        0,
+        (),
+        0,
+        DAY_S,
+        names=("",),
+        is_recorded=is_recorded,
+    )
+    return figures_of(one, [one])
+
+
+def _median_and_max(times_s: Sequence[float]) -> dict[str, float] | None:
+    """Of times that ascend; None if there are none."""
+    return {"median": round(times_s[len(times_s) // 2], 1), "max": round(times_s[-1], 1)} if times_s else None
+
+
+def _rows(figures: Sequence[Mapping[str, Any]], *, is_a_day: bool) -> list[tuple[str, list[str]]]:
+    """The rows of the table. Culls a day are of whole days: two in a quarter of an hour are not 192 a day."""
+
     def row(words: str, cell: Callable[[Mapping[str, Any]], str]) -> tuple[str, list[str]]:
         return words, [cell(one) for one in figures]
 
@@ -155,12 +195,12 @@ def _rows(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
         row("avoidable failed requests", lambda one: f"{one['avoidable_failed_requests']:,}"),
         row("all failed requests", lambda one: f"{one['failed_requests']:,}"),
         row("culls", lambda one: f"{one['culls']:,}"),
-        row("culls per day", lambda one: f"{one['culls_per_day']:,g}"),
+        *([row("culls per day", lambda one: f"{one['culls_per_day']:,g}")] if is_a_day else []),
         *counts("  ", "culls_by_need", _NEEDS),
         *counts("  for: ", "culls_by_cause", causes),
         row("time to cull a stuck container: median", lambda one: _time(one, "median")),
         row("time to cull a stuck container: longest", lambda one: _time(one, "max")),
-        *counts("containers refused, gate: ", "refused_containers", gates),
+        *counts("incarnations refused, gate: ", "refused_containers", gates),
         row("suspects that recovered without a restart", lambda one: f"{one['recovered_without_restart']:,}"),
         row("most tokens used in one window", _tokens),
         row("most containers out of service at once", lambda one: f"{one['most_out_of_service']:,}"),

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.fleet.records import Cull, FleetState, Slot
-from sidecar.core.types import Beat
+from sidecar.core.fleet.terms import Terms
+from sidecar.core.types import Beat, Presence
 from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes
 
 _PART: Final = 3
 """Sleeping members beat this many times within an expiry; no answer of the store depends on when."""
+
+
+class AnswerMark(NamedTuple):
+    """Two answers to beats of an instance say the same, but for medians, tokens and time, if their marks are equal."""
+
+    revision: int
+    alive: int
+    causes: tuple[tuple[str, int], ...]
+    row: str
 
 
 class FleetStore(MemoryStore):
@@ -36,10 +47,37 @@ class FleetStore(MemoryStore):
         """As the store in memory, which is told first that the sleeping are alive."""
         self._repeat_beats(expiry_us)
         reply = await super().beat(beat, settings=settings, window_us=window_us, expiry_us=expiry_us)
-        self.is_calm = reply.median_errors <= 0 and reply.median_ratio <= 0
+        self._see_medians(reply.median_errors, reply.median_ratio)
+        return reply
+
+    def _see_medians(self, errors: int, ratio: int) -> None:
+        self.is_calm = errors <= 0 and ratio <= 0
         if not self.is_calm and self.asleep:
             self._on_unrest()
-        return reply
+
+    def mark(self, instance: str) -> AnswerMark:
+        """What the answer to a beat of this instance depends on, but for medians, tokens in use and the time."""
+        roster = self._roster
+        return AnswerMark(
+            self._revision, len(roster.alive), tuple(roster.causes.items()), roster.rows.get(instance, "")
+        )
+
+    def repeat(self, beat: Beat, known: AnswerMark, terms: Terms) -> tuple[int, int] | None:
+        """Record a beat that differs from the last one in its errors only.
+
+        The medians of errors and ratios; None if the answer may be another one than with the ``known`` mark.
+        """
+        now_us, expiry_us, roster, state = self._clock_us(), terms.expiry_us, self._roster, self.state()
+        self._repeat_beats(expiry_us)
+        oldest = roster.alive.at(0)
+        is_due = 0 < state.due_us <= now_us or now_us - state.several_us >= SEVERAL_EVERY_US
+        is_due = is_due or beat.presence in (Presence.DOWN, Presence.GONE)
+        if is_due or oldest is None or oldest[1] < now_us - expiry_us or self.mark(beat.instance) != known:
+            return None
+        roster.take_in(beat, now_us, terms.window_us, is_culled=False)
+        medians = roster.medians()
+        self._see_medians(*medians)
+        return medians
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
         """As ``beat``."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from sidecar.core.life.snapshot import Record
 from sidecar.core.measure.weight import FULL
+from sidecar.core.types import Policy
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.fleet_rules import FleetRules
 from sidecar.simulation.simulated_app import SimulatedApp
@@ -85,15 +87,15 @@ def replay(
     """What the rules would have done. ``goes_on``: a replacement has the errors that the culled container had.
 
     Otherwise they end with the cull, until the record has an end of the trouble: another incarnation, or a window with
-    fewer errors than the limit. The same ``seed`` gives the same jitter. ``thins``: the balancer follows the weights,
-    which it did not in the record, so that a container of a lower weight has fewer of its errors. ``on_progress`` gets
-    the simulated seconds that have passed since its last call. Raises ValueError for rows that are out of order, or of
-    an unknown container.
+    fewer errors than half the limit. The same ``seed`` gives the same jitter. ``thins``: the balancer follows the
+    weights, which it did not in the record, so that a container of a lower weight has fewer of its errors.
+    ``on_progress`` gets the simulated seconds that have passed since its last call. Raises ValueError for rows that are
+    out of order, or of an unknown container.
     """
     world = RecordedWorld(recording, rules, goes_on=goes_on, scheduler=scheduler, seed=seed, thins=thins)
     try:
         world.run_in_steps(recording.for_s, _STEPS, on_progress)
-        return DayOutcome.of(world)
+        return replace(DayOutcome.of(world), without_service=tuple(world.without_service()))
     finally:
         world.close()
 
@@ -120,10 +122,26 @@ class RecordedWorld(World):
         self._alive: dict[str, SimulatedApp] = {}
         self._ended: dict[int, _EndedTrouble] = {}
         self._lives: dict[int, int] = {}
+        self._without_service: list[tuple[float, float]] = []
+        self._out_since: float | None = None
         self._rows = iter(recording)
         self._row = next(self._rows, None)
         if self._row is not None:
             self.loop.plan(self._row.at_s, self._play)
+
+    def without_service(self) -> list[tuple[float, float]]:
+        """The times in which containers were there and none served, as seconds of the record."""
+        open_ones = [] if self._out_since is None else [(self._out_since, self.loop.now)]
+        return [*self._without_service, *open_ones]
+
+    def _note_service(self) -> None:
+        """A container serves, or serves no more."""
+        is_out = bool(self.apps) and not any(one.serving for one in self.apps)
+        if is_out and self._out_since is None:
+            self._out_since = self.loop.now
+        elif not is_out and self._out_since is not None:
+            self._without_service.append((self._out_since, self.loop.now))
+            self._out_since = None
 
     def _play(self) -> None:
         """Play all rows that are due, and plan the next."""
@@ -162,6 +180,7 @@ class RecordedWorld(World):
         self._alive[row.instance] = app
         self.apps.append(app)
         self.most_apps = max(self.most_apps, len(self.apps))
+        self._note_service()
         self._attend(app)
 
     def _end(self, row: Departed) -> None:
@@ -175,6 +194,11 @@ class RecordedWorld(World):
         self.departures.serves(app)
         self._leaving.discard(app.place)
         self._leave(app, app.life)
+        self._note_service()
+
+    def _renew(self, app: SimulatedApp, life: int, *, moved: bool) -> None:
+        super()._renew(app, life, moved=moved)
+        self._note_service()
 
     def _count(self, row: Counted) -> None:
         app = self._known(row)
@@ -204,15 +228,24 @@ class RecordedWorld(World):
 
     def _moved(self, sidecar: SimulatedSidecar, record: Record) -> None:
         super()._moved(sidecar, record)
+        if record.before.state is not record.after.state:
+            self._note_service()
         if record.culled and not self._goes_on:
-            rules = self.rules
-            self._ended[sidecar.app.place] = _EndedTrouble(self.loop.now, rules.window_s, rules.policy.error_limit)
+            limit = _limit_of(self.rules.policy, sidecar.budget.cause)
+            self._ended[sidecar.app.place] = _EndedTrouble(self.loop.now, self.rules.window_s, limit)
+
+
+def _limit_of(policy: Policy, kind: str) -> int:
+    """The least limit of errors that holds for this kind; 0: none."""
+    limits = (policy.error_limit, dict(policy.kind_limits).get(kind, 0))
+    return min((limit for limit in limits if limit > 0), default=0)
 
 
 class _EndedTrouble:
     """The errors that a culled container would have had, which ended with the cull.
 
-    The trouble itself is over after a window with fewer errors than the limit; later errors are others.
+    The trouble itself is over after a window with fewer errors than half the limit; later errors are others. Close to
+    the limit chance alone would end it again and again.
     """
 
     def __init__(self, since_s: float, window_s: float, limit: int) -> None:
@@ -227,7 +260,7 @@ class _EndedTrouble:
         oldest_s = row.at_s - self._window_s
         while self._recent and self._recent[0].at_s <= oldest_s:
             self._errors -= self._recent.popleft().errors
-        is_over = oldest_s >= self._since_s and self._errors < max(1, self._limit)
+        is_over = oldest_s >= self._since_s and self._errors < max(1, self._limit / 2)
         self._recent.append(row)
         self._errors += row.errors
         return is_over

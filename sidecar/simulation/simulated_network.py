@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
+from sidecar.core.fleet.summary import with_medians
+from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Unknown
+from sidecar.simulation.fleet_store import AnswerMark, FleetStore
 from sidecar.simulation.virtual_loop import VirtualLoop
 from sidecar.store.budget import FleetBudget
 
@@ -96,12 +99,17 @@ class SimulatedBudget:
     claim.
     """
 
-    def __init__(self, budget: FleetBudget, network: SimulatedNetwork, place: int) -> None:
+    def __init__(
+        self, budget: FleetBudget, store: FleetStore, terms: Terms, network: SimulatedNetwork, place: int
+    ) -> None:
         self.last_beat: Beat | None = None
         self.last_fleet: Fleet | None = None
         self.cause = ""
         self._place = place
         self._budget = budget
+        self._store = store
+        self._terms = terms
+        self._known: AnswerMark | None = None
         self._network = network
 
     @property
@@ -123,13 +131,19 @@ class SimulatedBudget:
         return await self._network.sent(self._give_back(instance, holder))
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """Send a beat."""
+        """Send a beat. One that says and learns nothing new is only recorded; its answer has the medians of now."""
+        known, last, fleet = self._known, self.last_beat, self.last_fleet
         self.last_beat = self.last_fleet = None
         if self._network.has_delay:
             await self._network.delay()
+        elif known and last and fleet and self._budget.is_settled and beat._replace(errors=last.errors) == last:
+            medians = self._store.repeat(beat, known, self._terms)
+            if medians is not None:
+                self.last_beat, self.last_fleet = beat, (fleet := with_medians(fleet, *medians))
+                return fleet
         answer = await self._budget.beat(beat)
         if isinstance(answer, Fleet):
-            self.last_beat, self.last_fleet = beat, answer
+            self.last_beat, self.last_fleet, self._known = beat, answer, self._store.mark(beat.instance)
         return answer
 
     async def _claim(self, claim: Claim) -> Answer:

@@ -6,9 +6,10 @@ Their ``run`` methods run as they are. The disk, the listeners and the app are l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Final
 
@@ -17,7 +18,7 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.events import BeatAnswered, StopRequested
+from sidecar.core.life.events import BeatAnswered, BeatUnanswered, StopRequested
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import KEPT_MIN, MINUTE_S
@@ -85,7 +86,9 @@ class SimulatedSidecar:
         self._loop = loop = site.loop
         self._rng = seeded(f"{site.seed}/{app.app_start}")
         self._offset_s = 1 + self._rng.randrange(_PHASES) / _PHASES
-        self._share = FULL
+        self._share = self._weight = FULL
+        self._has_counted = self._is_change_planned = False
+        self._reports_at = 0.0
         rules = site.rules
         budget = FleetBudget(
             [("memory", site.store)],
@@ -94,7 +97,13 @@ class SimulatedSidecar:
             clock=loop.time,
             counter=rules.counter_at(lambda: loop.wall_s),
         )
-        self.budget = SimulatedBudget(budget, site.network, app.place)
+        self.budget = SimulatedBudget(budget, site.store, rules.terms, site.network, app.place)
+        self._measurements = Measurements(
+            rules.window_s,
+            int(self.clock()),
+            known_kinds=[kind for kind, _ in rules.policy.kind_limits],
+            ignored_kinds=rules.ignored_kinds,
+        )
         inbox = Inbox()
         self.membership = Membership(
             self.budget,
@@ -102,7 +111,7 @@ class SimulatedSidecar:
             interval_s=rules.beat_s,
             clock=self.clock,
             rng=self._rng,
-            put=inbox.put,
+            put=self._put_answer,
             on_answer=lambda _answer: None,
             on_failure=loop.failures.append,
         )
@@ -110,12 +119,7 @@ class SimulatedSidecar:
             self._begin(saved),
             policy=rules.policy,
             pace=replace(rules.pace, every_second=False),
-            measurements=Measurements(
-                rules.window_s,
-                int(self.clock()),
-                known_kinds=[kind for kind, _ in rules.policy.kind_limits],
-                ignored_kinds=rules.ignored_kinds,
-            ),
+            measurements=self._measurements,
             weight=Weight(floor=rules.weight_floor),
             budget=self.budget,
             journal=self.journal,
@@ -144,7 +148,9 @@ class SimulatedSidecar:
                 group.create_task(self._report_load())
 
     def _publish(self, seen: Snapshot) -> None:
+        self._has_counted, self._weight = False, seen.weight
         self.membership.update(seen)
+        self._plan_change()
         if seen.share != self._share:
             self._share = seen.share
             self._site.on_weight(self)
@@ -156,23 +162,68 @@ class SimulatedSidecar:
         reports: list[Report] = [ErrorReport(errors, kind=kind)] if errors else []
         if results:
             reports.append(Results(ok, errors))
-        at = int(self.clock()) + 1 - self._offset_s
-        self._loop.call_at(at, self._offer, tuple(reports))
+        self._reports_at = int(self.clock()) + 1 - self._offset_s
+        self._loop.plan(self._reports_at, partial(self._count, reports))
 
     def report_now(self, report: Report) -> None:
         """Have the app report now."""
         self._is_new = self._is_new or isinstance(report, ErrorReport)  # which may begin another incarnation
-        self._offer((report,))
-
-    def _offer(self, reports: tuple[Report, ...]) -> None:
         self.wake()
-        self.controller.inbox.offer(reports)
+        self.controller.inbox.offer((report,))
+
+    def _count(self, reports: Sequence[Report] = ()) -> None:
+        """Count without a turn of the controller, unless that may decide something or the fleet has to know at once."""
+        self.wake()
+        controller = self.controller
+        if not controller.inbox.is_empty:
+            if reports:
+                controller.inbox.offer(reports)
+            return
+        self._has_counted = True
+        if not controller.count(reports, self.clock()) and reports:
+            controller.inbox.offer(())
+        elif controller.weight.percent != self._weight or self.membership.has_moved(self._measurements.errors.total):
+            self._show_counts()
+        self._plan_change()
+
+    def _show_counts(self) -> None:
+        """Publish what was counted without a turn, before a beat or a turn."""
+        if self._has_counted:
+            self.controller.publish(self.clock())
+
+    def _plan_change(self) -> None:
+        """Plan the second in which the oldest counts leave the window."""
+        if not self._is_change_planned and (at := self._measurements.changes_at) is not None:
+            self._is_change_planned = True
+            self._loop.plan(at - self._offset_s, self._change)
+
+    def _change(self) -> None:
+        """Pass the second, unless a report does that now."""
+        self._is_change_planned = False
+        if self._reports_at != self._loop.now and self._asleep_since is None and not self._task.done():
+            self._count()
 
     async def _report_load(self) -> None:
         while True:
             if self.app.load is not None:
                 self.controller.inbox.offer((Results(load=self.app.load),))
             await asyncio.sleep(LOAD_EVERY_S)
+
+    def _put_answer(self, answer: BeatAnswered | BeatUnanswered) -> None:
+        """Give the controller the answer to a beat: a turn for one that may decide something."""
+        if isinstance(answer, BeatAnswered):
+            self._loop.call_soon(self._hear, answer)
+        else:
+            self.controller.inbox.put(answer)
+
+    def _hear(self, answer: BeatAnswered) -> None:
+        controller = self.controller
+        if not controller.hear(answer, self.clock()):
+            controller.inbox.put(answer)
+            return
+        self._has_counted = True
+        if controller.weight.percent != self._weight:
+            self._show_counts()
 
     def stop(self) -> None:
         """Stop the sidecar; its last beat tells the fleet."""
@@ -192,6 +243,7 @@ class SimulatedSidecar:
 
         It falls asleep at the first of its timers, unless something is under way, which would have another timer.
         """
+        self._show_counts()
         if self._asleep_since is None:
             store = self._site.store
             if self.timers != self._regular_timers or not store.is_calm or not self._is_idle:
@@ -226,7 +278,7 @@ class SimulatedSidecar:
         a_minute = max(1, round(MINUTE_S / interval_s))
         while checks > 0:
             times = min(a_minute, checks)
-            self.controller.measurements.usual.sample(nothing, now - checks * interval_s, times)
+            self._measurements.usual.sample(nothing, now - checks * interval_s, times)
             checks -= times
         if beat and fleet and slept_s > self._site.rules.beat_s:
             self.controller.inbox.put(BeatAnswered(beat.presence, beat.incarnation, fleet))
@@ -246,7 +298,7 @@ class SimulatedSidecar:
         is_counted = last is not None and last.presence is Presence.WELL and not last.errors and self.budget.is_settled
         is_quiet = seen.container.state is State.UP and seen.checked_at is not None
         is_quiet = is_quiet and (seen.retire_at is None or seen.retire_at > self.clock())
-        has_measured = seen.success_rate is None and seen.share == FULL and self.controller.measurements.is_empty
+        has_measured = seen.success_rate is None and seen.share == FULL and self._measurements.is_empty
         return is_counted and is_quiet and has_measured and self.controller.inbox.is_empty
 
     # -- the beginning --------------------------------------------------------------------------------------------

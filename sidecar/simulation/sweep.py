@@ -17,6 +17,12 @@ _ROUNDED: Final = 100
 
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
 
+_OF_DAYS: Final = frozenset(
+    {"culls_of_healthy", "culls_of_stuck", "culls_of_sick", "culls_in_outage", "avoidable_failed_requests"}
+    | {"time_to_cull_median_s", "time_to_cull_longest_s", "visits_of_an_engineer", "stuck_at_the_end"}
+)
+"""Figures that only a made-up day knows."""
+
 Settings = Mapping[str, Any]
 
 
@@ -71,28 +77,32 @@ def written(settings: Settings) -> str:
 
 
 def flat(column: Mapping[str, Any]) -> dict[str, float | None]:
-    """The figures of one run that can be averaged, from its column in the JSON; None where there is none."""
-    needs, times_s = column["culls_by_need"], column["time_to_cull_s"] or {}
-    return {
+    """The figures of one run that can be averaged, from its column in the JSON; None where there is none.
+
+    Those that only a made-up day knows are left out where the column lacks them.
+    """
+    needs, times_s = column.get("culls_by_need") or {}, column.get("time_to_cull_s") or {}
+    figures = {
         "culls": column["culls"],
         "culls_per_day": column["culls_per_day"],
-        "culls_of_healthy": needs["healthy"],
-        "culls_of_stuck": needs["stuck"],
-        "culls_of_sick": needs["sick"],
-        "culls_in_outage": needs["outage"],
-        "avoidable_failed_requests": column["avoidable_failed_requests"],
+        "culls_of_healthy": needs.get("healthy"),
+        "culls_of_stuck": needs.get("stuck"),
+        "culls_of_sick": needs.get("sick"),
+        "culls_in_outage": needs.get("outage"),
+        "avoidable_failed_requests": column.get("avoidable_failed_requests"),
         "failed_requests": column["failed_requests"],
         "time_to_cull_median_s": times_s.get("median"),
         "time_to_cull_longest_s": times_s.get("max"),
         "recovered_without_restart": column["recovered_without_restart"],
         "refused_claims": sum(column["refused_claims"].values()),
-        "refused_containers": sum(column["refused_containers"].values()),
+        "refused_containers": len({refusal["container"] for refusal in column["each_refusal"]}),
         "most_tokens_in_a_window": column["most_tokens_in_a_window"],
         "budget_use": column["budget_use"],
         "most_out_of_service": column["most_out_of_service"],
-        "visits_of_an_engineer": column["visits_of_an_engineer"],
-        "stuck_at_the_end": column["stuck_at_the_end"],
+        "visits_of_an_engineer": column.get("visits_of_an_engineer"),
+        "stuck_at_the_end": column.get("stuck_at_the_end"),
     }
+    return {name: value for name, value in figures.items() if needs or name not in _OF_DAYS}
 
 
 def over_seeds(by_seed: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:

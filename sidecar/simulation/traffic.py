@@ -112,10 +112,6 @@ class Traffic:
             self.is_running = True
             self._loop.plan(int(self._loop.now) + 1.0, self._tick)
 
-    def load_of(self, app: SimulatedApp) -> float:
-        """Requests a second to this container now."""
-        return self._per_percent() * self._weight(app) if app.serving else 0.0
-
     def _tick(self) -> None:
         if self._is_stale:
             self._spread()

@@ -13,7 +13,7 @@ from typing import Final
 from sidecar.controller.journal import Memory
 from sidecar.core.life.events import ClaimAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import US_PER_S, Denied, ErrorReport, Report, Results, State, Unknown
+from sidecar.core.types import US_PER_S, Denied, ErrorReport, Report, State, Unknown
 from sidecar.simulation.departures import Departures
 from sidecar.simulation.fleet_rules import FleetRules
 from sidecar.simulation.fleet_store import FleetStore
@@ -193,13 +193,6 @@ class World:
         """Let ``part`` of the requests to all containers fail; 0 ends that."""
         self.traffic.outage, self.traffic.outage_kind = part, kind
         self.traffic.changed()
-
-    def set_load(self, place: int, load: float) -> None:
-        """Let a container report another load, now and from now on."""
-        app = self.apps[place]
-        app.load = load
-        if sidecar := self._sidecars.get(place):
-            sidecar.report_now(Results(load=load))
 
     def deploy(self, place: int, flaw: float, kind: str) -> None:
         """Replace a container by one of another release, with another name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_what_is_unusual_is_said_with_its_place(tmp_path: Path, text: str, said:
             line(0).replace('"time"', '"at"'),
             ": line 1: time: no such field, set --time-field; the line has instance, at",
         ),
-        (line(float("nan")), ": line 1: time: 'nan' is no time"),
+        (line(float("nan")), ": line 1: a time that is no number; "),
         (line(0).replace(str(float(BEGIN)), '"tomorrow"').replace(str(BEGIN), '"tomorrow"'), "'tomorrow' is no time"),
         (common(0).replace("Nov", "Nox"), ": line 1: '14/Nox/2023:22:13:20 +0000' is no time; "),
         (b"\xff\xfe\x00" * 9, ": line 1: not the Common Log Format; "),
@@ -155,13 +156,61 @@ def test_unusable_file_is_a_sentence_with_its_line(tmp_path: Path, text: str | b
     assert sentence in str(raised.value)
 
 
-def test_one_line_of_another_century_is_said_and_can_be_left_out(tmp_path: Path) -> None:
-    text = line(0) + line(1) + line(-BEGIN)
-    with pytest.raises(
-        PastError, match=r"has times from 1970-01-01 00:00:01Z to 2023-11-14 22:13:22Z, more than 9600h"
-    ):
+def test_time_long_before_the_others_is_said_with_its_line_and_can_be_left_out(tmp_path: Path) -> None:
+    text = line(0) + line(-700_000_000, 503) + line(1)
+    with pytest.raises(PastError) as raised:
         read(tmp_path, text)
+    log = tmp_path / "web-1.log"
+    assert f"from 2001-09-09 01:46:41Z ({log}: line 2) to 2023-11-14 22:13:22Z ({log}: line 3), more" in str(
+        raised.value
+    )
     assert counted(read(tmp_path, text, since_s=BEGIN)) == {"a": (2, {})}
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (line(0).replace(str(BEGIN), "0"), "a time before the year 2000: 1970-01-01 00:00:00Z"),
+        (line(0, 500).replace(str(BEGIN), "-5"), "a time before the year 2000: 1969-12-31 23:59:55Z"),
+        (line(0).replace(str(BEGIN), "9" * 400), "time: '9999999999999999999999999999999999999999' is no time"),
+        (line(0).replace(str(BEGIN), '"2999-01-01T00:00:00Z"'), "a time after tomorrow: 32472144000 s"),
+        (line(0, "9" * 5000), "status: '9999999999999999999999999999999999999999' is no status of HTTP"),
+        (line(0, path="a" * (1 << 20)), "has more than 1048576 bytes"),
+        (common(0).replace("2023", "2999"), "not JSON"),
+    ],
+    ids=["1970", "before 1970", "400 digits", "next century", "5000 digits", "more than 1 MiB", "other format"],
+)
+def test_one_line_that_cannot_be_is_left_out_with_its_place(tmp_path: Path, text: str, cause: str) -> None:
+    past = read(tmp_path, line(0) * 30 + text + line(1, 500) * 30)
+    assert counted(past) == {"a": (60, {"500": [(1, 30)]})}
+    place = f"{tmp_path / 'web-1.log'}: line 31: {cause}"
+    assert past.notices.lines() == [f"lines that cannot be read, left out: 1, the first: {place}"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(10**6, "it looks like microseconds"), (10**9, "it looks like nanoseconds")]
+)
+def test_times_in_another_unit_are_refused_with_its_name(tmp_path: Path, factor: int, unit: str) -> None:
+    text = "".join(line(0).replace(str(BEGIN), str((BEGIN + at) * factor)) for at in range(60))
+    with pytest.raises(PastError, match=rf"line 1: a time after tomorrow: \d+ s; {unit}; none of the first 20 lines"):
+        read(tmp_path, text)
+
+
+def test_byte_order_mark_status_as_a_fraction_and_instance_as_a_number_are_read(tmp_path: Path) -> None:
+    text = "\ufeff" + line(0, 500.0) + line(1, "200.0").replace('"a"', "7")
+    assert counted(read(tmp_path, text)) == {"a": (1, {"500": [(0, 1)]}), "7": (1, {})}
+    assert counted(read(tmp_path, "\ufeff" + common(0), format="common"))["web-1"][0] == 1
+
+
+@pytest.mark.parametrize("data", [line(0, 500).encode(), gzip.compress(line(0, 500).encode())], ids=["plain", "gzip"])
+def test_pipe_is_read_as_a_file(data: bytes) -> None:
+    """As ``<(zcat a.gz)`` of a shell, /dev/stdin and ``-``."""
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    past = AccessLogs().read([Path(f"/dev/fd/{reading}")])
+    os.close(reading)
+    assert counted(past) == {"a": (1, {"500": [(0, 1)]})}
 
 
 def test_nothing_within_the_time_is_said(tmp_path: Path) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import resource
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backtest import made_log
-from sidecar.cli import application
+from sidecar.cli import application, simulated_days
 from sidecar.cli.exit_codes import EXIT_USAGE
 
 BEGIN = 1_763_800_000
@@ -66,6 +71,88 @@ def test_both_readings_of_the_unknown_are_shown(log: Path, capsys: pytest.Captur
     assert any("The truth is between" in note for note in result["notes"])
 
 
+def test_what_only_a_made_up_day_knows_is_left_out(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A record does not tell who was healthy: 0 would be invented, and a limit of it would never be broken."""
+    page = tmp_path / "page.html"
+    found = by_rules(played(capsys, "--access-log", str(log), "--html", str(page), "--json"))
+    of_days = {"culls_by_need", "avoidable_failed_requests", "stuck_at_the_end", "time_to_cull_s"}
+    for one in found.values():
+        assert not one.keys() & (of_days | {"visits_of_an_engineer"})
+        assert all("need" not in cull for cull in one["each_cull"])
+    assert found["optimistic"]["culls"] > 0
+    text = page.read_text()
+    assert "healthy" not in text
+    assert all(words in text for words in ("fewer than doing nothing", "… for: 500", "from suspect to cull: longest"))
+    swept = json.loads(played(capsys, "--access-log", str(log), "--sweep", "error_limit=5,900", "--json"))
+    assert not {"culls_of_healthy", "stuck_at_the_end"} & swept["rows"][0]["figures"].keys()
+
+
+def test_sweep_of_a_record_draws_its_failed_requests(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    words = ["--sweep", "error_limit=5,900,budget=1,10", "--html", str(page), "--no-article"]
+    played(capsys, "--access-log", str(log), *words)
+    text = page.read_text()
+    assert all(
+        words in text for words in ("failed requests</figcaption>", "upwards more failed requests", "culls per day")
+    )
+    assert "healthy" not in text
+
+
+def test_requests_while_no_container_is_in_service_have_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One container with a request a second, sick for eight minutes: culling it again and again is no good news."""
+    rows = ({"time": BEGIN + at, "instance": "a", "status": 500 if 240 <= at < 720 else 200} for at in range(1200))
+    path = tmp_path / "one.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = by_rules(played(capsys, "--access-log", str(path), "--json"))
+    article = found["article, optimistic"]
+    assert (article["culls"], article["without_service_s"], article["failed_without_service"]) == (1, 45.0, 45)
+    assert 45 < article["failed_requests"] < 45 + 60
+    assert article["avoidable_less_than"]["do nothing"] == 480 - article["failed_requests"]
+    assert found["do nothing"]["failed_without_service"] == 0
+    table = played(capsys, "--access-log", str(path))
+    (row,) = (line for line in table.splitlines() if "while no container was in service" in line)
+    assert row.split()[-5:-3] == ["-", "45"]
+
+
+def test_instance_with_a_new_line_stays_in_its_line_of_the_table(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log.write_text(log.read_text().replace('"b"', '"b\\nculls 0"'))
+    assert "b?culls 0: " in played(capsys, "--access-log", str(log), "--no-article")
+
+
+def test_table_is_printed_and_nothing_is_left_when_the_page_cannot_be_written(log: Path) -> None:
+    """As on a full disk. The page of yesterday stays as it was."""
+    page = log.with_name("page.html")
+    page.write_text("yesterday's")
+    words = [sys.executable, "-m", "sidecar", "backtest", "--access-log", "-", "--no-article", "--html", str(page)]
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, 1000))
+    with log.open("rb") as source:
+        done = subprocess.run(words, stdin=source, capture_output=True, text=True, preexec_fn=limit, check=False)
+    assert (done.returncode, done.stderr) == (1, f"health-arbiter: {page} cannot be written: file too large\n")
+    assert "failed requests" in done.stdout
+    assert page.read_text() == "yesterday's"
+    assert {path.name for path in log.parent.iterdir()} == {log.name, page.name}
+
+
+def test_page_never_replaces_what_is_no_regular_file(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root, --html /dev/null would have replaced the device; a link to it too."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link.html"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for place in (pipe, link):
+        assert application.run(["backtest", "--access-log", str(log), "--html", str(place)], {}) == EXIT_USAGE
+        assert capsys.readouterr() == ("", f"health-arbiter: --html: {place} is no regular file\n")
+    assert not simulated_days.write_page(link, {})
+    assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
+
+
 def test_settings_are_compared_and_the_answers_are_a_table(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +181,20 @@ def test_limits_are_suggested_for_a_fleet_like_that_of_the_past(log: Path, capsy
     assert (found["kind"], found["containers"], found["day"]) == ("suggestion", 4, str(log))
     assert found["usual_errors"] < 0.5
     assert found["error_limit"] is not None
+    assert found["record"] == {"errors": 0, "minutes": 4 * 20 - 12.0}, "all but those of the incidents"
+    assert "from 68 minutes of record" in found["sentence"]
+
+
+def test_short_record_without_errors_does_not_mean_that_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "quiet.jsonl"
+    rows = [{"time": BEGIN + second, "instance": name, "status": 200} for second in range(900) for name in "ab"]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = json.loads(played(capsys, "--access-log", str(path), "--suggest", "--json"))
+    assert found["record"] == {"errors": 0, "minutes": 30.0}
+    assert found["usual_errors"] == 0.1, "three in thirty minutes"
+    assert found["error_limit"] == 5
 
 
 SELECTORS = ("--errors", "errors_total")
@@ -128,6 +229,12 @@ SELECTORS = ("--errors", "errors_total")
             "--sweep: error_limt: unknown setting; did you mean error",
         ),
         (("--access-log", "a", "--sweep", "budget=3", "--suggest"), "--sweep and --suggest cannot be given together"),
+        (("--access-log", "{log}", "--html", "{log}.d/page.html"), "page.html: there is no such directory"),
+        (("--access-log", "{log}", "--html", "/"), "--html: / is no regular file"),
+        (
+            ("--access-log", "{log}", "--fail-if", "culls_by_need.healthy > 0"),
+            "--fail-if: culls_by_need: no such figure",
+        ),
         (("--ledger", "a", "--until", "1h"), "--ledger: takes one file or URL, and no --until"),
     ],
 )

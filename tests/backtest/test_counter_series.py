@@ -14,7 +14,7 @@ from sidecar.backtest import json_matrix
 from sidecar.backtest.json_matrix import MatrixError
 from sidecar.backtest.past import Past, PastError
 from sidecar.backtest.prometheus_past import PastCounters, promql, read_files
-from sidecar.config.selectors import parse_selector, parse_selectors
+from sidecar.config.selectors import parse_selectors
 
 BEGIN = 1_700_000_000
 Points = list[tuple[int, object]]
@@ -70,6 +70,7 @@ AT_2 = "2023-11-14 22:13:50Z"
 GAP = "gaps in the data of an instance, in which it is played without errors"
 NOBODY = "times without data of any instance; nothing is played for them"
 RESTART = "counters that began again, each played as a restart in place"
+NOT_WHOLE = "values that are not whole, cut off; a counter of errors is whole, a rate or a gauge is not"
 NO_TIME = "rises across missing samples, left out because nobody knows when they were"
 
 
@@ -113,7 +114,11 @@ NO_TIME = "rises across missing samples, left out because nobody knows when they
                 f"{GAP}: 1, the first: b, 2023-11-14 22:13:20Z to 2023-11-14 22:14:05Z",
             ],
         ),
-        ([errors("a", 1.0, 1.6, 2.2, "1e3")], {"a": [(2, 1), (3, 998)]}, []),
+        (
+            [errors("a", "1.0", 1.6, 2.2, "1e3")],
+            {"a": [(2, 1), (3, 998)]},
+            [f"{NOT_WHOLE}: 2, the first: a, 1.6"],
+        ),
     ],
     ids=[
         *("rises", "two series of one container", "reset", "gap of all", "gap of one", "born with its first error"),
@@ -176,6 +181,16 @@ def test_step_that_is_not_that_of_the_points_is_said(tmp_path: Path) -> None:
         read_only_errors(tmp_path, answer(errors("a", 1, 2, 3)), step_s=60.0)
 
 
+def test_step_at_which_most_points_are_missing_is_refused(tmp_path: Path) -> None:
+    """Otherwise no rise would have a time, and the answer would be 0 errors."""
+    text = answer(errors("a", *range(40)))
+    with pytest.raises(PastError, match="most steps of 5s have no data: set --step to the distance of its points"):
+        read_only_errors(tmp_path, text, step_s=5.0)
+    assert read_only_errors(tmp_path, text, step_s=15.0).total_errors == 39
+    here = answer(errors("a", 0, 1), errors("a", 2, 3, begin=9000))
+    assert read_only_errors(tmp_path, here).total_errors == 2, "a time without any data is no wrong step"
+
+
 def test_time_can_be_cut_out(tmp_path: Path) -> None:
     past = read_only_errors(tmp_path, answer(errors("a", 0, 1, 2, 3, 4)), since_s=BEGIN + 30, until_s=BEGIN + 45)
     assert counted(past) == {"a": [(3, 1)]}
@@ -219,6 +234,17 @@ GOOD = answer(errors("a", 1, 2)).decode()
         (GOOD.replace('"metric"', '"labels"'), "labels: not understood"),
         (GOOD.replace('"a"', "7"), "metric: the labels have to be texts"),
         (GOOD.replace("1700000015", "later"), "a: a time that is no number"),
+        (GOOD.replace("1700000000", "NaN"), "a: a time that is no number"),
+        (GOOD.replace("1700000015", "1e999"), "a: a time that is no number"),
+        (GOOD.replace("170000001", "17000000150009"), "a: a time after tomorrow: 170000001500095 s"),
+        (GOOD.replace("00,", "00000,").replace("15,", "15000,"), "a time after tomorrow: 1700000000000 s; it looks li"),
+        (GOOD.replace("1700000000", "-1"), "a: a time before the year 2000: 1969-12-31 23:59:59Z"),
+        ("\n<!doctype html><title>Log in", "byte 1: this is a web page, not JSON: perhaps that of a login"),
+        (
+            answer(({"instance": "a"}, [(0, 1)])).decode(),
+            "no series fits --errors; there are series without a name, as",
+        ),
+        (answer(requests("a", 1, 2)).decode(), "no series fits --errors; there is requests_total"),
         (answer(({"__name__": "errors_total"}, [(0, 1)])).decode(), "a series without the label 'instance'"),
         (answer(errors("a", 1)).decode(), "no series has two points: set --step"),
         (answer(({"__name__": "other_total"}, [(0, 1)])).decode(), "no series fits --errors"),
@@ -251,4 +277,4 @@ def test_damaged_gzip_and_missing_files_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_selector_is_written_for_prometheus(selector: str, query: str) -> None:
-    assert promql(parse_selector(selector)) == query
+    assert [promql(one) for one in parse_selectors(selector)] == [query]

@@ -14,7 +14,7 @@ import pytest
 from sidecar.backtest import ledger_past
 from sidecar.backtest.http_source import HttpSource
 from sidecar.backtest.past import PastError
-from sidecar.backtest.prometheus_past import MOST_POINTS, PastCounters, read_api
+from sidecar.backtest.prometheus_past import LOOKBACK, MOST_POINTS, PastCounters, read_api
 from sidecar.config.selectors import parse_selectors
 
 BEGIN = 1_700_000_000
@@ -84,6 +84,7 @@ def test_long_time_is_asked_in_parts_below_the_limit_of_prometheus(server: Serve
     container = past.containers["a"]
     assert container.errors["unknown"].total == container.requests.total == 2 * MOST_POINTS - 1
     assert past.notices.lines() == []
+    assert past.unknowns == [LOOKBACK]
     assert (parts, parts[-1]) == (sorted(parts), 1.0)
     assert {path for path, _, _ in server.asked} == {"/prom/api/v1/query_range"}
     assert {token for _, _, token in server.asked} == {f"Bearer {TOKEN}"}

@@ -11,10 +11,13 @@ import pytest
 from sidecar.backtest import ledger_past
 from sidecar.backtest.ledger_past import read_file
 from sidecar.backtest.past import Past, PastError
+from sidecar.core.life.detectors import judge
+from sidecar.core.types import Evidence, Policy
 
 BEGIN = 1_700_000_000
 SUSPECT_AT = "2023-11-14 22:14:20Z"
-SENTENCE = "6 server errors in 60 s (4 of them redis), the limit is 5"
+SICK = Evidence(60, 6, {"redis": 4, "mysql": 2})
+SENTENCE = judge(SICK, Policy()).reasons[0].sentence  # as sidecars write it
 
 
 def entry(second: float, what: str, instance: str = "a", **more: object) -> dict[str, object]:
@@ -54,6 +57,12 @@ def test_errors_of_a_suspect_go_on_to_its_end(tmp_path: Path, end: list[Any], ex
     assert len(past.lives(past.containers["a"])) == 1 + any(one["what"] in ("replaced", "restarted") for one in end)
 
 
+def test_only_entries_of_the_asked_time_are_read(tmp_path: Path) -> None:
+    entries = [entry(60, "suspect", detail=SENTENCE), entry(90, "culled"), entry(600, "suspect", "b", detail=SENTENCE)]
+    past = read(tmp_path, *entries, entry(900, "recovered", "b"), since_s=BEGIN + 300)
+    assert [*past.containers] == ["b"]
+
+
 def test_what_the_ledger_does_not_tell_is_said(tmp_path: Path) -> None:
     past = read(
         tmp_path,
@@ -81,6 +90,13 @@ def test_what_the_ledger_does_not_tell_is_said(tmp_path: Path) -> None:
         ("12:00 suspect", ": line 1: is not JSON, as health-arbiter events --json prints it"),
         ("[]", ": line 1: is not a JSON object"),
         ({"what": "suspect"}, ": line 1: at: has to be a Unix time in seconds"),
+        (
+            entry(0, "suspect") | {"at": BEGIN * 1000},
+            ": line 1: at: a time after tomorrow: 1700000000000 s; it looks like",
+        ),
+        (entry(0, "suspect") | {"at": int("9" * 400)}, ": line 1: at: has to be a Unix time in seconds"),
+        (f"[{' ' * (1 << 20)}]", ": line 1: has more than 1048576 bytes"),
+        ("<html>", ": line 1: is a web page, not JSON: perhaps that of a login"),
         (entry(0, "suspect", detail=3), ": line 1: detail: has to be a text"),
         (entry(0, "data_loss", ""), ": no entry is about a container"),
     ],

@@ -66,6 +66,21 @@ def test_rows_of_all_containers_ascend_and_requests_are_added_where_they_are_nee
     assert all(row.requests == 10 for row in counted if row.requests is not None)
 
 
+def test_requests_of_a_time_are_those_of_its_steps_and_parts_of_steps() -> None:
+    """Ten requests in each step of 15 s: container ``a`` all the time, ``b`` from second 600 on."""
+    made = past()
+    for name, steps in (("a", range(100)), ("b", range(40, 61))):
+        for step in steps:
+            made.container(name).requests.add(FIRST + step, 10)
+    made.finish()
+    played = PlayedPast(made)
+    assert played.requests_in([(0.0, 1500.0)]) == 1000 + 210
+    assert played.requests_in([(30.0, 45.0)]) == 10
+    assert played.requests_in([(33.0, 36.0), (36.0, 48.0)]) == 10
+    assert played.requests_in([(592.5, 607.5)]) == 5 + 10
+    assert played.requests_in([]) == 0
+
+
 def test_only_busy_times_have_counts() -> None:
     made = past(step_s=1.0)
     errors = made.errors(made.container("a"), "db")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
+import click
 import pytest
 
+from harness.waiting import wait_for
 from sidecar.cli.parallel_runs import OnPart, Run, run_all
 
 
@@ -24,6 +30,10 @@ def killed(_on_part: OnPart) -> tuple[int, int]:
     os._exit(9)
 
 
+def without_memory(_on_part: OnPart) -> tuple[int, int]:
+    raise MemoryError
+
+
 @pytest.mark.parametrize("cores", [1, 3])
 def test_results_are_in_the_order_of_the_runs(cores: int) -> None:
     parts: list[float] = []
@@ -38,9 +48,44 @@ def test_results_are_in_the_order_of_the_runs(cores: int) -> None:
     ("run", "error", "sentence"),
     [
         (failing, ValueError, "the rows are out of order"),
-        (killed, RuntimeError, "ended early, perhaps for lack of mem"),
+        (killed, click.ClickException, "^a process of the simulation ended early, perhaps for lack of memory; fewer"),
+        (without_memory, click.ClickException, "^a process of the simulation ended early, perhaps for lack of memory"),
     ],
 )
 def test_error_of_a_run_is_raised(run: Run[tuple[int, int]], error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         run_all([run, run], lambda _part: None, 2)
+
+
+BUSY = """
+import os, sys
+from sidecar.cli.parallel_runs import run_all
+
+def busy(_on_part):
+    print(os.getpid(), flush=True)
+    while True:
+        pass
+
+run_all([busy, busy], lambda _part: None, 2)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_children_end_with_their_parent(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        children = [int(parent.stdout.readline()) for _ in range(2)]
+        try:
+            parent.send_signal(number)
+            wait_for(lambda: not any(map(is_there, children)), timeout_s=60, what="the children are gone")
+        finally:
+            for child in filter(is_there, children):
+                os.kill(child, signal.SIGKILL)
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

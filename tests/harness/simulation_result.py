@@ -123,12 +123,12 @@ def suggestion() -> dict[str, Any]:
         "containers": 200,
         "error_limit": 18,
         "budget": 10,
-        "goals": {"healthy_culls_per_month": 1.0, "time_to_cull_s": 30.0},
+        "goals": {"reached_by_noise_per_month": 1.0, "time_to_cull_s": 30.0},
         "sentence": "error_limit = 18, budget = 10: healthy containers are culled less than once a month.",
         "limits": [
             {
                 "error_limit": limit,
-                "healthy_culls_per_month": 50_000 * 0.4 ** (limit - 5),
+                "reached_by_noise_per_month": 50_000 * 0.4 ** (limit - 5),
                 "healthy_culls_simulated": max(0, 9 - limit),
                 "time_to_cull_longest_s": 3 + limit,
                 "is_met": 18 <= limit <= 27,

@@ -35,11 +35,11 @@ def _avoidable(outcome: DayOutcome) -> str:
 
 
 def _vain(outcome: DayOutcome) -> str:
-    return f"{len(outcome.vain):,}"
+    return f"{len(outcome.culls) - outcome.needs['stuck']:,}"
 
 
 def _healed(outcome: DayOutcome) -> str:
-    by_tokens = len(outcome.culls) - len(outcome.vain)
+    by_tokens = outcome.needs["stuck"]
     at_s = max((cull.at_s for cull in outcome.culls if cull.stuck_by), default=0.0)
     if outcome.stuck:
         return f"{by_tokens}, {outcome.stuck} still stuck"

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from sidecar.core.life.lifetime import RESPITE
-from sidecar.core.types import US_PER_S
+from sidecar.core.types import US_PER_S, Results
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.simulated_network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from sidecar.simulation.virtual_loop import EPOCH_S
@@ -81,7 +81,8 @@ def test_lease_without_an_answer_is_given_back_by_a_container_that_became_busy(a
     place, granted_s = granted(world), world.loop.now
     world.run(granted_s + after_s)
     world.network.lost = 0
-    world.set_load(place, 1.0)
+    world.apps[place].load = 1.0
+    world.report(place, Results(load=1.0))
     assert leaving(world, 600) != place
     assert world.loop.now <= granted_s + after_s + 3 * ASK_S
 

@@ -10,7 +10,7 @@ import pytest
 from sidecar.simulation.fleet_rules import CHECK_RESTART, NO_CULLING
 from sidecar.simulation.incidents import Outage, Poison
 from sidecar.simulation.recording import Began, Counted, Departed, Recorded, replay
-from simulation.rules import OURS
+from simulation.rules import ARTICLE, OURS
 from simulation.scenarios import Scenario, play
 
 NAMES = tuple(f"alloc/{number}" for number in range(8))
@@ -56,6 +56,25 @@ def test_errors_of_a_culled_container_end_with_it_or_go_on(
 ) -> None:
     assert culls(rows, goes_on=False) == [(NAMES[3], at) for at in optimistic]
     assert culls(rows, goes_on=True) == [(NAMES[3], at) for at in pessimistic]
+
+
+@pytest.mark.parametrize("kind", ["timeout", "db"])
+def test_errors_just_at_the_limit_are_one_trouble(kind: str) -> None:
+    """Five errors a minute for an hour. Chance alone gives a window with fewer now and then, which is no end of it."""
+    policy = replace(OURS.policy, error_limit=9 if kind == "db" else 5, kind_limits=(("db", 5),))
+    rows = tuple(Counted(float(second), NAMES[3], 1, None, kind) for second in range(700, 4300, 12))
+    assert len(replay(Rows(rows, 4400.0), replace(OURS, policy=policy), goes_on=False).culls) == 1
+
+
+def test_times_without_any_container_in_service_are_known() -> None:
+    """The article's rule culls the only container, and its replacement comes 45 s later. The record ends meanwhile."""
+    rows: tuple[Recorded, ...] = (*(Departed(1.0, name) for name in NAMES if name != NAMES[3]), *errors(600, 720))
+    outcome = replay(Rows(rows, 750.0), ARTICLE, goes_on=True)
+    assert [begin_s for begin_s, _ in outcome.without_service] == [cull.at_s for cull in outcome.culls]
+    *earlier, (_, last_s) = outcome.without_service
+    assert {end_s - begin_s for begin_s, end_s in earlier} == {45.0}
+    assert last_s == 750.0
+    assert replay(Rows(errors(600, 720), 750.0), ARTICLE, goes_on=True).without_service == ()
 
 
 @pytest.mark.parametrize(

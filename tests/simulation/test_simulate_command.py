@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +63,8 @@ def test_answers_say_what_is_culled_refused_and_avoided(day: Path, capsys: pytes
     assert yours["culls_by_cause"] == {"database": yours["culls"]}
     assert yours["most_tokens_in_a_window"] == 3
     assert yours["refused_containers"]["window"] >= 1
-    assert yours["avoidable_less_than"]["do nothing"] > 0
+    failed = nothing["avoidable_failed_requests"] - yours["avoidable_failed_requests"]
+    assert yours["avoidable_less_than"]["do nothing"] == failed > 0
     assert found["article"]["culls_by_need"]["outage"] > 0
     assert all("server errors in 60 s" in cull["reason"] for cull in yours["each_cull"])
 
@@ -72,6 +76,36 @@ def test_same_seed_gives_the_same_answers_in_another_process(day: Path, capsys: 
     )
     assert again.stdout == simulated(capsys, *words[1:])
     assert again.stdout.splitlines()[0] == "small: 12 containers, 20m, seed 7"
+    assert "culls per day" not in again.stdout, "there was no day"
+
+
+def shown_on(terminal: int) -> str:
+    """All that is written to a pseudo-terminal until its other side is closed."""
+    found = b""
+    while True:
+        try:
+            found += os.read(terminal, 4096)
+        except OSError:  # Linux says EIO at the end
+            return found.decode()
+
+
+@pytest.mark.parametrize("cores", ["1", "2"])
+def test_terminal_shows_how_far_the_runs_are(
+    cores: str, day: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = os.openpty()
+    with ThreadPoolExecutor(1) as pool, os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        seen = pool.submit(shown_on, ours)
+        simulated(capsys, str(day), "--no-article", "--cores", cores)
+        terminal.close()
+        text = seen.result(60)
+    os.close(ours)
+    percent = [int(part) for part in re.findall(r"simulating\b.*?(\d+)%", text)]
+    assert percent == sorted(percent)
+    assert len(set(percent)) > 20, "a bar that moves"
+    assert percent[-1] == 100
 
 
 def test_two_files_of_settings_are_compared(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +136,11 @@ FLEET = "[fleet]\ncontainers = 3\n"
         (FLEET + "[[incident]]\nkind = 'wave'\nat = 1\nfor = 9\ncount = 4", "[[incident]] 1: count: 4 must be a whole"),
         (FLEET + "[[incident]]\nkind = 'outage'\nat = '2d'\nfor = 9", "[[incident]] 1: at: must be before the end"),
         (FLEET + "spread = 2", "[fleet]: spread: 2 must be a number from 0 to 1"),
-        (FLEET + "capacity = 5", "[fleet]: capacity: 5 must be a number from 10 to 1e+06"),
+        (FLEET + "capacity = 5", "[fleet]: capacity: 5 must be a number from 10 to 1.25e+06"),
+        (
+            FLEET + "requests_per_second = 2e6",
+            "[fleet]: requests_per_second: 2000000.0 must be a number from 0.001 to 1e+06",
+        ),
         (FLEET + "[scheduler]\nreplace = 'soon'", "[scheduler]: replace: 'soon' is not a duration"),
         (FLEET + "[scheduler]\nin_place = 1", "[scheduler]: in_place: 1 must be true or false"),
         (FLEET + "[balancer]\nweights = 'on'", "[balancer]: weights: 'on' must be true or false"),
@@ -130,6 +168,30 @@ def test_bad_input_is_one_sentence_with_the_place(
 def test_missing_file_names_the_shipped_days(capsys: pytest.CaptureFixture[str]) -> None:
     assert application.run(["simulate", "nowhere"], {}) == EXIT_USAGE
     assert "the shipped days are bad-deploy, day, flapping," in capsys.readouterr().err
+
+
+def test_missing_file_of_settings_is_not_taken_for_a_day(day: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert application.run(["simulate", str(day), "--compare", "nowhere.toml", "other.toml"], {}) == EXIT_USAGE
+    assert capsys.readouterr().err.strip().endswith("nowhere.toml: cannot be read: no such file or directory")
+
+
+def test_most_requests_that_a_day_may_have_need_no_other_key(tmp_path: Path) -> None:
+    path = tmp_path / "busy.toml"
+    path.write_text(FLEET + f"requests_per_second = {day_file.MAX_PER_S}")
+    assert day_file.read_day(path).load.per_s == day_file.MAX_PER_S
+
+
+POLICIES = {
+    "day", "long-outage", "lone", "noise", "noise-half-percent", "loud-noise", "noise-two-percent", "outage", "sick",
+    "slow-outage", "small-noise", "small-slow-outage", "stuck",
+}  # fmt: skip
+"""The scenarios by which the rules of the fleet were chosen."""
+
+
+def test_scenarios_of_the_rules_are_shipped() -> None:
+    assert set(day_file.shipped()) >= POLICIES
+    loads = {name: day_file.read_day(day_file.find(name)).load.stray for name in POLICIES}
+    assert sorted(filter(None, loads.values())) == [0.002, 0.002, 0.005, 0.01, 0.02]
 
 
 @pytest.mark.parametrize("name", day_file.shipped())

@@ -109,14 +109,53 @@ def test_suggestion_is_the_least_limit_over_the_noise_that_still_culls_in_time(
     found = answers(capsys, day, "--suggest", "--html", str(page))
     by_limit = {row["error_limit"]: row for row in found["limits"]}
     chosen = by_limit[found["error_limit"]]
-    assert found["usual_errors"] == 0.3
+    assert (found["usual_errors"], found["record"]) == (0.3, None)
     assert chosen["is_met"]
-    assert chosen["healthy_culls_per_month"] < suggestion.HEALTHY_PER_MONTH
+    assert chosen["reached_by_noise_per_month"] < suggestion.NOISE_PER_MONTH
     assert chosen["time_to_cull_longest_s"] <= suggestion.TIME_TO_CULL_S
     assert not any(row["is_met"] for limit, row in by_limit.items() if limit < found["error_limit"])
-    assert [row["is_enough"] for row in found["budgets"] if row["budget"] == found["budget"]] == [True]
+    enough = {row["budget"]: row["is_enough"] for row in found["budgets"]}
+    assert enough[found["budget"]]
+    assert found["budget"] == 1 or not enough[found["budget"] - 1], "the next smaller one was tried too"
     assert f"error_limit = {found['error_limit']}" in found["sentence"]
     assert "<svg" in page.read_text()
+
+
+def test_text_tells_noise_at_the_limit_from_culls(day: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert application.run(["simulate", day, "--suggest"], {}) == 0
+    _, _, head, *rows = capsys.readouterr().out.splitlines()
+    assert "noise reaches it, times a month" in head
+    assert "healthy culled, 15m played" in head
+    low = next(row.split() for row in rows if row.split()[0] == "2")
+    assert float(low[1].replace(",", "")) > 1000, "chance alone reaches it all the time"
+    assert low[3] == "0", "and the comparison with the fleet spares them"
+
+
+@pytest.mark.parametrize("name", ["lone", "stuck"])
+def test_nothing_is_suggested_from_no_background_errors(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert application.run(["simulate", name, "--suggest"], {}) == EXIT_USAGE
+    assert f"{name}.toml: [fleet]: background_errors: must be given for --suggest" in capsys.readouterr().err
+
+
+def row(budget: int, *, is_enough: bool) -> dict[str, Any]:
+    return {"budget": budget, "is_enough": is_enough}
+
+
+@pytest.mark.parametrize(
+    ("enough", "between"),
+    [
+        ({1: True, 2: True}, None),
+        ({1: False, 2: True}, None),
+        ({1: False, 2: False, 5: True}, 3),
+        ({1: False, 2: False, 3: False, 5: True}, 4),
+        ({4: True}, 2),
+        ({1: False}, None),
+    ],
+    ids=str,
+)
+def test_budget_is_sought_between_too_small_and_enough(enough: dict[int, bool], between: int | None) -> None:
+    rows = [row(budget, is_enough=is_enough) for budget, is_enough in enough.items()]
+    assert suggestion.budget_between(rows) == between
 
 
 @pytest.mark.parametrize(
@@ -125,18 +164,32 @@ def test_suggestion_is_the_least_limit_over_the_noise_that_still_culls_in_time(
         ([(3, 900.0, 4.0)], "No tried limit is over the noise"),
         (
             [(3, 900.0, 4.0), (40, 0.1, 60.0)],
-            "from 40 errors on noise culls none, but a lone stuck container lasts up to",
+            "noise hardly ever reaches 40 errors, but a lone stuck container lasts up to",
         ),
         ([(40, 0.1, None)], "is never culled"),
     ],
 )
 def test_no_suggestion_says_why(limits: list[tuple[int, float, float | None]], sentence: str) -> None:
     rows = [
-        {"error_limit": limit, "healthy_culls_per_month": noise, "time_to_cull_longest_s": longest_s, "is_met": False}
+        {
+            "error_limit": limit,
+            "reached_by_noise_per_month": noise,
+            "time_to_cull_longest_s": longest_s,
+            "is_met": False,
+        }
         for limit, noise, longest_s in limits
     ]
-    result = {"error_limit": None, "budget": None, "window_s": 60.0, "limits": rows, "usual_errors": 3.0}
+    result: dict[str, Any] = {
+        "error_limit": None,
+        "budget": None,
+        "window_s": 60.0,
+        "limits": rows,
+        "usual_errors": 3.0,
+    }
+    result["record"] = {"errors": 7, "minutes": 20.0}
+    result |= {"requests_per_second": 1.0, "background_errors": 0.05}
     assert sentence in suggestion.sentence(result)
+    assert "at most 3 in 60 s (95 % sure), from 20 minutes of record" in suggestion.sentence(result)
 
 
 # -- limits of figures ------------------------------------------------------------------------------------------------
@@ -156,6 +209,11 @@ def test_fail_if_names_the_figure_and_the_expression(day: str, capsys: pytest.Ca
         (["--sweep", "error_limt=5"], "error_limt: unknown setting; did you mean error_limit?"),
         (["--sweep", "error_limit=1..1500:1,budget=1..20:1"], "more than 2000 runs"),
         (["--sweep", "budget=5", "--suggest"], "cannot be given together"),
+        (["--sweep", "mode=shadow,enforce"], "mode: changes nothing in a simulation"),
+        (["--sweep", "budget=5,6,log_level=info,debug"], "log_level: changes nothing in a simulation"),
+        (["--sweep", "error_ratio=0.1,0.2"], "error_ratio: changes nothing here, because the apps report"),
+        (["--seeds", "3"], "--seeds: goes with --sweep or --suggest"),
+        (["--fail-if", "time_to_cull_s.maximum > 3"], "time_to_cull_s.maximum: no such figure; did you mean max?"),
         (["--suggest", "--fail-if", "culls > 1"], "cannot be given together with --suggest"),
     ],
 )

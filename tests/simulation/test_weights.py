@@ -87,7 +87,7 @@ def test_all_have_the_same_load_while_all_are_equally_sick() -> None:
     world.fail_all(1.0, "database")
     world.run(60 + FALL_S + 2)
     assert [one.weight for one in world.apps] == [FLOOR] * 4
-    assert {world.traffic.load_of(one) for one in world.apps} == {LOAD.per_s}
+    assert [one.served for one in world.traffic._streams] == [LOAD.per_s] * 4
     world.fail_all(0.0, "")
     world.run(60 + FALL_S + 2 * MEMORY_S + FULL / RISE_PER_S)
     assert [one.weight for one in world.apps] == [FULL] * 4

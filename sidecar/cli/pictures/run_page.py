@@ -26,6 +26,8 @@ _NEEDS: Final = {
     "sick": "of sick containers (no restart helps)",
     "outage": "during an outage of all",
 }
+_A_DAY: Final = "culls per day"
+_DAY_S: Final = 86_400.0
 _BASELINES: Final = ("do nothing", "article", "check_restart")
 
 
@@ -56,10 +58,9 @@ def _footer(result: Mapping[str, Any]) -> Iterator[str]:
 def _run(result: Mapping[str, Any]) -> Iterator[str]:
     columns: Sequence[Mapping[str, Any]] = result.get("rules") or []
     compared = [one for one in columns if not str(one.get("rules")).startswith(_BASELINES)]
-    is_record = result.get("kind") == "backtest"
     for one in compared:
-        yield f'<p class="shadow">{escaped(_sentence(one, is_named=len(compared) > 1, is_record=is_record))}</p>'
-    yield f'<div class="wide">{table(_answers(columns, is_record=is_record))}</div>'
+        yield f'<p class="shadow">{escaped(_sentence(one, is_named=len(compared) > 1))}</p>'
+    yield f'<div class="wide">{table(_answers(columns, result))}</div>'
     for one in compared or columns[-1:]:
         yield f"<h2>{escaped(one.get('rules', 'yours'))}</h2>"
         pictures = RunPictures(
@@ -72,14 +73,16 @@ def _run(result: Mapping[str, Any]) -> Iterator[str]:
         yield from _culls(one, result)
 
 
-def _sentence(one: Mapping[str, Any], *, is_named: bool, is_record: bool) -> str:
-    """The answer in one sentence; of a record nobody knows which containers were healthy, or what could be avoided."""
+def _sentence(one: Mapping[str, Any], *, is_named: bool) -> str:
+    """The answer in one sentence; of a record nobody knows which containers were healthy."""
     named = f"{one.get('rules')}: " if is_named else ""
-    healthy = None if is_record else (one.get("culls_by_need") or {}).get("healthy")
+    healthy = (one.get("culls_by_need") or {}).get("healthy")
     of_healthy = "" if healthy is None else f" ({healthy:,} of healthy containers)"
-    refused = sum((one.get("refused_containers") or {}).values())
-    less = None if is_record else (one.get("avoidable_less_than") or {}).get("do nothing")
-    avoided = "" if less is None else f"; {less:,} failed requests fewer than without culls"
+    refused = len({refusal.get("container") for refusal in one.get("each_refusal") or []})
+    less = (one.get("avoidable_less_than") or {}).get("do nothing")
+    avoided = (
+        "" if less is None else f"; {abs(less):,} failed requests {'fewer' if less >= 0 else 'more'} than without culls"
+    )
     return (
         f"{named}{_counted(one.get('culls', 0), 'cull')}{of_healthy}, {_counted(refused, 'container')} refused{avoided}"
     )
@@ -89,13 +92,14 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _answers(columns: Sequence[Mapping[str, Any]], *, is_record: bool) -> Iterator[str]:
-    """The rows of the table: a column for each set of rules."""
+def _answers(columns: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of the table: a column for each set of rules. Culls a day are of whole days."""
+    left_out = "" if float(result.get("duration_s") or 0) >= _DAY_S else _A_DAY
     heads = "".join(f'<th class="n" scope="col">{escaped(one.get("rules", ""))}</th>' for one in columns)
     yield f"<td></td>{heads}"
     for words, value in _rows(columns):
         cells = [value(one) for one in columns]
-        if any(cell != "-" and not (is_record and cell == "0") for cell in cells):
+        if words != left_out and any(cell != "-" for cell in cells):
             shown = "".join(f'<td class="n">{escaped(cell)}</td>' for cell in cells)
             yield f'<th scope="row">{escaped(words)}</th>{shown}'
 
@@ -103,18 +107,28 @@ def _answers(columns: Sequence[Mapping[str, Any]], *, is_record: bool) -> Iterat
 def _rows(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Callable[[Mapping[str, Any]], str]]]:
     yield "avoidable failed requests", _number_of("avoidable_failed_requests")
     yield "all failed requests", _number_of("failed_requests")
+    if any(one.get("failed_without_service") for one in columns):
+        yield "… while no container was in service", _number_of("failed_without_service")
+    yield "failed requests fewer than doing nothing", _number_of("avoidable_less_than", "do nothing")
     yield "culls", _number_of("culls")
-    yield "culls per day", _number_of("culls_per_day")
+    yield _A_DAY, _number_of("culls_per_day")
     for need, words in _NEEDS.items():
         if any((one.get("culls_by_need") or {}).get(need) for one in columns):
             yield f"… {words}", _number_of("culls_by_need", need)
-    yield "time to cull a stuck container: median", _seconds_of("median")
-    yield "time to cull a stuck container: longest", _seconds_of("max")
+    for cause in dict.fromkeys(cause for one in columns for cause in one.get("culls_by_cause") or {}):
+        yield f"… for: {cause}", _number_of("culls_by_cause", cause)
+    yield "time to cull a stuck container: median", _seconds_of("time_to_cull_s", "median")
+    yield "time to cull a stuck container: longest", _seconds_of("time_to_cull_s", "max")
+    if not any("time_to_cull_s" in one for one in columns):  # nobody knows when it was stuck
+        yield "time from suspect to cull: median", _seconds_of("suspect_to_cull_s", "median")
+        yield "time from suspect to cull: longest", _seconds_of("suspect_to_cull_s", "max")
     for gate in sorted({gate for one in columns for gate in one.get("refused_containers") or {}}):
-        yield f"containers refused, gate: {gate}", _number_of("refused_containers", gate)
+        yield f"incarnations refused, gate: {gate}", _number_of("refused_containers", gate)
     yield "suspects that recovered without a restart", _number_of("recovered_without_restart")
     yield "most tokens used in one window", _number_of("most_tokens_in_a_window")
     yield "most containers out of service at once", _number_of("most_out_of_service")
+    if any(one.get("without_service_s") for one in columns):
+        yield "seconds without any container in service", _number_of("without_service_s")
     yield "visits of an engineer", _number_of("visits_of_an_engineer")
     yield "still stuck at the end", _number_of("stuck_at_the_end")
 
@@ -129,9 +143,9 @@ def _number_of(*keys: str) -> Callable[[Mapping[str, Any]], str]:
     return cell
 
 
-def _seconds_of(which: str) -> Callable[[Mapping[str, Any]], str]:
+def _seconds_of(figure: str, which: str) -> Callable[[Mapping[str, Any]], str]:
     def cell(one: Mapping[str, Any]) -> str:
-        times = one.get("time_to_cull_s")
+        times = one.get(figure)
         return "-" if not times else f"{times[which]:,.0f} s"
 
     return cell

@@ -35,9 +35,13 @@ _FIGURES: Final = {
     "culls_of_healthy": "culls of healthy containers",
     "time_to_cull_longest_s": "longest time to cull a stuck container, s",
     "avoidable_failed_requests": "avoidable failed requests",
+    "failed_requests": "failed requests",
     "culls_per_day": "culls per day",
 }
-"""The figures of a sweep that are drawn, in this order."""
+"""The figures of a sweep that are drawn, in this order; of a made-up day not all failed requests."""
+
+_AXES: Final = (("culls_of_healthy", "avoidable_failed_requests"), ("culls_per_day", "failed_requests"))
+"""What is traded: of a made-up day, and of a record, where nobody knows who was healthy."""
 
 _ROUNDED: Final = 10
 """Larger numbers are shown without decimals."""
@@ -56,9 +60,9 @@ def suggestion(result: Row) -> Iterator[str]:
     if limits:
         yield "<h2>The limit of errors</h2>"
         labels, picked = _labels(limits, "error_limit"), _place(limits, "error_limit", chosen)
-        noise = [float(row.get("healthy_culls_per_month") or 0) for row in limits]
-        said = "Healthy containers culled in a month, by noise alone; each line is ten times the one below"
-        yield _bars(said, noise, labels, picked, goal=goals.get("healthy_culls_per_month"), is_log=True)
+        noise = [float(row.get("reached_by_noise_per_month") or 0) for row in limits]
+        said = "Times a month that noise alone reaches the limit; each line is ten times the one below"
+        yield _bars(said, noise, labels, picked, goal=goals.get("reached_by_noise_per_month"), is_log=True)
         slow = [float(row.get("time_to_cull_longest_s") or 0) for row in limits]
         goal = goals.get("time_to_cull_s")
         yield _bars("Longest time until a lone sick container is culled, in seconds", slow, labels, picked, goal=goal)
@@ -74,12 +78,18 @@ def suggestion(result: Row) -> Iterator[str]:
 
 
 def _limits_table(limits: Sequence[Row], chosen: Any) -> str:
-    heads = ("limit", "healthy ones a month", "in the simulated hours", "longest to cull", "meets the goals")
+    heads = (
+        "limit",
+        "noise reaches it, times a month",
+        "healthy culled when played",
+        "longest to cull",
+        "meets the goals",
+    )
     rows = ["".join(f'<th class="n">{head}</th>' for head in heads)]
     for row in limits:
         cells = (
             row.get("error_limit"),
-            _short(row.get("healthy_culls_per_month")),
+            _short(row.get("reached_by_noise_per_month")),
             _short(row.get("healthy_culls_simulated")),
             f"{_short(row.get('time_to_cull_longest_s'))} s",
             ("chosen" if row.get("error_limit") == chosen else "yes") if row.get("is_met") else "no",
@@ -141,6 +151,8 @@ def sweep(result: Row) -> Iterator[str]:
     if not rows or not swept:
         return
     found = [key for key in _FIGURES if any(_figure(row, key) is not None for row in rows)]
+    if "avoidable_failed_requests" in found:
+        found = [key for key in found if key != "failed_requests"]
     yield from _scatter(rows, swept)
     for key in found:
         if len(swept) == 1:
@@ -155,8 +167,9 @@ def sweep(result: Row) -> Iterator[str]:
 
 
 def _scatter(rows: Sequence[Row], swept: Sequence[str]) -> Iterator[str]:
-    """Culls of healthy containers against avoidable failed requests: a dot for each row, the best ones marked."""
-    both = [(_figure(row, "culls_of_healthy"), _figure(row, "avoidable_failed_requests"), row) for row in rows]
+    """Culls (of healthy containers) against (avoidable) failed requests: a dot for each row, the best ones marked."""
+    right_key, up_key = _AXES[all(_figure(row, "culls_of_healthy") is None for row in rows)]
+    both = [(_figure(row, right_key), _figure(row, up_key), row) for row in rows]
     points = [(float(x), float(y), row) for x, y, row in both if x is not None and y is not None]
     if any(len({point[axis] for point in points}) <= 1 for axis in (0, 1)):
         return  # there is nothing to trade
@@ -171,13 +184,11 @@ def _scatter(rows: Sequence[Row], swept: Sequence[str]) -> Iterator[str]:
             shapes += dots([(x / right * WIDTH, top - y)], kind, _named(row, swept))
     names = "; ".join(sorted({_named(row, swept) for _, _, row in best})[:8])
     said = (
-        "The trade-off: to the right more culls of healthy containers, upwards more avoidable failed requests, "
+        f"The trade-off: to the right more {_FIGURES[right_key]}, upwards more {_FIGURES[up_key]}, "
         f"at most {_short(top / _MARGIN)}. "
         f"Nothing is better in both than the squares: {names}"
     )
-    yield figure(
-        said, box(top, 180, shapes, said), scale(["0", f"{_short(right / _MARGIN)} culls of healthy containers"])
-    )
+    yield figure(said, box(top, 180, shapes, said), scale(["0", f"{_short(right / _MARGIN)} {_FIGURES[right_key]}"]))
 
 
 def _grid(rows: Sequence[Row], swept: Sequence[str], key: str) -> str:

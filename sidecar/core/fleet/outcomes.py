@@ -18,7 +18,7 @@ from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.terms import OFF
-from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Presence
+from sidecar.core.types import MANUAL, NAMELESS, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"
 
@@ -178,6 +178,8 @@ def _watch(draft: Draft, beat: Beat) -> None:
     """Update or close the cull that this container replaces, by its state."""
     for place in _watched(draft, beat.instance):
         cull = draft.culls[place]
+        if _is_named(cull, beat):
+            cull = draft.culls[place] = replace(cull, by_life=beat.incarnation)
         if cull.by_life != beat.incarnation:
             _judge(draft, place, CullOutcome.UNCLEAR)
         elif beat.presence is Presence.SUSPECT:
@@ -186,6 +188,12 @@ def _watch(draft: Draft, beat: Beat) -> None:
             draft.culls[place] = replace(cull, well_us=draft.now_us)
         elif beat.presence is Presence.WELL and draft.now_us - cull.well_us >= draft.limits.probation_us:
             _judge(draft, place, CullOutcome.HELPED)
+
+
+def _is_named(cull: Cull, beat: Beat) -> bool:
+    """Whether the app has named the replacement, which beat before it was named."""
+    is_new = cull.by_life.startswith(NAMELESS) and not beat.incarnation.startswith(NAMELESS)
+    return is_new and not beat.first  # a first beat is of another sidecar
 
 
 def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> None:

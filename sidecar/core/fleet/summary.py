@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from sidecar.core import values
 from sidecar.core.fleet import data_loss
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
@@ -68,7 +69,6 @@ def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplic
     reply = max((one.reply for one in readings), key=lambda one: one.alive)
     totals = _totals(state)
     fleet_size = reply.alive + state.missing
-    is_compared = reply.alive >= COMPARED_FROM
     return Fleet(
         alive=reply.alive,
         suspect=max(0, sum(reply.causes.values())),
@@ -85,10 +85,22 @@ def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplic
         culls_by=_culls_by(state),
         used=sum(one.reply.used for one in readings),
         capacity=Share.read(terms.capacity).at_most(fleet_size),
-        median_errors=reply.median_errors if is_compared and reply.median_errors >= 0 else None,
-        median_ratio=reply.median_ratio / PER_MILLION if is_compared and reply.median_ratio >= 0 else None,
+        **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
     )
+
+
+def with_medians(fleet: Fleet, errors: int, ratio: int) -> Fleet:
+    """The same fleet with other medians, as ``BeatReply`` has them."""
+    return values.replace(fleet, **_medians(fleet.alive, errors, ratio))
+
+
+def _medians(alive: int, errors: int, ratio: int) -> dict[str, Any]:
+    is_compared = alive >= COMPARED_FROM
+    return {
+        "median_errors": errors if is_compared and errors >= 0 else None,
+        "median_ratio": ratio / PER_MILLION if is_compared and ratio >= 0 else None,
+    }
 
 
 def _totals(state: FleetState) -> Counter[str]:

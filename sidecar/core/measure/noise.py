@@ -7,13 +7,25 @@ Arrivals See Time Averages", 1982). So errors reach the limit k as often as they
 
 from __future__ import annotations
 
-from math import exp, lgamma, log
+from math import exp, lgamma, log, sqrt
 from typing import Final
 
 MONTH_S: Final = 30 * 86_400.0
 
 _LARGEST: Final = 100_000
 """Limits above it are not tried."""
+
+
+_SURE: Final = 1.645
+"""Standard deviations below which a normal distribution has 95 %."""
+
+_NONE_SEEN: Final = 3.0
+"""The bound if nothing was seen (J. A. Hanley, "If Nothing Goes Wrong, Is Everything All Right?", 1983)."""
+
+
+def most_errors(seen: int) -> float:
+    """How many errors are to be expected at most, with 95 % confidence, in a time like one in which ``seen`` came."""
+    return seen + _SURE * sqrt(seen) + _NONE_SEEN
 
 
 def reaches_per_month(usual: float, limit: int, window_s: float, containers: int) -> float:

@@ -223,8 +223,11 @@ def effective_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Ba
     whole = _whole_limit(limit, evidence, policy, baseline)
     if baseline.share >= 1:
         return whole
-    part = f"the part of {whole.limit} for {100 * baseline.share:.0f} % of its load"
-    return EffectiveLimit(scaled(whole.limit, baseline.share), f"{part}; {whole.why}" if whole.why else part)
+    part = scaled(whole.limit, baseline.share)
+    if part == whole.limit:
+        return whole
+    why = f"{whole.limit} for its full load, of which it has {100 * baseline.share:.0f} %"
+    return EffectiveLimit(part, f"{why}; {whole.why}" if whole.why else why)
 
 
 def limit_of_errors(evidence: Evidence, policy: Policy, baseline: Baseline) -> EffectiveLimit:
@@ -255,15 +258,16 @@ def _whole_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Basel
     if not policy.outlier:
         return EffectiveLimit(limit)
     if baseline.median is not None and baseline.median >= max(policy.error_limit or limit, quantile(baseline.smoothed)):
-        return EffectiveLimit(limit, f"at least half of this fleet has {baseline.median} or more")
+        return EffectiveLimit(
+            limit, f"not raised, because at least half of the fleet has {baseline.median} errors or more"
+        )
     usual = baseline.usual(evidence)
     effective = quantile(usual.errors)
     if effective <= limit:
         return EffectiveLimit(limit)
-    whose = "this container has" if usual.is_own else "containers of this fleet have"
-    return EffectiveLimit(
-        effective, f"{whose} {_about(usual.errors)} when {'it is' if usual.is_own else 'they are'} well"
-    )
+    whose, well = ("this container has", "it is") if usual.is_own else ("containers of this fleet have", "they are")
+    why = f"raised from {limit}, because {whose} {_about(usual.errors)} when {well} well"
+    return EffectiveLimit(effective, why)
 
 
 def _about(errors: float) -> str:

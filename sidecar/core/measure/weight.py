@@ -93,11 +93,15 @@ class Weight:
         if not self.moving and target not in (self.floor, FULL) and abs(gap) < max(LEAST_BAND, BAND * self.percent):
             return self
         move = min(max(gap, -int(FALL_PER_S * elapsed_s)), int(RISE_PER_S * elapsed_s))
-        return replace(self, percent=self.percent + move, moving=move != gap)
+        is_moving = move != gap
+        return (
+            replace(self, percent=self.percent + move, moving=is_moving) if move or is_moving != self.moving else self
+        )
 
     def lowered(self, percent: int) -> Weight:
         """The weight of a softly drained container: this percent, or the floor if that is more."""
-        return replace(self, percent=max(self.floor, percent), moving=False)
+        percent = max(self.floor, percent)
+        return self if percent == self.percent and not self.moving else replace(self, percent=percent, moving=False)
 
     def fresh(self) -> Weight:
         """The weight of a container whose requests are not known."""

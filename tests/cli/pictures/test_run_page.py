@@ -114,6 +114,21 @@ def test_page_of_a_day_has_each_picture_and_each_answer() -> None:
         assert words in said
 
 
+def test_container_that_was_refused_again_and_again_counts_once() -> None:
+    result = simulation_result.day(12, 2, 10.0)
+    yours = result["rules"][-1]
+    refused = {one["container"] for one in yours["each_refusal"]}
+    yours["each_refusal"] = yours["each_refusal"] * 7
+    assert f"{len(refused)} containers refused" in " ".join(Parsed(html(result)).said)
+
+
+@pytest.mark.parametrize(("hours", "is_shown"), [(2.0, False), (24.0, True)])
+def test_culls_a_day_are_of_whole_days(hours: float, *, is_shown: bool) -> None:
+    """Two culls in two hours are not 24 a day."""
+    said = Parsed(html(simulation_result.day(12, hours, 60.0))).said
+    assert ("culls per day" in said) == is_shown
+
+
 def test_culls_and_refusals_are_marks_of_different_form() -> None:
     result = RESULTS["day"]
     page = html(result)

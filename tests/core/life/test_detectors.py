@@ -249,8 +249,10 @@ def test_sentence_does_not_depend_on_the_order_in_which_kinds_arrived() -> None:
 # -- more than chance -----------------------------------------------------------------------------------------
 
 THREE = Baseline(3, 3.0)
-HAVE_3 = "containers of this fleet have about 3 when they are well"
-HAVE_1 = "containers of this fleet have about 1 when they are well"
+HAVE_3 = "raised from 5, because containers of this fleet have about 3 when they are well"
+HAS_1 = "raised from 5, because this container has about 1.2 when it is well"
+HALF_OVER = "not raised, because at least half of the fleet has 7 errors or more"
+HAVE_1 = "raised from 2, because containers of this fleet have about 1 when they are well"
 SPARED = "in 60 s reach the limit of"
 KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
 
@@ -268,13 +270,13 @@ KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
             {"unknown": 20},
             Policy(),
             Baseline(0, 0.0, own=1.25),
-            "20 server errors in 60 s, the limit is 11: this container has about 1.2 when it is well",
+            f"20 server errors in 60 s, the limit is 11: {HAS_1}",
         ),
         (
             {"unknown": 6},
             Policy(),
             Baseline(7, 7.0),
-            "6 server errors in 60 s, the limit is 5: at least half of this fleet has 7 or more",
+            f"6 server errors in 60 s, the limit is 5: {HALF_OVER}",
         ),
         ({"unknown": 6}, Policy(), Baseline(0, 0.01), "6 server errors in 60 s, the limit is 5"),
         ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
@@ -306,7 +308,7 @@ def test_sentence_says_which_limit_spoke_and_why(
         (
             {"redis": 2},
             KINDS,
-            f"2 server errors of kind redis {SPARED} 2, but here the limit is 17: {HAVE_3}",
+            f"2 server errors of kind redis {SPARED} 2, but here the limit is 17: {HAVE_3.replace('from 5', 'from 2')}",
         ),
         ({"redis": 0}, Policy(error_limit=0), ""),
     ],

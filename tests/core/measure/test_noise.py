@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sidecar.core.measure.noise import MONTH_S, least_limit, reaches_per_month, share_of_windows
+from sidecar.core.measure.noise import MONTH_S, least_limit, most_errors, reaches_per_month, share_of_windows
 from sidecar.core.measure.outlier import quantile
 
 
@@ -46,3 +46,9 @@ def test_least_limit_is_near_to_the_one_that_the_sidecars_use() -> None:
 @pytest.mark.parametrize(("usual", "limit", "part"), [(0.0, 1, 0.0), (3.0, 0, 1.0), (3.0, 5, 0.1847), (3.0, 1, 0.9502)])
 def test_share_of_windows(usual: float, limit: int, part: float) -> None:
     assert share_of_windows(usual, limit) == pytest.approx(part, abs=1e-4)
+
+
+@pytest.mark.parametrize("seen", [0, 1, 2, 10, 100, 1000])
+def test_bound_of_what_was_seen_is_one_of_95_percent_and_no_looser_than_it_has_to_be(seen: int) -> None:
+    """If the bound were the mean, as few as these would come with a chance of less than 5 %, but not much less."""
+    assert 0.02 < 1 - share_of_windows(most_errors(seen), seen + 1) < 0.051

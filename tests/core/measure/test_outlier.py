@@ -244,26 +244,30 @@ def test_limit_is_what_chance_does_not_explain(policy: Policy, baseline: Baselin
     assert effective_limit(limit, holding(9), policy, baseline).limit == least
 
 
+OWN_3 = "raised from 5, because this container has about 3 when it is well"
+
+
 @pytest.mark.parametrize(
     ("baseline", "limit", "why"),
     [
         (NO_BASELINE, 5, ""),
-        (Baseline(3, 3.0), 17, "containers of this fleet have about 3 when they are well"),
-        (Baseline(own=3.0), 17, "this container has about 3 when it is well"),
-        (Baseline(1, 100.4), 158, "containers of this fleet have about 100 when they are well"),
-        (Baseline(5, 5.0), 5, "at least half of this fleet has 5 or more"),
-        (Baseline(share=0.5), 3, "the part of 5 for 50 % of its load"),
-        (Baseline(share=0.0), 1, "the part of 5 for 0 % of its load"),
+        (Baseline(3, 3.0), 17, "raised from 5, because containers of this fleet have about 3 when they are well"),
+        (Baseline(own=3.0), 17, OWN_3),
+        (Baseline(1, 100.4), 158, "raised from 5, because containers of this fleet have about 100 when they are well"),
+        (Baseline(5, 5.0), 5, "not raised, because at least half of the fleet has 5 errors or more"),
+        (Baseline(share=0.5), 3, "5 for its full load, of which it has 50 %"),
+        (Baseline(share=0.0), 1, "5 for its full load, of which it has 0 %"),
+        (Baseline(share=0.95), 5, ""),
         (Baseline(0, 0.1), 5, ""),
         (
             Baseline(own=3.0, share=0.5),
             9,
-            "the part of 17 for 50 % of its load; this container has about 3 when it is well",
+            f"17 for its full load, of which it has 50 %; {OWN_3}",
         ),
     ],
     ids=[
-        "as set", "fleet", "own past", "many", "nobody stands out", "half of its load", "never 0", "chance alone",
-        "both",
+        "as set", "fleet", "own past", "many", "nobody stands out", "half of its load", "never 0", "nearly all of it",
+        "chance alone", "both",
     ],
 )  # fmt: skip
 def test_limit_that_differs_says_why(baseline: Baseline, limit: int, why: str) -> None:
