@@ -80,13 +80,10 @@ class Pace:
     """When the window is judged: at every check, and with ``on_report`` also at once after a report.
 
     A check comes earlier or later by up to ``jitter`` of its interval. Without jitter no other delay is spread either.
-    ``every_second``: readers see each second of the counts and of a time that is left. Without readers, in a
-    simulation, no turn comes for counts alone (``count``, ``hear``); the decisions are the same.
     """
 
     jitter: float = 0.1
     on_report: bool = True
-    every_second: bool = True
 
 
 class Controller:
@@ -220,52 +217,6 @@ class Controller:
             self._not_before = now + 1.0
         self._guarded(self._publish_snapshot, now)
 
-    # -- what needs no turn -----------------------------------------------------------------------------------
-
-    # Without readers, as in a simulation, a turn that decides nothing is not needed: it would only publish.
-
-    def count(self, reports: Sequence[Report], now: float) -> bool:
-        """Count reports that name no incarnation. False: a turn has to follow, because something may be decided."""
-        self._evidence_now = None
-        self._guarded(self._pass_second, now)
-        if reports:
-            self._guarded(self._receive, reports, now)
-        if self._weight_moves() or now >= min(self._next_check, self._due()):
-            return False
-        if self.container.state is State.SUSPECT:
-            return True
-        return self.container.state in _WELL and (
-            not (reports and self._pace.on_report) or self._verdict(now).judgement is Judgement.FINE
-        )
-
-    def hear(self, answer: BeatAnswered, now: float) -> bool:
-        """Take in the answer to a beat. False: it has to be a message, because something may be decided.
-
-        Nothing is while the container is no suspect, or one that the fleet knows and whose verdict is the same.
-        """
-        container, is_suspect = self.container, self.container.state is State.SUSPECT
-        is_known = self.inbox.is_empty and self._fleet is not None and not self._beat_error
-        if is_suspect and not (container.is_announced and container.order is None):
-            return False
-        if not is_known or now >= min(self._next_check, self._due()):
-            return False
-        self._evidence_now = None
-        self._pass_second(now)
-        self._fleet = answer.fleet
-        self._learn(answer.fleet, now)
-        if is_suspect and self._verdict(now).judgement is Judgement.FINE:
-            return False
-        self._drain_softly()
-        if self._weight_moves():
-            return False
-        for _ in range(1 + is_suspect):
-            self._jitter()  # as a turn does, so that the days of a seed stay the same
-        return True
-
-    def publish(self, now: float) -> None:
-        """Publish what was counted since the last turn."""
-        self._guarded(self._publish_snapshot, now)
-
     def _wake_at(self, now: float) -> float:
         """When the next turn is due: at the next check or transition, and earlier if the next second changes anything.
 
@@ -273,12 +224,8 @@ class Controller:
         """
         wake_at = min(self._next_check, self._due())
         if not self._is_quiet():
-            wake_at = min(wake_at, int(now) + 1.0 if self._pace.every_second or self._weight_moves() else inf)
+            wake_at = min(wake_at, int(now) + 1.0)
         return max(now, wake_at)
-
-    def _weight_moves(self) -> bool:
-        """Whether the next second may change the weight by itself."""
-        return self._success_rate is not None or (self.weight.percent != FULL and not self._is_soft_drained)
 
     def _is_quiet(self) -> bool:
         """Whether no second before the next check changes what readers see. In other states they see what time is left.

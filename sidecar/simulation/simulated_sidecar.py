@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from typing import Final
 
-from sidecar.controller.container_controller import Controller
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
@@ -24,6 +23,7 @@ from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import KEPT_MIN, MINUTE_S
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import ErrorReport, Evidence, Presence, RandomIdentity, Report, Results, State
+from sidecar.simulation.counting_controller import CountingController
 from sidecar.simulation.fleet_rules import FleetRules
 from sidecar.simulation.fleet_store import FleetStore
 from sidecar.simulation.simulated_app import SimulatedApp
@@ -115,10 +115,10 @@ class SimulatedSidecar:
             on_answer=lambda _answer: None,
             on_failure=loop.failures.append,
         )
-        self.controller = Controller(
+        self.controller = CountingController(
             self._begin(saved),
             policy=rules.policy,
-            pace=replace(rules.pace, every_second=False),
+            pace=rules.pace,
             measurements=self._measurements,
             weight=Weight(floor=rules.weight_floor),
             budget=self.budget,
@@ -212,13 +212,13 @@ class SimulatedSidecar:
     def _put_answer(self, answer: BeatAnswered | BeatUnanswered) -> None:
         """Give the controller the answer to a beat: a turn for one that may decide something."""
         if isinstance(answer, BeatAnswered):
-            self._loop.call_soon(self._hear, answer)
+            self._loop.call_soon(self._take_answer, answer)
         else:
             self.controller.inbox.put(answer)
 
-    def _hear(self, answer: BeatAnswered) -> None:
+    def _take_answer(self, answer: BeatAnswered) -> None:
         controller = self.controller
-        if not controller.hear(answer, self.clock()):
+        if not controller.take_answer(answer, self.clock()):
             controller.inbox.put(answer)
             return
         self._has_counted = True

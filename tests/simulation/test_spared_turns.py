@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.controller.container_controller import Controller
 from sidecar.core.types import Report
+from sidecar.simulation.counting_controller import CountingController
 from sidecar.simulation.day_file import find, read_day
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.fleet_store import FleetStore
@@ -38,16 +38,16 @@ def test_day_with_a_turn_for_each_report_and_answer_and_all_beats_in_full_has_th
     day: Callable[[], DayOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spared: list[bool] = []
-    hear = Controller.hear
+    take_answer = CountingController.take_answer
 
     def noted(*each: Any) -> bool:
-        spared.append(hear(*each))
+        spared.append(take_answer(*each))
         return spared[-1]
 
-    monkeypatch.setattr(Controller, "hear", noted)
+    monkeypatch.setattr(CountingController, "take_answer", noted)
     quick = _told(day())
     assert sum(spared) > len(spared) / 2
-    monkeypatch.setattr(Controller, "hear", lambda *_: False)
+    monkeypatch.setattr(CountingController, "take_answer", lambda *_: False)
     monkeypatch.setattr(FleetStore, "repeat", lambda *_: None)
     monkeypatch.setattr(SimulatedSidecar, "_count", _offer)
     assert quick == _told(day())
