@@ -7,17 +7,19 @@ left: the failure is logged, counted, entered in the ledger and sent as a messag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
-from sidecar.actions.asked_file import AskedFile
+from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Latch, State
 from sidecar.net.threads import in_thread
 
 EXIT: Final = "exit"
+STOPPED: Final = "the sidecar was stopped during the action, and the container is still down"
 FILE_S: Final = 1.0
 """Maximum time for the file of what was asked: the disk may hang."""
 
@@ -44,6 +46,7 @@ class Actuator:
 
     An action has ``timeout_s`` seconds. ``wall`` gives Unix seconds. ``on_result`` gets every result; ``last`` is the
     newest. ``asked`` remembers over restarts of the sidecar what was asked; None: the sidecar keeps no state.
+    ``missing`` says in sentences what the action lacks on this machine, and may block; ``on_missing`` gets each.
     ``found_down_s``: time in which a sidecar that starts beside a container that is down notices a new incarnation.
     """
 
@@ -56,9 +59,14 @@ class Actuator:
         wall: Callable[[], float],
         on_result: Callable[[ActionResult], None],
         asked: AskedFile | None = None,
+        missing: Callable[[], Sequence[str]] = tuple,
+        on_missing: Callable[[str], None] = lambda _: None,
         found_down_s: float = 2.0,
     ) -> None:
         self.last: ActionResult | None = None
+        self.missing: Sequence[str] = ()
+        self._look = missing
+        self._on_missing = on_missing
         self._name = name
         self._action = action
         self._timeout_s = timeout_s
@@ -83,13 +91,27 @@ class Actuator:
 
     async def run(self, container: Callable[[], Container]) -> None:
         """Carry out actions until cancelled."""
+        await self._examine()
         await self._catch_up(container)
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self._note()
-            self.last = await self._result()
-            self._on_result(self.last)
+            latch = self._latch
+            await self._note(latch)
+            self._report(await self._result())
+            await self._note(latch, has_result=True)
+
+    def _report(self, result: ActionResult) -> None:
+        self.last = result
+        self._on_result(result)
+
+    async def _examine(self) -> None:
+        """Find out before the first cull whether the action can be carried out."""
+        with suppress(OSError, RuntimeError):  # a TimeoutError is an OSError; no thread can be started
+            async with asyncio.timeout(FILE_S):
+                self.missing = await in_thread(self._look)
+        for sentence in self.missing:
+            self._on_missing(sentence)
 
     def _want(self, latch: Latch | None) -> None:
         self._latch = latch
@@ -98,7 +120,8 @@ class Actuator:
     async def _catch_up(self, container: Callable[[], Container]) -> None:
         """Ask for a container that this sidecar found down, if no sidecar has asked: the last one ended in its drain.
 
-        Any doubt means that one has asked.
+        If the last one ended during the action, the action has failed. Any doubt means that one has asked, and knew the
+        result.
         """
         found = container()
         if self._asked is None or found.latch is None or found.state is not State.DOWN:
@@ -106,16 +129,23 @@ class Actuator:
         await asyncio.sleep(self._found_down_s)
         with suppress(OSError, ValueError):  # a TimeoutError is an OSError
             async with asyncio.timeout(FILE_S):
-                was_asked = await in_thread(self._asked.has, found.latch)
+                asked = await in_thread(self._asked.read, found.latch)
             now = container()
-            if not was_asked and now.state is State.DOWN and now.latch == found.latch:
+            if now.state is not State.DOWN or now.latch != found.latch:
+                return
+            # A sidecar that exits has no time to note the result.
+            was_stopped = asked is ActionProgress.WITHOUT_RESULT and self._name != EXIT
+            if asked is ActionProgress.NOT_ASKED:
                 self._want(found.latch)
+            elif was_stopped:
+                self._report(ActionResult(self._name, self._wall(), 0.0, STOPPED, failed=True))
+                await self._note(found.latch, has_result=True)
 
-    async def _note(self) -> None:
-        if self._asked is not None and self._latch is not None:
+    async def _note(self, latch: Latch | None, *, has_result: bool = False) -> None:
+        if self._asked is not None and latch is not None:
             with suppress(OSError, ValueError):
                 async with asyncio.timeout(FILE_S):
-                    await in_thread(self._asked.note, self._latch)
+                    await in_thread(partial(self._asked.note, latch, has_result=has_result))
 
     async def _result(self) -> ActionResult:
         loop = asyncio.get_running_loop()

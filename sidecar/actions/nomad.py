@@ -6,6 +6,7 @@ a token (Nomad's documentation: "Task API", "Workload Identity"). The identity n
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,15 +19,31 @@ if TYPE_CHECKING:
 MOST_SHOWN: Final = 200
 """Number of characters of an error of Nomad that are shown."""
 
+TOKEN_LIMIT: Final = 64 * 1024
+"""Maximum number of characters of the token. Nomad's have about 1,000."""
+
+RETRY_S: Final = 0.5
+
 _OK: Final = 200
+_UNREAD: Final = "Server error authenticating request"
+"""Nomad's answer while no server leads, before it looks at what is asked (command/agent/http.go)."""
+
+
+class _UnreadError(ActionError):
+    """Nomad has not looked at the request."""
 
 
 class TaskApi(NamedTuple):
-    """Where the API is and what it is asked for. ``token_file`` is read for each request: Nomad renews the token."""
+    """Where the API is and what it is asked for. ``token_file`` is read for each request: Nomad renews the token.
+
+    ``patience_s``: time in which it asks again while Nomad does not look at the request: its agent restarts, or no
+    server leads.
+    """
 
     socket: str
     token_file: str
     allocation: str
+    patience_s: float
 
     async def restart_task(self, task: str) -> str:
         """Restart one task of this allocation in place; ActionError if Nomad refuses."""
@@ -36,25 +53,55 @@ class TaskApi(NamedTuple):
     async def stop_allocation(self) -> str:
         """Stop this allocation, which Nomad then replaces; ActionError if Nomad refuses.
 
-        The token ends with the allocation: there is no second request.
+        The drain is over, so Nomad need not wait for the app's ``shutdown_delay``. The token ends with the allocation:
+        there is no second request.
         """
-        await self._ask(f"/v1/allocation/{self.allocation}/stop", None)
+        await self._ask(f"/v1/allocation/{self.allocation}/stop?no_shutdown_delay=true", None)
         return "Nomad stops the allocation and replaces it"
 
     async def _ask(self, path: str, body: dict[str, Any] | None) -> None:
-        from aiohttp import ClientError, ClientSession, UnixConnector  # noqa: PLC0415 - once in the life of a container
+        """Have Nomad look at this request once."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self.patience_s
+        while True:
+            try:
+                return await self._request(path, body)
+            except _UnreadError:
+                if loop.time() + RETRY_S > ends_at:
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    async def _request(self, path: str, body: dict[str, Any] | None) -> None:
+        # Once in the life of a container.
+        from aiohttp import ClientConnectorError, ClientError, ClientSession, UnixConnector  # noqa: PLC0415
 
         try:
-            token = await in_thread(Path(self.token_file).read_text)
-            token = token.strip()
+            token = await in_thread(_token, self.token_file)
             async with (
                 ClientSession(connector=UnixConnector(self.socket)) as session,
-                session.post(f"http://nomad{path}", json=body, headers={"X-Nomad-Token": token}) as response,
+                session.post(
+                    f"http://nomad{path}", json=body, headers={"X-Nomad-Token": token}, allow_redirects=False
+                ) as response,
             ):
                 if response.status != _OK:
-                    raise ActionError(f"Nomad answered {response.status}: {await _shown(response, token)}")
+                    shown = await _shown(response, token)
+                    raise _error(f"Nomad answered {response.status}: {shown}", is_unread=shown == _UNREAD)
         except (OSError, ValueError, ClientError) as error:
-            raise ActionError(f"Nomad's task API cannot be asked: {type(error).__name__}: {error}") from None
+            sentence = f"Nomad's task API cannot be asked: {type(error).__name__}: {error}"
+            raise _error(sentence, is_unread=isinstance(error, ClientConnectorError)) from None
+
+
+def _token(path: str) -> str:
+    """The token in the file. Raises OSError or ValueError."""
+    with Path(path).open() as file:
+        text = file.read(TOKEN_LIMIT + 1)
+    if len(text) > TOKEN_LIMIT:
+        raise ValueError(f"the token has more than {TOKEN_LIMIT} characters")
+    return text.strip()
+
+
+def _error(sentence: str, *, is_unread: bool) -> ActionError:
+    return (_UnreadError if is_unread else ActionError)(sentence)
 
 
 async def _shown(response: ClientResponse, token: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sidecar import __version__
 from sidecar.app import build_store
+from sidecar.app.build_app_port import app_port, nobody_listens
 from sidecar.config import kinds, shares
 from sidecar.controller.container_controller import Controller, Pace
 from sidecar.controller.error_histogram import ErrorHistogram
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from sidecar.controller.evidence_capture import CullHook
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report
+    from sidecar.inputs.app_port import AppPort
     from sidecar.net.sockets import Inherited
     from sidecar.store.budget_with_holds import BudgetWithHolds
     from sidecar.takeover.election import Takeover
@@ -77,10 +79,18 @@ class Sidecar(NamedTuple):
     inherited: Inherited
     actuator: Actuator | None
     report_tap: ReportTap
+    app_port: AppPort | None = None
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
         return self.controller.snapshot
+
+    def warnings(self) -> list[str]:
+        """What keeps a cull from being carried out or a restart from being noticed, in sentences for a person."""
+        warnings = [*self.actuator.missing] if self.actuator else []
+        if self.app_port and not self.app_port.is_listening:
+            warnings.append(nobody_listens(self.config.app.app_port))
+        return warnings
 
     @property
     def offer(self) -> Callable[[Sequence[Report]], bool]:
@@ -140,7 +150,7 @@ async def build(
     def errors_ever() -> int:
         return sum(controller.measurements.errors.ever().values())
 
-    return Sidecar(
+    sidecar = Sidecar(
         config,
         metrics,
         log,
@@ -152,12 +162,15 @@ async def build(
         ledger,
         history,
         ErrorHistogram(errors_ever, time.monotonic),
-        ErrorSharing(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "beat")),
+        ErrorSharing(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
         main_process,
         inherited,
         actuator,
         ReportTap(),
     )
+    if not config.app.app_port:
+        return sidecar
+    return sidecar._replace(app_port=app_port(config, controller, sidecar.offer, observers, metrics.registry))
 
 
 def metrics_of(config: Config) -> Metrics:
@@ -286,9 +299,7 @@ async def _controller(
     )
 
 
-async def _container(
-    app: str, journal: Journal, rules: Policy, disk_s: float
-) -> tuple[Container, IncarnationIds]:
+async def _container(app: str, journal: Journal, rules: Policy, disk_s: float) -> tuple[Container, IncarnationIds]:
     """Return the container of the state file with its ids, or a new one."""
     memory = await journal.load(disk_s)
     now = time.monotonic()

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from sidecar.telemetry.observers import Observers
 
 _OF_NOMAD: Final = ("NOMAD_SECRETS_DIR", "NOMAD_ALLOC_ID")
+_SOCKET: Final = "api.sock"
+_TOKEN: Final = "nomad_token"  # noqa: S105 - the name of its file
 
 
 def actuator(
@@ -55,7 +58,16 @@ def actuator(
 
     act = action(config, leave, environ=os.environ, facts=facts)
     asked = AskedFile(path_of(state_directory, identity.app).with_suffix(".asked")) if state_directory else None
-    return Actuator(config.action, act, timeout_s=config.action_timeout, wall=time.time, on_result=observe, asked=asked)
+    return Actuator(
+        config.action,
+        act,
+        timeout_s=config.action_timeout,
+        wall=time.time,
+        on_result=observe,
+        asked=asked,
+        missing=lambda: missing(config.action, os.environ),
+        on_missing=logger.warning,
+    )
 
 
 def counter(registry: CollectorRegistry, action: str) -> Counter:
@@ -79,13 +91,30 @@ def action(
     if config.action == "command":
         # The time of the action ends the program first, so that its result says what the program printed.
         return CommandAction(shlex.split(config.action_command), config.action_timeout * 0.9, facts)
-    missing = [name for name in _OF_NOMAD if not environ.get(name)]
-    if missing:
-        return partial(_fail, f"{' and '.join(missing)} not set: this is no allocation of Nomad")
+    unset = [name for name in _OF_NOMAD if not environ.get(name)]
+    if unset:
+        return partial(_fail, f"{' and '.join(unset)} not set: this is no allocation of Nomad")
     secrets, allocation = (environ[name] for name in _OF_NOMAD)
     # The other half is for the answer, which comes when the app has ended.
-    api = TaskApi(f"{secrets}/api.sock", f"{secrets}/nomad_token", allocation, config.action_timeout / 2)
+    api = TaskApi(f"{secrets}/{_SOCKET}", f"{secrets}/{_TOKEN}", allocation, config.action_timeout / 2)
     return partial(api.restart_task, config.nomad_task) if config.action == "nomad-restart" else api.stop_allocation
+
+
+def missing(action: str, environ: Mapping[str, str]) -> list[str]:
+    """What ``action`` lacks on this machine, in sentences for a person. Reads the disk."""
+    named = f"ARBITER_ACTION {action}"
+    if action == "exit" and environ.get("NOMAD_ALLOC_ID"):
+        return [f"{named}: Nomad restarts the sidecar alone, and a culled app goes on"]
+    if not action.startswith("nomad-"):
+        return []
+    if unset := [name for name in _OF_NOMAD if not environ.get(name)]:
+        return [f"{named}: {' and '.join(unset)} not set: this is no allocation of Nomad"]
+    secrets = Path(environ["NOMAD_SECRETS_DIR"])
+    wanted = {
+        secrets / _SOCKET: "the task API is missing: it needs Nomad 1.5 or newer",
+        secrets / _TOKEN: "the token of the task is missing: write identity { file = true } into the sidecar's task",
+    }
+    return [f"{named}: {sentence} ({path})" for path, sentence in wanted.items() if not os.access(path, os.R_OK)]
 
 
 async def _leave(leave: Callable[[], None], exit_code: int) -> str:

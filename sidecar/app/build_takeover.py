@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sidecar.config.slices import Config, RunLockConfig
     from sidecar.controller.container_controller import Controller
+    from sidecar.controller.incarnation_ids import IncarnationIds
     from sidecar.core.life.container import Container
     from sidecar.core.measure.measurements import Measurements
     from sidecar.core.measure.weight import Weight
@@ -53,6 +54,7 @@ def _modules(config: Config) -> list[str]:
 def transferred_state(
     takeover: Takeover,
     disk: Container,
+    disk_ids: IncarnationIds,
     *,
     app: str,
     policy: Policy,
@@ -72,7 +74,7 @@ def transferred_state(
         on_failure(error)
         return None
     takeover.ended_latches += state.ended_latches
-    return state_transfer.merge(disk, state)
+    return state_transfer.merge(disk, disk_ids, state)
 
 
 def main_process(

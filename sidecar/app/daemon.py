@@ -15,7 +15,6 @@ from prometheus_client import disable_created_metrics
 
 from sidecar.app import lean_import
 from sidecar.app.build import Sidecar, build, metrics_of
-from sidecar.app.build_app_port import app_port
 from sidecar.app.build_listeners import listening
 from sidecar.app.late_imports import import_late
 from sidecar.config import secret_files
@@ -134,7 +133,8 @@ async def serve(
     await sidecar.budget.aclose()
     logger.info("stopped")
     if sidecar.actuator is not None and sidecar.actuator.has_left:
-        await sidecar.journal.forget()  # what starts next is another incarnation
+        if not sidecar.controller.ids.is_recognisable:
+            await sidecar.journal.forget()  # what starts next is another incarnation
         return config.action.exit_code
     return 0
 
@@ -151,8 +151,8 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
         yield _warn_of_open_secrets(config)
     if sidecar.actuator is not None:
         yield sidecar.actuator.run(lambda: sidecar.snapshot().container)
-    if config.app.app_port:
-        yield app_port(sidecar).run()
+    if sidecar.app_port is not None:
+        yield sidecar.app_port.run()
     if config.scrape.scrape_url:
         from sidecar.app.build_scraper import scraper  # noqa: PLC0415 - 15 ms, and few scrape
 

@@ -62,12 +62,14 @@ def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
 def doctor(ctx: click.Context, /, *, job: str | None, scrape: str | None, url: str | None, as_json: bool) -> int:
     """Find problems in Redis, in the sidecar here and around it.
 
-    The exit code is 1 if one of the findings is a failure, else 69 if no sidecar answers here, unless --job or --scrape
-    is given. It leaves nothing behind.
+    With --job and without settings it looks at the job file alone. The exit code is 1 if one of the findings is a
+    failure, else 69 if no sidecar answers here, unless --job or --scrape is given. It leaves nothing behind.
     """
     if url is not None or (invocation(ctx).environ.get(URL) and not (job or scrape)):
         name = URL if url is None else "--url"
         raise click.UsageError(f"{name}: not for doctor: it looks at the machine on which it runs, so run it there")
     from sidecar.cli.doctor import examination  # noqa: PLC0415 - 7 MiB for Redis, in the child of a run and for help
 
-    return examination.main(config(ctx), as_json=as_json, job=job, page=scrape)
+    is_set_here = {*origins(given(ctx), invocation(ctx).environ).values()} - {"default", "nomad"}
+    is_here = job is None or bool(is_set_here)
+    return examination.main(config(ctx), as_json=as_json, job=job, page=scrape, is_here=is_here)

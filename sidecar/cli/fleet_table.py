@@ -271,10 +271,9 @@ def _errors(fleet: dict[str, Any]) -> Iterator[str]:
 
 def _twins(members: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The names that two containers share: both count as one, also in the number alive."""
-    if names := [member["instance"] for member in members if member.get("duplicate")]:
-        more = f" and {len(names) - _NAMES_LIMIT} more" if len(names) > _NAMES_LIMIT else ""
+    if double := [member["instance"] for member in members if member.get("duplicate")]:
         yield plain(
-            f"double  two containers run as {', '.join(names[:_NAMES_LIMIT])}{more}, and count as one: neither may be "
+            f"double  two containers run as {reasons.names(double, _NAMES_LIMIT)}, and count as one: neither may be "
             "culled; each needs an ARBITER_INSTANCE of its own"
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sidecar.config.settings_model import Settings
 
 _HOUR_S = 3600
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _FIXED_LIMIT_S = 1800
 _APP_LIMIT = 255 - len("health-arbiter-.json")
 
@@ -39,6 +40,7 @@ def contradictions(settings: Settings) -> list[str]:
         _redis,
         _redis_files,
         _listeners,
+        _app_port,
         _evidence,
         _action,
         _run_lock,
@@ -219,17 +221,27 @@ def _listeners(s: Settings) -> Iterator[str]:
         yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer gets no weight that could be lowered"
     if s.agent_maxconn and s.agent_listen == addresses.OFF:
         yield "ARBITER_AGENT_MAXCONN: needs ARBITER_AGENT_LISTEN, which is off"
-    listeners = (
+    for (name, address), (other_name, other) in combinations(_addresses(s), 2):
+        if addresses.overlap(address, other):
+            yield f"{other_name}: {other} is already taken by {name}={address}"
+    if s.local_listen == addresses.OFF and not s.socket:
+        yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: the app could not report errors"
+
+
+def _addresses(s: Settings) -> tuple[tuple[str, str], ...]:
+    return (
         ("ARBITER_LOCAL_LISTEN", s.local_listen),
         ("ARBITER_PUBLIC_LISTEN", s.public_listen),
         ("ARBITER_AGENT_LISTEN", s.agent_listen),
         ("ARBITER_PAGE_LISTEN", s.page_listen),
     )
-    for (name, address), (other_name, other) in combinations(listeners, 2):
-        if addresses.overlap(address, other):
-            yield f"{other_name}: {other} is already taken by {name}={address}"
-    if s.local_listen == addresses.OFF and not s.socket:
-        yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: the app could not report errors"
+
+
+def _app_port(s: Settings) -> Iterator[str]:
+    host, port = addresses.port_of(s.app_port) if s.app_port else ("", 0)
+    for name, address in _addresses(s) if host in (None, *_LOOPBACK) else ():
+        if address != addresses.OFF and addresses.split(address)[1] == port:
+            yield f"ARBITER_APP_PORT: {port} is a port of the sidecar ({name}={address}): name that of the app"
 
 
 def _evidence(s: Settings) -> Iterator[str]:

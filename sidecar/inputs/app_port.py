@@ -32,13 +32,17 @@ SETTLE_S: Final = 10.0
 
 CONNECT_S: Final = 1.0
 
+ABSENT_S: Final = 10.0
+"""Time, with the grace of the app, after which a port at which nobody listens is reported: it may be the wrong one."""
+
 
 class AppPort:
     """Looks at the app's port again and again, and offers an ``AppListening`` for each new incarnation.
 
     ``target``: host (None: in this network) and port. ``known``: the socket of the present incarnation, if another
     sidecar knew it. ``offer`` takes reports; False means that they must be offered again. ``is_well``: whether the app
-    is up. ``on_failure`` gets what a look raised: the next look is made all the same. ``is_listening``: what the last
+    is up. ``on_failure`` gets what a look raised: the next look is made all the same. ``on_absent`` is called when
+    nobody has listened for ``grace_s`` seconds and ``ABSENT_S`` more, once each time. ``is_listening``: what the last
     look that could tell has seen.
     """
 
@@ -49,6 +53,8 @@ class AppPort:
         offer: Offer,
         is_well: Callable[[], bool],
         on_failure: Callable[[Exception], None],
+        on_absent: Callable[[], None] = lambda: None,
+        grace_s: float = 0.0,
         known: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -60,6 +66,10 @@ class AppPort:
         self._offer = offer
         self._is_well = is_well
         self._on_failure = on_failure
+        self._on_absent = on_absent
+        self._absent_after_s = grace_s + ABSENT_S
+        self._listened_at: float | None = None
+        self._is_reported = False
         self._clock = clock
 
     async def run(self) -> None:
@@ -74,10 +84,16 @@ class AppPort:
     async def look(self) -> None:
         """Look once."""
         connections = self._connections
-        sockets = listening_sockets(self._port) if connections is None else await connections.look()
+        sockets = await listening_sockets(self._port) if connections is None else await connections.look()
+        now = self._clock()
         if sockets is not None:
             self.is_listening = bool(sockets)
-            self._incarnations.see(sockets, self._clock())
+            self._incarnations.see(sockets, now)
+        if self.is_listening or self._listened_at is None:
+            self._listened_at, self._is_reported = now, False
+        elif not self._is_reported and now >= self._listened_at + self._absent_after_s:
+            self._is_reported = True
+            self._on_absent()
         begun = self._incarnations.unreported
         if begun and self._offer([AppListening(begun)]):
             self._incarnations.unreported = ""

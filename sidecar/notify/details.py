@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import Final, Protocol
 
-from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.explain import reasons
+from sidecar.core.fleet.about import MemberList
 from sidecar.core.types import Entry, Presence, Unknown
 from sidecar.notify.episodes import Notification
 
@@ -74,7 +75,7 @@ class Details:
         kind = cause[0][0] if cause else ""
         first = notification.instance or (members[0].instance if members else "")
         return {
-            "containers": _names(members),
+            "containers": reasons.names([one.instance for one in members], MOST_NAMES),
             "cause": kind,
             "sample": await self._sample(kind),
             "command": f"health-arbiter why {quote(first)}" if first else "health-arbiter fleet",
@@ -98,13 +99,6 @@ class Details:
             if len(page) < PAGE:
                 break
         return (newest or self._own_sample() or verdict)[:LONGEST_SAMPLE]
-
-
-def _names(members: Sequence[Member]) -> str:
-    """The first names, and how many more."""
-    names = [one.instance for one in members]
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _first_line(detail: str) -> str:

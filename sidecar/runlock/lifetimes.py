@@ -37,7 +37,8 @@ class Schedule(NamedTuple):
     def with_jitter(self, jitter: float, chance: float) -> float:
         """Return a lifetime that is shorter by up to the part ``jitter``, 0 to 1, so that mains do not end together.
 
-        ``chance`` is random, 0 to 1. No lifetime is so short that there would be a gap: L/k > C holds for each.
+        ``chance`` is random, 0 to 1. L/k > C holds for each lifetime. Mains that end within C still leave a gap, unless
+        there is a standby for each of them.
         """
         shortest_s = max(self.lifetime_s * (1 - jitter), min(self.lifetime_s, self.slots * self.every_s))
         return self.lifetime_s - chance * (self.lifetime_s - shortest_s)

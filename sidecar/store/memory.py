@@ -13,14 +13,12 @@ from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
 from sidecar.store.beats import AHEAD_US, MAX_CAUSES, MAX_DEPARTED, OTHER, member_row
 from sidecar.store.memory_ledger import MemoryLedger
-from sidecar.store.protocol import MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.store.protocol import ERRORS_KEPT_MIN, MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
 from sidecar.store.sorted_set import SortedSet
 
 MAX_EVENTS: Final = 1000
 """Maximum number of entries in the ledger, which takes memory of this process."""
 
-SECONDS: Final = 60
-MINUTES: Final = 60
 """Of a minute, and how many minutes of errors are kept."""
 
 _RECORDS: Final = frozenset({"epoch", "state"})
@@ -132,9 +130,9 @@ class MemoryStore:
         return self._counters[key][0]
 
     async def add_errors(self, minutes: Mapping[int, int]) -> int:
-        now = self._clock_us() // (SECONDS * US_PER_S)
-        added = {minute: count for minute, count in minutes.items() if abs(now - minute) < MINUTES}
-        kept = {minute: count for minute, count in self._minutes.items() if abs(now - minute) < MINUTES}
+        now = self._clock_us() // (60 * US_PER_S)
+        added = {minute: count for minute, count in minutes.items() if abs(now - minute) < ERRORS_KEPT_MIN}
+        kept = {minute: count for minute, count in self._minutes.items() if abs(now - minute) < ERRORS_KEPT_MIN}
         self._minutes = Counter(kept)
         self._minutes.update(added)
         return sum(added.values())

@@ -20,6 +20,10 @@ MAX_STRUCK: Final = 100
 """Maximum number of silent members that one beat removes: a beat must not keep the server busy."""
 
 
+ERRORS_KEPT_MIN: Final = 60
+"""The errors of a service are kept by minute for an hour, which the page shows."""
+
+
 class StoreError(Exception):
     """The store gave no clear answer; ``word`` is the cause (``timeout``, ``auth``, ``oom``, ...)."""
 
@@ -108,7 +112,7 @@ class Store(Protocol):
     async def add_errors(self, minutes: Mapping[int, int]) -> int:
         """Add server errors to minutes (Unix time / 60) of the service; how many were added.
 
-        Those of a minute that is an hour or more from the store's time are not.
+        Those of a minute that is ``ERRORS_KEPT_MIN`` or more from the store's time are not.
         """
 
     async def error_minutes(self) -> Mapping[int, int]:

@@ -20,7 +20,7 @@ from sidecar.store import ledger_rows, replies, scripts
 from sidecar.store.access import NO_FILES, Access
 from sidecar.store.beats import MAX_CAUSES, member_row
 from sidecar.store.memory_ledger import NOTED_S, SHARED_S
-from sidecar.store.protocol import MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.store.protocol import ERRORS_KEPT_MIN, MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
 from sidecar.store.replies import InvalidReplyError, written
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ _MAX_UNCLEAR: Final = 100
 # The article's counter. The article itself runs MULTI, INCR, EXPIRE, EXEC on the same key.
 _COUNT: Final = "local n = redis.call('INCR', KEYS[1]) redis.call('EXPIRE', KEYS[1], ARGV[1]) return n"
 
-ERROR_MINUTES: Final = 90
-"""Number of minutes with errors from which on the old ones are removed: an hour is shown."""
+ERROR_MINUTES: Final = 3 * ERRORS_KEPT_MIN // 2
+"""Number of minutes with errors from which on the old ones are removed."""
 
 _ADD_ERRORS: Final = f"""
 local now, added = math.floor(redis.call('TIME')[1] / 60), 0
 for place = 1, #ARGV, 2 do
-  if math.abs(now - tonumber(ARGV[place])) < 60 then
+  if math.abs(now - tonumber(ARGV[place])) < {ERRORS_KEPT_MIN} then
     redis.call('HINCRBY', KEYS[1], ARGV[place], ARGV[place + 1])
     added = added + ARGV[place + 1]
   end
@@ -53,7 +53,7 @@ end
 if redis.call('HLEN', KEYS[1]) > {ERROR_MINUTES} then
   local all = redis.call('HGETALL', KEYS[1])
   for place = 1, #all, 2 do
-    if math.abs(now - (tonumber(all[place]) or 0)) >= 60 then redis.call('HDEL', KEYS[1], all[place]) end
+    if math.abs(now - (tonumber(all[place]) or 0)) >= {ERRORS_KEPT_MIN} then redis.call('HDEL', KEYS[1], all[place]) end
   end
 end
 redis.call('PEXPIRE', KEYS[1], {2 * ERROR_MINUTES * 60_000})

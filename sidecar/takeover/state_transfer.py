@@ -140,7 +140,7 @@ def _container(dumped: Mapping[str, Any], now: float) -> Container:
     return replace(container, asking=False, leasing=False, due=now)
 
 
-def merge(disk: Container, transferred: TransferredState) -> TransferredState:
+def merge(disk: Container, disk_ids: IncarnationIds, transferred: TransferredState) -> TransferredState:
     """Return the transferred state, but with the container on disk if that has another latch, not known to be over.
 
     A main sends its state before it writes the file. If it is killed in between, the file holds an ended latch.
@@ -150,7 +150,8 @@ def merge(disk: Container, transferred: TransferredState) -> TransferredState:
         return transferred
     if latch is not None and latch_id(latch) == latch_id(disk.latch):
         return transferred
-    return replace(transferred, container=disk, ids=IncarnationIds(disk.app_start, ended=transferred.ids.ended))
+    ids = IncarnationIds(current=disk_ids.current, ended=transferred.ids.ended)
+    return replace(transferred, container=disk, ids=ids)
 
 
 def _dumped(value: Any, now: float) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from aiohttp import web
 
 from harness.waiting import eventually
-from sidecar.actions.actuator import ActionError, ActionResult, Actuator
-from sidecar.actions.asked_file import AskedFile
-from sidecar.app.build_action import action
+from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator
+from sidecar.actions.asked_file import ActionProgress, AskedFile
+from sidecar.actions.nomad import TOKEN_LIMIT
+from sidecar.app.build_action import action, missing
 from sidecar.config.slices import ActionConfig
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Judged
@@ -86,9 +88,87 @@ async def test_sidecar_that_finds_its_container_down_asks_if_no_sidecar_has(tmp_
     async with _running(act, down, asked) as (_, results):
         await eventually(lambda: results, timeout_s=60, what="the action ends")
     for found, file in ((down, asked), (up, AskedFile(tmp_path / "none")), (down, None), (down, AskedFile(tmp_path))):
-        async with _running(act, found, file) as (_, results):
-            await asyncio.sleep(0.1)
+        async with _running(act, found, file) as (actuator, results):
+            waiters: Any = actuator._wanted
+            await eventually(lambda waiters=waiters: waiters._waiters, timeout_s=60, what="it waits for a cull")  # type: ignore[misc]
             assert results == []
+
+
+@pytest.mark.parametrize(
+    ("name", "unset", "files", "told"),
+    [
+        ("nomad-stop", (), ("api.sock", "nomad_token"), []),
+        ("nomad-restart", ("NOMAD_ALLOC_ID",), ("api.sock", "nomad_token"), ["NOMAD_ALLOC_ID not set"]),
+        ("nomad-stop", (), ("nomad_token",), ["the task API is missing"]),
+        ("nomad-stop", (), ("api.sock",), ["write identity { file = true }"]),
+        ("exit", (), (), ["Nomad restarts the sidecar alone"]),
+        ("exit", ("NOMAD_ALLOC_ID",), (), []),
+        ("command", (), (), []),
+    ],
+)
+async def test_action_that_could_not_be_carried_out_is_told_before_the_first_cull(
+    name: str, unset: tuple[str, ...], files: tuple[str, ...], told: list[str], tmp_path: Path
+) -> None:
+    for file in files:
+        (tmp_path / file).touch()
+    environ = {"NOMAD_SECRETS_DIR": str(tmp_path), "NOMAD_ALLOC_ID": "alloc-1"}
+    environ = {key: value for key, value in environ.items() if key not in unset}
+    found: list[str] = []
+    look = partial(missing, name, environ)
+    actuator = Actuator(
+        name, _hang, timeout_s=60, wall=lambda: 0.0, on_result=lambda _: None, missing=look, on_missing=found.append
+    )
+    running = asyncio.create_task(actuator.run(lambda: UP))
+    waiters: Any = actuator._wanted
+    await eventually(lambda: waiters._waiters, timeout_s=60, what="it waits for a cull")
+    running.cancel()
+    assert list(actuator.missing) == found
+    assert [any(part in each for each in found) for part in told] == [True] * len(found)
+
+
+async def test_action_during_which_the_sidecar_ended_has_failed_and_is_told_once(tmp_path: Path) -> None:
+    down = Container(State.DOWN, 0.0, "app/a", latch=Latch("claim", 1.0, "reason"))
+    asked = AskedFile(tmp_path / "asked")
+    begun = asyncio.Event()
+
+    async def act() -> str:
+        begun.set()
+        return await _hang()
+
+    async with _running(act, down, asked) as (_, results):
+        await asyncio.wait_for(begun.wait(), 60)
+    assert results == []
+    async with _running(act, down, asked) as (_, results):
+        await eventually(lambda: results, timeout_s=60, what="the next sidecar tells of it")
+        assert results == [ActionResult("command", 1000.0, 0.0, STOPPED, failed=True)]
+        await eventually(
+            lambda: down.latch is not None and asked.read(down.latch) is ActionProgress.WITH_RESULT,
+            timeout_s=60,
+            what="it is written down",
+        )
+    async with _running(act, down, asked) as (actuator, results):
+        waiters: Any = actuator._wanted
+        await eventually(lambda: waiters._waiters, timeout_s=60, what="it waits for a cull")
+        assert results == []
+
+
+@pytest.mark.parametrize("content", ["", "claim 1.0", "x" * 100_000])
+def test_file_that_is_not_about_this_latch_says_that_nobody_asked(content: str, tmp_path: Path) -> None:
+    (tmp_path / "asked").write_text(content)
+    assert AskedFile(tmp_path / "asked").read(Latch("claim", 1.0, "reason")) is ActionProgress.NOT_ASKED
+
+
+def test_result_that_was_cut_off_leaves_no_doubt_that_the_action_was_asked(tmp_path: Path) -> None:
+    latch, asked = Latch("claim", 1.0, "reason"), AskedFile(tmp_path / "asked")
+    asked.note(latch)
+    written = (tmp_path / "asked").read_text()
+    asked.note(latch, has_result=True)
+    whole = (tmp_path / "asked").read_text()
+    assert asked.read(latch) is ActionProgress.WITH_RESULT
+    for end in range(len(written), len(whole)):  # also an empty file between the two would be a cut
+        (tmp_path / "asked").write_text(whole[:end])
+        assert asked.read(latch) is ActionProgress.WITHOUT_RESULT, whole[:end]
+    assert whole.startswith(written)
 
 
 async def test_container_that_is_down_is_asked_for_once_and_not_when_it_restarts() -> None:
@@ -186,14 +266,15 @@ class TaskApiStandIn:
         self.asked: list[tuple[str, str, str, Any]] = []
         self.status = 200
         self.body = "{}"
+        self.headers: dict[str, str] = {}
         (secrets / "nomad_token").write_text("hunter2-token\n")
         self.environ = {"NOMAD_SECRETS_DIR": str(secrets), "NOMAD_ALLOC_ID": "1234-5678"}
 
     async def handle(self, request: web.Request) -> web.Response:
         text = await request.text()
         token = request.headers["X-Nomad-Token"]
-        self.asked.append((request.method, request.path, token, json.loads(text) if text else None))
-        return web.Response(status=self.status, text=self.body)
+        self.asked.append((request.method, request.path_qs, token, json.loads(text) if text else None))
+        return web.Response(status=self.status, text=self.body, headers=self.headers)
 
     def action(self, config: ActionConfig) -> Act:
         return action(config, lambda: None, environ=self.environ, facts=FACTS)
@@ -226,7 +307,21 @@ async def test_nomad_stops_this_allocation_with_a_token_that_was_renewed(nomad: 
     act = nomad.action(STOP)
     (nomad.secrets / "nomad_token").write_text("renewed")
     assert await act() == "Nomad stops the allocation and replaces it"
-    assert nomad.asked == [("POST", "/v1/allocation/1234-5678/stop", "renewed", None)]
+    assert nomad.asked == [("POST", "/v1/allocation/1234-5678/stop?no_shutdown_delay=true", "renewed", None)]
+
+
+async def test_token_without_an_end_is_not_sent(nomad: TaskApiStandIn) -> None:
+    (nomad.secrets / "nomad_token").write_text("x" * (TOKEN_LIMIT + 1))
+    with pytest.raises(ActionError, match="the token has more than"):
+        await nomad.action(STOP)()
+    assert nomad.asked == []
+
+
+async def test_token_does_not_follow_a_redirect(nomad: TaskApiStandIn) -> None:
+    nomad.status, nomad.headers = 307, {"Location": "/v1/elsewhere"}
+    with pytest.raises(ActionError, match="Nomad answered 307"):
+        await nomad.action(STOP)()
+    assert len(nomad.asked) == 1
 
 
 async def test_refusal_of_nomad_is_shown_on_one_line_without_the_token(nomad: TaskApiStandIn) -> None:
@@ -243,7 +338,27 @@ async def test_refusal_of_nomad_is_shown_on_one_line_without_the_token(nomad: Ta
 async def test_missing_file_of_nomad_is_named(nomad: TaskApiStandIn, gone: str) -> None:
     (nomad.secrets / gone).unlink()
     with pytest.raises(ActionError, match=gone):
+        await nomad.action(RESTART._replace(action_timeout=1.5))()
+
+
+async def test_nomad_that_restarts_looks_at_the_request_once_when_it_is_back(nomad: TaskApiStandIn) -> None:
+    there, away = nomad.secrets / "api.sock", nomad.secrets / "away"
+    there.rename(away)
+    nomad.status, nomad.body = 500, "Server error authenticating request\n"
+    asking = asyncio.ensure_future(nomad.action(STOP._replace(action_timeout=120))())
+    await asyncio.wait([asking], timeout=0.1)  # it finds no socket
+    away.rename(there)
+    await eventually(lambda: nomad.asked, timeout_s=60, what="it asks, and no server leads")
+    nomad.status, nomad.body = 200, "{}"
+    assert await asking == "Nomad stops the allocation and replaces it"
+
+
+@pytest.mark.parametrize("body", ["rpc error: EOF", "No cluster leader"])
+async def test_request_that_nomad_may_have_read_is_not_sent_again(nomad: TaskApiStandIn, body: str) -> None:
+    nomad.status, nomad.body = 500, body
+    with pytest.raises(ActionError, match=body):
         await nomad.action(RESTART)()
+    assert len(nomad.asked) == 1
 
 
 async def test_outside_of_nomad_the_action_fails_with_a_reason() -> None:

@@ -231,6 +231,14 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             ["ARBITER_AGENT_LISTEN", "ARBITER_PUBLIC_LISTEN"],
             id="public and agent on one port",
         ),
+        *(
+            pytest.param({"app_port": at}, ["ARBITER_APP_PORT", listener], id=f"app at {at}, a port of the sidecar")
+            for at, listener in {
+                "9180": "ARBITER_LOCAL_LISTEN",
+                "localhost:9181": "ARBITER_PUBLIC_LISTEN",
+                "[::1]:9182": "ARBITER_AGENT_LISTEN",
+            }.items()
+        ),
         pytest.param(
             {"local_listen": "off"},
             ["ARBITER_LOCAL_LISTEN", "ARBITER_SOCKET"],
@@ -306,6 +314,8 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"budget_strategy": "fixed", "budget_window": "30m"}, id="fixed half hour"),
         pytest.param({"budget_strategy": "previous", "budget_window": "7m"}, id="only fixed needs the hour"),
         pytest.param({"public_listen": "127.0.0.1:0", "agent_listen": "127.0.0.1:0"}, id="the kernel's choice"),
+        pytest.param({"app_port": "app:9181"}, id="the same port in another network"),
+        pytest.param({"app_port": "9182", "agent_listen": "off"}, id="port of a listener that is off"),
         pytest.param({"local_listen": "off", "socket": "/run/arbiter.sock"}, id="socket instead of a port"),
         pytest.param({"agent_listen": "off", "local_listen": "off", "socket": "/s"}, id="two listeners off"),
         pytest.param({"redis_url": "redis://host", "redis_timeout": "9s"}, id="claim ends before the next check"),

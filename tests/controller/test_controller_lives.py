@@ -12,7 +12,19 @@ from sidecar.controller.container_controller import RESTARTS_A_SECOND
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import resume, start
 from sidecar.core.life.events import ClaimAnswered
-from sidecar.core.types import AppExited, ErrorReport, Granted, Heartbeat, Latch, Report, Results, Sample, State
+from sidecar.core.types import (
+    NAMELESS,
+    AppExited,
+    AppListening,
+    ErrorReport,
+    Granted,
+    Heartbeat,
+    Latch,
+    Report,
+    Results,
+    Sample,
+    State,
+)
 
 GRANTED = Granted(1, 10)
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -177,6 +189,21 @@ async def test_life_that_is_remembered_is_known_again_by_its_name(
         assert rig.latch is None
 
 
+@in_virtual_time
+async def test_socket_of_the_incarnation_is_remembered_from_when_it_is_seen() -> None:
+    async with ControllerRig() as rig:
+        await rig.reports(ErrorReport(1, app_start="boot-1"))
+        await rig.reports(AppListening("4711"))
+        assert rig.notes.last == Memory("web/a", "boot-1", "boot-1", socket="4711")
+        await rig.reports(AppListening("4712"))
+        assert rig.notes.last == Memory("web/a", "port:4712", "port:4712", socket="4712")
+        saved = len(rig.notes.saved)
+        await rig.reports(AppListening("4712"), ErrorReport(1, app_start="boot-2"))
+        assert len(rig.notes.saved) == saved
+        await rig.reports(AppExited())
+        assert rig.notes.last.socket == ""
+
+
 # -- an app that has gone -------------------------------------------------------------------------------------
 
 
@@ -192,7 +219,7 @@ async def test_culled_app_that_has_gone_is_followed_by_a_clean_start() -> None:
         await rig.errors(5)
         first, second = rig.budget.asked
         assert first == "web/a/-"
-        assert second.startswith("web/a/after-")
+        assert second.removeprefix("web/a/").startswith(NAMELESS)
         assert rig.notes.last == Memory("web/a", None, second.removeprefix("web/a/"))
 
 

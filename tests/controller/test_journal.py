@@ -67,8 +67,15 @@ def kept(tmp_path: Path) -> Kept:
 
 @pytest.mark.parametrize(
     "memory",
-    [UNNAMED, NAMED, LATCHED, RETIRED, replace(NAMED, app_start="später", incarnation="☃")],
-    ids=["unnamed", "named", "latched", "retired", "not ASCII"],
+    [
+        UNNAMED,
+        NAMED,
+        LATCHED,
+        RETIRED,
+        replace(NAMED, socket="4711"),
+        replace(NAMED, app_start="später", incarnation="☃"),
+    ],
+    ids=["unnamed", "named", "latched", "retired", "at its port", "not ASCII"],
 )
 async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: Path, memory: Memory) -> None:
     await kept.journal.save(memory)
@@ -287,7 +294,7 @@ async def test_planted_link_is_not_followed(kept: Kept, tmp_path: Path, plant: C
 
 async def test_planted_fifo_hangs_no_write(kept: Kept) -> None:
     os.mkfifo(kept.path.with_suffix(".new"))
-    await asyncio.wait_for(kept.journal.save(LATCHED), 10)
+    await asyncio.wait_for(kept.journal.save(LATCHED), 60)
     assert await kept.load() == LATCHED
 
 

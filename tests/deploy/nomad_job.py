@@ -42,6 +42,7 @@ class JobFile:
     app: Block
     arbiter: Block
     images: dict[str, str]
+    update: Block
 
     @property
     def ports(self) -> dict[str, Block]:
@@ -56,6 +57,11 @@ class JobFile:
     def checked_port(self) -> str:
         """The label of the checked port: that of the check, or else of its service."""
         return str(self.check.get("port", self._checked_service.get("port", "")))
+
+    @property
+    def app_check(self) -> Block:
+        """The check of the app itself; empty when there is none."""
+        return one(next((each for each in blocks(self.app, "service") if each.get("name") == "app"), {}), "check")
 
     @property
     def _checked_service(self) -> Block:
@@ -88,7 +94,7 @@ def read(text: str) -> JobFile:
     group = _only(labelled(job, "group"))
     tasks = labelled(group, "task")
     images = {name: str(each.get("default", "")) for name, each in labelled(content, "variable").items()}
-    return JobFile(group, tasks.get("app", {}), tasks.get("arbiter", {}), images)
+    return JobFile(group, tasks.get("app", {}), tasks.get("arbiter", {}), images, one(job, "update"))
 
 
 def blocks(parent: Block, name: str) -> list[Block]:

@@ -141,7 +141,7 @@ MUTATIONS = [
     (rules.deployment_judges_the_app, 'type     = "tcp"', 'type     = "script"'),
     (rules.deployment_judges_the_app, 'timeout  = "3s"', 'timeout  = "3s"\n check_restart {\n limit = 3\n }\n'),
     (rules.restart_in_place_is_noticed, 'ARBITER_APP_PORT = "${NOMAD_PORT_app}"', ""),
-    (rules.restart_in_place_is_noticed, "${NOMAD_PORT_app}", "${NOMAD_PORT_arbiter}"),
+    (rules.settings_are_valid, "${NOMAD_PORT_app}", "${NOMAD_PORT_arbiter}"),
     (rules.commands_fit_into_the_memory, "memory = 128 ", "memory = 64 "),
     (rules.commands_fit_into_the_memory, "memory = 128 ", "memory = 128\n memory_max = 256 "),
     (rules.image_has_the_tag_of_this_version, f"health-arbiter:{__version__}", "health-arbiter:latest"),

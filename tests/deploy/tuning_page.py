@@ -24,7 +24,7 @@ WIDTH_PX: Final = 760
 PICTURES: Final = {
     "morning.png": ("morning.html", "Errors over time"),
     "container.png": ("morning.html", "web-3:"),
-    "limit.png": ("limit.html", "Healthy containers culled in a month"),
+    "limit.png": ("limit.html", "Times a month that noise alone"),
     "time-to-cull.png": ("limit.html", "Longest time until"),
     "budget.png": ("sweep.html", "avoidable failed requests"),
 }
@@ -39,10 +39,10 @@ def commands() -> list[list[str]]:
     return [words[1:] for words in every if words and words[1] in ("simulate", "backtest")]
 
 
-def lay_out(directory: Path, minutes: range | None = None, containers: int = 8) -> None:
-    """Write the files that the page shows, and the shipped log; or a smaller fleet, and these minutes of the log."""
+def lay_out(directory: Path, minutes: range | None = None) -> None:
+    """Write the files that the page shows, and the shipped log, or only these minutes of it."""
     for name, text in re.findall(r"```toml\n# ([\w.-]+\.toml)\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        (directory / name).write_text(text.replace("containers = 8", f"containers = {containers}"))
+        (directory / name).write_text(text)
     copy = directory / LOG.relative_to(TOP)
     copy.parent.mkdir(parents=True)
     with gzip.open(LOG) as shipped, gzip.open(copy, "w", 1) as written:

@@ -20,8 +20,8 @@ from harness.ports import free_port
 from harness.virtual_time import VirtualLoop, in_virtual_time
 from harness.waiting import eventually, wait_for
 from sidecar.core.types import AppListening, Report
-from sidecar.inputs.app_port import SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
-from sidecar.inputs.listening_sockets import asked_of_the_kernel, listening_sockets, read_from_tables
+from sidecar.inputs.app_port import ABSENT_S, SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
+from sidecar.inputs.listening_sockets import MOST_SOCKETS, asked_of_the_kernel, listening_sockets, read_from_tables
 
 # -- incarnations -----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ def test_tables_of_both_families_are_read_up_to_the_first_socket_that_does_not_l
         read_from_tables(8080, (tmp_path / "gone", tmp_path / "gone6"))
 
 
-@pytest.mark.parametrize("source", [asked_of_the_kernel, read_from_tables, listening_sockets])
+@pytest.mark.parametrize("source", [asked_of_the_kernel, read_from_tables])
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_real_socket_is_found_while_it_listens(
     family: socket.AddressFamily, host: str, source: Callable[[int], frozenset[str]]
@@ -93,18 +93,28 @@ def test_real_socket_is_found_while_it_listens(
     assert source(port) == frozenset()
 
 
-def test_without_netlink_the_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", [asked_of_the_kernel, read_from_tables])
+def test_look_ends_after_as_many_sockets_as_an_app_may_have(source: Callable[[int], frozenset[str]]) -> None:
+    with ExitStack() as stack:
+        port = 0
+        for _ in range(MOST_SOCKETS + 44):
+            listening = stack.enter_context(socket.create_server(("127.0.0.1", port), reuse_port=True))
+            port = listening.getsockname()[1]
+        assert len(source(port)) == MOST_SOCKETS
+
+
+async def test_without_netlink_the_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as app:
         port, inode = app.getsockname()[1], str(os.fstat(app.fileno()).st_ino)
         monkeypatch.setattr("sidecar.inputs.listening_sockets._SOCK_DIAG", 77)
         with pytest.raises(OSError, match=r"not supported"):
             asked_of_the_kernel(port)
-        assert listening_sockets(port) == {inode}
+        assert await listening_sockets(port) == {inode}
         monkeypatch.undo()
         monkeypatch.setattr("sidecar.inputs.listening_sockets._SOCK_DIAG_BY_FAMILY", 21)
         with pytest.raises(FileNotFoundError):
             asked_of_the_kernel(port)
-        assert listening_sockets(port) == {inode}
+        assert await listening_sockets(port) == {inode}
 
 
 # -- connecting -------------------------------------------------------------------------------------------------------
@@ -183,6 +193,33 @@ def test_failure_of_a_look_is_passed_on_and_the_next_look_is_made(monkeypatch: p
 
     asyncio.run(run())
     assert {type(error) for error in failures} == {PermissionError}
+
+
+@in_virtual_time
+async def test_port_at_which_nobody_listens_after_the_grace_is_reported_once_each_time() -> None:
+    absent, loop = list[float](), asyncio.get_running_loop()
+    port = free_port()
+    watch = AppPort(
+        (None, port),
+        offer=lambda _: True,
+        is_well=lambda: True,
+        on_failure=lambda error: pytest.fail(f"{error!r}"),
+        on_absent=lambda: absent.append(loop.time()),
+        grace_s=30.0,
+        clock=loop.time,
+    )
+    begun, after_s = loop.time(), 30.0 + ABSENT_S
+    for _ in range(60):
+        await watch.look()
+        await asyncio.sleep(1.0)
+    assert absent == [begun + after_s]
+    with socket.create_server(("127.0.0.1", port)):
+        listened = loop.time()
+        await watch.look()
+    for _ in range(60):
+        await watch.look()
+        await asyncio.sleep(1.0)
+    assert absent == [begun + after_s, listened + after_s]
 
 
 @pytest.mark.parametrize(("is_well", "looks"), [(True, 10), (False, 18)], ids=["up", "suspect, draining or down"])
@@ -268,12 +305,12 @@ def _app(command: list[str], port: int) -> Iterator[None]:
     """The app in a process group of its own, once it listens; afterwards killed, and nobody listens."""
     started = subprocess.Popen([*command, str(port)], start_new_session=True, env={**os.environ, "APP_PORT": str(port)})
     try:
-        wait_for(lambda: listening_sockets(port), timeout_s=60, what="the app listens")
+        wait_for(lambda: asked_of_the_kernel(port), timeout_s=60, what="the app listens")
         yield
     finally:
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
-        wait_for(lambda: not listening_sockets(port), timeout_s=60, what="the app is gone")
+        wait_for(lambda: not asked_of_the_kernel(port), timeout_s=60, what="the app is gone")
 
 
 def _needs(program: list[str]) -> None:

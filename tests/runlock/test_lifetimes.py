@@ -71,7 +71,7 @@ def test_two_relations_are_two_sentences() -> None:
     ],
     ids=str,
 )
-def test_jitter_shortens_a_life_and_leaves_no_gap(
+def test_jitter_shortens_a_life_and_not_below_the_time_of_the_next_starts(
     schedule: Schedule, jitter: float, chance: float, lives_s: float
 ) -> None:
     assert schedule.with_jitter(jitter, chance) == pytest.approx(lives_s)
@@ -118,6 +118,14 @@ def _fewest(schedule: Schedule, jitter: float, chance: random.Random) -> int:
         running += 1
         heapq.heappush(events, (at + schedule.with_jitter(jitter, chance.random()), "end"))
     return fewest
+
+
+@pytest.mark.parametrize("lifetime_s", [300, 600, 3600])
+@pytest.mark.parametrize("standbys", [0, 1, 2])
+def test_as_many_mains_as_standbys_work_at_any_time_whatever_the_jitter(lifetime_s: int, standbys: int) -> None:
+    schedule = Schedule(every_s=60, lifetime_s=lifetime_s, has_standby=True, slots=4, standbys=standbys)
+    fewest = min(_fewest(schedule, 0.1, random.Random(seed)) for seed in range(40))
+    assert fewest == standbys, "and no more than that is certain"
 
 
 @pytest.mark.parametrize(("jitter", "standbys", "fewest"), [(0.0, 0, 0), (0.0, 1, 1), (0.0, 4, 4), (0.1, 1, 3)])

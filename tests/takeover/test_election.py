@@ -65,7 +65,7 @@ class Waiting:
         self.code = self._candidate.run(self.served.append)
 
     def ends(self) -> None:
-        self.thread.join(30)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
     def close(self) -> None:
@@ -184,12 +184,12 @@ def test_standby_has_its_sockets_before_its_turn_though_the_main_has_none_for_it
     with socket.socket(socket.AF_UNIX) as offering:
         offering.bind(handover.socket_path(directory))
         offering.listen()
-        offering.settimeout(10)
+        offering.settimeout(60)
         standby = Waiting(candidate)
         link, _ = offering.accept()
         with link:
             link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}))
-            link.settimeout(10)
+            link.settimeout(60)
             assert link.recv(1) == handover.READY
             with socket.socket() as another, pytest.raises(OSError, match="in use"):
                 another.bind(("127.0.0.1", int(candidate._addresses[LISTENER].rpartition(":")[2])))
@@ -206,12 +206,12 @@ def _standby_of_a_living_main(directory: Path, app: str = "", sent: bytes = b"")
     with socket.socket(socket.AF_UNIX) as offering:
         offering.bind(handover.socket_path(directory))
         offering.listen()
-        offering.settimeout(10)
+        offering.settimeout(60)
         standby = Waiting(_election(directory, standby=True))
         link, _ = offering.accept()
         with link:
             link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=app) + sent)
-            link.settimeout(10)
+            link.settimeout(60)
             assert link.recv(1) == handover.READY
             yield standby
 
@@ -266,7 +266,7 @@ def test_standby_that_lost_its_place_is_all_there_is_once_the_main_has_gone(dire
         linking.start()
         link, _ = offering.accept()
         link.sendall(handover.message("sockets", format=handover.FORMAT, names=[], addresses={}, app=""))
-        linking.join(10)
+        linking.join(60)
         directory.rename(directory.with_name("gone"))
         assert election.has_lost_place(standby_lock, client)
         link.close()

@@ -245,12 +245,12 @@ def test_standby_disconnects_from_a_peer_that_is_no_main(run_dir: Path, said: by
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(handover.socket_path(run_dir))
         listening.listen()
-        listening.settimeout(5)
+        listening.settimeout(60)
         standby = _standby(run_dir)
         answering = _answering(listening, said)
         assert not standby.connect()
         assert standby.sockets == {}
-        answering.join(5)
+        answering.join(60)
         standby.close()
 
 
@@ -258,12 +258,12 @@ def test_standby_says_once_that_the_main_is_of_another_version(run_dir: Path, ca
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(handover.socket_path(run_dir))
         listening.listen()
-        listening.settimeout(5)
+        listening.settimeout(60)
         standby = _standby(run_dir)
         for _ in range(3):
             answering = _answering(listening, message("sockets", format=handover.FORMAT + 1, names=[], addresses={}))
             assert not standby.connect()
-            answering.join(5)
+            answering.join(60)
     assert len([said for said in caplog.messages if "another version" in said]) == 1
 
 
@@ -284,6 +284,6 @@ async def test_connection_keeps_nothing_for_a_standby_that_has_gone() -> None:
     connection = StandbyConnection(ours, ended.set)
     theirs.close()
     connection.send_newest(b"x" * 10)
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 60)
     connection.close()
     connection.close()

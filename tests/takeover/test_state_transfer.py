@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.controller import WALL_S, ManualBudget, MemoryJournal
 from sidecar.controller.container_controller import Controller, Pace
+from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
@@ -174,21 +175,23 @@ def test_longer_window_of_the_standby_holds_what_the_shorter_held() -> None:
 def test_latch_on_disk_wins_over_none_and_over_another(latch: Latch) -> None:
     disk = replace(CONTAINERS["down"], latch=latch)
     told = CONTAINERS["up"] if latch is LATCH else CONTAINERS["draining"]
-    found = state_transfer.merge(disk, _loaded(_dumped(_controller(told))))
-    assert found.container == disk
+    ids = IncarnationIds(disk.app_start, socket="4711")
+    found = state_transfer.merge(disk, ids, _loaded(_dumped(_controller(told))))
+    assert (found.container, found.ids.socket) == (disk, "4711")
 
 
 def test_ended_latch_holds_no_more_though_the_disk_still_has_it() -> None:
     dumped = state_transfer.dump(
         _controller(CONTAINERS["up"]), NOW, POLICY, ended_latches=[state_transfer.latch_id(LATCH)]
     )
-    assert state_transfer.merge(CONTAINERS["down"], _loaded(dumped)).container == CONTAINERS["up"]
+    found = state_transfer.merge(CONTAINERS["down"], IncarnationIds(), _loaded(dumped))
+    assert found.container == CONTAINERS["up"]
 
 
 def test_transferred_latch_goes_on_if_the_disk_has_the_same_or_none() -> None:
     told = _loaded(_dumped(_controller(CONTAINERS["draining"])))
-    assert state_transfer.merge(CONTAINERS["down"], told).container == CONTAINERS["draining"]
-    assert state_transfer.merge(CONTAINERS["starting"], told).container == CONTAINERS["draining"]
+    assert state_transfer.merge(CONTAINERS["down"], IncarnationIds(), told).container == CONTAINERS["draining"]
+    assert state_transfer.merge(CONTAINERS["starting"], IncarnationIds(), told).container == CONTAINERS["draining"]
 
 
 def test_other_app_other_mode_and_other_format_are_refused() -> None:

@@ -42,16 +42,16 @@ _WRITE: Final = "redis.call('SET', KEYS[1], '1', 'PX', '1000') return redis.call
 _WIDTH: Final = max(map(len, FindingLevel))
 
 
-def main(effective: Config, *, as_json: bool, job: str | None, page: str | None = None) -> int:
+def main(effective: Config, *, as_json: bool, job: str | None, page: str | None = None, is_here: bool = True) -> int:
     """Print the findings, one per line or as JSON, and return the exit code.
 
     It is that of a failure, else without ``job`` and ``page`` that of a missing sidecar.
     ``job``: the path of a job file to check too. ``page``: the URL of a metrics page for which to propose selectors.
-    Raises UsageError if one of them is not that.
+    ``is_here``: whether to look at this machine and its store. Raises UsageError if one of them is not that.
     """
     groups = None if job is None else jobspec.read(job)
     target = None if page is None else scrape_findings.target(page)
-    found = asyncio.run(_all(effective, groups, target, print_each=not as_json))
+    found = asyncio.run(_all(_examined(effective, groups, target, is_here=is_here), print_each=not as_json))
     failed = any(each.level is FindingLevel.FAIL for each in found)
     if as_json:
         show({"failed": failed, "findings": [each._asdict() for each in found]})
@@ -60,12 +60,10 @@ def main(effective: Config, *, as_json: bool, job: str | None, page: str | None 
     return EXIT_FAILED if failed else 0
 
 
-async def _all(
-    effective: Config, groups: list[jobspec.Group] | None, page: Target | None, *, print_each: bool
-) -> list[Finding]:
+async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Finding]:
     """Every finding; with ``print_each`` each is printed as soon as it is found."""
     found = []
-    async for each in _examined(effective, groups, page):
+    async for each in examined:
         found.append(each)
         if print_each:
             where = f" {each.where}" if each.where else ""
@@ -75,8 +73,19 @@ async def _all(
 
 
 async def _examined(
-    effective: Config, groups: list[jobspec.Group] | None, page: Target | None
+    effective: Config, groups: list[jobspec.Group] | None, page: Target | None, *, is_here: bool
 ) -> AsyncIterator[Finding]:
+    if is_here:
+        async for found in _of_machine(effective):
+            yield found
+    for found in [] if groups is None else job_findings.of_job(groups):
+        yield found
+    if page is not None or effective.scrape.scrape_url:
+        for found in await scrape_findings.of_page(effective.scrape, page):
+            yield found
+
+
+async def _of_machine(effective: Config) -> AsyncIterator[Finding]:
     members: list[Member] = []
     if effective.redis.redis_url:
         async for found in _servers(effective, members):
@@ -88,12 +97,8 @@ async def _examined(
         [surroundings.of_state(effective)],
         surroundings.of_secrets(effective),
         surroundings.of_nomad(effective, os.environ),
-        [] if groups is None else job_findings.of_job(groups),
     ):
         yield found
-    if page is not None or effective.scrape.scrape_url:
-        for found in await scrape_findings.of_page(effective.scrape, page):
-            yield found
 
 
 # -- the servers ------------------------------------------------------------------------------------------------
@@ -232,13 +237,16 @@ def _of_sidecar(effective: Config, members: list[Member]) -> Iterator[Finding]:
     else:
         yield ok("sidecar", "it answers at its local listener")
         yield from findings.of_beat(members, effective.identity.instance)
-    yield from _of_limit(effective, seen)
+    with suppress(local_api.NoSidecarError):
+        why = local_api.ask(effective, "GET", "/why?format=json").value
+        yield from (warn("sidecar", sentence) for sentence in why.get("warnings", ()))
+        yield from _of_limit(effective, seen, why)
     yield from surroundings.of_listeners(effective)
 
 
-def _of_limit(effective: Config, fleet: Mapping[str, Any]) -> Iterator[Finding]:
+def _of_limit(effective: Config, fleet: Mapping[str, Any], why: Mapping[str, Any]) -> Iterator[Finding]:
     """Whether the limit is above the usual errors that the sidecar has seen."""
-    with suppress(local_api.NoSidecarError):
-        window = local_api.ask(effective, "GET", "/why?format=json").value.get("window") or {}
-        containers = max(1, int((fleet.get("fleet") or {}).get("alive") or 1))
-        yield from findings.of_limit(effective.judging, float(window.get("usual") or 0.0), containers)
+    window = why.get("window") or {}
+    containers = max(1, int((fleet.get("fleet") or {}).get("alive") or 1))
+    usual, requests = float(window.get("usual") or 0.0), int(window.get("requests") or 0)
+    yield from findings.of_limit(effective.judging, usual, containers, requests)

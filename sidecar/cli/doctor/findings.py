@@ -270,13 +270,10 @@ def _shared(members: tuple[Member, ...], instance: str) -> Finding:
 
 
 def _duplicates(members: tuple[Member, ...]) -> Iterator[Finding]:
-    names = [member.instance for member in members if member.duplicate]
-    if names:
-        more = f" and {len(names) - NAMES_LIMIT} more" if len(names) > NAMES_LIMIT else ""
-        text = (
-            f"two containers run under one instance name, and neither may be culled: {', '.join(names[:NAMES_LIMIT])}"
-        )
-        yield fail("duplicate", f"{text}{more}; give each an ARBITER_INSTANCE of its own")
+    if double := [member.instance for member in members if member.duplicate]:
+        text = "two containers run under one instance name, and neither may be culled"
+        names = reasons.names(double, NAMES_LIMIT)
+        yield fail("duplicate", f"{text}: {names}; give each an ARBITER_INSTANCE of its own")
 
 
 def _settings(texts: tuple[str, ...]) -> Iterator[Finding]:

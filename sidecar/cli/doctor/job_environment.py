@@ -6,6 +6,7 @@ A value that the file does not tell counts as not set: no finding is better than
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -32,12 +33,14 @@ _INTERPOLATION: Final = re.compile(r"\$\{(?:env\[\")?([^{}\"]*)(?:\"\])?\}")
 _OF_PORT: Final = re.compile(r"NOMAD_(?:HOST_)?(PORT|ADDR|IP)_(\w+)")
 # Files of the allocation, which are not on this machine.
 _FILES: Final = re.compile(r"ARBITER_(CONFIG|ACTION_COMMAND|CULL_HOOK|WEBHOOK_TEMPLATE|(\w+_)?(FILE|CERT|KEY|CA)):?\b")
-_ABOUT_OTHERS: Final = re.compile(r"needs |missing|has to go|unknown setting|is called")
+_ABOUT_OTHERS: Final = re.compile(r"needs |missing|has to go|unknown setting|is called|COMMAND: cannot")
+_VARIABLE: Final = re.compile(rf"{sources.PREFIX}[A-Z_]+")
 
 
 class JobEnvironment(NamedTuple):
     """``settings``: as the arbiter will have them, or without those that ``problems`` name, one sentence each.
 
+    A program that is not on this machine, and the missing task of an action, have a sample in their place.
     ``is_whole``: whether the file tells all of them. ``raw``: the variables as they are in the job.
     """
 
@@ -64,7 +67,9 @@ def read(group: Group, arbiter: Task) -> JobEnvironment:
     is_whole = sources.variable("config") not in raw and not any("{{" in text for text in rest)
     if not is_whole:
         environ.setdefault(_REDIS, _REDIS_SAMPLE)
-    settings, problems = _loaded(environ)
+    others = (task.name for task in group.tasks if task.name != arbiter.name)
+    samples = {sources.variable("action_command"): sys.executable, sources.variable("nomad_task"): next(others, "app")}
+    settings, problems = _loaded(environ, samples)
     return JobEnvironment(settings, problems, is_whole, raw)
 
 
@@ -80,24 +85,34 @@ def _filled_in(value: str, group: Group) -> str:
     return _INTERPOLATION.sub(sample, value)
 
 
-def _loaded(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+def _loaded(environ: Mapping[str, str], samples: Mapping[str, str]) -> tuple[Settings, list[str]]:
     try:
         return load({}, environ), []
     except SettingsError as error:
         problems = error.problems
-    return _without(environ, problems), [problem for problem in problems if _is_of_the_job(problem)]
+    return _without(environ, problems, samples), [problem for problem in problems if _is_of_the_job(problem)]
 
 
-def _without(environ: Mapping[str, str], problems: list[str]) -> Settings:
+def _without(environ: Mapping[str, str], problems: list[str], samples: Mapping[str, str]) -> Settings:
     """The settings without those that the problems name, and without those that contradict one another then."""
-    named = {re.split("[: ]", problem, maxsplit=1)[0] for problem in problems}
-    if not named & {*environ}:
+    rest = dict(environ)
+    for problem in problems:
+        name, *others = _VARIABLE.findall(problem) or [""]
+        if name in samples and rest.get(name) != samples[name]:
+            rest[name] = samples[name]
+        elif name in environ:
+            rest.pop(name, None)
+        else:  # what is missing cannot be left out, but what needs it
+            family = name[: name.find("_", len(sources.PREFIX)) + 1]
+            of_family = [each for each in environ if family and each.startswith(family)]
+            for each in [each for each in others if each in environ] or of_family:
+                rest.pop(each, None)
+    if rest == environ:
         return load({}, _NOMAD)
-    rest = {name: value for name, value in environ.items() if name not in named}
     try:
         return load({}, rest)
     except SettingsError as error:
-        return _without(rest, error.problems)
+        return _without(rest, error.problems, samples)
 
 
 def _is_of_the_job(problem: str) -> bool:

@@ -86,6 +86,10 @@ def _of_action(group: Group, arbiter: Task, settings: Settings) -> Iterator[Find
     action = settings.action
     if action == "check":
         return
+    if action == "exit":
+        text = "ARBITER_ACTION exit: Nomad restarts the arbiter alone, and the culled app goes on"
+        yield _fail(f"{text}; set nomad-restart, nomad-stop or check")
+        return
     does = {"nomad-restart": "restarts the app in place", "nomad-stop": "replaces the allocation"}.get(action)
     yield _ok(f"ARBITER_ACTION {action} {does or 'is carried out'} {settings.drain:g} s after the grant")
     for check in group.checks:
@@ -201,7 +205,7 @@ def _of_times(check: Check, patience_s: float, drain_s: float) -> Iterator[Findi
 
 
 def _of_ports(group: Group, environment: JobEnvironment) -> Iterator[Finding]:
-    """Whether others find the listeners of the arbiter, and whether the app's port is none of them."""
+    """Whether others find the listeners of the arbiter."""
     settings = environment.settings
     # The settings have no page if its token is not on this machine.
     page = environment.raw.get("ARBITER_PAGE_LISTEN", "")
@@ -214,9 +218,6 @@ def _of_ports(group: Group, environment: JobEnvironment) -> Iterator[Finding]:
     for name, port in listens.items():
         if port not in group.ports.values():
             yield _warn(_UNREACHED[name].format(port))
-    host, watched = addresses.port_of(settings.app_port or "0.0.0.0:0")
-    if host is None and watched in listens.values():
-        yield _fail(f"ARBITER_APP_PORT {watched} is a port of the arbiter: name the one at which the app listens")
     if "agent_listen" in listens:
         yield from _of_agent_tag(group, listens["agent_listen"])
 

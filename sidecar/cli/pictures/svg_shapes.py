@@ -34,10 +34,9 @@ def box(height: float, height_px: float, shapes: Iterable[str], label: str) -> s
     )
 
 
-def figure(caption: str, *content: str, kind: str = "") -> str:
+def figure(caption: str, *content: str) -> str:
     """Pictures below their caption, which is escaped here."""
-    of_kind = f' class="{kind}"' if kind else ""
-    return f"<figure{of_kind}><figcaption>{escaped(caption)}</figcaption>{''.join(content)}</figure>"
+    return f"<figure><figcaption>{escaped(caption)}</figcaption>{''.join(content)}</figure>"
 
 
 def scale(labels: Sequence[str], kind: str = "") -> str:

@@ -6,7 +6,7 @@ answer has one row here, and no row is unused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from types import MappingProxyType
@@ -283,6 +283,12 @@ def span(seconds: float) -> str:
         parts.append(f"{count}{unit}" if count else "")
     first = next(at for at, part in enumerate(parts) if part)
     return " ".join(filter(None, parts[first : first + 2]))
+
+
+def names(every: Sequence[str], most: int) -> str:
+    """The first ``most`` names, and how many more: ``a, b and 3 more``."""
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 def whole_seconds(seconds: float) -> str:

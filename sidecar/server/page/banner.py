@@ -291,8 +291,7 @@ def containers(rows: Sequence[ContainerFacts], of: int = 0) -> str:
 
 def names(rows: Sequence[ContainerFacts]) -> str:
     """The first names, and how many more."""
-    shown = ", ".join(name(row.instance) for row in rows[:MOST_NAMES])
-    return shown + (f" and {len(rows) - MOST_NAMES} more" if len(rows) > MOST_NAMES else "")
+    return reasons.names([name(row.instance) for row in rows], MOST_NAMES)
 
 
 def name(text: str) -> str:

@@ -117,6 +117,20 @@ def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
     assert f"warn limit: your containers have {said}" in _doctor(fleet[0]).out
 
 
+def test_what_is_wrong_around_the_sidecar_is_warned_of(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    port = free_port()
+    one = sidecar("a", redis_url=redis_server.url, app_port=port, action="nomad-stop")
+    unset = "ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set"
+    wait_for(lambda: len(_logged(one)) == 2, timeout_s=60, what="both are logged")
+    out = _doctor(one).out
+    assert f"warn sidecar: {unset}" in out
+    assert f"warn sidecar: nobody listens at ARBITER_APP_PORT {port}: a restart of the app in place is not" in out
+
+
+def _logged(one: Sidecar) -> list[str]:
+    return [line["message"] for line in one.log_lines() if line["message"].startswith(("ARBITER_ACTION", "nobody"))]
+
+
 def _usual(one: Sidecar) -> float:
     return float(one.request("local", "GET", "/why").json()["window"]["usual"])
 
@@ -284,6 +298,12 @@ def test_job_file_is_looked_at_too(sidecar: StartSidecar, run_dir: Path) -> None
     assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
     none = command(one, "doctor", "--job", str(run_dir / "none"))
     assert none == (2, "", f"health-arbiter: {run_dir / 'none'} cannot be read: no such file or directory\n")
+
+
+def test_job_file_alone_is_looked_at_on_a_machine_without_settings() -> None:
+    doctor = [sys.executable, "-m", "sidecar", "doctor", "--job", str(JOB)]
+    done = subprocess.run(doctor, cwd=JOB.parents[1], env={}, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, {line.split()[1] for line in done.stdout.splitlines()}) == (0, {"job:"})
 
 
 def test_task_of_nomad_is_compared_with_its_allocation(sidecar: StartSidecar) -> None:

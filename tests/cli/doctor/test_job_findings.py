@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -153,7 +154,8 @@ TRAPS = {
     "secret with #": ((" | toJSON", ""),),
     "secret": (_set('ARBITER_REDIS_URL = "redis://:p@h"'),),
     # actions
-    "action and check_restart": (_set('ARBITER_ACTION = "exit"'),),
+    "action and check_restart": (_set('ARBITER_ACTION = "command"', 'ARBITER_ACTION_COMMAND = "/bin/restart-app"'),),
+    "exit": (_set('ARBITER_ACTION = "exit"'), (RESTART, "")),
     "action without token": (_set('ARBITER_ACTION = "nomad-stop"'), (RESTART, "")),
     "action for another task": (_set('ARBITER_ACTION = "nomad-restart"', 'ARBITER_NOMAD_TASK = "web"'), (RESTART, "")),
     "impatient action": (
@@ -200,7 +202,8 @@ SAID = {
     "page": "warn no port of the group leads to the status page at 9183 (ARBITER_PAGE_LISTEN)",
     "public": "warn no port of the group leads to the health answers at 9181 (ARBITER_PUBLIC_LISTEN): HAProxy and "
     "Prometheus do not reach them",
-    "own port": "FAIL ARBITER_APP_PORT 9181 is a port of the arbiter: name the one at which the app listens",
+    "own port": "FAIL ARBITER_APP_PORT: 9181 is a port of the sidecar (ARBITER_PUBLIC_LISTEN=0.0.0.0:9181): name that "
+    "of the app",
     "kill_timeout, long": "warn kill_timeout 31 s of arbiter: Nomad's clients allow 30 s, unless their "
     "max_kill_timeout is longer",
     "memory_max": "warn memory_max 256 of arbiter: Nomad ignores it where memory oversubscription is off, as by "
@@ -252,8 +255,10 @@ SAID = {
     "drain, long": "warn a culled app is restarted 60 to 66 s after the grant, and no sooner than 80 s after its "
     "start: a drain of 40 s and 5 polls of 5 s",
     "secret": "warn ARBITER_REDIS_URL stands in env with a password: everybody who reads the job has it",
-    "action and check_restart": "warn ARBITER_ACTION exit, and check_restart of /health/nomad: a dead arbiter has the "
-    "app restarted; leave check_restart out",
+    "exit": "FAIL ARBITER_ACTION exit: Nomad restarts the arbiter alone, and the culled app goes on; set "
+    "nomad-restart, nomad-stop or check",
+    "action and check_restart": "warn ARBITER_ACTION command, and check_restart of /health/nomad: a dead arbiter has "
+    "the app restarted; leave check_restart out",
     "action without token": "FAIL ARBITER_ACTION nomad-stop needs the token of the task: write identity { file = "
     "true } into arbiter",
     "action for another task": "FAIL ARBITER_NOMAD_TASK web is no task of the group",
@@ -330,6 +335,37 @@ def test_trap_is_found_and_says_what_to_do(name: str, tmp_path: Path) -> None:
 )
 def test_what_nomad_fills_in_is_no_finding(changes: tuple[tuple[str, str], ...], tmp_path: Path) -> None:
     assert [found for found in _found(tmp_path, *changes) if found[0] != "ok"] == []
+
+
+TASK_API: Final = (
+    (CHECK, "      }\n    }\n"),
+    ("lifecycle { sidecar = true }", "lifecycle { sidecar = true }\n identity { file = true }"),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ((_set('ARBITER_ACTION = "command"', 'ARBITER_ACTION_COMMAND = "/only/there"'), *TASK_API), []),
+        (
+            (_set('ARBITER_ACTION = "command"', 'ARBITER_ACTION_COMMAND = "\'open"'), *TASK_API),
+            ["ARBITER_ACTION_COMMAND: cannot be read: No closing quotation"],
+        ),
+        (
+            (_set('ARBITER_ACTION = "nomad-restart"', 'ARBITER_APP_PORT = "8080"'), *TASK_API),
+            ["ARBITER_NOMAD_TASK: missing, though ARBITER_ACTION=nomad-restart"],
+        ),
+        (
+            (_set('ARBITER_SCRAPE_ERRORS = "errors_total"'),),
+            ["ARBITER_SCRAPE_URL: missing, though there are selectors of what to count on the page"],
+        ),
+    ],
+    ids=["program of another machine", "bad command", "no task", "no page"],
+)
+def test_problem_of_one_setting_hides_no_other_setting(
+    changes: tuple[tuple[str, str], ...], problems: list[str], tmp_path: Path
+) -> None:
+    assert [said for level, said in _found(tmp_path, *changes) if level != "ok"] == problems
 
 
 @pytest.mark.parametrize("path", SHIPPED_JOBS, ids=lambda path: path.name)

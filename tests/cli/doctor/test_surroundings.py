@@ -75,7 +75,7 @@ def _answering(answer: bytes) -> socket.socket:
 
     def serve() -> None:
         with suppress(OSError), server.accept()[0] as connection:
-            connection.settimeout(2)
+            connection.settimeout(60)
             if answer.startswith(b"HTTP"):
                 connection.recv(1024)
             connection.sendall(answer)
