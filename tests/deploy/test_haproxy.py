@@ -173,7 +173,7 @@ def test_dead_sidecar_is_ignored_by_the_agent_variant(haproxy: StartHaproxy) -> 
     with _listening(app):
         proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
         await_agent(proxy, "app1", "L4CON")
-        assert proxy.show_servers()["app", "app1"]["status"] == "UP"
+        assert proxy.show_servers()["app", "app1"]["status"].startswith("UP")  # "UP 2/3" after a late check
 
 
 def test_last_answer_of_a_dead_sidecar_stays_with_the_agent_variant(haproxy: StartHaproxy) -> None:

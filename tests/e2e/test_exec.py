@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import pytest
 
 PATTERN_S: Final = float(os.environ.get("CRON_PATTERN_S", "15"))
-STARTING_S: Final = 2.0
+STARTING_S: Final = 5.0
 """The shortest of many starts of a main takes less than this; each starts two Python processes."""
 ROOT: Final = Path(__file__).parents[2]
 
@@ -89,14 +89,21 @@ class Cron:
             self._next_kill_at = now + self._chance.uniform(*self._kills_s)
 
     def stop(self) -> list[Sighting]:
-        """Kill all processes, and return what their commands logged. ``starts_s``: the durations of the starts."""
+        """Kill all processes, and return what their commands logged.
+
+        ``starts_s`` has the durations of the starts, also of one that was not over yet.
+        """
+        killed = {child.pid for child in self._children if child.poll() is None}
+        stopped_at = time.monotonic()
         for child in self._children:
             child.kill()
         for child in self._children:
-            child.wait(10)
+            child.wait(60)
         seen = self._seen()
         for parent, began in self._starting.items():
-            self.starts_s += [one.at - began for one in seen if one.parent == parent][:1]
+            self.starts_s += [one.at - began for one in seen if one.parent == parent][:1] or [stopped_at - began] * (
+                parent in killed
+            )
         return seen
 
     def _seen(self) -> list[Sighting]:

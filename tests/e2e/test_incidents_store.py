@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.fleet_driver import FleetDriver, await_denied, await_metrics
+from harness.fleet_driver import FleetDriver, await_denied, await_metrics, claim
 from harness.redis_proxy import RedisProxy
 from harness.sidecar import GATES, NO_GATES, Setting, Sidecar, command
 from harness.sidecar_pool import SidecarPool
@@ -90,7 +90,7 @@ KEYS: Final = (
 def test_no_key_that_is_lost_alone_gives_a_token_too_many(pool: SidecarPool, redis_server: RedisServer) -> None:
     """Each key has its own fleet, because a detected loss stops culls for a window."""
     names = {name: f"lost-{name}-" for name in KEYS}
-    settings: dict[str, Setting] = {**BOUND, "redis_url": redis_server.url}
+    settings: dict[str, Setting] = {**BOUND, "budget_window": "10m", "redis_url": redis_server.url}
     fleets = pool.fleets(*((BUDGET + 1, {**settings, "service": service}) for service in names.values()))
     drivers = dict(zip(KEYS, map(FleetDriver, fleets), strict=True))
     for driver in drivers.values():
@@ -102,6 +102,8 @@ def test_no_key_that_is_lost_alone_gives_a_token_too_many(pool: SidecarPool, red
             await_budget_used(driver, f"the budget of {name} is spent")
         for name, service in names.items():
             redis_server.cli("DEL", key(name, service))
+        for name in ("state", "grants"):
+            await_metrics(drivers[name].members[0], {"arbiter_data_losses_total": 1})
         pass_beats(8)
     assert {name: len(driver.down()) for name, driver in drivers.items()} == dict.fromkeys(KEYS, BUDGET)
     losses = {name: driver.members[0].metrics()["arbiter_data_losses_total"] for name, driver in drivers.items()}
@@ -132,15 +134,16 @@ def test_stepped_clock_neither_grants_tokens_nor_stops_culls(pool: SidecarPool, 
     assert times[2] - times[1] >= window_s, "never more than the budget in a window of real time"
     assert times[0] >= first_at
 
-    assert command(left[3], "hold", "--for", "2s", "--reason", "audit", "--author", "alice").code == 0
+    hold = ("hold", "--reason", "audit", "--author", "alice", "--for")
+    assert command(left[3], *hold, "1h").code == 0
     with driver.keep_sick(left[2]):
         await_denied(left[2], "hold")
+        assert command(left[3], *hold, "2s").code == 0, "in place of the first hold"
         server.run_clock(0)
-        stepped_at = time.monotonic()
-        await_metrics(left[3], {"arbiter_hold_until_timestamp_seconds": 0})
-        assert time.monotonic() - stepped_at < window_s
         denied = await_denied(left[2], "data_loss")
         assert 0 < denied["retry_after_s"] <= window_s + 1
+        # By a clock that is an hour behind it would last an hour.
+        await_metrics(left[3], {"arbiter_hold_until_timestamp_seconds": 0})
         driver.await_down(*driver.members[:5], timeout_s=4 * window_s)
     times = pool.cull_times()
     assert times[4] - times[3] >= window_s
@@ -223,6 +226,16 @@ def test_spacing_is_kept_across_three_servers(pool: SidecarPool, start_redis: St
     assert min(gaps) >= spacing_s - 0.05, "except for the duration of an exchange"
 
 
+def make_sick_until(driver: FleetDriver, one: Sidecar, predicate: Callable[[], bool], what: str) -> None:
+    """Report errors again and again: on a busy machine some leave a short window before they lead to a claim."""
+
+    def is_so() -> bool:
+        driver.make_sick(one)
+        return predicate()
+
+    wait_for(is_so, timeout_s=60, what=what)
+
+
 # -- claims and names -------------------------------------------------------------------------------------------------
 
 
@@ -234,8 +247,7 @@ def test_container_that_recovers_gives_its_grant_back_and_must_pass_the_gates_ag
         driver = ready(pool.fleet(5, **{**ALL, "error_window": "3s"}, redis_url=proxy.url))
         first, second = driver.members[:2]
         proxy.lose("reply")
-        driver.make_sick(first)
-        assert proxy.lost.wait(20)
+        make_sick_until(driver, first, lambda: proxy.lost.wait(0.5), "it claims, and gets no reply")
         name = str(first.settings["instance"])
         assert redis_server.cli("HEXISTS", key("culls"), name)
         wait_for(lambda: first.verdict()["state"] == "up", timeout_s=60, what="it has recovered")
@@ -243,10 +255,8 @@ def test_container_that_recovers_gives_its_grant_back_and_must_pass_the_gates_ag
         wait_for(
             lambda: not redis_server.cli("HEXISTS", key("culls"), name), timeout_s=60, what="its grant is given back"
         )
-        driver.make_sick(second)
-        driver.await_down(second)
-        driver.make_sick(first)
-        await_denied(first, "trial")
+        make_sick_until(driver, second, lambda: driver.down() == [second], "the second is culled")
+        make_sick_until(driver, first, lambda: claim(first).get("reason") == "trial", "the first waits for the trial")
         assert driver.down() == [second]
 
 

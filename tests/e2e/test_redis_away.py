@@ -138,6 +138,6 @@ def test_no_password_is_ever_shown(sidecar: StartSidecar, redis_server: RedisSer
     url = redis_server.url.replace("redis://", f"redis://:{secret}@")
     one = sidecar("one", **FAST, redis_url=url)
     one.post_error(5)
-    wait_for(lambda: _reasons_away(one) == ["auth"], timeout_s=60, what="the beat is refused")
+    wait_for(lambda: "auth" in _reasons_away(one), timeout_s=60, what="the beat is refused")
     shown = [one.output(), str(one.verdict()), one.request("public", "GET", "/metrics").body, one.health()[1]]
     assert not [text for text in shown if secret in text]

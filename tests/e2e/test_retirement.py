@@ -111,7 +111,7 @@ def _absences(fleet: list[Sidecar]) -> list[tuple[float, float]]:
 
 def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     _hold(redis_server)
-    fleet = sidecar.fleet(3, **AGING, lifetime_max="60s", busy_load="0.5", redis_url=redis_server.url)
+    fleet = sidecar.fleet(3, **AGING, lifetime_max="10m", busy_load="0.5", redis_url=redis_server.url)
     busy, *idle = fleet
     for one in fleet:
         one.post_error(count=0, app_start="life-1")

@@ -69,7 +69,9 @@ def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     one = sidecar(redis_url=redis_server.url, runbook_url="https://runbooks.example.org/arbiter", **FAST)
+    began = time.time()
     _make_sick(one)
+    reported = time.time()
     wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
     wait_for(lambda: _why(one)["fleet"], timeout_s=60, what="the first beat is answered")
     local, public = _why(one), _why(one, "public")
@@ -84,7 +86,7 @@ def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     (sample,) = local["samples"]
     assert (sample["count"], sample["kind"], sample["level"]) == (5, "redis", "server_error")
     assert sample["message"] == "connect to redis://***@10.0.0.1:6379 failed after 44 ms, token=***"
-    assert abs(sample["last"] - time.time()) < 15
+    assert began - 1 <= sample["last"] <= reported + 1
     body = wait_for(lambda: _body_with_the_fleet(one), timeout_s=60, what="the body has the fleet, a second later")
     assert len(body.encode()) <= 3_072
     for part in (
@@ -159,7 +161,7 @@ def test_no_hook_stops_a_cull_or_delays_health(sidecar: StartSidecar, run_dir: P
         asked = time.monotonic()
         one.health("/health/nomad")
         slowest = max(slowest, time.monotonic() - asked)
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60
         time.sleep(0.02)
     assert slowest < HOOK_S - 1, "an answer that waited for the hook would have taken as long as that"
     assert said in _why(one)["capture"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sidecar.controller.ledger_entries import NO_CULL
 from sidecar.core.types import Entry
 
 DAY_S: Final = 86_400.0
@@ -40,6 +41,7 @@ def busy_week() -> list[Entry]:
         Entry("redis_back", UNTIL_S - 5 * DAY_S + 125, "web-1", seconds=125.0),
         Entry("revived", day_ago + 500, "web-2", "", "false alarm", "ann", 40.0),
         Entry("restarted", day_ago + 600, "web-4", "http", seconds=31.0, detail="the app was restarted in place"),
+        Entry("restarted", day_ago + 700, "web-6", reason=NO_CULL, detail="in place (3 restarts in the last 9m 20s)"),
         Entry("action_failed", day_ago + 590, "web-4", reason="nomad-restart", seconds=0.2),
     ]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sidecar.net.web import Routes
 
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -78,7 +78,7 @@ class Answer(NamedTuple):
 
 
 class RawConnection:
-    """One connection, byte by byte. Every wait ends after 20 s, more than a busy machine needs."""
+    """One connection, byte by byte. Every wait ends after a minute, more than a busy machine needs."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

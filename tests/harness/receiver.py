@@ -63,12 +63,12 @@ class Receiver:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._up.wait(10), "the receiver does not listen"
+        assert self._up.wait(60), "the receiver does not listen"
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     async def _serve(self) -> None:

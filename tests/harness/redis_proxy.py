@@ -62,7 +62,11 @@ class RedisProxy:
                 if self.is_cut:
                     client.close()
                     continue
-                server = socket.create_connection(("127.0.0.1", self._target_port), 5)
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target_port), 5)
+                except OSError:
+                    client.close()
+                    continue
                 self._sockets += [client, server]
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
                 if self.is_cut:  # since it was asked above
@@ -77,7 +81,7 @@ class RedisProxy:
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """Pass one exchange after the other, as a sidecar sends them; a long request may come in pieces."""
         is_claim = False
-        with suppress(OSError, ValueError), client, server:  # ValueError: it was closed before the select
+        with suppress(OSError), client, server:
             while True:
                 ready, _, _ = select.select((client, server), (), ())
                 source = ready[0]

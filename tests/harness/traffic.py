@@ -60,7 +60,7 @@ class Traffic:
         """The answers from now on: ``count`` of them or a few more."""
         before = self.seen()
         goal = before.total() + count
-        timeout_s = 10 + 2 * count / self._rate
+        timeout_s = 60 + 2 * count / self._rate
         wait_for(lambda: self.outcomes.total() >= goal, timeout_s=timeout_s, what=f"{count} more answers")
         return self.seen() - before
 

@@ -83,7 +83,7 @@ def test_work_that_outlives_its_loop_ends_quietly() -> None:
     asyncio.run(give_up())
     wait_for(lambda: threads, timeout_s=60, what="the thread has begun")
     release.set()
-    threads[0].join(5)
+    threads[0].join(60)
     assert not threads[0].is_alive()
 
 

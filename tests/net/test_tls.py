@@ -606,7 +606,7 @@ async def test_handshake_has_its_time_and_no_more(
     ours, theirs = socket.socketpair()
     ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
     starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
-    await asyncio.wait_for(starter.start(ours, make, files.tls().context), 5)
+    await asyncio.wait_for(starter.start(ours, make, files.tls().context), 60)
     assert (observed.words, observed.failures) == (["handshake"], [])
     assert ours.fileno() < 0
     theirs.close()
@@ -627,7 +627,7 @@ async def test_unfinished_handshakes_end_with_the_listener(files: Files, observe
         reader, writer = await asyncio.open_connection(*_place(listener))
         await eventually(lambda: listener.is_busy, timeout_s=60, what="it is accepted")
     with suppress(ConnectionError):  # in good order or not
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
 
 

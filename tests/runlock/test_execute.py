@@ -32,7 +32,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(options: str, command: str) -> subprocess.Popen[str]:
         lock = [] if "--redis-file" in options else ["--run-lock", str(tmp_path)]
-        words = ["exec", *lock, "--grace", "5s", *shlex.split(options), "--"]
+        words = ["exec", *lock, "--grace", "20s", *shlex.split(options), "--"]
         process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-m", "sidecar", *words, "/bin/sh", "-c", command],
             cwd=tmp_path,
@@ -262,7 +262,7 @@ def _survivor(start: Start, directory: Path, options: str) -> int:
     process = start(options, "(exec sleep 60 > /dev/null 2>&1) & echo $! > pid; wait")
     pid = runs(directory)
     process.kill()
-    process.wait(10)
+    process.wait(60)
     return pid
 
 

@@ -64,7 +64,7 @@ def test_sigkill_frees_the_lock(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         assert not is_free(tmp_path)
         process.kill()
-        process.wait(10)
+        process.wait(60)
         assert is_free(tmp_path)
 
 
@@ -80,7 +80,7 @@ def test_a_forked_child_keeps_the_lock_when_its_parent_is_killed(tmp_path: Path)
         assert process.stdout is not None
         child = int(process.stdout.readline())
         process.kill()
-        process.wait(10)
+        process.wait(60)
         assert not is_free(tmp_path)
         os.kill(child, signal.SIGKILL)
         wait_for(lambda: is_free(tmp_path), timeout_s=60, what="the lock is free without the child")
@@ -130,7 +130,7 @@ def test_a_program_that_is_handed_the_descriptor_holds_the_lock(tmp_path: Path) 
         mine.release()
         assert not is_free(tmp_path)
         child.kill()
-        child.wait(10)
+        child.wait(60)
         assert is_free(tmp_path)
 
 

@@ -47,9 +47,9 @@ async def asked(actor: Actor, reply: bytes) -> object:
     ids=lambda reply: repr(reply[:40]),
 )
 async def test_huge_list_is_refused_at_once(reply: bytes, actor: Actor) -> None:
-    begun = time.monotonic()
+    begun = time.thread_time()  # of the loop, which would make room for it, however busy the machine is
     assert await asked(actor, reply) == "response"
-    assert time.monotonic() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 async def test_reply_over_the_limit_is_refused(actor: Actor) -> None:
