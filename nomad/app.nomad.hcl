@@ -113,8 +113,8 @@ job "app" {
           # Nomad takes any status below 400 as good, and one good answer resets its count. So the sidecar answers 503
           # until the app is replaced. Nomad restarts the app after interval x (limit - 1) of failures: 20 s here. No
           # answer is a failure too, so a sidecar that restarts must be back well before that. `grace` is the time in
-          # which a new node may pull the sidecar's image. Failures in it do not count, after the start of the app and
-          # after a restart of Nomad's agent.
+          # which a new node may pull the sidecar's image. Failures in it do not count: after the start of the app, a
+          # restart of Nomad's agent, or an update of the job in place.
           check_restart {
             limit = 5
             grace = "90s"

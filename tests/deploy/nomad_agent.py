@@ -182,6 +182,11 @@ class NomadAgent(Child):
         wait_for(self._has_node, timeout_s=START_S, what="the node is ready")
         return self
 
+    def restart(self) -> None:
+        """End the agent and start it again; its tasks go on meanwhile."""
+        self.stop(timeout_s=30)
+        self.start()
+
     def end(self) -> None:
         """Stop every job, end the agent, and what is left of its processes and mounts."""
         with suppress(AssertionError, OSError, HTTPException):

@@ -120,6 +120,18 @@ def with_standby(text: str) -> str:
     return text[:end] + text[begin:end].replace('"arbiter"', '"standby"', 1) + text[end:]
 
 
+def with_canary(text: str) -> str:
+    """The job with a canary in each deployment."""
+    return _replaced(text, "max_parallel     = 1", "max_parallel     = 1\n    canary           = 1")
+
+
+def with_stubborn_app(text: str) -> str:
+    """The job with an app that ignores what should end it, so that Nomad kills it after its ``kill_timeout``."""
+    ignores = '"-c", "trap \'\' INT TERM; exec \\"$@\\"", "sh"'
+    command = f'command = "{sys.executable}"\n args = ["{PROGRAMS}/'
+    return _replaced(text, command, f'command = "/bin/sh"\n args = [{ignores}, "{sys.executable}", "{PROGRAMS}/')
+
+
 def _replaced(text: str, old: str, new: str, count: int = 1) -> str:
     found = text.count(old)
     assert found == count, f"{old!r} is {found} times in the job"

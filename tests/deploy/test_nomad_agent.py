@@ -1,6 +1,7 @@
-"""The shipped jobs under a real Nomad, where one is on PATH, with the shipped times: this takes a quarter of an hour.
+"""The shipped jobs under a real Nomad, where one is on PATH, with the shipped times: this takes half an hour.
 
-``-s`` shows the seconds of each story. test_nomad_stories.py has such stories with a stand-in, everywhere.
+``-s`` shows the seconds of each story. test_nomad_disturbed.py has those in which the agent, a sidecar or the job is
+disturbed, test_nomad_stories.py such stories with a stand-in, everywhere.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import json
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,49 +18,21 @@ from typing import Final
 
 import pytest
 
-from deploy.nomad_agent import Allocation, require_nomad
+from deploy.nomad_agent import Allocation
 from deploy.nomad_site import COUNT, FILES, Case, Clock, NomadSite, with_standby
 from deploy.nomad_stand_in import TOKEN, TaskApi, ask
-from harness.children import Children, short_path
+from deploy.nomad_story import CHECK, NO_TRIAL, RESTART, RESTORED_S, STOP, begin_deployment, count_without, see_a_cull
 from harness.polls import RESET, UP, Polls
-from harness.traffic import Traffic, lost
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.redis, pytest.mark.haproxy]
 
-RATE: Final = 50
-RESTORED_S: Final = 60.0
 MEMORY: Final = Path("/sys/fs/cgroup/memory/nomad")
 MIB: Final = 1024**2
-NO_TRIAL: Final = {"ARBITER_TRIAL": "off"}
-"""So that no story waits for the outcome of the one before."""
-
-STOP: Final = Case("task API", NO_TRIAL)
-IN_PLACE: Final = {"ARBITER_ACTION": "nomad-restart", "ARBITER_NOMAD_TASK": "app", "ARBITER_ACTION_TIMEOUT": "45s"}
-RESTART: Final = Case("task API", {**NO_TRIAL, **IN_PLACE})
-CHECK: Final = Case("check", NO_TRIAL)
 PAIR: Final = Case("check", NO_TRIAL, with_standby)
 WINDOW_S: Final = 60
 TRIAL: Final = Case("task API", {"ARBITER_BUDGET_WINDOW": f"{WINDOW_S}s", "ARBITER_PROBATION": "20s"})
 FAILED: Final = 'arbiter_actions_total{action="nomad-stop",outcome="failed"}'
 POLLS: Final = 100.0
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NomadSite]:
-    require_nomad()
-    with short_path(tmp_path_factory.mktemp("nomad")) as directory, Children() as children:
-        site = NomadSite(directory, children)
-        try:
-            yield site.start()
-        finally:
-            site.nomad.end()
-
-
-@pytest.fixture
-def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
-    clock = Clock(request.node.name)
-    yield clock
-    print("\n".join(["", *clock.lines]))  # noqa: T201 - shown with -s
 
 
 # -- the files --------------------------------------------------------------------------------------------------------
@@ -77,38 +48,11 @@ def test_shipped_job_is_valid_and_only_its_driver_is_missing(site: NomadSite, na
     assert plan.count("WARNING") == 1
 
 
-def _see_a_cull(site: NomadSite, clock: Clock, case: Case) -> None:
-    """One app gets sick, and is restarted by the action of this case without a lost GET."""
-    sick = site.deploy(case)[0]
-    pid, is_in_place = site.app_pid(sick), case is RESTART
-    with Traffic(site.front, RATE) as traffic:
-        traffic.next_answers(RATE)
-        clock.restart()
-        site.make_sick(sick)
-        granted = clock.until(lambda: site.is_draining(sick), "granted")
-        clock.until(lambda: sick.id not in site.servers(), "out of HAProxy")
-        clock.until(lambda: not Path(f"/proc/{pid}").exists(), "the app has ended")
-        clock.until(lambda: _count_without(site, None if is_in_place else sick) == COUNT, "as many run as before")
-        restored = clock.until(lambda: len(site.servers()) == COUNT, "HAProxy has as many servers as before")
-        clock.until(site.is_well, "all are judged, and up")
-        traffic.next_answers(RATE)
-    assert {each: count for each, count in lost(traffic.seen()).items() if each.method == "GET"} == {}
-    assert restored - granted < RESTORED_S * (2 if case is CHECK else 1)
-    after = site.now(sick)
-    assert after.restarts == {"app": int(is_in_place), "arbiter": 0}
-    assert after.client_status == {"check": "failed", "task API": "running" if is_in_place else "complete"}[case.name]
-
-
-def _count_without(site: NomadSite, ended: Allocation | None) -> int:
-    """The number of allocations that run; Nomad takes a moment to see that this one has ended."""
-    return sum(ended is None or one.id != ended.id for one in site.nomad.running())
-
-
 # -- the check --------------------------------------------------------------------------------------------------------
 
 
 def test_check_has_a_sick_app_replaced(site: NomadSite, clock: Clock) -> None:
-    _see_a_cull(site, clock, CHECK)
+    see_a_cull(site, clock, CHECK, within_s=2 * RESTORED_S)
 
 
 def test_culled_app_that_is_restarted_in_place_is_not_killed_again_by_the_check(site: NomadSite, clock: Clock) -> None:
@@ -126,7 +70,7 @@ def test_culled_app_that_is_restarted_in_place_is_not_killed_again_by_the_check(
 
 def test_cull_in_a_deployment_by_the_check_is_replaced_when_somebody_asks(site: NomadSite, clock: Clock) -> None:
     site.deploy(CHECK)
-    sick = _begin_deployment(site, clock)
+    sick = begin_deployment(site, clock)
     site.make_sick(sick)
     clock.until(lambda: site.is_draining(sick), "granted")
     clock.until(lambda: site.now(sick).client_status == "failed", "the culled allocation has failed")
@@ -134,25 +78,7 @@ def test_cull_in_a_deployment_by_the_check_is_replaced_when_somebody_asks(site: 
     clock.lines.append(f"{site.nomad.deployment()['Status']}, {len(site.nomad.running())} run")
     assert len(site.nomad.running()) == COUNT - 1
     site.nomad.run("job", "eval", "-force-reschedule", "-detach", "app")
-    clock.until(lambda: _count_without(site, sick) == COUNT, "somebody has asked, and as many run as before")
-
-
-def _begin_deployment(site: NomadSite, clock: Clock) -> Allocation:
-    """The first allocation of the next version, healthy and judged, while the others still have to be replaced."""
-    before = {one.id for one in site.nomad.running()}
-    meta = f'type        = "service"\n  meta {{\n    at = "{time.time()}"\n  }}'
-    site.update(lambda text: text.replace('type        = "service"', meta, 1))
-    clock.restart()
-
-    def first() -> Allocation | None:
-        return next((one for one in site.nomad.running() if one.id not in before and one.is_healthy), None)
-
-    clock.until(first, "the first allocation of the next version is healthy")
-    found = first()
-    assert found is not None
-    clock.until(lambda: site.is_up(found), "it is judged")
-    assert site.nomad.deployment()["Status"] == "running"
-    return found
+    clock.until(lambda: count_without(site, sick) == COUNT, "somebody has asked, and as many run as before")
 
 
 def test_standby_answers_every_poll_when_the_main_is_killed(site: NomadSite, clock: Clock) -> None:
@@ -180,11 +106,11 @@ def _is_restarted(site: NomadSite, one: Allocation, before: int) -> bool:
 
 
 def test_task_api_has_a_sick_app_restarted_in_place(site: NomadSite, clock: Clock) -> None:
-    _see_a_cull(site, clock, RESTART)
+    see_a_cull(site, clock, RESTART, within_s=RESTORED_S)
 
 
 def test_task_api_has_the_allocation_of_a_sick_app_replaced(site: NomadSite, clock: Clock) -> None:
-    _see_a_cull(site, clock, STOP)
+    see_a_cull(site, clock, STOP, within_s=RESTORED_S)
 
 
 def test_killed_or_stopped_arbiter_leaves_the_app_alone(site: NomadSite, clock: Clock) -> None:
@@ -273,11 +199,11 @@ def _in_task(site: NomadSite, one: Allocation, *words: str) -> str:
 
 def test_cull_in_a_deployment_is_replaced_by_the_task_api(site: NomadSite, clock: Clock) -> None:
     site.deploy(STOP)
-    sick = _begin_deployment(site, clock)
+    sick = begin_deployment(site, clock)
     site.make_sick(sick)
     clock.until(lambda: site.is_draining(sick), "granted")
     ended = clock.until(lambda: site.now(sick).client_status == "complete", "the culled allocation has ended")
-    assert clock.until(lambda: _count_without(site, sick) == COUNT, "as many run as before") - ended < RESTORED_S
+    assert clock.until(lambda: count_without(site, sick) == COUNT, "as many run as before") - ended < RESTORED_S
     clock.until(lambda: site.nomad.deployment()["Status"] == "successful", "the deployment is successful")
     assert len(site.nomad.running()) == COUNT
 
