@@ -57,6 +57,7 @@ def operator_routes(sidecar: Sidecar, why: Why) -> OperatorRoutes:
     ledger = LedgerApi(
         sidecar.budget.entries,
         sidecar.ledger.local,
+        settled=sidecar.ledger.settled,
         identity=_identity(config, "enforce_percent"),
         wall=time.time,
         limit_s=limit_s,

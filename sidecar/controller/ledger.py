@@ -37,6 +37,7 @@ PACE_S: Final = 1.0
 BACKOFF_FIRST_S: Final = 1.0
 BACKOFF_CAP_S: Final = 30.0
 FINISH_S: Final = 2.0
+SETTLED_S: Final = 2 * PACE_S
 JITTER: Final = 0.5
 """A batch comes earlier by up to this part of its delay, or the whole fleet would send to a returned Redis at once."""
 
@@ -84,6 +85,8 @@ class Ledger:
         self._batch: list[Entry] = []
         self._sent: deque[Entry] = deque(maxlen=MOST_SENT)
         self._has_news = asyncio.Event()
+        self._failures = 0
+        self._tried = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -144,13 +147,24 @@ class Ledger:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        failures = 0
         while True:
             if not self._has_news.is_set():
                 await self._has_news.wait()
                 await asyncio.sleep(GATHER_S)
-            failures = 0 if await self._send() else failures + 1
-            await asyncio.sleep(self._pause_s(failures))
+            self._failures = 0 if await self._send() else self._failures + 1
+            self._tried.set()
+            self._tried.clear()  # those who wait go on, and who comes later waits for the next attempt
+            await asyncio.sleep(self._pause_s(self._failures))
+
+    async def settled(self) -> None:
+        """Wait until the entries of now are in the store, at most ``SETTLED_S``, and not for a store that is away.
+
+        So an order is among the events that the same person asks for next.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_S):
+                while self.waiting and not self._failures:
+                    await self._tried.wait()
 
     async def finish(self) -> None:
         """Try once to send the rest as the process ends, after ``run`` has ended."""

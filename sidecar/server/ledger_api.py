@@ -44,7 +44,8 @@ class LedgerQuery(NamedTuple):
 class LedgerApi:
     """Answers with the store's entries, or with those of ``local`` while the store does not answer.
 
-    ``local(since)`` takes a Unix second; the answer also has ``identity`` (service, instance, mode, enforced percent).
+    ``settled`` waits until this sidecar's own entries are in the store. ``local(since)`` takes a Unix second. The
+    answer also has ``identity`` (service, instance, mode, enforced percent).
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class LedgerApi:
         stored: Stored,
         local: Callable[[float], Sequence[Entry]],
         *,
+        settled: Callable[[], Awaitable[None]],
         identity: Mapping[str, Any],
         wall: Callable[[], float],
         limit_s: float,
     ) -> None:
         self._stored = stored
         self._local = local
+        self._settled = settled
         self._identity = identity
         self._wall = wall
         self._limit_s = limit_s
@@ -81,6 +84,7 @@ class LedgerApi:
 
     async def _read(self, since: float, query: LedgerQuery) -> Sequence[Entry] | Unknown:
         entries, characters = list[Entry](), 0
+        await self._settled()
         while (left := query.most - len(entries)) > 0 and characters < MOST_CHARACTERS:
             after = entries[-1].id if entries else query.after
             some = await self._stored(since, after, min(AT_ONCE, left))

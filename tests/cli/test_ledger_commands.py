@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,10 @@ class LedgerServer:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        api = LedgerApi(self.stored, lambda _since: self.local, identity=IDENTITY, wall=time.time, limit_s=30)
+        settled = partial(asyncio.sleep, 0)
+        api = LedgerApi(
+            self.stored, lambda _since: self.local, settled=settled, identity=IDENTITY, wall=time.time, limit_s=30
+        )
         async with listening(api.routes(), Observed()) as listener:
             self.address = listener.addresses[0]
             yield

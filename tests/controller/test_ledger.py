@@ -28,6 +28,7 @@ from sidecar.controller.ledger import (
     MOST_SENT,
     MOST_WAITING,
     PACE_S,
+    SETTLED_S,
     Ledger,
     LedgerStore,
 )
@@ -136,6 +137,33 @@ async def test_ledger_without_entries_asks_for_nothing() -> None:
     async with LedgerRig(notes).works():
         await asyncio.sleep(1000)
     assert notes.batches == []
+
+
+@in_virtual_time
+async def test_who_asks_after_an_order_waits_until_the_store_has_it_but_not_for_a_store_that_is_away() -> None:
+    rig, loop = LedgerRig(store := ManualStore()), asyncio.get_running_loop()
+    async with rig.works() as ledger:
+        ledger.add(*entries(1))
+        await ledger.settled()
+        ledger.add(*entries(1, 1))  # within the pause after a batch
+        await ledger.settled()
+        assert store.kept == entries(2)
+        store.says = AWAY
+        ledger.add(*entries(1, 2))
+        await ledger.settled()
+        asked_at = loop.time()
+        await ledger.settled()
+        assert loop.time() == asked_at
+        store.open.clear()
+        await asyncio.sleep(BACKOFF_CAP_S)
+        store.says = None
+        store.open.set()
+        await asyncio.sleep(BACKOFF_CAP_S)
+        store.open.clear()  # a store that hangs
+        ledger.add(*entries(1, 3))
+        asked_at = loop.time()
+        await ledger.settled()
+        assert loop.time() == pytest.approx(asked_at + SETTLED_S)
 
 
 @in_virtual_time

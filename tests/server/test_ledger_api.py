@@ -45,6 +45,7 @@ class LedgerRig:
         self.local: list[Entry] = [CULLED._replace(id="")]
         self.asked: list[tuple[float, str, int]] = []
         self.since: list[float] = []
+        self.was_settled = False
 
     async def stored(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
         self.asked.append((since, after, most))
@@ -60,8 +61,13 @@ class LedgerRig:
         self.since.append(since)
         return self.local
 
+    async def settled(self) -> None:
+        self.was_settled = not self.asked
+
     def events(self) -> LedgerApi:
-        return LedgerApi(self.stored, self.kept, identity=IDENTITY, wall=lambda: NOW_S, limit_s=0.1)
+        return LedgerApi(
+            self.stored, self.kept, settled=self.settled, identity=IDENTITY, wall=lambda: NOW_S, limit_s=0.1
+        )
 
 
 @pytest.fixture
@@ -81,6 +87,7 @@ async def test_entries_are_shown_as_in_the_ledger(wire: RawConnection, rig: Ledg
     answer = await wire.ask(get("/events"))
     assert (answer.status, answer.json()) == (200, {**IDENTITY, "events": [SHOWN], "stored": True})
     assert rig.asked == _asked(NOW_S - 3600, "", 500)
+    assert rig.was_settled, "what this sidecar has just written is in the answer"
 
 
 @pytest.mark.parametrize(

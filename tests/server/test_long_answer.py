@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import time
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -98,7 +99,9 @@ def _routes(observed: Observed) -> web.Routes:
         log=lambda _: None,
         record=lambda _: None,
     )
-    ledger = LedgerApi(budget.entries, lambda _: [], identity={}, wall=lambda: NOW_S, limit_s=60.0)
+    ledger = LedgerApi(
+        budget.entries, lambda _: [], settled=partial(asyncio.sleep, 0), identity={}, wall=lambda: NOW_S, limit_s=60.0
+    )
     history = cast("Any", SimpleNamespace(newest=list))
     sources = PageSources(
         lambda: {"at": 1.0}, lambda: OWN, history, budget, lambda: None, lambda: 0.0, lambda: [0] * 60, lambda _: ()
