@@ -79,7 +79,7 @@ class Sidecar(NamedTuple):
     inherited: Inherited
     actuator: Actuator | None
     report_tap: ReportTap
-    app_port: AppPort | None = None
+    app_port: AppPort | None
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
@@ -150,7 +150,9 @@ async def build(
     def errors_ever() -> int:
         return sum(controller.measurements.errors.ever().values())
 
-    sidecar = Sidecar(
+    offer = main_process.offer if main_process else inbox.offer
+    port = app_port(config, controller, offer, observers, metrics.registry) if config.app.app_port else None
+    return Sidecar(
         config,
         metrics,
         log,
@@ -167,10 +169,8 @@ async def build(
         inherited,
         actuator,
         ReportTap(),
+        port,
     )
-    if not config.app.app_port:
-        return sidecar
-    return sidecar._replace(app_port=app_port(config, controller, sidecar.offer, observers, metrics.registry))
 
 
 def metrics_of(config: Config) -> Metrics:
