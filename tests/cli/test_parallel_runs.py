@@ -58,11 +58,11 @@ def test_error_of_a_run_is_raised(run: Run[tuple[int, int]], error: type[Excepti
 
 
 BUSY = """
-import os, sys
+import os
 from sidecar.cli.parallel_runs import run_all
 
 def busy(_on_part):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())  # at once: both write here
     while True:
         pass
 
@@ -74,11 +74,13 @@ run_all([busy, busy], lambda _part: None, 2)
 def test_children_end_with_their_parent(number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as parent:
         assert parent.stdout is not None
-        children = [int(parent.stdout.readline()) for _ in range(2)]
+        children = list[int]()
         try:
+            children += [int(parent.stdout.readline()) for _ in range(2)]
             parent.send_signal(number)
             wait_for(lambda: not any(map(is_there, children)), timeout_s=60, what="the children are gone")
         finally:
+            parent.kill()
             for child in filter(is_there, children):
                 os.kill(child, signal.SIGKILL)
 
