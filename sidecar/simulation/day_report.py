@@ -12,12 +12,13 @@ from sidecar.simulation.departures import SimulatedCull
 from sidecar.simulation.fleet_rules import CHECK_RESTART
 from sidecar.simulation.traffic import FailedRequests
 
-_NEEDS: Final = {
+NEEDS: Final = {
     "stuck": "of stuck containers (a restart helps)",
     "healthy": "of healthy containers",
     "sick": "of sick containers (no restart helps)",
     "outage": "during an outage of all",
 }
+"""What the containers of a made-up day needed when they were culled, in words."""
 
 ARTICLE: Final = "article"
 """The name of the article's rule in the table."""
@@ -111,7 +112,7 @@ def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any
         },
         "culls": len(one.culls),
         "culls_per_day": round(one.culls_per_day, 1),
-        "culls_by_need": {need: one.needs[need] for need in _NEEDS},
+        "culls_by_need": {need: one.needs[need] for need in NEEDS},
         "culls_by_cause": dict(one.causes.most_common()),
         "each_cull": [
             {
@@ -196,7 +197,7 @@ def _rows(figures: Sequence[Mapping[str, Any]], *, is_a_day: bool) -> list[tuple
         row("all failed requests", lambda one: f"{one['failed_requests']:,}"),
         row("culls", lambda one: f"{one['culls']:,}"),
         *([row("culls per day", lambda one: f"{one['culls_per_day']:,g}")] if is_a_day else []),
-        *counts("  ", "culls_by_need", _NEEDS),
+        *counts("  ", "culls_by_need", NEEDS),
         *counts("  for: ", "culls_by_cause", causes),
         row("time to cull a stuck container: median", lambda one: _time(one, "median")),
         row("time to cull a stuck container: longest", lambda one: _time(one, "max")),

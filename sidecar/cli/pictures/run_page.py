@@ -10,6 +10,7 @@ from sidecar.cli.pictures.run_pictures import RunPictures
 from sidecar.cli.pictures.run_series import clock
 from sidecar.cli.report.page_skeleton import escaped, page, table
 from sidecar.runlock import durations
+from sidecar.simulation.day_report import NEEDS
 
 MOST_CULLS: Final = 100
 """Maximum number of culls in the list of the page; the JSON has all."""
@@ -20,12 +21,6 @@ body{{max-width:60rem}}h3{{font-size:.95rem;margin:1.5rem 0 0}}.wide{{overflow-x
 th.n{{text-align:right}}.culls td:nth-child(-n+2){{white-space:nowrap}}
 {svg_shapes.STYLE}{run_pictures.STYLE}{tradeoff_pictures.STYLE}"""
 
-_NEEDS: Final = {
-    "stuck": "of stuck containers (a restart helps)",
-    "healthy": "of healthy containers",
-    "sick": "of sick containers (no restart helps)",
-    "outage": "during an outage of all",
-}
 _A_DAY: Final = "culls per day"
 _DAY_S: Final = 86_400.0
 _BASELINES: Final = ("do nothing", "article", "check_restart")
@@ -112,7 +107,7 @@ def _rows(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Callable[
     yield "failed requests fewer than doing nothing", _number_of("avoidable_less_than", "do nothing")
     yield "culls", _number_of("culls")
     yield _A_DAY, _number_of("culls_per_day")
-    for need, words in _NEEDS.items():
+    for need, words in NEEDS.items():
         if any((one.get("culls_by_need") or {}).get(need) for one in columns):
             yield f"… {words}", _number_of("culls_by_need", need)
     for cause in dict.fromkeys(cause for one in columns for cause in one.get("culls_by_cause") or {}):
