@@ -6,10 +6,9 @@ A test that uses a server has its mark (``redis``, ``haproxy``). Without the pro
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,10 +25,15 @@ if TYPE_CHECKING:
 _MARK_OF_FIXTURE = {"start_redis": "redis", "haproxy": "haproxy"}
 _PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
 _CHILDREN = pytest.StashKey[Children]()
-# The same examples in every run, without deadlines: machines are busy. --hypothesis-profile=default draws others.
-settings.register_profile(
-    "steady", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# The same examples in every run, and fresh ones in the site tier (--hypothesis-profile=fresh). No deadlines: machines
+# are busy.
+_UNHURRIED: Final[dict[str, Any]] = {
+    "database": None,
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("steady", derandomize=True, **_UNHURRIED)
+settings.register_profile("fresh", max_examples=500, print_blob=True, **_UNHURRIED)
 settings.load_profile("steady")
 
 # nohup and the & of a script ignore these signals, and children inherit that. A handler, even an empty one, is not
@@ -38,21 +42,16 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
 
-_LONG = ("e2e", "simulation", "takeover", "runlock", "store", "deploy")
-"""The slowest directories come first, so that the run does not wait for one of their files at its end."""
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ranks = {name: rank for rank, name in enumerate(_LONG)}
-    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(_LONG)))
     for item in items:
         for fixture in _MARK_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARK_OF_FIXTURE[fixture])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    FORK_SERVER.is_used = "FRESH_PROCESSES" not in os.environ and item.get_closest_marker("fresh") is None
+    FORK_SERVER.is_used = item.get_closest_marker("fresh") is None
     for mark, program in _PROGRAM_OF_MARK.items():
         if item.get_closest_marker(mark):
             require(program)

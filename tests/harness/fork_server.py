@@ -4,8 +4,8 @@ A server process has imported the sidecar once. It forks for each start, and the
 the arguments, the environment, the directory and the files that a new process would have. The child is a child of the
 tests, as others are: the server forks twice, and the kernel gives the orphan to them (prctl(2), CHILD_SUBREAPER).
 
-Tests marked ``fresh`` start every process anew, and so do all with ``FRESH_PROCESSES`` in the environment: what a start
-costs, what it loads, and what /proc shows of it differs here.
+Tests marked ``fresh`` start every process anew: what a start costs, what it loads, and what /proc shows of it differs
+here.
 """
 
 from __future__ import annotations
