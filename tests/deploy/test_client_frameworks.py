@@ -19,20 +19,15 @@ from typing import Final
 import pytest
 
 from client.statsd_receiver import Receiver
-from harness.binaries import find
+from deploy.client_programs import CLIENTS, TOP, runtime
 from harness.waiting import wait_for
 from sidecar import client
 from sidecar.core.types import ErrorReport
 from sidecar.inputs.report_bodies import read_errors, read_results
 
-TOP: Final = Path(__file__).parents[2]
-CLIENTS: Final = TOP / "deploy" / "clients"
+pytestmark = pytest.mark.site
+
 MODULES: Final = TOP / "tests" / "apps" / "node_modules"
-
-
-def _runtime(name: str) -> str:
-    program = find(name)
-    return program if program is not None else pytest.skip(f"{name} is not installed")
 
 
 def _run(command: list[str], cwd: Path, **environ: str) -> str:
@@ -134,7 +129,7 @@ const server = app.listen(0, "127.0.0.1", async () => {
 
 
 def test_express_answers_of_500_and_above_are_errors_once_with_the_kind_of_their_driver() -> None:
-    node = _runtime("node")
+    node = runtime("node")
     if not (MODULES / "express").is_dir():
         pytest.skip("express is not installed: tests/run does it")
     with Receiver() as receiver:
@@ -155,7 +150,7 @@ def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
       of({ sqlMessage: "no such table" }), of({ code: "E1" }), of({ cause: { cause: null } }), kindOf(undefined),
     ].join(" "));
     """
-    printed = _run([_runtime("node"), "-e", kinds, str(CLIENTS / "express.cjs")], CLIENTS)
+    printed = _run([runtime("node"), "-e", kinds, str(CLIENTS / "express.cjs")], CLIENTS)
     assert printed.split() == [
         *("mysql", "postgres", "redis", "mysql", "rabbitmq", "postgres", "Error", "mysql", "E1", "Error", "Error"),
     ]
@@ -163,48 +158,9 @@ def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
 
 # -- Go ---------------------------------------------------------------------------------------------------------------
 
-GO: Final = """
-package main
 
-import (
-	"errors"
-	"fmt"
-	"net"
-
-	"example.org/app/arbiter"
-	"example.org/app/go-redis"
-)
-
-func main() {
-	_, refused := net.Dial("tcp", "127.0.0.1:1")
-	mysql := &net.OpError{Op: "dial", Addr: &net.TCPAddr{Port: 3306}, Err: errors.New("refused")}
-	for _, err := range []error{redis.Error("gone"), fmt.Errorf("no cart: %w", &redis.Lost{}), mysql, refused, nil} {
-		fmt.Println(arbiter.KindOf(err))
-	}
-}
-"""
-GO_REDIS: Final = """
-package redis
-
-type Error string
-
-func (e Error) Error() string { return string(e) }
-
-type Lost struct{}
-
-func (*Lost) Error() string { return "lost" }
-"""
-
-
-def test_go_names_the_driver_of_an_error_by_package_or_port(tmp_path: Path) -> None:
-    go = _runtime("go")
-    for folder in ("arbiter", "go-redis"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "arbiter" / "client.go").write_text((CLIENTS / "client.go").read_text())
-    (tmp_path / "go-redis" / "redis.go").write_text(GO_REDIS)
-    (tmp_path / "go.mod").write_text("module example.org/app\n\ngo 1.21\n")
-    (tmp_path / "main.go").write_text(GO)
-    printed = _run([go, "run", "."], tmp_path, GOPROXY="off", GOTOOLCHAIN="local", GOWORK="off", GOFLAGS="-mod=mod")
+def test_go_names_the_driver_of_an_error_by_package_or_port(go_programs: Path) -> None:
+    printed = _run([str(go_programs / "kinds")], go_programs)
     assert printed.split() == ["redis", "redis", "mysql", "net.OpError", "<nil>"]
 
 
@@ -264,10 +220,10 @@ public class Main {
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def servlet_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
     """The command of an app with the filter, and its directory."""
-    javac, java = _runtime("javac"), _runtime("java")
+    javac, java = runtime("javac"), runtime("java")
     top = tmp_path_factory.mktemp("servlet")
     for name, text in SERVLET.items():
         package, _, _ = f"jakarta.servlet.{name}".rpartition(".")

@@ -3,87 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
 import pytest
 
 from client.statsd_receiver import Receiver
-from harness.binaries import find
+from deploy.client_programs import CLIENTS, REDIS, Posted, answering, counts_of, run, runtime, udp, unix
 from harness.children import short_path
 from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.inputs.report_bodies import read_errors
-from sidecar.inputs.statsd import PacketReader
 
-CLIENTS: Final = Path(__file__).parents[2] / "deploy" / "clients"
-REDIS: Final = "errors|level:server_error,kind:redis"
-
-
-def _runtime(name: str) -> str:
-    """The program; the test is skipped without it."""
-    program = find(name)
-    if program is None:
-        pytest.skip(f"{name} is not installed")
-    return program
-
-
-@pytest.fixture
-def listener(run_dir: Path) -> Iterator[Receiver]:
-    """A unix datagram socket."""
-    with Receiver(run_dir / "statsd.sock") as listener:
-        yield listener
-
-
-@pytest.fixture
-def udp_listener() -> Iterator[Receiver]:
-    with Receiver() as listener:
-        yield listener
-
-
-def _run(command: list[str], environ: Mapping[str, str], cwd: Path = CLIENTS) -> str:
-    """The output of a program on both streams; its exit code must be 0."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**inherited, **environ},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-def _udp(listener: Receiver) -> dict[str, str]:
-    return {"ARBITER_STATSD_LISTEN": listener.listen}
-
-
-def _unix(listener: Receiver) -> dict[str, str]:
-    return {"ARBITER_STATSD_SOCKET": str(listener.path)}
-
-
-def _counts(listener: Receiver, errors: int) -> dict[str, int]:
-    """The totals once this many errors have arrived; every packet must be valid."""
-    wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=60, what=f"{errors} have come")
-    assert PacketReader().read(dict.fromkeys(listener.packets, 1)).unreadable == 0
-    return listener.totals()
-
+pytestmark = pytest.mark.site
 
 # -- Node -------------------------------------------------------------------------------------------------------------
 
@@ -115,9 +52,9 @@ console.log(JSON.stringify(passed));
 
 
 def test_express_reports_errors_and_passes_them_on(udp_listener: Receiver) -> None:
-    printed = _run([_runtime("node"), "-e", EXPRESS], _udp(udp_listener))
+    printed = run([runtime("node"), "-e", EXPRESS], udp(udp_listener))
     assert json.loads(printed) == [True] * 10
-    assert _counts(udp_listener, 15) == {
+    assert counts_of(udp_listener, 15) == {
         "errors|level:server_error,kind:ECONNREFUSED": 1,
         "errors|level:server_error,kind:TypeError": 1,
         "errors|level:server_error,kind:a_b_c_d_": 1,
@@ -139,89 +76,19 @@ def test_express_can_be_imported_and_required(kind: str, tmp_path: Path) -> None
         "commonjs": 'const arbiter = require("./express.cjs"); const { results } = arbiter;',
     }[kind]
     (tmp_path / "app.js").write_text(f"{load}\nconsole.log(results === arbiter.results, typeof results);\n")
-    assert _run([_runtime("node"), "app.js"], {}, tmp_path) == "true function\n"
+    assert run([runtime("node"), "app.js"], {}, tmp_path) == "true function\n"
 
 
 # -- Go ---------------------------------------------------------------------------------------------------------------
 
-GO_MAIN: Final = """
-package main
-
-import (
-	"errors"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"strconv"
-	"time"
-
-	"example.org/app/arbiter"
-)
-
-func main() {
-	if text := os.Getenv("TEXT"); text == "odd" {
-		arbiter.Report(-1, "odd")
-		arbiter.Report(1, "")
-		arbiter.Flush(time.Minute)
-		return
-	} else if text != "" {
-		arbiter.ReportError(errors.New("older"))
-		arbiter.ReportError(errors.New(text))
-		arbiter.Flush(time.Minute)
-		return
-	}
-	times, _ := strconv.Atoi(os.Args[1])
-	for i := 0; i < times; i++ {
-		arbiter.Report(1, "redis")
-	}
-	arbiter.Report(2, "a,b|c#d")
-	defer func() {
-		if recover() != "oops" {
-			os.Exit(3)
-		}
-		atMost, _ := strconv.Atoi(os.Args[2])
-		arbiter.Flush(time.Duration(atMost) * time.Second)
-	}()
-	app := arbiter.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/panic":
-			panic("oops")
-		case "/broken":
-			http.Error(w, "broken", 500)
-		default:
-			_, _ = w.Write([]byte("fine"))
-			w.(http.Flusher).Flush()
-		}
-	}))
-	for _, path := range []string{"/", "/broken", "/panic"} {
-		app.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
-	}
-}
-"""
-GO_ENVIRON: Final = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-
-
-@pytest.fixture(scope="module")
-def go_program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program with the client in its module."""
-    go = _runtime("go")
-    module = tmp_path_factory.mktemp("go")
-    (module / "arbiter").mkdir()
-    shutil.copy(CLIENTS / "client.go", module / "arbiter")
-    (module / "go.mod").write_text("module example.org/app\n\ngo 1.21\n")
-    (module / "main.go").write_text(GO_MAIN)
-    assert _run([go, "vet", "./..."], GO_ENVIRON, module) == ""
-    assert _run([go, "build", "-o", "app", "."], GO_ENVIRON, module) == ""
-    return str(module / "app")
-
 
 def test_go_client_is_formatted() -> None:
-    assert _run([_runtime("gofmt"), "-l", "."], {}) == ""
+    assert run([runtime("gofmt"), "-l", "."], {}) == ""
 
 
-def test_go_reports_errors_over_a_unix_socket(go_program: str, listener: Receiver) -> None:
-    assert _run([go_program, "3", "0"], _unix(listener)) == ""
-    assert _counts(listener, 10) == {
+def test_go_reports_errors_over_a_unix_socket(go_programs: Path, listener: Receiver) -> None:
+    assert run([str(go_programs / "reporting"), "3", "0"], unix(listener)) == ""
+    assert counts_of(listener, 10) == {
         REDIS: 3,
         "errors|level:server_error,kind:a_b_c_d": 2,
         "errors|level:server_error,kind:panic": 1,
@@ -231,14 +98,14 @@ def test_go_reports_errors_over_a_unix_socket(go_program: str, listener: Receive
     }
 
 
-def test_go_reports_errors_over_udp(go_program: str, udp_listener: Receiver) -> None:
-    _run([go_program, "3", "0"], _udp(udp_listener))
-    assert _counts(udp_listener, 10)[REDIS] == 3
+def test_go_reports_errors_over_udp(go_programs: Path, udp_listener: Receiver) -> None:
+    run([str(go_programs / "reporting"), "3", "0"], udp(udp_listener))
+    assert counts_of(udp_listener, 10)[REDIS] == 3
 
 
-def test_go_does_not_wait_for_a_sidecar_that_hangs(go_program: str, listener: Receiver) -> None:
-    _run([go_program, "200", "0"], _unix(listener))
-    assert 0 < _counts(listener, 1)[REDIS] < 200
+def test_go_does_not_wait_for_a_sidecar_that_hangs(go_programs: Path, listener: Receiver) -> None:
+    run([str(go_programs / "reporting"), "200", "0"], unix(listener))
+    assert 0 < counts_of(listener, 1)[REDIS] < 200
 
 
 # -- Ruby -------------------------------------------------------------------------------------------------------------
@@ -259,12 +126,12 @@ Process.wait(fork { Arbiter.report(kind: "child") })
 
 
 def _ruby(times: int, environ: Mapping[str, str]) -> str:
-    return _run([_runtime("ruby"), "-w", "-e", RUBY, str(times)], environ)
+    return run([runtime("ruby"), "-w", "-e", RUBY, str(times)], environ)
 
 
 def test_ruby_reports_errors_over_a_unix_socket(listener: Receiver) -> None:
-    assert _ruby(3, _unix(listener)) == "[200, 503]\n"
-    assert _counts(listener, 11) == {
+    assert _ruby(3, unix(listener)) == "[200, 503]\n"
+    assert counts_of(listener, 11) == {
         REDIS: 3,
         "errors|level:server_error,kind:a_b_c_d": 2,
         "errors|level:server_error,kind:http_503": 1,
@@ -276,79 +143,13 @@ def test_ruby_reports_errors_over_a_unix_socket(listener: Receiver) -> None:
 
 
 def test_ruby_reports_errors_over_udp(udp_listener: Receiver) -> None:
-    _ruby(3, _udp(udp_listener))
-    assert _counts(udp_listener, 11)[REDIS] == 3
+    _ruby(3, udp(udp_listener))
+    assert counts_of(udp_listener, 11)[REDIS] == 3
 
 
 def test_ruby_does_not_wait_for_a_sidecar_that_hangs(listener: Receiver) -> None:
-    assert _ruby(200, _unix(listener)) == "[200, 503]\n"
-    assert 0 < _counts(listener, 1)[REDIS] < 200
-
-
-# -- shell ------------------------------------------------------------------------------------------------------------
-
-
-def _report_sh(arguments: list[str], environ: Mapping[str, str]) -> str:
-    return _run([_runtime("bash"), "report.sh", *arguments], environ)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "counts"),
-    [
-        ([], {"errors|kind:cron": 1}),
-        (["nightly"], {"errors|kind:nightly": 1}),
-        (["nightly", "3"], {"errors|kind:nightly": 3}),
-        (["a,b|c d", "many"], {"errors|kind:a_b_c_d": 1}),
-        (["k" * 80], {f"errors|kind:{'k' * 64}": 1}),
-    ],
-    ids=["nothing", "kind", "count", "odd", "long"],
-)
-def test_shell_reports_errors_over_udp(arguments: list[str], counts: dict[str, int], udp_listener: Receiver) -> None:
-    assert _report_sh(arguments, _udp(udp_listener)) == ""
-    assert _counts(udp_listener, 1) == counts
-
-
-Posted = tuple[int, list[tuple[str, bytes]]]
-"""A loopback port, and path and body of every POST to it."""
-
-
-@pytest.fixture
-def posted() -> Iterator[Posted]:
-    """Takes everything, as a sidecar does."""
-    with _answering(202) as posted:
-        yield posted
-
-
-@contextmanager
-def _answering(status: int) -> Iterator[Posted]:
-    seen: list[tuple[str, bytes]] = []
-
-    class Taker(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            seen.append((self.path, self.rfile.read(int(self.headers.get("Content-Length", 0)))))
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Taker) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1], seen
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_shell_reports_errors_over_http(posted: Posted) -> None:
-    _runtime("curl")
-    port, seen = posted
-    assert _report_sh(["nightly", "3"], {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == ""
-    ((path, body),) = seen
-    assert path == "/errors"
-    assert [(ping.errors, ping.kind) for ping in read_errors(body)] == [(3, "nightly")]
+    assert _ruby(200, unix(listener)) == "[200, 503]\n"
+    assert 0 < counts_of(listener, 1)[REDIS] < 200
 
 
 # -- the shipped job: no StatsD, the local listener answers -----------------------------------------------------------
@@ -411,7 +212,7 @@ def test_client_reports_to_the_shipped_job_as_it_is(
         "socket": {"ARBITER_SOCKET": path, "ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
     }[by]
     before = _counted(arbiter)
-    printed = _run(_commands(request)[client](), {**environ, "ARBITER_STATSD_LISTEN": "off"})
+    printed = run(_commands(request)[client](), {**environ, "ARBITER_STATSD_LISTEN": "off"})
     wait_for(lambda: _counted(arbiter) - before == Counter(REPORTED[client]), timeout_s=60, what="all has come")
     assert "no sidecar" not in printed
 
@@ -424,11 +225,11 @@ def _commands(request: pytest.FixtureRequest, end_s: int = 60) -> dict[str, Call
             "-c",
             f"import sys; sys.path.insert(0, {str(CLIENTS.parents[1])!r}){PYTHON}",
         ],
-        "express.cjs": lambda: [_runtime("node"), "-e", EXPRESS],
-        "client.go": lambda: [request.getfixturevalue("go_program"), "3", str(end_s)],
-        "client.rb": lambda: [_runtime("ruby"), "-w", "-e", RUBY, "3"],
-        "client.php": lambda: [_runtime("php"), "-r", PHP],
-        "report.sh": lambda: [_runtime("bash"), "report.sh"],
+        "express.cjs": lambda: [runtime("node"), "-e", EXPRESS],
+        "client.go": lambda: [str(request.getfixturevalue("go_programs") / "reporting"), "3", str(end_s)],
+        "client.rb": lambda: [runtime("ruby"), "-w", "-e", RUBY, "3"],
+        "client.php": lambda: [runtime("php"), "-r", PHP],
+        "report.sh": lambda: [runtime("bash"), "report.sh"],
     }
 
 
@@ -459,36 +260,13 @@ def test_newest_message_of_a_kind_goes_along_cut(client: str, posted: Posted, re
     command = _commands(request)[client]()[:1]  # the program in Go is compiled, and takes the text only
     if client in FAILING:
         command += ["-r" if client == "client.php" else "-e", FAILING[client]]
-    _run(command, {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "TEXT": TEXT})
+    run(command, {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "TEXT": TEXT})
     kind = {"client.go": "errors.errorString", "client.php": "RangeException"}.get(client, "RangeError")
     reports = [each for _, body in seen for each in read_errors(body) if each.kind == kind]
     assert sum(each.errors for each in reports) == 2
     message = reports[-1].message or ""
     assert message.startswith(f"{kind}: {TEXT[:25]}")
     assert 0 < message.count("\U0001f600") < len(message) <= 200
-
-
-# -- one-liners of the page -------------------------------------------------------------------------------------------
-
-
-def _one_liner(start: str) -> str:
-    page = (CLIENTS / "README.md").read_text()
-    found = re.search(rf"`({start}[^`]*)`", page)
-    assert found, start
-    return found[1].replace("\\|", "|")
-
-
-def test_one_line_of_bash_reports_an_error(udp_listener: Receiver) -> None:
-    line = _one_liner("printf").replace("8125", str(udp_listener.port))
-    assert _run([_runtime("bash"), "-c", line], {}) == ""
-    assert _counts(udp_listener, 1) == {"errors|kind:cron": 1}
-
-
-def test_one_line_of_curl_reports_an_error(posted: Posted) -> None:
-    _runtime("curl")
-    port, seen = posted
-    _run([_runtime("sh"), "-c", _one_liner("curl").replace("9180", str(port))], {})
-    assert seen == [("/errors", b"")]
 
 
 # -- without a sidecar -----------------------------------------------------------------------------------------------
@@ -505,7 +283,7 @@ def test_client_survives_a_missing_sidecar_and_says_so_once(
         "off": {"ARBITER_LOCAL_LISTEN": "off"},
         "udp": {"ARBITER_STATSD_LISTEN": f"127.0.0.1:{free_port()}", "ARBITER_LOCAL_LISTEN": "off"},
     }[names]
-    printed = _run(_commands(request, end_s=1)[client](), environ)
+    printed = run(_commands(request, end_s=1)[client](), environ)
     is_said = {
         "off": client == "report.sh",
         "udp": client in ("python", "client.go", "client.rb"),  # the others cannot know: the page says so
@@ -520,8 +298,8 @@ def _processes(client: str) -> int:
 
 @pytest.mark.parametrize("client", REPORTED)
 def test_client_says_once_that_another_server_answers(client: str, request: pytest.FixtureRequest) -> None:
-    with _answering(404) as (port, seen):
-        printed = _run(_commands(request)[client](), {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"})
+    with answering(404) as (port, seen):
+        printed = run(_commands(request)[client](), {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"})
     said = f"127.0.0.1:{port} answers 404: it is not the local listener of a sidecar"
     assert printed.count(said) == printed.count("answers") == _processes(client)
     reports = [each.errors for path, body in seen if path == "/errors" for each in read_errors(body)]
@@ -550,11 +328,6 @@ def test_odd_arguments_are_no_reason_to_refuse_the_other_reports(
     port, seen = posted
     arguments = ["-e", ODD[client]] if client in ODD else []
     environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "TEXT": "odd"}
-    _run([*_commands(request)[client]()[:1], *arguments], environ)
+    run([*_commands(request)[client]()[:1], *arguments], environ)
     reports = [each for _, body in seen for each in read_errors(body)]  # it raises at what a sidecar refuses
     assert sum(each.errors for each in reports) == {"express.cjs": 0, "client.rb": 2, "client.go": 1}[client]
-
-
-def test_page_names_every_client_and_no_other() -> None:
-    named = set(re.findall(r"\]\(([^)]+)\)", (CLIENTS / "README.md").read_text()))
-    assert named == {path.name for path in CLIENTS.iterdir()} - {"README.md"}

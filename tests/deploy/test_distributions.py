@@ -14,6 +14,8 @@ import pytest
 
 from sidecar import __version__
 
+pytestmark = pytest.mark.site
+
 TOP: Final = Path(__file__).parents[2]
 PIP: Final = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 

@@ -24,7 +24,7 @@ from deploy.nomad_stand_in import TOKEN, TaskApi, ask
 from deploy.nomad_story import CHECK, NO_TRIAL, RESTART, RESTORED_S, STOP, begin_deployment, count_without, see_a_cull
 from harness.polls import RESET, UP, Polls
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.site, pytest.mark.timeout(900), pytest.mark.redis, pytest.mark.haproxy]
 
 MEMORY: Final = Path("/sys/fs/cgroup/memory/nomad")
 MIB: Final = 1024**2

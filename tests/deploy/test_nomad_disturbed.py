@@ -30,7 +30,7 @@ from deploy.nomad_story import (
 )
 from harness.traffic import Traffic
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.site, pytest.mark.timeout(600), pytest.mark.redis, pytest.mark.haproxy]
 
 CHECK_JOB: Final = read(JOB_FILE.read_text())
 GRACE_S: Final = seconds(one(CHECK_JOB.check, "check_restart"), "grace")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.haproxy import Haproxy
     from harness.redis_server import RedisServer
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.site, pytest.mark.redis]
 
 REQUESTS: Final = 100
 RATE: Final = 100

@@ -94,6 +94,7 @@ ALERT_MUTATIONS: Final = [
 """Alert, a part of its rule, and a change of that part after which the tests of the alert must fail."""
 
 
+@pytest.mark.site
 @pytest.mark.parametrize(("as_shipped", "changed"), RECORDING_MUTATIONS, ids=[row[1] for row in RECORDING_MUTATIONS])
 def test_shipped_tests_fail_with_a_changed_recording_rule(as_shipped: str, changed: str, tmp_path: Path) -> None:
     directory = copied(tmp_path)
@@ -103,6 +104,7 @@ def test_shipped_tests_fail_with_a_changed_recording_rule(as_shipped: str, chang
     assert _is_seen(promtool("test", "rules", directory / "recording.test.yml"))
 
 
+@pytest.mark.site
 @pytest.mark.parametrize(
     ("alert", "as_shipped", "changed"), ALERT_MUTATIONS, ids=[f"{row[0]}: {row[2]}" for row in ALERT_MUTATIONS]
 )
