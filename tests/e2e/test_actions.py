@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.sidecar import Setting, Sidecar, command
+from harness.sidecar import AT_ONCE, Setting, Sidecar, command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from harness.children import StartSidecar
     from harness.redis_server import RedisServer
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.process]
 
-CULL: Final[dict[str, Setting]] = {"settle": 0, "drain": "0.1s", "drain_min": 0, "check_interval": "2s"}
+CULL: Final[dict[str, Setting]] = {**AT_ONCE, "drain": "100ms", "drain_min": "0s"}
 
 
 def _await_health(one: Sidecar, status: int) -> None:
@@ -47,6 +47,7 @@ def test_sidecar_leaves_with_its_code_and_the_next_one_starts_clean(
     assert one.wait(90) == 88, "another incarnation, another token"
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "not restarted"])
 def test_sidecar_that_left_alone_keeps_the_app_down(
     sidecar: StartSidecar, redis_server: RedisServer, *, is_restarted: bool
@@ -107,6 +108,7 @@ def test_sidecar_that_was_killed_in_the_drain_asks_when_it_is_back(
     wait_for(asked.exists, timeout_s=60, what="the command has run")
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
 def test_sidecar_that_ended_during_its_action_says_so_when_it_is_back(
     sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path, *, is_killed: bool
@@ -129,6 +131,7 @@ def test_sidecar_that_ended_during_its_action_says_so_when_it_is_back(
     assert "stopped during the action" in one.request("local", "GET", "/why?format=text").body
 
 
+@pytest.mark.site
 def test_action_that_fails_leaves_the_container_to_its_check(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", action="nomad-stop", redis_url=redis_server.url, **CULL)
     one.post_error(5)
@@ -144,25 +147,3 @@ def test_action_that_fails_leaves_the_container_to_its_check(sidecar: StartSidec
         timeout_s=60,
         what="it is logged",
     )
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"action": "command"}, "ARBITER_ACTION_COMMAND: missing"),
-        (
-            {"action": "command", "action_command": "no-such-program now"},
-            "no-such-program is no program that can be run",
-        ),
-        ({"action": "command", "action_command": "'open"}, "ARBITER_ACTION_COMMAND: cannot be read"),
-        ({"action": "nomad-restart"}, "ARBITER_NOMAD_TASK: missing"),
-        ({"action": "exit", "run_lock": "/tmp"}, "ARBITER_ACTION: exit does not go with ARBITER_RUN_LOCK"),
-        ({"action": "reboot"}, "ARBITER_ACTION"),
-    ],
-)
-def test_action_without_what_it_needs_is_refused(
-    sidecar: StartSidecar, settings: dict[str, Setting], problem: str
-) -> None:
-    done = command(Sidecar(sidecar.directory, "bad", **settings), "check-config")
-    assert done.code == 2
-    assert problem in done.out + done.err

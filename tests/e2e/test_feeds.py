@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from harness.children import Children, StartSidecar
+    from harness.children import Children, StartRedis, StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
 
     StartApp = Callable[[str, Mapping[str, str]], RealApp]
+
+pytestmark = pytest.mark.process
 
 INTERVAL_S = 1.0
 WITHIN_CHECKS = 2
@@ -63,19 +65,25 @@ def _errors(one: Sidecar) -> int:
 
 
 @pytest.fixture
-def start_app(run_dir: Path, children: Children, redis_server: RedisServer) -> StartApp:
-    """Starts an app that needs the Redis of ``redis_server``, with this environment."""
+def app_redis(start_redis: StartRedis) -> RedisServer:
+    return start_redis()
+
+
+@pytest.fixture
+def start_app(run_dir: Path, children: Children, app_redis: RedisServer) -> StartApp:
+    """Starts an app that needs ``app_redis``, with this environment."""
 
     def start(program: str, environment: Mapping[str, str]) -> RealApp:
-        return children.adopt(RealApp(run_dir, program, redis_server.port, environment)).start()
+        return children.adopt(RealApp(run_dir, program, app_redis.port, environment)).start()
 
     return start
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("program", ["aiohttp", "express"])
 @pytest.mark.parametrize("way", ["pings", "datagrams", "scrapes"])
 def test_verdict_is_the_same_for_every_way_of_reporting(
-    sidecar: StartSidecar, redis_server: RedisServer, start_app: StartApp, program: str, way: str
+    sidecar: StartSidecar, app_redis: RedisServer, start_app: StartApp, program: str, way: str
 ) -> None:
     if program == "express":
         _require_express()
@@ -98,7 +106,7 @@ def test_verdict_is_the_same_for_every_way_of_reporting(
     assert app.work(3) == [200] * 3
     assert _errors(one) == 0
 
-    redis_server.kill()
+    app_redis.kill()
     assert app.work(5) == [500] * 5
     before = _checks(one.metrics(), way)
     suspicion = wait_for(lambda: _suspicion(one), timeout_s=60, what="the verdict")
@@ -108,29 +116,26 @@ def test_verdict_is_the_same_for_every_way_of_reporting(
     assert suspicion["errors"] == 5
     assert suspicion["reason"] == "5 server errors in 5 s (5 of them redis), the limit is 5"
 
-    redis_server.start()
+    app_redis.start()
     assert app.work(3) == [200] * 3
     wait_for(lambda: one.verdict()["state"] == "up", timeout_s=60, what="no verdict once healed")
     assert one.health() == (200, "up\n")
 
 
-def test_failed_scrape_is_no_error_of_the_app(sidecar: StartSidecar) -> None:
+def test_failed_scrape_is_no_error_of_the_app_and_culls_it_only_if_configured(sidecar: StartSidecar) -> None:
     (port,) = free_ports(1)
-    one = sidecar("one", check_interval="500ms", scrape_url=f"http://127.0.0.1:{port}/metrics", **SELECTORS)
+    failing: dict[str, Setting] = {"scrape_url": f"http://127.0.0.1:{port}/metrics", "check_interval": "500ms"}
+    failing = {**SELECTORS, "scrape_interval": "250ms", "scrape_timeout": "200ms", **failing}
+    one = sidecar("one", **failing)
+    other = sidecar("other", settle="0s", drain="0s", scrape_down_after="2", **failing)
     name = 'arbiter_scrapes_total{outcome="connection"}'
     wait_for(lambda: one.metrics().get(name, 0) >= 3, timeout_s=60, what="three scrapes have failed")
     assert one.verdict()["state"] == "up"
     assert one.verdict()["evidence"]["missed_scrapes"] >= 3
     assert one.verdict()["evidence"]["missed_cause"] == "connection"
     assert one.verdict()["evidence"]["errors"] == 0
-
-
-def test_app_that_does_not_answer_scrapes_is_culled_if_configured(sidecar: StartSidecar) -> None:
-    (port,) = free_ports(1)
-    settings: dict[str, Setting] = {"settle": "0s", "drain": "0s", "check_interval": "500ms", "scrape_down_after": "2"}
-    one = sidecar("one", scrape_url=f"http://127.0.0.1:{port}/metrics", **SELECTORS, **settings)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
-    assert "the app did not answer 2 scrapes in a row" in one.health()[1]
+    wait_for(lambda: other.health()[0] == 503, timeout_s=60, what="the other is culled")
+    assert "the app did not answer 2 scrapes in a row" in other.health()[1]
 
 
 def test_datagrams_are_counted_and_garbage_is_dropped(sidecar: StartSidecar) -> None:

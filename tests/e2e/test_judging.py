@@ -6,7 +6,7 @@ import json
 import re
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.children import StartSidecar
-    from harness.sidecar import Sidecar
+    from harness.sidecar import Setting, Sidecar
+    from harness.sidecar_pool import SidecarPool
 
-AT_ONCE = {"settle": "0s", "drain": "0s"}
-SELDOM = {**AT_ONCE, "check_interval": "60s"}
-"""Checks so rare that no early cull comes from one."""
+pytestmark = pytest.mark.process
+
+SELDOM: Final[dict[str, Setting]] = {"settle": "0s", "drain": "0s", "check_interval": "60s"}
+"""Checks so rare that no cull comes from one, but from the reports."""
 
 
 def _post(one: Sidecar, path: str, **fields: object) -> None:
@@ -39,53 +41,46 @@ def _rules(one: Sidecar) -> list[str]:
     return [reason["rule"] for reason in one.verdict()["reasons"]]
 
 
-def test_one_fatal_error_culls_at_once(sidecar: StartSidecar) -> None:
-    one = sidecar("fatal", **SELDOM)
-    one.post_error(1, level="client_error", fatal=True)
-    one.post_error(4)
-    assert one.health()[0] == 200
-    one.post_error(1, kind="oom", fatal=True)
-    assert "the app reported a fatal error, one is enough" in _await_status(one, 503)
-    assert _rules(one) == ["fatal", "errors"]
-
-
-def test_ratio_of_failed_requests_culls_once_there_are_enough(sidecar: StartSidecar) -> None:
-    one = sidecar("ratio", **SELDOM)
-    _post(one, "/results", ok=3, failed=16)
-    assert one.health()[0] == 200
-    _post(one, "/results", ok=1)
-    assert "16 of 20 requests failed in 60 s, that is 80 %, the limit is 50 %" in _await_status(one, 503)
-    assert _rules(one) == ["ratio"]
-
-
-def test_failures_in_a_row_cull_and_a_success_between_them_does_not(sidecar: StartSidecar) -> None:
-    one = sidecar("row", **SELDOM, consecutive_limit=3)
-    for fields in ({"failed": 2}, {"ok": 1}, {"failed": 2}):
-        _post(one, "/results", **fields)
-    assert one.health()[0] == 200
-    _post(one, "/results", failed=1)
-    assert "3 requests failed in a row" in _await_status(one, 503)
-
-
-def test_heartbeat_is_missed_only_after_the_first(sidecar: StartSidecar) -> None:
-    settings = {**AT_ONCE, "check_interval": "100ms", "heartbeat_timeout": "2s"}
-    heard, silent = sidecar("heard", **settings), sidecar("silent", **settings)
+def test_each_detector_culls_at_its_limit_and_not_before(pool: SidecarPool) -> None:
+    """Each sidecar has its detector; one process runs them all."""
+    rows: dict[str, dict[str, Setting]] = {
+        "fatal": {},
+        "ratio": {},
+        "row": {"consecutive_limit": 3},
+        "kinds": {"kind_limits": "redis:2,mysql:5", "ignore_kinds": "cache"},
+        "heard": {"check_interval": "100ms", "heartbeat_timeout": "2s"},
+        "silent": {"check_interval": "100ms", "heartbeat_timeout": "2s"},
+    }
+    fleets = pool.fleets(*((1, {**SELDOM, "service": name, **settings}) for name, settings in rows.items()))
+    fatal, ratio, row, kinds, heard, silent = (one for (one,) in fleets)
     _post(heard, "/heartbeat")
+
+    fatal.post_error(1, level="client_error", fatal=True)
+    fatal.post_error(4)
+    _post(ratio, "/results", ok=3, failed=16)
+    for fields in ({"failed": 2}, {"ok": 1}, {"failed": 2}):
+        _post(row, "/results", **fields)
+    kinds.post_error(20, kind="cache", fatal=True)
+    kinds.post_error(1, kind="redis")
+    kinds.post_error(2, kind="mysql")
+    for one in (fatal, ratio, row, kinds):
+        assert one.health()[0] == 200, one.name
+
+    fatal.post_error(1, kind="oom", fatal=True)
+    assert "the app reported a fatal error, one is enough" in _await_status(fatal, 503)
+    assert _rules(fatal) == ["fatal", "errors"]
+    _post(ratio, "/results", ok=1)
+    assert "16 of 20 requests failed in 60 s, that is 80 %, the limit is 50 %" in _await_status(ratio, 503)
+    assert _rules(ratio) == ["ratio"]
+    _post(row, "/results", failed=1)
+    assert "3 requests failed in a row" in _await_status(row, 503)
+    kinds.post_error(1, kind="redis")
+    assert "2 server errors of kind redis in 60 s, its limit is 2" in _await_status(kinds, 503)
+    assert kinds.verdict()["evidence"]["levels"] == {"ignored": 20}
     missed = re.search(r"no heartbeat for ([\d.]+) s, the limit is 2 s", _await_status(heard, 503))
     assert missed
     assert float(missed[1]) >= 2
-    assert silent.health() == (200, "up\n")
-
-
-def test_kind_has_its_own_limit_and_ignored_kinds_none(sidecar: StartSidecar) -> None:
-    one = sidecar("kinds", **SELDOM, kind_limits="redis:2,mysql:5", ignore_kinds="cache")
-    one.post_error(20, kind="cache", fatal=True)
-    one.post_error(1, kind="redis")
-    one.post_error(2, kind="mysql")
-    assert one.health()[0] == 200
-    one.post_error(1, kind="redis")
-    assert "2 server errors of kind redis in 60 s, its limit is 2" in _await_status(one, 503)
-    assert one.verdict()["evidence"]["levels"] == {"ignored": 20}
+    assert silent.health() == (200, "up\n"), "a heartbeat is missed only after the first"
 
 
 @contextmanager
@@ -99,7 +94,7 @@ def _life_connection(path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("app_start", ["boot-1", None], ids=["named", "nameless"])
+@pytest.mark.parametrize("app_start", ["boot-1", pytest.param(None, marks=pytest.mark.site)], ids=["named", "nameless"])
 def test_culled_app_that_closes_its_life_connections_is_followed_by_a_clean_start(
     sidecar: StartSidecar, run_dir: Path, app_start: str | None
 ) -> None:

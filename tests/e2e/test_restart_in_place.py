@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.ports import free_port
-from harness.sidecar import Setting, Sidecar, command
+from harness.sidecar import AT_ONCE, Setting, Sidecar, command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from harness.children import StartSidecar
     from harness.redis_server import RedisServer
 
-CULL: Final[dict[str, Setting]] = {"settle": 0, "drain": "0.1s", "drain_min": 0, "check_interval": "2s"}
+pytestmark = [pytest.mark.redis, pytest.mark.process]
+
+CULL: Final[dict[str, Setting]] = {**AT_ONCE, "drain": "100ms", "drain_min": "0s"}
 
 
 def _listening(port: int) -> socket.socket:
@@ -30,8 +32,13 @@ def _await_health(one: Sidecar, status: int) -> None:
     wait_for(lambda: one.health()[0] == status, timeout_s=60, what=f"health is {status}")
 
 
-@pytest.mark.redis
-@pytest.mark.parametrize("host", ["", "127.0.0.1:"], ids=["by the kernel's table", "by connecting"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("", id="by the kernel's table"),
+        pytest.param("127.0.0.1:", id="by connecting", marks=pytest.mark.site),
+    ],
+)
 def test_culled_app_that_is_restarted_in_place_is_up_again(
     sidecar: StartSidecar, redis_server: RedisServer, host: str
 ) -> None:
@@ -51,7 +58,7 @@ def test_culled_app_that_is_restarted_in_place_is_up_again(
     wait_for(lambda: {"culled", "restarted"} <= _events(one), timeout_s=60, what="both are in the ledger")
 
 
-@pytest.mark.redis
+@pytest.mark.site
 def test_restarts_of_a_well_app_are_in_the_ledger_and_do_not_flood_it(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
@@ -70,8 +77,10 @@ def test_restarts_of_a_well_app_are_in_the_ledger_and_do_not_flood_it(
     assert "1 in place: 0 while suspect or culled, 1 without a cull" in command(one, "report").out
 
 
-@pytest.mark.redis
-@pytest.mark.parametrize("named", ["never", "before the port is seen", "after its cull"])
+@pytest.mark.parametrize(
+    "named",
+    ["never", *(pytest.param(when, marks=pytest.mark.site) for when in ("before the port is seen", "after its cull"))],
+)
 def test_restarted_sidecar_knows_the_app_that_it_culled(
     sidecar: StartSidecar, redis_server: RedisServer, named: str
 ) -> None:
@@ -97,6 +106,7 @@ def test_restarted_sidecar_knows_the_app_that_it_culled(
         _await_health(one, 200)
 
 
+@pytest.mark.site
 def test_app_that_also_names_its_life_begins_one_life_for_each_restart(sidecar: StartSidecar) -> None:
     port = free_port()
     one = sidecar("one", app_port=port, error_limit=100)
@@ -107,14 +117,6 @@ def test_app_that_also_names_its_life_begins_one_life_for_each_restart(sidecar: 
             for _ in range(3):
                 one.post_error(count=0, app_start=f"boot-{life}")
             assert one.verdict()["evidence"]["errors"] == 2
-
-
-@pytest.mark.parametrize("value", ["0", "70000", "app", "-1", "1.2.3.4.5:80"])
-def test_bad_port_is_refused_by_name(sidecar: StartSidecar, value: str) -> None:
-    beside = Sidecar(sidecar.directory, "bad", app_port=value)
-    done = command(beside, "check-config")
-    assert done.code == 2
-    assert "ARBITER_APP_PORT" in done.err + done.out
 
 
 def _has_saved(directory: Path, socket_id: str) -> bool:

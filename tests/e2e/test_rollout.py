@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.sidecar import command
+from harness.sidecar import ASKS_AGAIN, command
 from harness.waiting import wait_for
 from sidecar.config import rollout
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
 
-FAST: Final = {"settle": "0s", "drain": "0s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "1s"}
+pytestmark = [pytest.mark.redis, pytest.mark.process]
+
 PLACES: Final = {f"web-{number}": rollout.place("app", f"web-{number}") for number in range(100)}
 EARLY: Final = next(name for name, place in PLACES.items() if place < 50)
 LATE: Final = next(name for name, place in PLACES.items() if place >= 50)
@@ -25,8 +26,13 @@ HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 @pytest.fixture
 def pair(sidecar: StartSidecar, redis_server: RedisServer) -> tuple[Sidecar, Sidecar]:
-    """Two sidecars of a fleet of which half enforces; the first one does."""
-    rollout_settings: dict[str, Setting] = {"redis_url": redis_server.url, "enforce_percent": 50, **FAST}
+    """Two sidecars of a fleet of which half enforces; the first one does. Each half has one token."""
+    rollout_settings: dict[str, Setting] = {
+        "redis_url": redis_server.url,
+        "enforce_percent": 50,
+        "budget": "1",
+        **ASKS_AGAIN,
+    }
     return sidecar(EARLY, **rollout_settings), sidecar(LATE, **rollout_settings)
 
 
@@ -43,17 +49,19 @@ def _is_held(one: Sidecar) -> bool:
 
 
 def test_enforcing_part_is_culled_and_the_shadow_part_only_would_be(pair: tuple[Sidecar, Sidecar]) -> None:
+    """The cull that only would have been takes no token of the enforcing part."""
     enforcing, shadow = pair
-    for one in pair:
-        one.post_error(5)
+    shadow.post_error(5)
+    wait_for(lambda: _would_be_culled(shadow), timeout_s=60, what="it would be culled")
+    enforcing.post_error(5)
     wait_for(lambda: enforcing.health()[0] == 503, timeout_s=60, what="the one that enforces is culled")
-    wait_for(lambda: _would_be_culled(shadow), timeout_s=60, what="the other would be culled")
     assert shadow.health() == (200, "up\n")
     assert shadow.agent_line() == "up ready 100%\n"
     assert shadow.metrics()["arbiter_culls_total"] == 0
     assert enforcing.metrics()["arbiter_would_culls_total"] == 0
 
 
+@pytest.mark.site
 def test_every_listener_shows_the_effective_mode(pair: tuple[Sidecar, Sidecar], redis_server: RedisServer) -> None:
     for one, mode in zip(pair, ("enforce", "shadow"), strict=True):
         assert one.verdict()["mode"] == mode
@@ -72,6 +80,7 @@ def test_every_listener_shows_the_effective_mode(pair: tuple[Sidecar, Sidecar], 
     wait_for(lambda: fleets() == [[EARLY], [LATE]], timeout_s=60, what="each has beaten in the fleet of its part")
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("place_of_order", [0, 1], ids=["set beside one that enforces", "set beside one in shadow"])
 def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Sidecar], place_of_order: int) -> None:
     there = pair[place_of_order]
@@ -86,6 +95,7 @@ def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Side
     wait_for(lambda: _would_be_culled(pair[1]), timeout_s=60, what="the other would be culled")
 
 
+@pytest.mark.site
 def test_percentage_0_and_100_mean_none_and_all(pair: tuple[Sidecar, Sidecar]) -> None:
     for one in pair:
         one.stop()
@@ -98,6 +108,7 @@ def test_percentage_0_and_100_mean_none_and_all(pair: tuple[Sidecar, Sidecar]) -
         assert one.verdict()["mode"] == "shadow"
 
 
+@pytest.mark.site
 def test_culled_container_is_up_again_when_it_no_longer_enforces(pair: tuple[Sidecar, Sidecar]) -> None:
     """A container in shadow mode is never down."""
     enforcing, _ = pair
@@ -109,6 +120,7 @@ def test_culled_container_is_up_again_when_it_no_longer_enforces(pair: tuple[Sid
     assert enforcing.health() == (200, "up\n")
 
 
+@pytest.mark.site
 def test_hold_without_redis_holds_only_this_container_and_says_so(
     pair: tuple[Sidecar, Sidecar], redis_server: RedisServer
 ) -> None:

@@ -46,6 +46,18 @@ GATES: dict[str, Setting] = {
     "after_data_loss": "wait",
 }
 """The defaults, for tests of the fleet."""
+AT_ONCE: dict[str, Setting] = {
+    "settle": "0s",
+    "drain": "0s",
+    "beat_interval": "500ms",
+    "redis_timeout": "10s",
+    "check_interval": "60s",
+}
+"""A cull without a wait. Nothing times out on a busy machine; the next check is not awaited, because reports, beats and
+answers are handled when they come."""
+ASKS_AGAIN: dict[str, Setting] = {**AT_ONCE, "redis_timeout": "4s", "check_interval": "4100ms"}
+"""The same for tests that wait for the next claim after a refusal: it comes at the next check, and a time-out of Redis
+has to be shorter than the interval of checks."""
 
 
 class Reply(NamedTuple):
