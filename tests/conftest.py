@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.binaries import require
-from harness.children import Children, StartHaproxy, StartRedis, StartSidecar, short_path
+from harness.children import Children, SharedServers, StartHaproxy, StartRedis, StartSidecar, short_path
 from harness.fork_server import FORK_SERVER
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.redis_server import RedisServer
 
-_MARK_OF_FIXTURE = {"start_redis": "redis", "haproxy": "haproxy"}
+_MARK_OF_FIXTURE = {"start_redis": "redis", "shared_servers": "redis", "haproxy": "haproxy"}
 _PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
 _CHILDREN = pytest.StashKey[Children]()
 # The same examples in every run, and fresh ones in the site tier (--hypothesis-profile=fresh). No deadlines: machines
@@ -60,8 +60,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and _CHILDREN in item.stash:
-        report.sections.extend(item.stash[_CHILDREN].outputs())
+    if report.failed:
+        for stash in (item.stash, item.config.stash):
+            if _CHILDREN in stash:
+                report.sections.extend(stash[_CHILDREN].outputs())
     return report
 
 
@@ -83,15 +85,22 @@ def start_redis(run_dir: Path, children: Children) -> StartRedis:
     return StartRedis(run_dir, children)
 
 
-@pytest.fixture
-def redis_server(start_redis: StartRedis) -> RedisServer:
-    return start_redis()
+@pytest.fixture(scope="session")
+def shared_servers(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[SharedServers]:
+    with short_path(tmp_path_factory.mktemp("servers")) as path, Children() as pytestconfig.stash[_CHILDREN]:
+        yield SharedServers(path, pytestconfig.stash[_CHILDREN])
 
 
 @pytest.fixture
-def faketime_redis(start_redis: StartRedis) -> RedisServer:
-    """A Redis whose clock moves only with ``set_time`` and ``advance``."""
-    return start_redis("faketime-redis", faketime=True)
+def redis_server(shared_servers: SharedServers) -> RedisServer:
+    """The Redis of this worker, as if it were new: a test may also kill it, or change its settings."""
+    return shared_servers.redis("redis")
+
+
+@pytest.fixture
+def faketime_redis(shared_servers: SharedServers) -> RedisServer:
+    """Another one, whose clock moves only with ``set_time`` and ``advance``."""
+    return shared_servers.redis("faketime-redis", faketime=True)
 
 
 @pytest.fixture

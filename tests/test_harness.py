@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import redis
 
 from harness.binaries import find
 from harness.child import Child, NotReadyError
-from harness.children import Children, StartHaproxy, StartRedis, StartSidecar
+from harness.children import Children, SharedServers, StartHaproxy, StartRedis, StartSidecar
 from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.haproxy import Haproxy
 from harness.ports import _reserve, free_port, free_ports, is_open
@@ -137,6 +138,39 @@ def test_redis_is_the_same_by_url_and_socket_and_empty_after_a_restart(redis_ser
         assert by_url.get("colour") == by_socket.get("colour") == b"blue"
     redis_server.restart()
     assert (redis_server.url, redis_server.cli("DBSIZE")) == (url, 0)
+
+
+@pytest.mark.parametrize(
+    "leave_it",
+    [
+        lambda server: server.cli("SET", "colour", "blue"),
+        lambda server: server.cli("CONFIG", "SET", "maxmemory", "1"),
+        lambda server: server.cli("CONFIG", "SET", "requirepass", "secret"),
+        lambda server: server.cli("ACL", "SETUSER", "app", "on", "nopass", "+@all"),
+        lambda server: server.cli("REPLICAOF", "127.0.0.1", "1"),
+        lambda server: server.stop(),
+        lambda server: server.kill(),
+        lambda server: server.pause(),
+        lambda server: server.advance(60),
+    ],
+    ids=["data", "config", "password", "user", "replica", "stopped", "killed", "paused", "time"],
+)
+def test_shared_redis_is_new_for_the_next_test(
+    leave_it: Callable[[RedisServer], object], run_dir: Path, children: Children
+) -> None:
+    servers = SharedServers(run_dir, children)
+    leave_it(servers.redis("one", faketime=True))
+    server = servers.redis("one", faketime=True)
+    assert server.cli("SET", "shape", "round")
+    assert server.cli("KEYS", "*") == ["shape"]
+    assert (server.cli("ACL", "USERS"), server.cli("CONFIG", "GET", "maxmemory")) == (["default"], {"maxmemory": "0"})
+    assert server.cli("TIME")[0] == 1_700_000_000
+
+
+def test_shared_redis_goes_on_running_between_tests_that_leave_it_as_it_was(run_dir: Path, children: Children) -> None:
+    servers = SharedServers(run_dir, children)
+    first, other = servers.redis("one").pid, servers.redis("other").pid
+    assert (servers.redis("one").pid, servers.redis("other").pid) == (first, other)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -71,6 +71,22 @@ class StartRedis:
 
     def __call__(self, name: str = "redis", *args: str, **options: Any) -> RedisServer:
         return self.children.adopt(RedisServer(self.directory, name, **options)).start(*args)
+
+
+@dataclass(frozen=True)
+class SharedServers:
+    """The redis-servers that the tests of one worker use one after another; each is started at its first use."""
+
+    directory: Path
+    children: Children
+    _by_name: dict[str, RedisServer] = field(default_factory=dict, init=False)
+
+    def redis(self, name: str, **options: Any) -> RedisServer:
+        """The server of this name, as if it were new; options as ``RedisServer`` has them."""
+        if name not in self._by_name:
+            self._by_name[name] = self.children.adopt(RedisServer(self.directory, name, **options))
+        self._by_name[name].renew()
+        return self._by_name[name]
 
 
 @dataclass(frozen=True)

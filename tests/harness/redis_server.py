@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
 import redis
@@ -17,9 +17,17 @@ from harness.ports import free_port
 if TYPE_CHECKING:
     from pathlib import Path
 
+_START_S: Final = 1_700_000_000.0
+"""The Unix time at which a clock that tests set begins."""
+_EMPTYING: Final = (
+    *("CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE"),
+    *("FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT", "ACL LOG RESET"),
+)
+_LOOKING: Final = ("CONFIG GET *", "ACL LIST", "INFO replication")
+
 
 class RedisServer(Child):
-    """One server, on a port and a unix socket that stay the same over all its starts.
+    """One server, on a port and a unix socket that stay the same over all its starts, unless it is renewed.
 
     ``maxmemory`` is in bytes, without eviction: with a small value every write is answered with OOM. ``read_only``
     makes the server a replica of a master that does not exist: writes are answered with READONLY. ``faketime`` stops
@@ -38,8 +46,9 @@ class RedisServer(Child):
     ) -> None:
         super().__init__(name, directory)
         self._program = require("redis-server")
-        self._clock = FakeClock(directory, name) if faketime else None
+        self._clock = FakeClock(directory, name, _START_S) if faketime else None
         self._arguments: tuple[str, ...] = ()
+        self._settings: object = None
         self._maxmemory = maxmemory
         self._read_only = read_only
         self.password = password
@@ -61,6 +70,34 @@ class RedisServer(Child):
         self.kill()
         self.start(*self._arguments)
 
+    def renew(self) -> None:
+        """Make a shared server new for the next test: without data, clients, scripts, a password and other settings.
+
+        It is started again if the test before has killed it, has left it busy, or has changed its settings, users or
+        master. It is then at another port.
+        """
+        if self._clock is not None:
+            self.set_time(_START_S)
+        if self.alive:
+            self.resume()
+        try:
+            is_new = self.alive and self._emptied() == self._settings
+        except redis.RedisError:
+            is_new = False
+        if not is_new:
+            self.kill()
+            self.port, self.password = free_port(), None
+            self.start()
+            self._settings = self._emptied()
+
+    def _emptied(self) -> object:
+        """Remove what clients leave; the settings, users and role of the server."""
+        with self._connected() as client:
+            for command in _EMPTYING:
+                client.execute_command(*command.split())
+            config, users, replication = (client.execute_command(*command.split()) for command in _LOOKING)
+            return config, users, replication["role"]
+
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""
         super().kill()
@@ -69,14 +106,7 @@ class RedisServer(Child):
 
     def cli(self, *command: str | float | bytes) -> Any:
         """The answer to one command, as redis-py decodes it, within 5 s and without a retry."""
-        with redis.Redis(
-            host="127.0.0.1",
-            port=self.port,
-            password=self.password,
-            decode_responses=True,
-            socket_timeout=5,
-            retry=Retry(NoBackoff(), 0),
-        ) as client:
+        with self._connected() as client:
             return client.execute_command(*command)
 
     def set_time(self, unix_s: float) -> None:
@@ -90,6 +120,16 @@ class RedisServer(Child):
     def run_clock(self, ahead_s: int) -> None:
         """Let the clock run with the real clock, by this many seconds ahead of it; behind it when negative."""
         self._fake_clock().run(ahead_s)
+
+    def _connected(self) -> redis.Redis:
+        return redis.Redis(
+            host="127.0.0.1",
+            port=self.port,
+            password=self.password,
+            decode_responses=True,
+            socket_timeout=5,
+            retry=Retry(NoBackoff(), 0),
+        )
 
     def _fake_clock(self) -> FakeClock:
         if self._clock is None:
