@@ -15,7 +15,7 @@ import pytest
 
 from deploy.haproxy_config import AGENT, PLAIN, SHIPPED, lines, notice_s, server_option, server_words
 from harness.binaries import require
-from harness.cascade import EMPTY_STATE, FakeAgent, await_agent, await_status
+from harness.cascade import EMPTY_STATE, FakeAgent, await_agent, await_status, status
 from harness.children import StartHaproxy
 from harness.ports import free_port
 from sidecar.config import addresses
@@ -168,34 +168,23 @@ def _one_server(config: Path, app: int, public: int, agent: int) -> str:
     return "\n".join(line for line in text.splitlines() if "10.0.0.1" not in line) + "\n"
 
 
-def test_dead_sidecar_is_ignored_by_the_agent_variant(haproxy: StartHaproxy) -> None:
-    app = free_port()
-    with _listening(app):
-        proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
-        await_agent(proxy, "app1", "L4CON")
-        assert proxy.show_servers()["app", "app1"]["status"].startswith("UP")  # "UP 2/3" after a late check
-
-
-def test_last_answer_of_a_dead_sidecar_stays_with_the_agent_variant(haproxy: StartHaproxy) -> None:
-    app = free_port()
-    with _listening(app), FakeAgent("drain 0% #culled") as agent:
-        proxy = haproxy(_one_server(AGENT, app, free_port(), agent.port))
-        await_status(proxy, "app1", "DRAIN (agent)")
-        agent.stop()
-        await_agent(proxy, "app1", "L4CON")
-        assert proxy.show_servers()["app", "app1"]["status"] == "DRAIN (agent)"
-
-
-def test_dead_app_is_seen_by_the_agent_variant(haproxy: StartHaproxy) -> None:
-    app = free_port()
+@pytest.mark.process
+def test_agent_variant_ignores_a_dead_sidecar_keeps_its_last_answer_and_sees_a_dead_app(haproxy: StartHaproxy) -> None:
+    app, agent = free_port(), FakeAgent("drain 0% #culled")
     with ExitStack() as stack:
         stack.enter_context(_listening(app))
-        proxy = haproxy(_one_server(AGENT, app, free_port(), free_port()))
-        await_status(proxy, "app1", "UP")
+        proxy = haproxy(_one_server(AGENT, app, free_port(), agent.port))
+        await_agent(proxy, "app1", "L4CON")
+        assert status(proxy, "app1").startswith("UP")  # "UP 2/3" after a late check
+        with agent:
+            await_status(proxy, "app1", "DRAIN (agent)")
+        await_agent(proxy, "app1", "L4CON")
+        assert status(proxy, "app1") == "DRAIN (agent)"
         stack.close()
         await_status(proxy, "app1", "DOWN")
 
 
+@pytest.mark.process
 def test_dead_sidecar_looks_like_a_dead_app_to_the_plain_variant(haproxy: StartHaproxy) -> None:
     app, public = free_port(), free_port()
     with _listening(app), ExitStack() as stack:

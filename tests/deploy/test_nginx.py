@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from harness.apps import FailingApp, shares
 from harness.binaries import require
 from harness.child import Child
 from harness.ports import free_port, is_open
-from harness.traffic import Traffic, failed, lost, retried
+from harness.traffic import Outcome, Traffic, failed, lost, retried
 from harness.waiting import wait_for
 from sidecar.server.health import WEIGHT
 
@@ -134,6 +135,12 @@ class Site:
     def pairs(self) -> list[str]:
         return [f"127.0.0.1:{app.port}={self.listeners[name].address}" for name, app in self.apps.items()]
 
+    def answers(self) -> Counter[Outcome]:
+        """The answers to some requests from users."""
+        with Traffic(self.port) as traffic:
+            traffic.next_answers(REQUESTS)
+        return traffic.seen()
+
     def served(self) -> dict[str, int]:
         return {name: app.served() for name, app in self.apps.items()}
 
@@ -160,28 +167,6 @@ def site(run_dir: Path, children: Children) -> Iterator[Site]:
         yield site
 
 
-def test_nginx_accepts_the_configuration_without_a_warning(site: Site) -> None:
-    assert "[" not in site.nginx.check()
-
-
-def test_failed_get_is_answered_by_another_server_and_a_post_is_sent_once(site: Site) -> None:
-    site.apps["app2"].fail(1.0)
-    with Traffic(site.port) as traffic:
-        traffic.next_answers(REQUESTS)
-    seen = traffic.seen()
-    posts = sum(count for outcome, count in seen.items() if (outcome.method, outcome.status) == ("POST", 500))
-    assert failed(seen, "GET") == 0
-    assert 0.2 < failed(seen, "POST") < 0.5, "about a third: a retry takes a turn too"
-    assert retried(seen, site.served()) == site.apps["app2"].counts()["failed"] - posts, "each GET, and no POST"
-
-
-def test_refused_connection_costs_no_request(site: Site) -> None:
-    site.apps["app2"].kill()
-    with Traffic(site.port) as traffic:
-        traffic.next_answers(REQUESTS)
-    assert lost(traffic.seen()) == {}
-
-
 @contextmanager
 def _unanswered(port: int) -> Iterator[None]:
     """Listen on this port with a full backlog: connections are not answered, as by a machine that is gone."""
@@ -193,50 +178,44 @@ def _unanswered(port: int) -> Iterator[None]:
         yield
 
 
-def test_unanswered_connection_costs_no_request(site: Site) -> None:
+@pytest.mark.process
+def test_failed_get_goes_to_another_server_a_post_does_not_and_no_connection_costs_a_request(site: Site) -> None:
+    assert "[" not in site.nginx.check(), "no warning"
+    site.apps["app2"].fail(1.0)
+    seen = site.answers()
+    posts = sum(count for outcome, count in seen.items() if (outcome.method, outcome.status) == ("POST", 500))
+    assert failed(seen, "GET") == 0
+    assert 0.2 < failed(seen, "POST") < 0.5, "about a third: a retry takes a turn too"
+    assert retried(seen, site.served()) == site.apps["app2"].counts()["failed"] - posts, "each GET, and no POST"
     site.apps["app2"].kill()
-    with _unanswered(site.apps["app2"].port), Traffic(site.port) as traffic:
-        traffic.next_answers(REQUESTS)
-    assert lost(traffic.seen()) == {}
+    assert lost(site.answers()) == {}, "refused connections"
+    with _unanswered(site.apps["app2"].port):
+        assert lost(site.answers()) == {}, "connections without an answer"
 
 
-def test_each_server_gets_the_weight_of_its_sidecar(site: Site) -> None:
+@pytest.mark.process
+def test_script_gives_each_server_the_weight_of_its_sidecar_and_reloads_after_a_change(
+    site: Site, tmp_path: Path
+) -> None:
+    marked = tmp_path / "reloaded"
+    _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
+    assert not marked.exists(), "nothing has changed"
     site.listeners["app2"].weight = 13
     assert "weight=13 " in site.run_script()
     before = site.served()
-    with Traffic(site.port) as traffic:
-        traffic.next_answers(REQUESTS)
+    site.answers()
     assert shares(before, site.served())["app2"] == pytest.approx(13 / 213, abs=0.03)
-
-
-def test_culled_server_gets_nothing(site: Site) -> None:
     site.listeners["app2"].weight = 0
-    assert site.run_script().count(" down ") == 1
-    before = site.served()
-    with Traffic(site.port) as traffic:
-        traffic.next_answers(REQUESTS)
-    assert lost(traffic.seen()) == {}
-    assert site.served()["app2"] == before["app2"]
-
-
-@pytest.mark.parametrize("weight", [13, 0], ids=["sick", "culled"])
-def test_sidecar_without_an_answer_changes_nothing(site: Site, weight: int) -> None:
-    site.listeners["app2"].weight = weight
     servers_after = site.run_script()
+    assert servers_after.count(" down ") == 1
+    before = site.served()
+    assert lost(site.answers()) == {}
+    assert site.served()["app2"] == before["app2"]
     site.listeners["app2"].__exit__()
-    assert site.run_script() == servers_after
+    assert site.run_script() == servers_after, "a sidecar without an answer changes nothing"
 
 
 def test_new_server_without_an_answer_has_its_full_weight(tmp_path: Path) -> None:
     servers = tmp_path / "app.servers"
     _run_script(servers, f"10.0.0.11:8080=127.0.0.1:{free_port()}", reload="true")
     assert servers.read_text() == "server 10.0.0.11:8080 weight=100 max_fails=0 max_conns=64;\n"
-
-
-def test_nginx_is_reloaded_only_after_a_change(site: Site, tmp_path: Path) -> None:
-    marked = tmp_path / "reloaded"
-    _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
-    assert not marked.exists()
-    site.listeners["app1"].weight = 50
-    _run_script(site.servers, *site.pairs, reload=f"touch {marked}")
-    assert marked.exists()
