@@ -96,13 +96,13 @@ def test_sidecar_that_was_killed_in_the_drain_asks_when_it_is_back(
     script, asked = run_dir / "restart", run_dir / "asked"
     script.write_text(f"#!/bin/sh\necho asked >> {asked}\n")
     script.chmod(0o700)
-    settings: dict[str, Setting] = {**CULL, "drain": "3s", "action": "command", "action_command": str(script)}
+    settings: dict[str, Setting] = {**CULL, "drain": "2s", "action": "command", "action_command": str(script)}
     one = sidecar("one", redis_url=redis_server.url, **settings)
     one.post_error(5)
     saved = Path(str(one.settings["state_dir"]))
     wait_for(lambda: any('"latch": {' in file.read_text() for file in saved.glob("*.json")), timeout_s=60, what="saved")
     one.kill()
-    ended = time.time() + 3
+    ended = time.time() + 2
     wait_for(lambda: time.time() > ended, timeout_s=60, what="the drain is over")
     one.start()
     wait_for(asked.exists, timeout_s=60, what="the command has run")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from harness.haproxy import Haproxy
     from harness.sidecar import Sidecar
 
+pytestmark = [pytest.mark.haproxy, pytest.mark.process]
+
 SHIPPED = Path(__file__).parents[2] / "deploy" / "haproxy"
 NAMES = ("app1", "app2", "app3")
 
@@ -64,7 +66,7 @@ def site(request: pytest.FixtureRequest, sidecar: StartSidecar, haproxy: StartHa
     front = free_port()
     with ExitStack() as stack:
         apps = {name: stack.enter_context(App(name)) for name in NAMES}
-        sidecars = {name: sidecar(name, settle="0s", drain="6s", check_interval="500ms") for name in NAMES}
+        sidecars = {name: sidecar(name, settle="0s", drain="5m", drain_min="0s") for name in NAMES}
         proxy = haproxy(_config(request.param, front, apps, sidecars))
         site = Site(apps, sidecars, proxy, Clients(front))
         for name in NAMES:
@@ -88,7 +90,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
         site.await_served(name, 50)
     assert site.apps["app2"].served - in_drain <= site.clients.number, "at most the requests under way"
 
-    wait_for(lambda: bad.health("/health/nomad")[0] == 503, timeout_s=60, what="Nomad sees 503")
+    _end_drain(bad)
     after_drain = site.apps["app2"].served
     site.apps["app2"].stop()
     for name in ("app1", "app3"):
@@ -97,11 +99,22 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
     assert site.clients.lost == {}
 
 
+def _end_drain(one: Sidecar) -> None:
+    """Report no request in flight, until the drain is over."""
+
+    def is_down() -> bool:
+        one.request("local", "POST", "/results", '{"in_flight": 0}')
+        return one.health("/health/nomad")[0] == 503
+
+    wait_for(is_down, timeout_s=60, what="Nomad sees 503")
+
+
+@pytest.mark.site
 def test_replaced_app_is_served_again(site: Site) -> None:
     """Only ``ready`` ends ``drain`` and only ``up`` ends ``fail``, so the line always has both."""
     sidecar = site.sidecars["app2"]
     sidecar.post_error(5, app_start="boot-1")
-    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=60, what="it is down")
+    _end_drain(sidecar)
     site.await_status("app2", "DOWN")
     sidecar.post_error(1, count=0, app_start="boot-2")
     site.await_status("app2", "UP")
@@ -109,11 +122,12 @@ def test_replaced_app_is_served_again(site: Site) -> None:
     assert site.clients.lost == {}
 
 
+@pytest.mark.site
 def test_stopping_sidecar_drains_without_a_lost_request(site: Site) -> None:
     """With a stop drain, a sidecar takes its app out of the balancer before it ends."""
     site.sidecars["app2"].stop()
     replaced = site.sidecars["app2"]
-    replaced.settings["stop_drain"] = "6s"
+    replaced.settings["stop_drain"] = "15s"
     replaced.start()
     site.await_status("app2", "UP")
     replaced.terminate()

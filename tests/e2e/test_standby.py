@@ -1,7 +1,4 @@
-"""A main and its standby under polls: however the main ends, no poll is refused, and no state is lost.
-
-``STANDBY_KILLS=200`` kills 200 mains instead of 12.
-"""
+"""A main and its standby under polls: however the main ends, no poll is refused, and no state is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -30,11 +26,9 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting
 
-KILLS: Final = int(os.environ.get("STANDBY_KILLS", "12"))
-TERMS: Final = max(4, KILLS // 4)
+pytestmark = pytest.mark.process
+
 RATE: Final = 1_000
-SLOWEST_S: Final = 1.0
-"""A bound for a busy machine; the benchmark has the real figure."""
 
 MANY: Final[dict[str, Setting]] = {"error_limit": 1_000_000, "error_window": "1h"}
 FAST: Final[dict[str, Setting]] = {"settle": "0s", "drain": "0s", "check_interval": "500ms"}
@@ -58,16 +52,23 @@ def _has_errors(one: MainAndStandby, count: int) -> bool:
 
 
 def _let_it_transfer(one: MainAndStandby) -> None:
-    """Wait until the standby has the errors: they are sent after 2 ms, and before the next answer."""
+    """Let the standby have the errors, which nobody shows.
+
+    They are sent some milliseconds later: before the second answer after that time, also if the main was stopped.
+    """
     time.sleep(0.2)
-    assert one.main.health()[0] == 200
+    for _ in range(2):
+        assert one.main.health()[0] == 200
 
 
-@pytest.mark.timeout(200 + 10 * KILLS)
-def test_kills_of_the_main_refuse_no_poll_and_lose_no_error(pair: MainAndStandby) -> None:
+@pytest.mark.parametrize(
+    "kills", [2, pytest.param(12, marks=pytest.mark.site), pytest.param(200, marks=pytest.mark.site)]
+)
+@pytest.mark.timeout(2_200)
+def test_kills_of_the_main_refuse_no_poll_and_lose_no_error(pair: MainAndStandby, kills: int) -> None:
     posted, at = 0, []
     with Polls(pair.main.address("public"), RATE) as polls:
-        for _ in range(KILLS):
+        for _ in range(kills):
             pair.main.post_error(3)
             posted += 3
             _let_it_transfer(pair)
@@ -76,20 +77,18 @@ def test_kills_of_the_main_refuse_no_poll_and_lose_no_error(pair: MainAndStandby
             assert _errors(pair) == posted
             pair.await_standby()
     polled = polls.polled
-    took_s = [polled.handover_s(each) for each in at]
-    print(summary("SIGKILL", took_s, polled))  # noqa: T201 - shown with -s
+    print(summary("SIGKILL", [polled.handover_s(each) for each in at], polled))  # noqa: T201 - shown with -s
     assert set(polled.outcomes) <= {UP, RESET}
     assert set(polled.kept_outcomes) <= {UP, RESET}
-    assert polled.outcomes[RESET] <= MOST_WAITING * KILLS
-    assert polled.kept_outcomes[RESET] <= KILLS
-    assert median(took_s) < SLOWEST_S
+    assert polled.outcomes[RESET] <= MOST_WAITING * kills
+    assert polled.kept_outcomes[RESET] <= kills
 
 
-@pytest.mark.timeout(200 + 10 * TERMS)
+@pytest.mark.site
 def test_planned_ends_lose_no_request(pair: MainAndStandby) -> None:
     at = []
     with Polls(pair.main.address("public"), RATE) as polls:
-        for number in range(TERMS):
+        for number in range(4):
             pair.main.post_error()
             _let_it_transfer(pair)
             at.append(pair.end_main(signal.SIGTERM))
@@ -102,6 +101,7 @@ def test_planned_ends_lose_no_request(pair: MainAndStandby) -> None:
     assert polled.closed == 0, "the kept connection moves to the next main"
 
 
+@pytest.mark.site
 def test_culled_container_stays_down_through_every_takeover(sidecar: StartSidecar, run_dir: Path) -> None:
     one = MainAndStandby(sidecar.unstarted, run_dir, **FAST).start()
     one.main.post_error(5, app_start="boot-1", kind="redis")
@@ -123,6 +123,7 @@ def test_culled_container_stays_down_through_every_takeover(sidecar: StartSideca
     assert one.main.verdict()["app_start"] == "boot-2"
 
 
+@pytest.mark.site
 def test_datagrams_that_no_main_reads_count_in_the_next(sidecar: StartSidecar, run_dir: Path) -> None:
     port, path = free_port(), run_dir / "statsd.sock"
     statsd: dict[str, Setting] = {"statsd_listen": f"127.0.0.1:{port}", "statsd_socket": path}
@@ -146,6 +147,7 @@ def test_datagrams_that_no_main_reads_count_in_the_next(sidecar: StartSidecar, r
             one.await_standby()
 
 
+@pytest.mark.site
 def test_unix_socket_of_the_app_stays_the_same_after_a_takeover(sidecar: StartSidecar, run_dir: Path) -> None:
     path = run_dir / "app.sock"
     one = MainAndStandby(sidecar.unstarted, run_dir, **MANY, socket=path).start()
@@ -165,6 +167,7 @@ def test_unix_socket_of_the_app_stays_the_same_after_a_takeover(sidecar: StartSi
     )
 
 
+@pytest.mark.site
 def test_third_process_ends_with_one_line_and_so_does_a_second_without_standby(
     pair: MainAndStandby, sidecar: StartSidecar, run_dir: Path
 ) -> None:
@@ -184,6 +187,7 @@ def test_third_process_ends_with_one_line_and_so_does_a_second_without_standby(
     assert alone.main.health() == (200, "up\n")
 
 
+@pytest.mark.site
 def test_main_at_the_end_of_its_lifetime_runs_until_there_is_a_standby(sidecar: StartSidecar, run_dir: Path) -> None:
     lifetime: dict[str, Setting] = {"run_lifetime": "1s", "run_every": "1s"}
     with pytest.raises(AssertionError, match="ARBITER_RUN_EVERY"):
@@ -202,6 +206,7 @@ def test_main_at_the_end_of_its_lifetime_runs_until_there_is_a_standby(sidecar: 
     assert set(polls.polled.outcomes) == {UP}
 
 
+@pytest.mark.site
 def test_standby_with_another_listener_address_opens_it(pair: MainAndStandby) -> None:
     pair.standby.stop()
     port = free_port()
@@ -217,6 +222,7 @@ def test_standby_with_another_listener_address_opens_it(pair: MainAndStandby) ->
     )
 
 
+@pytest.mark.site
 def test_standby_that_dies_is_replaced_by_the_next(pair: MainAndStandby) -> None:
     pair.standby.kill()
     wait_for(lambda: not pair.is_ready(), timeout_s=60, what="the main knows that it has no standby")
@@ -227,6 +233,7 @@ def test_standby_that_dies_is_replaced_by_the_next(pair: MainAndStandby) -> None
     assert set(polls.polled.outcomes) <= {UP, RESET}
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("file", ["main.1.lock", "standby.1.lock", "handover.sock", ""], ids=lambda file: file or "all")
 def test_there_is_one_main_after_its_files_are_removed(pair: MainAndStandby, file: str) -> None:
     directory = Path(str(pair.settings["run_lock"]))
@@ -246,6 +253,7 @@ def test_there_is_one_main_after_its_files_are_removed(pair: MainAndStandby, fil
     assert set(polls.polled.outcomes) <= {UP, RESET}
 
 
+@pytest.mark.site
 def test_main_without_a_standby_drains_and_ends(sidecar: StartSidecar, run_dir: Path) -> None:
     one = MainAndStandby(sidecar.unstarted, run_dir, stop_drain="1s")
     one.main.launch()
@@ -257,6 +265,7 @@ def test_main_without_a_standby_drains_and_ends(sidecar: StartSidecar, run_dir: 
     assert not (run_dir / "lock" / "handover.sock").exists()
 
 
+@pytest.mark.site
 def test_lock_directory_is_private_and_has_the_latch(sidecar: StartSidecar, run_dir: Path) -> None:
     one = MainAndStandby(sidecar.unstarted, run_dir, **FAST)
     one.main.launch()
@@ -277,6 +286,7 @@ def test_lock_directory_is_private_and_has_the_latch(sidecar: StartSidecar, run_
     assert one.main.health()[0] == 503, "the latch is loaded from the journal"
 
 
+@pytest.mark.site
 def test_main_that_hands_over_sends_no_goodbye(sidecar: StartSidecar, run_dir: Path, redis_server: RedisServer) -> None:
     one = MainAndStandby(sidecar.unstarted, run_dir, beat_interval="30s", redis_url=redis_server.url).start()
     wait_for(lambda: one.main.metrics().get("arbiter_fleet_alive") == 1, timeout_s=60, what="it is in the fleet")
@@ -285,6 +295,7 @@ def test_main_that_hands_over_sends_no_goodbye(sidecar: StartSidecar, run_dir: P
     wait_for(lambda: one.main.metrics().get("arbiter_fleet_alive") == 1, timeout_s=60, what="it is still in the fleet")
 
 
+@pytest.mark.site
 def test_hook_of_a_killed_main_does_not_keep_the_lock(sidecar: StartSidecar, run_dir: Path) -> None:
     hook, running = run_dir / "hook", run_dir / "pid"
     hook.write_text(f"#!/bin/sh\necho $$ >>{running}\nexec sleep 300\n")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from time import monotonic
 from typing import TYPE_CHECKING
+
+import pytest
 
 from harness.apps import App
 from harness.ports import free_port
+from harness.sidecar import AT_ONCE, GATES
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from harness.children import StartHaproxy, StartSidecar
+    from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
+
+pytestmark = pytest.mark.process
 
 CONFIG = """
 defaults
@@ -29,8 +34,6 @@ backend app
     default-server weight 100 check inter 200ms agent-check agent-inter 200ms
     server app1 127.0.0.1:{port} agent-port {agent}
 """
-LEAST_S = 3.0
-"""The shortest drain, even with nothing in flight."""
 CALM = {"error_ratio": "0", "error_limit": "1000", "settle": "0s"}
 """The results cause no cull."""
 
@@ -89,6 +92,7 @@ def test_weight_is_in_every_health_answer_and_haproxy_uses_it(sidecar: StartSide
         )
 
 
+@pytest.mark.site
 def test_weight_is_full_when_weights_are_off(sidecar: StartSidecar) -> None:
     off = sidecar("off", weight="off", **CALM)
     floor = sidecar("floor", weight_floor="100", **CALM)
@@ -99,16 +103,20 @@ def test_weight_is_full_when_weights_are_off(sidecar: StartSidecar) -> None:
     assert floor.agent_line() == "up ready 100%\n"
 
 
-def test_drain_ends_when_nothing_is_in_flight(sidecar: StartSidecar) -> None:
-    one = sidecar("idle", drain="30s", settle="0s")
-    _results(one, ok=1, in_flight=0)
-    began = monotonic()
-    one.post_error(5)
+def test_suspect_that_waits_for_a_token_gets_less_traffic(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    """A soft drain: its app reports no requests, and three others can take its load."""
+    waiting = {**AT_ONCE, **GATES, "settle": "40s", "redis_url": redis_server.url}
+    fleet = sidecar.fleet(4, **waiting)
+    wait_for(lambda: fleet[0].metrics().get("arbiter_fleet_alive") == 4, timeout_s=60, what="it knows the others")
+    fleet[0].post_error(10)
+    wait_for(lambda: _ready_percent(fleet[0]) < 100, timeout_s=60, what="its weight is lower")
+    assert redis_server.cli("ZCARD", "{ha:default/app}:grants") == 0
+    for one in fleet[1:]:
+        assert _ready_percent(one) == 100
 
-    def down() -> bool:
-        _results(one, in_flight=0)
-        return one.health("/health/nomad")[0] == 503
 
-    wait_for(down, timeout_s=60, what="the drain ends early")
-    assert monotonic() - began >= LEAST_S
-    assert one.agent_line().startswith("fail #culled: 5 server errors")
+def _ready_percent(one: Sidecar) -> int:
+    line = one.agent_line()
+    matched = re.fullmatch(r"up ready ([0-9]{1,3})%\n", line)
+    assert matched, line
+    return int(matched[1])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.fleet_driver import await_denied
-from harness.sidecar import command
+from harness.sidecar import AT_ONCE, command
 from harness.waiting import wait_for
 from sidecar.core.explain.samples import MOST
 
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
-FAST = {"settle": "0s", "drain": "1s", "check_interval": "1s", "redis_timeout": "900ms", "beat_interval": "500ms"}
+pytestmark = [pytest.mark.redis, pytest.mark.process]
+
+FAST: dict[str, Any] = {**AT_ONCE, "drain": "1s"}
 MESSAGE = "connect to redis://:hunter2@10.0.0.1:6379 failed after %d ms, token=s3cr3t"
 TEXT = {"Accept": "text/plain"}
-HOOK_S = 3
 
 
 def _why(one: Sidecar, listener: str = "local") -> dict[str, Any]:
@@ -31,12 +34,6 @@ def _why(one: Sidecar, listener: str = "local") -> dict[str, Any]:
     assert reply.status == 200
     value: dict[str, Any] = reply.json()
     return value
-
-
-def _seconds_of_why(one: Sidecar) -> float:
-    begun = time.monotonic()
-    _why(one, "public")
-    return time.monotonic() - begun
 
 
 def _make_sick(one: Sidecar, app_start: str = "life-0") -> None:
@@ -103,6 +100,7 @@ def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     assert "10.0.0.1" in one.request("local", "GET", "/why?format=text").body
 
 
+@pytest.mark.site
 def test_next_incarnation_starts_clean_and_keeps_the_evidence_of_the_last(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(cull_hook=_hook(run_dir, "echo pid 4711 waits for mysql; echo password=hunter2 >&2; exit 3"), **FAST)
     _make_sick(one, app_start="life-1")
@@ -121,6 +119,7 @@ def test_next_incarnation_starts_clean_and_keeps_the_evidence_of_the_last(sideca
     assert shown["history"][0]["what"] in ("restarted", "up")
 
 
+@pytest.mark.site
 def test_whole_evidence_outlives_the_container(sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path) -> None:
     threads = _hook(run_dir, "seq -f 'thread %05g waits for redis' 1 500; echo the last thread")
     one = sidecar("one", redis_url=redis_server.url, cull_hook=threads, **FAST)
@@ -142,6 +141,23 @@ def _culls(one: Sidecar) -> list[dict[str, Any]]:
     return [event for event in events if event["what"] == "culled"]
 
 
+def test_no_answer_waits_for_a_hook_that_hangs_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
+    hook = _hook(run_dir, f"echo $$ >{run_dir}/pid.new; mv {run_dir}/pid.new {run_dir}/pid; exec sleep 600")
+    one = sidecar(cull_hook=hook, cull_hook_timeout="60s", error_window="10m", **FAST)
+    _make_sick(one)
+    pid = int(wait_for(lambda: _read(run_dir / "pid"), timeout_s=60, what="the hook runs"))
+    for path in ("/health", "/health/nomad", "/why") * 10:
+        assert one.request("public", "GET", path).status in (200, 503)
+    os.kill(pid, signal.SIGKILL)  # it still runs after thirty answers
+    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
+    assert "signal 9" in wait_for(lambda: _why(one)["capture"], timeout_s=60, what="the end of the hook is kept")
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.site
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -153,23 +169,17 @@ def _culls(one: Sidecar) -> list[dict[str, Any]]:
     ],
     ids=["hangs", "floods", "fails", "crashes", "leaves children"],
 )
-def test_no_hook_stops_a_cull_or_delays_health(sidecar: StartSidecar, run_dir: Path, script: str, said: str) -> None:
-    one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout=f"{HOOK_S}s", **FAST)
+def test_no_hook_stops_a_cull(sidecar: StartSidecar, run_dir: Path, script: str, said: str) -> None:
+    one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout="3s", **FAST)
     _make_sick(one)
-    begun, slowest = time.monotonic(), 0.0
-    while not _is_out(one):
-        asked = time.monotonic()
-        one.health("/health/nomad")
-        slowest = max(slowest, time.monotonic() - asked)
-        assert time.monotonic() - begun < 60
-        time.sleep(0.02)
-    assert slowest < HOOK_S - 1, "an answer that waited for the hook would have taken as long as that"
-    assert said in _why(one)["capture"]
+    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
+    assert said in wait_for(lambda: _why(one)["capture"], timeout_s=60, what="the end of the hook is kept")
     if "time was up" in said:
         wait_for(lambda: _failures(one), timeout_s=60, what="the failure is logged")
         assert one.metrics()['arbiter_failures_total{where="hook"}'] == 1
 
 
+@pytest.mark.site
 def test_hook_that_went_missing_is_logged_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
     path = _hook(run_dir, "true")
     one = sidecar(cull_hook=path, **FAST)
@@ -181,6 +191,7 @@ def test_hook_that_went_missing_is_logged_and_the_cull_goes_on(sidecar: StartSid
     assert line["error"] == "FileNotFoundError"
 
 
+@pytest.mark.site
 def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(mode="shadow", cull_hook=_hook(run_dir, f"touch {run_dir}/ran"), **FAST)
     _make_sick(one)
@@ -191,6 +202,7 @@ def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path
     assert not (run_dir / "ran").exists()
 
 
+@pytest.mark.site
 def test_hold_is_shown_with_author_and_reason_at_both_listeners(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
@@ -207,6 +219,7 @@ def test_hold_is_shown_with_author_and_reason_at_both_listeners(
     )
 
 
+@pytest.mark.site
 def test_brief_public_listener_shows_no_names_of_people_whatever_they_order(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
@@ -236,24 +249,3 @@ def _public(one: Sidecar) -> str:
     paths = ("/why", "/why?format=text", "/health", "/health/nomad", "/metrics")
     replies = [one.request("public", "GET", path) for path in paths]
     return "".join((*(f"{reply.headers}{reply.body}" for reply in replies), one.agent_line()))
-
-
-def test_why_is_answered_at_once_while_redis_hangs(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one = sidecar(redis_url=redis_server.url, **FAST)
-    redis_server.pause()
-    _make_sick(one)
-    wanted = "Redis answers within ARBITER_REDIS_TIMEOUT, so that the fleet knows that it is suspect"
-    wait_for(lambda: wanted in str(_why(one, "public")["remedies"]), timeout_s=60, what="it waits for an answered beat")
-    # An answer that waited for Redis would take the whole timeout.
-    assert min(_seconds_of_why(one) for _ in range(5)) < 0.5
-    redis_server.resume()
-
-
-def test_flood_of_messages_is_bounded_and_shown(sidecar: StartSidecar) -> None:
-    one = sidecar(error_limit=1_000_000, **FAST)
-    for turn in range(20):
-        batch = [{"kind": "k", "message": f"{chr(97 + number % 26)}{'y' * 3_000} {turn}"} for number in range(15)]
-        assert one.request("local", "POST", "/errors", str(batch).replace("'", '"')).status == 202
-    samples = _why(one)["samples"]
-    assert len(samples) == 15
-    assert all(len(sample["message"]) <= 300 for sample in samples)
