@@ -224,14 +224,15 @@ def _sidecar(
     own: dict[str, Setting] = {name: place.environ[variable(name)] for name in fields}
     quick: dict[str, Setting] = {"grace": 0, "drain": settings.drain / SPEED, "drain_min": 0, "settle": 0}
     real: dict[str, Setting] = {"mode": "enforce", "app_port": app.port, "redis_url": redis_server.url}
-    return children.adopt(Sidecar(run_dir, "one", **{**own, **quick, **real, "check_interval": "2s", **more}))
+    unhurried: dict[str, Setting] = {"redis_timeout": "4s", "check_interval": "4100ms"}
+    return children.adopt(Sidecar(run_dir, "one", **{**own, **quick, **real, **unhurried, **more}))
 
 
 def _is_up(arbiter: Sidecar) -> bool:
     return _status(arbiter, "/health") == 200 and arbiter.metrics()["arbiter_app_listening"] == 1
 
 
-@pytest.mark.redis
+@pytest.mark.site
 @pytest.mark.parametrize("place", [name for name in PLACES if name != "ecs"], indirect=True)
 def test_culled_app_is_restarted_in_place_and_a_dead_sidecar_hurts_nobody(
     place: Place, children: Children, redis_server: RedisServer, run_dir: Path, tmp_path: Path
@@ -273,7 +274,7 @@ def test_culled_app_is_restarted_in_place_and_a_dead_sidecar_hurts_nobody(
     assert (app.pid, kubelet.restarts["app"]) == (second, before["app"])
 
 
-@pytest.mark.redis
+@pytest.mark.site
 def test_ecs_replaces_the_task_of_a_culled_app_and_restarts_a_dead_sidecar_alone(
     children: Children, redis_server: RedisServer, run_dir: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from deploy.nomad_job import JOB_FILE, NOMAD, blocks, read
 from deploy.prometheus_rules import (
@@ -25,8 +26,7 @@ from deploy.prometheus_rules import (
     ours,
     recorded,
 )
-from harness.children import Children
-from harness.prometheus import Prometheus, promtool
+from harness.prometheus import found_targets, promtool
 from harness.waiting import wait_for
 from sidecar.core.types import State
 from sidecar.server.health import POLLERS
@@ -53,7 +53,7 @@ def test_promtool_accepts_the_rules() -> None:
     assert promtool("check", "rules", RECORDING, ALERTS) == ""
 
 
-@pytest.mark.parametrize("name", ["alerts.test.yml", "recording.test.yml"])
+@pytest.mark.parametrize("name", [pytest.param("alerts.test.yml", marks=pytest.mark.site), "recording.test.yml"])
 def test_shipped_tests_of_the_rules_pass(name: str) -> None:
     assert promtool("test", "rules", SHIPPED / name) == ""
 
@@ -96,6 +96,31 @@ def test_recording_rule_is_tested(name: str) -> None:
     assert f"- expr: {name}\n" in RECORDING_TESTS
 
 
+def _alerts() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_every_alert_has_severity_summary_description_and_runbook() -> None:
+    assert [rule["alert"] for rule in _alerts()] == names(ALERTS, "alert")
+    for rule in _alerts():
+        said = rule["annotations"]
+        assert rule["labels"]["severity"] in SEVERITIES
+        assert set(said) == {"summary", "description", "runbook_url"}
+        assert said["runbook_url"] == f"{RUNBOOK_URL}#{rule['alert'].lower()}"
+        assert len(said["summary"]) < 90
+
+
+def test_no_alert_is_one_for_each_container() -> None:
+    for alert in names(ALERTS, "alert"):
+        assert "service: shop, instance" not in cases_of(alert)
+
+
+def test_description_of_every_alert_has_its_value_unless_it_is_yes_or_no() -> None:
+    yes_or_no = {"ArbiterSidecarsUnknown"}
+    assert {rule["alert"] for rule in _alerts() if "$value" not in rule["annotations"]["description"]} == yes_or_no
+
+
 # -- names in the files ------------------------------------------------------------------------------------------
 
 
@@ -127,7 +152,7 @@ def test_page_beside_them_counts_the_alerts_and_names_the_files() -> None:
     assert {path.name for path in SHIPPED.glob("*.yml") if ".test." not in path.name} <= set(linked)
 
 
-# -- a real Prometheus ----------------------------------------------------------------------------------
+# -- Nomad's services ----------------------------------------------------------------------------------
 
 ALLOCATIONS: Final = (
     NOMAD["NOMAD_ALLOC_ID"],
@@ -161,11 +186,10 @@ def _of_the_job_file() -> Iterator[dict[str, Any]]:
         yield _found(ports[port], name, f"_nomad-task-{ALLOCATIONS[0]}-app-{name}-{port}", *tags)
 
 
-@pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus with a file in place of Nomad's discovery; no target listens."""
-    directory = tmp_path_factory.mktemp("discovery")
-    config = copied(directory) / "prometheus.yml"
+@pytest.fixture
+def with_services(tmp_path: Path) -> Path:
+    """The configuration for Nomad, with a file in place of Nomad's discovery."""
+    config = copied(tmp_path) / "prometheus.yml"
     config.write_text(_with_targets_from(config.read_text(), "found.json"))
     elsewhere = [
         _found(
@@ -175,20 +199,15 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         _found("127.0.0.1:5", "redis", f"_nomad-task-{ALLOCATIONS[2]}-redis-redis-db", "primary"),
     ]
     (config.parent / "found.json").write_text(json.dumps([*_of_the_job_file(), *elsewhere]))
-    children = Children()
-    try:
-        yield children.adopt(Prometheus(directory, config)).start()
-    finally:
-        children.stop()
+    return config
 
 
-def _labels(prometheus: Prometheus, port: int) -> dict[str, str]:
-    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=60, what="targets are found")
-    return next(one["labels"] for one in active if one["scrapeUrl"] == f"http://127.0.0.1:{port}/metrics")
-
-
-def test_sidecar_of_the_job_file_is_found_by_its_allocation(prometheus: Prometheus) -> None:
-    labels = _labels(prometheus, 2)
+def test_every_sidecar_is_found_by_its_allocation_and_nothing_else_is_scraped(with_services: Path) -> None:
+    active = wait_for(
+        lambda: found_targets(with_services, "health-arbiter"), timeout_s=60, what="promtool has read the file in time"
+    )
+    found = {int(one["__address__"].rpartition(":")[2]): one for one in active}
+    labels = {name: value for name, value in found.pop(2).items() if not name.startswith("__")}
     assert labels.pop("service") in {"app", "app.web"}
     assert labels == {
         "job": "health-arbiter",
@@ -197,36 +216,5 @@ def test_sidecar_of_the_job_file_is_found_by_its_allocation(prometheus: Promethe
         "alloc": ALLOCATIONS[0][:8],
         "datacenter": "dc1",
     }
-
-
-@pytest.mark.parametrize(("port", "service", "alloc"), [(3, "pay.web", "11111111"), (4, "pay", "66666666")])
-def test_service_label_is_the_tag_or_else_the_name(prometheus: Prometheus, port: int, service: str, alloc: str) -> None:
-    labels = _labels(prometheus, port)
-    assert (labels["service"], labels["alloc"]) == (service, alloc)
-
-
-def test_only_sidecars_are_scraped(prometheus: Prometheus) -> None:
-    active = wait_for(lambda: prometheus.targets()["activeTargets"], timeout_s=60, what="targets are found")
-    assert sorted(one["scrapeUrl"][-9] for one in active) == ["2", "3", "4"]
-
-
-def test_every_alert_has_severity_summary_description_and_runbook(prometheus: Prometheus) -> None:
-    alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
-    assert [rule["name"] for rule in alerts] == names(ALERTS, "alert")
-    for rule in alerts:
-        said = rule["annotations"]
-        assert rule["labels"]["severity"] in SEVERITIES
-        assert set(said) == {"summary", "description", "runbook_url"}
-        assert said["runbook_url"] == f"{RUNBOOK_URL}#{rule['name'].lower()}"
-        assert len(said["summary"]) < 90
-
-
-def test_no_alert_is_one_for_each_container() -> None:
-    for alert in names(ALERTS, "alert"):
-        assert "service: shop, instance" not in cases_of(alert)
-
-
-def test_description_of_every_alert_has_its_value_unless_it_is_yes_or_no(prometheus: Prometheus) -> None:
-    yes_or_no = {"ArbiterSidecarsUnknown"}
-    alerts = [rule for rule in prometheus.rules() if rule["type"] == "alerting"]
-    assert {rule["name"] for rule in alerts if "$value" not in rule["annotations"]["description"]} == yes_or_no
+    of_the_others = {port: (one["service"], one["alloc"]) for port, one in found.items()}
+    assert of_the_others == {3: ("pay.web", "11111111"), 4: ("pay", "66666666")}, "its tag, or else its name"

@@ -7,6 +7,8 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from harness.sidecar import Sidecar
 from harness.waiting import wait_for
 
@@ -23,6 +25,7 @@ class FirstTry(Sidecar):
         return [str(RUN)]
 
 
+@pytest.mark.process
 def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: Children) -> None:
     one = children.adopt(FirstTry(run_dir, "try", alone="", settle="1s", drain="1s")).start()
     printed = one.output()
@@ -37,6 +40,7 @@ def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: 
     wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the container is drained")
 
 
+@pytest.mark.site
 def test_with_redis_it_says_nothing_of_being_alone(run_dir: Path, children: Children) -> None:
     one = children.adopt(FirstTry(run_dir, "fleet", alone="", mode="shadow", redis_url="redis://127.0.0.1:1")).start()
     assert "ARBITER_ALONE" not in one.output()

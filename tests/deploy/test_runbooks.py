@@ -10,7 +10,7 @@ import pytest
 
 from deploy.prometheus_rules import ALERTS, RUNBOOK_URL, RUNBOOKS, dashboard, documented, names
 from harness.fleet_driver import FleetDriver, await_denied
-from harness.sidecar import GATES, command
+from harness.sidecar import ASKS_AGAIN, GATES, command
 from harness.waiting import wait_for
 from sidecar.core.explain.reasons import FAILURES, MESSAGE_RUNBOOKS, REFUSALS, runbook
 from sidecar.notify.rules import LEVELS
@@ -138,12 +138,12 @@ def _instance(one: Sidecar) -> str:
     return str(one.settings["instance"])
 
 
+@pytest.mark.process
 def test_every_command_followed_in_an_incident_shows_what_the_page_says(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
-    settings = {**GATES, "settle": "0s", "drain": "0s", "check_interval": "1s", "beat_interval": "500ms"}
-    quick = {"redis_timeout": "900ms", "after_data_loss": "continue", "redis_url": redis_server.url}
-    fleet = sidecar.fleet(4, **{**settings, **quick})
+    settings = {**GATES, **ASKS_AGAIN, "after_data_loss": "continue"}
+    fleet = sidecar.fleet(4, redis_url=redis_server.url, **settings)
     driver, reader = FleetDriver(fleet), Reader()
     driver.await_metrics(fleet_alive=4)
     lost: dict[str, Any] = {"count": 6, "kind": "mysql", "message": "connection refused, password=s3cr3t"}

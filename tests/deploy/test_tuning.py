@@ -1,13 +1,12 @@
 """How to choose your numbers: every command of the page runs as it is written, and the page says what it prints.
 
-What the whole log takes many seconds for, the culls of steps 1 and 4, is compared with ``SIMULATION_DAY=1`` only. The
-other commands that play the log have some minutes of it.
+What the page says of the whole log is compared at the site: that takes a minute and a half. Here the commands that play
+the log have some minutes of it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,6 @@ COMMANDS = tuning_page.commands()
 PROPOSALS = [words for words in COMMANDS if "--suggest" in words]
 SWEEP = next(words for words in COMMANDS if "--sweep" in words)
 WHOLE = [*PROPOSALS, SWEEP]
-FULL_LOG = pytest.mark.skipif(not os.environ.get("SIMULATION_DAY"), reason="a minute: set SIMULATION_DAY=1")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +69,7 @@ def test_command_runs_as_it_is_written(words: list[str], short: Path, capsys: py
     assert answers(words, short, capsys)["rules"]
 
 
+@pytest.mark.site
 def test_page_names_the_limit_that_the_log_proposes_and_its_day_has_what_was_measured(
     whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +83,7 @@ def test_page_names_the_limit_that_the_log_proposes_and_its_day_has_what_was_mea
     assert re.findall(r"^containers = (\d+)", day, re.MULTILINE) == [str(found["containers"])]
 
 
+@pytest.mark.site
 def test_page_names_the_budget_that_its_day_proposes(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made_up = next(words for words in PROPOSALS if words[0] == "simulate")
     found = answers(made_up, whole, capsys)
@@ -95,6 +95,7 @@ def test_page_names_the_budget_that_its_day_proposes(whole: Path, capsys: pytest
     }.items()
 
 
+@pytest.mark.site
 def test_page_says_what_more_budget_brings(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = answers(SWEEP, whole, capsys)["rows"]
     (few,) = re.findall(r"a budget of (\d+) costs requests", page())
@@ -118,14 +119,14 @@ def test_page_claims_what_is_compared_with_the_whole_log() -> None:
     assert [claim for claim in CLAIMS if claim not in page()] == []
 
 
-@FULL_LOG
+@pytest.mark.site
 def test_page_says_how_often_each_rule_culls(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = by_rules(answers(COMMANDS[0], whole, capsys))
     assert all(found[f"article, {reading}"]["culls"] > 100 for reading in ("optimistic", "pessimistic"))
     assert all(5 <= found[reading]["culls"] <= 8 for reading in ("optimistic", "pessimistic"))
 
 
-@FULL_LOG
+@pytest.mark.site
 def test_page_says_what_the_two_files_cull_for(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = by_rules(answers(next(words for words in COMMANDS if "--compare" in words), whole, capsys))
     for reading in ("optimistic", "pessimistic"):
@@ -140,7 +141,7 @@ BEGUN_S = {"web-3": 20 * 60.0, "web-7": 95 * 60.0}
 """When the stuck containers of the log got stuck."""
 
 
-@FULL_LOG
+@pytest.mark.site
 def test_limit_of_the_pipeline_is_kept_by_the_whole_log(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert answers(next(words for words in COMMANDS if "--fail-if" in words), whole, capsys)
 

@@ -53,11 +53,6 @@ class Prometheus(Child):
         groups: list[dict[str, Any]] = self._answer("/api/v1/rules")["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
-    def targets(self) -> dict[str, Any]:
-        """The scraped targets (``activeTargets``) and those that relabelling dropped (``droppedTargets``)."""
-        found: dict[str, Any] = self._answer("/api/v1/targets")
-        return found
-
     def metrics(self, match: str) -> set[str]:
         """The names of all series that ``match`` selects."""
         return set(self._answer("/api/v1/label/__name__/values", **{"match[]": match}))
@@ -87,6 +82,14 @@ def promtool(*arguments: str | Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     output = done.stdout + done.stderr
     return output if done.returncode or "WARNING" in output else ""
+
+
+def found_targets(config: Path, job: str) -> list[dict[str, str]]:
+    """The labels of the targets that the discovery of this job found within a second and that relabelling kept."""
+    command = [require("promtool"), "check", "service-discovery", "--timeout=1s", str(config), job]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [one["labels"] for one in json.loads(done.stdout) if one["labels"]]
 
 
 class Alertmanager(Child):
