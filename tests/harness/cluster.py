@@ -95,6 +95,18 @@ class Cluster:
         for node in (to, *(node for node in self.nodes if node is not to)):
             node.cli("CLUSTER", "SETSLOT", slot, "NODE", new)
 
+    def renew(self, key: str) -> None:
+        """Empty all nodes, and give the slot of this key back to its first owner."""
+        owner, slot = self.owner_of(key), self.slot_of(key)
+        for node in self.nodes:
+            node.cli("FLUSHALL")
+            node.cli("CLUSTER", "SETSLOT", slot, "STABLE")
+            node.cli("CONFIG", "RESETSTAT")
+        new = next(node for node in self.nodes if _has(node, slot))
+        if new is not owner:
+            owner.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(new))
+            self.end_move(key, owner)
+
     def _start(self, name: str) -> RedisServer:
         options = {
             "cluster-enabled": "yes",
@@ -117,6 +129,12 @@ class Cluster:
 
 def _id(node: RedisServer) -> str:
     return str(node.cli("CLUSTER", "MYID"))
+
+
+def _has(node: RedisServer, slot: int) -> bool:
+    """Whether the node says that the slot is its own."""
+    masters = [master for first, last, master, *_ in node.cli("CLUSTER", "SLOTS") if first <= slot <= last]
+    return [str(master[2]) for master in masters] == [_id(node)]
 
 
 def _sees_all(node: RedisServer) -> bool:

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 _START_S: Final = 1_700_000_000.0
 """The Unix time at which a clock that tests set begins."""
-_EMPTYING: Final = (
+_EMPTYING: Final = (  # old clients first: one of them could still write
     *("CLIENT KILL TYPE normal SKIPME yes", "CLIENT KILL TYPE pubsub", "CLIENT UNPAUSE"),
     *("FLUSHALL", "SCRIPT FLUSH", "CONFIG RESETSTAT", "ACL LOG RESET"),
 )
-_LOOKING: Final = ("CONFIG GET *", "ACL LIST", "INFO replication")
 
 
 class RedisServer(Child):
@@ -48,7 +47,7 @@ class RedisServer(Child):
         self._program = require("redis-server")
         self._clock = FakeClock(directory, name, _START_S) if faketime else None
         self._arguments: tuple[str, ...] = ()
-        self._settings: object = None
+        self._settings: tuple[dict[str, str], object] = {}, None
         self._maxmemory = maxmemory
         self._read_only = read_only
         self.password = password
@@ -71,10 +70,10 @@ class RedisServer(Child):
         self.start(*self._arguments)
 
     def renew(self) -> None:
-        """Make a shared server new for the next test: without data, clients, scripts, a password and other settings.
+        """Make a shared server new for the next test: without data, clients, scripts, users and changed settings.
 
-        It is started again if the test before has killed it, has left it busy, or has changed its settings, users or
-        master. It is then at another port.
+        It is started again, at another port, if the test before has killed it, or has left it busy, a replica or with
+        a password that this object does not know.
         """
         if self._clock is not None:
             self.set_time(_START_S)
@@ -84,19 +83,24 @@ class RedisServer(Child):
             is_new = self.alive and self._emptied() == self._settings
         except redis.RedisError:
             is_new = False
+        self.password = None
         if not is_new:
             self.kill()
-            self.port, self.password = free_port(), None
+            self.port, self._settings = free_port(), ({}, None)
             self.start()
             self._settings = self._emptied()
 
-    def _emptied(self) -> object:
-        """Remove what clients leave; the settings, users and role of the server."""
+    def _emptied(self) -> tuple[dict[str, str], object]:
+        """Remove what the test before has left; the settings and the role."""
         with self._connected() as client:
             for command in _EMPTYING:
                 client.execute_command(*command.split())
-            config, users, replication = (client.execute_command(*command.split()) for command in _LOOKING)
-            return config, users, replication["role"]
+            for user in set(client.acl_users()) - {"default"}:
+                client.acl_deluser(user)
+            for name, value in client.config_get().items():
+                if (before := self._settings[0].get(name, value)) != value:
+                    client.config_set(name, before)
+            return client.config_get(), (client.acl_list(), client.info("replication")["role"])
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""
@@ -108,6 +112,11 @@ class RedisServer(Child):
         """The answer to one command, as redis-py decodes it, within 5 s and without a retry."""
         with self._connected() as client:
             return client.execute_command(*command)
+
+    def set_password(self, password: str) -> None:
+        """Require another password of new clients from now on."""
+        self.cli("CONFIG", "SET", "requirepass", password)
+        self.password = password
 
     def set_time(self, unix_s: float) -> None:
         """Set the clock that TIME, scripts, expiry and blocking commands use; it does not move until the next call."""

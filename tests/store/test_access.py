@@ -13,7 +13,6 @@ from sidecar.store.access import Access
 from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis
     from harness.redis_server import RedisServer
     from harness.token_client import TokenClient
     from store.conftest import OpenClient
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
 
 
 async def test_rotated_password_is_used(
-    start_redis: StartRedis, tmp_path: Path, open_client: OpenClient, caplog: pytest.LogCaptureFixture
+    redis_server: RedisServer, tmp_path: Path, open_client: OpenClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    server, file = start_redis(password="s3cret/old"), tmp_path / "password"
+    file = tmp_path / "password"
+    redis_server.set_password("s3cret/old")
     file.write_text("s3cret/old\n")
-    client = open_client(f"redis://127.0.0.1:{server.port}", Access(password_file=str(file)))
+    client = open_client(f"redis://127.0.0.1:{redis_server.port}", Access(password_file=str(file)))
     assert await client.ping() == "PONG"
-    server.cli("CONFIG", "SET", "requirepass", "s3cret/new")
-    server.password = "s3cret/new"
-    server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    redis_server.set_password("s3cret/new")
+    redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     await eventually(lambda: _is("auth", client), timeout_s=60, what="the old password is refused")
     file.write_text("s3cret/new\n")
     assert await client.ping() == "PONG"

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from store.conftest import Actor
 
 ROOT: Final = Path(__file__).parents[2]
-RIGHTS: Final = (ROOT / "deploy/redis/users.acl").read_text().split()[3:]
+SHIPPED: Final = ROOT / "deploy/redis/users.acl"
+RIGHTS: Final = SHIPPED.read_text().split()[3:]
 PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", PAGE)[0].split()
 OF_STORE: Final = {"+evalsha", "+eval", "+role", "+xrange", "+set", "+get"}
 
@@ -124,15 +125,10 @@ async def claim_by_the_article(scene: Scene) -> None:
 
 
 @pytest.fixture
-def server(start_redis: StartRedis, tmp_path: Path) -> RedisServer:
-    """A server that has loaded the shipped file, with a password added."""
-    users = tmp_path / "users.acl"
-    users.write_text(" ".join(["user", "health-arbiter", "on", ">pw", *RIGHTS]) + "\n")
-    return start_redis("redis", "--aclfile", str(users), faketime=True)
-
-
-@pytest.fixture
-async def scene(server: RedisServer, actor: Actor) -> Any:
+async def scene(faketime_redis: RedisServer, actor: Actor) -> Any:
+    """A server that has the shipped user, with a password added."""
+    server = faketime_redis
+    server.cli("ACL", "SETUSER", "health-arbiter", "reset", "on", ">pw", *RIGHTS)
     sentinel = (await actor.open()).removeprefix("redis://")
     actor.line = b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (len(str(server.port)), server.port)
     async with AsyncExitStack() as stack:
@@ -159,6 +155,11 @@ async def failure(scene: Scene, rights: list[str], operations: list[Operation]) 
 async def test_shipped_user_may_do_what_a_sidecar_does(operation: Operation, scene: Scene) -> None:
     await scene.run(operation)
     assert scene.server.cli("ACL", "LOG") == []
+
+
+def test_server_loads_the_shipped_file(start_redis: StartRedis) -> None:
+    server = start_redis("redis", "--aclfile", str(SHIPPED))
+    assert server.cli("ACL", "USERS") == ["default", "health-arbiter"]
 
 
 async def test_each_right_is_needed(scene: Scene) -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from harness.binaries import require
 from harness.certificates import Authority
+from harness.children import Children, StartRedis, short_path
 from harness.ports import free_port
 from harness.sentinels import MASTER, Sentinel
 from sidecar.store.access import Access
 from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
-    from harness.children import Children, StartRedis
+    from collections.abc import Iterator
+
     from harness.redis_server import RedisServer
     from store.conftest import OpenClient
 
@@ -48,9 +50,10 @@ def start_with_tls(start_redis: StartRedis, authority: Authority, **more: str) -
     return start_redis("tls", *words), port
 
 
-@pytest.fixture
-def tls_port(start_redis: StartRedis, ours: Authority) -> int:
-    return start_with_tls(start_redis, ours)[1]
+@pytest.fixture(scope="module")
+def tls_port(tmp_path_factory: pytest.TempPathFactory, ours: Authority) -> Iterator[int]:
+    with short_path(tmp_path_factory.mktemp("tls")) as directory, Children() as children:
+        yield start_with_tls(StartRedis(directory, children), ours)[1]
 
 
 def access_of(authority: Authority, client: Authority) -> Access:
@@ -109,6 +112,7 @@ async def test_options_of_the_url_go_with_files(tls_port: int, ours: Authority, 
     assert await open_client(f"rediss://127.0.0.1:{tls_port}?{options}", access_of(ours, ours)).ping() == "PONG"
 
 
+@pytest.mark.process
 async def test_sentinels_and_their_master_are_connected_by_tls(
     start_redis: StartRedis, children: Children, ours: Authority, open_client: OpenClient
 ) -> None:
@@ -125,6 +129,7 @@ async def test_sentinels_and_their_master_are_connected_by_tls(
     assert await open_client(f"redis+sentinel://{url}", Access()).ping() == "sentinel"
 
 
+@pytest.mark.process
 async def test_cluster_is_connected_by_tls(start_redis: StartRedis, ours: Authority, open_client: OpenClient) -> None:
     nodes = {"cluster_enabled": "yes", "cluster_port": str(free_port()), "tls_cluster": "yes"}
     node, port = start_with_tls(start_redis, ours, **nodes)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.children import Children, StartRedis, short_path
 from harness.cluster import Cluster
 from harness.ports import free_port
 from harness.stores import HEARD, claim, redis_store, send_beat, suspect, warm
@@ -19,13 +20,28 @@ from sidecar.core.types import Entry
 from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis
+    from collections.abc import Iterator
+
     from harness.redis_server import RedisServer
     from store.conftest import Actor, OpenClient
 
 
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with short_path(tmp_path_factory.mktemp("cluster")) as directory, Children() as children:
+        yield Cluster(StartRedis(directory, children))
+
+
 @pytest.fixture
-async def cluster(start_redis: StartRedis) -> Cluster:
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """The cluster of this module, without data and with the slots of its start."""
+    shared_cluster.renew(KEY)
+    return shared_cluster
+
+
+@pytest.fixture
+async def mortal_cluster(start_redis: StartRedis) -> Cluster:
+    """A cluster whose nodes the test may kill."""
     return await asyncio.to_thread(Cluster, start_redis)
 
 
@@ -51,6 +67,7 @@ async def becomes(answer: str, client: TokenClient) -> None:
 # -- finding the owner --------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_claim_reaches_the_owner_from_any_seed_and_remembers_it(
     cluster: Cluster, open_client: OpenClient
 ) -> None:
@@ -62,6 +79,7 @@ async def test_claim_reaches_the_owner_from_any_seed_and_remembers_it(
     assert (redirects(stranger, "MOVED"), keys_of_slot(cluster, owner)) == (0, 1)
 
 
+@pytest.mark.process
 async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Cluster) -> None:
     async with aclosing(redis_store(cluster.url)) as store:
         assert (await send_beat(store, suspect("a", about="news"))).alive == 1
@@ -74,6 +92,7 @@ async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Clu
         assert await claim(store, "id") == REPLAYED
 
 
+@pytest.mark.process
 async def test_answers_to_the_doctor_come_from_the_owner(cluster: Cluster) -> None:
     async with aclosing(RedisClient(cluster.url, 5.0, key=KEY)) as client:
         reply = [await client.ask(bytes, "INFO"), str(cluster.owner_of(KEY).cli("INFO")["run_id"]).encode()]
@@ -82,6 +101,7 @@ async def test_answers_to_the_doctor_come_from_the_owner(cluster: Cluster) -> No
         assert await client.ask(list, "CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
 
 
+@pytest.mark.process
 async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Cluster, open_client: OpenClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         dead = f"127.0.0.1:{free_port()},127.0.0.1:{silent.getsockname()[1]}"
@@ -95,6 +115,7 @@ async def test_seeds_that_are_all_gone_are_a_lost_connection(open_client: OpenCl
     assert await client.ping() == "connection"
 
 
+@pytest.mark.process
 async def test_connection_that_was_closed_is_replaced(cluster: Cluster, open_client: OpenClient) -> None:
     client = open_client(cluster.url)
     assert await client.claim("a") == FRESH
@@ -105,6 +126,7 @@ async def test_connection_that_was_closed_is_replaced(cluster: Cluster, open_cli
 # -- a slot that moves --------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open_client: OpenClient) -> None:
     owner, new = cluster.owner_of(KEY), cluster.strangers_to(KEY)[0]
     client = open_client(cluster.url)
@@ -124,6 +146,7 @@ async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open
     assert (redirects(owner, "MOVED") - moved_before, keys_of_slot(cluster, new)) == (1, 1)
 
 
+@pytest.mark.process
 async def test_first_claim_while_the_slot_moves_is_granted_where_it_goes(
     cluster: Cluster, open_client: OpenClient
 ) -> None:
@@ -137,6 +160,7 @@ async def test_first_claim_while_the_slot_moves_is_granted_where_it_goes(
     assert await client.claim("b") == SECOND
 
 
+@pytest.mark.process
 async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_has_moved(
     cluster: Cluster, open_client: OpenClient
 ) -> None:
@@ -152,6 +176,7 @@ async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_ha
     assert await client.claim("b", other_key) == SECOND
 
 
+@pytest.mark.process
 async def test_store_is_whole_again_once_its_slot_has_moved(cluster: Cluster) -> None:
     new = cluster.strangers_to(KEY)[0]
     async with aclosing(redis_store(cluster.url)) as store:
@@ -169,12 +194,13 @@ async def test_store_is_whole_again_once_its_slot_has_moved(cluster: Cluster) ->
 # -- a node that dies ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_replica(
-    cluster: Cluster, open_client: OpenClient
+    mortal_cluster: Cluster, open_client: OpenClient
 ) -> None:
-    owner = cluster.owner_of(KEY)
-    replica = await asyncio.to_thread(cluster.add_replica, owner)
-    client = open_client(cluster.url)
+    owner = mortal_cluster.owner_of(KEY)
+    replica = await asyncio.to_thread(mortal_cluster.add_replica, owner)
+    client = open_client(mortal_cluster.url)
     assert await client.claim("a") == FRESH
     assert owner.cli("WAIT", 1, 5000) == 1
     owner.kill()
@@ -183,12 +209,13 @@ async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_re
     assert replica.cli("ROLE")[0] == "master"
 
 
+@pytest.mark.site
 async def test_owner_that_hangs_is_a_timeout_until_its_replica_takes_over(
-    cluster: Cluster, open_client: OpenClient
+    mortal_cluster: Cluster, open_client: OpenClient
 ) -> None:
-    owner = cluster.owner_of(KEY)
-    await asyncio.to_thread(cluster.add_replica, owner)
-    client = open_client(cluster.url)
+    owner = mortal_cluster.owner_of(KEY)
+    await asyncio.to_thread(mortal_cluster.add_replica, owner)
+    client = open_client(mortal_cluster.url)
     assert await client.claim("a") == FRESH
     assert owner.cli("WAIT", 1, 5000) == 1
     owner.pause()
@@ -197,11 +224,12 @@ async def test_owner_that_hangs_is_a_timeout_until_its_replica_takes_over(
     await becomes(REPLAYED, client)
 
 
-async def test_claims_are_unknown_while_no_node_has_the_slot(cluster: Cluster, open_client: OpenClient) -> None:
-    owner = cluster.owner_of(KEY)
-    client = open_client(cluster.url)
+@pytest.mark.site
+async def test_claims_are_unknown_while_no_node_has_the_slot(mortal_cluster: Cluster, open_client: OpenClient) -> None:
+    owner = mortal_cluster.owner_of(KEY)
+    client = open_client(mortal_cluster.url)
     assert await client.claim("a") == FRESH
-    cluster.notice_soon()
+    mortal_cluster.notice_soon()
     owner.kill()
     await becomes("connection", client)
     owner.restart()

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from redis.asyncio import Redis
 
+from harness.ports import free_port
 from harness.stores import (
     FRESH,
     HEARD,
@@ -31,7 +32,6 @@ from sidecar.core.types import Entry
 from sidecar.store.protocol import Changes, Write
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis
     from harness.redis_server import RedisServer
     from sidecar.store.redis import RedisStore
     from store.conftest import OpenStore, Proxy
@@ -200,30 +200,30 @@ def logins(server: RedisServer) -> dict[str, str]:
 
 @pytest.mark.parametrize("login", ["wrong", "none", "unknown user", "wrong over a unix socket"])
 async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
-    login: str, start_redis: StartRedis, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+    login: str, redis_server: RedisServer, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    server = start_redis(password=SECRET)
-    store = open_store(logins(server)[login])
+    redis_server.set_password(SECRET)
+    store = open_store(logins(redis_server)[login])
     await assert_claims_end_with(store, "auth")
     assert await warm(store) == "auth"
     assert "s3cret" not in caplog.text + repr(store) + repr(vars(store))
 
 
 async def test_login_that_was_set_right_on_the_server_works_with_the_same_budget(
-    start_redis: StartRedis, open_store: OpenStore
+    redis_server: RedisServer, open_store: OpenStore
 ) -> None:
-    server = start_redis(password="old")
-    store = open_store(f"redis://:new@127.0.0.1:{server.port}")
+    redis_server.set_password("old")
+    store = open_store(f"redis://:new@127.0.0.1:{redis_server.port}")
     await assert_claims_end_with(store, "auth")
-    server.cli("CONFIG", "SET", "requirepass", "new")
+    redis_server.set_password("new")
     assert await claim(store, "a") == FRESH
 
 
-async def test_right_login_works_over_tcp_and_unix_socket(start_redis: StartRedis, open_store: OpenStore) -> None:
-    server = start_redis(password=SECRET)
-    assert await claim(open_store(server.url), "a") == FRESH
-    over_socket = open_store(f"unix://:{quote(SECRET, safe='')}@{server.unix_socket}?db=0")
+async def test_right_login_works_over_tcp_and_unix_socket(redis_server: RedisServer, open_store: OpenStore) -> None:
+    redis_server.set_password(SECRET)
+    assert await claim(open_store(redis_server.url), "a") == FRESH
+    over_socket = open_store(f"unix://:{quote(SECRET, safe='')}@{redis_server.unix_socket}?db=0")
     assert await claim(over_socket, "a") == REPLAYED
 
 
@@ -260,14 +260,14 @@ async def test_user_without_a_permission_gets_a_word_and_works_once_it_has_it(
 
 
 async def test_read_only_replica_is_readonly_until_it_is_promoted(
-    start_redis: StartRedis, open_store: OpenStore
+    redis_server: RedisServer, open_store: OpenStore
 ) -> None:
-    server = start_redis(read_only=True)
-    store = open_store(server.url)
+    redis_server.cli("REPLICAOF", "127.0.0.1", str(free_port()))
+    store = open_store(redis_server.url)
     await assert_claims_end_with(store, "readonly")
     assert await warm(store) == "readonly"
     assert (await look(store)).revision == 0
-    server.cli("REPLICAOF", "NO", "ONE")
+    redis_server.cli("REPLICAOF", "NO", "ONE")
     assert await claim(store, "a") == FRESH
 
 

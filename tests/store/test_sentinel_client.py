@@ -16,6 +16,7 @@ from harness.waiting import eventually
 
 if TYPE_CHECKING:
     from harness.children import Children, StartRedis
+    from harness.redis_server import RedisServer
     from store.conftest import Actor, OpenClient
 
 
@@ -44,6 +45,7 @@ async def claims_until_granted(client: TokenClient, claim_id: str) -> list[str]:
 # -- a failover ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_claim_during_a_failover_is_unknown_and_is_granted_by_the_new_master(
     start_redis: StartRedis, children: Children, open_client: OpenClient
 ) -> None:
@@ -59,6 +61,7 @@ async def test_claim_during_a_failover_is_unknown_and_is_granted_by_the_new_mast
     assert await client.claim("b") == SECOND
 
 
+@pytest.mark.site
 async def test_master_that_hangs_is_a_timeout_until_another_takes_over(
     start_redis: StartRedis, children: Children, open_client: OpenClient
 ) -> None:
@@ -74,9 +77,9 @@ async def test_master_that_hangs_is_a_timeout_until_another_takes_over(
 
 
 async def test_demoted_master_is_readonly_once_and_then_resolved_anew(
-    actor: Actor, start_redis: StartRedis, open_client: OpenClient
+    actor: Actor, redis_server: RedisServer, faketime_redis: RedisServer, open_client: OpenClient
 ) -> None:
-    old, new = start_redis("old"), start_redis("new")
+    old, new = redis_server, faketime_redis
     client = open_client(await url_of(actor))
     await name_as_master(actor, old.port)
     assert await client.claim("a") == FRESH
@@ -91,6 +94,7 @@ async def test_demoted_master_is_readonly_once_and_then_resolved_anew(
 # -- whom to believe ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_sentinels_that_are_gone_or_hang_leave_time_for_the_next(
     start_redis: StartRedis, children: Children, open_client: OpenClient
 ) -> None:
@@ -103,6 +107,7 @@ async def test_sentinels_that_are_gone_or_hang_leave_time_for_the_next(
         assert await client.claim("a") == REPLAYED
 
 
+@pytest.mark.process
 async def test_replica_that_is_named_as_master_is_not_taken_for_one(
     actor: Actor, start_redis: StartRedis, children: Children, open_client: OpenClient
 ) -> None:
@@ -117,14 +122,13 @@ async def test_replica_that_is_named_as_master_is_not_taken_for_one(
 
 
 async def test_sentinel_that_names_a_master_is_asked_first_the_next_time(
-    actor: Actor, start_redis: StartRedis, open_client: OpenClient
+    actor: Actor, redis_server: RedisServer, open_client: OpenClient
 ) -> None:
-    server = start_redis()
-    await name_as_master(actor, server.port)
+    await name_as_master(actor, redis_server.port)
     dead = free_port()
     client = open_client((await url_of(actor)).replace("://", f"://127.0.0.1:{dead},"))
     assert await client.claim("a") == FRESH
-    server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     asked: list[object] = []
     async with await asyncio.start_server(lambda *peer: asked.extend(peer), "127.0.0.1", dead):
         await claims_until_granted(client, "a")
@@ -159,6 +163,7 @@ async def test_sentinels_that_are_all_gone_are_a_word_of_their_own(open_client: 
 # -- passwords ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_sentinels_have_a_password_of_their_own(
     start_redis: StartRedis, children: Children, open_client: OpenClient
 ) -> None:
@@ -172,6 +177,7 @@ async def test_sentinels_have_a_password_of_their_own(
     assert await open_client(watched.url_of(port, query=right)).claim("a") == FRESH
 
 
+@pytest.mark.process
 async def test_sentinel_needs_only_the_permission_to_ask_for_the_master(
     start_redis: StartRedis, children: Children, open_client: OpenClient
 ) -> None:
@@ -184,11 +190,11 @@ async def test_sentinel_needs_only_the_permission_to_ask_for_the_master(
 
 
 async def test_login_and_database_of_the_url_are_for_the_master_alone(
-    actor: Actor, start_redis: StartRedis, open_client: OpenClient
+    actor: Actor, redis_server: RedisServer, open_client: OpenClient
 ) -> None:
-    server = start_redis(password="s/cret")
-    await name_as_master(actor, server.port)
+    redis_server.set_password("s/cret")
+    await name_as_master(actor, redis_server.port)
     url = (await url_of(actor)).replace("://", "://:s%2Fcret@") + "/3"
     assert await open_client(url).claim("a") == FRESH
-    assert server.cli("INFO", "keyspace").keys() == {"db3"}
+    assert redis_server.cli("INFO", "keyspace").keys() == {"db3"}
     assert await open_client(url.replace("s%2Fcret", "wrong")).claim("a") == "auth"
