@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
 
 FAST = {"settle": "0s", "drain": "0s", "check_interval": "500ms"}
-REDIS = {"redis_url": "redis://host"}
 PATHS = ("/health", "/health/haproxy", "/health/nomad")
 TERM, INT = signal.SIGTERM, signal.SIGINT
 
@@ -60,26 +59,6 @@ def _refusal(one: Sidecar) -> str:
 
 def test_defaults_of_settings_and_policy_are_the_same() -> None:
     assert build.policy(load_config({"alone": "true"}, {})) == Policy()
-
-
-@pytest.mark.parametrize(
-    ("flags", "field", "value"),
-    [
-        ({"mode": "shadow"}, "enforce", False),
-        ({"kind_limits": "redis:3"}, "kind_limits", (("redis", 3),)),
-        ({"heartbeat_timeout": "1m"}, "heartbeat_timeout_s", 60.0),
-        ({"drain": "20s"}, "drain_s", 20.0),
-        ({"drain_min": "5s"}, "drain_min_s", 5.0),
-        ({"lifetime": "6h", **REDIS}, "lifetime_s", 21_600.0),
-        ({"lifetime": "6h", "lifetime_jitter": "20%", **REDIS}, "lifetime_jitter", 0.2),
-        ({"lifetime": "6h", "lifetime_max": "24h", **REDIS}, "lifetime_max_s", 86_400.0),
-        ({"busy_load": "0.5"}, "busy_load", 0.5),
-        ({"retire_slots": "10%"}, "retire_slots", "100p"),
-        ({"retire_timeout": "5m"}, "retire_timeout_s", 300.0),
-    ],
-)
-def test_settings_are_what_the_core_moves_by(flags: dict[str, str], field: str, value: object) -> None:
-    assert getattr(build.policy(load_config(flags, {})), field) == value
 
 
 # -- starting -----------------------------------------------------------------------------------------------

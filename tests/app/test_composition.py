@@ -1,0 +1,237 @@
+"""What no setting decides: the clock of each part, where a failure is counted, who observes, and who may ask what."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from harness.composition import Composed, Facts, composed, on_any_port
+from sidecar.core.types import Entry, Fleet, Missed, Sample, Unknown
+
+WORD: Final = "a word of sixteen letters or more"
+BY_BOOT_TIME: Final = {"AloneBudget.clock", "Decisions.clock", "Cascade.clock"}
+"""A machine that slept would else look to the budget like a stepped clock of Redis."""
+
+FAILURES: Final = {
+    "AppPort.": "app_port",
+    "ChangeStream.": "page",
+    "Controller.": "step",
+    "Datagrams.": "listener",
+    "EffectRunner.": "step",
+    "ErrorSharing.": "budget",
+    "Hook.": "hook",
+    "Ledger.": "ledger",
+    "Listener(local).": "listener",
+    "Listener(page).": "page",
+    "Listener(public).": "listener",
+    "Membership.": "beat",
+    "Messenger.": "message",
+    "Scraper.": "listener",
+    "open_agent.<locals>.current_line:": "listener",
+}
+OBSERVERS: Final = {
+    "steps": [
+        "Actuator.notice",
+        "History.notice",
+        "Ledger.notice",
+        "Log.observe",
+        "Messenger.notice",
+        "Metrics.observe",
+        "OverridesApi.notice",
+    ],
+    "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten"],
+    "scrapes": ["Log.scraped", "Metrics.scraped"],
+    "actions": ["Ledger.add", "messenger.<locals>.<lambda>"],
+    "failures": ["Log.failed", "Metrics.failed"],
+}
+LISTENERS: Final = {
+    "Listener(local).guard": "guard_local",
+    "Listener(page).guard": "None",
+    "Listener(public).guard": "None",
+    "Listener(local).is_priority": "False",
+    "Listener(page).is_priority": "False",
+    "Listener(public).is_priority": "True",
+    "BoundedServer.max": "128 64",
+    "HeadParser.takes_bodies": "False True",
+    **{f"Listener({name}).on_refusal()": name for name in ("local", "page", "public")},
+    **{f"Listener({name}).on_refusal": "Metrics.refused" for name in ("local", "page", "public")},
+}
+WORKS: Final = [
+    "Actuator.run",
+    "AppPort.run",
+    "Controller.run",
+    "ErrorHistogram.run",
+    "ErrorSharing.run",
+    "Ledger.run",
+    "Listener.sweep",
+    "Listener.sweep",
+    "Listener.sweep",
+    "Membership.run",
+    "Messenger.run",
+    "Scraper.run",
+    "_warn_of_open_secrets",
+    "import_late",
+]
+REMOTE: Final = (
+    ("/why", "GET"),
+    ("/fleet", "GET"),
+    ("/events", "GET"),
+    ("/watch", "GET"),
+    ("/page/state", "GET"),
+    ("/hold", "POST"),
+    ("/hold", "DELETE"),
+)
+
+
+@pytest.fixture
+async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Composed]:
+    """A sidecar with every part but TLS, that was asked once by an operator."""
+    files = tmp_path_factory.mktemp("files")
+    for name in ("token", "hook"):
+        (files / name).write_text(f"{WORD}\n")
+        (files / name).chmod(0o700)
+    flags = {
+        "alone": "true",
+        "instance": "a",
+        "action": "command",
+        "action_command": "true",
+        "app_port": "9",
+        "scrape_url": "http://127.0.0.1:9/m",
+        "scrape_errors": "e",
+        "statsd_listen": "127.0.0.1:8125",
+        "page_listen": "127.0.0.1:4",
+        "token_file": str(files / "token"),
+        "webhook_url": "http://a/h",
+        "cull_hook": str(files / "hook"),
+        "state_dir": str(files),
+    }
+    async with composed(on_any_port(flags)) as one:
+        await one.ask("local", "GET /fleet")
+        yield one
+
+
+@pytest.fixture
+async def facts(whole: Composed) -> Facts:
+    return whole.facts()
+
+
+async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) -> None:
+    clocks = {key: {*values} for key, values in facts.items() if key.endswith((".clock", ":clock"))}
+    walls = {key: {*values} for key, values in facts.items() if key.endswith(".wall")}
+    assert {key for key, values in clocks.items() if values == {"boot_time"}} == BY_BOOT_TIME
+    assert {key for key, values in clocks.items() if values == {"monotonic"}} == clocks.keys() - BY_BOOT_TIME
+    assert {key for key, values in walls.items() if values != {"time"}} == set()
+    owners = {key.partition(".")[0] for key in walls}
+    assert owners >= {"AdminApi", "Controller", "ErrorSharing", "History", "Ledger", "Messenger", "WhySources"}
+
+
+async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:
+    found = {key: values for key, values in facts.items() if key.endswith("on_failure()")}
+    assert {owner: " ".join(found.get(f"{owner}on_failure()", ())) for owner in FAILURES} == FAILURES
+
+
+async def test_every_observer_is_registered_once(whole: Composed) -> None:
+    names = {
+        kind: sorted(observe.__qualname__ for observe in getattr(whole.sidecar.observers, kind)) for kind in OBSERVERS
+    }
+    assert names == OBSERVERS
+
+
+async def test_every_part_that_has_work_is_run(whole: Composed) -> None:
+    assert sorted(name for name, _ in whole.works) == WORKS
+
+
+async def test_each_listener_has_its_guard_its_bounds_and_its_name(facts: Facts) -> None:
+    assert {key: " ".join(sorted(facts[key])) for key in LISTENERS} == LISTENERS
+
+
+# -- every kind of event ------------------------------------------------------------------------------------------
+
+
+async def test_outage_of_the_store_is_a_metric_a_line_and_an_entry(
+    whole: Composed, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    whole.sidecar.observers.beat(Unknown("timeout"))
+    assert whole.metrics()["/metrics arbiter_budget_reachable"] == {"0.0"}
+    whole.sidecar.observers.beat(Fleet(alive=1, suspect=0, used=0, capacity=10))
+    assert whole.metrics()["/metrics arbiter_budget_reachable"] == {"1.0"}
+    assert [entry.what for entry in whole.sidecar.ledger.local(0)] == ["redis_away", "redis_back"]
+    assert [record.message.partition(":")[0] for record in caplog.records if record.message.startswith("store")] == [
+        "store unreachable",
+        "store reachable again",
+    ]
+
+
+async def test_failed_scrape_is_a_metric_and_a_line_and_a_good_one_a_metric(
+    whole: Composed, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole.sidecar.observers.scrape(Missed("timeout"))
+    whole.sidecar.observers.scrape(Sample({}))
+    metrics = whole.metrics()
+    assert [metrics[f'/metrics arbiter_scrapes_total{{outcome="{word}"}}'] for word in ("ok", "timeout")] == [
+        {"1.0"}
+    ] * 2
+    assert [record.message for record in caplog.records if record.message.startswith("scrape")] == ["scrape failed"]
+
+
+async def test_failure_is_a_metric_and_a_line(whole: Composed, caplog: pytest.LogCaptureFixture) -> None:
+    whole.sidecar.journal._on_failure("write", OSError("full"))
+    assert whole.metrics()['/metrics arbiter_failures_total{where="journal"}'] == {"1.0"}
+    assert [record.__dict__["fields"]["where"] for record in caplog.records] == ["journal write"]
+
+
+async def test_action_is_an_entry_and_a_message(whole: Composed) -> None:
+    whole.sidecar.observers.acted(Entry("action_failed", 1.0, "a", detail="exit code 1"))
+    assert [entry.what for entry in whole.sidecar.ledger.local(0)] == ["action_failed"]
+
+
+# -- who may ask what ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "method"), REMOTE, ids=lambda word: word)
+async def test_page_listener_asks_everybody_for_the_token(whole: Composed, path: str, method: str) -> None:
+    assert (await whole.ask("page", f"{method} {path}")).status == 401
+    if path not in ("/watch", "/hold"):  # a stream without an end, and an order without its body
+        assert (await whole.ask("page", f"{method} {path}", Authorization=f"Bearer {WORD}")).status == 200
+
+
+async def test_page_listener_has_no_orders_for_the_container(whole: Composed) -> None:
+    for path in ("/cull", "/revive", "/errors", "/verdict"):
+        assert (await whole.ask("page", f"POST {path}", Authorization=f"Bearer {WORD}")).status == 404
+
+
+BROWSER: Final = {"Sec-Fetch-Site": "cross-site"}
+OWN_PAGE: Final = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("request_line", "headers", "status"),
+    [
+        ("GET /why", {}, 200),
+        ("GET /why", OWN_PAGE, 200),
+        ("GET /why", OWN_PAGE | {"Origin": "http://a"}, 403),
+        ("GET /why", BROWSER, 403),
+        ("GET /verdict", OWN_PAGE, 403),
+        ("POST /fleet", OWN_PAGE, 403),
+        ("GET /page/state", OWN_PAGE, 200),
+    ],
+    ids=["command", "link of the page", "script", "another site", "no link of the page", "no link", "page"],
+)
+async def test_local_listener_refuses_what_a_page_of_another_site_could_send(
+    whole: Composed, request_line: str, headers: dict[str, str], status: int
+) -> None:
+    assert (await whole.ask("local", request_line, **headers)).status == status
+
+
+async def test_routes_of_the_public_listener_are_those_of_strangers(whole: Composed) -> None:
+    assert (await whole.ask("public", "GET /")).body.startswith(b"health-arbiter: the sidecar of app/a")
+    for path in ("/health", "/health/haproxy", "/health/nomad", "/metrics", "/why"):
+        assert (await whole.ask("public", f"GET {path}")).status == 200
+    for path in ("/livez", "/readyz"):  # nothing runs here
+        assert (await whole.ask("public", f"GET {path}")).status == 503
+    for path in ("/hold", "/fleet", "/events", "/page", "/verdict"):
+        assert (await whole.ask("public", f"GET {path}")).status == 404

@@ -1,0 +1,189 @@
+"""A composed sidecar as facts: which value stands in which attribute of which class.
+
+Two compositions are compared by their facts, so a test needs to know neither where a part hangs nor who holds it. The
+functions that a part was given are looked into as well: their bound arguments and what they close over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from inspect import getcoroutinelocals
+from pathlib import PurePath
+from types import FunctionType, MethodType
+from typing import Any, Final
+
+from harness.raw_http import Answer, RawConnection
+from sidecar.app import daemon
+from sidecar.app.build import Sidecar, build, metrics_of
+from sidecar.app.build_listeners import listening
+from sidecar.config.settings import load_config
+from sidecar.config.slices import Config
+from sidecar.net.sockets import address_of
+from sidecar.server.listeners import Listeners
+
+Facts = dict[str, frozenset[str]]
+"""The values by ``Class.attribute``; the objects of one class share their keys."""
+
+_PLAIN: Final = (str, bytes, bool, int, float, type(None), Enum, PurePath)
+_MANY: Final = (list, tuple, set, frozenset, deque)
+_CONFIG: Final = "sidecar.config.slices"
+_PORTS: Final = {f"{name}_listen": f"127.0.0.1:{port}" for port, name in enumerate(("public", "local", "agent"), 1)}
+
+
+@dataclass
+class Composed:
+    """The parts of one sidecar, its open listeners, and the coroutines that the daemon would run, with their names."""
+
+    sidecar: Sidecar
+    listeners: Listeners
+    works: list[tuple[str, Coroutine[None, None, None]]]
+
+    async def ask(self, listener: str, request: str, **headers: str) -> Answer:
+        """Ask ``GET /path`` and the like at the listener of this name."""
+        (asked,) = (each for each in self.listeners.http if each.name == listener)
+        lines = [f"{request} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
+        async with await RawConnection.to(asked) as connection:
+            return await connection.ask("\r\n".join([*lines, "", ""]).encode())
+
+    async def told(self, *paths: str) -> Facts:
+        """What the answers at the local listener say, by path and field."""
+        facts: dict[str, set[str]] = {}
+        for path in paths:
+            for key, value in _fields(path, (await self.ask("local", f"GET {path}")).json()):
+                facts.setdefault(key, set()).add(value)
+        return {key: frozenset(values) for key, values in facts.items()}
+
+    def metrics(self) -> Facts:
+        """Every sample of the metrics page."""
+        samples = (line.rpartition(" ") for line in self.sidecar.metrics.page()[0].decode().splitlines())
+        return {f"/metrics {name}": frozenset({value}) for name, _, value in samples if not name.startswith("#")}
+
+    def _addresses(self) -> dict[str, list[str]]:
+        datagrams = self.listeners.datagrams
+        return {
+            **{listener.name: listener.addresses for listener in self.listeners.http},
+            "agent": [address_of(agent.socket) for agent in self.listeners.agents],
+            "datagrams": datagrams.addresses if datagrams else [],
+        }
+
+    def facts(self) -> Facts:
+        """Every fact about the parts, the listeners and the works."""
+        walk = _Walk()
+        walk.look("Sidecar", self.sidecar)
+        walk.look("Listeners", self.listeners)
+        for name, work in self.works:
+            walk.look(f"work {name}", getcoroutinelocals(work))
+        for name, addresses in self._addresses().items():
+            walk.look(f"hosts of {name}", [address.rpartition(":")[0] or address for address in addresses])
+        return {key: frozenset(values) for key, values in walk.facts.items()}
+
+
+def on_any_port(flags: Mapping[str, str]) -> Config:
+    """The configuration of these flags, whose listeners take any free port of their hosts."""
+
+    def any_port(address: str) -> str:
+        return f"{address.rpartition(':')[0]}:0" if ":" in address else address
+
+    config = load_config({**_PORTS, **flags}, {})
+    server: dict[str, Any] = {name: any_port(getattr(config.server, name)) for name in (*_PORTS, "page_listen")}
+    statsd = config.statsd._replace(statsd_listen=any_port(config.statsd.statsd_listen))
+    return config._replace(server=config.server._replace(**server), statsd=statsd)
+
+
+@asynccontextmanager
+async def composed(config: Config) -> AsyncIterator[Composed]:
+    """The sidecar of this configuration as the daemon composes it; none of its works has begun."""
+    sidecar = await build(config, metrics_of(config))
+    async with AsyncExitStack() as opened:
+        listeners = await opened.enter_async_context(listening(sidecar))
+        works = [(getattr(work, "__qualname__", ""), work) for work in (*daemon._works(sidecar), *listeners.works())]
+        opened.callback(lambda: [work.close() for _, work in works])
+        opened.push_async_callback(sidecar.budget.aclose)
+        yield Composed(sidecar, listeners, works)
+
+
+def changed(before: Facts, after: Facts) -> dict[str, str]:
+    """The facts of ``after`` that ``before`` does not have; of one that has gone the value is empty."""
+    return {
+        key: " ".join(sorted(after.get(key, frozenset())))
+        for key in sorted(before.keys() | after.keys())
+        if before.get(key) != after.get(key)
+    }
+
+
+@dataclass
+class _Walk:
+    """Visits every object of the project once, and what stands in it."""
+
+    facts: dict[str, set[str]] = field(default_factory=dict)
+    _visited: dict[int, Any] = field(default_factory=dict)
+
+    def look(self, key: str, value: Any) -> None:
+        """Note what ``value`` is, under ``key``, and look into it if it is new."""
+        if isinstance(value, _PLAIN):
+            self._note(key, str(value))
+        elif isinstance(value, partial):
+            self.look(key, value.func)
+            self.look(f"{key}()", (*value.args, value.keywords))
+        elif isinstance(value, Mapping):
+            for name, each in value.items():
+                text = name.decode() if isinstance(name, bytes) else name
+                self.look(f"{key}[{text}]" if isinstance(text, str) else key, each)
+        elif isinstance(value, _MANY) and not hasattr(value, "_fields"):
+            for each in value:
+                self.look(key, each)
+        else:
+            self._note(key, getattr(value, "__qualname__", type(value).__qualname__))
+            if id(value) not in self._visited or isinstance(value, MethodType):
+                self._visited[id(value)] = value  # kept, so that no other object gets its id
+                self._look_into(value)
+
+    def _look_into(self, value: Any) -> None:
+        if isinstance(value, MethodType):
+            self.look(f"{type(value.__self__).__name__}", value.__self__)
+        elif isinstance(value, FunctionType):
+            for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+                self.look(f"{value.__qualname__}:{name}", cell.cell_contents)
+        elif hasattr(value, "_fields") or _is_ours(value):
+            self._look_at_attributes(value)
+
+    def _look_at_attributes(self, value: Any) -> None:
+        if type(value).__module__ == _CONFIG:
+            return  # what was set is no proof that anybody reads it
+        name = type(value).__name__ + (f"({value.name})" if isinstance(getattr(value, "name", None), str) else "")
+        for attribute, each in _attributes(value):
+            self.look(f"{name}.{attribute.lstrip('_')}", each)
+
+    def _note(self, key: str, text: str) -> None:
+        self.facts.setdefault(key, set()).add(text)
+
+
+def _is_ours(value: Any) -> bool:
+    return type(value).__module__.startswith("sidecar.") and not isinstance(value, type)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(value, "_fields"):
+        yield from zip(value._fields, value, strict=True)
+        return
+    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if name != "__dict__"]
+    for name in [*names, *vars(value)] if hasattr(value, "__dict__") else names:
+        if hasattr(value, name):
+            yield name, getattr(value, name)
+
+
+def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _fields(f"{path} {name}", each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _fields(path, each)
+    else:
+        yield path, json.dumps(value)
