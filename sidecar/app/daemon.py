@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import disable_created_metrics
 
 from sidecar.app import lean_import
-from sidecar.app.build import Sidecar, build, metrics_of
+from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
 from sidecar.app.late_imports import import_late
 from sidecar.config import secret_files
@@ -187,6 +187,7 @@ async def _stopped(sidecar: Sidecar, listeners: Listeners, stop: asyncio.Event) 
     is_down = sidecar.snapshot().container.state is State.DOWN  # then no balancer has to notice
     sidecar.controller.inbox.put(StopRequested())
     await asyncio.sleep(0 if is_down else sidecar.config.server.stop_drain)
+    await sidecar.journal.settled(DISK_S)  # the latch, which the action may have followed at once
     return False
 
 
