@@ -12,6 +12,7 @@ import socket
 import ssl
 from contextlib import suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from harness.own_address import own_address
 from harness.polls import UP, Polls
 from harness.ports import free_port
 from harness.redis_acl import rights_of
-from harness.sidecar import Sidecar, command
+from harness.sidecar import AT_ONCE, Sidecar, command
 from harness.waiting import wait_for
 from sidecar.app import build, build_listeners
 from sidecar.config.settings import load_config
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from harness.sidecar import Reply
     from sidecar.net.web import Routes
 
+pytestmark = pytest.mark.process
+
 TOP: Final = Path(__file__).parents[2]
 README: Final = TOP / "deploy" / "haproxy" / "README.md"
 WORD: Final = "sesame-7d1f0c52-secret"
@@ -43,13 +46,7 @@ WRONG: Final = {"Authorization": "Bearer sesame-7d1f0c52-public"}
 APP: Final = {"/errors", "/results", "/heartbeat", "/life"}
 """Reports of the app, which are no orders."""
 
-FAST: Final = {
-    "settle": "0s",
-    "drain": "0s",
-    "check_interval": "500ms",
-    "redis_timeout": "300ms",
-    "beat_interval": "500ms",
-}
+FAST: Final[dict[str, Any]] = AT_ONCE
 HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 
@@ -80,13 +77,13 @@ def guarded(sidecar: StartSidecar, token_file: Path, run_dir: Path) -> Sidecar:
 # -- a Redis user for one service -------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 def test_sidecar_needs_no_more_in_redis_than_the_user_of_its_service_has(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     redis_server.cli("ACL", "SETUSER", "shop", "on", f">{WORD}", *rights_of("shop"))
     url = redis_server.url.replace("redis://", f"redis://shop:{WORD}@")
-    slow = {"redis_timeout": "3s", "check_interval": "4s"}
-    one, _ = (sidecar(name, service="shop", redis_url=url, **FAST | slow) for name in "ab")
+    one, _ = (sidecar(name, service="shop", redis_url=url, **FAST) for name in "ab")
     for order in (HOLD, ("release",), ("fleet",), ("events",)):
         assert command(one, *order).code == 0, order
     one.post_error(5)
@@ -124,11 +121,15 @@ def _orders(routes: Routes) -> list[tuple[str, str]]:
     ]
 
 
-def test_public_listener_is_read_only(routes: dict[str, Routes]) -> None:
+def test_each_listener_has_its_routes_and_no_other(routes: dict[str, Routes]) -> None:
+    assert {*routes} == {"local", "public", "page"}
     assert {method for methods in routes["public"].values() for method in methods} == {"GET", "OPTIONS"}
     assert {"/health", "/metrics", "/why"} <= {*routes["public"]}
+    assert {"/hold", "/cull", "/revive"} <= {path for path, _ in _orders(routes["local"])}
+    assert {path for path, _ in _orders(routes["page"])} == {"/hold", "/page/hold"}
 
 
+@pytest.mark.site
 def test_landing_page_of_the_public_listener_has_every_path(guarded: Sidecar, routes: dict[str, Routes]) -> None:
     landing = guarded.request("public", "GET", "/")
     assert landing.status == 200
@@ -136,6 +137,7 @@ def test_landing_page_of_the_public_listener_has_every_path(guarded: Sidecar, ro
     assert {path for path in {*routes["public"]} - others if path not in landing.body} == set()
 
 
+@pytest.mark.site
 def test_no_response_of_any_listener_names_a_version(guarded: Sidecar) -> None:
     requests = (
         *(b"GET /health HTTP/1.1\r\n", b"GET /page/stream HTTP/1.1\r\n", b"GET /nowhere HTTP/1.1\r\n"),
@@ -158,46 +160,36 @@ def test_no_response_of_any_listener_names_a_version(guarded: Sidecar) -> None:
     assert guarded.agent_line() == "up ready 100%\n"
 
 
-def test_no_other_listener_has_routes(routes: dict[str, Routes]) -> None:
-    assert {*routes} == {"local", "public", "page"}
-    assert {"/hold", "/cull", "/revive"} <= {path for path, _ in _orders(routes["local"])}
-    assert {path for path, _ in _orders(routes["page"])} == {"/hold", "/page/hold"}
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_public_listener_takes_no_order_by_any_path(guarded: Sidecar, routes: dict[str, Routes], method: str) -> None:
-    for path in {*routes["public"], *routes["local"]}:
-        reply = guarded.request("public", method, path, "{}", BEARER)
-        assert reply.status in {400, 404, 405}, path  # 400: it has a body
-
-
-@pytest.mark.parametrize("headers", [{}, WRONG, {"Authorization": f"Basic {WORD}"}], ids=["none", "wrong", "basic"])
-@pytest.mark.parametrize("listener", ["local", "page"])
-def test_every_order_over_tcp_needs_the_token(
-    guarded: Sidecar, routes: dict[str, Routes], listener: str, headers: dict[str, str]
+def test_every_order_over_tcp_needs_the_token_and_the_public_listener_takes_none(
+    guarded: Sidecar, routes: dict[str, Routes]
 ) -> None:
     before = guarded.request("socket", "GET", "/fleet").json()["holds"]
-    for path, method in _orders(routes[listener]):
-        reply = guarded.request(listener, method, path, "{}" if method == "POST" else None, headers)
-        assert reply.status in ({401} if path != "/page/hold" else {401, 403}), (path, method, reply)
-    assert guarded.request("socket", "GET", "/fleet").json()["holds"] == before
+    basic = {"Authorization": f"Basic {WORD}"}
+    for listener, headers in product(("local", "page"), ({}, WRONG, basic)):
+        for path, method in _orders(routes[listener])[: 2 if headers else None]:  # a wrong token is answered later
+            reply = guarded.request(listener, method, path, "{}" if method == "POST" else None, headers)
+            assert reply.status in ({401} if path != "/page/hold" else {401, 403}), (path, method, reply)
     refused = {name: value for name, value in guarded.metrics().items() if "arbiter_refusals_total" in name}
-    assert sum(value for name, value in refused.items() if f'listener="{listener}"' in name) >= 1
+    for listener in ("local", "page"):
+        assert sum(value for name, value in refused.items() if f'listener="{listener}"' in name) >= 1
+    for method, path in product(("POST", "PUT", "DELETE", "PATCH"), {*routes["public"], *routes["local"]}):
+        reply = guarded.request("public", method, path, "{}", BEARER)
+        assert reply.status in {400, 404, 405}, path  # 400: it has a body
+    assert guarded.request("socket", "GET", "/fleet").json()["holds"] == before
 
 
-def test_token_and_unix_socket_open_every_order(guarded: Sidecar, routes: dict[str, Routes]) -> None:
+def test_token_and_unix_socket_open_every_order_and_the_app_needs_none(
+    guarded: Sidecar, routes: dict[str, Routes]
+) -> None:
+    assert guarded.post_error() == {"state": "up"}
+    assert guarded.request("local", "POST", "/results", json.dumps({"ok": 1})).status == 202
+    assert guarded.request("local", "POST", "/heartbeat").status == 202
     for path, method in _orders(routes["local"]):
         if path.startswith("/page"):
             continue  # it needs the CSRF token too
         body = "{}" if method == "POST" else None
         assert guarded.request("local", method, path, body, BEARER).status not in {401, 403}, path
         assert guarded.request("socket", method, path, body).status not in {401, 403}, path
-
-
-def test_app_needs_no_token_to_report(guarded: Sidecar) -> None:
-    assert guarded.post_error() == {"state": "up"}
-    assert guarded.request("local", "POST", "/results", json.dumps({"ok": 1})).status == 202
-    assert guarded.request("local", "POST", "/heartbeat").status == 202
 
 
 # -- the token, from its file to the command ----------------------------------------------------------------
@@ -217,21 +209,21 @@ def test_command_sends_the_token_and_is_refused_without_it(guarded: Sidecar, tok
     assert guarded.request("socket", "GET", "/fleet").json()["local_hold"] is None
 
 
-@pytest.mark.parametrize("content", ["", "\n \n", "short", None], ids=["empty", "blank", "short", "gone"])
-def test_orders_are_refused_while_the_token_file_is_invalid(
-    guarded: Sidecar, token_file: Path, content: str | None
-) -> None:
-    if content is None:
-        token_file.unlink()
-    else:
-        token_file.write_text(content)
-    for headers in ({}, {"Authorization": f"Bearer {(content or '').strip()}"}, {"Authorization": "Bearer "}, BEARER):
-        assert guarded.request("local", "DELETE", "/hold", headers=headers).status == 401
-    assert guarded.request("socket", "DELETE", "/hold").status == 200
-    token_file.write_text(WORD)
-    assert guarded.request("local", "DELETE", "/hold", headers=BEARER).status == 200
+def test_orders_are_refused_while_the_token_file_is_invalid(guarded: Sidecar, token_file: Path) -> None:
+    for content in ("", "\n \n", "short", None):
+        if content is None:
+            token_file.unlink()
+        else:
+            token_file.write_text(content)
+        claimed = {"Authorization": f"Bearer {(content or '').strip()}"}
+        for headers in (claimed, BEARER):
+            assert guarded.request("local", "DELETE", "/hold", headers=headers).status == 401, content
+        assert guarded.request("socket", "DELETE", "/hold").status == 200
+        token_file.write_text(WORD)
+        assert guarded.request("local", "DELETE", "/hold", headers=BEARER).status == 200
 
 
+@pytest.mark.site
 @pytest.mark.fresh  # for what /proc shows of it
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_secrets_appear_in_no_answer_log_or_command(
@@ -340,6 +332,7 @@ def _connected(one: Sidecar, listener: str) -> socket.socket:
     return socket.create_connection(one.address(listener), 5)
 
 
+@pytest.mark.site
 def test_new_certificate_is_served_within_seconds_and_an_incomplete_pair_is_logged_once(
     over_tls: Sidecar, files: KeyPair, pairs: list[KeyPair]
 ) -> None:
@@ -367,6 +360,7 @@ def _pem(pair: KeyPair) -> str:
     return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(Path(pair.cert).read_text()))
 
 
+@pytest.mark.site
 def test_command_trusts_only_the_certificate_of_its_own_settings(over_tls: Sidecar, pairs: list[KeyPair]) -> None:
     over_tcp = {"ARBITER_SOCKET": ""}
     assert json.loads(command(over_tls, "fleet", "--json", **over_tcp).out)["instance"] == "a"
@@ -378,6 +372,7 @@ def test_command_trusts_only_the_certificate_of_its_own_settings(over_tls: Sidec
     assert f"it shows another certificate than {pairs[1].cert} (ARBITER_TLS_CERT) has" in refused.err
 
 
+@pytest.mark.site
 def test_start_with_a_wrong_key_is_one_line_and_exit_code_2(sidecar: StartSidecar, pairs: list[KeyPair]) -> None:
     one = sidecar.unstarted(tls_cert=pairs[0].cert, tls_key=pairs[1].key, tls_listeners="public")
     one.launch()
@@ -399,6 +394,7 @@ backend app
 """
 
 
+@pytest.mark.site
 def test_haproxy_checks_over_tls_and_its_agent_check_without(
     run_dir: Path, children: Children, files: KeyPair, haproxy: StartHaproxy
 ) -> None:
@@ -431,6 +427,7 @@ def _default_server(public: int, authority: Authority, own: Path | None) -> str:
     return line
 
 
+@pytest.mark.site
 def test_haproxy_needs_its_certificate_to_check_a_sidecar_that_asks_for_one(
     run_dir: Path, children: Children, pairs: list[KeyPair], authority: Authority, haproxy: StartHaproxy
 ) -> None:
@@ -476,6 +473,7 @@ def _received(at: tuple[str, int], source: str, *, sent: bytes = b"GET /health H
     return received
 
 
+@pytest.mark.site
 def test_only_listed_addresses_and_this_machine_reach_the_public_and_the_agent_listener(sidecar: StartSidecar) -> None:
     own, public, agent = own_address(), free_port(), free_port()
     listeners = {"public_listen": f"0.0.0.0:{public}", "agent_listen": f"0.0.0.0:{agent}"}
@@ -496,6 +494,7 @@ def test_only_listed_addresses_and_this_machine_reach_the_public_and_the_agent_l
 # -- a standby takes over -----------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 def test_tls_connections_are_closed_cleanly_when_a_standby_takes_over(
     run_dir: Path, children: Children, files: KeyPair
 ) -> None:
@@ -519,6 +518,7 @@ def test_tls_connections_are_closed_cleanly_when_a_standby_takes_over(
     one.await_standby()
 
 
+@pytest.mark.site
 def test_incomplete_handshakes_on_one_listener_do_not_affect_health_on_another(
     run_dir: Path, children: Children, files: KeyPair
 ) -> None:

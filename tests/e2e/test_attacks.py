@@ -1,7 +1,6 @@
-"""Hostile clients against the real daemon: health answers in bounded memory, and refusals are counted.
+"""Hostile clients against the real daemon: health is answered in bounded memory, and refusals are counted.
 
-Each attack takes half a second, and the soak, which repeats them, 15 minutes (``ATTACK_LONG=1``). The figures are
-printed (``-s``); the bounds of time are for a busy machine.
+How quickly it is answered meanwhile is a question for the benchmark; here every poll has to be answered.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from contextlib import ExitStack, suppress
 from math import isfinite
 from pathlib import Path
 from random import Random
-from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.table import percentile
 from harness import fuzz
 from harness.attacks import ATTACKS, Attacking, HostileServer
 from harness.ports import free_port
@@ -26,11 +23,18 @@ from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from harness.children import Children
 
-ATTACKED_S = 0.5
+pytestmark = pytest.mark.process
+
+WORST = ("upgrade_behind_a_body", "polls_unread", "bodies_held", "idle", "restarts", "large_datagrams")
+"""One attack for each bound: bodies, answers, memory, connections, reports, datagrams. The others are site cases."""
+
+MOST_CPU_S = 2.0
+"""Five pages took 0.1 s."""
+
+POLLS = 40
+POLL_S = 60
 SOAKED_S = 900.0
 SOAKED_ATTACK_S = 10.0
 MOST_MIB = 96
@@ -40,7 +44,6 @@ DATA_LIMIT = 160 * 1024 * 1024
 GROWTH_MIB = 4
 SEED = 20261124
 FUZZED = 500
-MOST_MS = {50: 300.0, 99: 2_000.0}
 POLL = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 FEW_FILES = 64
 
@@ -70,6 +73,12 @@ def _mib(one: Sidecar, line: str) -> float:
     return int(status.partition(line)[2].split()[0]) / 1024
 
 
+def _cpu_s(one: Sidecar) -> float:
+    """The time of the processor that it has used."""
+    fields = Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _files(one: Sidecar) -> int:
     return len(list(Path(f"/proc/{one.pid}/fd").iterdir()))
 
@@ -89,37 +98,41 @@ def _failures(one: Sidecar) -> float:
 
 
 def _poll(one: Sidecar) -> bytes:
-    with socket.create_connection(one.address("public"), 5) as connection:
+    with socket.create_connection(one.address("public"), POLL_S) as connection:
         connection.sendall(POLL)
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-def _polls_ms(one: Sidecar, seconds: float) -> Iterator[float]:
-    """The duration of polls on new connections, for this many seconds."""
-    ends_at = time.monotonic() + seconds
-    while time.monotonic() < ends_at:
-        begun = time.perf_counter()
+def _check_polls(one: Sidecar, polls: int = POLLS) -> None:
+    """Each of so many polls on new connections is answered."""
+    for _ in range(polls):
         assert _poll(one).startswith(b"HTTP/1.1 200 ")
-        yield (time.perf_counter() - begun) * 1e3
-        time.sleep(0.005)
 
 
-def _is_quick(one: Sidecar, name: str) -> bool:
-    """Whether polls meanwhile take no longer than they may."""
-    taken = list(_polls_ms(one, ATTACKED_S))
-    p50, p99 = median(taken), percentile(taken, 99)
-    print(f"{name}: {len(taken)} polls, p50 {p50:.2f} ms, p99 {p99:.2f} ms, peak {_peak_mib(one):.1f} MiB")  # noqa: T201
-    return p50 <= MOST_MS[50] and p99 <= MOST_MS[99]
+def _reports(one: Sidecar) -> float:
+    """The client errors so far, which no attack reports."""
+    return sum(value for name, value in one.metrics().items() if 'level="client_error"' in name and "_total" in name)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+def _await_report_counted(one: Sidecar) -> None:
+    """Report an error as soon as the leftovers of an attack let it in, and wait until it is counted."""
+    before = _reports(one)
+    body = '{"level": "client_error"}'
+    wait_for(
+        lambda: one.request("local", "POST", "/errors", body).status == 202, timeout_s=60, what="a report is taken"
+    )
+    wait_for(lambda: _reports(one) == before + 1, timeout_s=60, what="the report is counted")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in WORST else pytest.param(name, marks=pytest.mark.site) for name in ATTACKS]
+)
 def test_health_is_answered_in_bounded_memory_and_refusals_are_counted(target: Sidecar, name: str) -> None:
     attack = ATTACKS[name]
     before = {word: _counted(target, attack.listener, word) for word in attack.words}
     files = _files(target)
     with Attacking(name, target.address(attack.listener)):
-        # An attack that delays health does so all the time; other load of the machine comes and goes.
-        assert any(_is_quick(target, name) for _ in range(10))
+        _check_polls(target)
         files_meanwhile = _files(target)
         for word, count in before.items():
             wait_for(
@@ -127,12 +140,14 @@ def test_health_is_answered_in_bounded_memory_and_refusals_are_counted(target: S
                 timeout_s=60,
                 what=f"it is refused: {word}",
             )
+    _await_report_counted(target)
     assert _peak_mib(target) < MOST_MIB
     assert files_meanwhile <= files + 300
     assert _failures(target) == 0
 
 
-def test_hostile_app_and_hostile_redis_delay_no_health_answer(run_dir: Path, children: Children) -> None:
+def test_hostile_app_and_hostile_redis_take_little_time_of_the_processor(run_dir: Path, children: Children) -> None:
+    """Polls are answered while five hostile pages are read, and one reply."""
     with HostileServer() as server:
         settings: dict[str, Setting] = {
             "scrape_url": f"http://127.0.0.1:{server.port}/metrics",
@@ -144,17 +159,16 @@ def test_hostile_app_and_hostile_redis_delay_no_health_answer(run_dir: Path, chi
         }
         one = children.adopt(Limited(run_dir, "beset", error_limit=10**9, **settings)).start()
 
-        def is_quick() -> bool:
-            """Whether polls are quick while five pages are read, and one reply."""
-            taken, scrapes, commands = list[float](), server.scrapes, server.commands
-            while server.scrapes < scrapes + 5 or server.commands == commands:
-                taken += _polls_ms(one, ATTACKED_S)
-            return median(taken) <= MOST_MS[50] and percentile(taken, 99) <= MOST_MS[99]
+        def is_over() -> bool:
+            _check_polls(one, 10)
+            return server.scrapes >= 5 and server.commands > 0
 
-        assert any(is_quick() for _ in range(10))
-    assert _peak_mib(one) < MOST_MIB
-    assert all(map(isfinite, one.metrics().values()))
-    assert one.health()[0] == 200
+        used_s = _cpu_s(one)
+        wait_for(is_over, timeout_s=60, what="the hostile pages and the reply are read")
+        assert _cpu_s(one) - used_s < MOST_CPU_S
+        assert _peak_mib(one) < MOST_MIB
+        assert all(map(isfinite, one.metrics().values()))
+        assert one.health()[0] == 200
 
 
 # -- arbitrary input ----------------------------------------------------------------------------------------
@@ -171,6 +185,7 @@ def _converse(address: tuple[str, int] | str, data: bytes) -> None:
             pass
 
 
+@pytest.mark.site
 def test_arbitrary_input_at_every_door_leaves_nothing_behind(target: Sidecar) -> None:
     before, threads = target.verdict()["evidence"], _threads(target)
     files = _files(target)
@@ -194,15 +209,8 @@ def test_arbitrary_input_at_every_door_leaves_nothing_behind(target: Sidecar) ->
     assert _failures(target) == 0
 
 
-def test_reports_are_counted_after_all_attacks(target: Sidecar) -> None:
-    before = target.verdict()["evidence"]["errors"]
-    target.post_error(3)
-    assert target.verdict()["evidence"]["errors"] >= min(3, before + 3)
-    assert target.agent_line() == "up ready 100%\n"
-
-
+@pytest.mark.site
 @pytest.mark.timeout(2_000)
-@pytest.mark.skipif(not os.environ.get("ATTACK_LONG"), reason="15 minutes: set ATTACK_LONG=1 to soak")
 def test_soak_of_all_attacks_grows_nothing(run_dir: Path, children: Children) -> None:
     settings: dict[str, Setting] = {"statsd_listen": f"127.0.0.1:{free_port()}"}
     one = children.adopt(Limited(run_dir, "soaked", error_limit=10**9, **settings)).start()
@@ -211,8 +219,9 @@ def test_soak_of_all_attacks_grows_nothing(run_dir: Path, children: Children) ->
     while time.monotonic() < ends_at:
         for name, attack in ATTACKS.items():
             with Attacking(name, one.address(attack.listener)):
-                taken = 0
-                for _ in _polls_ms(one, SOAKED_ATTACK_S):
+                taken, attacked_until = 0, time.monotonic() + SOAKED_ATTACK_S
+                while time.monotonic() < attacked_until:
+                    _check_polls(one, 1)
                     with suppress(OSError):  # at the attacked listener a client may be cut for another
                         one.post_error()
                         one.agent_line()
@@ -246,18 +255,18 @@ def limited(run_dir: Path, children: Children) -> Sidecar:
     return one.start()
 
 
-@pytest.mark.parametrize("listener", ["public", "local", "agent"])
-def test_idle_connections_leave_descriptors_for_health_and_reports(limited: Sidecar, listener: str) -> None:
-    with ExitStack() as held:
-        for _ in range(60):
-            held.enter_context(socket.create_connection(limited.address(listener), 5))
-        for _ in range(5):
-            assert _poll(limited).startswith(b"HTTP/1.1 200 ")
-            limited.post_error()
-        assert _files(limited) < FEW_FILES
-        assert limited.agent_line() == "up ready 100%\n"
+def test_idle_connections_leave_descriptors_for_health_and_reports(limited: Sidecar) -> None:
+    for listener in ("public", "local", "agent"):
+        with ExitStack() as held:
+            for _ in range(60):
+                held.enter_context(socket.create_connection(limited.address(listener), 30))
+            _check_polls(limited, 5)
+            limited.post_error(5)
+            assert _files(limited) < FEW_FILES
+            assert limited.agent_line() == "up ready 100%\n"
 
 
+@pytest.mark.site
 def test_soft_limit_of_files_is_raised_to_the_hard_limit(run_dir: Path, children: Children) -> None:
     one = FewFiles(run_dir, "raised")
     one.hard = 300

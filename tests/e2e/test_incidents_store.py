@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.children import Children, StartRedis, StartSidecar
     from harness.redis_server import RedisServer
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.site]
 
 BEAT_S: Final = 0.5
 BUDGET: Final = 2

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.children import Children, StartSidecar
     from harness.redis_server import RedisServer
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.site]
 
 QUICK: dict[str, Setting] = {
     **GATES,

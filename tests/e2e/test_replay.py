@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
     from harness.sidecar_pool import SidecarPool
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.site]
 
 NAMES: Final = tuple(f"n{number:02d}" for number in range(6))
 COMPRESSED: Final[dict[str, Setting]] = {

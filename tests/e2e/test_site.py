@@ -28,7 +28,7 @@ from harness.waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.redis, pytest.mark.haproxy, pytest.mark.site]
 
 QUIET_S = 60.0
 """How long a topic is quiet before its end is sent."""

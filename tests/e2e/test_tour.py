@@ -15,6 +15,9 @@ import pytest
 
 from harness.binaries import require
 from harness.ports import free_ports
+from harness.sidecar import ASKS_AGAIN
+
+pytestmark = [pytest.mark.redis, pytest.mark.process]
 
 TOP: Final = Path(__file__).parents[2]
 WAITS: Final = (
@@ -25,7 +28,11 @@ WAITS: Final = (
 )
 """What each sleep of the tour waits for: the test looks often, for at most a minute, and needs no sleep."""
 
-FAST: Final = {"ARBITER_SETTLE": "500ms", "ARBITER_CHECK_INTERVAL": "2s"}
+FAST: Final = {
+    "ARBITER_SETTLE": "500ms",
+    "ARBITER_CHECK_INTERVAL": str(ASKS_AGAIN["check_interval"]),
+    "ARBITER_REDIS_TIMEOUT": str(ASKS_AGAIN["redis_timeout"]),
+}
 TIMEOUT_S: Final = 200
 PORTS: Final = ("6390", "9180", "9181", "9182", "9280", "9281", "9282")
 """The ports of the tour, and the default ports of the listeners."""
@@ -68,7 +75,6 @@ def _tour() -> str:
     return waiting + tour
 
 
-@pytest.mark.redis
 @pytest.mark.timeout(TIMEOUT_S + 20)
 def test_tour_of_the_readme_prints_what_its_comments_say(run_dir: Path) -> None:
     require("redis-cli")
