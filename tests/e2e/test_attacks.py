@@ -5,7 +5,6 @@ How quickly it is answered meanwhile is a question for the benchmark; here every
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from contextlib import ExitStack, suppress
@@ -71,12 +70,6 @@ def _peak_mib(one: Sidecar) -> float:
 def _mib(one: Sidecar, line: str) -> float:
     status = Path(f"/proc/{one.pid}/status").read_text()
     return int(status.partition(line)[2].split()[0]) / 1024
-
-
-def _cpu_s(one: Sidecar) -> float:
-    """The time of the processor that it has used."""
-    fields = Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _files(one: Sidecar) -> int:
@@ -163,9 +156,9 @@ def test_hostile_app_and_hostile_redis_take_little_time_of_the_processor(run_dir
             _check_polls(one, 10)
             return server.scrapes >= 5 and server.commands > 0
 
-        used_s = _cpu_s(one)
+        used_s = one.cpu_s()
         wait_for(is_over, timeout_s=60, what="the hostile pages and the reply are read")
-        assert _cpu_s(one) - used_s < MOST_CPU_S
+        assert one.cpu_s() - used_s < MOST_CPU_S
         assert _peak_mib(one) < MOST_MIB
         assert all(map(isfinite, one.metrics().values()))
         assert one.health()[0] == 200

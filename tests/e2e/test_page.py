@@ -1,7 +1,6 @@
 """The status page of real sidecars with a real Redis in a headless Chromium, with mouse and keyboard.
 
-Most tests show given data in a page of one shared sidecar: ``_given`` ends the live data first.
-``PAGE_SHOTS=directory`` keeps the screenshots there.
+The tests of the site tier show given data in a page of one shared sidecar: ``_given`` ends the live data first.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import pytest
 from harness.browser import Browser, Window
 from harness.children import StartRedis
 from harness.ports import free_port
+from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 from sidecar.app import build_store
 from sidecar.config import settings
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
-FAST: Final = {
-    "settle": "0s",
-    "drain": "1s",
-    "check_interval": "1s",
-    "redis_timeout": "500ms",
-    "beat_interval": "500ms",
-}
+pytestmark = [pytest.mark.redis, pytest.mark.process]
+
+FAST: Final[dict[str, Any]] = {**AT_ONCE, "drain": "1s"}
 CROWD: Final = 2000
-ATTEMPTS: Final = 20
+MOST_CPU_S: Final = 1.0
+"""The time of the processor for 300 answers while eight pages are open, beyond that for 300 answers alone."""
+
 SHOWN: Final = "!document.getElementById('board').hidden && document.querySelectorAll('#containers tr').length > 0"
 HOSTILE: Final = "<img src=x onerror=alert(1)>\"'`</script><script>alert(2)</script>\u202eevil\u2066&amp;{{7*7}}"
 TOKEN: Final = "sesame-0123456789-sesame"
@@ -94,12 +92,7 @@ def _call_budget(one: Sidecar, *calls: Any) -> None:
         budget = build_store.fleet_budget(
             loaded, [(server.name, server.store) for server in build_store.servers(loaded)]
         )
-        for call in calls:
-            # Every call may be repeated; the timeout of 500 ms may be too short on a busy machine.
-            answers = [await call(budget)]
-            while isinstance(answers[-1], Unknown) and len(answers) < ATTEMPTS:
-                answers.append(await call(budget))
-            results.append(answers[-1])
+        results.extend([await call(budget) for call in calls])
         await budget.aclose()
 
     thread = threading.Thread(target=asyncio.run, args=(tell(),))
@@ -130,8 +123,8 @@ def test_page_of_the_service_shows_a_cull_and_links_to_the_container(
     window = browser.open(_url(well))
     window.wait("document.querySelectorAll('#containers tr').length == 2")
     window.wait("document.getElementById('banner').className == 'ok'")
-    assert window.text("#banner-sentence") == "All is well: 2 containers, none suspect, none down."
-    assert "10 of 10 tokens are free" in window.text("#budget-text")
+    window.wait_text("#banner-sentence", "All is well: 2 containers, none suspect, none down.")
+    window.wait_text("#budget-text", "10 of 10 tokens are free")
     one.post_error(n=5, kind="redis", message="connect failed, token=s3cr3t")
     wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
     window.wait("document.getElementById('banner').className == 'warning'")
@@ -139,32 +132,31 @@ def test_page_of_the_service_shows_a_cull_and_links_to_the_container(
     window.wait("document.getElementById('events').innerText.includes('culled')")
     window.wait("document.querySelector('.culls b').textContent == '1'")
     window.wait("document.querySelector('#containers tr td:nth-child(2)').textContent == 'down'")
-    assert "1 container (sick) was culled because of redis" in window.text("#banner-sentence")
-    assert "1 of at most 1 culls" in window.text("#trials")
-    window.shot("cull")
+    window.wait_text("#banner-sentence", "1 container (sick) was culled because of redis")
+    window.wait_text("#trials", "1 of at most 1 culls")
     _click(window, "#containers tr:first-child a")
     window.wait("document.getElementById('state-word').textContent == 'down'")
-    assert ", since " in window.text("#sentence")
-    assert "Its own sidecar knows more" in window.text("#elsewhere")
-    assert "culled" in window.text("#events")
-    window.shot("cull-other")
+    window.wait_text("#sentence", ", since ")
+    window.wait_text("#elsewhere", "Its own sidecar knows more")
+    window.wait_text("#events", "culled")
     assert window.complaints == []
     own = browser.open(f"{_url(one)}?container=sick", width=360, height=740)
     own.wait("document.getElementById('state-word').textContent == 'down'")
-    assert "5 in the hour" in own.text("#errors-text")
-    assert "HAProxy down" in own.text("#facts")
-    assert "connect failed, token=***" in own.text("#samples")
+    own.wait_text("#errors-text", "5 in the hour")
+    own.wait_text("#facts", "HAProxy down")
+    own.wait_text("#samples", "connect failed, token=***")
     assert not own.overflows
-    own.shot("cull-own")
     _click(own, "#back a")
     own.wait("document.querySelectorAll('#containers tr').length == 2")
     own.wait("document.getElementById('banner-clue').textContent == 'sick: connect failed, token=***'")
     assert own.complaints == []
 
 
+@pytest.mark.site
 def test_page_keeps_what_was_known_while_redis_and_then_the_sidecar_are_away(
-    browser: Browser, sidecar: StartSidecar, redis_server: RedisServer
+    browser: Browser, sidecar: StartSidecar, start_redis: StartRedis
 ) -> None:
+    redis_server = start_redis()
     one = sidecar(redis_url=redis_server.url, **FAST)
     _call_budget(one, _heard("b"))
     window = _shown(browser, one)
@@ -180,7 +172,6 @@ def test_page_keeps_what_was_known_while_redis_and_then_the_sidecar_are_away(
     assert "10 of 10 tokens are free" in window.text("#budget-text")
     one.post_error(n=3, kind="disk")
     window.wait("[...document.querySelectorAll('#containers tr')].some((row) => row.innerText.includes('3/5'))")
-    window.shot("no-store")
     late = _shown(browser, one)
     assert late.page.locator("#containers tr").count() == 2
     assert window.complaints == late.complaints == []
@@ -193,13 +184,14 @@ def test_page_keeps_what_was_known_while_redis_and_then_the_sidecar_are_away(
     window.wait("document.getElementById('known-text').textContent.startsWith('Nothing is known')")
 
 
+@pytest.mark.site
 def test_container_without_redis_shows_its_own_budget(browser: Browser, sidecar: StartSidecar) -> None:
     one = sidecar(**{**FAST, "drain": "30s"})
     window = _shown(browser, one)
     window.wait("document.getElementById('fleet-text').textContent.includes('on its own')")
     one.post_error(n=5)
     window.wait("document.querySelectorAll('#tokens .used').length == 1")
-    assert "9 of 10 tokens are free" in window.text("#budget-text")
+    window.wait_text("#budget-text", "9 of 10 tokens are free")
     assert window.text("#known-text") == ""
 
 
@@ -229,7 +221,6 @@ def test_keyboard_alone_holds_a_container_sorts_and_searches(browser: Browser, o
     window.page.keyboard.type("deploy")
     press("Tab")
     window.page.keyboard.type("bob")
-    window.shot("dialog")
     press("Enter")
     (hold,) = wait_for(lambda: _holds(one), timeout_s=60, what="the container is held")
     assert (hold["author"], hold["reason"], hold["scope"], hold["instance"]) == ("bob", "deploy", "instance", "c03")
@@ -255,7 +246,7 @@ def test_keyboard_alone_holds_a_container_sorts_and_searches(browser: Browser, o
     window.wait("document.getElementById('title').textContent == 'c02'")
     window.page.goto(f"{_url(one)}?container=nobody")
     window.wait("document.getElementById('state-word').textContent == 'unknown'")
-    assert "does not know this container" in window.text("#sentence")
+    window.wait_text("#sentence", "does not know this container")
     assert window.complaints == []
 
 
@@ -274,6 +265,7 @@ def test_orders_need_the_csrf_token_and_the_same_origin(one: Sidecar) -> None:
     assert one.request("local", "DELETE", "/hold").status == 200
 
 
+@pytest.mark.site
 def test_page_of_another_origin_can_neither_read_nor_order(
     browser: Browser, one: Sidecar, sidecar: StartSidecar
 ) -> None:
@@ -334,6 +326,7 @@ def _row(instance: str, state: str = "up", **fields: Any) -> list[Any]:
     return [instance, state, *{**rest, "incarnation": "1", "born": 0, "duplicate": False, **fields}.values()]
 
 
+@pytest.mark.site
 def test_limit_line_stays_within_the_error_chart_on_a_phone(browser: Browser, one: Sidecar) -> None:
     window = browser.open(f"{_url(one)}?container=a", width=360, height=740)
     window.wait("document.querySelector('#errors span') != null")
@@ -350,6 +343,7 @@ def test_limit_line_stays_within_the_error_chart_on_a_phone(browser: Browser, on
         assert inside, worst
 
 
+@pytest.mark.site
 def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(browser: Browser, one: Sidecar) -> None:
     window = _given(browser, one)
     trials = [
@@ -378,10 +372,10 @@ def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(
     for width in (1280, 360):
         window.page.set_viewport_size({"width": width, "height": 740})
         assert not window.overflows
-        window.shot(f"trials-{width}")
     assert window.complaints == []
 
 
+@pytest.mark.site
 def test_events_have_the_colour_of_their_severity_and_evidence_stays_open(browser: Browser, one: Sidecar) -> None:
     window = _given(browser, one, width=360, height=740)
     said = "5 x redis: no answer\nPID  TIME\n  1   9 s"
@@ -404,6 +398,7 @@ def test_events_have_the_colour_of_their_severity_and_evidence_stays_open(browse
     assert window.complaints == []
 
 
+@pytest.mark.site
 def test_page_without_redis_and_in_shadow_says_no_more_than_is_known(browser: Browser, one: Sidecar) -> None:
     window = _given(browser, one)
     now, away = time.time(), {"error": "connection", "sentence": "Redis cannot be reached"}
@@ -419,6 +414,7 @@ def test_page_without_redis_and_in_shadow_says_no_more_than_is_known(browser: Br
     assert window.complaints == []
 
 
+@pytest.mark.site
 def test_page_of_two_thousand_containers_is_usable(browser: Browser, one: Sidecar) -> None:
     rows = [_row(f"c{number:04}", version="0.1.0" if number % 10 else "0.2.0") for number in range(CROWD)]
     for number in range(100, 103):
@@ -426,8 +422,6 @@ def test_page_of_two_thousand_containers_is_usable(browser: Browser, one: Sideca
     window = _given(browser, one, width=1280, height=740)
     parts = {f"containers{at}": rows[100 * at : 100 * at + 100] for at in range(CROWD // 100)}
     window.page.evaluate(SHOW, {"fleet": {**FLEET, "alive": CROWD + 5, "down": 0}, **parts})
-    taken = "(() => { const at = performance.now(); show(last); return performance.now() - at; })()"
-    assert min(window.page.evaluate(taken) for _ in range(5)) < 1000, "milliseconds"
     assert window.page.locator("#containers tr").count() == 50
     first = window.page.locator("#containers tr:nth-child(-n+3) .suspect")
     assert first.count() == 3
@@ -444,11 +438,11 @@ def test_page_of_two_thousand_containers_is_usable(browser: Browser, one: Sideca
         window.page.set_viewport_size({"width": width, "height": 740})
         window.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         assert not window.overflows
-        window.shot(f"crowd-{width}-{scheme}")
     assert window.complaints == []
 
 
-def test_health_stays_fast_while_eight_pages_show_two_thousand(sidecar: StartSidecar, redis: RedisServer) -> None:
+@pytest.mark.site
+def test_health_stays_cheap_while_eight_pages_show_two_thousand(sidecar: StartSidecar, redis: RedisServer) -> None:
     large = sidecar("c0000", redis_url=redis.url, service="large", **{**FAST, "beat_interval": "300s"})
     about = pack(About(State.UP, 1, "life", 100, 0, 5, "0.2.0", 1))
     well = [Beat(f"c{number:04}", "life", Presence.WELL, "unknown", about=about) for number in range(1, CROWD)]
@@ -458,27 +452,18 @@ def test_health_stays_fast_while_eight_pages_show_two_thousand(sidecar: StartSid
     assert len(rows) == CROWD
     assert len(json.dumps(shown)) < 250 * CROWD, "bytes"
 
-    def slowest(count: int = 300) -> float:
-        taken = []
-        for _ in range(count):
-            begun = time.perf_counter()
+    def cpu_s_of_answers() -> float:
+        before = large.cpu_s()
+        for _ in range(300):
             assert large.health()[0] == 200
-            taken.append(time.perf_counter() - begun)
-            time.sleep(0.005)
-        return sorted(taken)[int(0.99 * count)]
+        return large.cpu_s() - before
 
-    def is_flat() -> bool:
-        looked_at = slowest()
-        print(f"p99 of /health: {alone * 1000:.1f} ms alone, {looked_at * 1000:.1f} ms while eight look")  # noqa: T201 - for -s
-        return looked_at < alone + 0.1
-
-    alone = slowest()
+    alone_s = cpu_s_of_answers()
     streams = [large._connection("local") for _ in range(8)]
     for stream in streams:
         stream.request("GET", "/page/stream")
         assert stream.getresponse().status == 200
-    # Eight pages that slow health down do so each time; other load of the machine comes and goes.
-    assert any(is_flat() for _ in range(20))
+    assert cpu_s_of_answers() < alone_s + MOST_CPU_S
     for stream in streams:
         stream.close()
 
@@ -513,7 +498,7 @@ def test_hostile_text_is_shown_and_not_executed(browser: Browser, sidecar: Start
     places = {window: ("#holds", "#events", "#containers", "#banner"), own: ("#samples",), other: ("#facts", "#title")}
     for shown, selectors in places.items():
         for selector in selectors:
-            assert "<img src=x onerror=alert(1)>" in shown.text(selector), selector
+            shown.wait_text(selector, "<img src=x onerror=alert(1)>")
         assert shown.page.locator("img, main script, iframe").count() == 0
         for width in (1280, 360):
             shown.page.set_viewport_size({"width": width, "height": 740})
@@ -523,7 +508,6 @@ def test_hostile_text_is_shown_and_not_executed(browser: Browser, sidecar: Start
         )
         assert not set(seen) & set("\0\u202e\u2066\u200f\u2028")
         assert seen.count("\u2068") == seen.count("\u2069")
-        shown.shot(f"hostile-{selectors[0][1:]}")
     assert own.complaints == other.complaints == []
     _click(window, "#holds li:nth-child(2) button")
     window.wait("document.getElementById('order-text').textContent.includes('instance')")
@@ -534,6 +518,7 @@ def test_hostile_text_is_shown_and_not_executed(browser: Browser, sidecar: Start
 # -- accessibility -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 def test_page_fits_and_is_legible_in_every_situation(browser: Browser, one: Sidecar) -> None:
     window = _given(browser, one)
     rows = [_row(f"c{at}", state, cause="redis") for at, state in enumerate(("suspect", "down", "starting", "up"))]
@@ -555,7 +540,6 @@ def test_page_fits_and_is_legible_in_every_situation(browser: Browser, one: Side
             assert not window.overflows
             assert window.page.evaluate(small) == []
             assert window.page.evaluate(FAINT) == []
-            window.shot(f"page-{width}-{scheme}-{level}")
     assert window.complaints == []
 
 
@@ -580,6 +564,7 @@ FAINT: Final = """(() => {
 """Texts with less contrast than level AA of WCAG 2.2 needs (success criterion 1.4.3)."""
 
 
+@pytest.mark.site
 def test_without_javascript_the_state_is_told_in_words(
     browser: Browser, sidecar: StartSidecar, redis: RedisServer
 ) -> None:
@@ -600,7 +585,6 @@ def test_without_javascript_the_state_is_told_in_words(
         window.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         assert window.page.evaluate("document.documentElement.scrollWidth") == width
         assert window.page.evaluate(FAINT) == []
-        window.shot(f"plain-{width}-{scheme}")
     assert window.complaints == []
     _click(window, "footer a")
     assert "up: in service" in window.text("body")
@@ -616,6 +600,7 @@ def with_token(sidecar: StartSidecar, redis: RedisServer, run_dir: Path) -> Side
     return sidecar(redis_url=redis.url, service=run_dir.name, page_listen=page, token_file=run_dir / "token", **FAST)
 
 
+@pytest.mark.site
 def test_page_listener_shows_the_page_with_the_token(browser: Browser, with_token: Sidecar, run_dir: Path) -> None:
     plain = browser.open(_url(with_token, "page"), java_script_enabled=False)
     assert "needs JavaScript to send the token" in plain.text("body")
@@ -623,7 +608,6 @@ def test_page_listener_shows_the_page_with_the_token(browser: Browser, with_toke
     window = browser.open(_url(with_token, "page"))
     window.wait("!document.getElementById('login').hidden")
     assert not window.page.is_visible("#board")
-    window.shot("entrance")
     window.page.fill("#token", "wrong")
     window.page.keyboard.press("Enter")
     window.wait("document.getElementById('login-text').textContent != ''")
@@ -640,12 +624,14 @@ def test_page_listener_shows_the_page_with_the_token(browser: Browser, with_toke
     assert all("401" in complaint for complaint in window.complaints)
 
 
+@pytest.mark.site
 def test_page_listener_takes_no_reports_and_shows_no_health(with_token: Sidecar) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     for path in ("/errors", "/cull", "/health", "/metrics"):
         assert with_token.request("page", "GET", path, headers=headers).status == 404, path
 
 
+@pytest.mark.site
 def test_local_page_asks_for_the_token_when_orders_need_it(browser: Browser, with_token: Sidecar) -> None:
     window = _shown(browser, with_token)
     _click(window, "#open-hold")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -85,6 +86,10 @@ class Window:
         """Wait until the JavaScript is true. The page's strict content policy stops Playwright's own waiting."""
         wait_for(lambda: self._evaluated(script), timeout_s=timeout_s, what=script)
 
+    def wait_text(self, selector: str, text: str) -> None:
+        """Wait until the visible text of the element has this text."""
+        self.wait(f"document.querySelector({json.dumps(selector)})?.innerText.includes({json.dumps(text)})")
+
     def _evaluated(self, script: str) -> Any:
         """The value of the script; None while the window goes to another page."""
         try:
@@ -93,11 +98,6 @@ class Window:
             if "context was destroyed" not in str(error):
                 raise
             return None
-
-    def shot(self, name: str) -> None:
-        """Save a screenshot of the whole page in the directory ``PAGE_SHOTS``, if it is set."""
-        if directory := os.environ.get("PAGE_SHOTS"):
-            self.page.screenshot(path=f"{directory}/{name}.png", full_page=True)
 
     @property
     def overflows(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -150,6 +151,11 @@ class Sidecar(Child):
     def certificate(self, listener: str) -> str:
         """The certificate of this listener, as PEM."""
         return ssl.get_server_certificate(self.address(listener), timeout=_TIMEOUT_S)
+
+    def cpu_s(self) -> float:
+        """The time of the processor that it has used since its start."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def log_lines(self) -> list[dict[str, Any]]:
         """The complete lines of the log; a line that is not a JSON object comes as ``{"unparsed": line}``.
