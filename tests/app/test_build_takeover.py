@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.composition import composed, on_any_port
 from sidecar.app import build_takeover
 from sidecar.config.settings import load_config
 from sidecar.controller.incarnation_ids import IncarnationIds
@@ -57,3 +58,17 @@ def test_state_that_cannot_be_used_is_reported_and_left_out(state: Any, failures
         on_failure=reported.append,
     )
     assert (found, len(reported)) == (None, failures)
+
+
+async def test_sidecar_with_a_run_lock_has_the_duties_of_the_main(tmp_path: Path) -> None:
+    flags = {"run_lock": str(tmp_path), "standby": "true", "run_lifetime": "1h", "instance": "a"}
+    takeover = Takeover(tmp_path, FlockSlots(tmp_path, "main"))
+    async with composed(on_any_port(flags), takeover) as one:
+        main = one.sidecar.main_process
+        assert main is not None
+        assert one.facts()["MainProcess.lifetime_s"] == {"3600.0"}
+        assert one.facts()["MainProcess.on_failure()"] == {"handover"}
+        assert (main._takeover, main._controller) == (takeover, one.sidecar.controller)
+        assert main.notice in one.sidecar.observers.steps
+        assert one.sidecar.offer == main.offer
+        assert one.metrics()["/metrics arbiter_standby_ready"] == {"0.0"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-INPUTS: Final = 1_000_000 if os.environ.get("ATTACK_LONG") else 20_000
-"""Inputs for each door."""
+import pytest
+
+EACH_DOOR: Final = pytest.mark.parametrize(
+    "inputs", [2_000, pytest.param(1_000_000, marks=[pytest.mark.site, pytest.mark.timeout(1_500)])], ids="{:,}".format
+)
+"""Gives a test the number of its inputs."""
 
 LINES = [b"GET /health HTTP/1.1", b"HEAD /health/nomad HTTP/1.1", b"GET /livez HTTP/1.0", b"POST /health HTTP/1.1"]
 LINES += [b"POST /errors HTTP/1.1", b"GET /metrics?a=b HTTP/1.1", b"OPTIONS * HTTP/1.0", b"CONNECT a:80 HTTP/1.1"]
