@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 
-from harness.sidecar import Done, command
-
-if TYPE_CHECKING:
-    from harness.children import StartSidecar
+from sidecar.cli import application
 
 
-def _next(sidecar: StartSidecar, *words: str) -> list[str]:
+def _next(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     """What could come in the place of the last word."""
-    done = command(
-        sidecar.unstarted(),
-        _HEALTH_ARBITER_COMPLETE="bash_complete",
-        COMP_WORDS=" ".join(("health-arbiter", *words)),
-        COMP_CWORD=str(len(words)),
-    )
-    assert (done.code, done.err) == (0, "")
-    return [line.partition(",")[2] for line in done.out.splitlines()]
+    asked = {
+        "_HEALTH_ARBITER_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("health-arbiter", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    with patch.dict(os.environ, asked), suppress(SystemExit):
+        application.run([], asked)
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    return [line.partition(",")[2] for line in printed.out.splitlines()]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_script_asks_us_and_is_read_by_its_shell(sidecar: StartSidecar, shell: str) -> None:
-    done: Done = command(sidecar.unstarted(), "completion", shell)
-    assert (done.code, done.err) == (0, "")
-    assert "_HEALTH_ARBITER_COMPLETE" in done.out
+def test_script_asks_us_and_is_read_by_its_shell(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    assert application.run(["completion", shell], {}) == 0
+    script = capsys.readouterr().out
+    assert "_HEALTH_ARBITER_COMPLETE" in script
     if (program := shutil.which(shell)) is not None:
-        subprocess.run([program, "-n"], input=done.out, text=True, check=True, timeout=90)
+        subprocess.run([program, "-n"], input=script, text=True, check=True, timeout=90)
 
 
 @pytest.mark.parametrize(
@@ -52,5 +53,7 @@ def test_script_asks_us_and_is_read_by_its_shell(sidecar: StartSidecar, shell: s
     ],
     ids=str,
 )
-def test_commands_flags_and_values_are_completed(sidecar: StartSidecar, words: list[str], expected: list[str]) -> None:
-    assert sorted(_next(sidecar, *words)) == sorted(expected)
+def test_commands_flags_and_values_are_completed(
+    capsys: pytest.CaptureFixture[str], words: list[str], expected: list[str]
+) -> None:
+    assert sorted(_next(capsys, *words)) == sorted(expected)

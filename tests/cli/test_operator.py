@@ -1,44 +1,39 @@
-"""A person's afternoon: cull, revive, why, fleet, events, report and message beside real sidecars and a real Redis."""
+"""An operator's afternoon: cull, revive, why, fleet, events, report and message beside sidecars and a real Redis."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.sidecar import Done, command
+from harness.sidecar_thread import SidecarThread, command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from harness.children import StartSidecar
+    from pathlib import Path
+
+    from cli.conftest import StartThread
     from harness.redis_server import RedisServer
-    from harness.sidecar import Sidecar
+    from harness.sidecar import Done, Setting
 
 ALICE = ("--author", "alice", "--reason", "stuck")
 
 
 @pytest.fixture
-def pair(sidecar: StartSidecar, redis_server: RedisServer) -> list[Sidecar]:
-    both = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="5s", drain="1s")
+def pair(start_thread: StartThread, redis_server: RedisServer) -> list[SidecarThread]:
+    both = [start_thread(name, redis_url=redis_server.url, drain="0s") for name in ("n00", "n01")]
     wait_for(lambda: len(_members(both[0])) == 2, timeout_s=60, what="both are known")
     return both
 
 
-def _members(one: Sidecar) -> list[dict[str, Any]]:
+def _members(one: SidecarThread) -> list[dict[str, Any]]:
     members: list[dict[str, Any]] = one.request("local", "GET", "/fleet").json()["members"]
     return members
 
 
-def _fleet(one: Sidecar) -> dict[str, Any]:
+def _fleet(one: SidecarThread) -> dict[str, Any]:
     fleet: dict[str, Any] = one.request("local", "GET", "/fleet").json()["fleet"]
     return fleet
 
@@ -47,7 +42,7 @@ def _json(done: Done) -> Any:
     return json.loads(done.out)
 
 
-def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair: list[Sidecar]) -> None:
+def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair: list[SidecarThread]) -> None:
     one, other = pair
     done = command(one, "cull", "--yes", *ALICE)
     assert done == (0, "granted: instance n00: token granted, 1 of 10 in use\n", "")
@@ -86,8 +81,9 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     assert command(other, "report", "--format", "html").out.startswith("<!")
 
 
-def test_cull_by_hand_waits_for_no_outcome(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    both = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="5s", drain="1s", trial="on")
+def test_cull_by_hand_waits_for_no_outcome(start_thread: StartThread, redis_server: RedisServer) -> None:
+    settings: dict[str, Setting] = {"redis_url": redis_server.url, "drain": "0s", "trial": "on"}
+    both = [start_thread(name, **settings) for name in ("n00", "n01")]
     wait_for(lambda: len(_members(both[0])) == 2, timeout_s=60, what="both are known")
     for used, one in enumerate(both, start=1):
         assert command(one, "cull", "--yes").out.endswith(f"token granted, {used} of 10 in use\n")
@@ -95,7 +91,7 @@ def test_cull_by_hand_waits_for_no_outcome(sidecar: StartSidecar, redis_server: 
     assert _fleet(both[0])["trials"] == []
 
 
-def test_held_service_refuses_the_cull_and_without_a_terminal_it_needs_a_yes(pair: list[Sidecar]) -> None:
+def test_held_service_refuses_the_cull_and_without_a_terminal_it_needs_a_yes(pair: list[SidecarThread]) -> None:
     one, _ = pair
     assert command(one, "cull") == (
         2,
@@ -110,16 +106,7 @@ def test_held_service_refuses_the_cull_and_without_a_terminal_it_needs_a_yes(pai
     assert one.verdict()["state"] == "up"
 
 
-@pytest.mark.parametrize(("typed", "code", "state"), [("n\n", 1, "up"), ("\x03", 1, "up"), ("y\n", 0, "draining")])
-def test_answer_of_the_operator_decides(pair: list[Sidecar], typed: str, code: int, state: str) -> None:
-    with _Terminal(pair[0], "cull", *ALICE) as terminal:
-        terminal.read_until("now? [y/N]:")
-        terminal.type(typed)
-        assert terminal.ended() == code
-    assert pair[0].verdict()["state"] in (state, "down" if state == "draining" else state)
-
-
-def test_redis_away_is_a_no_that_says_so(pair: list[Sidecar], redis_server: RedisServer) -> None:
+def test_redis_away_is_a_no_that_says_so(pair: list[SidecarThread], redis_server: RedisServer) -> None:
     one, _ = pair
     redis_server.kill()
     done = command(one, "cull", "--yes", *ALICE)
@@ -133,17 +120,17 @@ def test_redis_away_is_a_no_that_says_so(pair: list[Sidecar], redis_server: Redi
     assert command(one, "events").code == 1
 
 
-def test_shadow_mode_would_cull(sidecar: StartSidecar) -> None:
-    one = sidecar(mode="shadow")
+def test_shadow_mode_would_cull(start_thread: StartThread) -> None:
+    one = start_thread(mode="shadow")
     done = command(one, "cull", "--yes")
     assert (done.code, done.out) == (0, "would cull: instance a: granted, but shadow mode leaves the container up\n")
     assert one.health()[0] == 200
 
 
-def test_why_tells_the_whole_story_and_no_letter_moves_the_cursor(sidecar: StartSidecar) -> None:
-    one = sidecar(instance="a")
+def test_why_tells_the_whole_story_and_no_letter_moves_the_cursor(start_thread: StartThread) -> None:
+    one = start_thread(instance="a")
     one.post_error(kind="redis", message="\x1b[2J gone\u202e")
-    printed = command(one, "why", PYTHONIOENCODING="utf-8").out
+    printed = command(one, "why").out
     assert printed.startswith("up: ")
     assert "window now: 1 error in 60 s (redis 1), limit 5" in printed
     assert "gone" in printed
@@ -155,7 +142,7 @@ def test_why_tells_the_whole_story_and_no_letter_moves_the_cursor(sidecar: Start
 
 
 def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
-    pair: list[Sidecar], redis_server: RedisServer
+    pair: list[SidecarThread], redis_server: RedisServer
 ) -> None:
     for columns in ("80", "120"):
         done = command(pair[0], "fleet", "--watch", COLUMNS=columns)
@@ -181,89 +168,18 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
     assert [set(member["about"]) for member in seen["members"]] == [set(seen["own"])] * 2
     keys: Any = redis_server.cli("KEYS", "*:alive")
     redis_server.cli("ZADD", keys[0], str(round(time.time() * 1e6)), "evil\x1b[2J[red]\u202e")
-    done = command(pair[0], "fleet", PYTHONIOENCODING="utf-8")
+    done = command(pair[0], "fleet")
     assert "evil?[2J[red]?" in done.out
     assert all(letter.isprintable() or letter == "\n" for letter in done.out)
     members = _json(command(pair[0], "fleet", "--json"))["members"]
     assert "evil\x1b[2J[red]\u202e" in [member["instance"] for member in members]
 
 
-def test_watch_draws_anew_until_it_is_interrupted(pair: list[Sidecar]) -> None:
-    one, other = pair
-    with _Terminal(one, "fleet", "--watch") as terminal:
-        terminal.read_until("Ctrl-C ends")
-        other.stop()
-        terminal.read_until("gone")
-        terminal.read_until("silent for")
-        one.stop()
-        terminal.read_until("no sidecar answers")
-        terminal.type("\x03")
-        assert terminal.ended() == 0
-
-
-def test_message_without_a_receiver_is_exit_2(sidecar: StartSidecar) -> None:
-    one = sidecar.unstarted()
+def test_message_without_a_receiver_is_exit_2(run_dir: Path) -> None:
+    one = SidecarThread(run_dir)
     done = command(one, "message", "--test")
     assert (done.code, done.out) == (2, "")
     assert "no receiver is set" in done.err
     away = command(one, "message", "--test", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
     assert away.code == 1
     assert [row["receiver"] for row in _json(away)["receivers"]] == ["webhook"]
-
-
-class _Terminal:
-    """A command on a terminal of its own, 100 columns wide."""
-
-    def __init__(self, beside: Sidecar, *arguments: str) -> None:
-        self._ours, theirs = pty.openpty()
-        environ = {**beside._env(), "COLUMNS": "100", "LINES": "30", "TERM": "xterm"}
-        command_line = [sys.executable, "-m", "sidecar", *arguments]
-        self._process = subprocess.Popen(
-            command_line, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
-        os.close(theirs)
-        self._told = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        os.close(self._ours)
-
-    def read_until(self, text: str, timeout_s: float = 60) -> None:
-        until = time.monotonic() + timeout_s
-        while text not in self._told:
-            assert time.monotonic() < until, self._told[-2000:]
-            self._read(0.2)
-
-    def type(self, text: str) -> None:
-        if text == "\x03":
-            # Between the question and the wait for its answer the library loses a signal: a person would try again.
-            wait_for(self._is_interrupted, timeout_s=60, what="it heard the signal")
-        else:
-            os.write(self._ours, text.encode())
-
-    def _is_interrupted(self) -> bool:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(2.0)
-        return self._process.poll() is not None
-
-    def ended(self) -> int:
-        until = time.monotonic() + 30
-        while self._process.poll() is None:
-            assert time.monotonic() < until, self._told[-2000:]
-            self._read(0.1)
-        return self._process.wait()
-
-    def _read(self, wait_s: float) -> None:
-        ready, _, _ = select.select([self._ours], [], [], wait_s)
-        if ready:
-            try:
-                self._told += os.read(self._ours, 65536).decode(errors="replace")
-            except OSError:
-                time.sleep(wait_s)  # the other end is closed: the process is about to end

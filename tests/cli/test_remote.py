@@ -12,25 +12,28 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from click.shell_completion import ShellComplete
 
-from harness.children import Children, StartSidecar, short_path
+from harness.children import short_path
 from harness.ports import free_port
+from harness.sidecar_thread import SidecarThread
 from sidecar.cli import application
 from sidecar.cli.parameters import Invocation
 
 if TYPE_CHECKING:
-    from harness.sidecar import Setting, Sidecar
+    from harness.sidecar import Setting
 
 TOKEN: Final = "sesame-7d1f0c52-secret"
 HINT: Final = "wants its token, or another one: name its file in ARBITER_TOKEN_FILE"
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarThread]:
     """One sidecar with a token and a page listener for all tests."""
-    with short_path(tmp_path_factory.mktemp("remote")) as directory, Children() as children:
+    with short_path(tmp_path_factory.mktemp("remote")) as directory:
         (directory / "token").write_text(f"{TOKEN}\n")
         place: dict[str, Setting] = {"token_file": directory / "token", "page_listen": f"127.0.0.1:{free_port()}"}
-        yield StartSidecar(directory, children)("web-1", **place)
+        one = SidecarThread(directory, "web-1", **place).start()
+        yield one
+        one.stop()
 
 
 def _run(capsys: pytest.CaptureFixture[str], environ: Mapping[str, str], *words: str) -> tuple[int, str, str]:
@@ -38,12 +41,14 @@ def _run(capsys: pytest.CaptureFixture[str], environ: Mapping[str, str], *words:
     return code, *capsys.readouterr()
 
 
-def _url(one: Sidecar, listener: str = "page") -> str:
+def _url(one: SidecarThread, listener: str = "page") -> str:
     host, port = one.address(listener)
     return f"http://{host}:{port}"
 
 
-def test_commands_ask_a_sidecar_elsewhere_with_the_token(guarded: Sidecar, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_ask_a_sidecar_elsewhere_with_the_token(
+    guarded: SidecarThread, capsys: pytest.CaptureFixture[str]
+) -> None:
     by_file = {"ARBITER_URL": _url(guarded), "ARBITER_TOKEN_FILE": str(guarded.settings["token_file"])}
     assert json.loads(_run(capsys, by_file, "why", "--json")[1])["instance"] == "web-1"
     by_value = {"ARBITER_TOKEN": TOKEN}
@@ -65,7 +70,7 @@ def test_commands_ask_a_sidecar_elsewhere_with_the_token(guarded: Sidecar, capsy
     ids=str,
 )
 def test_shell_completes_the_containers_of_the_fleet(
-    guarded: Sidecar, words: list[str], begun: str, expected: list[str]
+    guarded: SidecarThread, words: list[str], begun: str, expected: list[str]
 ) -> None:
     environ = {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:]}
     shell = ShellComplete(application.root, {"obj": Invocation(environ)}, "health-arbiter", "_ANY")
@@ -89,7 +94,7 @@ class _Terminal(io.StringIO):
     ids=["terminal", "NO_COLOR", "pipe"],
 )
 def test_words_that_matter_have_a_colour_on_terminals_only(
-    guarded: Sidecar, environ: Mapping[str, str], output: type[io.StringIO], *, is_coloured: bool
+    guarded: SidecarThread, environ: Mapping[str, str], output: type[io.StringIO], *, is_coloured: bool
 ) -> None:
     with contextlib.redirect_stdout(output()) as printed:
         assert application.run(["why"], {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:], **environ}) == 0
@@ -98,7 +103,7 @@ def test_words_that_matter_have_a_colour_on_terminals_only(
 
 
 def test_what_a_sidecar_elsewhere_does_not_allow_is_one_line(
-    guarded: Sidecar, capsys: pytest.CaptureFixture[str]
+    guarded: SidecarThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, public = _url(guarded), _url(guarded, "public")
     rows: list[tuple[Mapping[str, str], tuple[str, ...], int, str]] = [
@@ -127,7 +132,7 @@ def test_what_a_sidecar_elsewhere_does_not_allow_is_one_line(
 
 
 @pytest.fixture
-def reporting(guarded: Sidecar) -> Iterator[Sidecar]:
+def reporting(guarded: SidecarThread) -> Iterator[SidecarThread]:
     """An app that reports the same error again and again."""
     ended = threading.Event()
 
@@ -144,7 +149,7 @@ def reporting(guarded: Sidecar) -> Iterator[Sidecar]:
 
 @pytest.mark.parametrize("listener", ["local", "page"])
 def test_watch_shows_the_first_report_as_it_comes(
-    reporting: Sidecar, capsys: pytest.CaptureFixture[str], listener: str
+    reporting: SidecarThread, capsys: pytest.CaptureFixture[str], listener: str
 ) -> None:
     url = {"ARBITER_URL": _url(reporting, listener), "ARBITER_TOKEN": TOKEN}
     code, out, err = _run(capsys, url, "watch", "--count", "1")
@@ -155,6 +160,6 @@ def test_watch_shows_the_first_report_as_it_comes(
     assert (row["what"], row["kind"], row["source"]) == ("error", "redis", "http")
 
 
-def test_watch_ends_after_its_time_without_a_report(guarded: Sidecar, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_ends_after_its_time_without_a_report(guarded: SidecarThread, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _run(capsys, {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:]}, "watch", "--for", "0.2s")
     assert (code, out, err.splitlines()[-1]) == (1, "", "health-arbiter: no report came within 0.2 s")

@@ -1,4 +1,4 @@
-"""The doctor as a process, before real servers with something wrong with them."""
+"""The doctor before real servers and beside real sidecars, with something wrong with them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.ports import free_port
-from harness.sidecar import Done, command
+from harness.sidecar import Done, Setting
+from harness.sidecar_thread import SidecarThread, command
 from harness.waiting import wait_for
 from sidecar.config.rollout import ALONE
+from sidecar.inputs import app_port
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis, StartSidecar
+    from cli.conftest import StartThread
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
-    from harness.sidecar import Sidecar
 
 SECRET = "hunter2"  # not one: the string to look for
 ACL = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
@@ -38,7 +40,7 @@ sys.exit(code)
 """Runs a command, and prints its maximum resident memory in KiB."""
 
 
-def _doctor(one: Sidecar, **environ: str) -> Done:
+def _doctor(one: SidecarThread, **environ: str) -> Done:
     done = command(one, "doctor", **environ)
     assert SECRET not in done.out + done.err
     assert done.err == ""
@@ -56,20 +58,20 @@ def levels(done: Done) -> dict[str, str]:
     return worst
 
 
-def _alone(sidecar: StartSidecar, url: str, redis_timeout: str = "3s") -> Sidecar:
+def _alone(directory: Path, url: str, redis_timeout: str = "10s") -> SidecarThread:
     """One that does not run: all that the doctor has is its settings."""
-    return sidecar.unstarted(redis_url=url, redis_timeout=redis_timeout, local_listen=f"127.0.0.1:{free_port()}")
+    return SidecarThread(directory, redis_url=url, redis_timeout=redis_timeout)
 
 
-def _seen(one: Sidecar, count: int) -> bool:
+def _seen(one: SidecarThread, count: int) -> bool:
     return len(one.request("local", "GET", "/fleet").json()["members"]) == count
 
 
-def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+def test_shared_server_with_a_fleet_on_it_is_well(start_thread: StartThread, start_redis: StartRedis) -> None:
     server = start_redis("redis", "--appendonly", "yes", "--maxmemory-policy", "noeviction", password=SECRET)
     server.cli("ACL", "SETUSER", "app", "on", f">{SECRET}", "~{ha:default/app}:*", "+@all")
     url = server.url.replace("redis://:", "redis://app:")
-    one, _ = (sidecar(name, redis_url=url) for name in ("a", "b"))
+    one, _ = (start_thread(name, redis_url=url) for name in ("a", "b"))
     wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
     done = _doctor(one)
     assert done.code == 0
@@ -83,23 +85,23 @@ def test_shared_server_with_a_fleet_on_it_is_well(sidecar: StartSidecar, start_r
     assert done.out.endswith(f"ok   state: {one.settings['state_dir']} can be written to\n")
 
 
-def test_server_that_forgets_is_warned_of(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+def test_server_that_forgets_is_warned_of(run_dir: Path, start_redis: StartRedis) -> None:
     server = start_redis("redis", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-    found = levels(_doctor(_alone(sidecar, server.url)))
+    found = levels(_doctor(_alone(run_dir, server.url)))
     warned = {what for what, level in found.items() if level == "warn"}
     assert warned == {"eviction", "persistence", "shared", "no_sidecar", "user"}
 
 
-def test_server_that_is_out_of_memory_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_server_that_is_out_of_memory_is_a_failure(run_dir: Path, redis_server: RedisServer) -> None:
     redis_server.cli("CONFIG", "SET", "maxmemory", "100kb")
-    done = _doctor(_alone(sidecar, redis_server.url))
+    done = _doctor(_alone(run_dir, redis_server.url))
     assert (levels(done)["memory"], levels(done)["write"]) == ("FAIL", "FAIL")
     assert "FAIL write: nothing can be written, so no container can be culled: Redis is out of memory" in done.out
     assert "FAIL memory: full, so no container can be culled" in done.out
 
 
-def test_policies_that_differ_are_named_by_their_settings(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one, _ = sidecar("a", redis_url=redis_server.url), sidecar("b", redis_url=redis_server.url, budget="20%")
+def test_policies_that_differ_are_named_by_their_settings(start_thread: StartThread, redis_server: RedisServer) -> None:
+    one, _ = start_thread("a", redis_url=redis_server.url), start_thread("b", redis_url=redis_server.url, budget="20%")
     wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
     assert (
         "warn settings: 2 different sets are in force, the strictest of each holds: ARBITER_BUDGET" in _doctor(one).out
@@ -107,9 +109,10 @@ def test_policies_that_differ_are_named_by_their_settings(sidecar: StartSidecar,
 
 
 def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
-    sidecar: StartSidecar, redis_server: RedisServer
+    start_thread: StartThread, redis_server: RedisServer
 ) -> None:
-    fleet = sidecar.fleet(3, redis_url=redis_server.url, beat_interval="500ms", outlier="off")
+    settings: dict[str, Setting] = {"redis_url": redis_server.url, "beat_interval": "500ms", "outlier": "off"}
+    fleet = [start_thread(name, **settings) for name in ("a", "b", "c")]
     for one in fleet:
         one.post_error(count=3)
     wait_for(lambda: _usual(fleet[0]) >= 3, timeout_s=60, what="the fleet's median is known")
@@ -117,26 +120,32 @@ def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
     assert f"warn limit: your containers have {said}" in _doctor(fleet[0]).out
 
 
-def test_what_is_wrong_around_the_sidecar_is_warned_of(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_what_is_wrong_around_the_sidecar_is_warned_of(
+    start_thread: StartThread,
+    redis_server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app_port, "ABSENT_S", 0.0)
     port = free_port()
-    one = sidecar("a", redis_url=redis_server.url, app_port=port, action="nomad-stop")
+    one = start_thread("a", redis_url=redis_server.url, app_port=port, action="nomad-stop")
     unset = "ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set"
-    wait_for(lambda: len(_logged(one)) == 2, timeout_s=60, what="both are logged")
+    wait_for(lambda: len(_logged(caplog)) == 2, timeout_s=60, what="both are logged")
     out = _doctor(one).out
     assert f"warn sidecar: {unset}" in out
     assert f"warn sidecar: nobody listens at ARBITER_APP_PORT {port}: a restart of the app in place is not" in out
 
 
-def _logged(one: Sidecar) -> list[str]:
-    return [line["message"] for line in one.log_lines() if line["message"].startswith(("ARBITER_ACTION", "nobody"))]
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [message for message in caplog.messages if message.startswith(("ARBITER_ACTION", "nobody"))]
 
 
-def _usual(one: Sidecar) -> float:
+def _usual(one: SidecarThread) -> float:
     return float(one.request("local", "GET", "/why").json()["window"]["usual"])
 
 
-def test_hold_is_a_finding(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one = sidecar(redis_url=redis_server.url)
+def test_hold_is_a_finding(start_thread: StartThread, redis_server: RedisServer) -> None:
+    one = start_thread(redis_url=redis_server.url)
     assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "alice").code == 0
     assert "alice holds the service: migration" in _doctor(one).out
 
@@ -146,7 +155,7 @@ def test_hold_is_a_finding(sidecar: StartSidecar, redis_server: RedisServer) -> 
     [("stopped", "Redis cannot be reached"), ("hung", "Redis did not answer in time"), ("wrong password", "refused")],
 )
 def test_server_that_does_not_answer_is_a_failure(
-    sidecar: StartSidecar, redis_server: RedisServer, breaks: str, said: str
+    run_dir: Path, redis_server: RedisServer, breaks: str, said: str
 ) -> None:
     url = redis_server.url
     if breaks == "stopped":
@@ -155,94 +164,94 @@ def test_server_that_does_not_answer_is_a_failure(
         redis_server.pause()
     else:
         url = url.replace("redis://", f"redis://:{SECRET}@")
-    done = _doctor(_alone(sidecar, url, "500ms" if breaks == "hung" else "3s"))
+    done = _doctor(_alone(run_dir, url, "500ms" if breaks == "hung" else "10s"))
     assert levels(done) == {"reachable": "FAIL", "no_sidecar": "warn", "state": "ok"}
     assert said in done.out.splitlines()[0]
 
 
-def test_replica_is_a_failure(sidecar: StartSidecar, start_redis: StartRedis) -> None:
-    found = levels(_doctor(_alone(sidecar, start_redis(read_only=True).url)))
+def test_replica_is_a_failure(run_dir: Path, start_redis: StartRedis) -> None:
+    found = levels(_doctor(_alone(run_dir, start_redis(read_only=True).url)))
     assert (found["role"], found["write"]) == ("FAIL", "FAIL")
 
 
-def test_user_without_info_sees_what_is_not_known(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_user_without_info_sees_what_is_not_known(run_dir: Path, redis_server: RedisServer) -> None:
     redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+@all", "-info", "-config", "-ping")
     url = redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")
-    done = _doctor(_alone(sidecar, url))
+    done = _doctor(_alone(run_dir, url))
     found = levels(done)
     assert (found["reachable"], found["server"], found["scripts"]) == ("ok", "warn", "ok")
 
 
 def test_user_that_we_ship_may_run_the_scripts_though_not_tell_the_rest(
-    sidecar: StartSidecar, redis_server: RedisServer
+    run_dir: Path, redis_server: RedisServer
 ) -> None:
     _, name, *rights = ACL.read_text().split()
     redis_server.cli("ACL", "SETUSER", name, *rights, f">{SECRET}")
-    found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
+    found = levels(_doctor(_alone(run_dir, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
     assert (found["reachable"], found["clock"], found["write"], found["scripts"]) == ("ok", "ok", "ok", "ok")
     assert found["user"] == "warn"
     assert "FAIL" not in found.values()
     redis_server.cli("ACL", "SETUSER", name, "resetkeys", "~{ha:default/app}:*")
-    found = levels(_doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
+    found = levels(_doctor(_alone(run_dir, redis_server.url.replace("redis://", f"redis://{name}:{SECRET}@"))))
     assert (found["write"], found["scripts"], found["user"]) == ("ok", "ok", "ok")
 
 
-def test_user_without_scripts_is_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_user_without_scripts_is_a_failure(run_dir: Path, redis_server: RedisServer) -> None:
     redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+ping", "+info", "+time")
-    done = _doctor(_alone(sidecar, redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")))
+    done = _doctor(_alone(run_dir, redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")))
     assert (levels(done)["role"], levels(done)["scripts"]) == ("ok", "FAIL")
     assert "lacks a permission" in done.out
 
 
-def test_clock_that_is_far_off_is_warned_of(sidecar: StartSidecar, faketime_redis: RedisServer) -> None:
-    assert levels(_doctor(_alone(sidecar, faketime_redis.url)))["clock"] == "warn"
+def test_clock_that_is_far_off_is_warned_of(run_dir: Path, faketime_redis: RedisServer) -> None:
+    assert levels(_doctor(_alone(run_dir, faketime_redis.url)))["clock"] == "warn"
 
 
-def test_two_urls_of_one_server_are_a_failure(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_two_urls_of_one_server_are_a_failure(run_dir: Path, redis_server: RedisServer) -> None:
     url = redis_server.url
-    found = levels(_doctor(_alone(sidecar, f"{url},{url.replace('127.0.0.1', 'localhost')}")))
+    found = levels(_doctor(_alone(run_dir, f"{url},{url.replace('127.0.0.1', 'localhost')}")))
     assert found["independent"] == "FAIL"
 
 
-def test_owner_of_the_keys_is_found_in_a_cluster(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: StartRedis) -> None:
     cluster = Cluster(start_redis)
     strangers = cluster.strangers_to("{ha:default/app}:grants")
     for node in strangers:
         node.cli("CONFIG", "SET", "appendonly", "yes")
-    by_cluster = levels(_doctor(_alone(sidecar, cluster.url_of(*strangers))))
+    by_cluster = levels(_doctor(_alone(run_dir, cluster.url_of(*strangers))))
     assert (by_cluster["role"], by_cluster["persistence"], by_cluster["scripts"]) == ("ok", "warn", "ok")
     assert by_cluster["user"] == "warn", "the key of the other service lies in the same slot"
-    by_node = levels(_doctor(_alone(sidecar, strangers[0].url)))
+    by_node = levels(_doctor(_alone(run_dir, strangers[0].url)))
     assert (by_node["cluster"], by_node["persistence"], by_node["scripts"]) == ("warn", "ok", "FAIL")
 
 
-def test_servers_are_looked_at_one_by_one(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+def test_servers_are_looked_at_one_by_one(run_dir: Path, start_redis: StartRedis) -> None:
     first, second, third = start_redis("first"), start_redis("second", "--appendonly", "yes"), start_redis("third")
     third.kill()
-    done = _doctor(_alone(sidecar, ",".join(server.url for server in (first, second, third))))
+    done = _doctor(_alone(run_dir, ",".join(server.url for server in (first, second, third))))
     assert f"FAIL reachable {third.url}: Redis cannot be reached" in done.out
     assert "warn independent: 2 of 3 answered and are different\n" in done.out
     assert f"warn persistence {first.url}" in done.out
     assert f"ok   persistence {second.url}" in done.out
 
 
-def test_store_in_memory_is_named_as_such(sidecar: StartSidecar) -> None:
-    done = _doctor(sidecar())
+def test_store_in_memory_is_named_as_such(start_thread: StartThread) -> None:
+    done = _doctor(start_thread())
     assert done.out.startswith(f"warn store: {ALONE['enforce']}\nok   sidecar: it answers at its local listener\n")
     assert levels(done).keys() == {"store", "sidecar", "public", "agent", "state"}
 
 
-def test_sidecar_that_runs_with_other_settings_is_noticed(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one = sidecar(redis_url=redis_server.url)
+def test_sidecar_that_runs_with_other_settings_is_noticed(start_thread: StartThread, redis_server: RedisServer) -> None:
+    one = start_thread(redis_url=redis_server.url)
     assert (
         "runs with other settings: ARBITER_NAMESPACE, ARBITER_SERVICE, ARBITER_MODE"
         in _doctor(one, ARBITER_NAMESPACE="x", ARBITER_SERVICE="other", ARBITER_MODE="shadow").out
     )
 
 
-def test_other_store_than_the_sidecar_has_is_noticed(sidecar: StartSidecar, start_redis: StartRedis) -> None:
+def test_other_store_than_the_sidecar_has_is_noticed(start_thread: StartThread, start_redis: StartRedis) -> None:
     server, other = start_redis("redis", password=SECRET), start_redis("other")
-    in_memory, shared = sidecar(), sidecar("b", redis_url=server.url)
+    in_memory, shared = start_thread(), start_thread("b", redis_url=server.url)
     masked = f"redis://:***@127.0.0.1:{server.port}/0"
     assert f"FAIL store: the sidecar's is in this process, and this command's {masked}: ARBITER_REDIS_URL" in (
         _doctor(in_memory, ARBITER_REDIS_URL=server.url).out
@@ -255,20 +264,20 @@ def test_other_store_than_the_sidecar_has_is_noticed(sidecar: StartSidecar, star
     )
 
 
-def test_public_listener_is_no_sidecar_with_other_settings(sidecar: StartSidecar) -> None:
-    one = sidecar()
+def test_public_listener_is_no_sidecar_with_other_settings(start_thread: StartThread) -> None:
+    one = start_thread()
     address = "{}:{}".format(*one.address("public"))
     done = _doctor(one, ARBITER_LOCAL_LISTEN=address, ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
     assert f"warn no_sidecar: {address} (ARBITER_LOCAL_LISTEN) looks like the public listener of a sidecar" in done.out
 
 
-def test_doctor_writes_nothing(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    _doctor(_alone(sidecar, redis_server.url))
+def test_doctor_writes_nothing(run_dir: Path, redis_server: RedisServer) -> None:
+    _doctor(_alone(run_dir, redis_server.url))
     assert redis_server.cli("KEYS", "*") == []
 
 
-def test_findings_are_printed_as_json(sidecar: StartSidecar) -> None:
-    done = command(sidecar(), "doctor", "--json")
+def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
+    done = command(start_thread(), "doctor", "--json")
     printed = json.loads(done.out)
     assert (done.code, printed["failed"]) == (0, False)
     assert printed["findings"][0] == {
@@ -279,16 +288,16 @@ def test_findings_are_printed_as_json(sidecar: StartSidecar) -> None:
     }
 
 
-def test_listener_without_an_answer_is_a_failure(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = sidecar()
+def test_listener_without_an_answer_is_a_failure(start_thread: StartThread, run_dir: Path) -> None:
+    one = start_thread()
     at = f"127.0.0.1:{free_port()}"
     done = _doctor(one, ARBITER_PUBLIC_LISTEN=at, ARBITER_STATSD_SOCKET=str(run_dir / "none.sock"))
     assert f"FAIL public: nothing answers at {at}: connection refused\n" in done.out
     assert f"FAIL statsd: nothing answers at {run_dir / 'none.sock'}: no such file or directory\n" in done.out
 
 
-def test_job_file_is_looked_at_too(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = sidecar()
+def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> None:
+    one = start_thread()
     good = command(one, "doctor", "--job", str(JOB))
     assert good.code == 0
     assert "ok   job: group web: a culled app is restarted 30 to 36 s after the grant" in good.out
@@ -306,16 +315,16 @@ def test_job_file_alone_is_looked_at_on_a_machine_without_settings() -> None:
     assert (done.returncode, {line.split()[1] for line in done.stdout.splitlines()}) == (0, {"job:"})
 
 
-def test_task_of_nomad_is_compared_with_its_allocation(sidecar: StartSidecar) -> None:
-    done = _doctor(sidecar(), NOMAD_ALLOC_ID="5cfd2a7c", NOMAD_ALLOC_DIR="/nowhere", NOMAD_PORT_arbiter="1")
+def test_task_of_nomad_is_compared_with_its_allocation(start_thread: StartThread) -> None:
+    done = _doctor(start_thread(), NOMAD_ALLOC_ID="5cfd2a7c", NOMAD_ALLOC_DIR="/nowhere", NOMAD_PORT_arbiter="1")
     assert "warn nomad: ARBITER_INSTANCE is a and not the allocation's id 5cfd2a7c" in done.out
     assert "outside the allocation's directory /nowhere" in done.out
 
 
 def test_doctor_fits_beside_the_daemon_into_the_memory_of_the_job(
-    sidecar: StartSidecar, redis_server: RedisServer
+    start_thread: StartThread, redis_server: RedisServer
 ) -> None:
-    one = sidecar(redis_url=redis_server.url)
+    one = start_thread(redis_url=redis_server.url)
     doctor = [sys.executable, "-c", WITH_PEAK, "doctor", "--job", str(JOB)]
     done = subprocess.run(doctor, env=one._env(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout

@@ -295,7 +295,12 @@ def test_limit_against_the_usual_errors(
 
 
 @pytest.mark.parametrize(
-    ("window_s", "requests", "per_s"), [(60.0, 0, 10.0), (60.0, 240, 4.0), (120.0, 2400, 20.0)], ids=str
+    ("window_s", "requests", "per_s"),
+    [
+        pytest.param(60.0, 0, 10.0, marks=pytest.mark.site),
+        (60.0, 240, 4.0),
+        pytest.param(120.0, 2400, 20.0, marks=pytest.mark.site),
+    ],
 )
 def test_command_for_another_limit_runs_as_it_is_printed(
     window_s: float, requests: int, per_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,111 @@
+"""Commands on a terminal: a question that is answered, and a table that is drawn anew."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from harness.waiting import wait_for
+
+if TYPE_CHECKING:
+    from harness.children import StartSidecar
+    from harness.redis_server import RedisServer
+    from harness.sidecar import Sidecar
+
+pytestmark = pytest.mark.process
+
+
+def test_cull_waits_for_a_yes(sidecar: StartSidecar) -> None:
+    one = sidecar(drain="0s")
+    for typed, code, state in (("n\n", 1, "up"), ("\x03", 1, "up"), ("y\n", 0, "down")):
+        with _Terminal(one, "cull", "--author", "alice", "--reason", "stuck") as terminal:
+            terminal.read_until("now? [y/N]:")
+            terminal.type(typed)
+            assert terminal.ended() == code
+        wait_for(lambda state=state: one.verdict()["state"] == state, timeout_s=60, what=f"it is {state}")  # type: ignore[misc]
+
+
+def test_watch_draws_anew_until_it_is_interrupted(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+    one, other = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="10s", check_interval="60s")
+    wait_for(lambda: len(_members(one)) == 2, timeout_s=60, what="both are known")
+    with _Terminal(one, "fleet", "--watch") as terminal:
+        terminal.read_until("Ctrl-C ends")
+        other.stop()
+        terminal.read_until("gone")
+        terminal.read_until("silent for")
+        one.stop()
+        terminal.read_until("no sidecar answers")
+        terminal.type("\x03")
+        assert terminal.ended() == 0
+
+
+def _members(one: Sidecar) -> list[object]:
+    members: list[object] = one.request("local", "GET", "/fleet").json()["members"]
+    return members
+
+
+class _Terminal:
+    """A command on a terminal of its own, 100 columns wide."""
+
+    def __init__(self, beside: Sidecar, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        environ = {**beside._env(), "COLUMNS": "100", "LINES": "30", "TERM": "xterm"}
+        command_line = [sys.executable, "-m", "sidecar", *arguments]
+        self._process = subprocess.Popen(
+            command_line, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        self._told = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def read_until(self, text: str, timeout_s: float = 60) -> None:
+        until = time.monotonic() + timeout_s
+        while text not in self._told:
+            assert time.monotonic() < until, self._told[-2000:]
+            self._read(0.2)
+
+    def type(self, text: str) -> None:
+        if text == "\x03":
+            # Between the question and the wait for its answer the library loses a signal: a person would try again.
+            wait_for(self._is_interrupted, timeout_s=60, what="it heard the signal")
+        else:
+            os.write(self._ours, text.encode())
+
+    def _is_interrupted(self) -> bool:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2.0)
+        return self._process.poll() is not None
+
+    def ended(self) -> int:
+        until = time.monotonic() + 30
+        while self._process.poll() is None:
+            assert time.monotonic() < until, self._told[-2000:]
+            self._read(0.1)
+        return self._process.wait()
+
+    def _read(self, wait_s: float) -> None:
+        ready, _, _ = select.select([self._ours], [], [], wait_s)
+        if ready:
+            try:
+                self._told += os.read(self._ours, 65536).decode(errors="replace")
+            except OSError:
+                time.sleep(wait_s)  # the other end is closed: the process is about to end

@@ -1,0 +1,80 @@
+"""A sidecar on a loop of its own in a thread of the tests, and the commands beside it in the same process.
+
+A test of what a command asks and prints needs neither a new process nor its imports. Signals, exit codes of the daemon
+and its log need one: ``harness.sidecar``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+import threading
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Self
+from unittest.mock import patch
+
+from harness.sidecar import Done, Setting, Sidecar
+from harness.waiting import wait_for
+from sidecar.app import build, daemon
+from sidecar.cli import application
+from sidecar.config.settings import load_config
+from sidecar.net.event_loop import new_loop
+from sidecar.net.threads import DaemonThreads
+
+_END_S = 60.0
+UNHURRIED: dict[str, Setting] = {"redis_timeout": "10s", "check_interval": "60s"}
+"""Nothing times out on a busy machine; reports, beats and answers are handled when they come."""
+
+
+class SidecarThread(Sidecar):
+    """One sidecar; settings as ``Sidecar`` has them, and ``UNHURRIED``. ``start`` and ``stop`` wait until it is so."""
+
+    def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
+        super().__init__(directory, name, **{**UNHURRIED, **settings})
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+
+    def start(self) -> Self:
+        self._thread.start()
+        wait_for(self._is_up, timeout_s=60, what=f"{self.name} serves")
+        return self
+
+    def stop(self, timeout_s: float = _END_S) -> None:
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(timeout_s)
+            assert not self._thread.is_alive(), f"{self.name} does not end"
+
+    def _is_up(self) -> bool:
+        assert self._thread.is_alive(), f"{self.name} has ended"
+        return self._is_ready()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(DaemonThreads())
+        config = load_config({}, self.environ())
+        await daemon.serve(config, build.metrics_of(config), self._stop)
+
+
+def command(beside: Sidecar, *words: str, **environ: str) -> Done:
+    """Run ``health-arbiter`` with these words in this process, without a terminal, in the environment of a sidecar.
+
+    ``environ`` wins over that environment.
+    """
+    out, err, env = io.StringIO(), io.StringIO(), {**beside._env(), **environ}
+    with (
+        patch.dict(os.environ, env, clear=True),
+        patch.object(sys, "stdin", io.StringIO()),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = application.run(words, env)
+    return Done(code, out.getvalue(), err.getvalue())
