@@ -1,16 +1,18 @@
-"""Stores in memory and on a real Redis, and a door in front of it that can keep replies back."""
+"""Stores in memory, on fakeredis and on a real Redis, and a door in front of it that can keep replies back."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.fake_redis import fake_redis
 from harness.stores import S, redis_store
 from harness.token_client import TokenClient
 from sidecar.store.memory import MemoryStore
@@ -59,14 +61,22 @@ async def open_store() -> AsyncIterator[OpenStore]:
         await store.aclose()
 
 
-@pytest.fixture(params=["memory", "redis"])
-def clocked(request: pytest.FixtureRequest, open_store: OpenStore) -> tuple[Clock, Store]:
-    """A store of each kind, and its clock."""
+@pytest.fixture(params=["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)])
+def clocked(
+    request: pytest.FixtureRequest, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Clock, Store]]:
+    """A store of each kind, and its clock. fakeredis has none of its own: it asks this process for the time."""
+    if request.param == "redis":
+        server = request.getfixturevalue("faketime_redis")
+        yield Clock(server), open_store(server.url)
+        return
+    clock = Clock()
     if request.param == "memory":
-        clock = Clock()
-        return clock, MemoryStore(lambda: clock.now_us)
-    server = request.getfixturevalue("faketime_redis")
-    return Clock(server), open_store(server.url)
+        yield clock, MemoryStore(lambda: clock.now_us)
+        return
+    with fake_redis() as url:
+        monkeypatch.setattr(time, "time", lambda: clock.now_us / S)
+        yield clock, open_store(url)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What every store does: one suite over the store in memory and the one on a real Redis."""
+"""What every store does: one suite over the stores in memory, on fakeredis and on a real Redis."""
 
 from __future__ import annotations
 
