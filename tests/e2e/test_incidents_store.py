@@ -32,12 +32,14 @@ QUICK: dict[str, Setting] = {
     "beat_interval": f"{BEAT_S}s",
     "settle": "300ms",
     "drain": "0s",
-    "check_interval": "1s",
-    "redis_timeout": "300ms",
+    "check_interval": "2s",
+    "redis_timeout": "1900ms",
     "budget_window": "60s",
 }
 BOUND: dict[str, Setting] = {**NO_GATES, **QUICK, "after_data_loss": "wait", "budget": str(BUDGET)}
 """Only the bound: every sick container is culled, up to the budget."""
+THREE: dict[str, Setting] = {**BOUND, "redis_timeout": "600ms"}
+"""For three servers, which are asked within one interval of checks."""
 ALL: dict[str, Setting] = {**GATES, **QUICK, "budget": "10", "probation": "2s"}
 
 
@@ -201,7 +203,7 @@ def test_other_list_of_servers_grants_nothing_for_a_window(
 ) -> None:
     servers = [start_redis(f"redis-{name}") for name in "abc"]
     old = SidecarPool(sidecar, children, hosts=1)
-    driver = ready(old.fleet(6, **{**BOUND, "budget": "3"}, redis_url=servers[0].url))
+    driver = ready(old.fleet(6, **{**THREE, "budget": "3"}, redis_url=servers[0].url))
     use_budget(driver)
     old.hosts[0].stop()
     new = SidecarPool(sidecar, children, hosts=1)
@@ -216,7 +218,7 @@ def test_other_list_of_servers_grants_nothing_for_a_window(
 def test_spacing_is_kept_across_three_servers(pool: SidecarPool, start_redis: StartRedis) -> None:
     spacing_s, servers = 1.5, [start_redis(f"redis-{name}") for name in "abc"]
     urls = ",".join(server.url for server in servers)
-    driver = ready(pool.fleet(6, **{**BOUND, "budget": "9", "spacing": f"{spacing_s}s"}, redis_url=urls))
+    driver = ready(pool.fleet(6, **{**THREE, "budget": "9", "spacing": f"{spacing_s}s"}, redis_url=urls))
     driver.make_sick(*driver.members)
     wait_for(lambda: len(driver.down()) >= 3, timeout_s=60, what="three are culled")
     grants = [
