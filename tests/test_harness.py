@@ -216,6 +216,7 @@ backend apps
 """
 
 
+@pytest.mark.process
 def test_haproxy_shows_its_servers_and_takes_commands(haproxy: StartHaproxy) -> None:
     port = free_port()
     proxy = haproxy(HAPROXY.format(port=port))
@@ -233,6 +234,7 @@ def test_haproxy_with_an_invalid_configuration_is_not_started(run_dir: Path) -> 
     assert not proxy.alive
 
 
+@pytest.mark.process
 def test_sidecar_answers_at_all_listeners_also_after_a_restart(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar("one", socket=run_dir / "one.sock", settle=0)
     one.kill()
@@ -251,6 +253,7 @@ def test_sidecar_answers_at_all_listeners_also_after_a_restart(sidecar: StartSid
     assert (lines[0]["instance"], lines[-1]) == ("one", {"unparsed": "garbage"})
 
 
+@pytest.mark.process
 def test_fleet_has_its_own_settings_and_not_those_of_the_test_run(
     sidecar: StartSidecar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,13 +271,14 @@ def test_fleet_has_its_own_settings_and_not_those_of_the_test_run(
 def test_forked_command_is_as_a_new_process(
     sidecar: StartSidecar, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beside = sidecar.unstarted("one", redis_url="redis://127.0.0.1:1", redis_timeout="200ms")
+    beside = sidecar.unstarted("one", redis_url="redis://127.0.0.1:1")
     forked = command(beside, *arguments, ARBITER_ERROR_LIMIT="7")
     monkeypatch.setattr(FORK_SERVER, "is_used", False)
     assert command(beside, *arguments, ARBITER_ERROR_LIMIT="7") == forked
     assert forked.out + forked.err
 
 
+@pytest.mark.process
 def test_forked_sidecar_is_a_child_of_the_tests_with_its_own_settings_and_signals(sidecar: StartSidecar) -> None:
     one, other = sidecar("one", error_limit=7), sidecar.unstarted("other", error_limit="many")
     assert isinstance(one._process, ForkedProcess)

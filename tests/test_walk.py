@@ -40,7 +40,7 @@ def test_every_function_of_the_walk_exists(step: str) -> None:
 
 
 def _status(port: int, method: str, path: str, body: bytes | None = None) -> int:
-    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request(method, path, body)
         return connection.getresponse().status
 

@@ -10,6 +10,7 @@ from bench import table, wire
 from bench.crowd import PING, Crowd
 from bench.fleet import Service
 from bench.table import Row
+from harness.waiting import wait_for
 from sidecar.core.types import Presence
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def test_crowd_sends_what_the_sidecars_would_send(redis_server: RedisServer) -> 
     with Crowd(("127.0.0.1", redis_server.port), 5) as crowd:
         crowd.all_once(service.beats())
         crowd.all_once(service.beats(Presence.SUSPECT, [1, 2]))
-        assert crowd.race([PING], 0.05) + crowd.pace([PING], 200, 0.05) > 0
+        wait_for(lambda: crowd.race([PING], 0.05), timeout_s=60, what="pings are answered")
+        wait_for(lambda: crowd.pace([PING], 200, 0.05), timeout_s=60, what="evenly sent pings are answered")
         with pytest.raises(RuntimeError, match="ERR"):
             crowd.all_once([b"*1\r\n$5\r\nWRONG\r\n"])
     assert redis_server.cli("ZCARD", f"{service.prefix}:alive") == 5

@@ -61,7 +61,7 @@ import sidecar.app.daemon, sidecar.app.early_health, sidecar.store.redis_client
 """
 
 SECRET = "hunter2"  # not one: the string to look for
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 
 
 def _environ(more: dict[str, str]) -> dict[str, str]:

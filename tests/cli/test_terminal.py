@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
+from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.process
 
 
 def test_cull_waits_for_a_yes(sidecar: StartSidecar) -> None:
-    one = sidecar(drain="0s")
+    one = sidecar("a", **AT_ONCE)
     for typed, code, state in (("n\n", 1, "up"), ("\x03", 1, "up"), ("y\n", 0, "down")):
         with _Terminal(one, "cull", "--author", "alice", "--reason", "stuck") as terminal:
             terminal.read_until("now? [y/N]:")
@@ -35,7 +36,7 @@ def test_cull_waits_for_a_yes(sidecar: StartSidecar) -> None:
 
 
 def test_watch_draws_anew_until_it_is_interrupted(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one, other = sidecar.fleet(2, redis_url=redis_server.url, redis_timeout="10s", check_interval="60s")
+    one, other = sidecar.fleet(2, redis_url=redis_server.url, **AT_ONCE)
     wait_for(lambda: len(_members(one)) == 2, timeout_s=60, what="both are known")
     with _Terminal(one, "fleet", "--watch") as terminal:
         terminal.read_until("Ctrl-C ends")
@@ -96,7 +97,7 @@ class _Terminal:
         return self._process.poll() is not None
 
     def ended(self) -> int:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while self._process.poll() is None:
             assert time.monotonic() < until, self._told[-2000:]
             self._read(0.1)

@@ -17,7 +17,7 @@ import pytest
 from deploy.prometheus_rules import SHIPPED, Query, dashboard, panels, queries, recorded
 from harness.children import Children, StartRedis, StartSidecar
 from harness.fleet_driver import FleetDriver, await_answers
-from harness.prometheus import Prometheus
+from harness.prometheus import Prometheus, promtool
 from harness.sidecar import Sidecar
 from harness.waiting import wait_for
 
@@ -110,6 +110,15 @@ def test_exceptions_name_queries_that_exist() -> None:
     assert {(query.panel, query.ref) for query in QUERIES} >= UNTROUBLED | SWITCHED_OFF
 
 
+def test_promtool_reads_every_query(tmp_path: Path) -> None:
+    rules = [{"record": f"query:number_{number}", "expr": query.expression} for number, query in enumerate(QUERIES)]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert promtool("check", "rules", tmp_path / "rules.yml") == ""
+    rules[-1]["expr"] += " +"
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert promtool("check", "rules", tmp_path / "rules.yml") != ""
+
+
 # -- the queries ----------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +199,7 @@ def _numbers(prometheus: Prometheus, query: Query) -> list[float]:
     return [float(value) for one in series for _, value in one["values"]]
 
 
-@pytest.mark.process
+@pytest.mark.site
 def test_every_query_of_the_dashboard_is_answered_for_the_chosen_service(prometheus: Prometheus) -> None:
     for query in QUERIES:
         assert all(isinstance(number, float) for number in _numbers(prometheus, query))
@@ -210,7 +219,7 @@ def test_every_query_of_the_dashboard_is_answered_for_the_chosen_service(prometh
     assert prometheus.instant(other.expression) == []
 
 
-@pytest.mark.process
+@pytest.mark.site
 def test_single_numbers_alerts_and_recorded_series_are_those_of_one_cull(prometheus: Prometheus) -> None:
     numbers = {query.panel: query for query in QUERIES if query.panel in NUMBERS}
 

@@ -33,10 +33,10 @@ def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: 
     assert "ARBITER_ALONE=true: there is no ARBITER_REDIS_URL" in printed
     assert re.search(r"503 after the settle time of 1s, and up to a quarter more$", printed, re.MULTILINE)
     (page,) = re.findall(r"status page +(\S+)$", printed, re.MULTILINE)
-    assert urllib.request.urlopen(page, timeout=5).status == 200
+    assert urllib.request.urlopen(page, timeout=60).status == 200
     (report, times) = re.findall(r"curl -X POST (\S+) +# (\d+) times", printed)[0]
     for _ in range(int(times)):
-        assert urllib.request.urlopen(report, data=b"", timeout=5).status == 202
+        assert urllib.request.urlopen(report, data=b"", timeout=60).status == 202
     wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the container is drained")
 
 
