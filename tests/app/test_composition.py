@@ -184,6 +184,17 @@ async def test_failure_is_a_metric_and_a_line(whole: Composed, caplog: pytest.Lo
     assert [record.__dict__["fields"]["where"] for record in caplog.records] == ["journal write"]
 
 
+async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
+    whole: Composed, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert whole.metrics()["/metrics arbiter_app_listening"] == {"0.0"}
+    assert whole.sidecar.app_port is not None
+    whole.sidecar.app_port._on_absent()
+    sentence = "nobody listens at ARBITER_APP_PORT 9: a restart of the app in place is not noticed"
+    assert [record.message for record in caplog.records] == whole.sidecar.warnings() == [sentence]
+    assert not whole.sidecar.app_port._is_well()  # it is still starting
+
+
 async def test_action_is_an_entry_and_a_message(whole: Composed) -> None:
     whole.sidecar.observers.acted(Entry("action_failed", 1.0, "a", detail="exit code 1"))
     assert [entry.what for entry in whole.sidecar.ledger.local(0)] == ["action_failed"]

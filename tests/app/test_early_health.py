@@ -126,6 +126,13 @@ def test_anything_else_waits_for_the_daemon_with_every_byte(sent: bytes) -> None
             assert waiting.recv(4096) == sent
 
 
+def test_imports_give_way_to_polls_until_the_daemon_takes_over() -> None:
+    interval_s = sys.getswitchinterval()
+    with _early() as early:
+        assert early.ask(_get("/health")).startswith(b"HTTP/1.1 200")
+        assert sys.getswitchinterval() < interval_s / 5
+
+
 def test_many_that_wait_are_left_in_the_backlog() -> None:
     early = _Early()
     connections = [early.connect() for _ in range(MAX_WAITING + 10)]
@@ -210,6 +217,7 @@ def _outcomes(one: Sidecar) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.process
 @pytest.mark.fresh
 def test_from_exec_on_a_container_is_up_and_a_culled_one_never(sidecar: StartSidecar) -> None:
     one, culled = sidecar.unstarted("one"), sidecar.unstarted("culled")

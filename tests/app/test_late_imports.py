@@ -45,11 +45,21 @@ class TracedSidecar(Sidecar):
         return [sys.executable, "-c", TRACED]
 
 
-@pytest.mark.parametrize("more", [{}, EVERYTHING], ids=["nothing else", "messages and scrapes"])
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "more", [pytest.param({}, id="nothing else", marks=pytest.mark.site), pytest.param(EVERYTHING, id="all")]
+)
 def test_nothing_is_imported_between_the_late_imports_and_the_first_503(
     run_dir: Path, children: Children, redis_server: RedisServer, more: dict[str, Setting]
 ) -> None:
-    settings = {"redis_url": redis_server.url, "error_limit": 5, "settle": "0s", **more}
+    settings = {
+        "redis_url": redis_server.url,
+        "error_limit": 5,
+        "settle": "0s",
+        "redis_timeout": "10s",
+        "check_interval": "20s",
+        **more,
+    }
     one = children.adopt(TracedSidecar(run_dir, "a", **settings)).start()
     wait_for(lambda: one.metrics().get("arbiter_fleet_alive") == 1, timeout_s=60, what="the first beat is answered")
     wait_for(lambda: set(MODULES) <= set(one.imports()), timeout_s=60, what="the late imports are over")

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from harness.composition import on_any_port
 from harness.waiting import wait_for
 from sidecar.app import daemon
 from sidecar.config.slices import Config
+from sidecar.net.sockets import CannotListenError, naming_setting
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +70,50 @@ def test_log_has_the_format_and_the_level_of_the_settings(
         assert all(line[2] == ":" for line in lines)
 
 
-def test_address_in_use_is_one_line_and_exit_2(capfd: pytest.CaptureFixture[str]) -> None:
+def _refusal(config: Config, capfd: pytest.CaptureFixture[str]) -> str:
+    """The line that a daemon writes which cannot start."""
+    assert daemon.main(config) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    return str(line)
+
+
+@pytest.mark.parametrize("listener", ["public", "local", "agent"])
+def test_address_in_use_is_one_line_that_names_the_setting_and_exit_2(
+    capfd: pytest.CaptureFixture[str], listener: str
+) -> None:
     config = on_any_port({"instance": "a"})
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert daemon.main(config._replace(server=config.server._replace(public_listen=at))) == 2
-    said = f"health-arbiter: ARBITER_PUBLIC_LISTEN: cannot listen on {at}: address already in use\n"
-    assert capfd.readouterr().err.endswith(said)
+        there: dict[str, Any] = {f"{listener}_listen": at}
+        said = _refusal(config._replace(server=config.server._replace(**there)), capfd)
+    assert said == f"health-arbiter: ARBITER_{listener.upper()}_LISTEN: cannot listen on {at}: address already in use"
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("none/app.sock", "no such file or directory"),
+        ("directory", "address already in use"),
+        ("taken", "address already in use"),
+    ],
+)
+def test_socket_that_cannot_be_made_is_one_line_and_exit_2(
+    run_dir: Path, capfd: pytest.CaptureFixture[str], path: str, complaint: str
+) -> None:
+    (run_dir / "directory").mkdir()
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(str(run_dir / "taken"))
+        taken.listen()
+        said = _refusal(on_any_port({"instance": "a", "socket": str(run_dir / path)}), capfd)
+    assert said == f"health-arbiter: ARBITER_SOCKET: cannot listen on {run_dir / path}: {complaint}"
+
+
+def test_host_that_can_be_none_is_one_line_and_exit_2(capfd: pytest.CaptureFixture[str]) -> None:
+    said = _refusal(on_any_port({"instance": "a", "public_listen": "a..b:9181"}), capfd)
+    assert said == "health-arbiter: ARBITER_PUBLIC_LISTEN: cannot listen on a..b:0: not a host name"
+
+
+def test_host_that_the_resolver_does_not_know_is_told_in_its_words() -> None:
+    with pytest.raises(CannotListenError) as caught, naming_setting("X", "a:1"):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    assert str(caught.value) == "X: cannot listen on a:1: name or service not known"

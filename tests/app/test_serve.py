@@ -5,104 +5,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from harness.composition import on_any_port
-from harness.raw_http import Answer, RawConnection
+from harness.raw_http import RawConnection
 from harness.waiting import eventually
-from sidecar.app import build as build_module
 from sidecar.app import daemon
-from sidecar.app.build import Sidecar, metrics_of
 from sidecar.app.early_health import EarlyHealth
 from sidecar.config.settings import load
 from sidecar.controller import state_file
 from sidecar.core.types import AppListening, Fleet, State, Unknown
-
-FAST: Final = {"alone": "true", "service": "shop", "instance": "a", "settle": "0s", "drain": "0s", "stop_drain": "0s"}
-REPORT: Final = '{"count": 5, "kind": "redis"}'
-
-
-class Serving:
-    """A daemon that serves in this loop. ``ended`` has its exit code."""
-
-    def __init__(
-        self, sidecar: Sidecar, ended: asyncio.Task[int], stop: asyncio.Event, addresses: Mapping[str, str]
-    ) -> None:
-        self.sidecar = sidecar
-        self.ended = ended
-        self.stop = stop
-        self._addresses = addresses
-
-    @property
-    def state(self) -> State:
-        return self.sidecar.snapshot().container.state
-
-    async def ask(self, listener: str, line: str, body: str = "") -> Answer:
-        """Ask the listener whose address the log calls ``listener``."""
-        host, _, port = self._addresses[listener].rpartition(":")
-        head = f"{line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
-        async with RawConnection(*await asyncio.open_connection(host, int(port))) as connection:
-            return await connection.ask((head + body).encode())
-
-    async def cull(self) -> None:
-        """Report errors until the container is down."""
-        assert (await self.ask("errors_to", "POST /errors", REPORT)).status == 202
-        await eventually(lambda: self.state is State.DOWN, timeout_s=60, what="the container is down")
-
-
-@pytest.fixture(autouse=True)
-def garbage_as_before() -> Iterator[None]:
-    before = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*before)
-
-
-@asynccontextmanager
-async def serving(
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    early_health: EarlyHealth | None = None,
-    **flags: str,
-) -> AsyncIterator[Serving]:
-    built: list[Sidecar] = []
-
-    async def build(*args: Any, **options: Any) -> Sidecar:
-        built.append(await build_module.build(*args, **options))
-        return built[-1]
-
-    def lines() -> list[Any]:
-        return [record for record in caplog.records if record.message == "listening"]
-
-    monkeypatch.setattr(daemon, "build", build)
-    caplog.set_level(logging.INFO)
-    caplog.clear()
-    config = on_any_port({**FAST, **flags})
-    stop = asyncio.Event()
-    ended = asyncio.create_task(daemon.serve(config, metrics_of(config), stop, early_health=early_health))
-    try:
-        await eventually(lambda: lines() or ended.done(), timeout_s=60, what="it listens")
-        if not lines():
-            await ended
-        yield Serving(built[0], ended, stop, lines()[0].__dict__["fields"])
-    finally:
-        ended.cancel()
-        with suppress(asyncio.CancelledError, ExceptionGroup):
-            await ended
-
-
-@pytest.fixture
-def start(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Any:
-    return lambda **options: serving(caplog, monkeypatch, **options)
-
+from sidecar.net.bounded_server import BoundedServer
 
 # -- while it serves ----------------------------------------------------------------------------------------------
 
@@ -110,7 +28,7 @@ def start(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
 async def test_cull_is_seen_by_every_observer(start: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     async with start(state_dir=str(tmp_path)) as one:
         await one.cull()
-        metrics = (await one.ask("health_at", "GET /metrics")).body.decode()
+        metrics = one.metrics()
         assert "\narbiter_culls_total 1.0\n" in metrics
         assert '\narbiter_errors_total{kind="redis",level="server_error"} 5.0\n' in metrics
         assert '\narbiter_state{state="down"} 1.0\n' in metrics
@@ -126,7 +44,7 @@ async def test_cull_is_seen_by_every_observer(start: Any, caplog: pytest.LogCapt
 async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tmp_path: Path) -> None:
     path = state_file.path_of(str(tmp_path), "shop/a")
     async with start(state_dir=str(tmp_path)) as one:
-        await one.ask("errors_to", "POST /errors", '{"count": 0, "app_start": "boot-1"}')
+        await one.report(count=0, app_start="boot-1")
         await one.cull()
         await eventually(lambda: json.loads(path.read_text())["latch"], timeout_s=60, what="the latch is on disk")
         born = one.sidecar.snapshot().unix_of(one.sidecar.snapshot().container.born)
@@ -144,7 +62,7 @@ async def test_loop_passes_on_what_asyncio_could_raise_nowhere(start: Any) -> No
         loop = asyncio.get_running_loop()
         loop.call_exception_handler({"message": "lost", "exception": ValueError("x")})
         loop.call_exception_handler({"message": "never retrieved"})
-        metrics = (await one.ask("health_at", "GET /metrics")).body.decode()
+        metrics = one.metrics()
         assert 'arbiter_failures_total{where="listener"} 2.0\n' in metrics
         assert gc.get_threshold() == daemon.GC_THRESHOLDS
         assert gc.isenabled()
@@ -168,7 +86,7 @@ async def test_request_that_waited_for_the_daemon_is_answered_by_it(start: Any) 
     early = EarlyHealth(source)
     early.start()
     with os.fdopen(sink, "w") as pipe:
-        json.dump(load({**FAST, "public_listen": f"127.0.0.1:{port}"}, {}).model_dump(), pipe)
+        json.dump(load({"public_listen": f"127.0.0.1:{port}"}, {}).model_dump(), pipe)
     await asyncio.to_thread(early.config)
     reader, writer = await eventually(
         lambda: asyncio.open_connection("127.0.0.1", port), timeout_s=60, what="it listens"
@@ -177,7 +95,7 @@ async def test_request_that_waited_for_the_daemon_is_answered_by_it(start: Any) 
     await eventually(lambda: early._waiting, timeout_s=60, what="the request waits")
     async with start(early_health=early) as one, RawConnection(reader, writer) as connection:
         assert (await connection.answer()).json()["service"] == "shop"
-        assert one._addresses["health_at"] == f"127.0.0.1:{port}"
+        assert one.addresses["health_at"] == f"127.0.0.1:{port}"
 
 
 def _free_port() -> int:
@@ -191,9 +109,36 @@ def _free_port() -> int:
 async def test_health_is_down_for_the_stop_drain_before_the_end(start: Any) -> None:
     async with start(stop_drain="1h") as one:
         one.stop.set()
-        await eventually(lambda: one.state is State.STOPPING, timeout_s=60, what="it is stopping")
-        assert (await one.ask("health_at", "GET /health")).status == 503
+        await one.becomes(State.STOPPING)
+        assert await one.polls() == [503, 503, 200]
+        assert (await one.report()).json() == {"state": "stopping"}
         assert not one.ended.done()
+
+
+async def test_draining_container_stays_down_for_balancers_while_the_sidecar_stops(start: Any) -> None:
+    async with start(drain="5m", stop_drain="1h") as one:
+        await one.report()
+        await one.becomes(State.DRAINING)
+        one.stop.set()
+        await one.becomes(State.STOPPING)
+        assert await one.polls() == [503, 503, 200]
+
+
+async def test_connections_that_are_kept_do_not_hold_up_the_end(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutdown = BoundedServer.shutdown
+
+    async def patiently(server: BoundedServer, limit_s: float | None = None) -> None:
+        await shutdown(server, limit_s and 3600.0)  # an hour for responses under way, instead of a second
+
+    monkeypatch.setattr(BoundedServer, "shutdown", patiently)
+    async with start() as one, AsyncExitStack() as kept:
+        for name in ("health_at", "errors_to"):
+            host, _, port = one.addresses[name].rpartition(":")
+            connection = RawConnection(*await asyncio.open_connection(host, int(port)))
+            await kept.enter_async_context(connection)
+            assert (await connection.ask(b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n")).status in (403, 404)
+        one.stop.set()
+        assert await asyncio.wait_for(one.ended, 60) == 0
 
 
 @pytest.mark.parametrize("is_culled", [False, True], ids=["without a drain", "of a container that is down"])
@@ -223,7 +168,7 @@ async def test_action_exit_ends_with_its_code_and_an_unknown_app_begins_anew(
     async with start(action="exit", exit_code="3", state_dir=str(tmp_path), stop_drain="1h") as one:
         if is_known:
             one.sidecar.offer([AppListening("4711")])
-        await one.ask("errors_to", "POST /errors", REPORT)
+        await one.report()
         assert await asyncio.wait_for(one.ended, 60) == 3
     assert bool(path.exists() and json.loads(path.read_text())["latch"]) is is_known
 
