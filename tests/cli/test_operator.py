@@ -106,6 +106,17 @@ def test_held_service_refuses_the_cull_and_without_a_terminal_it_needs_a_yes(pai
     assert one.verdict()["state"] == "up"
 
 
+def test_answer_of_the_operator_decides(start_thread: StartThread) -> None:
+    one = start_thread(drain="0s")
+    for typed, said in (("n\n", ""), ("", "health-arbiter: nothing was changed\n")):
+        done = command(one, "cull", *ALICE, typed=typed)
+        assert (done.code, done.err.lstrip("\n")) == (1, said), typed
+        assert "Cull app/a now? [y/N]: " in done.out
+        assert one.verdict()["state"] == "up"
+    assert command(one, "cull", *ALICE, typed="y\n").code == 0
+    wait_for(lambda: one.verdict()["state"] == "down", timeout_s=60, what="it is culled")
+
+
 def test_redis_away_is_a_no_that_says_so(pair: list[SidecarThread], redis_server: RedisServer) -> None:
     one, _ = pair
     redis_server.kill()

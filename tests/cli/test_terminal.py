@@ -1,4 +1,4 @@
-"""Commands on a terminal: a question that is answered, and a table that is drawn anew."""
+"""A command on a real terminal: its table is drawn anew until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.process
 
 
-def test_cull_waits_for_a_yes(sidecar: StartSidecar) -> None:
-    one = sidecar("a", **AT_ONCE)
-    for typed, code, state in (("n\n", 1, "up"), ("\x03", 1, "up"), ("y\n", 0, "down")):
-        with _Terminal(one, "cull", "--author", "alice", "--reason", "stuck") as terminal:
-            terminal.read_until("now? [y/N]:")
-            terminal.type(typed)
-            assert terminal.ended() == code
-        wait_for(lambda state=state: one.verdict()["state"] == state, timeout_s=60, what=f"it is {state}")  # type: ignore[misc]
-
-
 def test_watch_draws_anew_until_it_is_interrupted(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one, other = sidecar.fleet(2, redis_url=redis_server.url, **AT_ONCE)
     wait_for(lambda: len(_members(one)) == 2, timeout_s=60, what="both are known")
@@ -45,7 +35,7 @@ def test_watch_draws_anew_until_it_is_interrupted(sidecar: StartSidecar, redis_s
         terminal.read_until("silent for")
         one.stop()
         terminal.read_until("no sidecar answers")
-        terminal.type("\x03")
+        terminal.interrupt()
         assert terminal.ended() == 0
 
 
@@ -82,12 +72,9 @@ class _Terminal:
             assert time.monotonic() < until, self._told[-2000:]
             self._read(0.2)
 
-    def type(self, text: str) -> None:
-        if text == "\x03":
-            # Between the question and the wait for its answer the library loses a signal: a person would try again.
-            wait_for(self._is_interrupted, timeout_s=60, what="it heard the signal")
-        else:
-            os.write(self._ours, text.encode())
+    def interrupt(self) -> None:
+        """Ctrl-C, again if it is lost, as a person would try."""
+        wait_for(self._is_interrupted, timeout_s=60, what="it heard the signal")
 
     def _is_interrupted(self) -> bool:
         if self._process.poll() is None:

@@ -64,15 +64,21 @@ class SidecarThread(Sidecar):
         await daemon.serve(config, build.metrics_of(config), self._stop)
 
 
-def command(beside: Sidecar, *words: str, **environ: str) -> Done:
-    """Run ``health-arbiter`` with these words in this process, without a terminal, in the environment of a sidecar.
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    ``environ`` wins over that environment.
+
+def command(beside: Sidecar, *words: str, typed: str | None = None, **environ: str) -> Done:
+    """Run ``health-arbiter`` with these words in this process, in the environment of a sidecar.
+
+    ``typed``: what an operator types until the end of the input; with None there is no terminal. ``environ`` wins over
+    the environment of the sidecar.
     """
     out, err, env = io.StringIO(), io.StringIO(), {**beside._env(), **environ}
     with (
         patch.dict(os.environ, env, clear=True),
-        patch.object(sys, "stdin", io.StringIO()),
+        patch.object(sys, "stdin", io.StringIO() if typed is None else _Terminal(typed)),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
