@@ -40,11 +40,12 @@ _WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 _WRAPPERS: Final = (theirs.ConnectionError, theirs.RedisClusterException)
 """redis-py wraps in these the failures of a connection attempt, or of a question about a Cluster or a master."""
-# Errors without a class in redis-py, or errors that servers before 7 wrap with their place in the script.
+# Errors without a class in redis-py, or errors that servers before 7 wrap with their place in the script. A permission
+# that a script lacks has three texts: those of Redis 6.2, of 7.0, and since 7.2 "ACL failure in script".
 # A client that has not logged in may send ten words at a time; more of them are a "Protocol error".
 _MESSAGE: Final = re.compile(
-    r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing)"
-    r"|(?P<auth>unauthenticated))\b"
+    r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing"
+    r"|ACL failure in script)|(?P<auth>unauthenticated))\b"
 )
 
 

@@ -41,6 +41,7 @@ LINES = [
     (b"-OOM command not allowed\r\n", "oom"),
     (b"-" + BEFORE_7 + b"-OOM command not allowed\r\n", "oom"),
     (b"-" + BEFORE_7 + b"The user executing the script can't run this command\r\n", "permission"),
+    (b"-ERR ACL failure in script: User u has no permissions to run the 'hget' command script: f_1\r\n", "permission"),
     (b"-ERR max number of clients reached\r\n", "connection"),
     (b"-MISCONF Redis is configured to save RDB snapshots\r\n", "response"),
     (b"-MOVED 3999 127.0.0.1:6381\r\n", "cluster"),

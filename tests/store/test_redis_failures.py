@@ -305,7 +305,7 @@ async def test_key_of_another_kind_is_an_error_and_left_alone(
 async def test_busy_server_is_busy_and_then_answers(redis_server: RedisServer, open_store: OpenStore) -> None:
     store = open_store(redis_server.url)
     assert await warm(store) == HEARD
-    redis_server.cli("CONFIG", "SET", "busy-reply-threshold", "20")
+    redis_server.cli("CONFIG", "SET", "lua-time-limit", "20")
     async with Redis.from_url(redis_server.url, socket_timeout=30) as other:
         spinning = asyncio.create_task(_spin(other))
         await eventually(lambda: _is_busy(store), timeout_s=60, what="busy")
