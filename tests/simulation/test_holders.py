@@ -18,8 +18,6 @@ from simulation.small import ASK_S, HOUR_S, ON_THE_WAY_S, PATIENT, SHORT_S, YOUN
 
 TIMEOUT_S = YOUNG.policy.retire_timeout_s
 
-"""Seconds of arithmetic, and more on a busy machine."""
-
 
 def without_restarts(for_s: float, until_s: float, *, lost: int = 0) -> DayOutcome:
     return played(YOUNG, NoRestarts(0, for_s), until_s=until_s, aged_s=1.2 * SHORT_S, lost=lost)
@@ -87,6 +85,7 @@ def test_lease_without_an_answer_is_given_back_by_a_container_that_became_busy(a
     assert world.loop.now <= granted_s + after_s + 3 * ASK_S
 
 
+@pytest.mark.site
 def test_container_that_is_not_restarted_is_up_again_and_its_slot_is_used_by_the_next() -> None:
     of = without_restarts(4 * TIMEOUT_S, 6 * TIMEOUT_S)
     returned = [at_s for at_s, _ in of.returns]
@@ -97,6 +96,7 @@ def test_container_that_is_not_restarted_is_up_again_and_its_slot_is_used_by_the
     assert of.most_out == of.most_retired == of.most_leases == 1
 
 
+@pytest.mark.site
 def test_container_that_was_not_restarted_is_not_retired_again_for_a_quarter_of_its_lifetime() -> None:
     of = without_restarts(TIMEOUT_S, HOUR_S)
     (back_s, place), *_ = of.returns
@@ -105,6 +105,7 @@ def test_container_that_was_not_restarted_is_not_retired_again_for_a_quarter_of_
     assert second >= back_s + RESPITE * SHORT_S
 
 
+@pytest.mark.site
 def test_at_most_k_are_down_with_lost_replies_and_without_restarts() -> None:
     assert without_restarts(4 * TIMEOUT_S, 4 * TIMEOUT_S, lost=300).most_retired == 1
 

@@ -17,6 +17,7 @@ from sidecar.cli import application
 from sidecar.cli.exit_codes import EXIT_USAGE
 from sidecar.simulation import day_file
 
+pytestmark = pytest.mark.site
 SMALL = """
 duration = "20m"
 [fleet]

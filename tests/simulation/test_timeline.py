@@ -51,6 +51,7 @@ def test_weight_of_a_bin_is_its_lowest_and_then_its_last(later_s: float, steps: 
     assert one["weight"] == [[0.0, 100], *steps]
 
 
+@pytest.mark.site
 def test_timeline_of_a_large_fleet_for_a_month_is_small() -> None:
     timeline = Timeline()
     for place in range(200):

@@ -13,6 +13,7 @@ from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_USAGE
 from sidecar.simulation import suggestion, sweep
 from sidecar.simulation.sweep import SweepError
 
+pytestmark = pytest.mark.site
 DAY = """
 duration = "12m"
 [fleet]

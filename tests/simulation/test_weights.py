@@ -26,8 +26,6 @@ MEMORY_S = BUCKETS * BUCKET_S
 FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
 """Some seconds until the newest results dominate, and the fall itself."""
 
-"""Seconds of arithmetic, and more on a busy machine."""
-
 
 @cache
 def played(scenario: Scenario, rules: FleetRules, seed: int) -> DayOutcome:
@@ -53,8 +51,11 @@ def every_second(world: World, first: int, last: int, look: Callable[[], None]) 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("rules", "without", "part"),
-    [(WEIGHTS, NO_CULLING, 0.2), (OURS_WEIGHTS, TRIAL, 0.3), (SOFT, TRIAL, 0.3)],
-    ids=["results, no culling", "results", "errors alone: soft drain"],
+    [
+        pytest.param(WEIGHTS, NO_CULLING, 0.2, id="results, no culling", marks=pytest.mark.site),
+        pytest.param(OURS_WEIGHTS, TRIAL, 0.3, id="results", marks=pytest.mark.site),
+        pytest.param(SOFT, TRIAL, 0.3, id="errors alone: soft drain"),
+    ],
 )
 def test_weights_prevent_most_avoidable_failures(
     rules: FleetRules, without: FleetRules, part: float, seed: int
@@ -63,7 +64,9 @@ def test_weights_prevent_most_avoidable_failures(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
+@pytest.mark.parametrize(
+    "rules", [pytest.param(OURS, id="soft drain"), pytest.param(OURS_WEIGHTS, id="results", marks=pytest.mark.site)]
+)
 def test_stuck_containers_are_still_culled(rules: FleetRules, seed: int) -> None:
     outcome = played(STUCK, rules, seed)
     assert [cull.stuck_by for cull in outcome.culls] == ["stuck"] * 4
@@ -73,6 +76,7 @@ def test_stuck_containers_are_still_culled(rules: FleetRules, seed: int) -> None
 # -- a dependency that is down for all ------------------------------------------------------------------------
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
 def test_weights_change_nothing_while_all_are_equally_sick(rules: FleetRules) -> None:
     scenario = outage(10, 0.8, 180)
