@@ -296,7 +296,6 @@ KEEPING_ALIVE: Final = {
     "python": [sys.executable, "-c", KEEP_ALIVE],
     "node": ["node", "-e", NODE_KEEP_ALIVE],
 }
-REAL_TIME: Final = "APP_PORT_REAL_HOUR" in os.environ
 HOUR_S: Final = 3600.0
 
 
@@ -341,7 +340,9 @@ async def _watching(port: int) -> AsyncIterator[list[Report]]:
         looking.cancel()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program", [pytest.param(each, marks=() if each == "prefork" else pytest.mark.site) for each in PROGRAMS]
+)
 @in_virtual_time
 async def test_every_restart_of_a_real_app_is_noticed_within_a_second_and_none_is_invented(program: str) -> None:
     """The seconds are those of the watch: while the processes start and end, its clock stands still."""
@@ -356,7 +357,7 @@ async def test_every_restart_of_a_real_app_is_noticed_within_a_second_and_none_i
                 assert len(begun) == restart
 
 
-@pytest.mark.parametrize("program", KEEPING_ALIVE)
+@pytest.mark.parametrize("program", ["python", pytest.param("node", marks=pytest.mark.site)])
 def test_keep_alive_connections_that_end_are_no_restarts(program: str) -> None:
     command, port = KEEPING_ALIVE[program], free_port()
     _needs(command)
@@ -379,9 +380,12 @@ def test_keep_alive_connections_that_end_are_no_restarts(program: str) -> None:
             assert watch.look() == 1
 
 
+@pytest.mark.parametrize(
+    "loop",
+    [pytest.param(VirtualLoop, id="its clock jumps"), pytest.param(None, id="real hour", marks=pytest.mark.site)],
+)
 @pytest.mark.timeout(HOUR_S + 300)
-def test_no_restart_is_invented_in_an_hour_of_idle() -> None:
-    """With ``APP_PORT_REAL_HOUR`` set it is an hour of the machine's clock."""
+def test_no_restart_is_invented_in_an_hour_of_idle(loop: type[VirtualLoop] | None) -> None:
     port = free_port()
 
     async def idle() -> int:
@@ -389,8 +393,5 @@ def test_no_restart_is_invented_in_an_hour_of_idle() -> None:
             await asyncio.sleep(HOUR_S)
         return len(begun)
 
-    with (
-        _app(PROGRAMS["prefork"], port),
-        asyncio.Runner(loop_factory=None if REAL_TIME else VirtualLoop) as runner,
-    ):
+    with _app(PROGRAMS["prefork"], port), asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(idle()) == 1

@@ -30,22 +30,15 @@ ROOM = 200
 """Packets that any system's default receive buffer has room for."""
 
 SENDER = """
-import socket, sys, time
-address, count, rate = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+import socket, sys
+address, count = sys.argv[1], int(sys.argv[2])
 path = address.startswith("/")
 opened = socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_DGRAM)
 opened.connect(address if path else (address.split(":")[0], int(address.split(":")[1])))
-due = time.perf_counter()
-for sent in range(count):
-    while rate and (now := time.perf_counter()) < due:
-        pass
-    due = max(due, now - 0.001) + 1 / rate if rate else 0
+for _ in range(count):
     opened.send(b"errors:1|c")
 """
-"""Sends so many packets to an address, so many a second or as fast as it can: ADDRESS COUNT RATE.
-
-Who was kept waiting by the machine catches up with no more than a millisecond, or it would be a quicker flood.
-"""
+"""Sends so many packets to an address, as fast as it can: ADDRESS COUNT."""
 
 
 class Controller:
@@ -481,8 +474,8 @@ async def test_close_within_a_large_packet_is_quiet(
 
 
 @asynccontextmanager
-async def _sending(address: str, count: int, rate: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
-    arguments = ("-c", SENDER, address, str(count), str(rate))
+async def _sending(address: str, count: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    arguments = ("-c", SENDER, address, str(count))
     sender = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=subprocess.DEVNULL)
     try:
         yield sender
@@ -508,30 +501,31 @@ async def test_flood_loses_only_what_the_kernel_drops_and_starves_no_other_work(
 ) -> None:
     async with _opened(controller) as datagrams:
         await (datagrams.open_unix(path) if kind == "unix" else datagrams.open_udp("127.0.0.1", 0))
-        async with _sending(datagrams.addresses[0], 200_000) as sender:
+        async with _sending(datagrams.addresses[0], 50_000) as sender:
             # Of the processor: how long it has to wait for that is for the machine to say.
             gaps = sorted(await _ticks(sender, time.thread_time))
             assert await sender.wait() == 0
-        await _assert_known(controller, datagrams, 200_000)
+        await _assert_known(controller, datagrams, 50_000)
         assert datagrams.packets == sum(controller.errors)
         assert gaps[len(gaps) * 9 // 10] < 0.05
         if kind == "unix":
             assert datagrams.kernel_drops == 0  # the sender waits instead
 
 
-async def test_no_packet_of_50_000_a_second_is_lost(controller: Controller, udp: Datagrams) -> None:
-    for _ in range(5):
-        before, dropped = sum(controller.errors), udp.kernel_drops
-        async with _sending(udp.addresses[0], 50_000, 50_000) as sender:
-            longest = max(await _ticks(sender))
-            assert await sender.wait() == 0
-        lost = udp.kernel_drops - dropped
-        await _assert_sum(controller, before + 50_000 - lost)
-        if not lost:
-            return
-        # Whoever gets no core for as long as that has to lose something.
-        assert longest * 50_000 > ROOM
-    pytest.skip(f"the machine is too busy: the loop had to wait for {longest:.3f} s")
+async def test_50_000_packets_a_second_are_read_without_a_loss(controller: Controller, udp: Datagrams) -> None:
+    """They come in bursts that the socket holds while the loop does something else. A second is enough to read them."""
+    spent_s = 0.0
+    with _connected(udp.addresses[0]) as client:
+        for read in range(ROOM, 50_000 + ROOM, ROOM):
+            for _ in range(ROOM):
+                client.send(ONE)
+            began_at = time.thread_time()
+            while udp.packets < read:  # noqa: ASYNC110 - each turn of the loop counts
+                await asyncio.sleep(0)
+            spent_s += time.thread_time() - began_at
+    await _assert_sum(controller, 50_000)
+    assert udp.kernel_drops == 0
+    assert spent_s < 1.0, "of the processor"
 
 
 # -- one after the other ------------------------------------------------------------------------------------

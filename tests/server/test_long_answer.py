@@ -8,6 +8,7 @@ import json
 import time
 from functools import partial
 from random import Random
+from statistics import median
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -40,7 +41,9 @@ NOW_S = 1_700_000_000.0
 LARGEST_PART = 0.3
 """Of the CPU time of an answer. Measured: 0.02 to 0.2; 0.4 and more if a part of it is made in one turn."""
 
-ATTEMPTS = 10
+ANSWERS = 5
+"""Most of them are as they should be. In one a turn of the loop may have a cold cache, or a page fault."""
+
 ABOUT = About(State.SUSPECT, 1_700_000_000, "boot-2026-11-20T12:00:00Z", 100, 3, 5, "0.2.0", 1_700_000_000, "0" * 8)
 OWN: dict[str, Any] = {"instance": "c0000", "state": "up", "since": 5.0, "born": 1.0, "incarnation": "life"} | {
     "weight": 100,
@@ -117,15 +120,13 @@ def _routes(observed: Observed) -> web.Routes:
 async def test_no_turn_of_the_loop_makes_most_of_an_answer(path: str) -> None:
     observed = Observed()
     parts: list[float] = []
-    for _ in range(ATTEMPTS):
+    for _ in range(ANSWERS):
         async with listening(_routes(observed), observed) as listener, await RawConnection.to(listener) as wire:
             with Turns() as turns:
                 answer = await wire.ask(get(path))
             assert (answer.status, len(answer.body) > 300_000) == (200, True)
             parts.append(turns.largest_part)
-        if parts[-1] < LARGEST_PART:
-            break
-    assert min(parts) < LARGEST_PART
+    assert median(parts) < LARGEST_PART
     assert observed.failures == []
 
 
@@ -143,14 +144,14 @@ class ListedStore:
 async def test_member_list_is_read_in_many_turns() -> None:
     store = cast("Any", ListedStore())
     parts: list[float] = []
-    for _ in range(ATTEMPTS):
+    for _ in range(ANSWERS):
         budget = FleetBudget([("redis", store)], Terms(), rng=Random(1), clock=time.monotonic)
         with Turns() as turns:
             found = await budget.member_list()
         assert isinstance(found, MemberList)
         assert len(found.members) == CROWD
         parts.append(turns.largest_part)
-    assert min(parts) < LARGEST_PART
+    assert median(parts) < LARGEST_PART
 
 
 async def test_viewers_of_a_large_state_are_served_in_many_turns() -> None:
