@@ -84,28 +84,36 @@ HOLD = "echo $$ > pid; while true; do sleep 0.05; done"
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)],
-    ids=["well", "its own code", "killed", "crashed"],
+    [
+        pytest.param("exit 7", 7, id="its own code", marks=pytest.mark.process),
+        pytest.param("exit 0", 0, id="well", marks=pytest.mark.site),
+        pytest.param("kill -KILL $$", 137, id="killed", marks=pytest.mark.site),
+        pytest.param("kill -SEGV $$", 139, id="crashed", marks=pytest.mark.site),
+    ],
 )
 def test_exit_code_is_that_of_the_command(start: Start, command: str, code: int) -> None:
     assert ended(start("", command)) == (code, "", "")
 
 
+@pytest.mark.site
 def test_the_command_finds_its_slot_and_the_number_of_slots(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec", max_procs=3):
         assert ended(start("--max-procs 3", "echo $HEALTH_ARBITER_SLOT of $HEALTH_ARBITER_SLOTS"))[1] == "2 of 3\n"
 
 
+@pytest.mark.site
 def test_process_without_a_lock_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
         assert ended(start("", "echo ran")) == (0, "", "")
 
 
+@pytest.mark.site
 def test_third_process_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"), ConcurrencyLimit(tmp_path, name="exec-standby"):
         assert ended(start("--standby", "echo ran")) == (0, "", "")
 
 
+@pytest.mark.process
 def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
         standby = start("--standby --interval 20ms", "echo ran")
@@ -115,6 +123,7 @@ def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start
     assert ended(standby) == (0, "ran\n", "")
 
 
+@pytest.mark.site
 def test_as_many_standbys_wait_as_may(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
         standbys = [start("--standbys 2 --interval 20ms", "echo ran") for _ in range(2)]
@@ -126,6 +135,7 @@ def test_as_many_standbys_wait_as_may(start: Start, tmp_path: Path) -> None:
     assert [ended(standby) for standby in standbys] == [(0, "ran\n", "")] * 2
 
 
+@pytest.mark.site
 def test_a_standby_leaves_after_its_time(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
         began_at = time.monotonic()
@@ -134,6 +144,7 @@ def test_a_standby_leaves_after_its_time(start: Start, tmp_path: Path) -> None:
         assert time.monotonic() - began_at >= 0.4
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: Path, number: int) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
@@ -149,6 +160,7 @@ def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: P
 # -- planned ends ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_command_gets_sigterm_at_its_lifetime(start: Start) -> None:
     began_at = time.monotonic()
     polite = "trap 'echo told; exit 3' TERM; while true; do sleep 0.05; done"
@@ -165,6 +177,7 @@ def test_workers_that_start_together_do_not_end_together() -> None:
     assert 270 <= min(spread_s) < 285 < max(spread_s) <= 300
 
 
+@pytest.mark.site
 def test_command_that_does_not_end_is_killed_after_the_grace(start: Start) -> None:
     deaf = "trap '' TERM; while true; do sleep 0.05; done"
     code, _, error = ended(start(f"--every 100ms --lifetime {LIFETIME_S}s --grace 300ms", deaf))
@@ -174,6 +187,7 @@ def test_command_that_does_not_end_is_killed_after_the_grace(start: Start) -> No
     )
 
 
+@pytest.mark.site
 def test_children_of_the_command_get_the_grace_too(start: Start, tmp_path: Path) -> None:
     slow = "(trap 'sleep 0.4; touch finished; exit' TERM; touch up; while true; do sleep 0.05; done) & wait"
     process = start(f"--every 100ms --lifetime {LIFETIME_S}s", slow)
@@ -182,6 +196,7 @@ def test_children_of_the_command_get_the_grace_too(start: Start, tmp_path: Path)
     assert (tmp_path / "finished").exists()
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("busy", ["--busy-file busy", "--busy-command 'test -e busy'"], ids=["a file", "an exit code"])
 def test_a_busy_command_lives_on_until_it_is_not(start: Start, tmp_path: Path, busy: str) -> None:
     (tmp_path / "busy").touch()
@@ -193,6 +208,7 @@ def test_a_busy_command_lives_on_until_it_is_not(start: Start, tmp_path: Path, b
     assert ended(process)[0] == 0
 
 
+@pytest.mark.site
 def test_a_busy_command_ends_at_its_longest_life(start: Start, tmp_path: Path) -> None:
     (tmp_path / "busy").touch()
     began_at = time.monotonic()
@@ -200,6 +216,7 @@ def test_a_busy_command_ends_at_its_longest_life(start: Start, tmp_path: Path) -
     assert time.monotonic() - began_at >= 0.9
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("probe", ["/nonexistent", "sleep 60"], ids=["cannot be started", "hangs"])
 def test_a_probe_that_does_not_answer_is_not_busy(start: Start, probe: str) -> None:
     options = f"--every 100ms --lifetime 200ms --lifetime-max 800ms --busy-command '{probe}'"
@@ -209,7 +226,14 @@ def test_a_probe_that_does_not_answer_is_not_busy(start: Start, probe: str) -> N
 # -- signals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("number", "word"), [(signal.SIGTERM, "TERM"), (signal.SIGINT, "INT"), (signal.SIGHUP, "HUP")])
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [
+        pytest.param(signal.SIGTERM, "TERM", marks=pytest.mark.process),
+        pytest.param(signal.SIGINT, "INT", marks=pytest.mark.site),
+        pytest.param(signal.SIGHUP, "HUP", marks=pytest.mark.site),
+    ],
+)
 def test_signal_is_passed_on_and_the_exit_code_is_that_of_the_command(
     start: Start, tmp_path: Path, number: int, word: str
 ) -> None:
@@ -219,6 +243,7 @@ def test_signal_is_passed_on_and_the_exit_code_is_that_of_the_command(
     assert ended(process)[0] == 5
 
 
+@pytest.mark.site
 def test_a_command_that_dies_of_the_signal_gives_128_and_its_number(start: Start, tmp_path: Path) -> None:
     process = start("", HOLD)
     runs(tmp_path)
@@ -226,6 +251,7 @@ def test_a_command_that_dies_of_the_signal_gives_128_and_its_number(start: Start
     assert ended(process)[0] == 128 + signal.SIGTERM
 
 
+@pytest.mark.site
 def test_stopped_command_is_continued_to_end(start: Start, tmp_path: Path) -> None:
     process = start("--grace 60s", f"trap 'exit 5' TERM; {HOLD}")
     os.killpg(runs(tmp_path), signal.SIGSTOP)
@@ -233,6 +259,7 @@ def test_stopped_command_is_continued_to_end(start: Start, tmp_path: Path) -> No
     assert ended(process)[0] == 5
 
 
+@pytest.mark.site
 def test_other_signals_are_passed_on_and_end_nothing(start: Start, tmp_path: Path) -> None:
     process = start("", f"trap 'touch told' USR1; {HOLD}")
     runs(tmp_path)
@@ -241,6 +268,7 @@ def test_other_signals_are_passed_on_and_end_nothing(start: Start, tmp_path: Pat
     assert process.poll() is None
 
 
+@pytest.mark.site
 def test_command_starts_with_default_signals(start: Start) -> None:
     _, out, _ = ended(start("", "grep -E 'SigBlk|SigIgn' /proc/self/status"))
     assert out == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
@@ -249,6 +277,7 @@ def test_command_starts_with_default_signals(start: Start) -> None:
 # -- sudden ends ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_sigkill_of_exec_kills_the_command(start: Start, tmp_path: Path) -> None:
     process = start("", HOLD)
     pid = runs(tmp_path)
@@ -266,6 +295,7 @@ def _survivor(start: Start, directory: Path, options: str) -> int:
     return pid
 
 
+@pytest.mark.process
 def test_surviving_child_of_the_command_keeps_the_lock(start: Start, tmp_path: Path) -> None:
     pid = _survivor(start, tmp_path, "")
     try:
@@ -276,6 +306,7 @@ def test_surviving_child_of_the_command_keeps_the_lock(start: Start, tmp_path: P
     wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=60, what="the lock is free without it")
 
 
+@pytest.mark.site
 def test_surviving_child_without_inheritance_keeps_nothing(start: Start, tmp_path: Path) -> None:
     pid = _survivor(start, tmp_path, "--no-inherit-lock")
     try:
@@ -284,6 +315,7 @@ def test_surviving_child_without_inheritance_keeps_nothing(start: Start, tmp_pat
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.process
 def test_a_lock_whose_file_is_removed_ends_the_command(start: Start, tmp_path: Path) -> None:
     process = start("", HOLD)
     pid = runs(tmp_path)
@@ -296,6 +328,7 @@ def test_a_lock_whose_file_is_removed_ends_the_command(start: Start, tmp_path: P
 # -- locks in Redis -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 def test_locks_of_many_machines_are_in_redis(start: Start, tmp_path: Path, redis_server: RedisServer) -> None:
     (tmp_path / "url").write_text(f"{redis_server.url}\n")
     options = "--redis-file url --name many --ttl 60s"

@@ -35,10 +35,16 @@ KEY = "health-arbiter:lock:{main}"
 
 
 @pytest.fixture
-def server(start_redis: StartRedis) -> RedisServer:
-    server = start_redis()
-    started(server)
-    return server
+def server(redis_server: RedisServer) -> RedisServer:
+    started(redis_server)
+    return redis_server
+
+
+@pytest.fixture
+def aged(faketime_redis: RedisServer) -> RedisServer:
+    """A server that the test's clock has made as old as it takes."""
+    faketime_redis.advance(100)
+    return faketime_redis
 
 
 def started(server: RedisServer, name: str = "main") -> None:
@@ -96,17 +102,17 @@ def test_acquiring_a_held_lease_gives_the_same_id(server: RedisServer) -> None:
         assert (limit.acquire(), limit.acquire()) == (1, 1)
 
 
-def test_release_gives_back_only_the_own_lease(server: RedisServer) -> None:
-    with limits(server, 2, clock=Clock()) as (first, second):
+def test_release_gives_back_only_the_own_lease(aged: RedisServer) -> None:
+    with limits(aged, 2, clock=Clock()) as (first, second):
         first.acquire()
-        wait_for(second.acquire, timeout_s=60, what="the second has it after expiry")
+        while second.acquire() is None:  # until the lease of the first is over
+            aged.advance(0.3 * TTL_S)
         first.release()
         assert second.heartbeat()
 
 
-def test_heartbeats_keep_a_lock_over_many_ttls(start_redis: StartRedis) -> None:
-    server, clock = start_redis(faketime=True), Clock()
-    server.advance(100)  # as old as it takes
+def test_heartbeats_keep_a_lock_over_many_ttls(aged: RedisServer) -> None:
+    server, clock = aged, Clock()
     with limits(server, 2, clock=clock) as (holder, other):
         assert holder.acquire() == 1
         for _ in range(10):
@@ -249,6 +255,7 @@ while limit.is_held:
 """
 
 
+@pytest.mark.site
 def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: RedisServer) -> None:
     command = [sys.executable, "-c", _HOLD, server.url, str(TTL_S)]
     environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -266,12 +273,12 @@ def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: Redi
         assert time.monotonic() - float(heartbeats[-1]) >= TTL_S  # on the clock that all processes share
 
 
-def test_process_that_calls_seldom_takes_over_at_its_second_call(server: RedisServer) -> None:
-    with limits(server, 2, clock=Clock()) as (gone, other):
-        gone.acquire()
-        time.sleep(1.1 * TTL_S)
+def test_process_that_calls_seldom_takes_over_at_its_second_call(aged: RedisServer) -> None:
+    with limits(aged, 2, clock=Clock()) as (gone, other):
+        assert gone.acquire() == 1
+        aged.advance(1.1 * TTL_S)
         assert other.acquire() is None
-        time.sleep(0.55 * TTL_S)
+        aged.advance(0.55 * TTL_S)
         assert other.acquire() == 1
 
 
@@ -335,9 +342,8 @@ def test_a_server_that_goes_away_loses_the_lock_for_good(server: RedisServer) ->
         assert (limit.heartbeat(), limit.is_held) == (False, False)
 
 
-def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwards(start_redis: StartRedis) -> None:
-    server = start_redis(faketime=True)
-    server.advance(100)
+def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwards(aged: RedisServer) -> None:
+    server = aged
     with limits(server, 2, ttl_s=LONG_S, timeout_s=2) as (holder, other):
         assert holder.acquire() == 1
         server.pause()
@@ -354,20 +360,9 @@ def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwa
         assert (other.acquire(), holder.is_held) == (1, False)
 
 
-def test_holder_has_given_up_before_a_paused_server_gives_its_slot_away(server: RedisServer) -> None:
-    with limits(server, 2) as (holder, other):
-        acquired(holder)
-        server.pause()
-        time.sleep(0.2)
-        server.resume()
-        acquired(other)
-        assert not holder.is_held
-
-
 @pytest.mark.parametrize("step_s", [-1e8, -3600, -1, 0.3, 1, 3600, 86_400 * 400], ids="{:g} s".format)
-def test_a_step_of_the_servers_clock_makes_no_second_holder(start_redis: StartRedis, step_s: float) -> None:
-    server = start_redis(faketime=True)
-    server.advance(100)  # as old as it takes
+def test_a_step_of_the_servers_clock_makes_no_second_holder(aged: RedisServer, step_s: float) -> None:
+    server = aged
     with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
         holder.acquire()
         server.advance(1)
@@ -380,9 +375,8 @@ def test_a_step_of_the_servers_clock_makes_no_second_holder(start_redis: StartRe
 
 
 @pytest.mark.parametrize("step_s", [-1e8, 0, 1e8], ids="{:g} s".format)
-def test_after_a_step_a_lease_still_ends(start_redis: StartRedis, step_s: float) -> None:
-    server = start_redis(faketime=True)
-    server.advance(100)
+def test_after_a_step_a_lease_still_ends(aged: RedisServer, step_s: float) -> None:
+    server = aged
     with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
         holder.acquire()
         server.advance(step_s)
@@ -413,6 +407,7 @@ def test_a_server_that_restarts_with_its_memory_keeps_the_holder(start_redis: St
         assert other.acquire() is None
 
 
+@pytest.mark.site
 @pytest.mark.parametrize("is_known", [True, False], ids=["replicated", "lost on the way"])
 def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Children, *, is_known: bool) -> None:
     watched = SentinelSetup(start_redis, children)
@@ -431,6 +426,7 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
     second.release()
 
 
+@pytest.mark.site
 def test_a_holder_that_the_new_master_remembers_goes_on(start_redis: StartRedis, children: Children) -> None:
     watched = SentinelSetup(start_redis, children)
     started(watched.master)
@@ -454,20 +450,20 @@ def test_full_memory_loses_the_lock_rather_than_keep_it_unwritten(server: RedisS
             limit.acquire()
 
 
+@pytest.mark.site
 def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
     """After a release, a loss or a long sleep: a process that claims to hold does so within one lease of its own."""
     program = (
         "import sys, time, random\n"
         "from sidecar.runlock import ConcurrencyLimit, LockError\n"
         "_, url, me = sys.argv\n"
-        "chance, began, lease, told = random.Random(int(me)), time.monotonic(), 0, set()\n"
+        "chance, lease, told = random.Random(int(me)), 0, set()\n"
         "def made(): return ConcurrencyLimit(redis=url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
         "def acquired():\n"
         "    try: return limit.acquire()\n"
         "    except LockError: return None\n"  # it came too late to be used
         "limit = made()\n"
-        "def goes_on(age): return age < 4 or len(told) < 5 and age < 20\n"  # a busy machine takes longer
-        "while goes_on(time.monotonic() - began):\n"
+        "while len(told) < 8:\n"  # leases of its own, however long that takes
         "    if (slot := acquired()):\n"
         "        lease += 1\n"
         "        while limit.heartbeat() and chance.random() < 0.9:\n"
@@ -483,11 +479,11 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
     crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) for command in commands]
     seen: dict[tuple[str, str, str], list[float]] = {}
     for one in crowd:
-        for line in one.communicate(timeout=60)[0].splitlines():
+        for line in one.communicate(timeout=250)[0].splitlines():
             slot, who, lease, at = line.split()
             seen.setdefault((slot, who, lease), []).append(float(at))
     assert all(one.returncode == 0 for one in crowd)
     for slot in "12":
         spans = sorted((min(times), max(times)) for (its_slot, *_), times in seen.items() if its_slot == slot)
-        assert len(spans) > 2
+        assert len(spans) >= 4
         assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
