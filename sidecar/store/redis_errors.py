@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ssl import SSLEOFError, SSLError, SSLZeroReturnError
+from ssl import SSLCertVerificationError, SSLEOFError, SSLError, SSLZeroReturnError
 from typing import Final
 
 from redis import exceptions as theirs
@@ -57,3 +57,12 @@ def error_word(error: BaseException) -> str:
     if type(error) is theirs.ResponseError and (said := _MESSAGE.search(str(error))):
         return str(said.lastgroup)
     return next((word for kind, word in _WORDS if isinstance(error, kind)), "internal")
+
+
+def certificate_refusal(error: BaseException | None) -> str:
+    """Why the certificate of Redis was refused, as OpenSSL says it; empty if that is not the cause of the error."""
+    while error is not None:
+        if isinstance(error, SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return ""

@@ -32,6 +32,7 @@ from sidecar.core.fleet.about import Member
 from sidecar.core.types import Fleet, Unknown
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import RedisClient
+from sidecar.store.redis_errors import certificate_refusal
 
 T = TypeVar("T")
 
@@ -128,7 +129,7 @@ async def _server(
         return
     ask = partial(_ask, client, timeout_s)
     try:
-        reach = findings.of_reach(await _ping_s(ask))
+        reach = await _reach(ask, client, timeout_s)
         yield reach
         if reach.level is FindingLevel.FAIL:
             return
@@ -172,6 +173,24 @@ async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], 
         return Unknown(error.word)
     except TimeoutError:
         return Unknown("timeout")
+
+
+async def _reach(ask: Callable[..., Any], client: RedisClient, timeout_s: float) -> Finding:
+    found = findings.of_reach(await _ping_s(ask))
+    refusal = await _certificate_refusal(client, timeout_s) if found.level is FindingLevel.FAIL else ""
+    return found._replace(sentence=f"{found.sentence}: {refusal}") if refusal else found
+
+
+async def _certificate_refusal(client: RedisClient, timeout_s: float) -> str:
+    """Why the certificate of the server is refused; empty if it is not."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await client.ask(_nothing, "PING")
+    except StoreError as error:
+        return certificate_refusal(error)
+    except TimeoutError:
+        return ""
+    return ""
 
 
 async def _ping_s(ask: Callable[..., Any]) -> float | Unknown:
