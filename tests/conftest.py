@@ -61,7 +61,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for stash in (item.stash, item.config.stash):
+        stashes = (item.stash, item.config.stash) if item.get_closest_marker("redis") else (item.stash,)
+        for stash in stashes:
             if _CHILDREN in stash:
                 report.sections.extend(stash[_CHILDREN].outputs())
     return report
