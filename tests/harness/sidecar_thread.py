@@ -7,6 +7,7 @@ and its log need one: ``harness.sidecar``.
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import os
 import sys
@@ -37,6 +38,7 @@ class SidecarThread(Sidecar):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
+        self._thresholds = gc.get_threshold()
 
     def start(self) -> Self:
         self._thread.start()
@@ -48,6 +50,7 @@ class SidecarThread(Sidecar):
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(timeout_s)
             assert not self._thread.is_alive(), f"{self.name} does not end"
+            gc.set_threshold(*self._thresholds)  # objects stay frozen: to look at them at each start takes 0.2 s
 
     def _is_up(self) -> bool:
         assert self._thread.is_alive(), f"{self.name} has ended"
