@@ -18,6 +18,7 @@ from sidecar.app.build import Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
 from sidecar.app.late_imports import import_late
 from sidecar.config import secret_files
+from sidecar.controller.effects import JOURNAL_WAIT_S
 from sidecar.core.life.events import StopRequested
 from sidecar.core.types import State
 from sidecar.net.event_loop import new_loop
@@ -187,6 +188,7 @@ async def _stopped(sidecar: Sidecar, listeners: Listeners, stop: asyncio.Event) 
     is_down = sidecar.snapshot().container.state is State.DOWN  # then no balancer has to notice
     sidecar.controller.inbox.put(StopRequested())
     await asyncio.sleep(0 if is_down else sidecar.config.server.stop_drain)
+    await sidecar.journal.settled(JOURNAL_WAIT_S)  # a thread that writes ends with the process
     return False
 
 

@@ -4,7 +4,8 @@ Messages come in through one inbox: reports of the app, replies to claims, lease
 ``run`` brings the time, with a turn each second unless nothing is counted. Each message becomes an event for
 ``core.life.transitions``, and the effects that follow are carried out here. The controller waits for nothing: what it
 asks of the budget, the disk or the hook goes to ``effects``, and each reply is a message. Readers see ``snapshot``,
-which is replaced at the end of each turn.
+which is replaced at the end of each turn, but not between a grant and the moment at which its latch is on disk: what a
+reader has seen of a grant must survive this process. Reports are taken meanwhile, and the wait is bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from sidecar.controller.effects import EffectRunner, TokenBudget
 from sidecar.controller.evidence_capture import CullHook
-from sidecar.controller.inbox import Inbox, Message
+from sidecar.controller.inbox import Inbox, LatchWritten, Message
 from sidecar.controller.incarnation_ids import IdStatus, IncarnationIds, incarnation_id
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.explain import reasons
@@ -60,6 +61,7 @@ from sidecar.core.types import (
     Fleet,
     Granted,
     Judgement,
+    Latch,
     LeaseRequest,
     Policy,
     Presence,
@@ -157,11 +159,16 @@ class Controller:
         self._not_before = 0.0
         self._has_news = False
         self._evidence_now: Evidence | None = None
+        self._saved_latch = container.latch
+        self._unwritten_latch: Latch | None = None
         self._publish_snapshot(clock())
 
     # -- what readers see -------------------------------------------------------------------------------------
 
     def _publish_snapshot(self, now: float) -> None:
+        """Show the readers what is now, unless the latch of a grant that they would see is not on disk yet."""
+        if self._unwritten_latch is not None and self._unwritten_latch == self.container.latch:
+            return
         self.snapshot = Snapshot(
             now,
             self.container,
@@ -334,6 +341,9 @@ class Controller:
             self._process_beat(message, now)
         elif isinstance(message, (CullOrdered, StopRequested)):
             self._step(message, now)
+        elif isinstance(message, LatchWritten):
+            if message.latch == self._unwritten_latch:
+                self._unwritten_latch = None
         elif isinstance(message, ReviveOrdered):
             self._step(replace(message, incarnation=self._word("revived"), identity=self._identity()), now)
         else:
@@ -419,9 +429,18 @@ class Controller:
         elif isinstance(effect, ReturnToken):
             self._effects.return_token(container.instance, effect.claim_id)
         elif isinstance(effect, SaveMemory):
-            self._effects.remember(self.memory())
+            self._remember()
         elif isinstance(effect, ClearWindow):
             self._clear(effect, now)
+
+    def _remember(self) -> None:
+        memory = self.memory()
+        latch, saved = memory.latch, self._saved_latch
+        self._saved_latch = latch
+        if latch is None or latch == saved:
+            self._effects.remember(memory)
+        elif self._effects.remember_latch(memory, latch):
+            self._unwritten_latch = latch
 
     def _clear(self, effect: ClearWindow, now: float) -> None:
         self.measurements.clear(heart=effect.heart)
