@@ -264,7 +264,7 @@ class Fleet:
     that did not answer, each with the error. ``retiring``: leases in use. ``used`` of ``capacity`` tokens; a capacity
     of 0 is not known. ``median_errors``: median of the members' errors in the window; ``median_ratio``: of
     their failed requests, from 0 to 1; None for a fleet of fewer than three. ``duplicate``: another container beats
-    under the instance name of this one.
+    under the instance name of this one. ``tells_process``: the store tells its process, so that its restart is noticed.
     """
 
     alive: int
@@ -286,6 +286,7 @@ class Fleet:
     median_errors: int | None = None
     median_ratio: float | None = None
     duplicate: bool = False
+    tells_process: bool = True
 
     @property
     def paused(self) -> tuple[str, ...]:
@@ -312,7 +313,8 @@ class Granted:
 class Denied:
     """No token: ``reason`` is a word of ``reasons.REFUSALS``; asking again before ``retry_after_s`` is of no use.
 
-    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused.
+    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused. ``is_other_process``: the
+    store was restarted or failed over shortly before.
     """
 
     reason: str
@@ -323,6 +325,7 @@ class Denied:
     suspect: int = 0
     cause: str = ""
     hold: Hold | None = None
+    is_other_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)

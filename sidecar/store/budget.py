@@ -54,6 +54,9 @@ class Budget(Protocol):
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Report the state of the container to the fleet; the state of the fleet."""
 
+    def has_lost_connection(self) -> bool:
+        """Whether a connection to a server has ended since the last beat."""
+
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
         """Freeze the service, or the named instance, for ``for_s`` seconds."""
 
@@ -162,6 +165,10 @@ class FleetBudget:
         # Includes the losses of servers that are away: a sum that falls and rises again would look like a new loss.
         losses = sum(server.epoch.losses for server in self._servers.every)
         return replace(fleet, away=away, losses=losses) if away or losses != fleet.losses else fleet
+
+    def has_lost_connection(self) -> bool:
+        """Whether that is so: the server behind the next connection may be another process."""
+        return any(server.store.has_lost_connection() for server in self._servers.every)
 
     # -- for operators ------------------------------------------------------------------------------------------
 

@@ -21,6 +21,9 @@ MAX_EVENTS: Final = 1000
 
 """Of a minute, and how many minutes of errors are kept."""
 
+RUN_ID: Final = "memory"
+"""The name of its process: a new process has an empty store."""
+
 _RECORDS: Final = frozenset({"epoch", "state"})
 
 
@@ -63,6 +66,7 @@ class MemoryStore:
             member=roster.rows.get(instance, ""),
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
+            run_id=RUN_ID,
         )
 
     async def commit(self, revision: int, changes: Changes) -> int:
@@ -112,7 +116,12 @@ class MemoryStore:
             median_ratio=median_ratio,
             holds=(holds.get("", ""), holds.get(beat.instance, "")),
             used=self._grants.count(now_us - window_us) - self._refunded.count(now_us - window_us),
+            run_id=RUN_ID,
         )
+
+    def has_lost_connection(self) -> bool:
+        """Never: there is no connection."""
+        return False
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         roster = self._roster

@@ -30,6 +30,8 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
     if after.policies > 1 and after.policies != before.policies:
         text = "sidecars of this service run with different policies, the strictest of each number holds"
         yield Line(logging.WARNING, text, {"policies": after.policies})
+    if before.tells_process and not after.tells_process:
+        yield Line(logging.WARNING, reasons.UNKNOWN_PROCESS, {})
     if after.losses > before.losses:
         fields: dict[str, object] = {"alive": after.alive, "suspect": after.suspect, "down": after.down}
         yield Line(logging.WARNING, "Redis lost its record of earlier culls", fields)

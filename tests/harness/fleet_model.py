@@ -105,6 +105,7 @@ class FleetModel:
     def __init__(self, terms: Terms | None = None) -> None:
         self.terms = terms or TERMS
         self.kept = Kept()
+        self.run_id = "1"
         self.now_us = START_US
         self.own_us = 0
         self.sidecars: dict[str, Sidecar] = {}
@@ -254,6 +255,7 @@ class FleetModel:
             member=own.text if own else "",
             seen_us=own.at_us if own else 0,
             departed_us=kept.departed.get(instance, 0),
+            run_id=self.run_id,
         )
 
     @property
@@ -283,6 +285,10 @@ class FleetModel:
     def loses(self) -> None:
         """Flush the store."""
         self.kept = Kept()
+
+    def crashes(self, kept: Kept) -> None:
+        """Go on with another process of the server, which has this older copy."""
+        self.kept, self.run_id = kept, f"{self.run_id}1"
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -359,6 +365,7 @@ class FleetModel:
             len({text for text, at in kept.settings.items() if at >= self.now_us - self.terms.expiry_us}),
             holds=(kept.holds.get("", ""), kept.holds.get(instance, "")),
             used=len(set(used) - kept.refunded),
+            run_id=self.run_id,
         )
 
     def _change(self, beat: Beat, former: Row | None) -> None:

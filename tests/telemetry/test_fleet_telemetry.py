@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from sidecar.core.explain import reasons
 from sidecar.core.types import CauseTrial, Fleet, Hold
 from sidecar.telemetry.fleet_telemetry import FleetReadings, Line, changes
 
@@ -150,6 +151,7 @@ PAUSE = Line(
                 {"policies": 2},
             ),
         ),
+        ({}, {"tells_process": False}, Line(WARNING, reasons.UNKNOWN_PROCESS, {})),
         ({"losses": 1}, {"losses": 2}, Line(WARNING, "Redis lost its record of earlier culls", NUMBERS)),
         ({}, {"hold": FREEZE}, Line(WARNING, "held: ann holds the service: deploy", {"until": FREEZE.until})),
         (
@@ -173,6 +175,7 @@ PAUSE = Line(
         "duplicate",
         "no duplicate any more",
         "policies differ",
+        "process unknown",
         "memory lost",
         "held",
         "held otherwise",

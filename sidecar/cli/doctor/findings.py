@@ -102,6 +102,8 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
     yield _shared(members.members, instance)
     yield from _duplicates(members.members)
     yield from _settings(members.policies)
+    if not members.fleet.tells_process:
+        yield warn("process", reasons.UNKNOWN_PROCESS)
     if members.fleet.losses:
         yield warn("memory", f"Redis lost its record of earlier culls, in all {members.fleet.losses} times")
     yield from (_paused(trial) for trial in members.fleet.trials if trial.paused_s > 0)

@@ -236,6 +236,8 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Gate
         suspect=draft.suspect,
         cause=common_cause(draft.view.causes),
         hold=hold.shown(*held) if held else None,
+        is_other_process=refusal.reason == "newborn"
+        and any(data_loss.other_process_wait_us(draft, epoch) for epoch in draft.epochs),
     )
 
 

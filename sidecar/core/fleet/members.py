@@ -104,4 +104,5 @@ def _as_reply(raw: Raw, terms: Terms) -> BeatReply:
         policies=max(1, len(raw.settings)),
         holds=(raw.holds.get("", ""), ""),
         used=len(in_use),
+        run_id=raw.run_id,
     )

@@ -124,6 +124,7 @@ def _server(read: _Read, current: Sequence[_Read]) -> ServerView:
         is_ahead=latest > raw.now_us + AHEAD_US,
         offset_us=offset_us,
         is_behind=any(one.state.commit != read.state.commit for one in current),
+        run_id=raw.run_id,
     )
 
 

@@ -19,7 +19,7 @@ class Raw:
     ended otherwise. ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those of
     them whose token was given back. ``member``: the requester's own row, ``"<life>\n<cause>\n<0|1 refused>"`` with no
     cause unless it is suspect. ``seen_us``: its last beat, ``departed_us``: when it left or was struck off; 0: not
-    known.
+    known. ``run_id``: names the server process; ``""`` if the server does not tell.
     """
 
     now_us: int
@@ -40,6 +40,7 @@ class Raw:
     member: str = ""
     seen_us: int = 0
     departed_us: int = 0
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class BeatReply:
     (``Raw.member``). ``causes`` as in ``Raw``. ``policies``: different settings in force. ``median_errors`` and
     ``median_ratio``: the upper median of what members reported; -1 if none did. ``holds``: the rows of the hold on the
     service and of that on the instance. ``used``: grants of the last ``window_us`` that were not refunded.
+    ``run_id`` as in ``Raw``.
     """
 
     now_us: int
@@ -66,3 +68,4 @@ class BeatReply:
     median_ratio: int = -1
     holds: tuple[str, str] = ("", "")
     used: int = 0
+    run_id: str = ""

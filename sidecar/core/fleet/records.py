@@ -112,7 +112,8 @@ class Epoch(StoredRecord):
 
     ``born_us``: when the epoch began. ``grants``: tokens granted since; ``granted_us``: the last one. ``losses``:
     number of data losses; ``lost_us``: the last one. ``silent_us``: when half of the fleet fell silent at once.
-    ``servers``: a digest of the list of servers that the fleet uses.
+    ``servers``: a digest of the list of servers that the fleet uses. ``run_id``: the process of the server; ``met_us``:
+    when the fleet met it, if it followed another process.
     """
 
     born_us: int = 0
@@ -122,8 +123,10 @@ class Epoch(StoredRecord):
     silent_us: int = 0
     servers: str = ""
     granted_us: int = 0
+    run_id: str = ""
+    met_us: int = 0
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us")
+    INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us", "met_us")
 
 
 @dataclass(frozen=True, slots=True)

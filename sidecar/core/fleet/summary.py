@@ -54,7 +54,7 @@ def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
 
 def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     epoch, former = reading.epoch, known.epoch
-    if not epoch.born_us or epoch.servers != terms.servers:
+    if not epoch.born_us or epoch.servers != terms.servers or data_loss.is_other_process(reading.reply.run_id, epoch):
         return True
     if not former.born_us:
         return False
@@ -87,6 +87,7 @@ def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplic
         capacity=Share.read(terms.capacity).at_most(fleet_size),
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
+        tells_process=all(one.reply.run_id for one in readings),
     )
 
 

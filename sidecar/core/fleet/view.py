@@ -17,6 +17,7 @@ class ServerView(NamedTuple):
     ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
     back. ``is_ahead``: it holds instants that are later than its clock, which has stepped back. ``offset_us``: how far
     the clock of the view is ahead of its own. ``is_behind``: it lacks a part of the view, because it missed a commit.
+    ``run_id``: its process, ``""`` if it does not tell.
     """
 
     number: int
@@ -26,6 +27,7 @@ class ServerView(NamedTuple):
     is_ahead: bool = False
     offset_us: int = 0
     is_behind: bool = False
+    run_id: str = ""
 
 
 class Known(NamedTuple):

@@ -14,7 +14,8 @@
 -- ARGV[12]  milliseconds that all keys live on
 --
 -- Reply: { now, { epoch, state, kept }, members, silent of them, { struck off }, former row, { causes }, settings in
---   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use }
+--   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use,
+--   run_id of the server process, or "" where INFO is missing or forbidden }
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -106,6 +107,8 @@ if math.abs(now - (tonumber(records[3]) or 0)) > DAY then
   for _, key in ipairs(KEYS) do call('PEXPIRE', key, ARGV[12]) end
 end
 
+local run_id = string.match(tostring(redis.pcall('INFO', 'server')), '\nrun_id:(%w+)') or ''
+
 local middle = math.floor((alive - #struck) / 2)
 local median_errors = tonumber(call('ZRANGE', ERRORS, middle, middle, 'WITHSCORES')[2]) or -1
 middle = math.floor(ratios / 2)
@@ -113,5 +116,5 @@ local median_ratio = ratios > 0 and tonumber(call('ZRANGE', RATIOS, middle, midd
 
 return {
   now, records, alive, silent, struck, former, call('HGETALL', CAUSES), policies, median_errors, median_ratio,
-  call('HMGET', HOLDS, '', instance), used,
+  call('HMGET', HOLDS, '', instance), used, run_id,
 }

@@ -19,13 +19,15 @@
 --
 -- Reply: { now, { revision, epoch, state }, { culls }, { leases }, { holds }, { settings, when }, alive,
 --   { instance, row, ... } of those in culls that are alive, { newest member, its beat }, { causes }, { control },
---   { grants, when }, { refunded, when }, row of the instance, its last beat, when it departed }
+--   { grants, when }, { refunded, when }, row of the instance, its last beat, when it departed, run_id of the server
+--   process, or "" where INFO is missing or forbidden }
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local oldest, latest = now - ARGV[3], now + 1000000 -- a beat after that is of a clock that has stepped back since
 local since = now - 2 * ARGV[2]
 local culls = call('HGETALL', KEYS[2])
+local run_id = string.match(tostring(redis.pcall('INFO', 'server')), '\nrun_id:(%w+)') or ''
 
 local beating = {}
 for first = 1, #culls, 2000 do -- Lua hands over no more than some thousand arguments
@@ -58,4 +60,5 @@ return {
   call('HGET', KEYS[7], ARGV[1]),
   call('ZSCORE', KEYS[6], ARGV[1]),
   call('ZSCORE', KEYS[12], ARGV[1]),
+  run_id,
 }

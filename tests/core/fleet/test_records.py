@@ -12,7 +12,7 @@ from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, S
 from sidecar.core.fleet.terms import Terms
 
 RECORDS: tuple[StoredRecord, ...] = (
-    Epoch(1, 2, 3, 4, 5, "digest", 6),
+    Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
     Trial(4, 2, 10, 20, 30),
     FleetState(
         serial=7,
