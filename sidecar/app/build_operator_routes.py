@@ -109,14 +109,14 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
 
 
 def _own(sidecar: Sidecar) -> dict[str, object]:
-    """What only this sidecar knows of its container; ``since`` and ``born`` in Unix seconds."""
+    """What only this sidecar knows of its container, as in its beats; ``since`` and ``born`` in Unix seconds."""
     config, seen = sidecar.config, sidecar.snapshot()
     return {
         "state": seen.container.state,
         "since": round(seen.unix_of(seen.container.since), 3),
         "born": round(seen.unix_of(seen.container.born), 3),
         "incarnation": seen.container.life,
-        "weight": seen.share,
+        "weight": seen.would_share,
         "errors": seen.evidence.errors,
         "limit": config.judging.error_limit,
         "version": __version__,

@@ -183,6 +183,7 @@ class Controller:
             self._beat_error,
             self._last_cull,
             self._wall(),
+            self._policy.enforce,
         )
         self._publish(self.snapshot)
 
@@ -314,9 +315,12 @@ class Controller:
             self._step(self._judged(verdict, now), now)
 
     def _verdict(self, now: float) -> Verdict:
-        """The verdict on the window. A softly drained container has only a part of its load, and of its errors."""
+        """The verdict on the window. A softly drained container has only a part of its load, and of its errors.
+
+        In shadow mode it has all of them.
+        """
         baseline = self._baseline
-        if self._is_soft_drained:
+        if self._is_soft_drained and self._policy.enforce:
             baseline = replace(baseline, share=self._share_of_window)
         return judge(self._evidence(now), self._policy, baseline)
 

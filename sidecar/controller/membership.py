@@ -82,11 +82,14 @@ class Description:
         self._since = self._born = 0.0
 
     def __call__(self, seen: Snapshot) -> str:
-        """The line; it stays the same while nothing happens, even if the clocks drift apart."""
+        """The line; it stays the same while nothing happens, even if the clocks drift apart.
+
+        In shadow mode it has, like a beat, what enforce mode would report.
+        """
         container = seen.container
         self._since = _steady(self._since, seen.unix_of(container.since))
         self._born = _steady(self._born, seen.unix_of(container.born))
-        numbers = (seen.share, seen.evidence.errors, self._limit)
+        numbers = (seen.would_share, seen.evidence.errors, self._limit)
         return about.pack(
             About(
                 container.state,

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any, Final
 
 from sidecar.core.explain import reasons
+from sidecar.core.measure.weight import FULL
 
 LINE_LIMIT: Final = 400
 """Characters of a line: a reason that was read from disk may have any length."""
@@ -99,7 +100,7 @@ def _window(window: dict[str, Any]) -> str:
 
 
 def _would(would: dict[str, Any] | None) -> Iterator[str]:
-    """What enforcing would have done to this container since the sidecar started; nothing in enforce mode."""
+    """What enforcing would have done to this container since the sidecar started, and its weight then."""
     if would is None:
         return
     begun, days = f"in enforce mode, in {reasons.span(would['for_s'])}", would["for_s"] / _DAY_S
@@ -109,6 +110,8 @@ def _would(would: dict[str, Any] | None) -> Iterator[str]:
     refused = ", ".join(f"{reason} {number}" for reason, number in would["refusals"].items())
     culls = would["culls"] or "no"
     yield f"{begun}: {culls} cull{'s' * (culls != 1)}{rate}{tokens}{recovered}; refused: {refused or 'none'}"
+    if would["weight"] < FULL:
+        yield f"in enforce mode, now: weight {would['weight']} %{' (soft drain)' if would['soft_drained'] else ''}"
 
 
 def _budget(budget: dict[str, Any]) -> str:

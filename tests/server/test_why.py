@@ -95,6 +95,7 @@ class Memory:
         self.fleet = fleet
         self.heard_s = 2.0
         self.weight = 100
+        self.mode = mode
         self.local_hold: Hold | None = None
         self.action: ActionResult | None = None
         self.warnings: list[str] = []
@@ -124,6 +125,7 @@ class Memory:
             NOW,
             self.weight,
             is_soft_drained=self.weight < 100,
+            enforce=self.mode == "enforce",
             last_cull=self.last_cull,
             unix=UNIX,
         )
@@ -497,6 +499,17 @@ def test_soft_drain_is_shown_beside_the_weight() -> None:
     memory.weight = 10
     assert (memory.why.value()["weight"], memory.why.value()["soft_drained"]) == (10, True)
     assert ", weight 10 % (soft drain)" in memory.why.text(3_072)
+
+
+def test_weight_of_enforce_mode_is_shown_apart_in_shadow_mode() -> None:
+    memory = Memory(SUSPECT, mode="shadow")
+    memory.weight = 10
+    value = memory.why.value()
+    assert (value["weight"], value["soft_drained"]) == (100, False)
+    assert (value["would"]["weight"], value["would"]["soft_drained"]) == (10, True)
+    lines = memory.why.text(3_072).splitlines()
+    assert "in enforce mode, now: weight 10 % (soft drain)" in lines
+    assert any(line.endswith("haproxy up, nomad up, weight 100 %") for line in lines)
 
 
 def test_paused_cause_is_shown_with_the_command_that_ends_the_pause() -> None:

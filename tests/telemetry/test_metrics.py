@@ -442,6 +442,20 @@ async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
         await rig.advance(4)
         await rig.answered(GRANTED)
         assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)
+        assert board.series("arbiter_would_weight") == {}
+
+
+@in_virtual_time
+async def test_weight_in_shadow_mode_is_full_and_the_other_metric_has_what_enforce_mode_would_report() -> None:
+    board = Board("shadow")
+    async with ControllerRig(replace(SHADOW, error_ratio=0.0)) as rig:
+        board.watch(rig)
+        await rig.reports(Results(30, 10))
+        await rig.advance(5)
+        assert (board.value("arbiter_weight"), board.value("arbiter_would_weight")) == (100, 42)
+        await rig.errors(5)
+        await rig.answered(GRANTED)
+        assert (board.value("arbiter_weight"), board.value("arbiter_would_weight")) == (100, 0)
 
 
 # -- planned ends ---------------------------------------------------------------------------------------------
