@@ -472,7 +472,7 @@ class Controller:
     def _claim(self, claim_id: str, now: float) -> Claim:
         container = self.container
         kind = MANUAL if container.order else complaint(container.verdict, self._evidence(now))
-        return Claim(claim_id, container.instance, container.life, kind)
+        return Claim(claim_id, container.instance, container.life, kind, container.identity.holder)
 
     def _hook_reason(self) -> str:
         """The reason that the hook is called with; empty in shadow mode, where it is not called."""

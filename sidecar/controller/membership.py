@@ -297,6 +297,7 @@ class Membership:
             errors=seen.evidence.errors,
             ratio=_ratio(seen.evidence, self._policy),
             refused=_is_refused(container),
+            identity=container.identity.holder,
         )
 
 

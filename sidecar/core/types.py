@@ -175,12 +175,17 @@ class Presence(StrEnum):
 
 
 class Claim(NamedTuple):
-    """A request for a token. A repeated claim keeps its ``claim_id``. ``kind``: the cause (the kind of most errors)."""
+    """A request for a token. A repeated claim keeps its ``claim_id``. ``kind``: the cause (the kind of most errors).
+
+    ``identity``: the random word of the incarnation, which its sidecar keeps; empty if it has none. Two containers may
+    have one name and one incarnation, because an app may report any text as that.
+    """
 
     claim_id: str
     instance: str = ""
     incarnation: str = ""
     kind: str = "unknown"
+    identity: str = ""
 
 
 class LeaseRequest(NamedTuple):
@@ -213,7 +218,7 @@ class Beat(NamedTuple):
     ``ratio``: failed requests per million, None if too few are known. ``refused``: a suspect was denied a token.
     ``first``: the store has not answered a beat of this sidecar yet. ``claim_id``: the token of a container that is
     down. ``lease``: the holder of the lease of a container that is down for its retirement. ``about``: the new
-    description of the container (``core.fleet.about``), empty if it is the same.
+    description of the container (``core.fleet.about``), empty if it is the same. ``identity`` as in ``Claim``.
     """
 
     instance: str
@@ -227,6 +232,7 @@ class Beat(NamedTuple):
     errors: int = 0
     ratio: int | None = None
     refused: bool = False
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

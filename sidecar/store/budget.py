@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol, cast
 from sidecar.cascade.fallback import Figures
 from sidecar.core.fleet import members
 from sidecar.core.fleet.about import Member, MemberList
-from sidecar.core.fleet.merge import member_life, view_of
+from sidecar.core.fleet.merge import member_life, member_of, view_of
 from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Attend, EndHold, PutHold, ReturnGrant
+from sidecar.core.fleet.view import Asked, Attend, EndHold, MemberKey, PutHold, ReturnGrant
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, LeaseRequest, Unknown
 from sidecar.core.values import replace
 from sidecar.store.changes import is_hold_lacking
@@ -244,12 +244,13 @@ class FleetBudget:
         return Reading.of(reply), ExchangeTimes(begin, self._clock())
 
     def _see_duplicate(self, beat: Beat, readings: Mapping[int, Reading]) -> None:
-        """Notice another incarnation that has beaten under our name since our last beat at the same server."""
+        """Notice another container that has beaten under our name since our last beat at the same server."""
+        member = MemberKey(beat.incarnation, beat.identity)
         for number, reading in readings.items():
-            server, former = self._servers.every[number], reading.reply.former
-            if former and server.life == beat.incarnation != member_life(former):
+            server = self._servers.every[number]
+            if server.member == member and member.is_other(member_of(reading.reply.former)):
                 self._duplicate_until = self._clock() + DUPLICATE_BEATS * self._terms.beat_us / US_PER_S
-            server.life = beat.incarnation
+            server.member = member
 
     def _is_newcomer(self, beat: Beat, readings: Iterable[Reading]) -> bool:
         """Whether no container was alive under this name before. Our own row is there if an answer was lost."""

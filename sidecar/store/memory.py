@@ -241,8 +241,8 @@ class _Roster:
         return silent, tuple(struck)
 
     def _change(self, name: str, row: str, former: str, *, is_well: bool) -> None:
-        life, cause, refused = row.split("\n")
-        former_life, former_cause, was_refused = former.split("\n") if former else ("", "", "0")
+        life, cause, refused = row.rsplit("\n", 2)
+        former_life, former_cause, was_refused = former.rsplit("\n", 2) if former else ("", "", "0")
         is_known_life = bool(former) and life == former_life
         if cause and len(self.causes) >= MAX_CAUSES and cause not in self.causes:
             cause = OTHER
@@ -260,7 +260,7 @@ class _Roster:
         self.rows[name] = f"{life}\n{cause}\n{refused}"
 
     def _uncount(self, row: str, word: str) -> None:
-        _, cause, was_refused = row.split("\n") if row else ("", "", "0")
+        _, cause, was_refused = row.rsplit("\n", 2) if row else ("", "", "0")
         if not cause:
             return
         self.causes[cause] -= 1

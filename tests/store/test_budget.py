@@ -441,6 +441,60 @@ async def test_restart_of_the_sidecar_is_no_duplicate() -> None:
     assert outcome(await budget.claim(claim("a"))) == "granted"
 
 
+async def test_containers_with_one_name_and_one_incarnation_are_two_and_none_of_them_is_culled() -> None:
+    """An app may report any text as its incarnation, the same in every container."""
+    group = ServerGroup(capacity="4")
+    pairs = {(name, at): group.sidecar() for name in "abcd" for at in "xy"}
+    for _ in range(2):
+        for (name, at), budget in pairs.items():
+            await budget.beat(suspect(name, identity=at))
+    answers = [await budget.claim(claim(name, identity=at)) for (name, at), budget in pairs.items()]
+    assert outcomes(answers) == {"duplicate": 8}
+    group.advance(31)
+    left = {name: pairs[name, "y"] for name in "abcd"}  # one of each pair is gone
+    for name, budget in left.items():
+        assert not (await fleet_of(budget, suspect(name, identity="y"))).duplicate
+    answers = [await budget.claim(claim(name, identity="y")) for name, budget in left.items()]
+    assert outcomes(answers) == {"granted": 4}
+
+
+async def test_grant_is_not_repeated_to_another_container_of_the_same_name_and_incarnation() -> None:
+    """Each had beaten once when both failed: then none of them knew of the other."""
+    group = ServerGroup(capacity="4")
+    one, two = group.sidecar(), group.sidecar()
+    await one.beat(suspect("a", identity="x"))
+    assert outcome(await one.claim(claim("a", identity="x"))) == "granted"
+    await two.beat(suspect("a", identity="y"))
+    assert outcome(await two.claim(claim("a", identity="y"))) == "duplicate"
+    for _ in range(5):
+        group.advance(10)
+        await one.beat(down("a", identity="x"))
+        await two.beat(suspect("a", identity="y"))
+        assert outcome(await two.claim(claim("a", identity="y"))) == "duplicate"
+
+
+async def test_sidecar_that_lost_its_state_has_its_grant_repeated_after_an_expiry() -> None:
+    group = ServerGroup(capacity="4")
+    lost = group.sidecar()
+    await lost.beat(suspect("a", identity="x"))
+    assert outcome(await lost.claim(claim("a", identity="x"))) == "granted"
+    budget, answers = group.sidecar(), []
+    for _ in range(5):
+        await budget.beat(suspect("a", identity="y"))
+        answers.append(await budget.claim(claim("a", identity="y")))
+        group.advance(10)
+    assert [outcome(answer) for answer in answers] == ["duplicate"] * 3 + ["granted"] * 2
+    assert answers[-1] == Granted(1, 4, replayed=True, alive=0, suspect=1)
+
+
+async def test_sidecar_that_kept_its_state_has_its_grant_repeated_at_once() -> None:
+    group = ServerGroup(capacity="4")
+    for _ in range(2):
+        budget = group.sidecar()
+        await budget.beat(suspect("a", identity="x"))
+        assert outcome(await budget.claim(claim("a", identity="x"))) == "granted"
+
+
 # -- memory -----------------------------------------------------------------------------------------------------
 
 

@@ -313,6 +313,8 @@ async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> Non
     heard = await send_beat(store, suspect("a", "x\ny\n1", "l\nm"))
     assert heard.causes == {"x y 1": 1}
     assert (await look(store)).member == "l m\nx y 1\n0"
+    await send_beat(store, suspect("a", "x\ny\n1", "l\nm", identity="i\nd"))
+    assert (await look(store)).member == "l m\ni d\nx y 1\n0"
 
 
 async def test_departed_are_bounded_in_time(store: Store, clock: Clock) -> None:

@@ -20,7 +20,7 @@ from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import ServerView, View
+from sidecar.core.fleet.view import MemberKey, ServerView, View
 
 R = TypeVar("R", bound=StoredRecord)
 
@@ -62,6 +62,7 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
         causes=largest.raw.causes,
         control=_largest_counts([read.raw.control for read in reads]),
         life=member_life(largest.raw.member),
+        identity=member_of(largest.raw.member).identity,
         seen_us=max(_moved(read.raw.seen_us, read.offset_us) for read in reads),
         departed_us=max(_moved(read.raw.departed_us, read.offset_us) for read in reads),
         unsettled=unsettled,
@@ -71,6 +72,13 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
 def member_life(row: str) -> str:
     """The incarnation in a member row."""
     return row.partition("\n")[0]
+
+
+def member_of(row: str) -> MemberKey:
+    """The incarnation and the identity in a member row."""
+    life, _, rest = row.partition("\n")
+    identity = rest.partition("\n")[0] if rest.count("\n") > 1 else ""
+    return MemberKey(life, identity)
 
 
 def table(texts: Mapping[str, str], kind: type[R], offset_us: int) -> dict[str, R]:

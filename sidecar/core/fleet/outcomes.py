@@ -18,6 +18,7 @@ from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.terms import OFF
+from sidecar.core.fleet.view import MemberKey
 from sidecar.core.types import MANUAL, NAMELESS, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"
@@ -26,7 +27,7 @@ UNKNOWN: Final = "unknown"
 # -- what is granted ------------------------------------------------------------------------------------------------
 
 
-def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_lease: bool) -> None:
+def grant(draft: Draft, instance: str, claim: str, member: MemberKey, cause: str, *, is_lease: bool) -> None:
     """Record that a container was granted a token or a lease: from now on it is missing."""
     if cause == MANUAL:
         lost(draft, (instance,))  # a person's order does not judge the cull before
@@ -36,7 +37,7 @@ def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_
         _judge(draft, instance, CullOutcome.UNCLEAR)
     draft.culls[instance] = Cull(
         claim,
-        life,
+        member.life,
         cause,
         draft.now_us,
         is_lease=is_lease,
@@ -44,6 +45,7 @@ def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_
         refused=draft.control("refused", cause),
         recovered=draft.control("recovered", cause),
         ended=draft.control("ended", cause),
+        identity=member.identity,
     )
 
 
@@ -94,7 +96,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
         return False
     is_known = any(claim in server.grants for server in draft.view.servers)
     cause = "" if beat.lease else trial.name(draft, beat.kind)
-    grant(draft, beat.instance, claim, beat.incarnation, cause, is_lease=bool(beat.lease))
+    grant(draft, beat.instance, claim, MemberKey(beat.incarnation, beat.identity), cause, is_lease=bool(beat.lease))
     if not beat.lease:
         trial.culled(draft, cause)
     draft.culls[beat.instance] = replace(draft.culls[beat.instance], down_us=draft.now_us)
@@ -106,6 +108,8 @@ def arrive(draft: Draft, beat: Beat) -> None:
     instance, cull = beat.instance, draft.culls.get(beat.instance)
     if draft.is_out(instance, beat.incarnation):
         assert cull is not None  # noqa: S101 - what is out is there
+        if MemberKey(identity=cull.identity).is_other(MemberKey(identity=beat.identity)):
+            return  # another container of this name, or another sidecar of this one: it does not know of the grant
         draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
         return
     place = instance if cull is not None and cull.phase == "out" else _vacant(draft, beat)

@@ -205,6 +205,7 @@ class Cull(StoredRecord):
     - ``over``: its outcome is known. The row stays while its sidecar may still beat that it is down.
 
     ``refused``, ``recovered`` and ``ended`` are the counts of the control group for the cause at the grant.
+    ``identity`` is that of the container, as in ``Claim``.
     """
 
     claim: str = ""
@@ -222,6 +223,7 @@ class Cull(StoredRecord):
     refused: int = 0
     recovered: int = 0
     ended: int = 0
+    identity: str = ""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("at_us", "occupied_us", "down_us", "since_us", "well_us")
 

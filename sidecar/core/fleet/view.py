@@ -30,6 +30,21 @@ class ServerView(NamedTuple):
     run_id: str = ""
 
 
+class MemberKey(NamedTuple):
+    """What tells two containers of one name apart: the incarnation, and the random identity that its sidecar keeps."""
+
+    life: str = ""
+    identity: str = ""
+
+    def is_other(self, other: MemberKey) -> bool:
+        """Whether both are known and differ; an older version tells no identity."""
+        return _differ(self.life, other.life) or _differ(self.identity, other.identity)
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one) and bool(other) and one != other
+
+
 class Known(NamedTuple):
     """What a sidecar remembers of its last exchange with one server, to notice a data loss.
 
@@ -49,8 +64,8 @@ class View:
 
     ``servers``: those of ``configured`` servers that answered, in the order in which tokens are to be taken.
     ``beating``: instances with a row in ``culls`` that beat as alive, and the incarnation that each beats for.
-    ``settings``: all terms in force. ``life``: the incarnation of the requester's last beat; ``seen_us`` and
-    ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
+    ``settings``: all terms in force. ``life``, ``identity``: of the last beat under the requester's name; ``seen_us``
+    and ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
     """
 
     now_us: int
@@ -66,6 +81,7 @@ class View:
     causes: Mapping[str, int] = field(default_factory=dict)
     control: Mapping[str, int] = field(default_factory=dict)
     life: str = ""
+    identity: str = ""
     seen_us: int = 0
     departed_us: int = 0
     unsettled: frozenset[str] = frozenset()

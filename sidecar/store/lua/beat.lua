@@ -7,7 +7,8 @@
 -- KEYS[14]  ratios  sorted set, instance that told one -> failed requests per million
 -- KEYS[15]  abouts  hash, instance that is alive, or down and in culls -> what its sidecar tells of it
 -- ARGV[1]   instance, ARGV[2] presence: "starting", "well", "suspect", "down" or "gone"
--- ARGV[3]   member row: "<life>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect
+-- ARGV[3]   member row: "<life>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect;
+--           the life may hold line breaks
 -- ARGV[4]   errors, ARGV[5] ratio or "", ARGV[6] text of the settings, ARGV[7] what is to be told of it or ""
 -- ARGV[8]   window in microseconds, ARGV[9] expiry: a member that is silent for longer is struck off
 -- ARGV[10]  how many are struck off at most, ARGV[11] how many causes are counted; any others as "other"
