@@ -239,7 +239,7 @@ def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers
         describe=Description(
             config.judging.error_limit,
             __version__,
-            digest_of(build_store.terms(config.budget, config.redis).written()),
+            digest_of(build_store.terms(config).written()),
         ),
     )
 

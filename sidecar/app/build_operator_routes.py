@@ -120,7 +120,7 @@ def _own(sidecar: Sidecar) -> dict[str, object]:
         "errors": seen.evidence.errors,
         "limit": config.judging.error_limit,
         "version": __version__,
-        "settings": digest_of(build_store.terms(config.budget, config.redis).written()),
+        "settings": digest_of(build_store.terms(config).written()),
     }
 
 

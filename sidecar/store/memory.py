@@ -67,6 +67,7 @@ class MemoryStore:
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
             run_id=RUN_ID,
+            median_errors=roster.medians()[0],
         )
 
     async def commit(self, revision: int, changes: Changes) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.store.protocol import Listing
 
-_READ: Final = 17
+_READ: Final = 18
 _BEAT: Final = 13
 
 
@@ -28,7 +28,7 @@ def written(text: str) -> bytes:
 def raw(reply: object) -> Raw:
     """The reply of ``read.lua``."""
     now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = _list(reply, _READ)
-    grants, refunded, member, seen, departed, run_id = rest
+    grants, refunded, member, seen, departed, run_id, median_errors = rest
     revision, epoch, state = _list(records, 3)
     return Raw(
         now_us=_number(now),
@@ -50,6 +50,7 @@ def raw(reply: object) -> Raw:
         seen_us=_us(seen),
         departed_us=_us(departed),
         run_id=_text(run_id),
+        median_errors=_number(median_errors),
     )
 
 

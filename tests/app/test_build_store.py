@@ -41,7 +41,7 @@ def settings(**flags: str) -> Config:
 
 def terms(**flags: str) -> Terms:
     config = settings(**flags)
-    return build_store.terms(config.budget, config.redis)
+    return build_store.terms(config)
 
 
 # -- terms --------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ REDIS = {"redis_url": "redis://host"}
 
 def test_defaults_of_settings_and_terms_are_the_same() -> None:
     found = terms(**REDIS)
-    assert found == Terms(refund_max=0, servers=found.servers)
+    assert found == Terms(refund_max=0, servers=found.servers, error_limit=5)
 
 
 def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:

@@ -100,7 +100,10 @@ class Sidecar:
 
 
 class FleetModel:
-    """A fleet, its records and its sidecars, with the same terms unless a call changes them."""
+    """A fleet, its records and its sidecars, with the same terms unless a call changes them.
+
+    ``median_errors``: what the store tells as the median of all windows; -1: nothing.
+    """
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.terms = terms or TERMS
@@ -111,6 +114,7 @@ class FleetModel:
         self.sidecars: dict[str, Sidecar] = {}
         self.entries: list[Entry] = []
         self.decisions = 0
+        self.median_errors = -1
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -256,6 +260,7 @@ class FleetModel:
             seen_us=own.at_us if own else 0,
             departed_us=kept.departed.get(instance, 0),
             run_id=self.run_id,
+            median_errors=self.median_errors,
         )
 
     @property
@@ -363,6 +368,7 @@ class FleetModel:
             former,
             self._causes(),
             len({text for text, at in kept.settings.items() if at >= self.now_us - self.terms.expiry_us}),
+            self.median_errors,
             holds=(kept.holds.get("", ""), kept.holds.get(instance, "")),
             used=len(set(used) - kept.refunded),
             run_id=self.run_id,

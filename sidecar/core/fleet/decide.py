@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.fleet import data_loss, floor, grant_window, hold, outcomes, slots, trial
+from sidecar.core.fleet import data_loss, episode, floor, grant_window, hold, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.refusal import GateRefusal
@@ -47,6 +47,7 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
     """
     draft = Draft(view, request)
     data_loss.notice(draft)
+    episode.notice(draft)
     return _RULES[type(request.asked)](draft, request.asked)
 
 

@@ -105,4 +105,5 @@ def _as_reply(raw: Raw, terms: Terms) -> BeatReply:
         holds=(raw.holds.get("", ""), ""),
         used=len(in_use),
         run_id=raw.run_id,
+        median_errors=raw.median_errors,
     )

@@ -66,6 +66,7 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
         seen_us=max(_moved(read.raw.seen_us, read.offset_us) for read in reads),
         departed_us=max(_moved(read.raw.departed_us, read.offset_us) for read in reads),
         unsettled=unsettled,
+        median_errors=max(read.raw.median_errors for read in reads),
     )
 
 
@@ -155,7 +156,8 @@ def _more_careful(one: Trial, other: Trial) -> Trial:
     if one == other:
         return one
     longer = max(one, other, key=lambda trial: trial.paused_us + trial.pause_us)
-    return replace(longer, limit=min(one.limit, other.limit), last_us=max(one.last_us, other.last_us))
+    latest = {name: max(getattr(one, name), getattr(other, name)) for name in ("last_us", "began_us", "quiet_us")}
+    return replace(longer, limit=min(one.limit, other.limit), **latest)
 
 
 def _merged(tables: Sequence[Mapping[str, R]], rank: Callable[[R], Any]) -> Mapping[str, R]:

@@ -207,7 +207,7 @@ def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> 
     if no_better:
         outcome, reason = CullOutcome.UNCLEAR, "control"
     if outcome is CullOutcome.HELPED:
-        trial.helped(draft, cull.cause)
+        trial.helped(draft, cull)
         if draft.limits.refund_max != OFF:
             draft.refund.append(cull.claim)
     elif outcome is CullOutcome.UNHELPED or no_better:

@@ -20,7 +20,7 @@ class Raw:
     them whose token was given back. ``member``: the requester's own row, four lines: incarnation, identity (left out if
     it has none), cause (empty unless it is suspect), ``0`` or ``1`` (refused). ``seen_us``: its last beat,
     ``departed_us``: when it left or was struck off; 0: not known.
-    ``run_id``: names the server process; ``""`` if the server does not tell.
+    ``run_id``: names the server process; ``""`` if the server does not tell. ``median_errors`` as in ``BeatReply``.
     """
 
     now_us: int
@@ -42,6 +42,7 @@ class Raw:
     seen_us: int = 0
     departed_us: int = 0
     run_id: str = ""
+    median_errors: int = -1
 
 
 @dataclass(frozen=True, slots=True)

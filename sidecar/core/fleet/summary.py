@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.core import values
-from sidecar.core.fleet import data_loss
+from sidecar.core.fleet import data_loss, episode
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.merge import member_life
@@ -49,7 +49,15 @@ def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
     has_ended = 0 < state.due_us <= reply.now_us
     has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
     is_other_life = member_life(reply.former) != beat.incarnation
-    return has_members_gone or has_ended or has_several or is_other_life or _shows_loss(reading, known, terms)
+    is_seen = has_members_gone or has_ended or has_several or is_other_life
+    return is_seen or _shows_episode(reading, terms) or _shows_loss(reading, known, terms)
+
+
+def _shows_episode(reading: Reading, terms: Terms) -> bool:
+    reply = reading.reply
+    suspect = sum(reply.causes.values())
+    is_sick = episode.is_majority(reply.median_errors, terms.error_limit, suspect, reply.alive)
+    return episode.is_due(reading.state, reply.causes, reply.now_us, is_sick=is_sick)
 
 
 def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:

@@ -66,6 +66,7 @@ class View:
     ``beating``: instances with a row in ``culls`` that beat as alive, and the incarnation that each beats for.
     ``settings``: all terms in force. ``life``, ``identity``: of the last beat under the requester's name; ``seen_us``
     and ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
+    ``median_errors``: of the members' errors in their windows; -1: not known.
     """
 
     now_us: int
@@ -85,6 +86,7 @@ class View:
     seen_us: int = 0
     departed_us: int = 0
     unsettled: frozenset[str] = frozenset()
+    median_errors: int = -1
 
 
 @dataclass(frozen=True, slots=True)
