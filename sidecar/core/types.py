@@ -121,7 +121,8 @@ class Evidence:
 
     ``errors``: server errors of the last ``window_s`` seconds, ``kinds``: the same by kind. ``levels``: errors that are
     shown and do not count. Ages are of the oldest and the newest counted error. ``fatal``: errors that the app cannot
-    recover from. ``failed`` of the ``requests`` in the window failed, the last ``consecutive`` of them in a row.
+    recover from. ``failed`` of the ``requests`` in the window failed, the last ``consecutive`` of them in a row, and
+    the newest ``failed_age_s`` ago.
     ``kept_ok``: successes just before the window, which count in the ratio. ``heartbeat_age_s`` is None before the
     first heartbeat. ``missed_scrapes``: failed scrapes since the last good one; ``missed_cause``: why the last failed.
     """
@@ -140,6 +141,7 @@ class Evidence:
     heartbeat_age_s: float | None = None
     missed_scrapes: int = 0
     missed_cause: str | None = None
+    failed_age_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +159,13 @@ class Verdict:
     """The verdict of the detectors: excessive as soon as one of them gives a reason.
 
     ``spared``: a sentence about errors that reached a limit but are no more than chance; empty if there are none.
+    ``is_old``: only errors speak against the app, and the last one is too old for a claim.
     """
 
     judgement: Judgement
     reasons: tuple[Reason, ...] = ()
     spared: str = ""
+    is_old: bool = False
 
 
 class Presence(StrEnum):

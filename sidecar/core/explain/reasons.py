@@ -47,6 +47,11 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
             "Redis has heard from the whole fleet {wait}",
             "memory",
         ),
+        "old_errors": Explanation(
+            "its last error is old, it claims no token until it has another one",
+            "the app has another error, and the sidecar claims within a second; or the old ones leave the window",
+            "old-errors",
+        ),
         "trial": Explanation(
             "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
             "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again {wait}",
@@ -99,7 +104,10 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
         ),
     }
 )
-"""Why a claim, or a request for a lease, was denied. The last two rows are about leases."""
+"""Why a claim, or a request for a lease, was denied. The last two rows are about leases.
+
+A sidecar with ``old_errors`` says so itself, and asks nobody.
+"""
 
 FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
     {
