@@ -108,6 +108,7 @@ class FleetBudget:
         self._clock = clock
         self._is_watched = self._is_arriving = self._is_unanswered = False
         self._duplicate_until = -1.0
+        self._waits_since: float | None = None
         self._decisions = Decisions(
             self._servers,
             terms,
@@ -260,14 +261,15 @@ class FleetBudget:
     @property
     def is_settled(self) -> bool:
         """Whether the fleet waits for nothing of this container: it is no newcomer, and no outcome depends on it."""
-        return not (self._is_watched or self._is_arriving or self._is_duplicate())
+        is_waiting = self._is_arriving or self._waits_since is not None
+        return not (self._is_watched or is_waiting or self._is_duplicate())
 
     def _is_duplicate(self) -> bool:
         return self._clock() < self._duplicate_until
 
     def _is_due(self, beat: Beat, answered: Mapping[int, tuple[Reading, ExchangeTimes]]) -> bool:
         """Whether a decision is due, also for a server that lacks a part of the state."""
-        if self._is_watched or self._is_duplicate():
+        if self._is_watched or self._waits_since is not None or self._is_duplicate():
             return True
         readings = [reading for reading, _ in answered.values()]
         if len({reading.state.serial for reading in readings}) > 1:
@@ -286,8 +288,9 @@ class FleetBudget:
         """
         struck = tuple({name: None for reading in readings.values() for name in reading.reply.struck})
         largest = max((reading.reply for reading in readings.values()), key=lambda one: one.alive)
-        first = self._is_arriving and is_new
-        attend = Attend(beat._replace(first=first), struck, largest.silent, largest.alive)
+        first = (self._is_arriving and is_new) or self._waits_since is not None
+        waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
+        attend = Attend(beat._replace(first=first), struck, largest.silent, largest.alive, waited_us)
         decided = await self._decisions.decide(attend, beat.instance)
         if isinstance(decided, Unknown):
             return dict(readings)
@@ -295,6 +298,7 @@ class FleetBudget:
             self._servers.every[number].has_processed_beat = True
         self._is_arriving = False
         self._is_watched = decided.answer.is_watched
+        self._waits_since = self._clock() - waited_us / US_PER_S if decided.answer.is_waiting else None
         read, edits = decided.read, decided.edits
         state = edits.state or read.view.state
         after = dict(readings)

@@ -97,6 +97,7 @@ class Sidecar:
     own_us: int = 0
     refused: bool = False
     is_watched: bool = False
+    waits_since_us: int | None = None
 
 
 class FleetModel:
@@ -180,16 +181,18 @@ class FleetModel:
             presence,
             kind,
             f"{instance}/{sidecar.life}" if is_down and not is_lease else "",
-            first=first,
+            first=first or sidecar.waits_since_us is not None,
             lease=f"h-{instance}-{sidecar.life}" if is_down and is_lease else "",
             refused=sidecar.refused,
         )
         asked_by = self._terms(terms)
         reading = self._reading(self._hear(beat, asked_by))
         if sidecar.is_watched or is_due(reading, beat, self._known(sidecar), asked_by):
-            attend = Attend(beat, reading.reply.struck, reading.reply.silent, reading.reply.alive)
+            waited_us = 0 if sidecar.waits_since_us is None else self.own_us - sidecar.waits_since_us
+            attend = Attend(beat, reading.reply.struck, reading.reply.silent, reading.reply.alive, waited_us)
             attended: Attended = self.ask(attend, instance, **terms)
             sidecar.is_watched = attended.is_watched
+            sidecar.waits_since_us = self.own_us - waited_us if attended.is_waiting else None
         else:
             self._learn(sidecar)
 

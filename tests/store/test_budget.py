@@ -22,6 +22,7 @@ from sidecar.store.protocol import Over
 GATED = replace(WINDOW_ONLY, trial=True, refund_max=0)
 SAFE = replace(WINDOW_ONLY, after_loss_wait=True)
 START_S = START_US / S
+CAUSES = {"gone": "cache", "killed": "redis", "stuck": "redis", "well": "", "new1": "", "new2": ""}
 SETTLED_S = 20.0
 """Time until a new server has had beats of the whole fleet."""
 
@@ -402,6 +403,39 @@ async def test_members_that_fall_silent_are_struck_off() -> None:
     assert (await fleet_of(sidecars["a"], beat("a"))).alive in (1, 3)
     assert (await fleet_of(sidecars["a"], beat("a"))).alive == 1
     assert [name for name, _ in (await member_list_of(sidecars["a"])).departed] == ["c", "b"]
+
+
+async def test_cause_is_free_again_after_a_killed_container_was_replaced_under_a_new_name() -> None:
+    """Its replacement came within the expiry, and was taken for that of another container, whose own came next."""
+    group = ServerGroup(terms=GATED, capacity="9")
+    fleet = group.sidecars(["gone", "killed", "stuck", "well"])
+
+    async def send_beats(**presences: Presence) -> None:
+        for name, presence in presences.items():
+            claim_id = name if presence is Presence.DOWN else ""
+            await fleet[name].beat(beat(name, presence, kind=CAUSES[name], claim_id=claim_id, first=name in added))
+            added.discard(name)
+
+    added = set(fleet)
+    up = {"stuck": Presence.WELL, "well": Presence.WELL}
+    await send_beats(gone=Presence.SUSPECT, killed=Presence.SUSPECT, **up)
+    for name in ("gone", "killed"):
+        assert outcome(await fleet[name].claim(claim(name, CAUSES[name]))) == "granted"
+    await send_beats(gone=Presence.DOWN, killed=Presence.DOWN)
+    await send_beats(gone=Presence.GONE)
+    for number in (1, 2):
+        group.advance(5)
+        name = f"new{number}"
+        fleet[name] = group.sidecar()
+        added.add(name)
+        up[name] = Presence.WELL
+        await send_beats(**up)
+    up["stuck"] = Presence.SUSPECT
+    for _ in range(12):
+        group.advance(10)
+        await send_beats(**up)
+    assert outcome(await fleet["stuck"].claim(claim("stuck"))) == "granted"
+    assert (await fleet_of(fleet["well"], beat("well"))).helped == 2
 
 
 # -- two lives under one name -----------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def _give_back(draft: Draft, give_back: ReturnGrant) -> tuple[bool, Edits]:
 
 
 def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
-    beat = attend.beat
+    beat, is_waiting = attend.beat, False
     if 2 * attend.silent >= attend.alive > 1:
         draft.epochs = [replace(epoch, silent_us=draft.now_us) for epoch in draft.epochs]
     outcomes.lost(draft, attend.struck)
@@ -200,14 +200,14 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
         if outcomes.go_down(draft, beat):
             data_loss.lose(draft)
     else:
-        outcomes.arrive(draft, beat)
+        is_waiting = outcomes.arrive(draft, beat, attend.waited_us)
     outcomes.expire(draft)
     slots.expire(draft)
     _expire_holds(draft)
     _note_duplicates(draft, beat.instance)
     if draft.fleet > 1 and draft.now_us - draft.several_us >= SEVERAL_EVERY_US:
         draft.several_us = draft.now_us
-    return Attended(outcomes.is_watched(draft, beat.instance)), draft.edits()
+    return Attended(outcomes.is_watched(draft, beat.instance), is_waiting), draft.edits()
 
 
 def _note_duplicates(draft: Draft, instance: str) -> None:

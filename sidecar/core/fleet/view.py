@@ -101,13 +101,15 @@ class ReturnGrant:
 class Attend:
     """Process what a beat shows to be due: arrivals, outcomes, ends.
 
-    ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent.
+    ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent. ``waited_us``: how long the
+    container has waited for a place since its first beat.
     """
 
     beat: Beat
     struck: tuple[str, ...] = ()
     silent: int = 0
     alive: int = 0
+    waited_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """The answer to Attend. ``is_watched``: this container is a replacement whose probation is not over."""
+    """The answer to Attend. ``is_watched``: this container is a replacement whose probation is not over.
+
+    ``is_waiting``: it is new, and may be the replacement of a container whose sidecar has not been silent for long.
+    """
 
     is_watched: bool = False
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

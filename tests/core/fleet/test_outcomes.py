@@ -110,6 +110,66 @@ def test_place_is_not_vacant_while_its_sidecar_is_there(silent_s: float, phase: 
     assert it.phase("c00") == phase
 
 
+TRIED = replace(TERMS, min_healthy="0")
+
+
+def two_killed(*, is_first_gone: bool) -> FleetModel:
+    """Ten, of which two are down for two causes; the sidecar of c01 was killed just now, that of c00 said goodbye."""
+    it = fleet_of_size(10, TRIED)
+    for instance, cause in (("c00", "cache"), ("c01", "redis")):
+        it.claim_and_go_down(instance, cause)
+        it.advance(1)
+        it.beat(instance, DOWN, cause)
+    if is_first_gone:
+        it.beat("c00", GONE)
+    return it
+
+
+def test_newcomers_that_come_within_an_expiry_of_a_killed_sidecar_take_both_places() -> None:
+    it = two_killed(is_first_gone=True)
+    it.advance(5)
+    it.replaced("new of c01", under="new of c01")
+    assert (it.phase("c00"), it.phase("c01")) == ("watched", "out"), "only c00 is known to be vacant"
+    it.advance(5)
+    it.replaced("new of c00", under="new of c00")
+    it.advance_beating(21, *TEN[2:], "new of c01", "new of c00")
+    assert (it.phase("c01"), it.cull("c01").by, it.fleet().down) == ("watched", "new of c00", 0)
+    it.advance_beating(TERMS.probation_us // US_PER_S + 10, *TEN[2:], "new of c01", "new of c00")
+    assert it.outcomes() == (2, 0, 0)
+    assert isinstance(it.claim("c02", "redis"), Granted)
+
+
+def test_newcomer_makes_way_for_a_container_that_is_back_under_its_own_name() -> None:
+    it = two_killed(is_first_gone=True)
+    it.advance(5)
+    it.replaced("new of c01", under="new of c01")
+    it.advance(5)
+    it.replaced("c00")
+    assert (it.cull("c00").by, it.cull("c01").by) == ("c00", "new of c01")
+    assert {it.phase("c00"), it.phase("c01")} == {"watched"}
+
+
+def test_newcomer_does_not_make_way_while_no_other_place_can_be_vacant() -> None:
+    it = two_killed(is_first_gone=True)
+    it.replaced("new", under="new")
+    it.advance(1)
+    it.beat("c01", DOWN)
+    it.replaced("c00")
+    assert (it.cull("c00").by, it.phase("c01")) == ("new", "out")
+
+
+@pytest.mark.parametrize("last", [DOWN, GONE], ids=["beats on", "leaves later"])
+def test_newcomer_does_not_wait_for_a_container_whose_sidecar_was_there_when_it_came(last: Presence) -> None:
+    it = two_killed(is_first_gone=False)
+    it.replaced("new", under="new")
+    it.advance(1)
+    for instance in ("c00", "c01"):
+        it.beat(instance, last)
+    it.advance_beating(60, *TEN[2:], "new")
+    assert {it.phase("c00"), it.phase("c01")} == {"out"}
+    assert it.sidecar("new").waits_since_us is None
+
+
 @pytest.mark.parametrize("how", ["goodbye", "silent", "known row", "not its first", "holds a slot"])
 def test_those_that_the_fleet_knows_replace_nobody(how: str) -> None:
     it = vacant("c00")
