@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import redis_urls
+from sidecar.config.bound import bound
 from sidecar.core.fleet.about import digest_of
 from sidecar.net import web
 from sidecar.net.token_check import TokenCheck
@@ -95,6 +96,7 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
         identity={
             **_identity(config, "namespace"),
             "budget": config.budget.budget,
+            "bound": bound(config.budget),
             "budget_window": config.budget.budget_window,
             "beat_interval": config.budget.beat_interval,
             "store": redis_urls.shown(config.redis.redis_url),

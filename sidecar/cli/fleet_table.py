@@ -121,6 +121,8 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
     """The lines about the whole fleet; ``now`` in Unix seconds, for the time that a hold still lasts."""
     fleet = seen["fleet"]
     yield _headline(seen, now)
+    if seen.get("bound"):
+        yield plain(f"bound   {seen['bound']}")
     if fleet is not None:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
         yield from map(_trial, fleet["trials"])

@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sidecar.config import sources
+from sidecar.config.bound import BOUND
 from sidecar.config.field_types import (
     Budget,
     Count,
@@ -131,7 +132,8 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         default=True, description="Whether a report that crosses a limit is judged at once, before the next check."
     )
     budget: Budget = Field(
-        "10", description="Maximum number of culls per window of the service: a count, or a percentage like `5%`."
+        "10",
+        description=f"Number of tokens of the service per window, N, as a count or a percentage like `5%`: {BOUND}.",
     )
     budget_window: Seconds = Field(600, ge=1, description="Time for which a token stays spent, 1s to 24h.")
     budget_strategy: Literal["log", "previous", "fixed"] = Field(

@@ -132,6 +132,7 @@ def test_page_of_the_service_shows_a_cull_and_links_to_the_container(
     window.wait("document.getElementById('banner').className == 'ok'")
     assert window.text("#banner-sentence") == "All is well: 2 containers, none suspect, none down."
     assert "10 of 10 tokens are free" in window.text("#budget-text")
+    assert "tokens are free: at most 10 culls in any window" in window.text("#budget-text")
     one.post_error(n=5, kind="redis", message="connect failed, token=s3cr3t")
     wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
     window.wait("document.getElementById('banner').className == 'warning'")
@@ -408,12 +409,21 @@ def test_page_without_redis_and_in_shadow_says_no_more_than_is_known(browser: Br
     window = _given(browser, one)
     now, away = time.time(), {"error": "connection", "sentence": "Redis cannot be reached"}
     why = one.request("local", "GET", "/why").json()
-    budget = {"used": 1, "capacity": 10, "window_s": 600, "back_at": [now - 30]}
+    budget = {
+        "used": 1,
+        "capacity": 10,
+        "window_s": 600,
+        "back_at": [now - 30],
+        "bound": "at most 10 culls in any window",
+    }
     line = {"start": int(now / 60) - 59, "errors": [0] * 60, "culls": [0] * 59 + [1], "refusals": [0] * 60}
     known = {"budget": budget, "known_at": now - 60, "timeline": line, "why": {**why, "mode": "shadow"}}
+    known["containers0"] = [_row("b", weight=40)]
     window.page.evaluate(SHOW, {**known, "store": away})
     assert window.text("#budget-text").startswith("9 of 10 tokens are free")
-    assert "1\nwould-be culls in the hour" in window.page.locator("#tiles").inner_text()
+    for words in ("1\nwould-be culls in the hour", "1\nwould get fewer requests", "0\nwould be down"):
+        assert words in window.page.locator("#tiles").inner_text()
+    assert window.text("#weights-title") == "Would-be weights, and versions"
     window.page.evaluate(SHOW, {**known, "store": None})
     assert window.text("#budget-text").startswith("10 of 10 tokens are free")
     assert window.complaints == []

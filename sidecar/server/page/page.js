@@ -282,7 +282,7 @@ function showBudget(budget) {
     return token;
   }));
   const next = back.length ? ` The next one comes back at ${clock(back[0])} UTC.` : "";
-  setText("budget-text", `${free} of ${budget.capacity} tokens are free; each comes back ${duration(budget.window_s)} after it was taken.${next}`);
+  setText("budget-text", `${free} of ${budget.capacity} tokens are free: ${budget.bound}. Each comes back ${duration(budget.window_s)} after it was taken.${next}`);
 }
 
 function showFleet(fleet) {
