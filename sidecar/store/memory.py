@@ -21,17 +21,18 @@ MAX_EVENTS: Final = 1000
 
 """Of a minute, and how many minutes of errors are kept."""
 
-RUN_ID: Final = "memory"
-"""The name of its process: a new process has an empty store."""
-
 _RECORDS: Final = frozenset({"epoch", "state"})
 
 
 class MemoryStore:
-    """The store of one service. ``clock_us`` gives its time in microseconds; its ledger has ``events_max`` entries."""
+    """The store of one service. ``clock_us`` gives its time in microseconds; its ledger has ``events_max`` entries.
 
-    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS) -> None:
+    ``run_id`` names its process, as in ``Raw``.
+    """
+
+    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS, run_id: str = "memory") -> None:
         self._clock_us = clock_us
+        self._run_id = run_id
         self._revision = 0
         self._tables: dict[str, dict[str, str]] = {"state": {}, "culls": {}, "leases": {}, "holds": {}}
         self._settings = SortedSet()
@@ -66,7 +67,7 @@ class MemoryStore:
             member=roster.rows.get(instance, ""),
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
-            run_id=RUN_ID,
+            run_id=self._run_id,
             median_errors=roster.medians()[0],
         )
 
@@ -117,7 +118,7 @@ class MemoryStore:
             median_ratio=median_ratio,
             holds=(holds.get("", ""), holds.get(beat.instance, "")),
             used=self._grants.count(now_us - window_us) - self._refunded.count(now_us - window_us),
-            run_id=RUN_ID,
+            run_id=self._run_id,
         )
 
     def has_lost_connection(self) -> bool:
