@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: "
 NOW = b":1700000000000000\r\n"
+MEDIAN = b":-1\r\n"
 RUN_ID = b"$4\r\nrun1\r\n"
 READ = (
-    b"*17\r\n" + NOW + b"*3\r\n$1\r\n7\r\n$-1\r\n$5\r\nstate\r\n" + b"*0\r\n" * 4 + b":3\r\n*0\r\n"
+    b"*18\r\n" + NOW + b"*3\r\n$1\r\n7\r\n$-1\r\n$5\r\nstate\r\n" + b"*0\r\n" * 4 + b":3\r\n*0\r\n"
     b"*2\r\n$1\r\na\r\n$16\r\n1700000000000000\r\n*2\r\n$5\r\nredis\r\n$1\r\n2\r\n"
     + b"*0\r\n" * 3
     + b"$-1\r\n" * 3
     + RUN_ID
+    + MEDIAN
 )
 HEARD_REPLY = (
     b"*13\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
@@ -81,8 +83,8 @@ async def test_anything_but_a_complete_reply_is_a_word(
 @pytest.mark.parametrize(
     ("line", "of"),
     [
-        (READ.replace(b"*17", b"*16").removesuffix(RUN_ID), "read"),
-        (READ.replace(b"*17", b"*18") + b":0\r\n", "read"),
+        (READ.replace(b"*18", b"*17").removesuffix(MEDIAN), "read"),
+        (READ.replace(b"*18", b"*19") + b":0\r\n", "read"),
         (READ.replace(b":3\r\n", b"$1\r\n3\r\n"), "read"),
         (READ.replace(b"*3\r\n$1\r\n7\r\n", b"*2\r\n"), "read"),
         (READ.replace(b"$1\r\n7\r\n", b"$1\r\nx\r\n"), "read"),

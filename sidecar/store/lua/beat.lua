@@ -109,7 +109,6 @@ if math.abs(now - (tonumber(records[3]) or 0)) > DAY then
 end
 
 local run_id = string.match(tostring(redis.pcall('INFO', 'server')), '\nrun_id:(%w+)') or ''
-
 local middle = math.floor((alive - #struck) / 2)
 local median_errors = tonumber(call('ZRANGE', ERRORS, middle, middle, 'WITHSCORES')[2]) or -1
 middle = math.floor(ratios / 2)
