@@ -138,7 +138,9 @@ async def full_story(board: Board) -> None:
         await rig.answered(Unknown("timeout"))
         await rig.advance(2)
         await rig.answered(DENIED)
-        await rig.advance(15)
+        await rig.advance(7)
+        await rig.errors(1, kind="redis", app_start="boot-1")  # old errors claim nothing
+        await rig.advance(8)
         await rig.answered(GRANTED)
         await rig.pings(ErrorReport(1, app_start="boot-2"), ErrorReport(1, app_start="boot-1"))
         await rig.reports(Results(3, 1, load=0.7))
