@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -152,6 +153,12 @@ def test_crash_in_an_outage_of_all_costs_no_second_cull(start_redis: StartRedis,
 # -- Sentinel ---------------------------------------------------------------------------------------------------------
 
 
+def await_promotion(setup: SentinelSetup) -> None:
+    """Wait until the Sentinel names the former replica."""
+    sentinel, port = setup.sentinels[0], setup.replica.port
+    wait_for(lambda: sentinel.master_port() == port, timeout_s=60, what="the replica takes over")
+
+
 @pytest.mark.site
 def test_sentinel_that_promotes_a_replica_without_the_grants_culls_no_more_than_the_budget(
     start_redis: StartRedis, children: Children, pool: SidecarPool
@@ -162,9 +169,7 @@ def test_sentinel_that_promotes_a_replica_without_the_grants_culls_no_more_than_
     setup.replica.cli("REPLICAOF", "127.0.0.1", "1")
     down = fleet.spend_budget()
     setup.master.kill()
-    wait_for(
-        lambda: setup.sentinels[0].master_port() == setup.replica.port, timeout_s=60, what="the replica takes over"
-    )
+    await_promotion(setup)
     fleet.show_the_loss_at(setup.replica, *fleet.members[BUDGET : 2 * BUDGET])
     fleet.driver.await_down(*down)
 
@@ -178,8 +183,9 @@ def test_failover_by_hand_whose_old_master_goes_on_granting_culls_no_more_than_t
     fleet = Fleet(pool, setup.master, setup.url)
     assert setup.master.cli("WAIT", 1, 5000) == 1
     setup.sentinels[0].cli("SENTINEL", "FAILOVER", "fleet")
-    wait_for(lambda: setup.replica.cli("ROLE")[0] == "master", timeout_s=60, what="the replica is promoted")
-    connections = [one["id"] for one in setup.master.cli("CLIENT", "LIST", "TYPE", "normal") if "evalsha" in one["cmd"]]
+    await_promotion(setup)
+    connections = re.findall(r"^id=(\d+) .* cmd=evalsha ", setup.master.cli("CLIENT", "LIST"), flags=re.MULTILINE)
+    assert len(connections) == 12
     for number in connections[::2]:
         setup.master.cli("CLIENT", "KILL", "ID", number)
     with fleet.driver.keep_sick(*fleet.members):
