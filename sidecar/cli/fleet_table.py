@@ -235,10 +235,18 @@ def _headline(seen: dict[str, Any], now: float) -> str:
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
-    down = fleet["down"]
-    alive = fleet["alive"] + (down if is_shadow else 0)
-    counts = f"{alive} alive, {fleet['suspect']} of them suspect, {down} {'would be ' * is_shadow}down{retiring}"
+    alive = fleet["alive"] + (fleet["down"] if is_shadow else 0)
+    counts = f"{alive} alive, {fleet['suspect']} of them suspect, {_down(seen, is_shadow=is_shadow)}{retiring}"
     return f"{name}: {counts}{_tokens(seen, now)}"
+
+
+def _down(seen: dict[str, Any], *, is_shadow: bool) -> str:
+    """How many containers are down, apart from those that still drain, as far as their sidecars say."""
+    states = [(member.get("about") or {}).get("state") for member in seen["members"] if member["presence"] == "down"]
+    draining, down = states.count("draining"), seen["fleet"]["down"]
+    if is_shadow or not draining:
+        return f"{down} {'would be ' * is_shadow}down"
+    return f"{draining} draining, {max(0, down - draining)} down"
 
 
 def _tokens(seen: dict[str, Any], now: float) -> str:

@@ -54,6 +54,7 @@ from sidecar.core.measure.outlier import NO_BASELINE, Baseline, FleetUsual
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import (
     MANUAL,
+    REVIVED,
     AppExited,
     Claim,
     ErrorReport,
@@ -349,7 +350,7 @@ class Controller:
             if message.latch == self._unwritten_latch:
                 self._unwritten_latch = None
         elif isinstance(message, ReviveOrdered):
-            self._step(replace(message, incarnation=self._word("revived"), identity=self._identity()), now)
+            self._step(replace(message, incarnation=self._word(REVIVED), identity=self._identity()), now)
         else:
             self._receive(message, now)
 

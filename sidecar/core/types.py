@@ -215,6 +215,10 @@ The first id that the app reports names such an incarnation, and begins no other
 """
 
 
+REVIVED: Final = "revived"
+"""Beginning of the id of an incarnation that a person put back into service: nothing was replaced."""
+
+
 class Beat(NamedTuple):
     """A sidecar's sign of life, and what the fleet needs to know about its container.
 

@@ -80,6 +80,12 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
     assert shown(seen)[-1] == "... and 2 more"
 
 
+def test_container_that_drains_is_not_counted_as_down() -> None:
+    drains = {**_member("a", "down"), "about": {**OWN, "state": "draining"}}
+    headline = shown(_seen(Fleet(alive=4, down=2), members=[drains, _member("b", "down")], used=None))[0]
+    assert headline == "app: 4 alive, 0 of them suspect, 1 draining, 1 down"
+
+
 def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:
     # In shadow a container that would be culled is one that serves.
     assert shown(_seen(Fleet(alive=1, down=1), mode="shadow", used=None)) == [

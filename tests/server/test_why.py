@@ -366,7 +366,8 @@ def test_text_begins_with_what_matters_most() -> None:
         "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
         "claim granted: 3 of 10 in use",
         "tokens: 3 of 10 in use, 7 left",
-        "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; median: 1 error, 0.25 % of the requests failed",
+        "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; median: 1 error, "
+        "0.25 % of the requests failed",
         "culls: 0 helped, 0 did not help, 0 unclear",
         "culls for mysql: 1 of at most 2 without an outcome",
         "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",
@@ -478,7 +479,10 @@ def test_text_repeats_nothing_of_a_claim(answer: Granted | Denied, line: str) ->
     [
         ({"trials": (PAUSED._replace(failures=3),)}, "culls for redis: paused for 9m, the last 3 did not help; "),
         ({"duplicate": True}, "duplicate: another container runs under this instance name"),
-        ({"median_errors": 4, "median_ratio": None}, "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; "),
+        (
+            {"median_errors": 4, "median_ratio": None},
+            "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; ",
+        ),
     ],
     ids=["paused again", "duplicate", "median of errors alone"],
 )

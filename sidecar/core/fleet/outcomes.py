@@ -20,7 +20,7 @@ from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.terms import OFF
 from sidecar.core.fleet.view import MemberKey
-from sidecar.core.types import MANUAL, NAMELESS, US_PER_S, Beat, Entry, Presence
+from sidecar.core.types import MANUAL, NAMELESS, REVIVED, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"
 
@@ -119,7 +119,9 @@ def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
             )
         draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
         return False
-    if cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
+    if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
+        _revive(draft, instance, cull)
+    elif cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
         places = [instance]
     elif _is_newcomer(draft, beat):
         places = _places(draft, draft.now_us - waited_us)
@@ -184,6 +186,14 @@ def _heard_us(draft: Draft, cull: Cull) -> int:
     expiry_us = draft.limits.expiry_us
     has_left = cull.occupied_us < max(cull.at_us, cull.down_us) + expiry_us
     return cull.occupied_us if has_left else cull.occupied_us - expiry_us
+
+
+def _revive(draft: Draft, instance: str, cull: Cull) -> None:
+    """End the cull of a container that a person put back: no replacement can show whether it would have helped."""
+    if cull.is_lease:
+        del draft.culls[instance]
+    else:
+        _judge(draft, instance, CullOutcome.UNCLEAR, REVIVED)
 
 
 def _make_way(draft: Draft, cull: Cull, beat: Beat) -> bool:

@@ -198,10 +198,11 @@ function showTiles() {
   const errors = sum(rows.map((one) => one.errors ?? 0));
   const free = last.budget ? tokens(last.budget).free : null;
   const line = last.timeline;
-  const down = count("draining", "down");
+  const draining = count("draining"), down = count("down");
   fill("tiles", [
-    tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !down ? "good" : ""),
+    tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !draining && !down ? "good" : ""),
     tile(suspect, "suspect", suspect ? "bad" : "good"),
+    ...(draining ? [tile(draining, wouldBe("draining"), "bad")] : []),
     tile(down, wouldBe("down"), down ? "bad" : "good"),
     tile(errors, "errors in the window", errors ? "warn" : "good"),
     tile(lighter, isShadow() ? "would get fewer requests" : "get fewer requests", lighter ? "warn" : "good"),

@@ -10,8 +10,8 @@ from harness.fleet_model import START_US as NOW
 from harness.fleet_model import TERMS, FleetModel, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import outcomes
 from sidecar.core.fleet.records import Cull
-from sidecar.core.fleet.view import View
-from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Granted, Presence
+from sidecar.core.fleet.view import Attend, View
+from sidecar.core.types import MANUAL, REVIVED, US_PER_S, Beat, Entry, Granted, Presence
 
 SUSPECT, WELL, DOWN, GONE, STARTING = (
     Presence.SUSPECT,
@@ -156,6 +156,21 @@ def test_newcomer_does_not_make_way_while_no_other_place_can_be_vacant() -> None
     it.beat("c01", DOWN)
     it.replaced("c00")
     assert (it.cull("c00").by, it.phase("c01")) == ("new", "out")
+
+
+@pytest.mark.parametrize("is_lease", [False, True], ids=["a cull", "a retirement"])
+def test_container_that_a_person_revived_was_not_replaced(*, is_lease: bool) -> None:
+    it = fleet_of_size(10, TRIED)
+    assert isinstance(it.retire("c00") if is_lease else it.claim("c00"), Granted)
+    it.beat("c00", DOWN, is_lease=is_lease)
+    it.advance(1)
+    attended = Attend(Beat("c00", f"{REVIVED}-00ff", WELL))
+    it.ask(attended, "c00")
+    assert it.fleet().down == 0
+    assert [(entry.what, entry.reason) for entry in it.entries] == ([] if is_lease else [("unclear", "revived")])
+    it.advance(TERMS.probation_us / US_PER_S)
+    it.ask(attended, "c00")
+    assert it.outcomes() == (0, 0, int(not is_lease)), "it earns no trust for its cause"
 
 
 @pytest.mark.parametrize("last", [DOWN, GONE], ids=["beats on", "leaves later"])
