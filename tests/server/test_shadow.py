@@ -173,6 +173,10 @@ async def _story(snapshots: dict[str, Snapshot]) -> None:
         await rig.errors(7, app_start="boot-2")
         keep("restarted, suspect")
         assert rig.failures == []
+        # What the action, the hook and the next sidecar go by:
+        assert {State.RETIRING, State.DRAINING, State.DOWN}.isdisjoint(rig.states)
+        assert {memory.latch for memory in rig.notes.saved} == {None}
+        assert rig.budget.leases == []
 
 
 def test_shadow_shows_an_idle_container_while_a_real_controller_does_all_that_it_may() -> None:
