@@ -125,7 +125,7 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
         yield plain(f"bound   {seen['bound']}")
     if fleet is not None:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
-        yield from map(_trial, fleet["trials"])
+        yield from (_trial(trial, now) for trial in fleet["trials"])
         yield from _errors(fleet)
         yield from _twins(seen["members"])
         yield from _problems(fleet)
@@ -259,10 +259,12 @@ def _tokens(seen: dict[str, Any], now: float) -> str:
     return f", {used} of {budget} tokens in use{left}{back}"
 
 
-def _trial(trial: dict[str, Any]) -> str:
-    """The limit on culls for one cause, or their pause because the last one did not help."""
+def _trial(trial: dict[str, Any], now: float) -> str:
+    """The limit on culls for one cause and its episode, or their pause because the last one did not help."""
     if trial["paused_s"] <= 0:
-        return plain(f"trial   {trial['cause']}: {trial['out']} of at most {trial['limit']} culls without an outcome")
+        out = f"{trial['out']} of at most {trial['limit']} culls without an outcome"
+        since = f", its episode began {span(now - trial['since'])} ago" if trial["since"] else ""
+        return plain(f"trial   {trial['cause']}: {out}{since}")
     last = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
     return plain(
         f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help; {_RELEASE}"

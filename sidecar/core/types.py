@@ -257,7 +257,8 @@ class CauseTrial(NamedTuple):
     """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet.
 
     ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
-    ``failures``: culls in a row that did not help.
+    ``failures``: culls in a row that did not help. ``since``: Unix seconds at which the episode began in which the
+    limit was earned; 0: the cause has no episode now.
     """
 
     cause: str
@@ -265,6 +266,7 @@ class CauseTrial(NamedTuple):
     out: int
     paused_s: float = 0.0
     failures: int = 0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

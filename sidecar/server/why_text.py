@@ -139,7 +139,8 @@ def _median(fleet: dict[str, Any]) -> str:
 
 
 def _trial(trial: dict[str, Any]) -> str:
-    out = f"{trial['out']} of at most {trial['limit']} without an outcome"
+    since = f", its episode began at {_time(trial['since'])}" if trial["since"] else ""
+    out = f"{trial['out']} of at most {trial['limit']} without an outcome{since}"
     if trial["paused_s"] <= 0:
         return out
     failures = trial["failures"]

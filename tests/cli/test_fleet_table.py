@@ -42,7 +42,11 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         suspect=3,
         down=1,
         cause="redis",
-        trials=(CauseTrial("mysql", 2, 1), CauseTrial("redis", 1, 0, 545.0, 2), CauseTrial("http", 1, 0, 30.0, 1)),
+        trials=(
+            CauseTrial("mysql", 2, 1, since=NOW - 250),
+            CauseTrial("redis", 1, 0, 545.0, 2),
+            CauseTrial("http", 1, 0, 30.0, 1),
+        ),
         median_errors=2,
         median_ratio=0.0042,
         policies=2,
@@ -61,7 +65,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
     assert list(head(seen, NOW)) == [
         "app: 4 alive, 3 of them suspect, 1 down, 3 of 10 tokens in use, 7 left",
         "culls   5 helped, 2 did not help, 1 unclear",
-        "trial   mysql: 1 of at most 2 culls without an outcome",
+        "trial   mysql: 1 of at most 2 culls without an outcome, its episode began 4m 10s ago",
         f"paused  no culls for redis for 9m 5s: the last 2 culls did not help; {RELEASE}",
         f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
         "cause   most suspects share redis",

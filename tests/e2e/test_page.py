@@ -354,7 +354,7 @@ def test_limit_line_stays_within_the_error_chart_on_a_phone(browser: Browser, on
 def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(browser: Browser, one: Sidecar) -> None:
     window = _given(browser, one)
     trials = [
-        {"cause": "disk", "limit": 2, "out": 1, "paused_until": None, "failures": 0},
+        {"cause": "disk", "limit": 2, "out": 1, "paused_until": None, "failures": 0, "since": 1_700_000_000},
         {"cause": HOSTILE, "limit": 1, "out": 0, "paused_until": time.time() + 900, "failures": 2},
     ]
     gone = [{"instance": f"gone{number:02}{HOSTILE}", "at": time.time() - 60} for number in range(20)]
@@ -366,7 +366,8 @@ def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(
     assert "most suspects share" in said
     assert "median of errors: 3, median of failed requests: 1.25\u00a0%" in said
     shown = window.page.locator("#trials li")
-    assert shown.nth(0).inner_text() == "\u2068disk\u2069: 1 of at most 2 culls without an outcome"
+    out = "1 of at most 2 culls without an outcome, its episode began at 11-14 22:13 UTC"
+    assert shown.nth(0).inner_text() == f"\u2068disk\u2069: {out}"
     assert "the last 2 did not help" in shown.nth(1).inner_text()
     assert window.page.locator("#trials li.paused").count() == 1
     window.wait(f"document.getElementById('trials').innerText != {json.dumps(window.text('#trials'))}")

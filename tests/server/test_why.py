@@ -49,7 +49,8 @@ FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 9, 5, "9 server errors in 60 s"),))
 HOLD = Hold("anna", "a deploy", UNIX + 300)
-TRIED = CauseTrial("mysql", 2, 1)
+BEGAN = UNIX - 300
+TRIED = CauseTrial("mysql", 2, 1, since=BEGAN)
 PAUSED = CauseTrial("redis", 1, 0, 539.5, 1)
 FLEET = Fleet(
     20,
@@ -196,7 +197,14 @@ def test_public_answer_has_everything_but_free_text() -> None:
     assert value["claim"]["sentence"] == "anna holds the service: a deploy, no container is culled for 5m"
     assert (value["budget"]["used"], value["budget"]["left"]) == (3, 7)
     assert (value["fleet"]["alive"], value["fleet"]["suspect"], value["fleet"]["paused"]) == (20, 3, ["redis"])
-    assert value["fleet"]["trials"][0] == {"cause": "mysql", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0}
+    assert value["fleet"]["trials"][0] == {
+        "cause": "mysql",
+        "limit": 2,
+        "out": 1,
+        "paused_s": 0.0,
+        "failures": 0,
+        "since": BEGAN,
+    }
     assert value["fleet"]["away"] == ["timeout"]
     held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
     assert value["hold"] == value["fleet"]["hold"] == held
@@ -369,7 +377,7 @@ def test_text_begins_with_what_matters_most() -> None:
         "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; median: 1 error, "
         "0.25 % of the requests failed",
         "culls: 0 helped, 0 did not help, 0 unclear",
-        "culls for mysql: 1 of at most 2 without an outcome",
+        "culls for mysql: 1 of at most 2 without an outcome, its episode began at 13:55:00Z",
         "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",
         "Redis servers away: timeout",
         "hold: the service until 14:05:00Z by anna: a deploy",

@@ -333,15 +333,23 @@ async def cull(group: ServerGroup, name: str, life: str = "1") -> None:
 
 async def test_cull_that_helped_doubles_the_trial_and_gives_its_token_back() -> None:
     group = ServerGroup(1, GATED, capacity="4")
+    others = {"b": suspect("b"), **{name: beat(name) for name in "xyz"}}
+    sidecars = group.sidecars(others)
+    for name, each in others.items():
+        await sidecars[name].beat(each)
     await cull(group, "a")
     fleet = await fleet_of(group.sidecar(), beat("z"))
-    assert (fleet.trials, fleet.used, fleet.down) == ((CauseTrial("redis", 1, 1),), 1, 1)
+    assert (fleet.trials, fleet.used, fleet.down) == ((CauseTrial("redis", 1, 1, since=START_S),), 1, 1)
     replacement = group.sidecar()
     await replacement.beat(beat("a", Presence.STARTING, life="2"))
     await replacement.beat(beat("a", life="2"))
-    group.advance(60)
+    for _ in range(3):
+        group.advance(20)
+        for name, each in others.items():
+            await sidecars[name].beat(each)
+        await replacement.beat(beat("a", life="2"))
     fleet = await fleet_of(replacement, beat("a", life="2"))
-    assert (fleet.trials, fleet.helped, fleet.down) == ((CauseTrial("redis", 2, 0),), 1, 0)
+    assert (fleet.trials, fleet.helped, fleet.down) == ((CauseTrial("redis", 2, 0, since=START_S),), 1, 0)
     fleet = await fleet_of(replacement, beat("a", life="2"))
     assert (fleet.used, fleet.culls_by) == (0, ((CullOutcome.HELPED, "redis", 1),))
     assert await told_of(replacement) == [("replaced", "a", ""), ("helped", "a", "")]
@@ -353,7 +361,9 @@ async def test_cull_that_did_not_help_pauses_its_cause_until_an_operator_release
     replacement = group.sidecar()
     await replacement.beat(beat("a", life="2"))
     fleet = await fleet_of(replacement, suspect("a", life="2"))
-    assert (fleet.trials, fleet.paused, fleet.unhelped) == ((CauseTrial("redis", 1, 0, 600.0, 1),), ("redis",), 1)
+    (trial,) = fleet.trials
+    assert (trial, fleet.unhelped) == (CauseTrial("redis", 1, 0, 600.0, 1, START_S), 1)
+    assert fleet.paused == ("redis",)
     denied = await replacement.claim(claim("a", life="2"))
     assert isinstance(denied, Denied)
     assert (denied.reason, denied.retry_after_s) == ("paused", 600.0)

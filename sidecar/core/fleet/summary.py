@@ -132,6 +132,7 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
             state.open_culls.get(cause, 0),
             trial.pause_left_us(now_us) / US_PER_S if trial.failures else 0.0,
             trial.failures,
+            trial.began_us / US_PER_S,
         )
         for cause, trial in sorted(state.trials.items())
     )

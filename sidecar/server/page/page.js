@@ -313,7 +313,8 @@ function showTrials(fleet) {
   const trials = fleet?.trials ?? [];
   fill("trials", trials.length ? trials.map((trial) => {
     const isPaused = trial.paused_until !== null && trial.paused_until > now();
-    const out = `${trial.out} of at most ${trial.limit} culls without an outcome`;
+    const since = trial.since ? `, its episode began at ${clock(trial.since, false)} UTC` : "";
+    const out = `${trial.out} of at most ${trial.limit} culls without an outcome${since}`;
     const before = trial.failures > 1 ? `the last ${trial.failures}` : "the last one";
     const said = isPaused ? `paused until ${clock(trial.paused_until, false)} UTC (${duration(trial.paused_until - now())}), ${before} did not help` : out;
     return make("li", `${isolate(trial.cause)}: ${said}`, isPaused ? "paused" : "");
