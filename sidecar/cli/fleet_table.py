@@ -16,6 +16,7 @@ from rich.text import Text
 from sidecar.cli.colours import COLOURS
 from sidecar.cli.terminal import plain
 from sidecar.core.explain import reasons
+from sidecar.core.types import Hold
 
 SILENT: Final = "silent"
 GONE: Final = "gone"
@@ -295,6 +296,10 @@ def _problems(fleet: dict[str, Any]) -> Iterator[str]:
         yield f"drift   {fleet['policies']} different settings, the strictest of each holds: see health-arbiter doctor"
     for server in fleet["away"]:
         yield plain(f"away    {server}, and its share of the budget")
+    if lost := fleet.get("lost_hold"):
+        yield plain(
+            f"lost    {reasons.lost_hold(Hold(lost['author'], lost['reason'], lost['until'], lost['instance']))}"
+        )
     if fleet["losses"]:
         lost = f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
         yield f"{lost}: no cull in the window of the budget after one"

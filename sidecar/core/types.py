@@ -281,6 +281,7 @@ class Fleet:
     of 0 is not known. ``median_errors``: median of the members' errors in the window; ``median_ratio``: of
     their failed requests, from 0 to 1; None for a fleet of fewer than three. ``duplicate``: another container beats
     under the instance name of this one. ``tells_process``: the store tells its process, so that its restart is noticed.
+    ``lost_hold``: this sidecar saw it in force, and the store has lost it.
     """
 
     alive: int
@@ -303,6 +304,7 @@ class Fleet:
     median_ratio: float | None = None
     duplicate: bool = False
     tells_process: bool = True
+    lost_hold: Hold | None = None
 
     @property
     def paused(self) -> tuple[str, ...]:
@@ -407,7 +409,18 @@ class Entry(NamedTuple):
 ENTRY_WORDS: Final = frozenset(
     {
         *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced", "restarted"),
-        *("helped", "unhelped", "unclear", "hold", "release", "paused", "data_loss", "duplicate", "not_honoured"),
+        *(
+            "helped",
+            "unhelped",
+            "unclear",
+            "hold",
+            "hold_lost",
+            "release",
+            "paused",
+            "data_loss",
+            "duplicate",
+            "not_honoured",
+        ),
         *("would_cull", "would_recover", "redis_away", "redis_back", "acted", "action_failed"),
     }
 )

@@ -126,6 +126,8 @@ class Why:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
         if is_brief:
             held = reasons.anonymous_hold(held) if held else None
+            if fleet is not None and fleet.lost_hold is not None:
+                fleet = replace(fleet, lost_hold=reasons.anonymous_hold(fleet.lost_hold))
             seen = _anonymous(seen)
         container, unix, own = seen.container, self._from.wall(), self._identity
         answered_at = self._history.answered_at

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sidecar.core.explain import reasons
 from sidecar.core.measure.weight import FULL
+from sidecar.core.types import Hold
 
 LINE_LIMIT: Final = 400
 """Characters of a line: a reason that was read from disk may have any length."""
@@ -126,6 +127,8 @@ def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
     yield f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
     for trial in fleet["trials"]:
         yield f"culls for {trial['cause']}: {_trial(trial)}"
+    if lost := fleet.get("lost_hold"):
+        yield reasons.lost_hold(Hold(lost["author"], lost["reason"], lost["until"], lost["instance"]))
     if fleet["duplicate"]:
         yield "duplicate: another container runs under this instance name"
     if fleet["away"]:

@@ -27,6 +27,7 @@ from sidecar.store.changes import is_hold_lacking
 from sidecar.store.decisions import Counter, Decisions
 from sidecar.store.ledger_pages import merged_page, places
 from sidecar.store.protocol import Listing, Store
+from sidecar.store.seen_holds import SeenHolds
 from sidecar.store.servers import BudgetServer, ExchangeTimes, Servers, clear_answers
 
 MAX_MEMBERS: Final = 2000
@@ -109,6 +110,7 @@ class FleetBudget:
         self._is_watched = self._is_arriving = self._is_unanswered = False
         self._duplicate_until = -1.0
         self._waits_since: float | None = None
+        self._holds = SeenHolds(terms.window_us)
         self._decisions = Decisions(
             self._servers,
             terms,
@@ -151,6 +153,8 @@ class FleetBudget:
             return answered
         readings = {number: reading for number, (reading, _) in answered.items()}
         self._see_duplicate(beat, readings)
+        if len(readings) == len(self._servers):
+            self._holds.take(beat.instance, list(readings.values()))
         is_new = any(not self._servers.every[number].has_processed_beat for number in answered)
         self._is_arriving = self._is_arriving or (beat.first and self._is_newcomer(beat, readings.values()))
         if is_new or self._is_due(beat, answered):
@@ -165,7 +169,10 @@ class FleetBudget:
         )
         # Includes the losses of servers that are away: a sum that falls and rises again would look like a new loss.
         losses = sum(server.epoch.losses for server in self._servers.every)
-        return replace(fleet, away=away, losses=losses) if away or losses != fleet.losses else fleet
+        lost_hold = self._holds.lost
+        if not (away or lost_hold or losses != fleet.losses):
+            return fleet
+        return replace(fleet, away=away, losses=losses, lost_hold=lost_hold)
 
     def has_lost_connection(self) -> bool:
         """Whether that is so: the server behind the next connection may be another process."""
@@ -176,7 +183,10 @@ class FleetBudget:
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
         """The hold that is now in force, on at least one server, or unknown as for a claim."""
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
-        return cast("Hold | Unknown", await self._answer(order, instance, is_order=True))
+        held = cast("Hold | Unknown", await self._answer(order, instance, is_order=True))
+        if isinstance(held, Hold):
+            self._holds.put(held, order.for_us)
+        return held
 
     async def release(self, instance: str) -> bool | Unknown:
         """Whether there was a hold, or unknown as for a claim."""
@@ -195,7 +205,7 @@ class FleetBudget:
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
         seen = members.member_list_of(view, raws, listing, present, self._terms, most=MAX_MEMBERS)
-        return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate()))
+        return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate(), lost_hold=self._holds.lost))
 
     # -- the ledger ---------------------------------------------------------------------------------------------
 
@@ -269,7 +279,7 @@ class FleetBudget:
 
     def _is_due(self, beat: Beat, answered: Mapping[int, tuple[Reading, ExchangeTimes]]) -> bool:
         """Whether a decision is due, also for a server that lacks a part of the state."""
-        if self._is_watched or self._waits_since is not None or self._is_duplicate():
+        if self._is_watched or self._waits_since is not None or self._holds.has_news or self._is_duplicate():
             return True
         readings = [reading for reading, _ in answered.values()]
         if len({reading.state.serial for reading in readings}) > 1:
@@ -290,13 +300,15 @@ class FleetBudget:
         largest = max((reading.reply for reading in readings.values()), key=lambda one: one.alive)
         first = (self._is_arriving and is_new) or self._waits_since is not None
         waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
-        attend = Attend(beat._replace(first=first), struck, largest.silent, largest.alive, waited_us)
+        attend = Attend(
+            beat._replace(first=first), struck, largest.silent, largest.alive, waited_us, self._holds.has_news
+        )
         decided = await self._decisions.decide(attend, beat.instance)
         if isinstance(decided, Unknown):
             return dict(readings)
         for number in readings:
             self._servers.every[number].has_processed_beat = True
-        self._is_arriving = False
+        self._is_arriving = self._holds.has_news = False
         self._is_watched = decided.answer.is_watched
         self._waits_since = self._clock() - waited_us / US_PER_S if decided.answer.is_waiting else None
         read, edits = decided.read, decided.edits

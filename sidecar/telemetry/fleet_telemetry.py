@@ -39,6 +39,8 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
         level = logging.WARNING if after.away else logging.INFO
         text = "Redis servers are away, and their share of the budget" if after.away else "all Redis servers are back"
         yield Line(level, text, {"away": ", ".join(after.away)} if after.away else {})
+    if after.lost_hold is not None and after.lost_hold != before.lost_hold:
+        yield Line(logging.ERROR, reasons.lost_hold(after.lost_hold), {"until": after.lost_hold.until})
     if after.hold != before.hold:
         text = f"held: {reasons.hold(after.hold)}" if after.hold else "no hold any more"
         yield Line(logging.WARNING, text, {"until": after.hold.until} if after.hold else {})

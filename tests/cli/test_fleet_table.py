@@ -11,8 +11,9 @@ from rich.console import Console
 
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, ContainerRow, head, hold_line, rows, span
+from sidecar.core.explain import reasons
 from sidecar.core.fleet import about as members_json
-from sidecar.core.types import CauseTrial, Fleet
+from sidecar.core.types import CauseTrial, Fleet, Hold
 
 NOW = 1_700_000_000.0
 RELEASE = "look for the cause, or try again at once with health-arbiter release --service"
@@ -88,6 +89,11 @@ def test_container_that_drains_is_not_counted_as_down() -> None:
     drains = {**_member("a", "down"), "about": {**OWN, "state": "draining"}}
     headline = shown(_seen(Fleet(alive=4, down=2), members=[drains, _member("b", "down")], used=None))[0]
     assert headline == "app: 4 alive, 0 of them suspect, 1 draining, 1 down"
+
+
+def test_lost_hold_is_told_with_who_set_it() -> None:
+    lost = Hold("ann", "deploy", NOW + 60)
+    assert f"lost    {reasons.lost_hold(lost)}" in shown(_seen(Fleet(alive=4, lost_hold=lost), used=None))
 
 
 def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:

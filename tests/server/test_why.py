@@ -265,6 +265,15 @@ def test_brief_answer_tells_of_a_hold_and_when_it_ends() -> None:
     assert "hold: the service until 14:05:00Z by a person\n" in memory.why.text(100_000)
 
 
+def test_lost_hold_is_told_without_what_a_person_wrote_in_a_brief_answer() -> None:
+    memory = _noticed(Memory(HELD, is_public_brief=True))
+    assert memory.fleet is not None
+    memory.fleet = replace(memory.fleet, lost_hold=HOLD)
+    assert _json(_ask(memory.why.get_public))["fleet"]["lost_hold"]["author"] == "a person"
+    assert "lost a hold before its end (a person holds the service): set it again" in memory.why.text(100_000)
+    assert _json(_ask(memory.why.get_local))["fleet"]["lost_hold"]["author"] == "anna"
+
+
 def test_local_answer_has_the_incarnation_and_redacted_samples() -> None:
     value = _json(_ask(Memory(HELD).why.get_local))
     assert value.keys() == {*FIELDS, "samples", "capture", "last_cull", "action", "warnings"}
@@ -374,8 +383,10 @@ def test_text_begins_with_what_matters_most() -> None:
         "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
         "claim granted: 3 of 10 in use",
         "tokens: 3 of 10 in use, 7 left",
-        "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; median: 1 error, "
-        "0.25 % of the requests failed",
+        (
+            "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; "
+            "median: 1 error, 0.25 % of the requests failed"
+        ),
         "culls: 0 helped, 0 did not help, 0 unclear",
         "culls for mysql: 1 of at most 2 without an outcome, its episode began at 13:55:00Z",
         "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",

@@ -17,7 +17,7 @@ from sidecar.core.fleet.records import CullOutcome
 from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import Budget, FleetBudget
 from sidecar.store.decisions import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter
-from sidecar.store.protocol import Over
+from sidecar.store.protocol import Changes, Over, Write
 
 GATED = replace(WINDOW_ONLY, trial=True, refund_max=0)
 SAFE = replace(WINDOW_ONLY, after_loss_wait=True)
@@ -446,6 +446,61 @@ async def test_cause_is_free_again_after_a_killed_container_was_replaced_under_a
         await send_beats(**up)
     assert outcome(await fleet["stuck"].claim(claim("stuck"))) == "granted"
     assert (await fleet_of(fleet["well"], beat("well"))).helped == 2
+
+
+# -- holds that the server loses ---------------------------------------------------------------------------------
+
+
+async def lose_holds(group: ServerGroup) -> None:
+    """Have the server lose the key of the holds alone."""
+    raw = await group.server.content()
+    await group.server.store.commit(raw.revision, Changes([Write("holds", name, "") for name in raw.holds]))
+
+
+@pytest.mark.parametrize("scope", ["", "a"], ids=["of the service", "of the instance"])
+@pytest.mark.parametrize("has_set_it", [True, False], ids=["that set it", "that saw it"])
+async def test_hold_that_is_lost_is_told_by_the_sidecar(scope: str, *, has_set_it: bool) -> None:
+    group = ServerGroup(terms=SAFE)
+    person, sidecar = group.sidecar(), group.sidecar()
+    await sidecar.beat(beat("a", first=True))
+    group.advance(SETTLED_S)
+    await sidecar.beat(beat("a"))
+    held = await (sidecar if has_set_it else person).hold(scope, "ann", "a deployment", 3600)
+    if not has_set_it:
+        assert (await fleet_of(sidecar, beat("a"))).hold == held
+    await lose_holds(group)
+    group.advance(10)
+    fleet = await fleet_of(sidecar, suspect("a"))
+    assert (fleet.hold, fleet.lost_hold, fleet.losses) == (None, held, 1)
+    assert (await member_list_of(sidecar)).fleet.lost_hold == held
+    assert outcome(await sidecar.claim(claim("a"))) == "data_loss", "whoever froze the culls has not allowed them again"
+    group.advance(601)
+    fleet = await fleet_of(sidecar, suspect("a"))
+    assert (fleet.lost_hold, fleet.losses) == (held, 1)
+    again = await person.hold(scope, "ann", "a deployment", 60)
+    assert (await fleet_of(sidecar, beat("a"))).lost_hold is None
+    group.advance(61)
+    fleet = await fleet_of(sidecar, beat("a"))
+    assert (isinstance(again, Hold), fleet.hold, fleet.lost_hold, fleet.losses) == (True, None, None, 1)
+
+
+@pytest.mark.parametrize("how", ["released", "over", "nobody was there for a window"])
+async def test_hold_that_ends_is_not_lost(how: str) -> None:
+    group = ServerGroup(terms=SAFE)
+    person, sidecar = group.sidecar(), group.sidecar()
+    await person.hold("", "ann", "a deployment", 60 if how == "over" else 3600)
+    await sidecar.beat(beat("a", first=True))
+    if how == "released":
+        assert await person.release("") is True
+    elif how == "over":
+        group.advance(61)
+    else:
+        await lose_holds(group)
+        group.advance(601)
+    for _ in range(70):
+        group.advance(10)
+        fleet = await fleet_of(sidecar, beat("a"))
+        assert (fleet.lost_hold, fleet.losses) == (None, 0)
 
 
 # -- two lives under one name -----------------------------------------------------------------------------------

@@ -160,6 +160,7 @@ PAUSE = Line(
             Line(WARNING, "held: ann holds instance one: deploy", {"until": FREEZE.until}),
         ),
         ({"hold": FREEZE}, {}, Line(WARNING, "no hold any more", {})),
+        ({}, {"lost_hold": FREEZE}, Line(logging.ERROR, reasons.lost_hold(FREEZE), {"until": FREEZE.until})),
         (
             {},
             {"away": ("redis://b: timeout",)},
@@ -180,6 +181,7 @@ PAUSE = Line(
         "held",
         "held otherwise",
         "released",
+        "lost",
         "a server away",
         "all back",
     ],

@@ -281,6 +281,11 @@ def hold(value: Hold) -> str:
     return f"{value.author} holds {scope}{f': {value.reason}' if value.reason else ''}"
 
 
+def lost_hold(lost: Hold) -> str:
+    """What a person has to know of a hold that Redis has lost."""
+    return f"Redis has lost a hold before its end ({hold(lost)}): set it again if it is still needed"
+
+
 def anonymous_hold(value: Hold) -> Hold:
     """The hold without what a person wrote: the author's name and the reason."""
     return replace(value, author="a person", reason="")

@@ -6,6 +6,7 @@ A sidecar remembers the server's epoch, and notices a loss by one of these:
 - The server's clock has moved by another time than the sidecar's, or instants lie in its future: it was stepped.
 - A container that is down names a claim id that no server knows.
 - The last grant is not among the grants, or the state counts culls or leases without rows: a single key was lost.
+- A hold that a sidecar saw in force is gone, and was not released.
 - The list of servers has changed: the new servers know nothing of the grants of the old.
 
 A server process that the fleet has not met yet may lack the last grants: it was restarted from an older copy, or a

@@ -193,6 +193,8 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
     beat, is_waiting = attend.beat, False
     if 2 * attend.silent >= attend.alive > 1:
         draft.epochs = [replace(epoch, silent_us=draft.now_us) for epoch in draft.epochs]
+    if attend.is_hold_lost:
+        data_loss.lose(draft)
     outcomes.lost(draft, attend.struck)
     if beat.presence is Presence.GONE:
         outcomes.leave(draft, beat.instance)

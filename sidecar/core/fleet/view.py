@@ -102,7 +102,7 @@ class Attend:
     """Process what a beat shows to be due: arrivals, outcomes, ends.
 
     ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent. ``waited_us``: how long the
-    container has waited for a place since its first beat.
+    container has waited for a place since its first beat. ``is_hold_lost``: a hold is gone that was not released.
     """
 
     beat: Beat
@@ -110,6 +110,7 @@ class Attend:
     silent: int = 0
     alive: int = 0
     waited_us: int = 0
+    is_hold_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ const NAMES = new Intl.Collator("en", { numeric: true });
 const NAMED = new URLSearchParams(location.search).get("container");
 const URGENT = ["suspect", "draining", "down", "silent", "starting", "stopping", "retiring", "up"];
 const COLORS = {
-  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "redis_away"],
+  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "hold_lost", "redis_away"],
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
   good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
