@@ -234,11 +234,12 @@ def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers
         rng=_rng(),
         put=inbox.put,
         on_answer=observers.beat,
+        has_lost_connection=budget.has_lost_connection if config.redis.redis_url else None,
         on_failure=partial(observers.failed, "beat"),
         describe=Description(
             config.judging.error_limit,
             __version__,
-            digest_of(build_store.terms(config.budget, config.redis).written()),
+            digest_of(build_store.terms(config).written()),
         ),
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import redis_urls
+from sidecar.config.bound import bound
 from sidecar.core.fleet.about import digest_of
 from sidecar.net import web
 from sidecar.net.token_check import TokenCheck
@@ -95,6 +96,7 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
         identity={
             **_identity(config, "namespace"),
             "budget": config.budget.budget,
+            "bound": bound(config.budget),
             "budget_window": config.budget.budget_window,
             "beat_interval": config.budget.beat_interval,
             "store": redis_urls.shown(config.redis.redis_url),
@@ -109,18 +111,18 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
 
 
 def _own(sidecar: Sidecar) -> dict[str, object]:
-    """What only this sidecar knows of its container; ``since`` and ``born`` in Unix seconds."""
+    """What only this sidecar knows of its container, as in its beats; ``since`` and ``born`` in Unix seconds."""
     config, seen = sidecar.config, sidecar.snapshot()
     return {
         "state": seen.container.state,
         "since": round(seen.unix_of(seen.container.since), 3),
         "born": round(seen.unix_of(seen.container.born), 3),
         "incarnation": seen.container.life,
-        "weight": seen.share,
+        "weight": seen.would_share,
         "errors": seen.evidence.errors,
         "limit": config.judging.error_limit,
         "version": __version__,
-        "settings": digest_of(build_store.terms(config.budget, config.redis).written()),
+        "settings": digest_of(build_store.terms(config).written()),
     }
 
 

@@ -83,15 +83,16 @@ def fleet_budget(config: Config, stores: Sequence[tuple[str, Store]], mode: str 
     is_fixed = config.budget.budget_strategy == "fixed"
     return (FleetBudget if config.redis.redis_url else AloneBudget)(
         stores,
-        terms(config.budget, config.redis),
+        terms(config),
         rng=random.Random(),  # noqa: S311 - it spreads retries, it guards nothing
         clock=boot_time,
         counter=partial(article_counter, config, mode, datetime.now) if is_fixed else None,
     )
 
 
-def terms(rules: BudgetConfig, redis: RedisConfig) -> Terms:
+def terms(config: Config) -> Terms:
     """The rules of this sidecar. Without Redis it knows no fleet: no floor of healthy ones, and no loss of data."""
+    rules, redis = config.budget, config.redis
     is_shared = bool(redis.redis_url)
     return Terms(
         strategy=rules.budget_strategy,
@@ -106,6 +107,7 @@ def terms(rules: BudgetConfig, redis: RedisConfig) -> Terms:
         after_loss_wait=rules.after_data_loss == "wait" and is_shared,
         beat_us=_us(rules.beat_interval),
         servers=_digest(redis),
+        error_limit=config.judging.error_limit,
     )
 
 

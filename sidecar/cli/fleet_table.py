@@ -16,6 +16,7 @@ from rich.text import Text
 from sidecar.cli.colours import COLOURS
 from sidecar.cli.terminal import plain
 from sidecar.core.explain import reasons
+from sidecar.core.types import Hold
 
 SILENT: Final = "silent"
 GONE: Final = "gone"
@@ -121,9 +122,11 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
     """The lines about the whole fleet; ``now`` in Unix seconds, for the time that a hold still lasts."""
     fleet = seen["fleet"]
     yield _headline(seen, now)
+    if seen.get("bound"):
+        yield plain(f"bound   {seen['bound']}")
     if fleet is not None:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
-        yield from map(_trial, fleet["trials"])
+        yield from (_trial(trial, now) for trial in fleet["trials"])
         yield from _errors(fleet)
         yield from _twins(seen["members"])
         yield from _problems(fleet)
@@ -233,10 +236,18 @@ def _headline(seen: dict[str, Any], now: float) -> str:
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
-    down = fleet["down"]
-    alive = fleet["alive"] + (down if is_shadow else 0)
-    counts = f"{alive} alive, {fleet['suspect']} of them suspect, {down} {'would be ' * is_shadow}down{retiring}"
+    alive = fleet["alive"] + (fleet["down"] if is_shadow else 0)
+    counts = f"{alive} alive, {fleet['suspect']} of them suspect, {_down(seen, is_shadow=is_shadow)}{retiring}"
     return f"{name}: {counts}{_tokens(seen, now)}"
+
+
+def _down(seen: dict[str, Any], *, is_shadow: bool) -> str:
+    """How many containers are down, apart from those that still drain, as far as their sidecars say."""
+    states = [(member.get("about") or {}).get("state") for member in seen["members"] if member["presence"] == "down"]
+    draining, down = states.count("draining"), seen["fleet"]["down"]
+    if is_shadow or not draining:
+        return f"{down} {'would be ' * is_shadow}down"
+    return f"{draining} draining, {max(0, down - draining)} down"
 
 
 def _tokens(seen: dict[str, Any], now: float) -> str:
@@ -249,10 +260,12 @@ def _tokens(seen: dict[str, Any], now: float) -> str:
     return f", {used} of {budget} tokens in use{left}{back}"
 
 
-def _trial(trial: dict[str, Any]) -> str:
-    """The limit on culls for one cause, or their pause because the last one did not help."""
+def _trial(trial: dict[str, Any], now: float) -> str:
+    """The limit on culls for one cause and its episode, or their pause because the last one did not help."""
     if trial["paused_s"] <= 0:
-        return plain(f"trial   {trial['cause']}: {trial['out']} of at most {trial['limit']} culls without an outcome")
+        out = f"{trial['out']} of at most {trial['limit']} culls without an outcome"
+        since = f", its episode began {span(now - trial['since'])} ago" if trial["since"] else ""
+        return plain(f"trial   {trial['cause']}: {out}{since}")
     last = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
     return plain(
         f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help; {_RELEASE}"
@@ -283,6 +296,10 @@ def _problems(fleet: dict[str, Any]) -> Iterator[str]:
         yield f"drift   {fleet['policies']} different settings, the strictest of each holds: see health-arbiter doctor"
     for server in fleet["away"]:
         yield plain(f"away    {server}, and its share of the budget")
+    if lost := fleet.get("lost_hold"):
+        yield plain(
+            f"lost    {reasons.lost_hold(Hold(lost['author'], lost['reason'], lost['until'], lost['instance']))}"
+        )
     if fleet["losses"]:
         lost = f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
         yield f"{lost}: no cull in the window of the budget after one"

@@ -48,6 +48,7 @@ _COLUMNS: Final = "{:<20}  {:<13}  {:<20}  {:<10}  {:<10}  "
 HEADER: Final = _COLUMNS.format("TIME (UTC)", "WHAT", "INSTANCE", "KIND", "REASON") + "DETAILS"
 _TOOK: Final = {
     "hold": "for",
+    "hold_lost": "with a rest of",
     "paused": "for",
     "denied": "ask again in",
     "culled": "suspect for",

@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sidecar.config import sources
+from sidecar.config.bound import BOUND
 from sidecar.config.field_types import (
     Budget,
     Count,
@@ -131,13 +132,14 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         default=True, description="Whether a report that crosses a limit is judged at once, before the next check."
     )
     budget: Budget = Field(
-        "10", description="Maximum number of culls per window of the service: a count, or a percentage like `5%`."
+        "10",
+        description=f"Number of tokens of the service per window, N, as a count or a percentage like `5%`: {BOUND}.",
     )
     budget_window: Seconds = Field(600, ge=1, description="Time for which a token stays spent, 1s to 24h.")
     budget_strategy: Literal["log", "previous", "fixed"] = Field(
         "log",
-        description="Method of counting culls: `log` is exact, `previous` approximate (up to 2 x budget - 1 in a "
-        "window), `fixed` the article's (up to 2 x budget).",
+        description="Method of counting culls: `log` is exact, `previous` approximate (at most 2N - 1 in any "
+        "window), `fixed` the article's (at most 2N).",
     )
     budget_key: Name = Field(
         "errorWatcher", max_length=64, description="Prefix of the Redis key in which strategy `fixed` counts."
@@ -168,7 +170,7 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         "stays spent for the window.",
     )
     refund_max: Count = Field(
-        0, ge=0, le=3000, description="Maximum number of culls per window with `refund`; 0: three times the budget."
+        0, ge=0, le=3000, description="Maximum number of culls per window with `refund`; 0: 3N, three times the budget."
     )
     beat_interval: Seconds = Field(
         10, ge=0.1, le=300, description="Time between two beats, the sidecar's signs of life to the fleet, 100ms to 5m."

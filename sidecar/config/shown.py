@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from sidecar.config import redis_urls, sources, urls
 from sidecar.config.addresses import listed
+from sidecar.config.bound import bound
 from sidecar.config.field_types import is_duration
+from sidecar.config.slices import config_of
 from sidecar.runlock import durations
 
 if TYPE_CHECKING:
@@ -70,7 +72,11 @@ def effective(settings: Settings, origins: Mapping[str, str], *, is_changed_only
     ``is_changed_only``: leave out settings with the value that they have without any source.
     """
     shown = _shown(settings, origins, is_changed_only=is_changed_only)
-    return "\n".join(f"{variable}={entry['value']}  # from {entry['from']}" for variable, entry in shown.items())
+    meant = {"ARBITER_BUDGET": f": {bound(config_of(settings.model_dump()).budget)}"}
+    return "\n".join(
+        f"{variable}={entry['value']}  # from {entry['from']}{meant.get(variable, '')}"
+        for variable, entry in shown.items()
+    )
 
 
 def as_json(settings: Settings, origins: Mapping[str, str], *, is_changed_only: bool = False) -> str:

@@ -4,7 +4,8 @@ Messages come in through one inbox: reports of the app, replies to claims, lease
 ``run`` brings the time, with a turn each second unless nothing is counted. Each message becomes an event for
 ``core.life.transitions``, and the effects that follow are carried out here. The controller waits for nothing: what it
 asks of the budget, the disk or the hook goes to ``effects``, and each reply is a message. Readers see ``snapshot``,
-which is replaced at the end of each turn.
+which is replaced at the end of each turn, but not between a grant and the moment at which its latch is on disk: what a
+reader has seen of a grant must survive this process. Reports are taken meanwhile, and the wait is bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 from sidecar.controller.effects import EffectRunner, TokenBudget
 from sidecar.controller.evidence_capture import CullHook
-from sidecar.controller.inbox import Inbox, Message
+from sidecar.controller.inbox import Inbox, LatchWritten, Message
 from sidecar.controller.incarnation_ids import IdStatus, IncarnationIds, incarnation_id
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.explain import reasons
@@ -53,6 +54,7 @@ from sidecar.core.measure.outlier import NO_BASELINE, Baseline, FleetUsual
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import (
     MANUAL,
+    REVIVED,
     AppExited,
     Claim,
     ErrorReport,
@@ -60,6 +62,7 @@ from sidecar.core.types import (
     Fleet,
     Granted,
     Judgement,
+    Latch,
     LeaseRequest,
     Policy,
     Presence,
@@ -157,11 +160,16 @@ class Controller:
         self._not_before = 0.0
         self._has_news = False
         self._evidence_now: Evidence | None = None
+        self._saved_latch = container.latch
+        self._unwritten_latch: Latch | None = None
         self._publish_snapshot(clock())
 
     # -- what readers see -------------------------------------------------------------------------------------
 
     def _publish_snapshot(self, now: float) -> None:
+        """Show the readers what is now, unless the latch of a grant that they would see is not on disk yet."""
+        if self._unwritten_latch is not None and self._unwritten_latch == self.container.latch:
+            return
         self.snapshot = Snapshot(
             now,
             self.container,
@@ -176,6 +184,7 @@ class Controller:
             self._beat_error,
             self._last_cull,
             self._wall(),
+            self._policy.enforce,
         )
         self._publish(self.snapshot)
 
@@ -307,9 +316,12 @@ class Controller:
             self._step(self._judged(verdict, now), now)
 
     def _verdict(self, now: float) -> Verdict:
-        """The verdict on the window. A softly drained container has only a part of its load, and of its errors."""
+        """The verdict on the window. A softly drained container has only a part of its load, and of its errors.
+
+        In shadow mode it has all of them.
+        """
         baseline = self._baseline
-        if self._is_soft_drained:
+        if self._is_soft_drained and self._policy.enforce:
             baseline = replace(baseline, share=self._share_of_window)
         return judge(self._evidence(now), self._policy, baseline)
 
@@ -334,8 +346,11 @@ class Controller:
             self._process_beat(message, now)
         elif isinstance(message, (CullOrdered, StopRequested)):
             self._step(message, now)
+        elif isinstance(message, LatchWritten):
+            if message.latch == self._unwritten_latch:
+                self._unwritten_latch = None
         elif isinstance(message, ReviveOrdered):
-            self._step(replace(message, incarnation=self._word("revived"), identity=self._identity()), now)
+            self._step(replace(message, incarnation=self._word(REVIVED), identity=self._identity()), now)
         else:
             self._receive(message, now)
 
@@ -419,9 +434,18 @@ class Controller:
         elif isinstance(effect, ReturnToken):
             self._effects.return_token(container.instance, effect.claim_id)
         elif isinstance(effect, SaveMemory):
-            self._effects.remember(self.memory())
+            self._remember()
         elif isinstance(effect, ClearWindow):
             self._clear(effect, now)
+
+    def _remember(self) -> None:
+        memory = self.memory()
+        latch, saved = memory.latch, self._saved_latch
+        self._saved_latch = latch
+        if latch is None or latch == saved:
+            self._effects.remember(memory)
+        elif self._effects.remember_latch(memory, latch):
+            self._unwritten_latch = latch
 
     def _clear(self, effect: ClearWindow, now: float) -> None:
         self.measurements.clear(heart=effect.heart)
@@ -449,7 +473,7 @@ class Controller:
     def _claim(self, claim_id: str, now: float) -> Claim:
         container = self.container
         kind = MANUAL if container.order else complaint(container.verdict, self._evidence(now))
-        return Claim(claim_id, container.instance, container.life, kind)
+        return Claim(claim_id, container.instance, container.life, kind, container.identity.holder)
 
     def _hook_reason(self) -> str:
         """The reason that the hook is called with; empty in shadow mode, where it is not called."""

@@ -12,15 +12,18 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
 from sidecar.controller.evidence_capture import CullHook
-from sidecar.controller.inbox import Message
+from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.delays import JITTER, unknown_delay
 from sidecar.core.life.events import ClaimAnswered, LeaseAnswered
-from sidecar.core.types import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
+from sidecar.core.types import Answer, Claim, Denied, Granted, Latch, LeaseRequest, Unknown
 
 Request = TypeVar("Request", Claim, LeaseRequest)
 
 JOURNAL_WAIT_S: Final = 1.0
+LATCH_WAIT_S: Final = 0.25
+"""How long readers do not see a grant because its latch is not on disk yet: a disk may hang."""
+
 MOMENT_S: Final = 0.05
 LIMIT_S: Final = 30.0
 """Time limit for a budget that does not bound its answers itself, so that no request stays outstanding for ever."""
@@ -103,6 +106,17 @@ class EffectRunner:
         """Write down what has to survive this process."""
         self._start(self._journal.save, memory)
 
+    def remember_latch(self, memory: Memory, latch: Latch) -> bool:
+        """Write down ``memory`` with its new ``latch``, and return whether ``LatchWritten`` will follow.
+
+        It comes when the latch is on disk, or the write has failed, or after ``LATCH_WAIT_S``.
+        """
+        if not self._journal.keeps:
+            self.remember(memory)
+            return False
+        self._start(self._write_latch, memory, latch)
+        return True
+
     def withdraw(self) -> None:
         """Cancel the claim: a token for an incarnation that has ended is of no use."""
         if self._claim is not None:
@@ -120,6 +134,16 @@ class EffectRunner:
             await work(*arguments)
         except Exception as error:  # noqa: BLE001 - one bad task must not end the sidecar, as the group would
             self._on_failure(error)
+
+    async def _write_latch(self, memory: Memory, latch: Latch) -> None:
+        saving = self._start(self._journal.save, memory)
+        ends_at = self._clock() + LATCH_WAIT_S
+        try:
+            await asyncio.wait({saving}, timeout=LATCH_WAIT_S)
+            # A save returns early if an earlier one, which waits for the disk, will write its memory.
+            await self._journal.settled(max(0.0, ends_at - self._clock()))
+        finally:
+            self._put(LatchWritten(latch))
 
     async def _ask_token(self, claim: Claim, hook_reason: str) -> None:
         """Claim, and after a hook that took more than a moment claim again: a person may have set a hold meanwhile.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.core.life.events import (
@@ -16,13 +17,21 @@ from sidecar.core.life.events import (
     ReviveOrdered,
     StopRequested,
 )
-from sidecar.core.types import Report
+from sidecar.core.types import Latch, Report
 
 INBOX_LIMIT: Final = 10_000
 """Waiting reports at which the inbox is full: one request may bring 1,000 of them."""
 
 REPORTS_A_TURN: Final = 1_000
 """Reports that the controller takes, in about a millisecond, before it lets health answers go first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatchWritten:
+    """This latch is on disk, or the controller has waited long enough for the disk."""
+
+    latch: Latch
+
 
 Message = (
     Sequence[Report]
@@ -33,6 +42,7 @@ Message = (
     | CullOrdered
     | ReviveOrdered
     | StopRequested
+    | LatchWritten
 )
 
 

@@ -50,6 +50,11 @@ class Journal:
         self._writing = asyncio.Lock()
         self._newest: Memory | None = None
 
+    @property
+    def keeps(self) -> bool:
+        """Whether memories are written to a disk."""
+        return self.path is not None
+
     async def load(self, timeout_s: float) -> Memory | None:
         """The memory of this app, if there is one that can be read within ``timeout_s`` seconds."""
         if self.path is None:

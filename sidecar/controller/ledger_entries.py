@@ -220,6 +220,10 @@ def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Ite
         return
     yield from _pauses(before, after, at)
     yield from _holds(before.hold, after.hold, at)
+    lost = after.lost_hold
+    if lost is not None and lost != before.lost_hold:
+        once, left_s = f"hold_lost {lost.instance} {lost.until:.0f}", max(0.0, lost.until - at)
+        yield Entry("hold_lost", at, lost.instance, "", lost.reason, lost.author, left_s, once=once)
     if after.losses > before.losses:
         yield Entry("data_loss", at, once="data_loss")
 

@@ -6,6 +6,9 @@ the connection to the store open, so that a claim costs one round trip.
 A suspect beats more often, because it may claim only after a beat has announced it. A container with many more errors
 than in its last beat beats at once, because the others compare their errors with the median.
 
+A sidecar whose connection to the store has ended beats anew within two seconds: the store may be another process that
+lacks the grant of this container, and the fleet waits only for a short time for such news.
+
 After a beat without an answer the next comes soon. After the store answers again, the sidecar waits ``RETURN_BEATS``
 beat intervals before a claim: the store may be another server that knows less, and by then the containers that are down
 have beaten there.
@@ -39,6 +42,9 @@ LEAST_S: Final = 1.0
 AGAIN_S: Final = 2.0
 AGAIN_JITTER: Final = 0.5
 """Delay after a beat without an answer, give or take half, because the whole fleet beats again then."""
+
+LOOK_S: Final = 1.0
+"""Interval at which the sidecar looks whether its connection has ended, give or take half: it spreads the beats."""
 
 RETURN_BEATS: Final = 1.5
 """Beat intervals without claims after the store was away: in that time every other sidecar has beaten."""
@@ -76,11 +82,14 @@ class Description:
         self._since = self._born = 0.0
 
     def __call__(self, seen: Snapshot) -> str:
-        """The line; it stays the same while nothing happens, even if the clocks drift apart."""
+        """The line; it stays the same while nothing happens, even if the clocks drift apart.
+
+        In shadow mode it has, like a beat, what enforce mode would report.
+        """
         container = seen.container
         self._since = _steady(self._since, seen.unix_of(container.since))
         self._born = _steady(self._born, seen.unix_of(container.born))
-        numbers = (seen.share, seen.evidence.errors, self._limit)
+        numbers = (seen.would_share, seen.evidence.errors, self._limit)
         return about.pack(
             About(
                 container.state,
@@ -103,8 +112,9 @@ class Membership:
     """Beats every ``interval_s`` seconds, give or take ``JITTER`` of it.
 
     ``put`` passes each answer to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of
-    ``fleet``. ``describe`` gives a line about the container; beats send it when it has changed, and when the store may
-    have lost it.
+    ``fleet``. ``has_lost_connection``: whether a connection to the store has ended since the last beat; None for a
+    store without connections. ``describe`` gives a line about the container; beats send it when it has changed, and
+    when the store may have lost it.
     """
 
     def __init__(
@@ -119,6 +129,7 @@ class Membership:
         on_answer: Callable[[Fleet | Unknown], None],
         on_failure: Callable[[Exception], None],
         describe: Callable[[Snapshot], str] = lambda _: "",
+        has_lost_connection: Callable[[], bool] | None = None,
     ) -> None:
         self._budget = budget
         self._policy = policy
@@ -129,6 +140,7 @@ class Membership:
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._describe = describe
+        self._has_lost_connection = has_lost_connection
         self._seen: Snapshot | None = None
         self._known_description = ""
         self._beats_since = 0
@@ -186,7 +198,7 @@ class Membership:
                 await self.beat()
             except Exception as error:  # noqa: BLE001 - one bad beat must not end the sidecar
                 self._on_failure(error)
-            await self._wait(self._pause_s())
+            await self._rest(self._pause_s())
 
     def _pause_s(self) -> float:
         spread = self._rng.uniform(-1, 1)
@@ -244,6 +256,17 @@ class Membership:
         is_new = description != self._known_description or self._beats_since >= ABOUT_EVERY
         return description if is_new else ""
 
+    async def _rest(self, seconds: float) -> None:
+        """Wait for the next beat: for so many seconds at most, until a change, or until the connection has ended."""
+        if self._has_lost_connection is None or self._is_away:
+            await self._wait(seconds)
+            return
+        until = self._clock() + seconds
+        while not self._changed.is_set() and (left_s := until - self._clock()) > 0:
+            await self._wait(min(left_s, LOOK_S * (1 + AGAIN_JITTER * self._rng.uniform(-1, 1))))
+            if self._has_lost_connection():
+                return
+
     async def _wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
@@ -274,6 +297,7 @@ class Membership:
             errors=seen.evidence.errors,
             ratio=_ratio(seen.evidence, self._policy),
             refused=_is_refused(container),
+            identity=container.identity.holder,
         )
 
 

@@ -121,7 +121,8 @@ class Evidence:
 
     ``errors``: server errors of the last ``window_s`` seconds, ``kinds``: the same by kind. ``levels``: errors that are
     shown and do not count. Ages are of the oldest and the newest counted error. ``fatal``: errors that the app cannot
-    recover from. ``failed`` of the ``requests`` in the window failed, the last ``consecutive`` of them in a row.
+    recover from. ``failed`` of the ``requests`` in the window failed, the last ``consecutive`` of them in a row, and
+    the newest ``failed_age_s`` ago.
     ``kept_ok``: successes just before the window, which count in the ratio. ``heartbeat_age_s`` is None before the
     first heartbeat. ``missed_scrapes``: failed scrapes since the last good one; ``missed_cause``: why the last failed.
     """
@@ -140,6 +141,7 @@ class Evidence:
     heartbeat_age_s: float | None = None
     missed_scrapes: int = 0
     missed_cause: str | None = None
+    failed_age_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +159,13 @@ class Verdict:
     """The verdict of the detectors: excessive as soon as one of them gives a reason.
 
     ``spared``: a sentence about errors that reached a limit but are no more than chance; empty if there are none.
+    ``is_old``: only errors speak against the app, and the last one is too old for a claim.
     """
 
     judgement: Judgement
     reasons: tuple[Reason, ...] = ()
     spared: str = ""
+    is_old: bool = False
 
 
 class Presence(StrEnum):
@@ -175,12 +179,17 @@ class Presence(StrEnum):
 
 
 class Claim(NamedTuple):
-    """A request for a token. A repeated claim keeps its ``claim_id``. ``kind``: the cause (the kind of most errors)."""
+    """A request for a token. A repeated claim keeps its ``claim_id``. ``kind``: the cause (the kind of most errors).
+
+    ``identity``: the random word of the incarnation, which its sidecar keeps; empty if it has none. Two containers may
+    have one name and one incarnation, because an app may report any text as that.
+    """
 
     claim_id: str
     instance: str = ""
     incarnation: str = ""
     kind: str = "unknown"
+    identity: str = ""
 
 
 class LeaseRequest(NamedTuple):
@@ -206,6 +215,10 @@ The first id that the app reports names such an incarnation, and begins no other
 """
 
 
+REVIVED: Final = "revived"
+"""Beginning of the id of an incarnation that a person put back into service: nothing was replaced."""
+
+
 class Beat(NamedTuple):
     """A sidecar's sign of life, and what the fleet needs to know about its container.
 
@@ -213,7 +226,7 @@ class Beat(NamedTuple):
     ``ratio``: failed requests per million, None if too few are known. ``refused``: a suspect was denied a token.
     ``first``: the store has not answered a beat of this sidecar yet. ``claim_id``: the token of a container that is
     down. ``lease``: the holder of the lease of a container that is down for its retirement. ``about``: the new
-    description of the container (``core.fleet.about``), empty if it is the same.
+    description of the container (``core.fleet.about``), empty if it is the same. ``identity`` as in ``Claim``.
     """
 
     instance: str
@@ -227,6 +240,7 @@ class Beat(NamedTuple):
     errors: int = 0
     ratio: int | None = None
     refused: bool = False
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +257,8 @@ class CauseTrial(NamedTuple):
     """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet.
 
     ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
-    ``failures``: culls in a row that did not help.
+    ``failures``: culls in a row that did not help. ``since``: Unix seconds at which the episode began in which the
+    limit was earned; 0: the cause has no episode now.
     """
 
     cause: str
@@ -251,6 +266,7 @@ class CauseTrial(NamedTuple):
     out: int
     paused_s: float = 0.0
     failures: int = 0
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +280,8 @@ class Fleet:
     that did not answer, each with the error. ``retiring``: leases in use. ``used`` of ``capacity`` tokens; a capacity
     of 0 is not known. ``median_errors``: median of the members' errors in the window; ``median_ratio``: of
     their failed requests, from 0 to 1; None for a fleet of fewer than three. ``duplicate``: another container beats
-    under the instance name of this one.
+    under the instance name of this one. ``tells_process``: the store tells its process, so that its restart is noticed.
+    ``lost_hold``: this sidecar saw it in force, and the store has lost it.
     """
 
     alive: int
@@ -286,6 +303,8 @@ class Fleet:
     median_errors: int | None = None
     median_ratio: float | None = None
     duplicate: bool = False
+    tells_process: bool = True
+    lost_hold: Hold | None = None
 
     @property
     def paused(self) -> tuple[str, ...]:
@@ -312,7 +331,8 @@ class Granted:
 class Denied:
     """No token: ``reason`` is a word of ``reasons.REFUSALS``; asking again before ``retry_after_s`` is of no use.
 
-    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused.
+    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused. ``is_other_process``: the
+    store was restarted or failed over shortly before.
     """
 
     reason: str
@@ -323,6 +343,7 @@ class Denied:
     suspect: int = 0
     cause: str = ""
     hold: Hold | None = None
+    is_other_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +409,18 @@ class Entry(NamedTuple):
 ENTRY_WORDS: Final = frozenset(
     {
         *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced", "restarted"),
-        *("helped", "unhelped", "unclear", "hold", "release", "paused", "data_loss", "duplicate", "not_honoured"),
+        *(
+            "helped",
+            "unhelped",
+            "unclear",
+            "hold",
+            "hold_lost",
+            "release",
+            "paused",
+            "data_loss",
+            "duplicate",
+            "not_honoured",
+        ),
         *("would_cull", "would_recover", "redis_away", "redis_back", "acted", "action_failed"),
     }
 )

@@ -68,8 +68,8 @@ def open_agent(
     def current_line() -> str:
         try:
             current = snapshot()
-            text = line(current.container, current.weight, maxconn)
-            on_poll("haproxy", "agent", 200 if current.container.haproxy_up else 503)
+            text = line(current.presented, current.share, maxconn)
+            on_poll("haproxy", "agent", 200 if current.presented.haproxy_up else 503)
         except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
             on_failure(error)
             return _up(FULL, maxconn)

@@ -3,6 +3,8 @@
 Every health answer has headers for balancers that read no agent-check, and for people: ``X-Arbiter-Weight`` (percent,
 0 when out of balance), ``X-Arbiter-State``, and ``X-Arbiter-Reason`` when out of balance. ``x-envoy-degraded`` makes
 Envoy, which knows no weights here, prefer other hosts: below ``DEGRADED_BELOW``, where a fifth of requests fails.
+
+In shadow mode every answer is that of a container without errors: all of them are made from ``Snapshot.presented``.
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ class Health:
 
         def readyz(_user_agent: str) -> HealthAnswer:
             current = snapshot()
-            is_stopping = current.container.state is State.STOPPING
+            is_stopping = current.presented.state is State.STOPPING
             return NOT_READY if current.checked_at is None or is_stopping else READY
 
         restart = poll("/health/nomad", lambda container: container.nomad_up)
@@ -168,24 +170,24 @@ class _CurrentAnswer:
         self._down_status = down_status
         self._clock = clock
         self._container: Container | None = None
-        self._weight = 0
+        self._share = 0
         self._until = inf
         self._answer = OUR_FAILURE
 
     def get(self) -> HealthAnswer:
         current = self._snapshot()
-        container, weight = current.container, current.weight
-        if container is not self._container or weight != self._weight or self._clock() >= self._until:
-            self._answer = self._make(container, weight)
-            self._container, self._weight = container, weight
+        container, share = current.presented, current.share
+        if container is not self._container or share != self._share or self._clock() >= self._until:
+            self._answer = self._make(container, share)
+            self._container, self._share = container, share
         return self._answer
 
-    def _make(self, container: Container, weight: int) -> HealthAnswer:
+    def _make(self, container: Container, share: int) -> HealthAnswer:
         if self._is_up(container):
             self._until = inf
-            return HealthAnswer(200, _headers(container, weight), b"up\n")
+            return HealthAnswer(200, _headers(container, share), b"up\n")
         self._until = self._clock() + TEXT_S
-        return HealthAnswer(self._down_status, _headers(container, weight), self._body_of(container))
+        return HealthAnswer(self._down_status, _headers(container, share), self._body_of(container))
 
 
 def _body_of_down(
@@ -200,8 +202,7 @@ def _body_of_down(
     return text.encode(errors="replace")
 
 
-def _headers(container: Container, weight: int) -> dict[str, str]:
-    share = weight if container.haproxy_up else 0
+def _headers(container: Container, share: int) -> dict[str, str]:
     headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: container.state.value}
     if not container.haproxy_up:
         headers[REASON] = printable_ascii(why_down(container))[:REASON_LIMIT]

@@ -126,6 +126,8 @@ class Why:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
         if is_brief:
             held = reasons.anonymous_hold(held) if held else None
+            if fleet is not None and fleet.lost_hold is not None:
+                fleet = replace(fleet, lost_hold=reasons.anonymous_hold(fleet.lost_hold))
             seen = _anonymous(seen)
         container, unix, own = seen.container, self._from.wall(), self._identity
         answered_at = self._history.answered_at
@@ -136,14 +138,14 @@ class Why:
             "instance": own.instance,
             "incarnation": container.life,
             "mode": own.mode,
-            "would": _would(self._history, unix) if own.mode == SHADOW else None,
+            "would": _would(self._history, seen, unix) if own.mode == SHADOW else None,
             "alone": own.alone,
             "state": container.state,
             "since": round(seen.unix_of(container.since), 3),
             "at": round(unix, 3),
-            "health": {"haproxy": container.haproxy_up, "nomad": container.nomad_up},
+            "health": {"haproxy": seen.presented.haproxy_up, "nomad": seen.presented.nomad_up},
             "weight": seen.share,
-            "soft_drained": seen.is_soft_drained,
+            "soft_drained": seen.is_soft_drained and seen.enforce,
             "sentence": _sentence(seen, own.error_limit),
             "spared": container.verdict.spared if container.verdict else "",
             "rules": [asdict(reason) for reason in container.verdict.reasons] if container.verdict else [],
@@ -184,8 +186,8 @@ def _sentence(seen: Snapshot, error_limit: int) -> str:
     return judged or f"in service: {evidence.errors} server errors in {evidence.window_s} s{limit}"
 
 
-def _would(history: History, unix: float) -> dict[str, Any]:
-    """What enforcing would have done to this container since the sidecar started."""
+def _would(history: History, seen: Snapshot, unix: float) -> dict[str, Any]:
+    """What enforcing would have done to this container since the sidecar started, and its weight now."""
     counts = history.counts
 
     def total(word: str) -> int:
@@ -197,6 +199,8 @@ def _would(history: History, unix: float) -> dict[str, Any]:
         "culls": total("would_cull"),
         "recovered": total("would_recover"),
         "tokens": total("granted"),
+        "weight": seen.would_share,
+        "soft_drained": seen.is_soft_drained,
         "refusals": {reason: number for (what, reason), number in sorted(counts.items()) if what == "denied"},
     }
 

@@ -8,6 +8,8 @@ from math import ceil
 from typing import Any, Final
 
 from sidecar.core.explain import reasons
+from sidecar.core.measure.weight import FULL
+from sidecar.core.types import Hold
 
 LINE_LIMIT: Final = 400
 """Characters of a line: a reason that was read from disk may have any length."""
@@ -99,7 +101,7 @@ def _window(window: dict[str, Any]) -> str:
 
 
 def _would(would: dict[str, Any] | None) -> Iterator[str]:
-    """What enforcing would have done to this container since the sidecar started; nothing in enforce mode."""
+    """What enforcing would have done to this container since the sidecar started, and its weight then."""
     if would is None:
         return
     begun, days = f"in enforce mode, in {reasons.span(would['for_s'])}", would["for_s"] / _DAY_S
@@ -109,6 +111,8 @@ def _would(would: dict[str, Any] | None) -> Iterator[str]:
     refused = ", ".join(f"{reason} {number}" for reason, number in would["refusals"].items())
     culls = would["culls"] or "no"
     yield f"{begun}: {culls} cull{'s' * (culls != 1)}{rate}{tokens}{recovered}; refused: {refused or 'none'}"
+    if would["weight"] < FULL:
+        yield f"in enforce mode, now: weight {would['weight']} %{' (soft drain)' if would['soft_drained'] else ''}"
 
 
 def _budget(budget: dict[str, Any]) -> str:
@@ -118,11 +122,13 @@ def _budget(budget: dict[str, Any]) -> str:
 
 def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
     cause = f", most of {fleet['cause']}" if fleet["cause"] else ""
-    away = f"{fleet['down']} down, {fleet['retiring']} retiring"
+    away = f"{fleet['down']} draining or down, {fleet['retiring']} retiring"
     yield f"fleet: {fleet['alive']} alive, {fleet['suspect']} suspect{cause}, {away}{_median(fleet)}"
     yield f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
     for trial in fleet["trials"]:
         yield f"culls for {trial['cause']}: {_trial(trial)}"
+    if lost := fleet.get("lost_hold"):
+        yield reasons.lost_hold(Hold(lost["author"], lost["reason"], lost["until"], lost["instance"]))
     if fleet["duplicate"]:
         yield "duplicate: another container runs under this instance name"
     if fleet["away"]:
@@ -136,7 +142,8 @@ def _median(fleet: dict[str, Any]) -> str:
 
 
 def _trial(trial: dict[str, Any]) -> str:
-    out = f"{trial['out']} of at most {trial['limit']} without an outcome"
+    since = f", its episode began at {_time(trial['since'])}" if trial["since"] else ""
+    out = f"{trial['out']} of at most {trial['limit']} without an outcome{since}"
     if trial["paused_s"] <= 0:
         return out
     failures = trial["failures"]

@@ -46,7 +46,7 @@ class FleetRules:
         return cls(
             name,
             build.policy(config),
-            build_store.terms(config.budget, config.redis),
+            build_store.terms(config),
             Pace(config.judging.check_jitter, config.judging.check_on_report),
             round(config.judging.error_window),
             kinds.names(config.judging.ignore_kinds),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from sidecar.core.fleet import episode
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.fleet.records import Cull, FleetState, Slot
@@ -77,7 +78,9 @@ class FleetStore(MemoryStore):
         roster.take_in(beat, now_us, terms.window_us, is_culled=False)
         medians = roster.medians()
         self._see_medians(*medians)
-        return medians
+        suspect = sum(roster.causes.values())
+        is_sick = episode.is_majority(medians[0], terms.error_limit, suspect, len(roster.alive))
+        return None if episode.is_due(state, roster.causes, now_us, is_sick=is_sick) else medians
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
         """As ``beat``."""

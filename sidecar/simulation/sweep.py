@@ -129,6 +129,7 @@ def as_json(day: Mapping[str, Any], seeds: Sequence[int], rows: Sequence[tuple[S
 _SHOWN: Final = {
     "culls_of_healthy": "healthy culled",
     "culls_of_stuck": "stuck culled",
+    "culls_in_outage": "culled in outages",
     "time_to_cull_median_s": "median s",
     "time_to_cull_longest_s": "longest s",
     "refused_containers": "refused",

@@ -23,5 +23,6 @@ def member_row(beat: Beat) -> str:
     """The row as ``Raw.member`` has it, in which a line break is a space."""
     is_suspect = beat.presence is Presence.SUSPECT
     cause = (beat.kind or "unknown") if is_suspect else ""
-    life, cause = (text.replace("\n", " ") for text in (beat.incarnation, cause))
-    return f"{life}\n{cause}\n{int(is_suspect and beat.refused)}"
+    life, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
+    member = f"{life}\n{identity}" if identity else life
+    return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"

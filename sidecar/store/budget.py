@@ -16,17 +16,18 @@ from typing import Any, Final, Protocol, cast
 from sidecar.cascade.fallback import Figures
 from sidecar.core.fleet import members
 from sidecar.core.fleet.about import Member, MemberList
-from sidecar.core.fleet.merge import member_life, view_of
+from sidecar.core.fleet.merge import member_life, member_of, view_of
 from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Attend, EndHold, PutHold, ReturnGrant
+from sidecar.core.fleet.view import Asked, Attend, EndHold, MemberKey, PutHold, ReturnGrant
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, LeaseRequest, Unknown
 from sidecar.core.values import replace
 from sidecar.store.changes import is_hold_lacking
 from sidecar.store.decisions import Counter, Decisions
 from sidecar.store.ledger_pages import merged_page, places
 from sidecar.store.protocol import Listing, Store
+from sidecar.store.seen_holds import SeenHolds
 from sidecar.store.servers import BudgetServer, ExchangeTimes, Servers, clear_answers
 
 MAX_MEMBERS: Final = 2000
@@ -53,6 +54,9 @@ class Budget(Protocol):
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Report the state of the container to the fleet; the state of the fleet."""
+
+    def has_lost_connection(self) -> bool:
+        """Whether a connection to a server has ended since the last beat."""
 
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
         """Freeze the service, or the named instance, for ``for_s`` seconds."""
@@ -105,6 +109,8 @@ class FleetBudget:
         self._clock = clock
         self._is_watched = self._is_arriving = self._is_unanswered = False
         self._duplicate_until = -1.0
+        self._waits_since: float | None = None
+        self._holds = SeenHolds(terms.window_us)
         self._decisions = Decisions(
             self._servers,
             terms,
@@ -147,6 +153,8 @@ class FleetBudget:
             return answered
         readings = {number: reading for number, (reading, _) in answered.items()}
         self._see_duplicate(beat, readings)
+        if len(readings) == len(self._servers):
+            self._holds.take(beat.instance, list(readings.values()))
         is_new = any(not self._servers.every[number].has_processed_beat for number in answered)
         self._is_arriving = self._is_arriving or (beat.first and self._is_newcomer(beat, readings.values()))
         if is_new or self._is_due(beat, answered):
@@ -161,14 +169,24 @@ class FleetBudget:
         )
         # Includes the losses of servers that are away: a sum that falls and rises again would look like a new loss.
         losses = sum(server.epoch.losses for server in self._servers.every)
-        return replace(fleet, away=away, losses=losses) if away or losses != fleet.losses else fleet
+        lost_hold = self._holds.lost
+        if not (away or lost_hold or losses != fleet.losses):
+            return fleet
+        return replace(fleet, away=away, losses=losses, lost_hold=lost_hold)
+
+    def has_lost_connection(self) -> bool:
+        """Whether that is so: the server behind the next connection may be another process."""
+        return any(server.store.has_lost_connection() for server in self._servers.every)
 
     # -- for operators ------------------------------------------------------------------------------------------
 
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
         """The hold that is now in force, on at least one server, or unknown as for a claim."""
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
-        return cast("Hold | Unknown", await self._answer(order, instance, is_order=True))
+        held = cast("Hold | Unknown", await self._answer(order, instance, is_order=True))
+        if isinstance(held, Hold):
+            self._holds.put(held, order.for_us)
+        return held
 
     async def release(self, instance: str) -> bool | Unknown:
         """Whether there was a hold, or unknown as for a claim."""
@@ -187,7 +205,7 @@ class FleetBudget:
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
         seen = members.member_list_of(view, raws, listing, present, self._terms, most=MAX_MEMBERS)
-        return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate()))
+        return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate(), lost_hold=self._holds.lost))
 
     # -- the ledger ---------------------------------------------------------------------------------------------
 
@@ -237,12 +255,13 @@ class FleetBudget:
         return Reading.of(reply), ExchangeTimes(begin, self._clock())
 
     def _see_duplicate(self, beat: Beat, readings: Mapping[int, Reading]) -> None:
-        """Notice another incarnation that has beaten under our name since our last beat at the same server."""
+        """Notice another container that has beaten under our name since our last beat at the same server."""
+        member = MemberKey(beat.incarnation, beat.identity)
         for number, reading in readings.items():
-            server, former = self._servers.every[number], reading.reply.former
-            if former and server.life == beat.incarnation != member_life(former):
+            server = self._servers.every[number]
+            if server.member == member and member.is_other(member_of(reading.reply.former)):
                 self._duplicate_until = self._clock() + DUPLICATE_BEATS * self._terms.beat_us / US_PER_S
-            server.life = beat.incarnation
+            server.member = member
 
     def _is_newcomer(self, beat: Beat, readings: Iterable[Reading]) -> bool:
         """Whether no container was alive under this name before. Our own row is there if an answer was lost."""
@@ -252,14 +271,15 @@ class FleetBudget:
     @property
     def is_settled(self) -> bool:
         """Whether the fleet waits for nothing of this container: it is no newcomer, and no outcome depends on it."""
-        return not (self._is_watched or self._is_arriving or self._is_duplicate())
+        is_waiting = self._is_arriving or self._waits_since is not None
+        return not (self._is_watched or is_waiting or self._is_duplicate())
 
     def _is_duplicate(self) -> bool:
         return self._clock() < self._duplicate_until
 
     def _is_due(self, beat: Beat, answered: Mapping[int, tuple[Reading, ExchangeTimes]]) -> bool:
         """Whether a decision is due, also for a server that lacks a part of the state."""
-        if self._is_watched or self._is_duplicate():
+        if self._is_watched or self._waits_since is not None or self._holds.has_news or self._is_duplicate():
             return True
         readings = [reading for reading, _ in answered.values()]
         if len({reading.state.serial for reading in readings}) > 1:
@@ -278,15 +298,19 @@ class FleetBudget:
         """
         struck = tuple({name: None for reading in readings.values() for name in reading.reply.struck})
         largest = max((reading.reply for reading in readings.values()), key=lambda one: one.alive)
-        first = self._is_arriving and is_new
-        attend = Attend(beat._replace(first=first), struck, largest.silent, largest.alive)
+        first = (self._is_arriving and is_new) or self._waits_since is not None
+        waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
+        attend = Attend(
+            beat._replace(first=first), struck, largest.silent, largest.alive, waited_us, self._holds.has_news
+        )
         decided = await self._decisions.decide(attend, beat.instance)
         if isinstance(decided, Unknown):
             return dict(readings)
         for number in readings:
             self._servers.every[number].has_processed_beat = True
-        self._is_arriving = False
+        self._is_arriving = self._holds.has_news = False
         self._is_watched = decided.answer.is_watched
+        self._waits_since = self._clock() - waited_us / US_PER_S if decided.answer.is_waiting else None
         read, edits = decided.read, decided.edits
         state = edits.state or read.view.state
         after = dict(readings)

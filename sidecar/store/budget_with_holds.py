@@ -71,6 +71,10 @@ class BudgetWithHolds:
             return replace(answer, hold=self.local)
         return answer
 
+    def has_lost_connection(self) -> bool:
+        """As the budget's."""
+        return self._budget.has_lost_connection()
+
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
         """The budget's answer. Without a clear one this sidecar holds by itself, if the order covers it.
 

@@ -14,6 +14,7 @@ from redis.exceptions import ClusterError, InvalidResponse
 
 from sidecar.config.redis_urls import HostList
 from sidecar.store.access import Access
+from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.redis_connection import NO_RETRY, options_of
 
 _SLOTS: Final = 16384
@@ -22,8 +23,8 @@ _SLOTS: Final = 16384
 class ClusterClient:
     """A client of the node that owns ``key``: a seed names the node, again after a failure; redirects are followed."""
 
-    def __init__(self, place: HostList, share_s: float, access: Access, key: str) -> None:
-        self._options = options_of(parse_url(f"{place.scheme}://{place.login}@?{place.query}"), share_s, access)
+    def __init__(self, place: HostList, share_s: float, access: Access, key: str, watch: ConnectionWatch) -> None:
+        self._options = options_of(parse_url(f"{place.scheme}://{place.login}@?{place.query}"), share_s, access, watch)
         self._seeds = deque(place.hosts)
         self._share_s = share_s
         self._key = key

@@ -25,10 +25,14 @@ _RECORDS: Final = frozenset({"epoch", "state"})
 
 
 class MemoryStore:
-    """The store of one service. ``clock_us`` gives its time in microseconds; its ledger has ``events_max`` entries."""
+    """The store of one service. ``clock_us`` gives its time in microseconds; its ledger has ``events_max`` entries.
 
-    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS) -> None:
+    ``run_id`` names its process, as in ``Raw``.
+    """
+
+    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS, run_id: str = "memory") -> None:
         self._clock_us = clock_us
+        self._run_id = run_id
         self._revision = 0
         self._tables: dict[str, dict[str, str]] = {"state": {}, "culls": {}, "leases": {}, "holds": {}}
         self._settings = SortedSet()
@@ -63,6 +67,8 @@ class MemoryStore:
             member=roster.rows.get(instance, ""),
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
+            run_id=self._run_id,
+            median_errors=roster.medians()[0],
         )
 
     async def commit(self, revision: int, changes: Changes) -> int:
@@ -112,7 +118,12 @@ class MemoryStore:
             median_ratio=median_ratio,
             holds=(holds.get("", ""), holds.get(beat.instance, "")),
             used=self._grants.count(now_us - window_us) - self._refunded.count(now_us - window_us),
+            run_id=self._run_id,
         )
+
+    def has_lost_connection(self) -> bool:
+        """Never: there is no connection."""
+        return False
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         roster = self._roster
@@ -232,8 +243,8 @@ class _Roster:
         return silent, tuple(struck)
 
     def _change(self, name: str, row: str, former: str, *, is_well: bool) -> None:
-        life, cause, refused = row.split("\n")
-        former_life, former_cause, was_refused = former.split("\n") if former else ("", "", "0")
+        life, cause, refused = row.rsplit("\n", 2)
+        former_life, former_cause, was_refused = former.rsplit("\n", 2) if former else ("", "", "0")
         is_known_life = bool(former) and life == former_life
         if cause and len(self.causes) >= MAX_CAUSES and cause not in self.causes:
             cause = OTHER
@@ -251,7 +262,7 @@ class _Roster:
         self.rows[name] = f"{life}\n{cause}\n{refused}"
 
     def _uncount(self, row: str, word: str) -> None:
-        _, cause, was_refused = row.split("\n") if row else ("", "", "0")
+        _, cause, was_refused = row.rsplit("\n", 2) if row else ("", "", "0")
         if not cause:
             return
         self.causes[cause] -= 1

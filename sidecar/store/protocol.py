@@ -94,6 +94,9 @@ class Store(Protocol):
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         """Record a beat; return the summary of the fleet. Needs no revision."""
 
+    def has_lost_connection(self) -> bool:
+        """Whether a connection to the server has ended since the last beat."""
+
     async def members(self, *, most: int, since_us: int) -> Listing:
         """At most ``most`` members, and as many that departed after ``since_us``."""
 

@@ -113,7 +113,7 @@ class RedisStore:
         ratio = "" if beat.ratio is None else str(beat.ratio)
         texts = (beat.instance, beat.presence.value, member_row(beat), str(beat.errors), ratio, settings, beat.about)
         about: tuple[str | bytes, ...] = (*map(written, texts), str(window_us), str(expiry_us), *self._of_beats)
-        return await self._run(scripts.BEAT, replies.beat_reply, about)
+        return await self._in_turn(lambda client: self._beat(client, about))
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         return await self._in_turn(lambda client: self._members(client, most, since_us))
@@ -141,6 +141,9 @@ class RedisStore:
 
     async def error_minutes(self) -> Mapping[int, int]:
         return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
+
+    def has_lost_connection(self) -> bool:
+        return self._client is not None and not self._turn.locked() and self._client.watch.has_ended()
 
     async def aclose(self) -> None:
         """End the connection, within the timeout."""
@@ -173,6 +176,12 @@ class RedisStore:
 
     async def _run(self, script: scripts.Script, read: Callable[[object], T], about: Iterable[str | bytes]) -> T:
         return await self._in_turn(lambda client: client.run(read, script, self._keys[script], about))
+
+    async def _beat(self, client: RedisClient, about: Iterable[str | bytes]) -> BeatReply:
+        try:
+            return await client.run(replies.beat_reply, scripts.BEAT, self._keys[scripts.BEAT], about)
+        finally:
+            client.watch.forget()  # the end of a connection asks for this beat, and a failure repeats it by itself
 
     async def _commit(self, revision: str, changes: Changes) -> tuple[int, int, int]:
         numbers = (changes.window_us, changes.capacity, changes.most, len(changes.writes), len(changes.refund))

@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError, RedisError
 from sidecar.config.redis_urls import host_list
 from sidecar.store.access import NO_FILES, Access, AccessError
 from sidecar.store.cluster_client import ClusterClient
+from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_connection import FAILURES, Client, client_of, options_of
 from sidecar.store.redis_errors import error_word
@@ -41,8 +42,9 @@ class RedisClient:
     """
 
     def __init__(self, url: str, connect_timeout_s: float, access: Access = NO_FILES, key: str = "") -> None:
+        self.watch = ConnectionWatch()
         try:
-            self._client = _client(url, connect_timeout_s, access, key)
+            self._client = _client(url, connect_timeout_s, access, key, self.watch)
         except AccessError:
             raise
         except (ValueError, TypeError, OSError, RedisError):
@@ -81,11 +83,11 @@ class RedisClient:
         await self._client.aclose()
 
 
-def _client(url: str, timeout_s: float, access: Access, key: str) -> Client:
+def _client(url: str, timeout_s: float, access: Access, key: str, watch: ConnectionWatch) -> Client:
     if "+" not in url.partition("://")[0]:
-        return client_of(ConnectionPool(**options_of(parse_url(url), timeout_s, access)))
+        return client_of(ConnectionPool(**options_of(parse_url(url), timeout_s, access, watch)))
     place = host_list(url)
     share_s = timeout_s / (len(place.hosts) + 1)
     if place.kind == "cluster":
-        return ClusterClient(place, share_s, access, key)
-    return master_client(place, share_s, access)
+        return ClusterClient(place, share_s, access, key, watch)
+    return master_client(place, share_s, access, watch)

@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from sidecar.store.access import Access, AccessError
 from sidecar.store.bounded_parser import BoundedParser
 from sidecar.store.certificates import Certificates, TlsConnection
+from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.password_file import PasswordFile
 
 Options = dict[str, Any]
@@ -60,12 +61,17 @@ def client_of(pool: ConnectionPool) -> Client:
     return cast("Client", client)
 
 
-def options_of(parsed: Mapping[str, Any], timeout_s: float, access: Access) -> Options:
+def options_of(
+    parsed: Mapping[str, Any], timeout_s: float, access: Access, watch: ConnectionWatch | None = None
+) -> Options:
     """The options for connections, each made within ``timeout_s``, from what ``parse_url`` made of a URL.
 
+    ``watch`` is told of these connections.
     Raises AccessError, or another error of redis-py or the standard library for options that cannot be used.
     """
     options: Options = {**parsed, **_OURS, "socket_connect_timeout": timeout_s}
+    if watch is not None:
+        options["parser_class"] = watch.parser
     kind = options.pop("connection_class", Connection)
     if access.certificates and kind is not SSLConnection:
         raise AccessError("certificates need a URL with rediss")

@@ -12,8 +12,8 @@ from typing import Any, Final
 from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.store.protocol import Listing
 
-_READ: Final = 16
-_BEAT: Final = 12
+_READ: Final = 18
+_BEAT: Final = 13
 
 
 class InvalidReplyError(ValueError):
@@ -28,7 +28,7 @@ def written(text: str) -> bytes:
 def raw(reply: object) -> Raw:
     """The reply of ``read.lua``."""
     now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = _list(reply, _READ)
-    grants, refunded, member, seen, departed = rest
+    grants, refunded, member, seen, departed, run_id, median_errors = rest
     revision, epoch, state = _list(records, 3)
     return Raw(
         now_us=_number(now),
@@ -49,12 +49,15 @@ def raw(reply: object) -> Raw:
         member=_text(member),
         seen_us=_us(seen),
         departed_us=_us(departed),
+        run_id=_text(run_id),
+        median_errors=_number(median_errors),
     )
 
 
 def beat_reply(reply: object) -> BeatReply:
     """The reply of ``beat.lua``."""
-    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used = _list(reply, _BEAT)
+    now, records, alive, silent, struck, former, causes, policies, errors, ratio, *rest = _list(reply, _BEAT)
+    holds, used, run_id = rest
     epoch, state, _ = _list(records, 3)
     of_service, of_instance = _list(holds, 2)
     return BeatReply(
@@ -71,6 +74,7 @@ def beat_reply(reply: object) -> BeatReply:
         median_ratio=_number(ratio),
         holds=(_text(of_service), _text(of_instance)),
         used=_number(used),
+        run_id=_text(run_id),
     )
 
 

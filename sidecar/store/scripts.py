@@ -37,7 +37,7 @@ _MEMBERS: Final = (
     *("state", "culls", "leases", "holds", "settings", "alive", "members", "causes", "control"),
     *("grants", "refunded", "departed"),
 )
-READ: Final = _script("read", _MEMBERS)
+READ: Final = _script("read", (*_MEMBERS, "errors"))
 _TABLES: Final = ("state", "culls", "leases", "holds")
 COMMIT: Final = _script("commit", (*_TABLES, "grants", "refunded", "events", "noted", "alive", "abouts"))
 BEAT: Final = _script("beat", (*_MEMBERS, "errors", "ratios", "abouts"))

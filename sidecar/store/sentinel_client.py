@@ -17,6 +17,7 @@ from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnec
 from sidecar.config.redis_urls import HostList
 from sidecar.store.access import Access
 from sidecar.store.certificates import TlsConnection
+from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.redis_connection import FAILURES, Client, InStep, Options, client_of, options_of
 from sidecar.store.redis_errors import error_word
 
@@ -24,8 +25,10 @@ _CAUSES = ("auth", "permission", "tls")
 """Errors that say more than that a Sentinel gives no answer."""
 
 
-def master_client(place: HostList, share_s: float, access: Access) -> Client:
+def master_client(place: HostList, share_s: float, access: Access, watch: ConnectionWatch) -> Client:
     """A client of the master. Each Sentinel, and the check of a master, gets ``share_s``.
+
+    ``watch`` is told of the connections to the master.
 
     The options of TLS in the URL are for the Sentinels as well, the login and the password file are not.
     """
@@ -37,7 +40,7 @@ def master_client(place: HostList, share_s: float, access: Access) -> Client:
     master = options_of(of_master, share_s, access)
     sentinels = _Sentinels(place.hosts, options_of(common | of_sentinel, share_s, certificates), master, share_s)
     kind = _MasterTls if "certificates" in master else _MasterTcp
-    options = {**master, "connection_class": kind}
+    options = {**master, "connection_class": kind, "parser_class": watch.parser}
     return client_of(SentinelConnectionPool(place.path[0], sentinels, **options))  # type: ignore[no-untyped-call]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from sidecar.cascade.fallback import BusyError, Cascade, Figures
 from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.view import Known
+from sidecar.core.fleet.view import Known, MemberKey
 from sidecar.core.types import US_PER_S, Unknown
 from sidecar.store.protocol import Conflict, Over, Store, StoreError
 
@@ -40,7 +40,7 @@ NEVER = ExchangeTimes(0.0, 0.0)
 class BudgetServer:
     """One server by its number in the list. ``exchange``: the last one, which showed ``now_us`` and ``epoch``.
 
-    ``has_processed_beat``: it has processed a beat of ours. ``life``: the incarnation in its last answered beat.
+    ``has_processed_beat``: it has processed a beat of ours. ``member``: who we were in its last answered beat.
     """
 
     number: int
@@ -50,7 +50,7 @@ class BudgetServer:
     now_us: int = 0
     exchange: ExchangeTimes = NEVER
     has_processed_beat: bool = False
-    life: str = ""
+    member: MemberKey = field(default_factory=MemberKey)
 
     def known(self, exchange: ExchangeTimes) -> Known:
         """What the sidecar knows of the server before this exchange."""

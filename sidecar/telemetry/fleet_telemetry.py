@@ -30,6 +30,8 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
     if after.policies > 1 and after.policies != before.policies:
         text = "sidecars of this service run with different policies, the strictest of each number holds"
         yield Line(logging.WARNING, text, {"policies": after.policies})
+    if before.tells_process and not after.tells_process:
+        yield Line(logging.WARNING, reasons.UNKNOWN_PROCESS, {})
     if after.losses > before.losses:
         fields: dict[str, object] = {"alive": after.alive, "suspect": after.suspect, "down": after.down}
         yield Line(logging.WARNING, "Redis lost its record of earlier culls", fields)
@@ -37,6 +39,8 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
         level = logging.WARNING if after.away else logging.INFO
         text = "Redis servers are away, and their share of the budget" if after.away else "all Redis servers are back"
         yield Line(level, text, {"away": ", ".join(after.away)} if after.away else {})
+    if after.lost_hold is not None and after.lost_hold != before.lost_hold:
+        yield Line(logging.ERROR, reasons.lost_hold(after.lost_hold), {"until": after.lost_hold.until})
     if after.hold != before.hold:
         text = f"held: {reasons.hold(after.hold)}" if after.hold else "no hold any more"
         yield Line(logging.WARNING, text, {"until": after.hold.until} if after.hold else {})

@@ -220,6 +220,11 @@ class Readings(Collector):
         yield self._errors()
         yield GaugeMetricFamily("arbiter_weight", "Weight reported to the balancer, in percent.", seen.share)
         yield GaugeMetricFamily(
+            "arbiter_would_weight",
+            "Weight that enforce mode would report, in percent; only in shadow mode.",
+            None if seen.enforce else seen.would_share,
+        )
+        yield GaugeMetricFamily(
             "arbiter_success_rate", "Recent success rate of the requests, from 0 to 1.", seen.success_rate
         )
         stale = CounterMetricFamily(

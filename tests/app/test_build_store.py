@@ -40,7 +40,7 @@ def settings(**flags: str) -> Config:
 
 def terms(**flags: str) -> Terms:
     config = settings(**flags)
-    return build_store.terms(config.budget, config.redis)
+    return build_store.terms(config)
 
 
 # -- terms --------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ REDIS = {"redis_url": "redis://host"}
 
 def test_defaults_of_settings_and_terms_are_the_same() -> None:
     found = terms(**REDIS)
-    assert found == Terms(refund_max=0, servers=found.servers)
+    assert found == Terms(refund_max=0, servers=found.servers, error_limit=5)
 
 
 def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
@@ -242,7 +242,8 @@ async def test_without_redis_a_cull_that_did_not_help_still_pauses_its_cause() -
     await held.beat(beat("one", life="2"))
     fleet = await held.beat(suspect("one", life="2"))
     assert isinstance(fleet, Fleet)
-    assert fleet.trials == (CauseTrial("redis", 1, 0, fleet.trials[0].paused_s, 1),)
+    (trial,) = fleet.trials
+    assert trial == CauseTrial("redis", 1, 0, trial.paused_s, 1, trial.since)
     assert fleet.paused == ("redis",)
     assert await held.release("") == Unknown("alone")
     assert isinstance(await held.claim(claim("one", life="2")), Granted)

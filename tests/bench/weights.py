@@ -45,7 +45,7 @@ JUDGING: Final[dict[str, Setting]] = {
 }
 WAYS: Final[dict[str, dict[str, Setting]]] = {
     "neither": {"weight": "off", "mode": "shadow"},
-    "weights": {"weight": "on", "mode": "shadow"},
+    "weights": {"weight": "on", "error_limit": 1_000_000, "error_ratio": 0},
     "culls": {"weight": "off", "mode": "enforce"},
     "weights and culls": {"weight": "on", "mode": "enforce"},
 }

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, ContainerRow, head, hold_line, rows, span
+from sidecar.core.explain import reasons
 from sidecar.core.fleet import about as members_json
-from sidecar.core.types import CauseTrial, Fleet
+from sidecar.core.types import CauseTrial, Fleet, Hold
 
 NOW = 1_700_000_000.0
 RELEASE = "look for the cause, or try again at once with health-arbiter release --service"
@@ -42,7 +43,11 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         suspect=3,
         down=1,
         cause="redis",
-        trials=(CauseTrial("mysql", 2, 1), CauseTrial("redis", 1, 0, 545.0, 2), CauseTrial("http", 1, 0, 30.0, 1)),
+        trials=(
+            CauseTrial("mysql", 2, 1, since=NOW - 250),
+            CauseTrial("redis", 1, 0, 545.0, 2),
+            CauseTrial("http", 1, 0, 30.0, 1),
+        ),
         median_errors=2,
         median_ratio=0.0042,
         policies=2,
@@ -61,7 +66,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
     assert list(head(seen, NOW)) == [
         "app: 4 alive, 3 of them suspect, 1 down, 3 of 10 tokens in use, 7 left",
         "culls   5 helped, 2 did not help, 1 unclear",
-        "trial   mysql: 1 of at most 2 culls without an outcome",
+        "trial   mysql: 1 of at most 2 culls without an outcome, its episode began 4m 10s ago",
         f"paused  no culls for redis for 9m 5s: the last 2 culls did not help; {RELEASE}",
         f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
         "cause   most suspects share redis",
@@ -78,6 +83,17 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         ContainerRow("c", "down", "redis", since="1h 2m"),
     ]
     assert shown(seen)[-1] == "... and 2 more"
+
+
+def test_container_that_drains_is_not_counted_as_down() -> None:
+    drains = {**_member("a", "down"), "about": {**OWN, "state": "draining"}}
+    headline = shown(_seen(Fleet(alive=4, down=2), members=[drains, _member("b", "down")], used=None))[0]
+    assert headline == "app: 4 alive, 0 of them suspect, 1 draining, 1 down"
+
+
+def test_lost_hold_is_told_with_who_set_it() -> None:
+    lost = Hold("ann", "deploy", NOW + 60)
+    assert f"lost    {reasons.lost_hold(lost)}" in shown(_seen(Fleet(alive=4, lost_hold=lost), used=None))
 
 
 def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:

@@ -279,7 +279,7 @@ def test_claims_of_a_fleet_are_spread_by_less_the_sicker_it_is(reported: ErrorRe
 async def test_claim_says_who_asks_and_what_it_suffers_from() -> None:
     async with ControllerRig(NO_SETTLE) as rig:
         await rig.pings(ErrorReport(1, kind="http"), ErrorReport(4, kind="redis", app_start="boot-1"))
-        assert rig.budget.claims == [Claim("web/a/boot-1", "a", "boot-1", "redis")]
+        assert rig.budget.claims == [Claim("web/a/boot-1", "a", "boot-1", "redis", IDENTITY.holder)]
 
 
 @in_virtual_time

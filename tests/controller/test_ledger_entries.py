@@ -362,6 +362,7 @@ def test_store_of_its_own_is_never_away() -> None:
 # -- the fleet --------------------------------------------------------------------------------------------------
 
 HOLD = Hold("ann", "deploy", WALL_S + 600)
+LOST = Entry("hold_lost", WALL_S, "", "", "deploy", "ann", 600.0, once=f"hold_lost  {WALL_S + 600:.0f}")
 TRIED = CauseTrial("disk", 2, 1)
 STOPPED = CauseTrial("redis", 1, 0, 540.0, 1)
 PAUSE = Entry("paused", WALL_S, "", "redis", seconds=540.0, once="paused redis 1")
@@ -395,6 +396,8 @@ FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
             replace(CALM, hold=replace(HOLD, author="bob", until=WALL_S + 60)),
             [Entry("hold", WALL_S, "", "", "deploy", "bob", 60.0, once="hold  1060")],
         ),
+        (replace(CALM, hold=HOLD), replace(CALM, lost_hold=HOLD), [LOST]),
+        (replace(CALM, lost_hold=HOLD), replace(CALM, lost_hold=HOLD), []),
         (CALM, replace(CALM, losses=2), [Entry("data_loss", WALL_S, once="data_loss")]),
         (CALM, replace(CALM, helped=1, culls_by=(("helped", "redis", 1),)), []),
     ],
@@ -414,6 +417,8 @@ FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
         "same hold",
         "release, which who takes the order tells",
         "another hold",
+        "lost hold",
+        "lost hold as before",
         "lost memory",
         "judged, which the store records",
     ],

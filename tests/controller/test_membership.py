@@ -16,6 +16,7 @@ from harness.controller import POLICY, WALL_S
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.controller.membership import (
     ABOUT_EVERY,
+    AGAIN_S,
     FIRST_AFTER_S,
     JITTER,
     STALE_BEATS,
@@ -79,6 +80,7 @@ class Scene:
         self.heard: list[BeatAnswered | BeatUnanswered] = []
         self.failures: list[Exception] = []
         self.tells = True
+        self.is_cut_off = False
         self.open = asyncio.Event()
         self.open.set()
         self.membership = Membership(
@@ -91,6 +93,7 @@ class Scene:
             on_answer=self._tell,
             on_failure=self.failures.append,
             describe=lambda _: self.about,
+            has_lost_connection=lambda: self.is_cut_off,
         )
 
     def _snapshot(self) -> Snapshot:
@@ -104,6 +107,7 @@ class Scene:
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Answer as a budget."""
         self.beats.append((self.loop.time() - self.began, beat))
+        self.is_cut_off = False
         await self.open.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -204,6 +208,32 @@ async def test_jitter_keeps_every_beat_within_its_bounds_and_no_two_sidecars_in_
         assert min(gaps) < INTERVAL_S * (1 - JITTER / 2)
         assert max(gaps) > INTERVAL_S * (1 + JITTER / 2)
         assert not set(one.times[1:]) & set(other.times[1:])
+
+
+@in_virtual_time
+async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times_of_its_own() -> None:
+    delays = []
+    for seed in range(20):
+        async with beating(Random(seed)) as scene:
+            await scene.advance(4)
+            scene.is_cut_off = True
+            await scene.advance(2)
+            assert len(scene.beats) == 2
+            delays.append(scene.times[1] - 4)
+            await scene.advance(INTERVAL_S * (1 - JITTER) - 2)
+            assert len(scene.beats) == 2
+    assert max(delays) - min(delays) > 0.5
+
+
+@in_virtual_time
+async def test_lost_connection_of_a_beat_that_failed_makes_no_beats_besides_those_of_the_failure() -> None:
+    async with beating() as scene:
+        scene.answer = AWAY
+        await scene.advance(FIRST_AFTER_S)
+        for _ in range(10):
+            scene.is_cut_off = True
+            await scene.advance(1)
+        assert scene.times == pytest.approx([FIRST_AFTER_S + number * AGAIN_S for number in range(6)])
 
 
 CHANGES = {

@@ -80,12 +80,12 @@ def test_no_sidecar_claims_during_a_failover_and_later_claims_are_granted_or_rep
     sentinel = setup.sentinels[0]
     sentinel.pause()
     setup.master.kill()
-    driver.make_sick(early, fresh)
-    for one in (early, fresh):
-        await_metrics(one, {"arbiter_budget_reachable": 0})
-        assert not one.verdict()["claim"]
-    sentinel.resume()
-    driver.await_down(early, other, fresh)
+    with driver.keep_sick(early, fresh):
+        for one in (early, fresh):
+            await_metrics(one, {"arbiter_budget_reachable": 0})
+            assert not one.verdict()["claim"]
+        sentinel.resume()
+        driver.await_down(early, other, fresh)
     assert claim(early)["reason"] == "replayed"
     assert claim(fresh)["reason"] in ("granted", "replayed")  # replayed: its first reply was too late
     assert setup.replica.cli("ROLE")[0] == "master"
@@ -146,8 +146,8 @@ def test_claims_while_the_slot_moves_are_granted_once_it_has(sidecar: StartSidec
     )
     driver.await_down(before)
     cluster.end_move(GRANTS, new)
-    driver.make_sick(after)
-    await_granted(driver, new, BUDGET)
+    with driver.keep_sick(during, between, after):
+        await_granted(driver, new, BUDGET)
     assert owner.cli("CLUSTER", "COUNTKEYSINSLOT", cluster.slot_of(GRANTS)) == 0
     await_budget_spent(driver, late)
     await_metrics(late, {"arbiter_data_losses_total": 0})

@@ -124,7 +124,7 @@ def test_page_of_the_service_shows_a_cull_and_links_to_the_container(
     window.wait("document.querySelectorAll('#containers tr').length == 2")
     window.wait("document.getElementById('banner').className == 'ok'")
     window.wait_text("#banner-sentence", "All is well: 2 containers, none suspect, none down.")
-    window.wait_text("#budget-text", "10 of 10 tokens are free")
+    window.wait_text("#budget-text", "tokens are free: at most 10 culls in any window")
     one.post_error(n=5, kind="redis", message="connect failed, token=s3cr3t")
     wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
     window.wait("document.getElementById('banner').className == 'warning'")
@@ -347,7 +347,7 @@ def test_limit_line_stays_within_the_error_chart_on_a_phone(browser: Browser, on
 def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(browser: Browser, one: Sidecar) -> None:
     window = _given(browser, one)
     trials = [
-        {"cause": "disk", "limit": 2, "out": 1, "paused_until": None, "failures": 0},
+        {"cause": "disk", "limit": 2, "out": 1, "paused_until": None, "failures": 0, "since": 1_700_000_000},
         {"cause": HOSTILE, "limit": 1, "out": 0, "paused_until": time.time() + 900, "failures": 2},
     ]
     gone = [{"instance": f"gone{number:02}{HOSTILE}", "at": time.time() - 60} for number in range(20)]
@@ -359,7 +359,8 @@ def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(
     assert "most suspects share" in said
     assert "median of errors: 3, median of failed requests: 1.25\u00a0%" in said
     shown = window.page.locator("#trials li")
-    assert shown.nth(0).inner_text() == "\u2068disk\u2069: 1 of at most 2 culls without an outcome"
+    out = "1 of at most 2 culls without an outcome, its episode began at 11-14 22:13 UTC"
+    assert shown.nth(0).inner_text() == f"\u2068disk\u2069: {out}"
     assert "the last 2 did not help" in shown.nth(1).inner_text()
     assert window.page.locator("#trials li.paused").count() == 1
     window.wait(f"document.getElementById('trials').innerText != {json.dumps(window.text('#trials'))}")
@@ -403,12 +404,21 @@ def test_page_without_redis_and_in_shadow_says_no_more_than_is_known(browser: Br
     window = _given(browser, one)
     now, away = time.time(), {"error": "connection", "sentence": "Redis cannot be reached"}
     why = one.request("local", "GET", "/why").json()
-    budget = {"used": 1, "capacity": 10, "window_s": 600, "back_at": [now - 30]}
+    budget = {
+        "used": 1,
+        "capacity": 10,
+        "window_s": 600,
+        "back_at": [now - 30],
+        "bound": "at most 10 culls in any window",
+    }
     line = {"start": int(now / 60) - 59, "errors": [0] * 60, "culls": [0] * 59 + [1], "refusals": [0] * 60}
     known = {"budget": budget, "known_at": now - 60, "timeline": line, "why": {**why, "mode": "shadow"}}
+    known["containers0"] = [_row("b", weight=40)]
     window.page.evaluate(SHOW, {**known, "store": away})
     assert window.text("#budget-text").startswith("9 of 10 tokens are free")
-    assert "1\nwould-be culls in the hour" in window.page.locator("#tiles").inner_text()
+    for words in ("1\nwould-be culls in the hour", "1\nwould get fewer requests", "0\nwould be down"):
+        assert words in window.page.locator("#tiles").inner_text()
+    assert window.text("#weights-title") == "Would-be weights, and versions"
     window.page.evaluate(SHOW, {**known, "store": None})
     assert window.text("#budget-text").startswith("10 of 10 tokens are free")
     assert window.complaints == []

@@ -38,6 +38,9 @@ class StubBudget:
     async def beat(self, _beat: Beat) -> Fleet | Unknown:
         return self.known.fleet
 
+    def has_lost_connection(self) -> bool:
+        return False
+
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
         held = Hold(author, reason, self._wall() + for_s, instance)
         self.known = self.known._replace(holds=(*self._others(instance), held))

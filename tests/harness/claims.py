@@ -14,9 +14,9 @@ WINDOW_ONLY: Final = Terms(min_healthy="0", never_last=False, trial=False, after
 """The numbers of the article, without any gate of the fleet."""
 
 
-def claim(name: str, kind: str = "redis", life: str = "1") -> Claim:
+def claim(name: str, kind: str = "redis", life: str = "1", identity: str = "") -> Claim:
     """The claim of the container with this name, in this incarnation."""
-    return Claim(name if life == "1" else f"{name}/{life}", name, life, kind)
+    return Claim(name if life == "1" else f"{name}/{life}", name, life, kind, identity)
 
 
 def beat(name: str, presence: Presence = Presence.WELL, **changes: Any) -> Beat:

@@ -97,19 +97,25 @@ class Sidecar:
     own_us: int = 0
     refused: bool = False
     is_watched: bool = False
+    waits_since_us: int | None = None
 
 
 class FleetModel:
-    """A fleet, its records and its sidecars, with the same terms unless a call changes them."""
+    """A fleet, its records and its sidecars, with the same terms unless a call changes them.
+
+    ``median_errors``: what the store tells as the median of all windows; -1: nothing.
+    """
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.terms = terms or TERMS
         self.kept = Kept()
+        self.run_id = "1"
         self.now_us = START_US
         self.own_us = 0
         self.sidecars: dict[str, Sidecar] = {}
         self.entries: list[Entry] = []
         self.decisions = 0
+        self.median_errors = -1
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -175,16 +181,18 @@ class FleetModel:
             presence,
             kind,
             f"{instance}/{sidecar.life}" if is_down and not is_lease else "",
-            first=first,
+            first=first or sidecar.waits_since_us is not None,
             lease=f"h-{instance}-{sidecar.life}" if is_down and is_lease else "",
             refused=sidecar.refused,
         )
         asked_by = self._terms(terms)
         reading = self._reading(self._hear(beat, asked_by))
         if sidecar.is_watched or is_due(reading, beat, self._known(sidecar), asked_by):
-            attend = Attend(beat, reading.reply.struck, reading.reply.silent, reading.reply.alive)
+            waited_us = 0 if sidecar.waits_since_us is None else self.own_us - sidecar.waits_since_us
+            attend = Attend(beat, reading.reply.struck, reading.reply.silent, reading.reply.alive, waited_us)
             attended: Attended = self.ask(attend, instance, **terms)
             sidecar.is_watched = attended.is_watched
+            sidecar.waits_since_us = self.own_us - waited_us if attended.is_waiting else None
         else:
             self._learn(sidecar)
 
@@ -254,6 +262,8 @@ class FleetModel:
             member=own.text if own else "",
             seen_us=own.at_us if own else 0,
             departed_us=kept.departed.get(instance, 0),
+            run_id=self.run_id,
+            median_errors=self.median_errors,
         )
 
     @property
@@ -283,6 +293,10 @@ class FleetModel:
     def loses(self) -> None:
         """Flush the store."""
         self.kept = Kept()
+
+    def crashes(self, kept: Kept) -> None:
+        """Go on with another process of the server, which has this older copy."""
+        self.kept, self.run_id = kept, f"{self.run_id}1"
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -357,8 +371,10 @@ class FleetModel:
             former,
             self._causes(),
             len({text for text, at in kept.settings.items() if at >= self.now_us - self.terms.expiry_us}),
+            self.median_errors,
             holds=(kept.holds.get("", ""), kept.holds.get(instance, "")),
             used=len(set(used) - kept.refunded),
+            run_id=self.run_id,
         )
 
     def _change(self, beat: Beat, former: Row | None) -> None:

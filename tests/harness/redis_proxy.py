@@ -51,6 +51,11 @@ class RedisProxy:
     def mend(self) -> None:
         self.is_cut = False
 
+    def switch(self, target_port: int) -> None:
+        """Lead to another server, and close every connection."""
+        self._target_port = target_port
+        self._end(self._sockets[1:])
+
     def lose(self, where: Where) -> None:
         self.lost.clear()
         self.lose_at = where

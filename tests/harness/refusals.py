@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sidecar import controller, store
-from sidecar.core import fleet
+from sidecar.core import fleet, life
 
 
 def refusals() -> list[str]:
-    """Every text that could be the first argument of a ``GateRefusal``."""
-    return sorted(_first_arguments(fleet.__file__, "GateRefusal"))
+    """Every text that could be the first argument of a ``GateRefusal``, or of a refusal by the sidecar itself."""
+    own = {word for word in _first_arguments(life.__file__, "Denied") if word}
+    return sorted(_first_arguments(fleet.__file__, "GateRefusal") | own)
 
 
 def failures() -> set[str]:

@@ -298,7 +298,7 @@ async def test_unix_socket_needs_no_token_and_the_log_names_the_user(
 async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRig) -> None:
     about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
     held = Hold("bob", "why", NOW_S + 60)
-    paused = CauseTrial("redis", 1, 0, 540.0, 1)
+    paused = CauseTrial("redis", 1, 0, 540.0, 1, 1e9)
     rig.shared.known = MemberList(
         Fleet(2, 1, trials=(paused,), hold=held, median_errors=3, median_ratio=0.25),
         0,
@@ -314,7 +314,8 @@ async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRi
     assert {name: seen[name] for name in IDENTITY} == IDENTITY
     fleet = seen["fleet"]
     assert (fleet["alive"], fleet["suspect"], fleet["hold"], fleet["paused"]) == (2, 1, hold, ["redis"])
-    assert fleet["trials"] == [{"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1}]
+    trial = {"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1, "since": 1e9}
+    assert fleet["trials"] == [trial]
     assert (fleet["median_errors"], fleet["median_ratio"], fleet["duplicate"]) == (3, 0.25, False)
     common = {"age_s": 0.0}
     assert seen["members"] == [

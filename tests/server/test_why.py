@@ -49,7 +49,8 @@ FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 9, 5, "9 server errors in 60 s"),))
 HOLD = Hold("anna", "a deploy", UNIX + 300)
-TRIED = CauseTrial("mysql", 2, 1)
+BEGAN = UNIX - 300
+TRIED = CauseTrial("mysql", 2, 1, since=BEGAN)
 PAUSED = CauseTrial("redis", 1, 0, 539.5, 1)
 FLEET = Fleet(
     20,
@@ -95,6 +96,7 @@ class Memory:
         self.fleet = fleet
         self.heard_s = 2.0
         self.weight = 100
+        self.mode = mode
         self.local_hold: Hold | None = None
         self.action: ActionResult | None = None
         self.warnings: list[str] = []
@@ -124,6 +126,7 @@ class Memory:
             NOW,
             self.weight,
             is_soft_drained=self.weight < 100,
+            enforce=self.mode == "enforce",
             last_cull=self.last_cull,
             unix=UNIX,
         )
@@ -194,7 +197,14 @@ def test_public_answer_has_everything_but_free_text() -> None:
     assert value["claim"]["sentence"] == "anna holds the service: a deploy, no container is culled for 5m"
     assert (value["budget"]["used"], value["budget"]["left"]) == (3, 7)
     assert (value["fleet"]["alive"], value["fleet"]["suspect"], value["fleet"]["paused"]) == (20, 3, ["redis"])
-    assert value["fleet"]["trials"][0] == {"cause": "mysql", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0}
+    assert value["fleet"]["trials"][0] == {
+        "cause": "mysql",
+        "limit": 2,
+        "out": 1,
+        "paused_s": 0.0,
+        "failures": 0,
+        "since": BEGAN,
+    }
     assert value["fleet"]["away"] == ["timeout"]
     held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
     assert value["hold"] == value["fleet"]["hold"] == held
@@ -253,6 +263,15 @@ def test_brief_answer_tells_of_a_hold_and_when_it_ends() -> None:
     assert "the hold by a person ends at 14:05 UTC, or health-arbiter release ends it" in value["remedies"]
     assert value["history"][-2]["sentence"] == "a person holds the service, no container is culled for 5m"
     assert "hold: the service until 14:05:00Z by a person\n" in memory.why.text(100_000)
+
+
+def test_lost_hold_is_told_without_what_a_person_wrote_in_a_brief_answer() -> None:
+    memory = _noticed(Memory(HELD, is_public_brief=True))
+    assert memory.fleet is not None
+    memory.fleet = replace(memory.fleet, lost_hold=HOLD)
+    assert _json(_ask(memory.why.get_public))["fleet"]["lost_hold"]["author"] == "a person"
+    assert "lost a hold before its end (a person holds the service): set it again" in memory.why.text(100_000)
+    assert _json(_ask(memory.why.get_local))["fleet"]["lost_hold"]["author"] == "anna"
 
 
 def test_local_answer_has_the_incarnation_and_redacted_samples() -> None:
@@ -364,9 +383,12 @@ def test_text_begins_with_what_matters_most() -> None:
         "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
         "claim granted: 3 of 10 in use",
         "tokens: 3 of 10 in use, 7 left",
-        "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; median: 1 error, 0.25 % of the requests failed",
+        (
+            "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; "
+            "median: 1 error, 0.25 % of the requests failed"
+        ),
         "culls: 0 helped, 0 did not help, 0 unclear",
-        "culls for mysql: 1 of at most 2 without an outcome",
+        "culls for mysql: 1 of at most 2 without an outcome, its episode began at 13:55:00Z",
         "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",
         "Redis servers away: timeout",
         "hold: the service until 14:05:00Z by anna: a deploy",
@@ -476,7 +498,10 @@ def test_text_repeats_nothing_of_a_claim(answer: Granted | Denied, line: str) ->
     [
         ({"trials": (PAUSED._replace(failures=3),)}, "culls for redis: paused for 9m, the last 3 did not help; "),
         ({"duplicate": True}, "duplicate: another container runs under this instance name"),
-        ({"median_errors": 4, "median_ratio": None}, "fleet: 20 alive, 3 suspect, most of redis, 1 down, 0 retiring; "),
+        (
+            {"median_errors": 4, "median_ratio": None},
+            "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; ",
+        ),
     ],
     ids=["paused again", "duplicate", "median of errors alone"],
 )
@@ -497,6 +522,17 @@ def test_soft_drain_is_shown_beside_the_weight() -> None:
     memory.weight = 10
     assert (memory.why.value()["weight"], memory.why.value()["soft_drained"]) == (10, True)
     assert ", weight 10 % (soft drain)" in memory.why.text(3_072)
+
+
+def test_weight_of_enforce_mode_is_shown_apart_in_shadow_mode() -> None:
+    memory = Memory(SUSPECT, mode="shadow")
+    memory.weight = 10
+    value = memory.why.value()
+    assert (value["weight"], value["soft_drained"]) == (100, False)
+    assert (value["would"]["weight"], value["would"]["soft_drained"]) == (10, True)
+    lines = memory.why.text(3_072).splitlines()
+    assert "in enforce mode, now: weight 10 % (soft drain)" in lines
+    assert any(line.endswith("haproxy up, nomad up, weight 100 %") for line in lines)
 
 
 def test_paused_cause_is_shown_with_the_command_that_ends_the_pause() -> None:

@@ -184,7 +184,7 @@ def test_most_requests_that_a_day_may_have_need_no_other_key(tmp_path: Path) -> 
 
 POLICIES = {
     "day", "long-outage", "lone", "noise", "noise-half-percent", "loud-noise", "noise-two-percent", "outage", "sick",
-    "slow-outage", "small-noise", "small-slow-outage", "stuck",
+    "slow-outage", "small-noise", "small-slow-outage", "stuck", "repair-then-outage",
 }  # fmt: skip
 """The scenarios by which the rules of the fleet were chosen."""
 

@@ -107,9 +107,11 @@ def assert_stores_agree(
 ) -> None:
     """The store in memory and the one on Redis give the same answers to these steps."""
 
+    run_id = str(server.cli("INFO", "server")["run_id"])
+
     async def in_memory() -> object:
         clock = Clock()
-        return await answers(MemoryStore(lambda: clock.now_us), steps, clock)
+        return await answers(MemoryStore(lambda: clock.now_us, run_id=run_id), steps, clock)
 
     async def on_redis() -> object:
         server.cli("FLUSHALL")

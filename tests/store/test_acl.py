@@ -165,7 +165,17 @@ def test_server_loads_the_shipped_file(start_redis: StartRedis) -> None:
 async def test_each_right_is_needed(scene: Scene) -> None:
     assert await failure(scene, RIGHTS, OPERATIONS) is None
     failures = {right: await failure(scene, [r for r in RIGHTS if r != right], OPERATIONS) for right in RIGHTS}
-    assert failures == dict.fromkeys(RIGHTS, "permission")
+    assert failures == dict.fromkeys(RIGHTS, "permission") | {"+info": None}
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_user_without_info_is_not_told_which_process_answers(scene: Scene, *, tells: bool) -> None:
+    rights = [right for right in RIGHTS if tells or right != "+info"]
+    scene.server.cli("ACL", "SETUSER", "health-arbiter", "reset", "on", ">pw", *rights)
+    run_id = scene.server.cli("INFO", "server")["run_id"] if tells else ""
+    store = scene.store()
+    assert (await send_beat(store, beat("a"))).run_id == run_id
+    assert (await look(store)).run_id == run_id
 
 
 async def test_preset_of_the_article_needs_what_the_page_says_and_no_less(scene: Scene) -> None:
@@ -214,7 +224,7 @@ async def test_user_of_a_service_may_touch_no_key_of_another(scene: Scene) -> No
 
 def test_commands_of_the_scripts_are_the_commands_of_the_user() -> None:
     every = b"\n".join(script.text for script in (scripts.READ, scripts.COMMIT, scripts.BEAT)).decode()
-    called = {f"+{command.lower()}" for command in re.findall(r"\bcall\('([A-Z]+)'", every)}
+    called = {f"+{command.lower()}" for command in re.findall(r"\bp?call\('([A-Z]+)'", every)}
     assert called | OF_STORE == {right for right in RIGHTS if right.startswith("+")}
 
 

@@ -35,6 +35,7 @@ TELLING = st.builds(
     ratio=st.none() | st.integers(0, 3),
     refused=st.booleans(),
     about=st.sampled_from(["", "news"]),
+    identity=st.sampled_from(["", "x", "y\n1"]),
 )
 HISTORY = st.lists(st.tuples(st.sampled_from(STEPS_S), TELLING, st.sampled_from(["old", "new"])), max_size=25)
 
@@ -52,7 +53,7 @@ async def answers(store: Store, history: list[Step], clock: Clock) -> list[objec
 
 
 def _check(members: list[str], causes: Mapping[str, int], control: Mapping[str, int]) -> None:
-    rows = [row.split("\n") for row in members]
+    rows = [row.rsplit("\n", 2) for row in members]
     assert causes == Counter(cause for _, cause, _ in rows if cause)
     counts = Counter(control)
     # A cause for which there was no room any more is counted with others.

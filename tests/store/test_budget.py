@@ -17,11 +17,12 @@ from sidecar.core.fleet.records import CullOutcome
 from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import Budget, FleetBudget
 from sidecar.store.decisions import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter
-from sidecar.store.protocol import Over
+from sidecar.store.protocol import Changes, Over, Write
 
 GATED = replace(WINDOW_ONLY, trial=True, refund_max=0)
 SAFE = replace(WINDOW_ONLY, after_loss_wait=True)
 START_S = START_US / S
+CAUSES = {"gone": "cache", "killed": "redis", "stuck": "redis", "well": "", "new1": "", "new2": ""}
 SETTLED_S = 20.0
 """Time until a new server has had beats of the whole fleet."""
 
@@ -332,15 +333,23 @@ async def cull(group: ServerGroup, name: str, life: str = "1") -> None:
 
 async def test_cull_that_helped_doubles_the_trial_and_gives_its_token_back() -> None:
     group = ServerGroup(1, GATED, capacity="4")
+    others = {"b": suspect("b"), **{name: beat(name) for name in "xyz"}}
+    sidecars = group.sidecars(others)
+    for name, each in others.items():
+        await sidecars[name].beat(each)
     await cull(group, "a")
     fleet = await fleet_of(group.sidecar(), beat("z"))
-    assert (fleet.trials, fleet.used, fleet.down) == ((CauseTrial("redis", 1, 1),), 1, 1)
+    assert (fleet.trials, fleet.used, fleet.down) == ((CauseTrial("redis", 1, 1, since=START_S),), 1, 1)
     replacement = group.sidecar()
     await replacement.beat(beat("a", Presence.STARTING, life="2"))
     await replacement.beat(beat("a", life="2"))
-    group.advance(60)
+    for _ in range(3):
+        group.advance(20)
+        for name, each in others.items():
+            await sidecars[name].beat(each)
+        await replacement.beat(beat("a", life="2"))
     fleet = await fleet_of(replacement, beat("a", life="2"))
-    assert (fleet.trials, fleet.helped, fleet.down) == ((CauseTrial("redis", 2, 0),), 1, 0)
+    assert (fleet.trials, fleet.helped, fleet.down) == ((CauseTrial("redis", 2, 0, since=START_S),), 1, 0)
     fleet = await fleet_of(replacement, beat("a", life="2"))
     assert (fleet.used, fleet.culls_by) == (0, ((CullOutcome.HELPED, "redis", 1),))
     assert await told_of(replacement) == [("replaced", "a", ""), ("helped", "a", "")]
@@ -352,7 +361,9 @@ async def test_cull_that_did_not_help_pauses_its_cause_until_an_operator_release
     replacement = group.sidecar()
     await replacement.beat(beat("a", life="2"))
     fleet = await fleet_of(replacement, suspect("a", life="2"))
-    assert (fleet.trials, fleet.paused, fleet.unhelped) == ((CauseTrial("redis", 1, 0, 600.0, 1),), ("redis",), 1)
+    (trial,) = fleet.trials
+    assert (trial, fleet.unhelped) == (CauseTrial("redis", 1, 0, 600.0, 1, START_S), 1)
+    assert fleet.paused == ("redis",)
     denied = await replacement.claim(claim("a", life="2"))
     assert isinstance(denied, Denied)
     assert (denied.reason, denied.retry_after_s) == ("paused", 600.0)
@@ -404,6 +415,94 @@ async def test_members_that_fall_silent_are_struck_off() -> None:
     assert [name for name, _ in (await member_list_of(sidecars["a"])).departed] == ["c", "b"]
 
 
+async def test_cause_is_free_again_after_a_killed_container_was_replaced_under_a_new_name() -> None:
+    """Its replacement came within the expiry, and was taken for that of another container, whose own came next."""
+    group = ServerGroup(terms=GATED, capacity="9")
+    fleet = group.sidecars(["gone", "killed", "stuck", "well"])
+
+    async def send_beats(**presences: Presence) -> None:
+        for name, presence in presences.items():
+            claim_id = name if presence is Presence.DOWN else ""
+            await fleet[name].beat(beat(name, presence, kind=CAUSES[name], claim_id=claim_id, first=name in added))
+            added.discard(name)
+
+    added = set(fleet)
+    up = {"stuck": Presence.WELL, "well": Presence.WELL}
+    await send_beats(gone=Presence.SUSPECT, killed=Presence.SUSPECT, **up)
+    for name in ("gone", "killed"):
+        assert outcome(await fleet[name].claim(claim(name, CAUSES[name]))) == "granted"
+    await send_beats(gone=Presence.DOWN, killed=Presence.DOWN)
+    await send_beats(gone=Presence.GONE)
+    for number in (1, 2):
+        group.advance(5)
+        name = f"new{number}"
+        fleet[name] = group.sidecar()
+        added.add(name)
+        up[name] = Presence.WELL
+        await send_beats(**up)
+    up["stuck"] = Presence.SUSPECT
+    for _ in range(12):
+        group.advance(10)
+        await send_beats(**up)
+    assert outcome(await fleet["stuck"].claim(claim("stuck"))) == "granted"
+    assert (await fleet_of(fleet["well"], beat("well"))).helped == 2
+
+
+# -- holds that the server loses ---------------------------------------------------------------------------------
+
+
+async def lose_holds(group: ServerGroup) -> None:
+    """Have the server lose the key of the holds alone."""
+    raw = await group.server.content()
+    await group.server.store.commit(raw.revision, Changes([Write("holds", name, "") for name in raw.holds]))
+
+
+@pytest.mark.parametrize("scope", ["", "a"], ids=["of the service", "of the instance"])
+@pytest.mark.parametrize("has_set_it", [True, False], ids=["that set it", "that saw it"])
+async def test_hold_that_is_lost_is_told_by_the_sidecar(scope: str, *, has_set_it: bool) -> None:
+    group = ServerGroup(terms=SAFE)
+    person, sidecar = group.sidecar(), group.sidecar()
+    await sidecar.beat(beat("a", first=True))
+    group.advance(SETTLED_S)
+    await sidecar.beat(beat("a"))
+    held = await (sidecar if has_set_it else person).hold(scope, "ann", "a deployment", 3600)
+    if not has_set_it:
+        assert (await fleet_of(sidecar, beat("a"))).hold == held
+    await lose_holds(group)
+    group.advance(10)
+    fleet = await fleet_of(sidecar, suspect("a"))
+    assert (fleet.hold, fleet.lost_hold, fleet.losses) == (None, held, 1)
+    assert (await member_list_of(sidecar)).fleet.lost_hold == held
+    assert outcome(await sidecar.claim(claim("a"))) == "data_loss", "whoever froze the culls has not allowed them again"
+    group.advance(601)
+    fleet = await fleet_of(sidecar, suspect("a"))
+    assert (fleet.lost_hold, fleet.losses) == (held, 1)
+    again = await person.hold(scope, "ann", "a deployment", 60)
+    assert (await fleet_of(sidecar, beat("a"))).lost_hold is None
+    group.advance(61)
+    fleet = await fleet_of(sidecar, beat("a"))
+    assert (isinstance(again, Hold), fleet.hold, fleet.lost_hold, fleet.losses) == (True, None, None, 1)
+
+
+@pytest.mark.parametrize("how", ["released", "over", "nobody was there for a window"])
+async def test_hold_that_ends_is_not_lost(how: str) -> None:
+    group = ServerGroup(terms=SAFE)
+    person, sidecar = group.sidecar(), group.sidecar()
+    await person.hold("", "ann", "a deployment", 60 if how == "over" else 3600)
+    await sidecar.beat(beat("a", first=True))
+    if how == "released":
+        assert await person.release("") is True
+    elif how == "over":
+        group.advance(61)
+    else:
+        await lose_holds(group)
+        group.advance(601)
+    for _ in range(70):
+        group.advance(10)
+        fleet = await fleet_of(sidecar, beat("a"))
+        assert (fleet.lost_hold, fleet.losses) == (None, 0)
+
+
 # -- two lives under one name -----------------------------------------------------------------------------------
 
 
@@ -439,6 +538,60 @@ async def test_restart_of_the_sidecar_is_no_duplicate() -> None:
         for _ in range(2):
             assert not (await fleet_of(budget, suspect("a"))).duplicate
     assert outcome(await budget.claim(claim("a"))) == "granted"
+
+
+async def test_containers_with_one_name_and_one_incarnation_are_two_and_none_of_them_is_culled() -> None:
+    """An app may report any text as its incarnation, the same in every container."""
+    group = ServerGroup(capacity="4")
+    pairs = {(name, at): group.sidecar() for name in "abcd" for at in "xy"}
+    for _ in range(2):
+        for (name, at), budget in pairs.items():
+            await budget.beat(suspect(name, identity=at))
+    answers = [await budget.claim(claim(name, identity=at)) for (name, at), budget in pairs.items()]
+    assert outcomes(answers) == {"duplicate": 8}
+    group.advance(31)
+    left = {name: pairs[name, "y"] for name in "abcd"}  # one of each pair is gone
+    for name, budget in left.items():
+        assert not (await fleet_of(budget, suspect(name, identity="y"))).duplicate
+    answers = [await budget.claim(claim(name, identity="y")) for name, budget in left.items()]
+    assert outcomes(answers) == {"granted": 4}
+
+
+async def test_grant_is_not_repeated_to_another_container_of_the_same_name_and_incarnation() -> None:
+    """Each had beaten once when both failed: then none of them knew of the other."""
+    group = ServerGroup(capacity="4")
+    one, two = group.sidecar(), group.sidecar()
+    await one.beat(suspect("a", identity="x"))
+    assert outcome(await one.claim(claim("a", identity="x"))) == "granted"
+    await two.beat(suspect("a", identity="y"))
+    assert outcome(await two.claim(claim("a", identity="y"))) == "duplicate"
+    for _ in range(5):
+        group.advance(10)
+        await one.beat(down("a", identity="x"))
+        await two.beat(suspect("a", identity="y"))
+        assert outcome(await two.claim(claim("a", identity="y"))) == "duplicate"
+
+
+async def test_sidecar_that_lost_its_state_has_its_grant_repeated_after_an_expiry() -> None:
+    group = ServerGroup(capacity="4")
+    lost = group.sidecar()
+    await lost.beat(suspect("a", identity="x"))
+    assert outcome(await lost.claim(claim("a", identity="x"))) == "granted"
+    budget, answers = group.sidecar(), []
+    for _ in range(5):
+        await budget.beat(suspect("a", identity="y"))
+        answers.append(await budget.claim(claim("a", identity="y")))
+        group.advance(10)
+    assert [outcome(answer) for answer in answers] == ["duplicate"] * 3 + ["granted"] * 2
+    assert answers[-1] == Granted(1, 4, replayed=True, alive=0, suspect=1)
+
+
+async def test_sidecar_that_kept_its_state_has_its_grant_repeated_at_once() -> None:
+    group = ServerGroup(capacity="4")
+    for _ in range(2):
+        budget = group.sidecar()
+        await budget.beat(suspect("a", identity="x"))
+        assert outcome(await budget.claim(claim("a", identity="x"))) == "granted"
 
 
 # -- memory -----------------------------------------------------------------------------------------------------

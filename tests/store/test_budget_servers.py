@@ -161,7 +161,7 @@ async def test_trial_and_outcomes_are_of_all_servers_together() -> None:
     group.advance(60)
     away(group, 1)
     fleet = await fleet_of(sidecars["i00"], beat("i00", life="2"))
-    assert (fleet.trials, fleet.helped) == ((CauseTrial("redis", 2, 0),), 1)
+    assert (fleet.trials, fleet.helped) == ((CauseTrial("redis", 2, 0, since=START_US / S),), 1)
     away(group)
     await beats(dict(list(sidecars.items())[1:]))
     assert outcomes(await claims(sidecars, NAMES[1:])) == {"granted": 2, "trial": 17}
@@ -203,7 +203,8 @@ async def test_servers_whose_clocks_differ_are_one_budget() -> None:
     assert (fleet.losses, fleet.down) == (0, 1)
     await sidecars["i00"].beat(beat("i00", life="2"))
     group.advance(10)
-    assert (await fleet_of(sidecars["i00"], suspect("i00", life="2"))).trials == (CauseTrial("redis", 1, 0, 600.0, 1),)
+    (trial,) = (await fleet_of(sidecars["i00"], suspect("i00", life="2"))).trials
+    assert trial == CauseTrial("redis", 1, 0, 600.0, 1, trial.since)
     group.advance(10)
     assert {trial.paused_s for name in NAMES for trial in (await fleet_of(sidecars[name], beat(name))).trials} == {590}
 

@@ -30,6 +30,13 @@ async def test_store_of_a_new_service_holds_nothing(store: Store, clock: Clock) 
     )
 
 
+async def test_reads_and_beats_name_the_process_of_the_server(store: Store) -> None:
+    names = {(await look(store)).run_id, (await send_beat(store, beat("x"))).run_id, (await look(store)).run_id}
+    assert len(names) == 1
+    assert names != {""}
+    assert not store.has_lost_connection()
+
+
 async def test_what_was_committed_is_read_and_an_empty_text_removes_it(store: Store, clock: Clock) -> None:
     texts = ["state", "ä\x00", "\ud800", "\n|{}"]
     writes = [Write("state", "state", "s"), Write("state", "epoch", "e"), Write("holds", "", "all")]
@@ -306,6 +313,8 @@ async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> Non
     heard = await send_beat(store, suspect("a", "x\ny\n1", "l\nm"))
     assert heard.causes == {"x y 1": 1}
     assert (await look(store)).member == "l m\nx y 1\n0"
+    await send_beat(store, suspect("a", "x\ny\n1", "l\nm", identity="i\nd"))
+    assert (await look(store)).member == "l m\ni d\nx y 1\n0"
 
 
 async def test_departed_are_bounded_in_time(store: Store, clock: Clock) -> None:

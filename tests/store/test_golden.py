@@ -1,7 +1,8 @@
 """What a version has left in Redis is read by every later one.
 
-``golden/<format>.json`` has every key of a service as that version wrote them. A file is never changed once a version
-was released with it: a version that writes another content adds a file of its own, and still reads the old ones.
+Each file of ``golden`` has every key of a service as one version wrote them; the highest number is of the newest. A
+file is never changed once a version was released with it: a version that writes another content adds a file of its own,
+and still reads the old ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, send_beat, suspect
-from sidecar.core.fleet.records import FORMAT, Cull, Epoch, FleetState, HoldRow, Slot, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.types import Entry, Presence
 from sidecar.store.protocol import Write
 from store.conftest import START_US, Clock
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from store.conftest import OpenStore
 
 GOLDEN: Final = Path(__file__).with_name("golden")
-NEWEST: Final = GOLDEN / f"{FORMAT}.json"
+NEWEST: Final = GOLDEN / "2.json"
 
 EPOCH: Final = Epoch(born_us=START_US, grants=3, losses=1, lost_us=START_US - S, servers="digest")
 STATE: Final = FleetState(

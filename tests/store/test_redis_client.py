@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 
 BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: "
 NOW = b":1700000000000000\r\n"
+MEDIAN = b":-1\r\n"
+RUN_ID = b"$4\r\nrun1\r\n"
 READ = (
-    b"*16\r\n" + NOW + b"*3\r\n$1\r\n7\r\n$-1\r\n$5\r\nstate\r\n" + b"*0\r\n" * 4 + b":3\r\n*0\r\n"
-    b"*2\r\n$1\r\na\r\n$16\r\n1700000000000000\r\n*2\r\n$5\r\nredis\r\n$1\r\n2\r\n" + b"*0\r\n" * 3 + b"$-1\r\n" * 3
+    b"*18\r\n" + NOW + b"*3\r\n$1\r\n7\r\n$-1\r\n$5\r\nstate\r\n" + b"*0\r\n" * 4 + b":3\r\n*0\r\n"
+    b"*2\r\n$1\r\na\r\n$16\r\n1700000000000000\r\n*2\r\n$5\r\nredis\r\n$1\r\n2\r\n"
+    + b"*0\r\n" * 3
+    + b"$-1\r\n" * 3
+    + RUN_ID
+    + MEDIAN
 )
 HEARD_REPLY = (
-    b"*12\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
-    b":1\r\n:-1\r\n:-1\r\n*2\r\n$-1\r\n$-1\r\n:0\r\n"
+    b"*13\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
+    b":1\r\n:-1\r\n:-1\r\n*2\r\n$-1\r\n$-1\r\n:0\r\n" + RUN_ID
 )
 COMMITTED = b"*3\r\n:1\r\n" + NOW + b":0\r\n"
 
@@ -78,8 +84,8 @@ async def test_anything_but_a_complete_reply_is_a_word(
 @pytest.mark.parametrize(
     ("line", "of"),
     [
-        (READ.replace(b"*16", b"*15").removesuffix(b"$-1\r\n"), "read"),
-        (READ.replace(b"*16", b"*17") + b":0\r\n", "read"),
+        (READ.replace(b"*18", b"*17").removesuffix(MEDIAN), "read"),
+        (READ.replace(b"*18", b"*19") + b":0\r\n", "read"),
         (READ.replace(b":3\r\n", b"$1\r\n3\r\n"), "read"),
         (READ.replace(b"*3\r\n$1\r\n7\r\n", b"*2\r\n"), "read"),
         (READ.replace(b"$1\r\n7\r\n", b"$1\r\nx\r\n"), "read"),
@@ -89,7 +95,7 @@ async def test_anything_but_a_complete_reply_is_a_word(
         (COMMITTED.replace(b":1\r\n", b":2\r\n", 1), "commit"),
         (COMMITTED.replace(b":1\r\n", b"$1\r\n1\r\n", 1), "commit"),
         (COMMITTED.replace(b":0\r\n", b":-1\r\n"), "commit"),
-        (HEARD_REPLY.replace(b"*12", b"*11").removesuffix(b":0\r\n"), "beat"),
+        (HEARD_REPLY.replace(b"*13", b"*12").removesuffix(RUN_ID), "beat"),
         (HEARD_REPLY.replace(b":20\r\n", b"$2\r\n20\r\n"), "beat"),
         (HEARD_REPLY.replace(b"*2\r\n$-1\r\n$-1\r\n", b"*1\r\n$-1\r\n"), "beat"),
     ],

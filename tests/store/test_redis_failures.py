@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 from redis.asyncio import Redis
 
+from harness.claims import WINDOW_ONLY
 from harness.ports import free_port
 from harness.stores import (
     FRESH,
@@ -28,7 +30,8 @@ from harness.stores import (
 )
 from harness.waiting import eventually
 from sidecar.core.explain.reasons import FAILURES
-from sidecar.core.types import Entry
+from sidecar.core.types import Claim, Entry, Hold, Unknown
+from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import Changes, Write
 
 if TYPE_CHECKING:
@@ -285,6 +288,23 @@ async def test_full_memory_is_oom_and_writes_nothing_of_a_commit(
     assert (raw.revision, raw.holds, raw.grants, raw.alive) == (1, {"": "hold"}, {}, 0)
     redis_server.cli("CONFIG", "SET", "maxmemory", "0")
     assert await claim(store, "a") == FRESH
+
+
+async def test_hold_is_set_and_released_on_a_full_server_which_grants_nothing(
+    redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    """A full server stops all culls by itself, but not for ever: a person has to be able to say what comes then."""
+    clock = asyncio.get_running_loop().time
+    budget = FleetBudget([("redis", open_store(redis_server.url))], WINDOW_ONLY, rng=Random(0), clock=clock)
+    assert isinstance(await budget.hold("", "ann", "a deployment", 60), Hold)
+    redis_server.cli("CONFIG", "SET", "maxmemory", "1")
+    assert await budget.release("") is True
+    assert await budget.release("") is False
+    assert await budget.claim(Claim("a", "a")) == Unknown("oom")
+    held = await budget.hold("a", "ann", "look first", 60)
+    assert isinstance(held, Hold)
+    assert held.instance == "a"
+    assert await budget.claim(Claim("b", "b")) == Unknown("oom")
 
 
 @pytest.mark.parametrize("key", ["grants", "refunded", "state", "culls", "leases", "holds"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from sidecar.core.explain import reasons
 from sidecar.core.types import CauseTrial, Fleet, Hold
 from sidecar.telemetry.fleet_telemetry import FleetReadings, Line, changes
 
@@ -150,6 +151,7 @@ PAUSE = Line(
                 {"policies": 2},
             ),
         ),
+        ({}, {"tells_process": False}, Line(WARNING, reasons.UNKNOWN_PROCESS, {})),
         ({"losses": 1}, {"losses": 2}, Line(WARNING, "Redis lost its record of earlier culls", NUMBERS)),
         ({}, {"hold": FREEZE}, Line(WARNING, "held: ann holds the service: deploy", {"until": FREEZE.until})),
         (
@@ -158,6 +160,7 @@ PAUSE = Line(
             Line(WARNING, "held: ann holds instance one: deploy", {"until": FREEZE.until}),
         ),
         ({"hold": FREEZE}, {}, Line(WARNING, "no hold any more", {})),
+        ({}, {"lost_hold": FREEZE}, Line(logging.ERROR, reasons.lost_hold(FREEZE), {"until": FREEZE.until})),
         (
             {},
             {"away": ("redis://b: timeout",)},
@@ -173,10 +176,12 @@ PAUSE = Line(
         "duplicate",
         "no duplicate any more",
         "policies differ",
+        "process unknown",
         "memory lost",
         "held",
         "held otherwise",
         "released",
+        "lost",
         "a server away",
         "all back",
     ],

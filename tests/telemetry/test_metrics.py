@@ -138,7 +138,9 @@ async def full_story(board: Board) -> None:
         await rig.answered(Unknown("timeout"))
         await rig.advance(2)
         await rig.answered(DENIED)
-        await rig.advance(15)
+        await rig.advance(7)
+        await rig.errors(1, kind="redis", app_start="boot-1")  # old errors claim nothing
+        await rig.advance(8)
         await rig.answered(GRANTED)
         await rig.pings(ErrorReport(1, app_start="boot-2"), ErrorReport(1, app_start="boot-1"))
         await rig.reports(Results(3, 1, load=0.7))
@@ -442,6 +444,20 @@ async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
         await rig.advance(4)
         await rig.answered(GRANTED)
         assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)
+        assert board.series("arbiter_would_weight") == {}
+
+
+@in_virtual_time
+async def test_weight_in_shadow_mode_is_full_and_the_other_metric_has_what_enforce_mode_would_report() -> None:
+    board = Board("shadow")
+    async with ControllerRig(replace(SHADOW, error_ratio=0.0)) as rig:
+        board.watch(rig)
+        await rig.reports(Results(30, 10))
+        await rig.advance(5)
+        assert (board.value("arbiter_weight"), board.value("arbiter_would_weight")) == (100, 42)
+        await rig.errors(5)
+        await rig.answered(GRANTED)
+        assert (board.value("arbiter_weight"), board.value("arbiter_would_weight")) == (100, 0)
 
 
 # -- planned ends ---------------------------------------------------------------------------------------------

@@ -95,6 +95,7 @@ async def _of_machine(effective: Config) -> AsyncIterator[Finding]:
         yield warn("store", effective.alone)
     for found in chain(
         _of_sidecar(effective, members),
+        [findings.of_budget(effective.budget)],
         [surroundings.of_state(effective)],
         surroundings.of_secrets(effective),
         surroundings.of_nomad(effective, os.environ),

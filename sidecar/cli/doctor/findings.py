@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from sidecar.cli.doctor import policies
 from sidecar.config import redis_urls
-from sidecar.config.slices import JudgingConfig
+from sidecar.config.bound import bound
+from sidecar.config.slices import BudgetConfig, JudgingConfig
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
@@ -102,6 +103,8 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
     yield _shared(members.members, instance)
     yield from _duplicates(members.members)
     yield from _settings(members.policies)
+    if not members.fleet.tells_process:
+        yield warn("process", reasons.UNKNOWN_PROCESS)
     if members.fleet.losses:
         yield warn("memory", f"Redis lost its record of earlier culls, in all {members.fleet.losses} times")
     yield from (_paused(trial) for trial in members.fleet.trials if trial.paused_s > 0)
@@ -182,6 +185,11 @@ def of_rotation(plan: RotationPlan, fleet: Fleet) -> Iterator[Finding]:
         shortfall = plan.shortfall(fleet.alive + fleet.down)
         text = shortfall or "the fleet can be retired and replaced within a lifetime"
         yield (warn if shortfall else ok)("lifetime", text)
+
+
+def of_budget(rules: BudgetConfig) -> Finding:
+    """What the budget bounds."""
+    return ok("budget", f"ARBITER_BUDGET={rules.budget}: {bound(rules)}")
 
 
 def of_identity(servers: Mapping[str, str], configured: int) -> Iterator[Finding]:

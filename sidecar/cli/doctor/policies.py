@@ -27,6 +27,8 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
     ("ARBITER_REFUND_MAX", lambda terms: "" if terms.refund_max == OFF else str(terms.refund_max)),
     ("ARBITER_AFTER_DATA_LOSS", lambda terms: "wait" if terms.after_loss_wait else "continue"),
     ("ARBITER_BEAT_INTERVAL", lambda terms: _duration(terms.beat_us)),
+    # The terms of an earlier version do not tell it.
+    ("ARBITER_ERROR_LIMIT", lambda terms: str(terms.error_limit or "")),
 )
 """Each setting that should be the same in all sidecars of a service, and its value as an operator writes it."""
 

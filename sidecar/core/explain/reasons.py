@@ -47,6 +47,11 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
             "Redis has heard from the whole fleet {wait}",
             "memory",
         ),
+        "old_errors": Explanation(
+            "its last error is old, it claims no token until it has another one",
+            "the app has another error, and the sidecar claims within a second; or the old ones leave the window",
+            "old-errors",
+        ),
         "trial": Explanation(
             "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
             "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again {wait}",
@@ -99,7 +104,10 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
         ),
     }
 )
-"""Why a claim, or a request for a lease, was denied. The last two rows are about leases."""
+"""Why a claim, or a request for a lease, was denied. The last two rows are about leases.
+
+A sidecar with ``old_errors`` says so itself, and asks nobody.
+"""
 
 FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
     {
@@ -179,6 +187,18 @@ MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The runbooks of the messages to people. What a message says is in ``notify.rules``."""
 
+_OTHER_PROCESS: Final = Explanation(
+    "Redis was restarted or failed over, no container is culled for {wait}",
+    "all sidecars have told this Redis which containers are down, so that lost culls show, {wait}",
+    "memory",
+)
+"""For ``newborn``, if the store is another process than before."""
+
+UNKNOWN_PROCESS: Final = (
+    "Redis does not tell its run_id, which takes INFO: after it was restarted or failed over, "
+    "culls that it lost may be granted a second time; deploy/redis has the permissions"
+)
+
 _OTHER_REFUSAL: Final = "the reason of the refusal is over; the sidecar asks again {wait}"
 _UNDER_A_MINUTE: Final = 59.95
 
@@ -224,7 +244,7 @@ def failure(error: str) -> str:
 
 def remedy(value: Denied, wait: str) -> str:
     """What has to happen before the store grants what it refused; ``wait`` is ``in 3m 10s`` or ``now``."""
-    known = REFUSALS.get(value.reason)
+    known = _row(value)
     return (known.remedy if known else _OTHER_REFUSAL).replace("{wait}", wait)
 
 
@@ -240,20 +260,30 @@ def runbook(word: str) -> str:
 
 
 def _denied(value: Denied) -> str:
-    sentence = value.reason
-    if value.reason in REFUSALS:
+    sentence, known = value.reason, _row(value)
+    if known is not None:
         numbers = {name: getattr(value, name) for name in ("used", "capacity", "alive", "suspect")}
-        sentence = REFUSALS[value.reason].sentence.format(wait=whole_seconds(value.retry_after_s), **numbers)
+        sentence = known.sentence.format(wait=whole_seconds(value.retry_after_s), **numbers)
     if value.hold is not None:
         sentence = f"{hold(value.hold)}, {sentence}"
     shared = f"; most of the {value.suspect} suspects share one cause: {value.cause}" if value.cause else ""
     return f"{sentence}{shared}"
 
 
+def _row(value: Denied) -> Explanation | None:
+    """The row of a refusal; None for a word of another version."""
+    return _OTHER_PROCESS if value.is_other_process else REFUSALS.get(value.reason)
+
+
 def hold(value: Hold) -> str:
     """The author of a hold, what it freezes, and its reason."""
     scope = f"instance {value.instance}" if value.instance else "the service"
     return f"{value.author} holds {scope}{f': {value.reason}' if value.reason else ''}"
+
+
+def lost_hold(lost: Hold) -> str:
+    """What a person has to know of a hold that Redis has lost."""
+    return f"Redis has lost a hold before its end ({hold(lost)}): set it again if it is still needed"
 
 
 def anonymous_hold(value: Hold) -> Hold:

@@ -135,7 +135,8 @@ def shown(members: Sequence[Member], departed: Sequence[tuple[str, float]]) -> d
 def fleet(value: Fleet) -> dict[str, Any]:
     """The fleet as JSON values: trials by the names of their fields, and the causes whose culls are paused."""
     trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
-    return {**asdict(value), "trials": trials, "paused": list(value.paused), "hold": hold(value.hold)}
+    holds = {"hold": hold(value.hold), "lost_hold": hold(value.lost_hold)}
+    return {**asdict(value), "trials": trials, "paused": list(value.paused), **holds}
 
 
 def hold(value: Hold | None) -> dict[str, Any] | None:

@@ -6,7 +6,12 @@ A sidecar remembers the server's epoch, and notices a loss by one of these:
 - The server's clock has moved by another time than the sidecar's, or instants lie in its future: it was stepped.
 - A container that is down names a claim id that no server knows.
 - The last grant is not among the grants, or the state counts culls or leases without rows: a single key was lost.
+- A hold that a sidecar saw in force is gone, and was not released.
 - The list of servers has changed: the new servers know nothing of the grants of the old.
+
+A server process that the fleet has not met yet may lack the last grants: it was restarted from an older copy, or a
+replica was promoted. Only the containers that are down know of these grants. So it grants nothing until every sidecar
+has had the time to beat there.
 
 One loss counts once, also if several sidecars notice it: if the server has recorded a loss since its last exchange with
 a sidecar, it has recorded this one.
@@ -34,6 +39,11 @@ AHEAD_US: Final = US_PER_S
 
 DRIFT: Final = 100
 """The hundredth. A clock that is slewed runs apart by one two-thousandth."""
+
+
+OTHER_PROCESS_US: Final = 15 * US_PER_S
+"""How long another process of the server grants nothing at least. A master that Sentinel demotes takes writes for up to
+11.6 s more. Then its connections are closed, and the sidecars beat at the new master within two seconds."""
 
 
 def notice(draft: Draft) -> None:
@@ -81,12 +91,27 @@ def lost_wait_us(draft: Draft, epoch: Epoch) -> int:
 
 
 def newborn_wait_us(draft: Draft, epoch: Epoch) -> int:
-    """Microseconds until the server knows the fleet, after its epoch began or half of the fleet fell silent at once.
+    """Microseconds until the server knows the fleet.
 
-    That takes half the expiry of a beat. Before, no sidecar may have noticed a loss, and the size of the fleet is not
-    known.
+    That takes half the expiry of a beat, after its epoch began or half of the fleet fell silent at once. Before, no
+    sidecar may have noticed a loss, and the size of the fleet is not known. Another process of the server takes
+    ``OTHER_PROCESS_US`` at least.
     """
-    return max(0, max(epoch.born_us, epoch.silent_us) + draft.limits.expiry_us // 2 - draft.now_us)
+    wait_us = max(epoch.born_us, epoch.silent_us) + draft.limits.expiry_us // 2 - draft.now_us
+    return max(0, wait_us, other_process_wait_us(draft, epoch))
+
+
+def other_process_wait_us(draft: Draft, epoch: Epoch) -> int:
+    """Microseconds until every sidecar has had the time to beat at the process that follows another; 0 after that."""
+    return max(0, epoch.met_us + max(OTHER_PROCESS_US, draft.limits.expiry_us // 2) - draft.now_us)
+
+
+def is_other_process(run_id: str, epoch: Epoch) -> bool:
+    """Whether the server that tells this ``run_id`` is another process than that of the epoch.
+
+    An epoch without a ``run_id``, of an earlier version, may be of any process.
+    """
+    return run_id not in ("", epoch.run_id)
 
 
 def _is_enough(draft: Draft, places: list[int]) -> bool:
@@ -105,8 +130,11 @@ def _noticed(draft: Draft, at: int, known: Known) -> Epoch:
     if draft.view.servers[at].is_ahead or max(epoch.born_us, epoch.lost_us) > now_us + AHEAD_US:
         # Until all future instants are rewritten, the server stays ahead: that is one loss.
         is_lost = is_lost or not epoch.lost_us or not 0 <= now_us - epoch.lost_us <= draft.limits.window_us
+    run_id = draft.view.servers[at].run_id
     if not epoch.born_us:
-        epoch = replace(epoch, born_us=now_us, servers=draft.terms.servers)
+        epoch = replace(epoch, born_us=now_us, servers=draft.terms.servers, run_id=run_id)
+    elif is_other_process(run_id, epoch):
+        epoch = replace(epoch, run_id=run_id, met_us=now_us)
     if is_lost:
         losses = max(epoch.losses, known.epoch.losses) + 1
         grants = max(epoch.grants, known.epoch.grants)

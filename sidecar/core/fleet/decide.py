@@ -13,11 +13,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.fleet import data_loss, floor, grant_window, hold, outcomes, slots, trial
+from sidecar.core.fleet import data_loss, episode, floor, grant_window, hold, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.refusal import GateRefusal
-from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, EndHold, PutHold, Request, ReturnGrant, View
+from sidecar.core.fleet.view import (
+    Asked,
+    Attend,
+    Attended,
+    Edits,
+    EndHold,
+    MemberKey,
+    PutHold,
+    Request,
+    ReturnGrant,
+    View,
+)
 from sidecar.core.types import US_PER_S, Answer, Claim, Denied, Granted, Hold, LeaseRequest, Presence
 
 SEVERAL_EVERY_US: Final = HOUR_US // 6
@@ -36,6 +47,7 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
     """
     draft = Draft(view, request)
     data_loss.notice(draft)
+    episode.notice(draft)
     return _RULES[type(request.asked)](draft, request.asked)
 
 
@@ -43,20 +55,22 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
 
 
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
-    cause = trial.name(draft, claim.kind)
+    cause, member = trial.name(draft, claim.kind), MemberKey(claim.incarnation, claim.identity)
     at = grant_window.server_of(draft, claim.claim_id)
     refusal = hold.refusal(draft, claim.instance)
     is_replay = at is not None and _is_standing(draft, claim)
     if claim.instance in draft.view.unsettled:
         draft.culls.pop(claim.instance, None)  # a grant that too few servers know must not refuse its own container
-    if not is_replay:
+    if is_replay:
+        refusal = refusal or _granted_to_another(draft, claim)
+    else:
         refusal = refusal or _gates(draft, claim, cause, has_token=at is not None)
     if refusal is not None:
         return _denied(draft, claim.instance, grant_window.used(draft), draft.limits.capacity, refusal), draft.edits()
     server = grant_window.first_free(draft) if at is None else at
     used = grant_window.used(draft) + (at is None)
     capacity, alive = draft.limits.capacity, draft.available
-    outcomes.grant(draft, claim.instance, claim.claim_id, claim.incarnation, cause, is_lease=False)
+    outcomes.grant(draft, claim.instance, claim.claim_id, member, cause, is_lease=False)
     trial.culled(draft, cause)
     if at is None:
         _count(draft, server)
@@ -68,7 +82,7 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
 def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> GateRefusal | None:
     """The first gate that refuses. A claim that was granted a token before passes the gates of pace."""
     refusal = (
-        _duplicate(draft, claim.instance, claim.incarnation)
+        _duplicate(draft, claim.instance, MemberKey(claim.incarnation, claim.identity))
         or data_loss.refusal(draft)
         or trial.refusal(draft, cause)
         or floor.refusal(draft, claim.instance)
@@ -78,15 +92,27 @@ def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> GateRe
     return grant_window.spacing(draft) or grant_window.refusal(draft)
 
 
-def _duplicate(draft: Draft, instance: str, life: str) -> GateRefusal | None:
+def _duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal | None:
     """Refuse while another container beats under this instance name: a cull might reach either.
 
     A record by any sidecar counts, because this sidecar may have been restarted since.
     """
     noted_us = draft.duplicates.get(instance, 0)
     is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
-    is_duplicate = is_noted or draft.request.is_duplicate or draft.view.life not in ("", life)
+    is_seen = member.is_other(MemberKey(draft.view.life, draft.view.identity))
+    is_duplicate = is_noted or draft.request.is_duplicate or is_seen
     return GateRefusal("duplicate", draft.terms.beat_us) if is_duplicate else None
+
+
+def _granted_to_another(draft: Draft, claim: Claim) -> GateRefusal | None:
+    """Refuse to repeat a grant while another container of this name and incarnation may use it.
+
+    A sidecar that was restarted without its state has another identity, too: it gets its token after an expiry.
+    """
+    cull = draft.culls[claim.instance]
+    is_other = MemberKey(identity=cull.identity).is_other(MemberKey(identity=claim.identity))
+    wait_us = cull.occupied_us - draft.now_us
+    return GateRefusal("duplicate", wait_us) if is_other and wait_us > 0 else None
 
 
 def _is_standing(draft: Draft, claim: Claim) -> bool:
@@ -128,7 +154,7 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     if not is_replay:
         refusal = (
             refusal
-            or _duplicate(draft, lease.instance, lease.incarnation)
+            or _duplicate(draft, lease.instance, MemberKey(lease.incarnation, lease.holder))
             or data_loss.refusal(draft)
             or slots.culls_pending(draft)
             or floor.refusal(draft, lease.instance)
@@ -143,7 +169,8 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     else:
         slot = slots.grant(draft, lease)
         outcomes.lost(draft, (lease.instance,))
-        outcomes.grant(draft, lease.instance, lease.holder, lease.incarnation, "", is_lease=True)
+        member = MemberKey(lease.incarnation, lease.holder)
+        outcomes.grant(draft, lease.instance, lease.holder, member, "", is_lease=True)
         _count(draft, data_loss.usable(draft)[0])
     left_s = slot.left_us(draft.now_us) / US_PER_S
     answer = Granted(slots.used(draft), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect, left_s=left_s)
@@ -163,9 +190,11 @@ def _give_back(draft: Draft, give_back: ReturnGrant) -> tuple[bool, Edits]:
 
 
 def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
-    beat = attend.beat
+    beat, is_waiting = attend.beat, False
     if 2 * attend.silent >= attend.alive > 1:
         draft.epochs = [replace(epoch, silent_us=draft.now_us) for epoch in draft.epochs]
+    if attend.is_hold_lost:
+        data_loss.lose(draft)
     outcomes.lost(draft, attend.struck)
     if beat.presence is Presence.GONE:
         outcomes.leave(draft, beat.instance)
@@ -173,14 +202,14 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
         if outcomes.go_down(draft, beat):
             data_loss.lose(draft)
     else:
-        outcomes.arrive(draft, beat)
+        is_waiting = outcomes.arrive(draft, beat, attend.waited_us)
     outcomes.expire(draft)
     slots.expire(draft)
     _expire_holds(draft)
     _note_duplicates(draft, beat.instance)
     if draft.fleet > 1 and draft.now_us - draft.several_us >= SEVERAL_EVERY_US:
         draft.several_us = draft.now_us
-    return Attended(outcomes.is_watched(draft, beat.instance)), draft.edits()
+    return Attended(outcomes.is_watched(draft, beat.instance), is_waiting), draft.edits()
 
 
 def _note_duplicates(draft: Draft, instance: str) -> None:
@@ -236,6 +265,8 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Gate
         suspect=draft.suspect,
         cause=common_cause(draft.view.causes),
         hold=hold.shown(*held) if held else None,
+        is_other_process=refusal.reason == "newborn"
+        and any(data_loss.other_process_wait_us(draft, epoch) for epoch in draft.epochs),
     )
 
 

@@ -35,6 +35,7 @@ class Draft:
         self.outcomes = dict(view.state.outcomes)
         self.several_us = view.state.several_us
         self.duplicates = dict(view.state.duplicates)
+        self.majority_us = view.state.majority_us
         self.refund: list[str] = []
         self.entries: list[Entry] = []
         self.limits = self.limits_of(self.fleet)
@@ -117,7 +118,8 @@ class Draft:
         view, state = self.view, self.view.state
         tables = (self.culls, self.leases, self.holds) == (view.culls, view.leases, view.holds)
         learned = (self.trials, self.outcomes, self.duplicates) == (state.trials, state.outcomes, state.duplicates)
-        is_noticed = self.several_us != state.several_us or bool(self.refund or self.entries)
+        instants = (self.several_us, self.majority_us) == (state.several_us, state.majority_us)
+        is_noticed = not instants or bool(self.refund or self.entries)
         epochs_differ = any(
             epoch is not server.epoch and epoch != server.epoch
             for epoch, server in zip(self.epochs, view.servers, strict=True)
@@ -136,6 +138,7 @@ class Draft:
             retiring=sum(slot.left_us(self.now_us) > 0 for slot in self.leases.values()),
             outcomes=self.outcomes,
             duplicates=self.duplicates,
+            majority_us=self.majority_us,
         )
 
     def _due_us(self) -> int:
@@ -145,6 +148,7 @@ class Draft:
         ends += [slot.at_us + slot.for_us for slot in self.leases.values()]
         ends += [hold.at_us + max(hold.for_us, window_us) for hold in self.holds.values()]
         ends += [trial_end_us(trial) for cause, trial in self.trials.items() if not self.open_culls(cause)]
+        ends += [trial.quiet_us + self.limits.probation_us for trial in self.trials.values() if trial.quiet_us]
         ends += [at + window_us + 1 for at in self.duplicates.values()]
         return min(ends, default=0)
 

@@ -66,7 +66,7 @@ def member_list_of(
 
 
 def _member(view: View, instance: str, heard_us: int, row: str, about: str) -> Member:
-    parts = row.split("\n")
+    parts = row.rsplit("\n", 2)
     cause = parts[1] if len(parts) == FIELDS else ""
     presence = Presence.SUSPECT if cause else Presence.WELL
     age_s = max(0, view.now_us - heard_us) / US_PER_S
@@ -104,4 +104,6 @@ def _as_reply(raw: Raw, terms: Terms) -> BeatReply:
         policies=max(1, len(raw.settings)),
         holds=(raw.holds.get("", ""), ""),
         used=len(in_use),
+        run_id=raw.run_id,
+        median_errors=raw.median_errors,
     )

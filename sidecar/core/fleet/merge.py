@@ -20,7 +20,7 @@ from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import ServerView, View
+from sidecar.core.fleet.view import MemberKey, ServerView, View
 
 R = TypeVar("R", bound=StoredRecord)
 
@@ -62,15 +62,24 @@ def view_of(answers: Sequence[tuple[int, Raw]], configured: int) -> View:
         causes=largest.raw.causes,
         control=_largest_counts([read.raw.control for read in reads]),
         life=member_life(largest.raw.member),
+        identity=member_of(largest.raw.member).identity,
         seen_us=max(_moved(read.raw.seen_us, read.offset_us) for read in reads),
         departed_us=max(_moved(read.raw.departed_us, read.offset_us) for read in reads),
         unsettled=unsettled,
+        median_errors=max(read.raw.median_errors for read in reads),
     )
 
 
 def member_life(row: str) -> str:
     """The incarnation in a member row."""
     return row.partition("\n")[0]
+
+
+def member_of(row: str) -> MemberKey:
+    """The incarnation and the identity in a member row."""
+    life, _, rest = row.partition("\n")
+    identity = rest.partition("\n")[0] if rest.count("\n") > 1 else ""
+    return MemberKey(life, identity)
 
 
 def table(texts: Mapping[str, str], kind: type[R], offset_us: int) -> dict[str, R]:
@@ -124,6 +133,7 @@ def _server(read: _Read, current: Sequence[_Read]) -> ServerView:
         is_ahead=latest > raw.now_us + AHEAD_US,
         offset_us=offset_us,
         is_behind=any(one.state.commit != read.state.commit for one in current),
+        run_id=raw.run_id,
     )
 
 
@@ -146,7 +156,8 @@ def _more_careful(one: Trial, other: Trial) -> Trial:
     if one == other:
         return one
     longer = max(one, other, key=lambda trial: trial.paused_us + trial.pause_us)
-    return replace(longer, limit=min(one.limit, other.limit), last_us=max(one.last_us, other.last_us))
+    latest = {name: max(getattr(one, name), getattr(other, name)) for name in ("last_us", "began_us", "quiet_us")}
+    return replace(longer, limit=min(one.limit, other.limit), **latest)
 
 
 def _merged(tables: Sequence[Mapping[str, R]], rank: Callable[[R], Any]) -> Mapping[str, R]:

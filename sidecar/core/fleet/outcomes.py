@@ -5,7 +5,8 @@ that were refused a token: if they recovered as often by themselves the outcome 
 replacement becomes suspect. Anything else is unclear.
 
 A new incarnation under the same name is the replacement. Where containers are replaced under new names, the first
-container that is new to the fleet takes the place that has been vacant longest.
+container that is new to the fleet takes the place that has been vacant longest. A killed sidecar says no goodbye: its
+place is known to be vacant only after an expiry, and a newcomer that may be its replacement waits for that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.terms import OFF
-from sidecar.core.types import MANUAL, NAMELESS, US_PER_S, Beat, Entry, Presence
+from sidecar.core.fleet.view import MemberKey
+from sidecar.core.types import MANUAL, NAMELESS, REVIVED, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"
 
@@ -26,7 +28,7 @@ UNKNOWN: Final = "unknown"
 # -- what is granted ------------------------------------------------------------------------------------------------
 
 
-def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_lease: bool) -> None:
+def grant(draft: Draft, instance: str, claim: str, member: MemberKey, cause: str, *, is_lease: bool) -> None:
     """Record that a container was granted a token or a lease: from now on it is missing."""
     if cause == MANUAL:
         lost(draft, (instance,))  # a person's order does not judge the cull before
@@ -36,7 +38,7 @@ def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_
         _judge(draft, instance, CullOutcome.UNCLEAR)
     draft.culls[instance] = Cull(
         claim,
-        life,
+        member.life,
         cause,
         draft.now_us,
         is_lease=is_lease,
@@ -44,6 +46,7 @@ def grant(draft: Draft, instance: str, claim: str, life: str, cause: str, *, is_
         refused=draft.control("refused", cause),
         recovered=draft.control("recovered", cause),
         ended=draft.control("ended", cause),
+        identity=member.identity,
     )
 
 
@@ -94,26 +97,41 @@ def go_down(draft: Draft, beat: Beat) -> bool:
         return False
     is_known = any(claim in server.grants for server in draft.view.servers)
     cause = "" if beat.lease else trial.name(draft, beat.kind)
-    grant(draft, beat.instance, claim, beat.incarnation, cause, is_lease=bool(beat.lease))
+    grant(draft, beat.instance, claim, MemberKey(beat.incarnation, beat.identity), cause, is_lease=bool(beat.lease))
     if not beat.lease:
         trial.culled(draft, cause)
     draft.culls[beat.instance] = replace(draft.culls[beat.instance], down_us=draft.now_us)
     return not is_known and not beat.lease
 
 
-def arrive(draft: Draft, beat: Beat) -> None:
-    """Record that a container serves or starts. It may be a new replacement, or a watched one."""
+def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
+    """Record that a container serves or starts. It may be a new replacement, or a watched one.
+
+    ``waited_us``: how long it has waited for a place. Return whether it has to go on waiting.
+    """
     instance, cull = beat.instance, draft.culls.get(beat.instance)
+    places: list[str] = []
     if draft.is_out(instance, beat.incarnation):
         assert cull is not None  # noqa: S101 - what is out is there
+        if MemberKey(identity=cull.identity).is_other(MemberKey(identity=beat.identity)):
+            return (
+                False  # another container of this name, or another sidecar of this one: it does not know of the grant
+            )
         draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
-        return
-    place = instance if cull is not None and cull.phase == "out" else _vacant(draft, beat)
-    if place is not None:
-        _replace(draft, place, beat)
+        return False
+    if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
+        _revive(draft, instance, cull)
+    elif cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
+        places = [instance]
+    elif _is_newcomer(draft, beat):
+        places = _places(draft, draft.now_us - waited_us)
+    is_vacant = places[:1] == [instance] or bool(places and draft.culls[places[0]].occupied_us <= draft.now_us)
+    if is_vacant:
+        _replace(draft, places[0], beat)
     if beat.presence is Presence.WELL:
         slots.is_well(draft, instance, beat.incarnation)
     _watch(draft, beat)
+    return bool(places) and not is_vacant
 
 
 def is_watched(draft: Draft, instance: str) -> bool:
@@ -143,22 +161,54 @@ def _watched(draft: Draft, instance: str) -> list[str]:
     return [place for place, cull in draft.culls.items() if cull.phase == "watched" and cull.by == instance]
 
 
-def _vacant(draft: Draft, beat: Beat) -> str | None:
-    """The place that has been vacant longest, if this container is new to the fleet.
+def _is_newcomer(draft: Draft, beat: Beat) -> bool:
+    """Whether this container is new to the fleet."""
+    is_known = bool(draft.view.departed_us) or beat.instance in draft.culls
+    return beat.first and not is_known and not slots.holder_of(draft, beat.instance)
+
+
+def _places(draft: Draft, came_us: int) -> list[str]:
+    """The places that a newcomer may have taken at ``came_us``: first the vacant ones, and of these the oldest.
 
     While the sidecar of a missing container still beats, a new container is no replacement for it, but comes from a
     deployment or a fleet that starts.
     """
-    view = draft.view
-    is_known = bool(view.departed_us) or beat.instance in draft.culls or bool(slots.holder_of(draft, beat.instance))
-    if not beat.first or is_known:
-        return None
-    vacant = [
-        (cull.at_us, name)
+    out = [
+        (cull.occupied_us > draft.now_us, cull.at_us, name)
         for name, cull in draft.culls.items()
-        if cull.phase == "out" and cull.occupied_us <= draft.now_us
+        if cull.phase == "out" and _heard_us(draft, cull) <= came_us
     ]
-    return min(vacant)[1] if vacant else None
+    return [name for _, _, name in sorted(out)]
+
+
+def _heard_us(draft: Draft, cull: Cull) -> int:
+    """When the sidecar of a missing container beat last, as far as is known."""
+    expiry_us = draft.limits.expiry_us
+    has_left = cull.occupied_us < max(cull.at_us, cull.down_us) + expiry_us
+    return cull.occupied_us if has_left else cull.occupied_us - expiry_us
+
+
+def _revive(draft: Draft, instance: str, cull: Cull) -> None:
+    """End the cull of a container that a person put back: no replacement can show whether it would have helped."""
+    if cull.is_lease:
+        del draft.culls[instance]
+    else:
+        _judge(draft, instance, CullOutcome.UNCLEAR, REVIVED)
+
+
+def _make_way(draft: Draft, cull: Cull, beat: Beat) -> bool:
+    """Whether a newcomer took the place of this container, which is back under its own name, and has another place."""
+    if cull.phase != "watched" or cull.by == beat.instance or cull.life == beat.incarnation:
+        return False
+    others = [place for place in _places(draft, cull.since_us) if not draft.culls[place].is_lease]
+    if others:
+        place = others[0]
+        former = draft.culls[place]
+        draft.culls[place] = replace(
+            former, phase="watched", by=cull.by, by_life=cull.by_life, since_us=cull.since_us, well_us=cull.well_us
+        )
+        _add_entry(draft, Entry("replaced", 0.0, place, former.cause or UNKNOWN, cull.by), former)
+    return bool(others)
 
 
 def _replace(draft: Draft, place: str, beat: Beat) -> None:
@@ -203,7 +253,7 @@ def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> 
     if no_better:
         outcome, reason = CullOutcome.UNCLEAR, "control"
     if outcome is CullOutcome.HELPED:
-        trial.helped(draft, cull.cause)
+        trial.helped(draft, cull)
         if draft.limits.refund_max != OFF:
             draft.refund.append(cull.claim)
     elif outcome is CullOutcome.UNHELPED or no_better:

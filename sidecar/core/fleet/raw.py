@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    r"""What the store holds at one instant, for a claim or another request of one instance.
+    """What the store holds at one instant, for a claim or another request of one instance.
 
     ``now_us``: the store's clock. ``revision``: counts the commits; 0: nothing was ever committed. ``epoch`` and
     ``state``: texts of these records, ``""`` where there is none. ``culls``, ``leases`` and ``holds``: whole tables,
@@ -17,9 +17,10 @@ class Raw:
     each with the member row as below. ``newest_us``: the latest beat of any member. ``causes``: suspects by cause.
     ``control``: ``"<refused|recovered|ended>|<cause>"``, suspects that were refused, and of these that recovered or
     ended otherwise. ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those of
-    them whose token was given back. ``member``: the requester's own row, ``"<life>\n<cause>\n<0|1 refused>"`` with no
-    cause unless it is suspect. ``seen_us``: its last beat, ``departed_us``: when it left or was struck off; 0: not
-    known.
+    them whose token was given back. ``member``: the requester's own row, four lines: incarnation, identity (left out if
+    it has none), cause (empty unless it is suspect), ``0`` or ``1`` (refused). ``seen_us``: its last beat,
+    ``departed_us``: when it left or was struck off; 0: not known.
+    ``run_id``: names the server process; ``""`` if the server does not tell. ``median_errors`` as in ``BeatReply``.
     """
 
     now_us: int
@@ -40,6 +41,8 @@ class Raw:
     member: str = ""
     seen_us: int = 0
     departed_us: int = 0
+    run_id: str = ""
+    median_errors: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class BeatReply:
     (``Raw.member``). ``causes`` as in ``Raw``. ``policies``: different settings in force. ``median_errors`` and
     ``median_ratio``: the upper median of what members reported; -1 if none did. ``holds``: the rows of the hold on the
     service and of that on the instance. ``used``: grants of the last ``window_us`` that were not refunded.
+    ``run_id`` as in ``Raw``.
     """
 
     now_us: int
@@ -66,3 +70,4 @@ class BeatReply:
     median_ratio: int = -1
     holds: tuple[str, str] = ("", "")
     used: int = 0
+    run_id: str = ""

@@ -112,7 +112,8 @@ class Epoch(StoredRecord):
 
     ``born_us``: when the epoch began. ``grants``: tokens granted since; ``granted_us``: the last one. ``losses``:
     number of data losses; ``lost_us``: the last one. ``silent_us``: when half of the fleet fell silent at once.
-    ``servers``: a digest of the list of servers that the fleet uses.
+    ``servers``: a digest of the list of servers that the fleet uses. ``run_id``: the process of the server; ``met_us``:
+    when the fleet met it, if it followed another process.
     """
 
     born_us: int = 0
@@ -122,8 +123,10 @@ class Epoch(StoredRecord):
     silent_us: int = 0
     servers: str = ""
     granted_us: int = 0
+    run_id: str = ""
+    met_us: int = 0
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us")
+    INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us", "met_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,8 @@ class Trial(StoredRecord):
 
     ``limit``: culls without an outcome that are allowed at once. ``failures``: culls in a row that did not help.
     No cull for this cause within ``pause_us`` microseconds after ``paused_us``. ``last_us``: the last cull or outcome.
+    ``began_us``: when the episode began in which the limit was earned, 0 between episodes. ``quiet_us``: since when the
+    cause has no suspect, 0 while it has.
     """
 
     limit: int = 1
@@ -139,8 +144,10 @@ class Trial(StoredRecord):
     paused_us: int = 0
     pause_us: int = 0
     last_us: int = 0
+    began_us: int = 0
+    quiet_us: int = 0
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("paused_us", "last_us")
+    INSTANTS: ClassVar[tuple[str, ...]] = ("paused_us", "last_us", "began_us", "quiet_us")
 
     def pause_left_us(self, now_us: int) -> int:
         """Microseconds until culls for this cause are allowed again; 0: now."""
@@ -156,7 +163,8 @@ class FleetState(StoredRecord):
     last had several members. ``due_us``: when the next thing ends and a decision is due; 0: nothing ends.
     ``open_culls``: culls without an outcome by cause. ``missing``: containers that were granted a token or a lease and
     are not replaced. ``retiring``: slots in use. ``outcomes``: culls by ``"<outcome>|<cause>"``. ``duplicates``:
-    instance names that two containers use, and when that was seen last.
+    instance names that two containers use, and when that was seen last. ``majority_us``: when most of the fleet was
+    last seen to be sick.
     """
 
     serial: int = 0
@@ -170,8 +178,9 @@ class FleetState(StoredRecord):
     retiring: int = 0
     outcomes: Counts = field(default_factory=dict)
     duplicates: Counts = field(default_factory=dict)
+    majority_us: int = 0
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("several_us", "due_us")
+    INSTANTS: ClassVar[tuple[str, ...]] = ("several_us", "due_us", "majority_us")
 
     def checked(self) -> Self:
         """The state with its trials as records; a trial that cannot be read is left out."""
@@ -202,6 +211,7 @@ class Cull(StoredRecord):
     - ``over``: its outcome is known. The row stays while its sidecar may still beat that it is down.
 
     ``refused``, ``recovered`` and ``ended`` are the counts of the control group for the cause at the grant.
+    ``identity`` is that of the container, as in ``Claim``.
     """
 
     claim: str = ""
@@ -219,6 +229,7 @@ class Cull(StoredRecord):
     refused: int = 0
     recovered: int = 0
     ended: int = 0
+    identity: str = ""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("at_us", "occupied_us", "down_us", "since_us", "well_us")
 

@@ -15,7 +15,7 @@ class Limits(NamedTuple):
     """The strictest of all terms in force, for a fleet of one size.
 
     ``capacity``: tokens a window. ``floor``: containers that have to stay available. ``refund_max``: grants a window
-    at most, the refunded included; -1: no token is refunded.
+    at most, the refunded included; -1: no token is refunded. ``error_limit``: the lowest limit of errors; 0: none.
     """
 
     strategy: str
@@ -28,6 +28,7 @@ class Limits(NamedTuple):
     probation_us: int
     expiry_us: int
     after_loss_wait: bool
+    error_limit: int
 
 
 def limits(terms: Iterable[Terms], fleet: int) -> Limits:
@@ -48,6 +49,7 @@ def _strictest(every: tuple[Terms, ...], fleet: int) -> Limits:
         max(one.probation_us for one in every),
         max(one.expiry_us for one in every),
         any(one.after_loss_wait for one in every),
+        min((one.error_limit for one in every if one.error_limit > 0), default=0),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.core import values
-from sidecar.core.fleet import data_loss
+from sidecar.core.fleet import data_loss, episode
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.merge import member_life
@@ -49,12 +49,20 @@ def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
     has_ended = 0 < state.due_us <= reply.now_us
     has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
     is_other_life = member_life(reply.former) != beat.incarnation
-    return has_members_gone or has_ended or has_several or is_other_life or _shows_loss(reading, known, terms)
+    is_seen = has_members_gone or has_ended or has_several or is_other_life
+    return is_seen or _shows_episode(reading, terms) or _shows_loss(reading, known, terms)
+
+
+def _shows_episode(reading: Reading, terms: Terms) -> bool:
+    reply = reading.reply
+    suspect = sum(reply.causes.values())
+    is_sick = episode.is_majority(reply.median_errors, terms.error_limit, suspect, reply.alive)
+    return episode.is_due(reading.state, reply.causes, reply.now_us, is_sick=is_sick)
 
 
 def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     epoch, former = reading.epoch, known.epoch
-    if not epoch.born_us or epoch.servers != terms.servers:
+    if not epoch.born_us or epoch.servers != terms.servers or data_loss.is_other_process(reading.reply.run_id, epoch):
         return True
     if not former.born_us:
         return False
@@ -87,6 +95,7 @@ def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplic
         capacity=Share.read(terms.capacity).at_most(fleet_size),
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
+        tells_process=all(one.reply.run_id for one in readings),
     )
 
 
@@ -123,6 +132,7 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
             state.open_culls.get(cause, 0),
             trial.pause_left_us(now_us) / US_PER_S if trial.failures else 0.0,
             trial.failures,
+            trial.began_us / US_PER_S,
         )
         for cause, trial in sorted(state.trials.items())
     )

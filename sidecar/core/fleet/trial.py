@@ -2,9 +2,10 @@
 
 At first one cull for a cause may be without an outcome. Each cull that helped doubles that number, up to the budget. A
 cull that did not help makes it one again, and pauses culls for that cause for a window; each further one in a row
-doubles the pause, up to a day. A cull that says nothing (the container was not replaced, or its replacement left)
-pauses an unproven cause for a window after the cull. Otherwise, where replacements cannot start, one cull would follow
-another.
+doubles the pause, up to a day. What culls earned holds for their episode only (``episode``).
+
+A cull that says nothing (the container was not replaced, or its replacement left) pauses an unproven cause for a window
+after the cull. Otherwise, where replacements cannot start, one cull would follow another.
 
 At most two unproven causes are tried at the same time, and a cause that failed counts for a window. Otherwise an outage
 with many causes would have a cull for each.
@@ -16,11 +17,11 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.core.fleet.draft import Draft
+from sidecar.core.fleet.episode import FIRST
 from sidecar.core.fleet.records import Cull, Trial
 from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.types import MANUAL, US_PER_S
 
-FIRST: Final = 1
 UNPROVEN_CAUSES: Final = 2
 DAY_US: Final = 24 * 3600 * US_PER_S
 
@@ -53,14 +54,19 @@ def refusal(draft: Draft, cause: str) -> GateRefusal | None:
 def culled(draft: Draft, cause: str) -> None:
     """Record a cull for this cause."""
     if cause != MANUAL:
-        draft.trials[cause] = replace(draft.trial(cause), last_us=draft.now_us)
+        trial = draft.trial(cause)
+        draft.trials[cause] = replace(trial, last_us=draft.now_us, began_us=trial.began_us or draft.now_us)
 
 
-def helped(draft: Draft, cause: str) -> None:
-    """Record that a cull for this cause helped."""
-    trial = draft.trial(cause)
+def helped(draft: Draft, cull: Cull) -> None:
+    """Record that a cull helped. One of an earlier episode says nothing about this one."""
+    trial = draft.trial(cull.cause)
+    if not 0 < trial.began_us <= cull.at_us:
+        _learn(draft, cull.cause, replace(trial, last_us=draft.now_us))
+        return
     limit = min(2 * trial.limit, max(FIRST, draft.limits.capacity))
-    _learn(draft, cause, Trial(limit, last_us=draft.now_us))
+    fresh = {"failures": 0, "paused_us": 0, "pause_us": 0, "last_us": draft.now_us}
+    _learn(draft, cull.cause, replace(trial, limit=limit, **fresh))
 
 
 def failed(draft: Draft, cull: Cull) -> None:
@@ -74,7 +80,8 @@ def failed(draft: Draft, cull: Cull) -> None:
         return
     failures = trial.failures + 1
     pause_us = min(draft.limits.window_us << min(failures - 1, 20), max(DAY_US, draft.limits.window_us))
-    _learn(draft, cull.cause, Trial(FIRST, failures, draft.now_us, pause_us, draft.now_us))
+    paused = {"failures": failures, "paused_us": draft.now_us, "pause_us": pause_us, "last_us": draft.now_us}
+    _learn(draft, cull.cause, replace(trial, limit=FIRST, **paused))
 
 
 def unclear(draft: Draft, cull: Cull) -> None:

@@ -17,6 +17,7 @@ class ServerView(NamedTuple):
     ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
     back. ``is_ahead``: it holds instants that are later than its clock, which has stepped back. ``offset_us``: how far
     the clock of the view is ahead of its own. ``is_behind``: it lacks a part of the view, because it missed a commit.
+    ``run_id``: its process, ``""`` if it does not tell.
     """
 
     number: int
@@ -26,6 +27,22 @@ class ServerView(NamedTuple):
     is_ahead: bool = False
     offset_us: int = 0
     is_behind: bool = False
+    run_id: str = ""
+
+
+class MemberKey(NamedTuple):
+    """What tells two containers of one name apart: the incarnation, and the random identity that its sidecar keeps."""
+
+    life: str = ""
+    identity: str = ""
+
+    def is_other(self, other: MemberKey) -> bool:
+        """Whether both are known and differ; an older version tells no identity."""
+        return _differ(self.life, other.life) or _differ(self.identity, other.identity)
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one) and bool(other) and one != other
 
 
 class Known(NamedTuple):
@@ -47,8 +64,9 @@ class View:
 
     ``servers``: those of ``configured`` servers that answered, in the order in which tokens are to be taken.
     ``beating``: instances with a row in ``culls`` that beat as alive, and the incarnation that each beats for.
-    ``settings``: all terms in force. ``life``: the incarnation of the requester's last beat; ``seen_us`` and
-    ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
+    ``settings``: all terms in force. ``life``, ``identity``: of the last beat under the requester's name; ``seen_us``
+    and ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
+    ``median_errors``: of the members' errors in their windows; -1: not known.
     """
 
     now_us: int
@@ -64,9 +82,11 @@ class View:
     causes: Mapping[str, int] = field(default_factory=dict)
     control: Mapping[str, int] = field(default_factory=dict)
     life: str = ""
+    identity: str = ""
     seen_us: int = 0
     departed_us: int = 0
     unsettled: frozenset[str] = frozenset()
+    median_errors: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +101,16 @@ class ReturnGrant:
 class Attend:
     """Process what a beat shows to be due: arrivals, outcomes, ends.
 
-    ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent.
+    ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent. ``waited_us``: how long the
+    container has waited for a place since its first beat. ``is_hold_lost``: a hold is gone that was not released.
     """
 
     beat: Beat
     struck: tuple[str, ...] = ()
     silent: int = 0
     alive: int = 0
+    waited_us: int = 0
+    is_hold_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +148,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """The answer to Attend. ``is_watched``: this container is a replacement whose probation is not over."""
+    """The answer to Attend. ``is_watched``: this container is a replacement whose probation is not over.
+
+    ``is_waiting``: it is new, and may be the replacement of a container whose sidecar has not been silent for long.
+    """
 
     is_watched: bool = False
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
   are announced. A beat without an answer restarts both. A person's order needs neither.
 - Only ``Granted`` leads to draining, and only while the verdict is excessive or a person ordered the cull.
 - A claim waits for the answer to an outstanding request for a lease.
+- Old errors do not claim: a suspect whose last error is old waits for another one, or recovers.
 - An order makes one claim. If that is not granted, the container returns to its state before the order.
 """
 
@@ -30,6 +31,12 @@ from sidecar.core.values import replace
 
 LEASE_WAIT_S: Final = 0.25
 """Interval at which a container that wants to claim checks for the answer to its request for a lease."""
+
+OLD_WAIT_S: Final = 1.0
+"""Interval at which a suspect with old errors checks for another one."""
+
+OLD_ERRORS: Final = Denied("old_errors", 0, 0, OLD_WAIT_S)
+"""What a suspect with old errors says of its claim; the fleet was not asked."""
 
 
 def begin(container: Container, event: Judged, now: float, policy: Policy) -> Step:
@@ -97,6 +104,8 @@ def order(container: Container, event: CullOrdered, now: float, _policy: Policy)
 def _claim(container: Container, now: float) -> Step:
     if container.leasing:
         return replace(container, due=now + LEASE_WAIT_S), ()
+    if container.order is None and container.verdict is not None and container.verdict.is_old:
+        return replace(container, due=now + OLD_WAIT_S, answer=OLD_ERRORS), ()
     first = () if container.asked else (SaveMemory(),)
     return replace(container, asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id))
 

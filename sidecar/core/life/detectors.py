@@ -7,6 +7,10 @@ worse, except for the two rules that judge silence (heartbeat, scrape).
 Errors, and errors of one kind, have a limit, and also have to be more than chance explains (``outlier``). The other
 rules need no such comparison, because a healthy container has none of these: a fatal error, missing heartbeats,
 unanswered scrapes, half of twenty requests failed, or failures in a row.
+
+Errors of the past need no restart: while the last one is old, the app is suspect and claims nothing. Conditions that
+still stand do not get old: missing heartbeats, unanswered scrapes, failures without a success since, and a fatal error,
+from which the app said that it cannot recover.
 """
 
 from __future__ import annotations
@@ -24,6 +28,12 @@ from sidecar.core.measure.outlier import (
     scaled,
 )
 from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
+
+RECENT_S: Final = 10.0
+"""An error is recent for so long, or for one check interval if that is longer."""
+
+STANDING: Final = frozenset({"fatal", "consecutive", "heartbeat", "scrape"})
+"""The rules whose condition still stands, however old the last error is."""
 
 Detector = Callable[[Evidence, Policy, Baseline], Reason | None]
 
@@ -131,8 +141,16 @@ def judge(evidence: Evidence, policy: Policy, baseline: Baseline = NO_BASELINE) 
     """Run every detector; one reason is enough for ``excessive``."""
     found = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
     if found:
-        return Verdict(Judgement.EXCESSIVE, found)
+        return Verdict(Judgement.EXCESSIVE, found, is_old=_is_old(found, evidence, policy))
     return Verdict(Judgement.FINE, spared=_spared(evidence, policy, baseline))
+
+
+def _is_old(found: tuple[Reason, ...], evidence: Evidence, policy: Policy) -> bool:
+    """Whether only errors speak against the app, and all of them are old."""
+    if any(reason.rule in STANDING for reason in found):
+        return False
+    ages = [age_s for age_s in (evidence.newest_age_s, evidence.failed_age_s) if age_s is not None]
+    return bool(ages) and min(ages) > max(RECENT_S, policy.check_interval_s)
 
 
 def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import AppRestarted, ClaimAnswered, Event, Judged, LeaseAnswered
 from sidecar.core.measure.outlier import NO_BASELINE, Baseline
+from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Evidence, Load, State
+
+_IDLE: Final = Container(State.UP, 0.0, "")
+_IDLE_STOPPING: Final = Container(State.STOPPING, 0.0, "")
+"""What balancers and schedulers see of every container in shadow mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,10 @@ class Snapshot:
     retirement is due, if ever. ``load``: the last that the app reported. ``is_soft_drained``: the weight is low because
     the container is suspect. ``baseline``: the usual errors to compare with. ``beat_error``: why the last beat had no
     answer, empty if it had one; without an answer a suspect claims nothing. ``last_cull``: the evidence of the last
-    cull.
+    cull. ``enforce``: False in shadow mode; then ``weight`` and ``is_soft_drained`` say what enforce mode would do.
+
+    ``container`` is for people and for the fleet. What a balancer or a scheduler acts on comes from ``presented`` and
+    ``share``: that is where shadow mode is decided.
     """
 
     now: float
@@ -37,15 +46,33 @@ class Snapshot:
     beat_error: str = ""
     last_cull: CullEvidence | None = None
     unix: float = 0.0
+    enforce: bool = True
 
     def unix_of(self, at: float) -> float:
         """An instant on the clock of ``now`` in Unix seconds."""
         return self.unix - (self.now - at)
 
     @property
+    def presented(self) -> Container:
+        """The container as balancers and schedulers see it: in shadow mode one without errors.
+
+        A sidecar that stops takes the app out of balance in every mode, because both are stopped together.
+        """
+        if self.enforce:
+            return self.container
+        return _IDLE_STOPPING if self.container.state is State.STOPPING else _IDLE
+
+    @property
     def share(self) -> int:
-        """Weight in percent for the balancer: 0 when the container is out of balance."""
-        return self.weight if self.container.haproxy_up else 0
+        """Weight in percent for the balancer: 0 when the container is out of balance, always full in shadow mode."""
+        if not self.presented.haproxy_up:
+            return 0
+        return self.weight if self.enforce else FULL
+
+    @property
+    def would_share(self) -> int:
+        """Weight in percent that enforce mode would report: 0 for a container that would be down."""
+        return self.weight if self.container.haproxy_up and not self.container.would_down else 0
 
 
 @dataclass(frozen=True, slots=True)

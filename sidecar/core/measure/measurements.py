@@ -177,6 +177,7 @@ class Measurements:
             heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
             missed_scrapes=self._missed_scrapes,
             missed_cause=self._missed_cause,
+            failed_age_s=self.results.failed_age_s() if results.failed else None,
         )
 
     def _take_errors(self, report: ErrorReport, _now: float) -> None:

@@ -79,7 +79,8 @@ def _tail(mean: float, k: int) -> float:
 class FleetUsual:
     """The medians of the fleet, now and smoothed. None: not known, or a fleet of fewer than three.
 
-    ``errors`` are per window, ``ratio`` is of failed requests, from 0 to 1. ``at``: when they were updated.
+    ``errors`` are per window, ``ratio`` is of failed requests, from 0 to 1. ``at``: when they were updated, ``since``:
+    when they were first known. ``is_sick``: half of the fleet is suspect.
     """
 
     errors: int | None = None
@@ -87,18 +88,44 @@ class FleetUsual:
     smooth_errors: float | None = None
     smooth_ratio: float | None = None
     at: float = 0.0
+    since: float = 0.0
+    is_sick: bool = False
 
     def updated(self, fleet: Fleet, now: float, error_limit: int) -> FleetUsual:
-        """The medians after an answered beat. A median at or over the limit is not usual, so it is not smoothed in."""
+        """The medians after an answered beat. A median at or over the limit is not usual, so it is not smoothed in.
+
+        In the first ten minutes they are smoothed over the time that is known: a fleet that starts with errors in every
+        window learns in its first window that they are usual.
+        """
         errors, ratio = fleet.median_errors, fleet.median_ratio
         if errors is None:
             return FleetUsual()
+        is_sick = 2 * fleet.suspect >= fleet.alive
         if 0 < error_limit <= errors:
-            return replace(self, errors=errors, ratio=ratio, at=now)
-        part = 1 - exp(min(0.0, self.at - now) / SMOOTHED_S)
-        return FleetUsual(
-            errors, ratio, _smoothed(self.smooth_errors, errors, part), _smoothed(self.smooth_ratio, ratio, part), now
-        )
+            return replace(self, errors=errors, ratio=ratio, at=now, is_sick=is_sick)
+        since = now if self.smooth_errors is None else self.since
+        part = 1 - exp(min(0.0, _spans(self.at - since) - _spans(now - since)))
+        smooth = _smoothed(self.smooth_errors, errors, part), _smoothed(self.smooth_ratio, ratio, part)
+        return FleetUsual(errors, ratio, *smooth, now, since, is_sick)
+
+    def smoothed(self) -> float:
+        """The smoothed median to compare the median of now with.
+
+        A sidecar that has just started knows none, and believes the others: if half of them are suspect, the errors are
+        not usual.
+        """
+        if self.smooth_errors is not None:
+            return self.smooth_errors
+        return 0.0 if self.is_sick else float(self.errors or 0)
+
+
+def _spans(known_s: float) -> float:
+    """How often the span of the smoothing fits into this time: it is the time itself, but a minute to ten."""
+    if known_s < MINUTE_S:
+        return known_s / MINUTE_S
+    if known_s < SMOOTHED_S:
+        return 1 + log(known_s / MINUTE_S)
+    return log(SMOOTHED_S / MINUTE_S) + known_s / SMOOTHED_S
 
 
 def _smoothed(before: float | None, now: float | None, part: float) -> float | None:
@@ -187,7 +214,7 @@ class Baseline:
         """The baseline from the fleet's usual errors and the app's own."""
         ratio = None if fleet.ratio is None else max(fleet.ratio, fleet.smooth_ratio or 0.0)
         errors = max(fleet.errors or 0, fleet.smooth_errors or 0.0)
-        return cls(fleet.errors, errors, own[0], ratio, own[1], fleet.smooth_errors or 0.0)
+        return cls(fleet.errors, errors, own[0], ratio, own[1], fleet.smoothed())
 
     def usual(self, evidence: Evidence) -> Usual:
         """The errors that a healthy container would have in this window.

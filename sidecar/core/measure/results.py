@@ -71,6 +71,10 @@ class RequestResults:
         kept = self._successes.total - counts.get(OK, 0)
         return RequestCounts(requests, counts.get(FAILED, 0), self._consecutive, kept)
 
+    def failed_age_s(self) -> int | None:
+        """Whole seconds since the last failure of the window; None if there is none."""
+        return self._counts.newest_age_s(FAILED)
+
     def clear(self) -> None:
         """Empty the window."""
         self._counts.clear()

@@ -49,7 +49,7 @@ def soft_drain(
     There is none while no container is well, because requests have no better place to go, and none while the fleet's
     median has reached the limit, because then chance makes suspects of half the fleet.
     """
-    if not policy.soft_drain or not policy.enforce or presence is not Presence.SUSPECT or success_rate is not None:
+    if not policy.soft_drain or presence is not Presence.SUSPECT or success_rate is not None:
         return FULL
     if fleet is None or fleet.alive < SMALLEST_FLEET:
         return FULL

@@ -147,11 +147,13 @@ class RollingCounts:
             left_s = self.seconds - (self._now_s - one.second)
         return (gone, left_s) if need > 0 else (0, 0)
 
-    def newest_age_s(self) -> int | None:
-        """Age in whole seconds of the newest bucket that holds something."""
-        if self.current:
+    def newest_age_s(self, key: str | None = None) -> int | None:
+        """Age in whole seconds of the newest bucket that holds something, or ``key``."""
+        if self.current and (key is None or self.current.get(key)):
             return 0
-        return self._now_s - self._past[-1].second if self._past else None
+        held = (one.second for one in reversed(self._past) if key is None or one.counts.get(key))
+        newest_s = next(held, None)
+        return None if newest_s is None else self._now_s - newest_s
 
     def oldest_age_s(self) -> int | None:
         """Age in whole seconds of the oldest bucket that holds something."""

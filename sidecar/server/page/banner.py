@@ -224,7 +224,7 @@ def _all_have_errors(seen: Situation) -> Banner | None:
     if len(troubled) < max(2, len(seen.rows) / 2):
         return None
     said = f"{sum(row.errors or 0 for row in with_errors)} errors in {len(with_errors)} of {len(seen.rows)} containers"
-    weight = f", {len(lighter)} get fewer requests" if lighter else ""
+    weight = f", {len(lighter)} {'would ' * seen.is_shadow}get fewer requests" if lighter else ""
     return Banner(
         WARNING,
         f"{said}{weight}, and none stands out: a restart of single containers would not help.",

@@ -16,7 +16,7 @@ const NAMES = new Intl.Collator("en", { numeric: true });
 const NAMED = new URLSearchParams(location.search).get("container");
 const URGENT = ["suspect", "draining", "down", "silent", "starting", "stopping", "retiring", "up"];
 const COLORS = {
-  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "redis_away"],
+  bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "hold_lost", "redis_away"],
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
   good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
@@ -163,7 +163,7 @@ function showClue(why) {
 
 function showTitle() {
   const service = last.why?.service ?? "health-arbiter";
-  const mode = last.why?.mode === "shadow" ? "shadow mode" : "";
+  const mode = isShadow() ? "shadow mode" : "";
   setText("title", NAMED ?? service, 200);
   setText("subtitle", NAMED === null ? mode : joined(service, mode));
   const mark = { critical: "\u2716 ", warning: "\u26a0 " }[last.banner?.level] ?? "";
@@ -198,13 +198,14 @@ function showTiles() {
   const errors = sum(rows.map((one) => one.errors ?? 0));
   const free = last.budget ? tokens(last.budget).free : null;
   const line = last.timeline;
-  const down = count("draining", "down");
+  const draining = count("draining"), down = count("down");
   fill("tiles", [
-    tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !down ? "good" : ""),
+    tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !draining && !down ? "good" : ""),
     tile(suspect, "suspect", suspect ? "bad" : "good"),
-    tile(down, "down", down ? "bad" : "good"),
+    ...(draining ? [tile(draining, wouldBe("draining"), "bad")] : []),
+    tile(down, wouldBe("down"), down ? "bad" : "good"),
     tile(errors, "errors in the window", errors ? "warn" : "good"),
-    tile(lighter, "get fewer requests", lighter ? "warn" : "good"),
+    tile(lighter, isShadow() ? "would get fewer requests" : "get fewer requests", lighter ? "warn" : "good"),
     tile(free === null ? "?" : `${free}/${last.budget.capacity}`, "tokens free", free === 0 ? "bad" : ""),
     ...(line ? [tile(sum(line.culls), `${cullsInWords()} in the hour`, sum(line.culls) ? "warn" : ""),
       tile(sum(line.refusals), "refused in the hour", sum(line.refusals) ? "warn" : "")] : []),
@@ -245,8 +246,20 @@ function showTimeline(line) {
   fill("timeline-axis", [0, 30, 59].map((minute) => make("span", `${clock((line.start + minute) * 60, false)}${minute ? "" : " UTC"}`)));
 }
 
+function isShadow() {
+  return last.why?.mode === "shadow";
+}
+
+function wouldBe(word) {
+  return isShadow() ? `would be ${word}` : word;
+}
+
 function cullsInWords() {
-  return last.why?.mode === "shadow" ? "would-be culls" : "culls";
+  return isShadow() ? "would-be culls" : "culls";
+}
+
+function weightInWords(percent, isSoftDrained) {
+  return `weight ${percent}\u00a0%${isSoftDrained ? " (soft drain)" : ""}`;
 }
 
 function tokens(budget) {
@@ -270,7 +283,7 @@ function showBudget(budget) {
     return token;
   }));
   const next = back.length ? ` The next one comes back at ${clock(back[0])} UTC.` : "";
-  setText("budget-text", `${free} of ${budget.capacity} tokens are free; each comes back ${duration(budget.window_s)} after it was taken.${next}`);
+  setText("budget-text", `${free} of ${budget.capacity} tokens are free: ${budget.bound}. Each comes back ${duration(budget.window_s)} after it was taken.${next}`);
 }
 
 function showFleet(fleet) {
@@ -300,7 +313,8 @@ function showTrials(fleet) {
   const trials = fleet?.trials ?? [];
   fill("trials", trials.length ? trials.map((trial) => {
     const isPaused = trial.paused_until !== null && trial.paused_until > now();
-    const out = `${trial.out} of at most ${trial.limit} culls without an outcome`;
+    const since = trial.since ? `, its episode began at ${clock(trial.since, false)} UTC` : "";
+    const out = `${trial.out} of at most ${trial.limit} culls without an outcome${since}`;
     const before = trial.failures > 1 ? `the last ${trial.failures}` : "the last one";
     const said = isPaused ? `paused until ${clock(trial.paused_until, false)} UTC (${duration(trial.paused_until - now())}), ${before} did not help` : out;
     return make("li", `${isolate(trial.cause)}: ${said}`, isPaused ? "paused" : "");
@@ -329,6 +343,7 @@ function showHolds(holds) {
 }
 
 function showWeights() {
+  setText("weights-title", isShadow() ? "Would-be weights, and versions" : "Weights and versions");
   const serving = rows.filter((one) => one.weight !== null);
   const bands = [["100 %", 100, 100], ["50 to 99 %", 50, 99], ["1 to 49 %", 1, 49], ["0 %", 0, 0]];
   fill("weights", bands.map(([label, least, most]) => {
@@ -442,7 +457,8 @@ function showState(why) {
   fill("remedies", why.remedies.map((sentence) => make("li", sentence)));
   byId("remedies").hidden = byId("remedies-title").hidden = why.state === "up";
   const health = ["haproxy", "nomad"].map((balancer) => `${balancer === "nomad" ? "Nomad" : "HAProxy"} ${why.health[balancer] ? "up" : "down"}`);
-  const facts = [["Health", `${health.join(", ")}, weight ${why.weight}\u00a0%${why.soft_drained ? " (soft drain)" : ""}`], ["Since", `${clock(why.since)} UTC`]];
+  const facts = [["Health", `${health.join(", ")}, ${weightInWords(why.weight, why.soft_drained)}`], ["Since", `${clock(why.since)} UTC`]];
+  if (why.would && why.would.weight < 100) facts.push(["In enforce mode", weightInWords(why.would.weight, why.would.soft_drained)]);
   const isInSentence = why.rules.length === 1 && why.sentence.includes(why.rules[0].sentence);
   for (const rule of isInSentence ? [] : why.rules) facts.push([rule.rule, `${rule.sentence} (${round(rule.value)} against ${round(rule.limit)})`]);
   if (why.claim) facts.push(["Claim", joined(why.claim.outcome !== "granted" && why.claim.outcome, why.claim.sentence)]);
@@ -471,7 +487,7 @@ function showOther() {
     showStateWord(one.state, joined(one.cause && `because of ${isolate(one.cause)}`, one.since && `since ${clock(one.since)} UTC`,
       one.duplicate && "two containers run under this name, and neither may be culled"));
     showFacts([["Errors", one.errors === null ? "not known" : `${one.errors} in the window, the limit is ${one.limit}`],
-      ["Weight", one.weight === null ? "not known" : `${one.weight}\u00a0%`],
+      [isShadow() ? "Weight in enforce mode" : "Weight", one.weight === null ? "not known" : `${one.weight}\u00a0%`],
       ["Incarnation", one.incarnation && joined(isolate(one.incarnation), one.born && `since ${clock(one.born)} UTC`)],
       ["Version", one.version && isolate(one.version)]].filter(([, value]) => value));
   }

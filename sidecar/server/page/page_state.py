@@ -13,6 +13,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.config import shares
+from sidecar.config.bound import bound
 from sidecar.core.fleet import about
 from sidecar.core.fleet.about import MemberList
 from sidecar.core.fleet.terms import Share
@@ -140,7 +141,7 @@ class PageState:
             return _Known(now, None, containers.with_own({}, self._from.own()), self._own_budget(), local)
         known, heard, heard_at = self._known, self._from.fleet(), now - self._from.fleet_age_s()
         if known is None and heard is not None:
-            known = _Known(heard_at, heard, (), _budget_of(heard, self._rules.budget_window), _holds_of(heard))
+            known = _Known(heard_at, heard, (), _budget_of(heard, self._rules), _holds_of(heard))
         known = known or _Known(0.0, None)
         rows = containers.with_own({row.instance: row for row in known.rows}, self._from.own())
         local = [hold for hold in (self._from.budget.local,) if hold is not None and hold not in known.holds]
@@ -169,7 +170,7 @@ class PageState:
         fleet, window_s = member_list.fleet.alive + member_list.fleet.down, self._rules.budget_window
         capacity = Share(*shares.parse(self._rules.budget)).at_most(fleet)
         back_at = [round(at + window_s, 3) for at in member_list.grants]
-        return {"used": member_list.used, "capacity": capacity, "window_s": window_s, "back_at": back_at}
+        return budget_row(self._rules, member_list.used, capacity, back_at)
 
     def _own_budget(self) -> dict[str, Any]:
         """The budget of a sidecar without a shared store."""
@@ -177,18 +178,30 @@ class PageState:
         since = time.time() - window_s
         taken = [each.at for each in self._from.history.newest() if each.what == "granted" and each.at >= since]
         back_at = [round(at + window_s, 3) for at in reversed(taken)]
-        return {"used": len(taken), "capacity": capacity, "window_s": window_s, "back_at": back_at}
+        return budget_row(self._rules, len(taken), capacity, back_at)
 
     def _holds(self, holds: Sequence[Hold]) -> list[dict[str, Any]]:
         local = self._from.budget.local
         return [{**(about.hold(hold) or {}), "here_only": hold is local} for hold in holds]
 
 
-def _budget_of(fleet: Fleet, window_s: float) -> dict[str, Any] | None:
+def budget_row(rules: BudgetConfig, used: int, capacity: int, back_at: Sequence[float]) -> dict[str, Any]:
+    """The budget as JSON values; ``back_at``: when each token in use comes back, in Unix seconds."""
+    window_s = rules.budget_window
+    return {
+        "used": used,
+        "capacity": capacity,
+        "window_s": window_s,
+        "back_at": back_at,
+        "bound": bound(rules, capacity),
+    }
+
+
+def _budget_of(fleet: Fleet, rules: BudgetConfig) -> dict[str, Any] | None:
     """The budget as of a beat, which does not say when tokens come back."""
     if not fleet.capacity:
         return None
-    return {"used": fleet.used, "capacity": fleet.capacity, "window_s": window_s, "back_at": []}
+    return budget_row(rules, fleet.used, fleet.capacity, [])
 
 
 def _holds_of(fleet: Fleet) -> list[Hold]:

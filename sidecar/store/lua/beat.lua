@@ -7,14 +7,16 @@
 -- KEYS[14]  ratios  sorted set, instance that told one -> failed requests per million
 -- KEYS[15]  abouts  hash, instance that is alive, or down and in culls -> what its sidecar tells of it
 -- ARGV[1]   instance, ARGV[2] presence: "starting", "well", "suspect", "down" or "gone"
--- ARGV[3]   member row: "<life>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect
+-- ARGV[3]   member row: "<life>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect;
+--           the life may hold line breaks
 -- ARGV[4]   errors, ARGV[5] ratio or "", ARGV[6] text of the settings, ARGV[7] what is to be told of it or ""
 -- ARGV[8]   window in microseconds, ARGV[9] expiry: a member that is silent for longer is struck off
 -- ARGV[10]  how many are struck off at most, ARGV[11] how many causes are counted; any others as "other"
 -- ARGV[12]  milliseconds that all keys live on
 --
 -- Reply: { now, { epoch, state, kept }, members, silent of them, { struck off }, former row, { causes }, settings in
---   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use }
+--   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use,
+--   run_id of the server process, or "" where INFO is missing or forbidden }
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -106,6 +108,7 @@ if math.abs(now - (tonumber(records[3]) or 0)) > DAY then
   for _, key in ipairs(KEYS) do call('PEXPIRE', key, ARGV[12]) end
 end
 
+local run_id = string.match(tostring(redis.pcall('INFO', 'server')), '\nrun_id:(%w+)') or ''
 local middle = math.floor((alive - #struck) / 2)
 local median_errors = tonumber(call('ZRANGE', ERRORS, middle, middle, 'WITHSCORES')[2]) or -1
 middle = math.floor(ratios / 2)
@@ -113,5 +116,5 @@ local median_ratio = ratios > 0 and tonumber(call('ZRANGE', RATIOS, middle, midd
 
 return {
   now, records, alive, silent, struck, former, call('HGETALL', CAUSES), policies, median_errors, median_ratio,
-  call('HMGET', HOLDS, '', instance), used,
+  call('HMGET', HOLDS, '', instance), used, run_id,
 }

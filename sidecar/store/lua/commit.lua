@@ -38,8 +38,10 @@ local refunds_end = writes_end + ARGV[7]
 if revision ~= '' and (call('HGET', STATE, 'revision') or '0') ~= revision then
   return { 0, now, 0 }
 end
+local has_hold = false
 for place = 12, writes_end, 3 do
   local key, name = tonumber(ARGV[place]), ARGV[place + 1]
+  has_hold = has_hold or key == 4
   if not (key == 1 and (name == 'epoch' or name == 'state') or key == 2 or key == 3 or key == 4) then
     return redis.error_reply('ERR no record of ours')
   end
@@ -62,6 +64,10 @@ if grant ~= '' then
 end
 
 -- -- then write: first what takes memory, since a server that is full refuses only the beginning of a script ----------
+
+-- A hold, and its release, is written to a full server, too: that refuses nothing after a first write, and this first
+-- write, of a field that is never there, takes no memory. Nothing is granted then.
+if has_hold and grant == '' then call('HDEL', STATE, '') end
 
 local noted, place = 0, refunds_end + 1
 while ARGV[place] do

@@ -7,25 +7,30 @@
 -- KEYS[4]   holds     hash, instance, or "" for the service -> text
 -- KEYS[5]   settings  sorted set, text -> when a beat last brought it
 -- KEYS[6]   alive     sorted set, instance -> last beat
--- KEYS[7]   members   hash, instance -> "<life>\n<cause>\n<0|1 refused>"
+-- KEYS[7]   members   hash, instance -> "<life>\n<cause>\n<0|1 refused>"; the life may hold line breaks
 -- KEYS[8]   causes    hash, cause -> suspects
 -- KEYS[9]   control   hash, "<refused|recovered|ended>|<cause>" -> suspects
 -- KEYS[10]  grants    sorted set, claim id -> when a token was granted
 -- KEYS[11]  refunded  sorted set, those of them whose token was given back, with the same times
 -- KEYS[12]  departed  sorted set, instance -> when it left or was struck off
+-- KEYS[13]  errors    sorted set, instance that is alive -> server errors in its window
 -- ARGV[1]   instance that asks
 -- ARGV[2]   window in microseconds: grants of the last two are told
 -- ARGV[3]   expiry in microseconds: a member that was silent for longer is not alive
 --
 -- Reply: { now, { revision, epoch, state }, { culls }, { leases }, { holds }, { settings, when }, alive,
 --   { instance, row, ... } of those in culls that are alive, { newest member, its beat }, { causes }, { control },
---   { grants, when }, { refunded, when }, row of the instance, its last beat, when it departed }
+--   { grants, when }, { refunded, when }, row of the instance, its last beat, when it departed, run_id of the server
+--   process, or "" where INFO is missing or forbidden, median of errors or -1 }
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local oldest, latest = now - ARGV[3], now + 1000000 -- a beat after that is of a clock that has stepped back since
 local since = now - 2 * ARGV[2]
 local culls = call('HGETALL', KEYS[2])
+local run_id = string.match(tostring(redis.pcall('INFO', 'server')), '\nrun_id:(%w+)') or ''
+local middle = math.floor(call('ZCARD', KEYS[13]) / 2)
+local median_errors = tonumber(call('ZRANGE', KEYS[13], middle, middle, 'WITHSCORES')[2]) or -1
 
 local beating = {}
 for first = 1, #culls, 2000 do -- Lua hands over no more than some thousand arguments
@@ -58,4 +63,6 @@ return {
   call('HGET', KEYS[7], ARGV[1]),
   call('ZSCORE', KEYS[6], ARGV[1]),
   call('ZSCORE', KEYS[12], ARGV[1]),
+  run_id,
+  median_errors,
 }

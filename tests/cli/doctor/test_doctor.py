@@ -165,7 +165,7 @@ def test_server_that_does_not_answer_is_a_failure(
     else:
         url = url.replace("redis://", f"redis://:{SECRET}@")
     done = _doctor(_alone(run_dir, url, "500ms" if breaks == "hung" else "10s"))
-    assert levels(done) == {"reachable": "FAIL", "no_sidecar": "warn", "state": "ok"}
+    assert levels(done) == {"reachable": "FAIL", "no_sidecar": "warn", "budget": "ok", "state": "ok"}
     assert said in done.out.splitlines()[0]
 
 
@@ -238,7 +238,7 @@ def test_servers_are_looked_at_one_by_one(run_dir: Path, start_redis: StartRedis
 def test_store_in_memory_is_named_as_such(start_thread: StartThread) -> None:
     done = _doctor(start_thread())
     assert done.out.startswith(f"warn store: {ALONE['enforce']}\nok   sidecar: it answers at its local listener\n")
-    assert levels(done).keys() == {"store", "sidecar", "public", "agent", "state"}
+    assert levels(done).keys() == {"store", "sidecar", "budget", "public", "agent", "state"}
 
 
 def test_sidecar_that_runs_with_other_settings_is_noticed(start_thread: StartThread, redis_server: RedisServer) -> None:

@@ -177,6 +177,9 @@ TWO_LISTS = (Terms(servers="1").written(), Terms(servers="2").written())
             {**WELL, "memory": "warn", "hold": "warn"},
             id="lost and held",
         ),
+        pytest.param(
+            _member_list("a", "b", fleet=Fleet(2, tells_process=False)), {**WELL, "process": "warn"}, id="no INFO"
+        ),
         pytest.param(_member_list("a", "b", fleet=Fleet(2, trials=(CauseTrial("http", 4, 2, 0.0),))), WELL, id="tried"),
         pytest.param(Unknown("permission"), {"scripts": "FAIL"}, id="scripts are refused"),
     ],

@@ -9,7 +9,7 @@ from sidecar.cli.doctor import policies
 from sidecar.config import settings
 from sidecar.core.fleet.terms import Terms
 
-ONE = Terms(refund_max=0, servers="3f2a")
+ONE = Terms(refund_max=0, servers="3f2a", error_limit=5)
 OTHER = Terms(
     strategy="previous",
     capacity="200p",
@@ -23,6 +23,7 @@ OTHER = Terms(
     after_loss_wait=False,
     beat_us=1_000_000,
     servers="77c0",
+    error_limit=50,
 )
 
 
@@ -44,6 +45,7 @@ def _differences(*terms: Terms) -> str:
         ("refund_max", "ARBITER_REFUND is on and off"),
         ("after_loss_wait", "ARBITER_AFTER_DATA_LOSS is wait and continue"),
         ("beat_us", "ARBITER_BEAT_INTERVAL is 10s and 1s"),
+        ("error_limit", "ARBITER_ERROR_LIMIT is 5 and 50"),
         ("servers", "ARBITER_REDIS_URL names 2 different lists of servers"),
     ],
 )

@@ -111,6 +111,14 @@ def test_every_answer_has_a_word_and_a_sentence(answer: Answer, word: str, sente
     assert reasons.answer(answer) == sentence
 
 
+def test_wait_at_another_process_says_what_happened_and_a_new_store_does_not() -> None:
+    new, other = Denied("newborn", 0, 4, 15.0), Denied("newborn", 0, 4, 15.0, is_other_process=True)
+    assert reasons.answer(new) == "Redis has not heard from the whole fleet yet, no container is culled for 15s"
+    assert reasons.answer(other) == "Redis was restarted or failed over, no container is culled for 15s"
+    assert reasons.remedy(new, "in 15s") != reasons.remedy(other, "in 15s")
+    assert reasons.remedy(other, "in 15s").endswith(" in 15s")
+
+
 @pytest.mark.parametrize(
     ("answer", "outcome"),
     [

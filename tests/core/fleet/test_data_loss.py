@@ -84,6 +84,24 @@ def test_loss_is_shown_by_what_a_sidecar_knows(known: Known, offset_us: int, *, 
     assert found.grants == (max(EPOCH.grants, known.epoch.grants) if is_lost else EPOCH.grants)
 
 
+@pytest.mark.parametrize(
+    ("before", "run_id", "after"),
+    [
+        (EPOCH, "", EPOCH),
+        (replace(EPOCH, run_id="1"), "1", replace(EPOCH, run_id="1")),
+        (replace(EPOCH, run_id="1"), "", replace(EPOCH, run_id="1")),
+        (replace(EPOCH, run_id="1"), "2", replace(EPOCH, run_id="2", met_us=NOW)),
+        (EPOCH, "1", replace(EPOCH, run_id="1", met_us=NOW)),
+        (Epoch(), "1", Epoch(born_us=NOW, servers="one", run_id="1")),
+    ],
+    ids=["never told", "the same", "no longer told", "another", "of an earlier version", "new"],
+)
+def test_process_of_the_server_is_met_once(before: Epoch, run_id: str, after: Epoch) -> None:
+    draft = draft_of(View(NOW, servers=(ServerView(0, before, run_id=run_id),)))
+    data_loss.notice(draft)
+    assert draft.epochs == [after]
+
+
 def test_server_that_is_new_is_born_and_has_lost_only_what_somebody_knew() -> None:
     assert noticed(Known(), Epoch()) == Epoch(born_us=NOW, servers="one")
     assert noticed(Known(EPOCH), Epoch()) == Epoch(NOW, 5, 2, NOW, servers="one")
@@ -178,6 +196,24 @@ def test_majority_has_to_remember_the_window_and_to_have_heard_the_fleet(
     assert data_loss.usable(draft) == usable
 
 
+@pytest.mark.parametrize(
+    ("epoch", "beat_s", "wait_s"),
+    [
+        (replace(EPOCH, lost_us=0, met_us=NOW - 5 * S), 10, 10),
+        (replace(EPOCH, lost_us=0, met_us=NOW - 5 * S), 2, 10),
+        (replace(EPOCH, lost_us=0, met_us=NOW - 5 * S), 20, 25),
+        (replace(EPOCH, lost_us=0, met_us=NOW - 15 * S), 2, 0),
+        (Epoch(born_us=NOW - 2 * S, servers="one"), 2, 1),
+    ],
+    ids=["a beat and a half", "at least 15 s", "of slow beats", "over", "a new server has no other process before it"],
+)
+def test_other_process_grants_nothing_until_every_sidecar_can_have_beaten_there(
+    epoch: Epoch, beat_s: int, wait_s: int
+) -> None:
+    draft = draft_of(View(NOW, servers=(ServerView(0, epoch),)), replace(TERMS, beat_us=beat_s * S))
+    assert data_loss.refusal(draft) == (GateRefusal("newborn", wait_s * S) if wait_s else None)
+
+
 def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
     draft = draft_of(View(NOW, servers=(ServerView(0, LOST),)), replace(TERMS, after_loss_wait=False))
     assert data_loss.refusal(draft) is None
@@ -217,6 +253,43 @@ def test_newcomer_that_comes_first_after_a_flush_waits_to_hear_the_fleet() -> No
     it.advance(1)
     assert word(it.claim("stranger")) == "data_loss"
     assert it.fleet().losses == 1
+
+
+@pytest.mark.parametrize("first", ["claim", "retirement", "beat", "beat of the culled"])
+def test_crash_to_an_older_copy_grants_nothing_before_the_culled_can_have_told_of_themselves(first: str) -> None:
+    it = fleet_of_size(10, replace(TERMS, trial=False, capacity="4"))
+    copy = deepcopy(it.kept)
+    for name in TEN[:4]:
+        it.claim_and_go_down(name)
+    it.crashes(copy)
+    if first == "claim":
+        refused = it.claim("c05")
+        assert isinstance(refused, Denied)
+        assert (refused.reason, refused.retry_after_s, refused.is_other_process) == ("newborn", 15, True)
+    elif first == "retirement":
+        assert word(it.retire("c05")) == "newborn"
+    else:
+        it.beat("c00" if "culled" in first else "c04", Presence.DOWN if "culled" in first else Presence.WELL)
+    it.advance(14.9)
+    assert word(it.claim("c06")) == ("data_loss" if "culled" in first else "newborn")
+    it.beat_all(*TEN[:4], presence=Presence.DOWN)
+    it.advance(0.2)
+    assert (word(it.claim("c06")), word(it.retire("c07"))) == ("data_loss", "data_loss")
+    assert (it.fleet().losses, it.fleet().down) == (1, 4)
+
+
+def test_restart_that_lost_nothing_costs_a_short_wait() -> None:
+    it = fleet_of_size(10)
+    it.claim_and_go_down("c00")
+    it.crashes(it.kept)
+    assert refused_for(it, reason="newborn") == pytest.approx(15, abs=5)
+    assert (word(it.claim("c09", "disk")), it.fleet().losses) == ("granted", 0)
+
+
+def test_setting_without_a_wait_grants_at_once_at_another_process() -> None:
+    it = fleet_of_size(10, replace(TERMS, after_loss_wait=False))
+    it.crashes(it.kept)
+    assert word(it.claim("c00")) == "granted"
 
 
 def test_older_copy_is_noticed_by_those_who_know_of_more_grants() -> None:

@@ -10,8 +10,8 @@ from harness.fleet_model import START_US as NOW
 from harness.fleet_model import TERMS, FleetModel, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import outcomes
 from sidecar.core.fleet.records import Cull
-from sidecar.core.fleet.view import View
-from sidecar.core.types import MANUAL, US_PER_S, Beat, Entry, Granted, Presence
+from sidecar.core.fleet.view import Attend, View
+from sidecar.core.types import MANUAL, REVIVED, US_PER_S, Beat, Entry, Granted, Presence
 
 SUSPECT, WELL, DOWN, GONE, STARTING = (
     Presence.SUSPECT,
@@ -108,6 +108,81 @@ def test_place_is_not_vacant_while_its_sidecar_is_there(silent_s: float, phase: 
     it.beat_all(*REST)
     it.replaced("new", under="new")
     assert it.phase("c00") == phase
+
+
+TRIED = replace(TERMS, min_healthy="0")
+
+
+def two_killed(*, is_first_gone: bool) -> FleetModel:
+    """Ten, of which two are down for two causes; the sidecar of c01 was killed just now, that of c00 said goodbye."""
+    it = fleet_of_size(10, TRIED)
+    for instance, cause in (("c00", "cache"), ("c01", "redis")):
+        it.claim_and_go_down(instance, cause)
+        it.advance(1)
+        it.beat(instance, DOWN, cause)
+    if is_first_gone:
+        it.beat("c00", GONE)
+    return it
+
+
+def test_newcomers_that_come_within_an_expiry_of_a_killed_sidecar_take_both_places() -> None:
+    it = two_killed(is_first_gone=True)
+    it.advance(5)
+    it.replaced("new of c01", under="new of c01")
+    assert (it.phase("c00"), it.phase("c01")) == ("watched", "out"), "only c00 is known to be vacant"
+    it.advance(5)
+    it.replaced("new of c00", under="new of c00")
+    it.advance_beating(21, *TEN[2:], "new of c01", "new of c00")
+    assert (it.phase("c01"), it.cull("c01").by, it.fleet().down) == ("watched", "new of c00", 0)
+    it.advance_beating(TERMS.probation_us // US_PER_S + 10, *TEN[2:], "new of c01", "new of c00")
+    assert it.outcomes() == (2, 0, 0)
+    assert isinstance(it.claim("c02", "redis"), Granted)
+
+
+def test_newcomer_makes_way_for_a_container_that_is_back_under_its_own_name() -> None:
+    it = two_killed(is_first_gone=True)
+    it.advance(5)
+    it.replaced("new of c01", under="new of c01")
+    it.advance(5)
+    it.replaced("c00")
+    assert (it.cull("c00").by, it.cull("c01").by) == ("c00", "new of c01")
+    assert {it.phase("c00"), it.phase("c01")} == {"watched"}
+
+
+def test_newcomer_does_not_make_way_while_no_other_place_can_be_vacant() -> None:
+    it = two_killed(is_first_gone=True)
+    it.replaced("new", under="new")
+    it.advance(1)
+    it.beat("c01", DOWN)
+    it.replaced("c00")
+    assert (it.cull("c00").by, it.phase("c01")) == ("new", "out")
+
+
+@pytest.mark.parametrize("is_lease", [False, True], ids=["a cull", "a retirement"])
+def test_container_that_a_person_revived_was_not_replaced(*, is_lease: bool) -> None:
+    it = fleet_of_size(10, TRIED)
+    assert isinstance(it.retire("c00") if is_lease else it.claim("c00"), Granted)
+    it.beat("c00", DOWN, is_lease=is_lease)
+    it.advance(1)
+    attended = Attend(Beat("c00", f"{REVIVED}-00ff", WELL))
+    it.ask(attended, "c00")
+    assert it.fleet().down == 0
+    assert [(entry.what, entry.reason) for entry in it.entries] == ([] if is_lease else [("unclear", "revived")])
+    it.advance(TERMS.probation_us / US_PER_S)
+    it.ask(attended, "c00")
+    assert it.outcomes() == (0, 0, int(not is_lease)), "it earns no trust for its cause"
+
+
+@pytest.mark.parametrize("last", [DOWN, GONE], ids=["beats on", "leaves later"])
+def test_newcomer_does_not_wait_for_a_container_whose_sidecar_was_there_when_it_came(last: Presence) -> None:
+    it = two_killed(is_first_gone=False)
+    it.replaced("new", under="new")
+    it.advance(1)
+    for instance in ("c00", "c01"):
+        it.beat(instance, last)
+    it.advance_beating(60, *TEN[2:], "new")
+    assert {it.phase("c00"), it.phase("c01")} == {"out"}
+    assert it.sidecar("new").waits_since_us is None
 
 
 @pytest.mark.parametrize("how", ["goodbye", "silent", "known row", "not its first", "holds a slot"])
@@ -301,7 +376,8 @@ def test_cull_helps_only_if_the_refused_did_not_recover_as_often(
     it = refused_then(recovered, of, later)
     assert it.outcomes() == ((1, 0, 0) if helped else (0, 0, 1))
     (trial,) = it.fleet().trials
-    assert (trial.limit, trial.failures, trial.paused_s) == ((2, 0, 0) if helped else (1, 1, WINDOW_S - 20))
+    earned = 2 if of else 1  # the episode of a lone suspect is over before its outcome is known
+    assert (trial.limit, trial.failures, trial.paused_s) == ((earned, 0, 0) if helped else (1, 1, WINDOW_S - 20))
     assert it.entries[-1].reason == ("" if helped else "control")
 
 

@@ -12,8 +12,8 @@ from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, S
 from sidecar.core.fleet.terms import Terms
 
 RECORDS: tuple[StoredRecord, ...] = (
-    Epoch(1, 2, 3, 4, 5, "digest", 6),
-    Trial(4, 2, 10, 20, 30),
+    Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
+    Trial(4, 2, 10, 20, 30, 40, 50),
     FleetState(
         serial=7,
         commit="x",
@@ -26,6 +26,7 @@ RECORDS: tuple[StoredRecord, ...] = (
         retiring=3,
         outcomes={"helped|redis": 4},
         duplicates={"a": 9},
+        majority_us=8,
     ),
     Cull("id", "life", "redis", 1, "watched", False, 2, 3, "b", "1", 4, 5, 6, 7, 8),  # noqa: FBT003 - in order
     Slot("holder", "0", 1, 2, arrived=True),

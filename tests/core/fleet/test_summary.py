@@ -56,13 +56,16 @@ QUIET = reading()
         (reading(epoch=replace(EPOCH, born_us=NOW - 5)), BEAT, KNOWN, True),
         (reading(epoch=replace(EPOCH, born_us=NOW - 5)), BEAT, Known(), False),
         (QUIET, BEAT, KNOWN._replace(elapsed_us=20 * S), True),
+        (reading(replace(HEARD, run_id="2"), replace(EPOCH, run_id="1")), BEAT, KNOWN, True),
+        (reading(replace(HEARD, run_id="1"), replace(EPOCH, run_id="1")), BEAT, KNOWN, False),
         (Reading.of(replace(HEARD, epoch="?", state="[]")), BEAT, KNOWN, True),
     ],
     ids=[
         "all is quiet", "nothing is known", "a suspect", "its first", "down", "gone", "another life", "a new row",
         "one was struck off", "half was", "one, and somebody is missing", "one, and a cull is open", "something ends",
         "not yet", "several, long unsaid", "a single one", "never born", "another list", "fewer grants",
-        "that is recorded", "another epoch", "that nobody can know", "the clock was stepped", "no record can be read",
+        "that is recorded", "another epoch", "that nobody can know", "the clock was stepped",
+        "another process", "the same process", "no record can be read",
     ],
 )  # fmt: skip
 def test_beat_is_followed_by_a_decision_only_where_something_is_due(

@@ -94,7 +94,14 @@ def test_limits_of_the_defaults_for_a_fleet_of_ten() -> None:
         probation_us=60 * US_PER_S,
         expiry_us=30 * US_PER_S,
         after_loss_wait=True,
+        error_limit=0,
     )
+
+
+@pytest.mark.parametrize(("limits_of", "strictest"), [((), 0), ((0, 0), 0), ((5, 0), 5), ((5, 3), 3)])
+def test_lowest_limit_of_errors_is_the_strictest(limits_of: tuple[int, ...], strictest: int) -> None:
+    """A limit of 0 is none, or that of an earlier version, which does not tell it."""
+    assert limits([replace(TERMS, error_limit=one) for one in limits_of or (0,)], 10).error_limit == strictest
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.records import Cull, FleetState, Trial
 from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
-from sidecar.core.types import MANUAL, US_PER_S, Presence
+from sidecar.core.types import MANUAL, US_PER_S, CauseTrial, Presence
 
 S = US_PER_S
 NOW = START_US
@@ -29,6 +29,7 @@ def draft(trials: dict[str, Trial], out: dict[str, str] | None = None, *, is_on:
     return draft_of(View(NOW, FleetState(trials=trials), culls=culls), replace(TERMS, trial=is_on))
 
 
+BEGAN = NOW - 200 * S
 PAUSED = Trial(1, 1, NOW - S, WINDOW_US, NOW - S)
 PROVEN = Trial(2)
 
@@ -75,16 +76,25 @@ def test_cull_waits_for_the_outcomes_of_its_cause(
 
 
 def test_limit_doubles_with_each_that_helped_up_to_the_budget() -> None:
-    it, limits = draft({}), []
+    it, limits = draft({"redis": Trial(began_us=BEGAN)}), []
     for _ in range(6):
-        trial.helped(it, "redis")
+        trial.helped(it, Cull("id", "0", "redis", NOW - 100 * S))
         limits.append(it.trial("redis"))
-    assert limits == [Trial(limit, last_us=NOW) for limit in (2, 4, 8, 10, 10, 10)]
+    assert limits == [Trial(limit, last_us=NOW, began_us=BEGAN) for limit in (2, 4, 8, 10, 10, 10)]
+
+
+@pytest.mark.parametrize("began_us", [NOW - 99 * S, 0], ids=["of an earlier episode", "between episodes"])
+def test_cull_earns_nothing_for_another_episode(began_us: int) -> None:
+    before = Trial(1, 2, NOW - S, 2 * WINDOW_US, began_us=began_us)
+    it = draft({"redis": before})
+    trial.helped(it, Cull("id", "0", "redis", NOW - 100 * S))
+    assert it.trial("redis") == replace(before, last_us=NOW)
 
 
 def test_limit_of_a_budget_of_one_stays_one() -> None:
-    it = draft_of(View(NOW), replace(TERMS, capacity="1"))
-    trial.helped(it, "redis")
+    state = FleetState(trials={"redis": Trial(began_us=BEGAN)})
+    it = draft_of(View(NOW, state), replace(TERMS, capacity="1"))
+    trial.helped(it, Cull("id", "0", "redis", NOW - 100 * S))
     assert it.trial("redis").limit == 1
 
 
@@ -115,8 +125,8 @@ def test_culls_that_were_out_together_begin_one_pause() -> None:
 
 
 def test_help_after_failures_forgets_them() -> None:
-    it = draft({"redis": Trial(1, 3, NOW - WINDOW_US, WINDOW_US)})
-    trial.helped(it, "redis")
+    it = draft({"redis": Trial(1, 3, NOW - WINDOW_US, WINDOW_US, began_us=BEGAN)})
+    trial.helped(it, Cull("id", "0", "redis", NOW - 100 * S))
     trial.failed(it, Cull("id", "0", "redis", NOW))
     assert (it.trial("redis").failures, it.trial("redis").pause_us) == (1, WINDOW_US)
 
@@ -146,7 +156,7 @@ def test_orders_of_people_teach_nothing() -> None:
     it = draft({})
     order = Cull("id", "0", MANUAL, NOW)
     trial.culled(it, MANUAL)
-    trial.helped(it, MANUAL)
+    trial.helped(it, order)
     trial.failed(it, order)
     trial.unclear(it, order)
     assert it.trials == {}
@@ -161,7 +171,7 @@ def test_beyond_twenty_causes_all_are_one_and_an_order_is_still_an_order() -> No
 # -- over time ------------------------------------------------------------------------------------------------
 
 
-def shown(it: FleetModel) -> tuple[str, int, int, float, int]:
+def shown(it: FleetModel) -> CauseTrial:
     (found,) = it.fleet().trials
     return found
 
@@ -177,7 +187,8 @@ def failed_trial() -> FleetModel:
 def test_release_forgives_what_is_paused_and_takes_nothing_from_what_is_proven() -> None:
     it = failed_trial()
     assert (it.fleet().paused, word(it.claim("c01"))) == (("redis",), "paused")
-    it.kept.state = replace(it.state, trials={**it.state.trials, "disk": Trial(8)}).written()
+    it.beat("c09", Presence.SUSPECT, "disk")
+    it.kept.state = replace(it.state, trials={**it.state.trials, "disk": Trial(8, began_us=it.now_us)}).written()
     assert it.release("c01") is False
     assert it.fleet().paused == ("redis",)
     assert it.release() is False
@@ -186,13 +197,14 @@ def test_release_forgives_what_is_paused_and_takes_nothing_from_what_is_proven()
     assert word(it.claim("c01")) == "granted"
     it.beat("c01", Presence.DOWN)
     it.replaced("c01", Presence.SUSPECT)
-    assert it.state.trials["redis"] == Trial(1, 1, it.now_us, WINDOW_US, it.now_us)
+    again = it.state.trials["redis"]
+    assert again == Trial(1, 1, it.now_us, WINDOW_US, it.now_us, again.began_us)
 
 
 def test_cause_is_forgotten_after_an_hour_without_a_cull_an_outcome_or_a_pause() -> None:
     it = failed_trial()
     it.advance_beating(600 + 3590, *names(10))
-    assert shown(it) == ("redis", 1, 0, 0.0, 1)
+    assert shown(it)[:5] == ("redis", 1, 0, 0.0, 1)
     it.advance_beating(20, *names(10))
     assert it.fleet().trials == ()
 

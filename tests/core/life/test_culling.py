@@ -31,6 +31,7 @@ from harness.containers import (
     heard,
     step_and_beat,
 )
+from sidecar.core.explain import reasons
 from sidecar.core.explain.reasons import ORDERED as PUBLIC
 from sidecar.core.life.container import Container, CullOrder, resume
 from sidecar.core.life.events import (
@@ -65,6 +66,38 @@ def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request
     assert (waiting.due, waiting.asking, effects) == (8.25, False, ())
     assert step(waiting, SICK, 8.2, POLICY)[1] == ()
     assert asks(step(replace(waiting, leasing=False), SICK, 8.25, POLICY)[1]) == [f"{APP}/one"]
+
+
+OLD = replace(SICK, verdict=replace(SICK.verdict, is_old=True))
+
+
+def refused() -> Container:
+    """A suspect whose claim was denied at 8.0; it asks again at 18.0."""
+    asked, _ = step(settling(), SICK, 8.0, POLICY)
+    return step(asked, answered(asked, DENIED), 8.0, POLICY)[0]
+
+
+@pytest.mark.parametrize(("suspect", "due"), [(settling(), 8.0), (refused(), 18.0)], ids=["settled", "refused before"])
+def test_suspect_with_old_errors_claims_nothing_until_another_error(suspect: Container, due: float) -> None:
+    waiting = suspect
+    for now in (due, due + 1.0, due + 2.0):
+        waiting, effects = step(waiting, OLD, now, POLICY)
+        assert (waiting.state, waiting.asking, waiting.due, effects) == (SUSPECT, False, now + 1.0, ())
+        assert reasons.reason_word(waiting.answer or UNKNOWN) == "old_errors"
+    assert asks(step(waiting, SICK, due + 3.0, POLICY)[1]) == [f"{APP}/one"]
+    assert step(waiting, FINE, due + 2.5, POLICY)[0].state is UP
+
+
+def test_announced_suspect_with_old_errors_waits_too() -> None:
+    at_once = replace(POLICY, settle_s=0.0)
+    suspect, _ = step(up(at_once), OLD, 5.0, at_once)
+    waiting, effects = step(suspect, heard(suspect), 5.0, at_once)
+    assert (waiting.due, effects) == (6.0, ())
+
+
+def test_order_of_a_person_needs_no_error() -> None:
+    waiting, _ = step(settling(), OLD, 8.0, POLICY)
+    assert asks(step(waiting, ORDERED, 8.5, POLICY)[1]) == [f"{APP}/one"]
 
 
 @pytest.mark.parametrize(("wait_s", "due"), [(0.0, 8.0), (4.0, 9.0), (2.0, 8.0)])

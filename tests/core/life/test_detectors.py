@@ -459,3 +459,47 @@ def test_comparing_never_makes_a_verdict_worse(evidence: Evidence, policy: Polic
 @given(evidences)
 def test_without_any_limit_only_fatal_speaks(evidence: Evidence) -> None:
     assert [reason.rule for reason in judge(evidence, OFF).reasons] == (["fatal"] if evidence.fatal else [])
+
+
+# -- old errors -------------------------------------------------------------------------------------------------
+
+OLD = replace(holding({"redis": 5}), oldest_age_s=50, newest_age_s=11)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "policy", "is_old"),
+    [
+        (OLD, Policy(), True),
+        (replace(OLD, newest_age_s=10), Policy(), False),
+        (replace(OLD, newest_age_s=20), Policy(check_interval_s=20.0), False),
+        (replace(OLD, newest_age_s=21), Policy(check_interval_s=20.0), True),
+        (Evidence(60, requests=20, failed=20, failed_age_s=11), Policy(), True),
+        (Evidence(60, requests=20, failed=20, failed_age_s=10), Policy(), False),
+        (replace(OLD, requests=9, failed=1, failed_age_s=3), Policy(), False),
+        (replace(OLD, kinds={"redis": 2}, errors=2), Policy(error_limit=0, kind_limits=(("redis", 2),)), True),
+        (replace(OLD, heartbeat_age_s=40.0), Policy(heartbeat_timeout_s=30.0), False),
+        (replace(OLD, missed_scrapes=3), Policy(scrape_down_after=3), False),
+        (replace(OLD, consecutive=9), Policy(consecutive_limit=9), False),
+        (replace(OLD, fatal=1), Policy(), False),
+        (holding({}), Policy(), False),
+    ],
+    ids=[
+        "the last error is over ten seconds old",
+        "it is not",
+        "a longer check interval",
+        "older than that, too",
+        "failed requests",
+        "recent failed requests",
+        "a recent failed request beside old errors",
+        "errors of one kind",
+        "no heartbeat",
+        "no answer to scrapes",
+        "failures in a row",
+        "a fatal error",
+        "nothing",
+    ],
+)
+def test_verdict_is_old_while_only_old_errors_speak_against_the_app(
+    evidence: Evidence, policy: Policy, *, is_old: bool
+) -> None:
+    assert judge(evidence, policy).is_old is is_old

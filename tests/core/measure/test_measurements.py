@@ -80,9 +80,13 @@ def just_now(evidence: Evidence) -> Evidence:
             Evidence(60, levels={"ignored": 4}),
             id="ignored kind is never fatal",
         ),
-        pytest.param([Results(3, 2)], Evidence(60, requests=5, failed=2), id="results"),
+        pytest.param([Results(3, 2)], Evidence(60, requests=5, failed=2, failed_age_s=0), id="results"),
         pytest.param([Results()], NOTHING, id="results of nothing"),
-        pytest.param([Results(0, 2)] * 2, Evidence(60, requests=4, failed=4, consecutive=4), id="failures in a row"),
+        pytest.param(
+            [Results(0, 2)] * 2,
+            Evidence(60, requests=4, failed=4, consecutive=4, failed_age_s=0),
+            id="failures in a row",
+        ),
         pytest.param([Heartbeat()], Evidence(60, heartbeat_age_s=0.0), id="heartbeat"),
         pytest.param(
             [Missed("status"), Missed("status"), Missed("timeout")],
@@ -92,12 +96,12 @@ def just_now(evidence: Evidence) -> Evidence:
         pytest.param([Missed("timeout"), Sample({})], NOTHING, id="a good scrape ends the missed ones"),
         pytest.param(
             [Sample({"redis": 2, "cache": 3}, requests=10)],
-            just_now(Evidence(60, 2, {"redis": 2}, {"ignored": 3}, requests=10, failed=2)),
+            just_now(Evidence(60, 2, {"redis": 2}, {"ignored": 3}, requests=10, failed=2, failed_age_s=0)),
             id="sample: ignored kinds are no failed requests",
         ),
         pytest.param(
             [Sample({"redis": 9}, requests=4)],
-            just_now(Evidence(60, 9, {"redis": 9}, requests=4, failed=4, consecutive=4)),
+            just_now(Evidence(60, 9, {"redis": 9}, requests=4, failed=4, consecutive=4, failed_age_s=0)),
             id="sample: no more requests failed than there were",
         ),
         pytest.param(
@@ -108,6 +112,15 @@ def just_now(evidence: Evidence) -> Evidence:
 )
 def test_report_becomes_evidence(reports: list[Report], evidence: Evidence) -> None:
     assert evidence_of(*reports) == evidence
+
+
+def test_age_of_failed_requests_is_that_of_the_last_failure() -> None:
+    measurements, now = measurements_of([(0.0, Results(0, 2)), (5.0, Results(1, 1)), (20.0, Results(9, 0))])
+    assert measurements.evidence(now).failed_age_s == 20
+    measurements.turn(64)
+    assert measurements.evidence(64).failed_age_s == 59
+    measurements.turn(65)
+    assert measurements.evidence(65).failed_age_s is None
 
 
 def test_age_of_the_heartbeat_is_that_of_the_last_one() -> None:

@@ -84,8 +84,8 @@ def test_quantile_never_falls_and_is_always_above_the_mean(one: float, other: fl
 LIMIT = 5
 
 
-def fleet(errors: int | None, ratio: float | None = None) -> Fleet:
-    return Fleet(10, median_errors=errors, median_ratio=ratio)
+def fleet(errors: int | None, ratio: float | None = None, *, suspect: int = 0) -> Fleet:
+    return Fleet(10, suspect, median_errors=errors, median_ratio=ratio)
 
 
 def after(*beats: tuple[float, Fleet]) -> FleetUsual:
@@ -96,17 +96,23 @@ def after(*beats: tuple[float, Fleet]) -> FleetUsual:
 
 
 def test_first_median_is_taken_as_it_is_and_later_ones_by_the_time_that_has_passed() -> None:
-    assert after((100, fleet(4, 0.01))) == FleetUsual(4, 0.01, 4, 0.01, 100)
-    usual = after((100, fleet(4, 0.01)), (700, fleet(0, 0.0)))
-    assert (usual.errors, usual.ratio) == (0, 0.0)
-    assert usual.smooth_errors == pytest.approx(4 / 2.718281828)
-    assert usual.smooth_ratio == pytest.approx(0.01 / 2.718281828)
+    assert after((100, fleet(4, 0.01))) == FleetUsual(4, 0.01, 4, 0.01, 100, 100)
+    usual = after((100, fleet(0, 0.0)), (700, fleet(0, 0.0)), (1_300, fleet(4, 0.01)))
+    assert (usual.errors, usual.ratio) == (4, 0.01)
+    assert usual.smooth_errors == pytest.approx(4 - 4 / 2.718281828)
+    assert usual.smooth_ratio == pytest.approx(0.01 - 0.01 / 2.718281828)
+
+
+def test_fleet_that_starts_with_errors_learns_within_two_minutes_that_they_are_usual() -> None:
+    """Its windows fill in the first minute: after the usual ten minutes alone 0.7 would be smoothed, and 7 too many."""
+    filling = [(float(second), fleet(min(4, second // 15))) for second in range(0, 121, 5)]
+    assert (after(*filling).smooth_errors or 0) > 2.5
 
 
 @pytest.mark.parametrize("every_s", [1.0, 10.0, 60.0])
 def test_smoothing_does_not_depend_on_how_often_one_beats(every_s: float) -> None:
-    beats = [(0.0, fleet(4)), *((every_s * count, fleet(1)) for count in range(1, int(600 / every_s) + 1))]
-    assert after(*beats).smooth_errors == pytest.approx(1 + 3 / 2.718281828)
+    beats = [(0.0, fleet(4)), *((every_s * count, fleet(1)) for count in range(1, int(1_200 / every_s) + 1))]
+    assert after(*beats).smooth_errors == pytest.approx(1 + 3 / 10 / 2.718281828**2)
 
 
 @pytest.mark.parametrize("median", [LIMIT, 300])
@@ -115,6 +121,22 @@ def test_median_at_or_over_the_limit_is_compared_and_never_becomes_usual(median:
     assert (usual.errors, usual.smooth_errors) == (median, 1)
     usual = usual.updated(fleet(0), 3_600, LIMIT)
     assert 0.98 < (usual.smooth_errors or 0) <= 1
+
+
+@pytest.mark.parametrize(
+    ("beats", "limit"),
+    [
+        ([(0.0, fleet(5, suspect=4))], 21),
+        ([(0.0, fleet(5, suspect=5))], LIMIT),
+        ([(0.0, fleet(1)), (10.0, fleet(17, suspect=0))], LIMIT),
+    ],
+    ids=["the others are well", "half of the others are suspect", "it has seen the time before"],
+)
+def test_sidecar_that_has_just_started_believes_the_others_whether_the_errors_are_usual(
+    beats: list[tuple[float, Fleet]], limit: int
+) -> None:
+    baseline = Baseline.of(after(*beats), (0.0, 0.0))
+    assert effective_limit(LIMIT, holding(9), Policy(), baseline).limit == limit
 
 
 def test_fleet_of_fewer_than_three_has_no_median_and_leaves_none_behind() -> None:

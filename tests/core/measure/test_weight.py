@@ -123,7 +123,7 @@ def test_weight_that_cannot_be_is_refused(percent: int) -> None:
 # -- soft drain -----------------------------------------------------------------------------------------------
 
 SUSPECT = Presence.SUSPECT
-ON, OFF, SHADOW = Policy(), Policy(soft_drain=False), Policy(enforce=False)
+ON, OFF = Policy(), Policy(soft_drain=False)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,6 @@ ON, OFF, SHADOW = Policy(), Policy(soft_drain=False), Policy(enforce=False)
         pytest.param(SUSPECT, None, (None, True), ON, 100, id="fleet not known"),
         pytest.param(SUSPECT, 0.5, (Fleet(10, 1), True), ON, 100, id="requests are known"),
         pytest.param(SUSPECT, None, (Fleet(10, 1), True), OFF, 100, id="off"),
-        pytest.param(SUSPECT, None, (Fleet(10, 1), True), SHADOW, 100, id="shadow"),
         *(
             pytest.param(presence, None, (Fleet(10, 1), True), ON, 100, id=presence)
             for presence in Presence

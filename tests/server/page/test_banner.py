@@ -153,6 +153,15 @@ CASES: Final = {
         "The sidecars run with 2 different settings; the strictest of each holds.",
         "health-arbiter doctor",
     ),
+    "slow outage in shadow mode": (
+        {"rows": [row._replace(errors=2, weight=80) for row in WELL], "is_shadow": True},
+        "warning",
+        (
+            "Shadow mode, nothing is culled. 20 errors in 10 of 10 containers, 10 would get fewer requests, and none"
+            " stands out: a restart of single containers would not help."
+        ),
+        "health-arbiter events --since 1h",
+    ),
     "shadow mode": (
         {"is_shadow": True},
         "ok",

@@ -89,6 +89,7 @@ async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office
         "limit": 1,
         "out": 0,
         "failures": 1,
+        "since": 0.0,
         "paused_until": pytest.approx(now + 540, abs=7),
     }
     assert parts["fleet"]["departed"] == [{"instance": "d", "at": pytest.approx(now - 3, abs=7)}]

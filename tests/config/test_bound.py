@@ -1,0 +1,103 @@
+"""The bound on culls has the same words wherever the budget is named, with the reader's own numbers if known."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from sidecar.cli import application, fleet_table
+from sidecar.cli.doctor import findings
+from sidecar.config.bound import BOUND, bound
+from sidecar.config.settings import load_config
+from sidecar.config.settings_model import Settings
+from sidecar.config.slices import BudgetConfig
+from sidecar.core.fleet.strictest import limits
+from sidecar.core.fleet.terms import Terms
+from sidecar.server.page import page_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOP: Final = Path(__file__).parents[2]
+OF_TEN: Final = "at most 10 culls in any window, or 30 with refunds"
+PAGES: Final = (
+    "README.md",
+    *(f"deploy/{name}" for name in ("settings.md", "fleet.md", "tuning.md", "simulate.md", "runbooks.md")),
+    "deploy/arbiter.env.example",
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, OF_TEN),
+        ({"budget": "1"}, "at most 1 cull in any window, or 3 with refunds"),
+        ({"budget": "5%"}, BOUND),
+        ({"refund": "off"}, "at most 10 culls in any window"),
+        ({"refund": "off", "budget": "5%"}, "at most N culls in any window"),
+        ({"refund_max": "12"}, "at most 10 culls in any window, or 12 with refunds"),
+        ({"budget_strategy": "previous"}, "at most 19 culls in any window"),
+        ({"budget_strategy": "previous", "budget": "5%"}, "at most 2N - 1 culls in any window"),
+        ({"budget_strategy": "fixed"}, "at most 20 culls in any window"),
+        ({"preset": "classdojo", "budget": "5%"}, "at most 2N culls in any window"),
+    ],
+    ids=str,
+)
+def test_bound_follows_the_settings(given: dict[str, str], expected: str) -> None:
+    assert bound(load_config({"redis_url": "redis://host", **given}, {}).budget) == expected
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 40])
+def test_bound_of_a_percentage_is_what_the_fleet_decides_by(tokens: int) -> None:
+    decided = limits([Terms(capacity=str(tokens), refund_max=0)], 100)
+    assert (decided.capacity, decided.refund_max) == (tokens, 3 * tokens)
+    assert bound(BudgetConfig(budget="5%"), tokens).startswith(f"at most {decided.capacity} cull")
+    assert bound(BudgetConfig(budget="5%"), tokens).endswith(f", or {decided.refund_max} with refunds")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_that_names_the_budget_has_the_words(page: str) -> None:
+    text = re.sub(r"\s+(# )?", " ", (TOP / page).read_text())
+    assert BOUND in text
+
+
+def _setting() -> str:
+    return str(Settings.model_fields["budget"].description)
+
+
+def _fleet() -> str:
+    seen: dict[str, Any] = {
+        "service": "web",
+        "mode": "enforce",
+        "fleet": None,
+        "bound": OF_TEN,
+        "holds": [],
+        "local_hold": None,
+    }
+    return "\n".join(fleet_table.head(seen, time.time()))
+
+
+def _doctor() -> str:
+    return findings.of_budget(BudgetConfig()).sentence
+
+
+def _page() -> str:
+    return str(page_state.budget_row(BudgetConfig(), 3, 10, [])["bound"])
+
+
+@pytest.mark.parametrize(
+    ("say", "words"),
+    [(_setting, BOUND), (_fleet, OF_TEN), (_doctor, OF_TEN), (_page, OF_TEN)],
+    ids=["setting", "fleet", "doctor", "page"],
+)
+def test_every_part_that_names_the_budget_has_the_words(say: Callable[[], str], words: str) -> None:
+    assert words in say()
+
+
+def test_check_config_has_the_words_beside_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    assert application.run(["check-config"], {"ARBITER_ALONE": "true"}) == 0
+    assert f"ARBITER_BUDGET=10  # from default: {OF_TEN}" in capsys.readouterr().out.splitlines()

@@ -1,0 +1,217 @@
+"""In shadow mode every byte for a balancer or a scheduler is that of a container without errors, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from harness.controller import ControllerRig
+from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.life.container import Container, CullOrder
+from sidecar.core.life.events import CullOrdered
+from sidecar.core.measure.weight import FULL
+from sidecar.core.types import (
+    Denied,
+    ErrorReport,
+    Fleet,
+    Granted,
+    Hold,
+    Judgement,
+    Latch,
+    Policy,
+    Reason,
+    Results,
+    State,
+    Unknown,
+    Verdict,
+)
+from sidecar.net import request_head
+from sidecar.net.sockets import bind_tcp
+from sidecar.server import health
+from sidecar.server.agent_check import open_agent
+from sidecar.server.health_cache import HealthCache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sidecar.core.life.snapshot import Snapshot
+
+Shown = dict[str, object]
+"""Path or listener -> everything that an answer has, without its date."""
+
+PATHS: Final = ("/health", "/health/haproxy", "/health/nomad", "/health/restart", "/livez", "/readyz")
+SHADOW: Final = Policy(error_limit=5, settle_s=0.0, drain_s=10.0, enforce=False)
+SICK: Final = Verdict(Judgement.EXCESSIVE, (Reason("error_limit", 7.0, 5.0, "7 server errors in 60 s"),))
+HELD: Final = Denied("hold", 0, 10, 60.0, hold=Hold("alice", "looking", 9e9))
+UP: Final = Container(State.UP, 100.0, "web/a", verdict=SICK)
+VARIANTS: Final = {
+    "plain": UP,
+    "refused": replace(UP, answer=Denied("window", 10, 10, 60.0), refused=True, is_announced=True),
+    "held": replace(UP, answer=HELD, refused=True),
+    "no clear answer": replace(UP, answer=Unknown("timeout"), unknowns=3, unclear=True, asking=True, asked=True),
+    "ordered": replace(UP, order=CullOrder("alice", "now", State.UP, None), asking=True),
+    "would be down": replace(UP, answer=Granted(1, 10), would_culls=1, would_down=True),
+    "would retire": replace(UP, would_retire=True),
+    "with a token": replace(UP, answer=Granted(1, 10), latch=Latch("web/a/-", 1.0, "culled")),
+    "with a lease": replace(UP, latch=Latch("", 1.0, "old", lease="lease-0"), lease_ends=900.0),
+}
+
+
+async def everything_shown(seen: Snapshot) -> Shown:
+    """The answers of the real handlers to every poll, probe and agent check."""
+    listener = health.Health(
+        lambda: seen,
+        down_status=503,
+        stale_after_s=60.0,
+        on_poll=lambda *_: None,
+        on_failure=_fail,
+        clock=lambda: seen.now,
+    )
+    cache = HealthCache({**listener.polls, **listener.probes})
+    routes = health.routes(listener, metrics=lambda: (b"", "text/plain"))
+    shown: Shown = {"agent": await _agent_line(seen)}
+    for path in PATHS:
+        for method in ("GET", "HEAD"):
+            answer = cache(request_head.parse(f"{method} {path} HTTP/1.0\r\n\r\n".encode())) or b""
+            shown[f"{method} {path}"] = re.sub(rb"Date: .*\r\n", b"", answer)
+        response = await routes[path]["GET"](make_mocked_request("GET", path))
+        shown[path] = (response.status, dict(response.headers), getattr(response, "body", None))
+    return shown
+
+
+async def _agent_line(seen: Snapshot) -> bytes:
+    (opened,) = bind_tcp("127.0.0.1", 0)
+    agent = open_agent(opened, lambda: seen, maxconn=64, on_poll=lambda *_: None, on_failure=_fail)
+    with closing(agent):
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection(*opened.getsockname())
+            try:
+                return await reader.read()
+            finally:
+                writer.close()
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def published(policy: Policy) -> Snapshot:
+    """What a controller with this policy publishes of a container that is up and has no errors."""
+    snapshots = []
+
+    @in_virtual_time
+    async def publish() -> None:
+        async with ControllerRig(policy, container=Container(State.UP, 0.0, "web/a")) as rig:
+            snapshots.append(rig.controller.snapshot)
+
+    publish()
+    return snapshots[0]
+
+
+def _compare(snapshots: Mapping[str, Snapshot], state: State = State.UP) -> None:
+    """Compare all answers with those of a container without errors in enforce mode; it stops if ``state`` is that."""
+    idle = published(replace(SHADOW, enforce=True))
+    if state is State.STOPPING:
+        idle = replace(idle, container=replace(idle.container, state=state))
+
+    async def compare() -> None:
+        expected = await everything_shown(idle)
+        for what, seen in snapshots.items():
+            assert await everything_shown(seen) == expected, what
+
+    asyncio.run(compare())
+
+
+@pytest.mark.parametrize("state", State)
+def test_shadow_shows_an_idle_container_in_every_state_and_at_every_weight(state: State) -> None:
+    seen = published(SHADOW)
+    _compare(
+        {
+            f"{name} at {percent} %": replace(
+                seen, container=replace(variant, state=state), weight=percent, is_soft_drained=percent < FULL
+            )
+            for name, variant in VARIANTS.items()
+            for percent in (FULL, 40, 10)
+        },
+        state,
+    )
+
+
+@in_virtual_time
+async def _story(snapshots: dict[str, Snapshot]) -> None:
+    """A container in shadow mode from its first failed request to its end; ``snapshots`` gets each chapter."""
+    policy = replace(SHADOW, lifetime_s=300.0)
+    async with ControllerRig(policy) as rig:
+
+        def keep(chapter: str) -> None:
+            snapshots[chapter] = rig.controller.snapshot
+
+        await rig.beat_answered(Fleet(10, 1))
+        await rig.errors(7)
+        keep("suspect, would be drained softly")
+        await rig.answered(HELD)
+        keep("held")
+        await rig.reports(Results(5, 7), ErrorReport(7))
+        await rig.advance(10)
+        await rig.answered(Granted(1, 10))
+        keep("would be down")
+        await rig.advance(70)
+        keep("recovered")  # its success rate is forgotten some minutes later
+        rig.controller.inbox.put(CullOrdered("alice", "now"))
+        await settle()
+        keep("ordered")
+        await rig.answered(Granted(2, 10))
+        keep("ordered, would be down")
+        await rig.advance(300)
+        keep("would retire")
+        await rig.errors(7, app_start="boot-2")
+        keep("restarted, suspect")
+        assert rig.failures == []
+        # What the action, the hook and the next sidecar go by:
+        assert {State.RETIRING, State.DRAINING, State.DOWN}.isdisjoint(rig.states)
+        assert {memory.latch for memory in rig.notes.saved} == {None}
+        assert rig.budget.leases == []
+
+
+def test_shadow_shows_an_idle_container_while_a_real_controller_does_all_that_it_may() -> None:
+    snapshots: dict[str, Snapshot] = {}
+    _story(snapshots)
+    _compare(snapshots)
+    would = {chapter: seen.would_share for chapter, seen in snapshots.items()}
+    assert would == {
+        "suspect, would be drained softly": 10,
+        "held": 10,
+        "would be down": 0,
+        "recovered": 10,
+        "ordered": 10,
+        "ordered, would be down": 0,
+        "would retire": 100,
+        "restarted, suspect": 10,
+    }
+    assert snapshots["would retire"].container.would_retire
+
+
+@pytest.mark.parametrize(
+    ("policy", "judgement"),
+    [(replace(SHADOW, enforce=True), Judgement.EXCESSIVE), (SHADOW, Judgement.FINE)],
+    ids=["enforce", "shadow"],
+)
+@in_virtual_time
+async def test_fewer_errors_are_expected_only_of_a_container_that_is_drained_softly(
+    policy: Policy, judgement: Judgement
+) -> None:
+    """In shadow mode its load is not lowered: 8 errors a minute are no more than chance where 2 are usual."""
+    async with ControllerRig(policy) as rig:
+        await rig.beat_answered(Fleet(10, 1, median_errors=2))
+        await rig.errors(20)
+        await rig.advance(40)
+        await rig.errors(8)
+        await rig.advance(35)
+        verdict = rig.controller.container.verdict
+        assert (rig.controller.snapshot.evidence.errors, verdict and verdict.judgement) == (8, judgement)

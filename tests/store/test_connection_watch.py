@@ -1,0 +1,91 @@
+"""A connection that has ended is noticed before the next command, whoever closed it, until the next beat."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.stores import beat, impatient, look, send_beat, word_of
+from harness.waiting import eventually
+from sidecar.core.types import Entry
+
+if TYPE_CHECKING:
+    from harness.redis_server import RedisServer
+    from sidecar.store.redis import RedisStore
+    from store.conftest import OpenStore
+
+
+async def noticed(store: RedisStore) -> bool:
+    """True, once the store has noticed the end of its connection."""
+    return await eventually(store.has_lost_connection, timeout_s=30, what="the connection is lost")
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, open_store: OpenStore) -> RedisStore:
+    """A store whose connection is open and idle."""
+    store = open_store(redis_server.url)
+    await send_beat(store, beat("a"))
+    assert not store.has_lost_connection()
+    return store
+
+
+async def test_store_that_was_never_used_has_lost_nothing(open_store: OpenStore) -> None:
+    assert not open_store("redis://127.0.0.1:1").has_lost_connection()
+
+
+async def test_server_that_is_killed_is_noticed_and_a_beat_asks_the_next_process(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    before = (await look(store)).run_id
+    redis_server.restart()
+    assert await noticed(store)
+    assert (await send_beat(store, beat("a"))).run_id not in ("", before)
+    assert not store.has_lost_connection()
+
+
+async def test_idle_connection_that_the_server_closes_is_noticed(redis_server: RedisServer, store: RedisStore) -> None:
+    redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
+    assert await noticed(store)
+
+
+async def test_connection_that_is_made_anew_by_another_call_is_still_a_lost_one(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
+    assert await noticed(store)
+    assert await store.note([Entry("culled", 1.0, "a")]) == 1
+    assert store.has_lost_connection()
+    await send_beat(store, beat("a"))
+    assert not store.has_lost_connection()
+
+
+async def test_failed_call_ends_the_connection_and_a_failed_beat_asks_for_none(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    redis_server.pause()
+    with impatient(store):
+        assert await word_of(look(store)) == "timeout"
+        assert store.has_lost_connection()
+        assert await word_of(send_beat(store, beat("a"))) == "timeout"
+    assert not store.has_lost_connection()
+
+
+async def test_connection_that_is_reset_is_noticed(open_store: OpenStore) -> None:
+    """A proxy that switches to another server resets the connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)  # noqa: FBT003 - of the standard library
+        store = open_store(f"redis://127.0.0.1:{listener.getsockname()[1]}", timeout_s=30)
+        call = asyncio.create_task(store.count("key", 60))
+        loop = asyncio.get_running_loop()
+        server, _ = await loop.sock_accept(listener)
+        await loop.sock_recv(server, 65_536)
+        await loop.sock_sendall(server, b":1\r\n")
+        assert await call == 1
+        assert not store.has_lost_connection()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        server.close()
+        assert await noticed(store)
