@@ -32,6 +32,7 @@ EVERYTHING = {
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
     modules = build_takeover._modules(load_config(settings, {}))
     assert len(modules) == count
+    assert ("sidecar.store.redis_client" in modules) is ("redis_url" in settings)
     assert [name for name in modules if find_spec(name) is None] == []
 
 

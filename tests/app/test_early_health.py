@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from harness.sidecar import Sidecar
 
 TIMEOUT_S = 30
-STARTS = 3
 LATCH = {"claim_id": "c-1", "reason": "5 server errors", "at": 1_700_000_000.0}
 MEMORY = {"format": 1, "app": "app/a", "app_start": None, "incarnation": "life-1", "latch": None}
 
@@ -133,6 +132,14 @@ def test_imports_give_way_to_polls_until_the_daemon_takes_over() -> None:
         assert sys.getswitchinterval() < interval_s / 5
 
 
+def test_no_poll_is_answered_any_more_once_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_health, "STOP_S", 60.0)
+    with _early() as early:
+        assert early.ask(_get("/health")).startswith(b"HTTP/1.1 200")
+        early.health.stop()
+        assert early.health._is_over.is_set()
+
+
 def test_many_that_wait_are_left_in_the_backlog() -> None:
     early = _Early()
     connections = [early.connect() for _ in range(MAX_WAITING + 10)]
@@ -219,11 +226,12 @@ def _outcomes(one: Sidecar) -> Counter[str]:
 
 @pytest.mark.process
 @pytest.mark.fresh
-def test_from_exec_on_a_container_is_up_and_a_culled_one_never(sidecar: StartSidecar) -> None:
+@pytest.mark.parametrize("starts", [1, pytest.param(10, marks=pytest.mark.site)])
+def test_from_exec_on_a_container_is_up_and_a_culled_one_never(sidecar: StartSidecar, starts: int) -> None:
     one, culled = sidecar.unstarted("one"), sidecar.unstarted("culled")
     path = state_file.path_of(Path(str(culled.settings["state_dir"])), "app/culled")
     path.write_text(json.dumps(MEMORY | {"app": "app/culled", "latch": LATCH}))
-    for _ in range(STARTS):
+    for _ in range(starts):
         assert {*_outcomes(one)} == {"200"}
         assert {*_outcomes(culled)} <= {"503"}
         assert json.loads(path.read_text())["latch"] is not None

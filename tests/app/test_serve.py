@@ -52,6 +52,7 @@ async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tm
         seen = one.sidecar.snapshot()
         assert (seen.container.state, seen.container.app_start) == (State.DOWN, "boot-1")
         assert seen.unix_of(seen.container.born) == pytest.approx(born, abs=5)
+        assert 0 <= seen.now - seen.container.since < 300  # not since the machine was started
         assert (await one.ask("health_at", "GET /health")).status == 503
     async with start(state_dir=str(tmp_path), mode="shadow") as one:
         assert one.state is not State.DOWN

@@ -18,6 +18,7 @@ from backtest import made_log
 from sidecar.cli import application, simulated_days
 from sidecar.cli.exit_codes import EXIT_USAGE
 
+pytestmark = pytest.mark.site
 BEGIN = 1_763_800_000
 
 

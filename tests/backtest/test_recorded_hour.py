@@ -20,6 +20,7 @@ from harness.redis_server import RedisServer
 from harness.sidecar import GATES, Setting, Sidecar
 from harness.waiting import wait_for
 
+pytestmark = pytest.mark.site
 TICK_S: Final = 0.25
 FOR_S: Final = 30.0
 REPLACE_S: Final = 3.0

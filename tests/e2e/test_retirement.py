@@ -179,7 +179,7 @@ def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again
     one.start()
     assert one.metrics()["arbiter_age_seconds"] > 3
     # The other one may retire first, and is not replaced either.
-    wait_for(_is(one, "down"), timeout_s=60, what="it retires at the age that was saved")
+    wait_for(_is(one, "down"), timeout_s=120, what="it retires at the age that was saved")
     retired_at = time.monotonic()
     wait_for(lambda: time.monotonic() - retired_at > 15, timeout_s=60, what="half of the timeout has passed")
     one.kill()

@@ -253,6 +253,7 @@ STORIES: Final = st.lists(st.tuples(st.floats(0, 20), REPORTS), max_size=30)
 
 
 @given(STORIES, st.floats(0, 3), STORIES)
+@pytest.mark.site
 def test_transferred_measurements_go_on_as_the_first_would_have(
     before: list[tuple[float, Any]], takes_s: float, after: list[tuple[float, Any]]
 ) -> None:

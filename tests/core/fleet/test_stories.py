@@ -166,14 +166,17 @@ def test_where_replacements_do_not_come_there_is_one_cull_a_window() -> None:
 # -- culls help -------------------------------------------------------------------------------------------------
 
 
-def test_majority_that_a_restart_heals_is_healed_within_the_budget() -> None:
-    """70 of 100 stuck: one, two, four, eight, and from then on ten a window."""
-    it = fleet_of_size(100)
-    told = play(it, 100, stuck(70), 8 * WINDOW_S)
-    assert {name for _, name, _ in told.culls} == set(names(70))
-    assert told.count() == 70
+@pytest.mark.parametrize(
+    ("size", "sick", "windows"), [(40, 28, 4), pytest.param(100, 70, 8, marks=pytest.mark.site)], ids=["small", "large"]
+)
+def test_majority_that_a_restart_heals_is_healed_within_the_budget(size: int, sick: int, windows: int) -> None:
+    """One, two, four, eight, and from then on ten a window."""
+    it = fleet_of_size(size)
+    told = play(it, size, stuck(sick), windows * WINDOW_S)
+    assert {name for _, name, _ in told.culls} == set(names(sick))
+    assert told.count() == sick
     assert told.most_in(WINDOW_S) == 10
-    assert it.outcomes() == (70, 0, 0)
+    assert it.outcomes() == (sick, 0, 0)
 
 
 def test_refunds_heal_a_majority_sooner_and_keep_to_their_own_bound() -> None:
