@@ -65,7 +65,7 @@ class Fleet:
         with self.driver.keep_sick(*late):
             wait_for(lambda: losses(server) == 1, timeout_s=60, what="the containers that are down show the loss")
             await_answers(*late)
-            assert {claim(one)["reason"] for one in late} <= {"newborn", "data_loss"}
+            assert {claim(one)["outcome"] for one in late} == {"denied"}
 
     def _age(self, server: RedisServer, settings: dict[str, Any]) -> None:
         """Begin the epoch an hour ago: a new server waits until it has heard the fleet."""

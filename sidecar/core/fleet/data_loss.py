@@ -106,12 +106,16 @@ def other_process_wait_us(draft: Draft, epoch: Epoch) -> int:
     return max(0, epoch.met_us + max(OTHER_PROCESS_US, draft.limits.expiry_us // 2) - draft.now_us)
 
 
-def is_other_process(run_id: str, epoch: Epoch) -> bool:
+def is_other_process(run_id: str, epoch: Epoch, known: Known, now_us: int) -> bool:
     """Whether the server that tells this ``run_id`` is another process than that of the epoch.
 
-    An epoch without a ``run_id``, of an earlier version, may be of any process.
+    An epoch without a ``run_id``, of an earlier version, may be of any process. The fleet may also go back to a process
+    that has an epoch of its own: then it is another one than at the sidecar's last exchange, and nobody met it since.
     """
-    return run_id not in ("", epoch.run_id)
+    if not run_id or run_id != epoch.run_id:
+        return bool(run_id)
+    was_met = bool(epoch.met_us) and now_us - epoch.met_us <= _longest_us(known)
+    return known.epoch.run_id not in ("", run_id) and not was_met
 
 
 def _is_enough(draft: Draft, places: list[int]) -> bool:
@@ -133,7 +137,7 @@ def _noticed(draft: Draft, at: int, known: Known) -> Epoch:
     run_id = draft.view.servers[at].run_id
     if not epoch.born_us:
         epoch = replace(epoch, born_us=now_us, servers=draft.terms.servers, run_id=run_id)
-    elif is_other_process(run_id, epoch):
+    elif is_other_process(run_id, epoch, known, now_us):
         epoch = replace(epoch, run_id=run_id, met_us=now_us)
     if is_lost:
         losses = max(epoch.losses, known.epoch.losses) + 1

@@ -62,7 +62,9 @@ def _shows_episode(reading: Reading, terms: Terms) -> bool:
 
 def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     epoch, former = reading.epoch, known.epoch
-    if not epoch.born_us or epoch.servers != terms.servers or data_loss.is_other_process(reading.reply.run_id, epoch):
+    if not epoch.born_us or epoch.servers != terms.servers:
+        return True
+    if data_loss.is_other_process(reading.reply.run_id, epoch, known, reading.reply.now_us):
         return True
     if not former.born_us:
         return False

@@ -278,6 +278,32 @@ def test_crash_to_an_older_copy_grants_nothing_before_the_culled_can_have_told_o
     assert (it.fleet().losses, it.fleet().down) == (1, 4)
 
 
+@pytest.mark.parametrize("first", ["claim", "beat"])
+def test_fleet_that_goes_back_to_a_former_process_meets_it_anew(first: str) -> None:
+    it = fleet_of_size(10, replace(TERMS, trial=False, capacity="4"))
+    former = deepcopy(it.kept)
+    it.crashes(deepcopy(former))
+    it.advance_beating(30, *TEN)
+    for name in TEN[:4]:
+        it.claim_and_go_down(name)
+    it.kept, it.run_id = former, "1"
+    if first == "beat":
+        it.beat("c05")
+    assert word(it.claim("c06")) == "newborn"
+    it.beat_all(*TEN[:4], presence=Presence.DOWN)
+    it.advance(15)
+    assert word(it.claim("c06")) == "data_loss"
+
+
+def test_sidecar_that_comes_late_to_another_process_begins_no_wait_of_its_own() -> None:
+    it = fleet_of_size(10)
+    it.crashes(it.kept)
+    it.beat_all(*TEN[1:])
+    it.advance_beating(300, *TEN[1:])
+    it.beat("c00")
+    assert word(it.claim("c00")) == "granted"
+
+
 def test_restart_that_lost_nothing_costs_a_short_wait() -> None:
     it = fleet_of_size(10)
     it.claim_and_go_down("c00")
