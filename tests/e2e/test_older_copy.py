@@ -141,7 +141,7 @@ def test_proxy_that_switches_to_a_replica_without_the_grants_culls_no_more_than_
 
 def test_crash_in_an_outage_of_all_costs_no_second_cull(start_redis: StartRedis, pool: SidecarPool) -> None:
     server = start_redis("redis", *DEFAULT_SAVE)
-    fleet = Fleet(pool, server, server.url, trial="on", outlier="on")
+    fleet = Fleet(pool, server, server.url, trial="on")
     go_back = snapshot(server)
     with fleet.driver.keep_sick(*fleet.members[:-BUDGET]):
         wait_for(fleet.driver.down, timeout_s=60, what="one is culled")
