@@ -184,7 +184,7 @@ async def _stopped(sidecar: Sidecar, listeners: Listeners, stop: asyncio.Event) 
         await main_process.hand_over(listeners, sidecar.journal)
         return True
     await stop.wait()
-    is_down = sidecar.snapshot().container.state is State.DOWN  # then no balancer has to notice
+    is_down = sidecar.controller.container.state is State.DOWN  # then no balancer has to notice
     sidecar.controller.inbox.put(StopRequested())
     await asyncio.sleep(0 if is_down else sidecar.config.server.stop_drain)
     await sidecar.journal.settled(DISK_S)  # the latch, which the action may have followed at once
