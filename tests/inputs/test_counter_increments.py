@@ -197,6 +197,13 @@ def test_restart_known_by_creation_is_a_new_incarnation() -> None:
     assert scrape(created=SINCE, a=3, b=1) == Sample({"a": 3}, requests=3, app_start=repr(SINCE))
 
 
+def test_series_that_stays_after_its_restart_counts_once() -> None:
+    scrape = Scrapes()
+    scrape(created=BEFORE, a=50)
+    just_now = scrape.at - 0.1  # the next page cannot tell it from a restart of its own
+    assert [scrape(created=just_now, a=3).errors for _ in range(2)] == [{"a": 3}, {}]
+
+
 def test_one_series_created_again_is_no_new_incarnation() -> None:
     scrape = Scrapes()
     scrape(created=BEFORE, a=50, b=1)

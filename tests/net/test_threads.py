@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.waiting import wait_for
-from sidecar.net.threads import in_thread
+from sidecar.net.threads import DaemonThreads, in_thread
 
 TOP = Path(__file__).parents[2]
 
@@ -102,6 +102,15 @@ asyncio.run(main())
         [sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, timeout=90, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "gave up\n", "")
+
+
+def test_error_of_a_name_that_does_not_resolve_reaches_the_waiter() -> None:
+    error = OSError("no such name")
+
+    def resolve() -> None:
+        raise error
+
+    assert DaemonThreads().submit(resolve).exception(timeout=60) is error
 
 
 def test_a_name_that_does_not_resolve_in_time_does_not_hold_up_the_exit() -> None:

@@ -100,6 +100,16 @@ async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office
     assert parts["banner"]["runbook"] == "https://wiki/runbooks#hold"
 
 
+@pytest.mark.parametrize(("presence", "state"), [(Presence.DOWN, "down"), (Presence.SUSPECT, "silent")])
+async def test_row_without_a_description_is_as_old_as_its_last_beat(
+    office: Office, presence: Presence, state: str
+) -> None:
+    office.shared.known = MemberList(Fleet(1), 0, (Member("b", presence, "redis", 3_600.0),))
+    now = time.time()
+    _, row = rows(await office.status.slow())
+    assert (row.state, row.since) == (state, pytest.approx(now - 3_600, abs=60))
+
+
 async def test_only_parts_whose_containers_changed_differ_and_a_smaller_fleet_empties_the_rest(office: Office) -> None:
     every = tuple(Member(f"c{at:03}", Presence.WELL, "", 1.0) for at in range(250))
     office.shared.known = MemberList(Fleet(250), 0, every)
