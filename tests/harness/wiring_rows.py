@@ -118,6 +118,7 @@ ROWS: Final = (
         "7",
         {
             "Policy.error_limit": "7",
+            "Terms.error_limit": "7",
             "Description.limit": "7",
             "WhyIdentity.error_limit": "7",
             "/fleet own limit": "7",
