@@ -247,6 +247,7 @@ def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
         ("refund_max", "3001", "must be at most 3000"),
         ("beat_interval", "99ms", "must be at least 100ms"),
         ("beat_interval", "6m", "must be at most 5m"),
+        ("events_max", "99", "must be at least 100"),
         ("after_data_loss", "half", "must be 'wait' or 'continue'"),
         ("redis_password_file", "/a\0b", "must not have control characters"),
         ("settle", "-1", "must not be negative"),
@@ -298,6 +299,7 @@ def test_blanks_around_a_value_do_not_count() -> None:
         ("min_healthy", "0", "0"),
         ("min_healthy", "0 %", "0%"),
         ("beat_interval", "5m", 300.0),
+        ("events_max", "100", 100),
     ],
 )
 def test_a_value_is_taken_in_its_normal_form(name: str, given: str, taken: object) -> None:

@@ -40,6 +40,17 @@ def test_configuration_holds_the_values_that_were_validated() -> None:
     assert (config.judging.error_limit, config.culling.drain) == (7, 120.0)
 
 
+@pytest.mark.parametrize(
+    ("state_dir", "run_lock", "directory"),
+    [("", "", ""), ("/state", "", "/state"), ("", "/lock", "/lock"), ("/state", "/lock", "/state")],
+)
+def test_state_file_is_in_the_state_directory_or_with_the_run_lock(
+    state_dir: str, run_lock: str, directory: str
+) -> None:
+    config = config_of(load({"state_dir": state_dir, "run_lock": run_lock}, {}).model_dump())
+    assert config.state_directory == directory
+
+
 def test_configuration_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Config().judging.error_limit = 6  # type: ignore[misc]

@@ -52,8 +52,21 @@ def test_documented_selectors_of_a_library_are_proposed_and_count_its_failures(l
         (b'http_requests_total{code="abc"} 1\n', {}),
         (b"\xff\xfe{{{\n\n# TYPE\n", {}),
         (b'{"http.requests_total",status="200"} 1\n', {"scrape_requests": "http.requests_total"}),
+        (
+            b'jobs_total{status="200"} 1\nhttp_requests_total{status="200"} 1\n',
+            {"scrape_requests": "http_requests_total"},
+        ),
+        (b"db_in_flight 1\nrequests_in_flight 2\n", {"scrape_in_flight": "requests_in_flight"}),
     ],
-    ids=["errors alone", "requests to others", "no status", "no page", "quoted name"],
+    ids=[
+        "errors alone",
+        "requests to others",
+        "no status",
+        "no page",
+        "quoted name",
+        "jobs beside",
+        "in flight elsewhere",
+    ],
 )
 def test_other_pages_get_what_they_tell(page: bytes, found: dict[str, str]) -> None:
     assert {name: text for name, text in proposals(read_names(page)).items() if name in found} == found

@@ -38,6 +38,7 @@ READABLE: dict[str, tuple[bytes, list[Report]]] = {
     "requests with tags": (b"requests:10|c|#kind:not checked here", [Results(ok=10)]),
     "heartbeat": (b"heartbeat:1|c", [Heartbeat()]),
     "requests in flight": (b"in_flight:7|g", [Results(in_flight=7)]),
+    "the most in flight": (b"in_flight:%d|g" % MOST_ERRORS, [Results(in_flight=MOST_ERRORS)]),
     "none in flight": (b"in_flight:0|g", [Results(in_flight=0)]),
     "in flight as a float, with tags and a rate": (b"in_flight:7.0|g|@0.5|#env:prod", [Results(in_flight=7)]),
     "the largest gauge of several": (b"in_flight:0|g\nin_flight:3:5:2|g\nin_flight:0|g", [Results(in_flight=5)]),

@@ -12,12 +12,21 @@ from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.report_stream import ROWS, _Viewer
 
 
+def _viewer() -> _Viewer:
+    return _Viewer(Mock(), ReportTap(), lambda: 1.0, Mock(), Mock())
+
+
+def _news(viewer: _Viewer) -> list[dict[str, Any]]:
+    """The rows that the viewer gets next."""
+    return [json.loads(line[6:]) for line in viewer._news().decode().split("\n\n") if line]
+
+
 def _sent(*batches: tuple[str, list[Report | str]]) -> list[dict[str, Any]]:
     """The rows that a viewer gets for these reports."""
-    viewer = _Viewer(Mock(), ReportTap(), lambda: 1.0, Mock(), Mock())
+    viewer = _viewer()
     for source, reports in batches:
         viewer.take(source, reports)
-    return [json.loads(line[6:]) for line in viewer._news().decode().split("\n\n") if line]
+    return _news(viewer)
 
 
 async def test_equal_reports_are_one_row_and_messages_are_redacted() -> None:
@@ -42,9 +51,13 @@ async def test_equal_reports_are_one_row_and_messages_are_redacted() -> None:
 
 
 async def test_flood_of_different_reports_is_only_counted() -> None:
-    rows = _sent(("statsd", [ErrorReport(kind=f"k{number}") for number in range(ROWS + 30)]))
+    viewer = _viewer()
+    viewer.take("statsd", [ErrorReport(kind=f"k{number}") for number in range(ROWS + 30)])
+    rows = _news(viewer)
     assert len(rows) == ROWS + 1
     assert rows[-1] == {"at": 1.0, "source": "", "what": "left_out", "count": 30}
+    viewer.take("statsd", [Heartbeat()])
+    assert [row["what"] for row in _news(viewer)] == ["heartbeat"], "what was left out before is not told again"
 
 
 async def test_tap_shows_what_was_taken_to_watchers_only() -> None:

@@ -321,10 +321,10 @@ def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
     memory = Memory(SUSPECT)
     denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
     memory.history.notice(Record(Judged(BAD), SUSPECT, denied, EVIDENCE))
-    memory.history.answered_at = UNIX - 10
+    memory.history.answered_at = UNIX - 10.00049
     memory.container = denied
     value = memory.why.value()
-    assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10)
+    assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10), "in whole milliseconds"
     assert value["remedies"][1] == "the next token comes back in 3m 10s"
 
 

@@ -411,6 +411,21 @@ def test_those_that_recovered_before_the_cull_say_nothing_of_it() -> None:
     assert it.outcomes() == (1, 0, 1)
 
 
+def test_control_group_begins_anew_with_each_cull() -> None:
+    it = refused_then(4, 4)
+    it.advance_beating(WINDOW_S + 10, *names(20))
+    it.beat_all("c05", "c06", "c07", presence=SUSPECT)
+    it.claim_and_go_down("c05")
+    for name in ("c06", "c07"):
+        it.claim(name)
+        it.beat(name, SUSPECT)
+    it.replaced("c05")
+    it.beat("c06")
+    it.advance(60)
+    it.beat("c05")
+    assert it.outcomes() == (0, 0, 2), "one of two recovered; the four of the first cull do not count"
+
+
 # -- tokens that come back ----------------------------------------------------------------------------------------
 
 
