@@ -58,6 +58,21 @@ def test_each_series_has_its_use(line: str, uses: list[tuple[Role, str | None, b
     assert _uses(line) == uses
 
 
+def test_series_that_no_selector_of_its_metric_can_match_are_not_parsed() -> None:
+    wanted, parsed = SeriesSelection(parse_selectors(ERRORS), (), (), LOAD), list[bytes]()
+
+    def use(series: bytes) -> SeriesUse | None:
+        parsed.append(series)
+        return wanted.use(series)
+
+    wanted.begin(openmetrics=False)
+    scanner = Scanner(wanted.families, use)
+    lines = ['http_requests_total{code="200"} 1', 'http_requests_total{code="503"} 1', 'db_errors_total{db="a"} 1']
+    scanner.feed("\n".join(lines).encode())
+    assert len(scanner.finish(whole=True).readings) == 2
+    assert parsed == [b'http_requests_total{code="503"}', b'db_errors_total{db="a"}']
+
+
 @pytest.mark.parametrize(
     ("line", "uses"),
     [
