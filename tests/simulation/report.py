@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.fleet_rules import FleetRules
-from simulation.scenarios import DAY, LONE, LONG, NOISES, OUTAGES, SEVENTY, SICK, Scenario
+from simulation.scenarios import AFTER_REPAIRS, DAY, LONE, LONG, NOISES, OUTAGES, SEVENTY, SICK, Scenario
 
 Figure = Callable[[DayOutcome], str]
 
@@ -30,6 +30,10 @@ def _in_outage(outcome: DayOutcome) -> str:
     return str(during) if during == all_of_them else f"{during} ({all_of_them} in all)"
 
 
+def _during(outcome: DayOutcome) -> str:
+    return str(len(outcome.in_outage))
+
+
 def _avoidable(outcome: DayOutcome) -> str:
     return f"{outcome.avoidable:,.0f}"
 
@@ -50,6 +54,7 @@ def _healed(outcome: DayOutcome) -> str:
 ROWS: Final = (
     Row(DAY, "a day: avoidable failed requests", _avoidable, "<= 75,000"),
     Row(DAY, "the same day: culls of healthy containers", _vain, "<= 6"),
+    *(Row(one, f"{one.name}: culls while it lasts", _during, "<= 1") for one in AFTER_REPAIRS),
     *(Row(one, f"{one.name}, 10 min: culls while it lasts", _in_outage, "<= 1 per cause and pause") for one in OUTAGES),
     Row(SICK, "14 of 30 sick, restarts do not help: culls in 20 min", _culls, "<= 1 per cause and pause"),
     *(Row(one, f"{one.name}, 2 h: culls", _culls, "0" if one.load.stray < 0.01 else "<= 4") for one in NOISES),

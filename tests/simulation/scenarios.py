@@ -77,6 +77,13 @@ def noise(size: int, stray: float) -> Scenario:
     return Scenario(f"noise n={size} {100 * stray:g} %", 2 * HOUR_S, (), size, RequestLoad(stray=stray))
 
 
+def after_repair(size: int) -> Scenario:
+    """A third of the fleet is repaired by restarts, and a quarter of an hour after it got stuck all containers fail."""
+    troubles = (Stuck(300, size // 3, part=_FAIL), Outage(1200, 600, part=1.0))
+    return Scenario(f"repair, then outage n={size}", 2400, troubles, size, RequestLoad(2.0))
+
+
+AFTER_REPAIRS: Final = (after_repair(12), after_repair(30), after_repair(100))
 OUTAGES: Final = (outage(30, 1), outage(12, 0.2), outage(30, 0.3))
 SICK: Final = Scenario("14 of 30 sick", 300 + 20 * MINUTE_S, (Sick(300, 14, part=_FAIL),), 30)
 NOISES: Final = (*(noise(50, stray) for stray in (0.002, 0.005, 0.01, 0.02)), noise(4, 0.002))
@@ -84,4 +91,4 @@ SEVENTY: Final = Scenario("70 of 100 stuck", 300 + 2 * HOUR_S, (Stuck(300, 70, p
 LONG: Final = outage(100, 1, HOUR_S, "outage of 1 h n=100")
 LONE: Final = Scenario("lone", HOUR_S, (Poison(600, part=_FAIL),), 50, _ONE)
 
-SCENARIOS: Final = (DAY, *OUTAGES, SICK, *NOISES, SEVENTY, LONG, LONE)
+SCENARIOS: Final = (DAY, *AFTER_REPAIRS, *OUTAGES, SICK, *NOISES, SEVENTY, LONG, LONE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from sidecar.core.types import ErrorReport
 from sidecar.simulation import day_file
 from sidecar.simulation.day_outcome import DayOutcome
-from sidecar.simulation.incidents import Outage, Poison, Stuck, Wave
+from sidecar.simulation.incidents import Outage, Stuck, Wave
 from sidecar.simulation.traffic import RequestLoad
 from sidecar.simulation.world import World
 from simulation.rules import OURS
@@ -123,9 +124,16 @@ def test_burst_under_a_hold_is_not_culled_afterwards(seed: int) -> None:
     assert outcome.culls == ()
 
 
-@seeds
-def test_lone_container_with_an_error_each_twelve_seconds_is_culled(seed: int) -> None:
-    """Five errors a minute; no check finds five that are all recent."""
-    policy = replace(OURS, name="a low limit", policy=replace(OURS.policy, error_limit=4))
-    outcome = play(Scenario("rare", 1200, (Poison(60, part=1.0),), 12, RequestLoad(1 / 12)), policy, seed=seed)
-    assert outcome.needs == {"stuck": 1}
+@pytest.mark.parametrize(("held_s", "first_s", "last_s"), [(0, 108, 114), (100, 150, 170)], ids=["free", "held"])
+def test_container_with_an_error_each_twelve_seconds_is_culled(held_s: float, first_s: float, last_s: float) -> None:
+    """Five errors in a minute, of which one at most is recent. After a hold it claims at its next error."""
+    world = World(OURS, size=12, seed=1)
+    for at_s in range(60, 180, 12):
+        world.loop.plan(at_s, partial(world.report, 0, ErrorReport(kind="connection")))
+    if held_s:
+        world.loop.plan(50, lambda: world.loop.create_task(world.hold("ann", "a look", held_s)))
+    world.run(180)
+    (cull,) = DayOutcome.of(world).culls
+    world.close()
+    assert cull.place == 0
+    assert first_s <= cull.at_s <= last_s
