@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bench import wire
+from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.protocol import StoreError
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class _Recorder:
 
     def __init__(self) -> None:
         self.commands: list[bytes] = []
+        self.watch = ConnectionWatch()
 
     async def run(
         self, read: Callable[[Any], Any], script: Script, keys: Sequence[bytes], arguments: Iterable[str | bytes]
