@@ -51,6 +51,15 @@ def test_state_file_is_in_the_state_directory_or_with_the_run_lock(
     assert config.state_directory == directory
 
 
+@pytest.mark.parametrize(
+    ("given", "has_sockets"),
+    [({}, False), ({"statsd_listen": "127.0.0.1:8125"}, True), ({"statsd_socket": "/run/statsd.sock"}, True)],
+    ids=["neither", "UDP", "Unix"],
+)
+def test_datagrams_are_received_if_there_is_an_address_or_a_path(given: dict[str, str], *, has_sockets: bool) -> None:
+    assert config_of(load(given, {}).model_dump()).statsd.has_sockets is has_sockets
+
+
 def test_configuration_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Config().judging.error_limit = 6  # type: ignore[misc]

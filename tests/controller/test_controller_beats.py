@@ -208,14 +208,21 @@ async def test_claim_is_not_made_again_before_its_token_is_given_back() -> None:
         assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
 
 
+@pytest.mark.parametrize(
+    ("refusal", "answer"),
+    [(AWAY, AWAY), (RuntimeError("broken"), Unknown("internal"))],
+    ids=["unclear", "failed"],
+)
 @in_virtual_time
-async def test_claim_whose_token_cannot_be_given_back_is_not_answered() -> None:
+async def test_claim_whose_token_cannot_be_given_back_is_not_answered(
+    refusal: Unknown | Exception, answer: Unknown
+) -> None:
     async with ControllerRig(AT_ONCE, window_s=5) as rig:
-        rig.budget.refuses = [AWAY] * 2
+        rig.budget.refuses = [refusal] * 2
         await recovers_while_asking(rig)
         await rig.answered(GRANTED)
         await rig.errors(5, app_start="boot-1")
-        assert (rig.controller.container.answer, len(rig.budget.asked)) == (AWAY, 1)
+        assert (rig.controller.container.answer, len(rig.budget.asked)) == (answer, 1)
         await rig.advance(2)
         assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
 

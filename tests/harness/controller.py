@@ -63,7 +63,7 @@ class ManualBudget:
         self.claims: list[Claim] = []
         self.leases: list[LeaseRequest] = []
         self.returned: list[tuple[str, str]] = []
-        self.refuses: list[Unknown] = []
+        self.refuses: list[Unknown | Exception] = []
         self.return_gate = asyncio.Event()
         self.return_gate.set()
         self.cancelled: list[str] = []
@@ -85,7 +85,10 @@ class ManualBudget:
     async def give_back(self, instance: str, holder: str) -> bool | Unknown:
         await self.return_gate.wait()
         if self.refuses:
-            return self.refuses.pop(0)
+            refusal = self.refuses.pop(0)
+            if isinstance(refusal, Exception):
+                raise refusal
+            return refusal
         self.returned.append((instance, holder))
         return True
 

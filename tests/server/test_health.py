@@ -344,6 +344,16 @@ async def test_cached_bytes_are_those_of_aiohttp(container: Container, path: str
     assert asked.call_count == 2, "one of each pair was cached"
 
 
+async def test_cache_answers_nothing_but_polls() -> None:
+    controller = Controller(UP)
+    async with (
+        listening(controller.routes(), Observed(), response_cache=_cache(controller)) as listener,
+        await RawConnection.to(listener) as wire,
+    ):
+        refused = await wire.ask(b"POST /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (refused.status, "GET" in refused.headers["allow"]) == (405, True)
+
+
 def test_cached_answer_follows_state_and_weight_at_once() -> None:
     controller = Controller(UP)
     cache = _cache(controller)

@@ -497,13 +497,14 @@ def test_text_repeats_nothing_of_a_claim(answer: Granted | Denied, line: str) ->
     ("changes", "line"),
     [
         ({"trials": (PAUSED._replace(failures=3),)}, "culls for redis: paused for 9m, the last 3 did not help; "),
+        ({"trials": (PAUSED._replace(paused_s=0.5),)}, "culls for redis: paused for 1s, the last one did not help; "),
         ({"duplicate": True}, "duplicate: another container runs under this instance name"),
         (
             {"median_errors": 4, "median_ratio": None},
             "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; ",
         ),
     ],
-    ids=["paused again", "duplicate", "median of errors alone"],
+    ids=["paused again", "paused for less than a second", "duplicate", "median of errors alone"],
 )
 def test_text_has_what_is_unusual_in_the_fleet(changes: dict[str, Any], line: str) -> None:
     text = Memory(SUSPECT, fleet=replace(FLEET, **changes)).why.text(3_072)

@@ -158,6 +158,13 @@ def test_error_has_a_word(error: Exception, word: str) -> None:
     assert word in FAILURES
 
 
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_word_of_a_failed_connection_attempt_is_that_of_what_failed(link: str) -> None:
+    error = theirs.ConnectionError("wrapped")
+    setattr(error, link, theirs.AuthenticationError("no"))
+    assert error_word(error) == "auth"
+
+
 async def test_claim_id_with_half_a_surrogate_pair_is_granted_as_any_other(
     redis_server: RedisServer, open_store: OpenStore
 ) -> None:

@@ -107,7 +107,7 @@ async def test_row_without_a_description_is_as_old_as_its_last_beat(
     office.shared.known = MemberList(Fleet(1), 0, (Member("b", presence, "redis", 3_600.0),))
     now = time.time()
     _, row = rows(await office.status.slow())
-    assert (row.state, row.since) == (state, pytest.approx(now - 3_600, abs=60))
+    assert (row.state, row.since, row.born) == (state, pytest.approx(now - 3_600, abs=60), 0)
 
 
 async def test_only_parts_whose_containers_changed_differ_and_a_smaller_fleet_empties_the_rest(office: Office) -> None:
