@@ -144,6 +144,8 @@ async def test_test_message_goes_to_everybody(opened: ExitStack, tmp_path: Path)
     assert [one.refused for one in (hook, slack, duty, alerts)] == [[]] * 4
     assert [len(one.accepted) for one in (hook, slack, duty, alerts)] == [2] * 4
     assert [event["event_action"] for event in duty.accepted] == ["trigger", "resolve"]
+    assert {message["severity"] for message in hook.accepted} == {"warning"}
+    assert all("This is a test" in message["sentence"] for message in hook.accepted)
 
 
 async def test_test_message_says_which_receiver_could_not_be_reached(opened: ExitStack) -> None:

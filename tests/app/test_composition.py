@@ -128,6 +128,13 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
     assert owners >= {"AdminApi", "Controller", "ErrorSharing", "History", "Ledger", "Messenger", "WhySources"}
 
 
+async def test_shared_budget_goes_by_the_same_clocks() -> None:
+    async with composed(on_any_port({"redis_url": "redis://127.0.0.1:1", "instance": "a"})) as one:
+        facts = one.facts()
+    assert facts["FleetBudget.clock"] == facts["Decisions.clock"] == {"boot_time"}
+    assert [*facts["BudgetWithHolds.wall"], *facts["BudgetWithHolds.instance"]] == ["time", "a"]
+
+
 async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:
     found = {key: values for key, values in facts.items() if key.endswith("on_failure()")}
     assert {owner: " ".join(found.get(f"{owner}on_failure()", ())) for owner in FAILURES} == FAILURES
