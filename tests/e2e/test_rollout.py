@@ -124,6 +124,8 @@ def test_hold_and_release_of_a_person_reach_both_parts(pair: tuple[Sidecar, Side
     assert pair[0].health()[0] == 200
     assert not _would_be_culled(pair[1])
     assert command(pair[1 - place_of_order], "release").code == 0
+    for one in pair:
+        one.post_error(1)  # old errors claim nothing
     wait_for(lambda: pair[0].health()[0] == 503, timeout_s=60, what="the enforcing one is culled")
     wait_for(lambda: _would_be_culled(pair[1]), timeout_s=60, what="the other would be culled")
 

@@ -52,7 +52,7 @@ SHOWN: Final = (
     r"suspect: 5 server errors",
     r"claim denied \(hold\)",
     r"the service is released; a suspect asks again within ",
-    r"(draining|down): 5 server errors",
+    r"(draining|down): 6 server errors",
     r"claim granted: 2 of 10 in use",
     r"revived: instance one: it is up again",
     r"tour: 2 alive, ",
