@@ -8,7 +8,6 @@ are explored, depth first, with at most one mishap in a run. Requests that meet 
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +25,6 @@ from sidecar.core.types import US_PER_S, Denied, Granted, Presence, Unknown
 
 Request = Callable[[World, Sidecar], Coroutine[Any, Any, object]]
 
-SAMPLES: Final = int(os.environ.get("FLEET_SAMPLES", "200"))
 MISHAPS: Final = (Fate.LOST_REPLY, Fate.ENDS_BEFORE, Fate.ENDS_AFTER)
 """Of a commit or a beat. A read that is lost, or whose answer is, leaves no trace; nor does the order of two reads."""
 
@@ -204,8 +202,13 @@ STORIES: Final = {
     "two retirements over the floor, and a hold": Story((retires, retires, holds), FLOOR, times=1),
 }
 
+LONG: Final = ("three claims over the floor", "three claims on trial")
+"""The stories of tens of thousands of orders."""
 
-@pytest.mark.parametrize("story", STORIES)
+
+@pytest.mark.parametrize(
+    "story", [pytest.param(story, marks=[pytest.mark.site] if story in LONG else []) for story in STORIES]
+)
 def test_every_order_of_exchanges_keeps_the_promises(story: str) -> None:
     requests, terms, size, times = STORIES[story]
     begun = fleet(requests, terms, servers=1, size=size)
@@ -216,11 +219,12 @@ def test_every_order_of_exchanges_keeps_the_promises(story: str) -> None:
     assert granted > runs // 2, "where nobody goes down nothing is shown"
 
 
+@pytest.mark.parametrize("samples", [100, pytest.param(10_000, marks=pytest.mark.site)])
 @pytest.mark.parametrize("story", STORIES)
-def test_three_servers_keep_the_promises_in_orders_by_chance(story: str) -> None:
+def test_three_servers_keep_the_promises_in_orders_by_chance(story: str, samples: int) -> None:
     requests, terms, size, times = STORIES[story]
     begun = fleet(requests, terms, servers=3, size=size)
-    for seed in range(SAMPLES):
+    for seed in range(samples):
         run = Run(begun, requests, mishaps=2, times=times, seed=seed)
         try:
             run.go((), Random(seed))
