@@ -384,7 +384,7 @@ def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int], sched
     judged: Counter[str] = Counter()
     for seed in range(round(schedules * part)):
         judged += play(seed, steps).judge.judged
-    assert min(judged["tokens"], judged["leases"]) >= schedules * part // 10, "without culls and retirements all passes"
+    assert min(judged["tokens"], 3 * judged["leases"]) >= schedules * part // 10, "no cull breaks no promise"
     assert judged["outage"] >= schedules * part // 10 or steps is not OUTAGES, "without culls in outages all passes"
 
 
