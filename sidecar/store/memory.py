@@ -82,7 +82,7 @@ class MemoryStore:
         if changes.grant and self._is_over(changes, now_us):
             raise Over
         self._events.note(changes.entries, now_us)
-        self._revision += 1
+        self._revision = max(self._revision + 1, now_us)
         for table, name, text in changes.writes:
             if text:
                 self._tables[table][name] = text

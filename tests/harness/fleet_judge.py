@@ -3,8 +3,6 @@
 The judge does not use the rules of the fleet. It follows the messages that the servers accepted, the decisions that a
 majority of them holds, the outcomes in the ledger, and the containers that went down. It keeps plain lists of these
 and compares them with the promises. Where the lists do not prove a broken promise, the judge accepts the decision.
-
-``Judge.excuse`` has the cases that are not promised.
 """
 
 from __future__ import annotations
@@ -86,6 +84,8 @@ class Judge:
 
     ``moment`` counts the requests (concurrent ones are one), and ``began_us`` is the beginning of the last. A decision
     uses what it read at its beginning, so it may miss a beat that arrives meanwhile, or a silence.
+    ``is_split``: some sidecars reach another process of the server, so beats, holds and outcomes may be known to one
+    process only. ``outage``: the cause that everybody has, for which no restart helps.
     """
 
     servers: int
@@ -106,8 +106,9 @@ class Judge:
     left: dict[str, int] = field(default_factory=dict)
     several_us: int = 0
     slack_us: int = 0
-    excused_until_us: int = 0
-    excuses: Counter[str] = field(default_factory=Counter)
+    is_split: bool = False
+    outage: str = ""
+    outage_cull_us: int | None = None
     judged: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -186,6 +187,11 @@ class Judge:
         if not scope:
             self.paused_until_us.clear()
             self.failures.clear()
+            self.outage_cull_us = None
+
+    def outage_begins(self, cause: str) -> None:
+        """From now on everybody has this cause; ``""``: the outage is over."""
+        self.outage, self.outage_cull_us = cause, None
 
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
@@ -200,6 +206,7 @@ class Judge:
         for one in self.heard[server].values():
             one.at_us = now_us + by_us
         if are_all:
+            self.outage_cull_us = None
             self.paused_until_us.clear()
             for down in self.downs:
                 down.is_open = False
@@ -216,16 +223,6 @@ class Judge:
         self.newcomers = len(self.downs)
         self.paused_until_us.clear()
 
-    def excuse(self, why: str, now_us: int) -> None:
-        """Do not judge the budget for two windows. There are two reasons:
-
-        - ``unnoticed``: a server granted a token after it had lost its data, or after its clock was set, and before an
-          exchange with a sidecar that could see that.
-        - ``unreachable``: the same, and the sidecars that could see it are gone, or were restarted.
-        """
-        self.excuses[why] += 1
-        self.excused_until_us = max(self.excused_until_us, now_us + 2 * self.window_us)
-
     # -- what is answered -----------------------------------------------------------------------------------------
 
     def denied(self, answer: Denied) -> None:
@@ -237,8 +234,6 @@ class Judge:
         now_us = down.at_us
         known = next((one for one in self.downs if one.claim == down.claim), None)
         self._hold_is_kept(down, now_us)
-        if down.server in self.losses and not down.is_lease:
-            self.excuse("unnoticed", now_us)
         if known is None or known.is_standing is False:
             self._floor_is_kept(down, terms, now_us)
             self._name_is_one(down, life)
@@ -260,6 +255,7 @@ class Judge:
             self._slots_are_kept(down, now_us)
         else:
             self._bound_is_kept(down, terms)
+            self._outage_has_one_cull(down, terms)
         self.judged["leases" if down.is_lease else "tokens"] += 1
 
     def in_force(self, terms: Terms, now_us: int) -> list[Terms]:
@@ -274,13 +270,13 @@ class Judge:
                 for heard in self.heard
             )
         )
-        return [terms, *(common - {terms})] if not self.losses else [terms]
+        return [terms] if self.losses or self.is_split else [terms, *(common - {terms})]
 
     def _hold_is_kept(self, down: Down, now_us: int) -> None:
         """A hold stops every grant whose commits began after its answer."""
-        for scope in ("", down.instance):
+        for scope in () if self.is_split else ("", down.instance):
             hold = self.holds.get(scope)
-            if hold is None or now_us >= hold.until_us or down.order <= hold.order:
+            if hold is None or now_us >= hold.until_us - self.slack_us or down.order <= hold.order:
                 continue
             if not is_majority(set(range(self.servers)) - hold.servers, self.servers):
                 raise BrokenPromiseError(f"{down.instance} goes down under the hold of {scope or 'the service'}")
@@ -293,7 +289,7 @@ class Judge:
             and one.moment < self.moment
             and down.at_us - one.at_us < one.terms.expiry_us - US_PER_S
         }
-        if incarnations and life not in incarnations:
+        if incarnations and life not in incarnations and not self.is_split:
             raise BrokenPromiseError(
                 f"{down.instance} goes down as incarnation {life}, and the last beats are of {incarnations}"
             )
@@ -327,7 +323,7 @@ class Judge:
                 raise BrokenPromiseError(f"{down.instance} goes down: {stay} of {fleet} stay, the floor is {floor}")
 
     def _trial_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
-        if not any(one.trial for one in self.in_force(terms, now_us)):
+        if self.is_split or not any(one.trial for one in self.in_force(terms, now_us)):
             return
         cause = down.cause
         if now_us < self.paused_until_us.get(cause, 0):
@@ -342,17 +338,21 @@ class Judge:
 
     def _spacing_is_kept(self, down: Down, terms: Terms) -> None:
         last_us = max((one.at_us for one in self.downs if not one.is_lease), default=0)
-        if last_us and down.at_us - last_us < terms.spacing_us - self.slack_us and not self.excused(down.at_us):
+        if last_us and down.at_us - last_us < terms.spacing_us - self.slack_us:
             raise BrokenPromiseError(f"{down.instance} goes down {down.at_us - last_us} us after the one before")
 
-    def excused(self, now_us: int) -> bool:
-        return now_us < self.excused_until_us
+    def _outage_has_one_cull(self, down: Down, terms: Terms) -> None:
+        """A cull in an outage does not help, so the next one for this cause comes a window later at the earliest."""
+        if down.cause != self.outage or not any(one.trial for one in self.in_force(terms, down.at_us)):
+            return
+        last_us = self.outage_cull_us
+        if last_us is not None and 0 < down.at_us - last_us < self.window_us - self.slack_us:
+            raise BrokenPromiseError(f"{down.instance} goes down in an outage, {down.at_us - last_us} us after another")
+        self.outage_cull_us = down.at_us
+        self.judged["outage"] += 1
 
     def _bound_is_kept(self, down: Down, terms: Terms) -> None:
         now_us = down.at_us
-        if self.excused(now_us):
-            self.judged["excused"] += 1
-            return
         for one in self.in_force(terms, now_us):
             window_us = one.window_us - self.slack_us
             taken = [it for it in self.downs if it.is_reported and not it.is_lease and now_us - it.at_us <= window_us]

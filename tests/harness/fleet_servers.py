@@ -1,7 +1,7 @@
 """Servers of a fleet in virtual time, and the connections to them that lose messages.
 
-A server is the store in memory with a clock that may be wrong. It can be away, lose its data, or go back to an older
-copy. A line is the connection of one sidecar to one server.
+A server is the store in memory with a clock that may be wrong. It can be away, lose its data, or be followed by another
+process with an older copy. A line is the connection of one sidecar to one server.
 """
 
 from __future__ import annotations
@@ -55,13 +55,17 @@ class Clock:
 
 
 class Fate(Enum):
-    """How one exchange ends; ``ENDS_*``: the sidecar's process ends before the request arrives, or after."""
+    """How one exchange ends; ``ENDS_*``: the sidecar's process ends before the request arrives, or after.
+
+    ``CRASHES``: the server does, and the request arrives at its next process.
+    """
 
     PASSES = auto()
     LOST = auto()
     LOST_REPLY = auto()
     ENDS_BEFORE = auto()
     ENDS_AFTER = auto()
+    CRASHES = auto()
 
 
 class Point(NamedTuple):
@@ -86,7 +90,7 @@ class Copy(NamedTuple):
 @dataclass
 class Server:
     """One server. ``generation`` changes with a flush, ``grants`` counts the grants since then, ``held`` is the number
-    of the last decision that it took.
+    of the last decision that it took, and ``process`` the number of its process.
     """
 
     number: int
@@ -98,13 +102,14 @@ class Server:
     away_until_us: int = 0
     older: Copy | None = None
     generations: int = 0
+    process: int = 0
 
     @property
     def is_away(self) -> bool:
         return self.clock.time.now_us < self.away_until_us
 
     def flush(self) -> None:
-        self.store = MemoryStore(self.clock)
+        self.store = MemoryStore(self.clock, run_id=str(self.process))
         self.generations += 1
         self.generation, self.grants, self.held = self.generations, 0, 0
 
@@ -113,10 +118,18 @@ class Server:
         kept = {name: one for name, one in vars(self.store).items() if name != "_clock_us"}
         self.older = Copy(copy.deepcopy(kept), copy.deepcopy(noted), self.generation, self.grants, self.held)
 
-    def restore(self) -> Any:
-        """Go back to the copy; the judge's notes of that time."""
+    def successor(self) -> Server:
+        """Another process beside this one, with the copy."""
+        other = Server(self.number, self.clock, MemoryStore(self.clock), older=self.older, process=self.process)
+        other.generations = self.generations
+        other.restart()
+        return other
+
+    def restart(self) -> Any:
+        """Go on as another process with the copy; the judge's notes of that time."""
         assert self.older is not None
-        vars(self.store).update(copy.deepcopy(self.older.kept))
+        self.process += 1
+        vars(self.store).update(copy.deepcopy(self.older.kept), _run_id=str(self.process))
         self.generation, self.grants, self.held = self.older.generation, self.older.grants, self.older.held
         return copy.deepcopy(self.older.noted)
 

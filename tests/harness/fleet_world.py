@@ -37,6 +37,21 @@ from sidecar.store.protocol import Changes
 T = TypeVar("T")
 
 STEP_NOTICED_US: Final = 2 * US_PER_S
+ANEW_US: Final = 2 * US_PER_S
+"""A sidecar whose connection is closed beats anew within this time."""
+
+BEAT_US: Final = 11 * US_PER_S
+"""The longest time between two beats of a sidecar whose connection is open."""
+
+STAYS_US: Final = 11_600_000
+"""The longest time for which a master that Sentinel demotes takes writes."""
+
+CRASH_US: Final = 1000
+"""The shortest time in which a process follows another."""
+
+LONGEST_US: Final = 3 * US_PER_S
+"""The longest time that concurrent requests take."""
+
 UNIX_US: Final = 1_700_000_000 * US_PER_S
 
 
@@ -62,7 +77,10 @@ class Process:
 
 @dataclass
 class Sidecar:
-    """One sidecar and its container. ``budget`` and ``lines`` belong to the process: a restart makes new ones."""
+    """One sidecar and its container. ``budget`` and ``lines`` belong to the process: a restart makes new ones.
+
+    ``beats_by_us``: when it beats at the latest, because a server lost its data; 0: at any time.
+    """
 
     name: str
     terms: Terms
@@ -75,6 +93,7 @@ class Sidecar:
     is_unclear: bool = False
     holder: str = ""
     is_retired: bool = False
+    beats_by_us: int = 0
     process: Process = field(default_factory=Process)
     asking: Claim | None = None
     budget: Any = None
@@ -115,6 +134,10 @@ class World:
         self.settings: dict[str, Terms] = {}
         self.decisions = self.decided = self.born = 0
         self.log: list[str] | None = None
+        self.demoted: Server | None = None
+        self.demoted_until_us = 0
+        self.outage = ""
+        self.is_concurrent = False
         for _ in range(size):
             self.newcomer(terms)
 
@@ -131,16 +154,19 @@ class World:
         loop = StepLoop()
         weather, points = self.weather, self.weather.points
         weather.new_future = loop.create_future
+        self.is_concurrent, until_us = True, self.time.now_us + LONGEST_US
         tasks = [loop.create_task(request) for request in requests]
         loop.settle()
         while points:
             points.pop(self.chance.randrange(len(points))).fate.set_result(Fate.PASSES)
             loop.settle()
-            if slow and self.chance.random() < slow:
+            if slow and self.time.now_us < until_us and self.chance.random() < slow:
                 self.advance(self.chance.choice((1, US_PER_S // 10, US_PER_S)))
         weather.new_future = None
+        self.is_concurrent = False
         for task in tasks:
             task.result()
+        self.advance(0)
 
     # -- sidecars -------------------------------------------------------------------------------------------------
 
@@ -148,6 +174,8 @@ class World:
         """Start a container with a new name."""
         self.born += 1
         sidecar = Sidecar(f"c{self.born}", terms or self.terms)
+        if self.outage:
+            sidecar.presence, sidecar.cause = Presence.SUSPECT, self.outage
         self.sidecars.append(sidecar)
         self.start(sidecar)
         return sidecar
@@ -284,7 +312,8 @@ class World:
     def _is_written(self, sidecar: Sidecar, claim_id: str) -> None:
         """Check that a majority had the grant before the answer, and that it was counted or renewed just now."""
         made = sidecar.process.made
-        rows = {server.number: server.store._tables["culls"].get(sidecar.name, "{}") for server in self.servers}
+        servers = [line.server for line in sidecar.lines]
+        rows = {server.number: server.store._tables["culls"].get(sidecar.name, "{}") for server in servers}
         know = {number for number, row in rows.items() if json.loads(row).get("claim") == claim_id}
         if made.grant != claim_id or not is_majority(know, len(self.servers)):
             raise BrokenPromiseError(
@@ -306,11 +335,14 @@ class World:
 
     def restarts(self, sidecar: Sidecar, *, with_sidecar: bool) -> None:
         """Begin another incarnation of the container; its sidecar restarts too, or keeps its state."""
+        self.settle(sidecar)
         self.judge.replaced(sidecar.name)
         sidecar.life = str(int(sidecar.life) + 1)
         sidecar.holder, sidecar.is_retired = "", False
         sidecar.is_refused = sidecar.is_unclear = False
         sidecar.presence = self.chance.choice((Presence.STARTING, Presence.WELL, Presence.WELL, Presence.SUSPECT))
+        if self.outage:
+            sidecar.presence, sidecar.cause = Presence.SUSPECT, self.outage
         if with_sidecar:
             self.start(sidecar)
 
@@ -321,7 +353,48 @@ class World:
     # -- what happens to servers ----------------------------------------------------------------------------------
 
     def advance(self, by_us: int) -> None:
-        self.time.now_us += by_us
+        """Let time pass, with the beats that are due meanwhile; among concurrent requests they come afterwards."""
+        until_us = self.time.now_us + by_us
+        while not self.is_concurrent and (due := self._next_due()) is not None and due[0] <= until_us:
+            self.time.now_us = max(self.time.now_us, due[0])
+            if due[1] is None:
+                self._switch_is_over()
+            else:
+                self._beat_anew(due[1])
+        self.time.now_us = max(self.time.now_us, until_us)
+
+    def _next_due(self) -> tuple[int, Sidecar | None] | None:
+        """The next beat that is due, or (None) the end of the demoted process."""
+        due: list[tuple[int, Sidecar | None]] = [(one.beats_by_us, one) for one in self.running() if one.beats_by_us]
+        if self.demoted is not None:
+            due.append((self.demoted_until_us, None))
+        return min(due, key=lambda one: one[0], default=None)
+
+    def _beat_anew(self, sidecar: Sidecar) -> None:
+        """Beat until the beat is answered: a lost one is repeated within seconds, which is short beside the waits."""
+        away_until_us = max(line.server.away_until_us for line in sidecar.lines)
+        if away_until_us > self.time.now_us:
+            sidecar.beats_by_us = away_until_us + self.chance.randint(0, ANEW_US)
+            return
+        weather = self.weather
+        lost, weather.lost, reply_lost, weather.reply_lost = weather.lost, 0.0, weather.reply_lost, 0.0
+        sidecar.beats_by_us = 0
+        self.run(self.beat(sidecar))
+        weather.lost, weather.reply_lost = lost, reply_lost
+
+    def settle(self, sidecar: Sidecar) -> None:
+        """Let a container that is down, and is about to end, beat first if that is due: it lasts for longer."""
+        if sidecar.presence is not Presence.DOWN or not sidecar.is_running:
+            return
+        if self._reach(sidecar):
+            sidecar.beats_by_us = self.time.now_us
+        while sidecar.beats_by_us:
+            self.advance(max(0, sidecar.beats_by_us - self.time.now_us))
+
+    def _beats_are_due(self, sidecars: Iterable[Sidecar], within_us: int) -> None:
+        for sidecar in sidecars:
+            by_us = self.time.now_us + self.chance.randint(0, within_us)
+            sidecar.beats_by_us = min(sidecar.beats_by_us or by_us, by_us)
 
     def step(self, server: Server, by_us: int) -> None:
         """Set the clock of a server."""
@@ -329,6 +402,7 @@ class World:
         if abs(by_us) <= STEP_NOTICED_US:
             self.judge.slack_us += max(0, by_us)
             return
+        self._beats_are_due(self.running(), BEAT_US)
         self.judge.lost(server.number, self.time.now_us)
         self.judge.stepped(server.number, self.time.now_us, abs(by_us), are_all=len(self.servers) == 1)
 
@@ -338,12 +412,42 @@ class World:
     def flush(self, server: Server) -> None:
         server.flush()
         self.judge.heard[server.number].clear()
+        self._beats_are_due(self.running(), BEAT_US)
         self._lost(server)
 
-    def restore(self, server: Server) -> None:
-        if server.older is not None:
-            self.judge.heard[server.number] = server.restore()
-            self._lost(server)
+    def crash(self, server: Server) -> None:
+        """Let another process with the older copy follow this one, and close all connections."""
+        if server.older is None or self.demoted is not None:
+            return
+        server.away_until_us = 0
+        self.time.now_us += CRASH_US
+        self.judge.heard[server.number] = server.restart()
+        self._beats_are_due(self.running(), ANEW_US)
+        self._lost(server)
+
+    def switch(self, server: Server) -> None:
+        """Let half of the sidecars reach another process with the copy, while the others still write to this one."""
+        if server.older is None or self.demoted is not None:
+            return
+        self.demoted, self.demoted_until_us = server, self.time.now_us + self.chance.randint(0, STAYS_US)
+        self.servers = [server.successor()]
+        self.judge.is_split = True
+        moved = self.chance.sample(self.sidecars, len(self.sidecars) // 2)
+        self._beats_are_due([one for one in moved if self._reach(one) and one.is_running], ANEW_US)
+
+    def _switch_is_over(self) -> None:
+        (server,) = self.servers
+        self.demoted, self.judge.is_split = None, False
+        self._beats_are_due([one for one in self.sidecars if self._reach(one) and one.is_running], ANEW_US)
+        self._lost(server)
+        self.judge.forgot()
+
+    def _reach(self, sidecar: Sidecar) -> bool:
+        """Connect the sidecar to the process that is to stay; whether it was connected to another."""
+        moved = [line for line in sidecar.lines if line.server is not self.servers[line.server.number]]
+        for line in moved:
+            line.server = self.servers[line.server.number]
+        return bool(moved)
 
     def _lost(self, server: Server) -> None:
         self.judge.lost(server.number, self.time.now_us)

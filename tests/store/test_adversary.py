@@ -26,6 +26,7 @@ BEGINNINGS: Final = 240
 STEPS: Final = (4, 11)
 SIZES: Final = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 8)
 LARGE: Final = (20, 30, 50)
+MOST_IN_OUTAGE: Final = 12
 CAUSES: Final = ("redis", "redis", "redis", "database", "disk")
 
 
@@ -82,7 +83,7 @@ def some_fall_ill(world: World) -> None:
 
 
 def some_recover(world: World) -> None:
-    for sidecar in some(world, world.running(Presence.SUSPECT, Presence.STARTING), 1, 3, 50):
+    for sidecar in some(world, [] if world.outage else world.running(Presence.SUSPECT, Presence.STARTING), 1, 3, 50):
         sidecar.presence, sidecar.is_refused = Presence.WELL, False
         if sidecar.is_unclear:
             world.run(world.give_back(sidecar))
@@ -134,7 +135,7 @@ def replacements_prove_themselves(world: World) -> None:
     """Containers that are down start anew, and are well for as long as it takes."""
     for sidecar in world.running(Presence.DOWN)[:3]:
         world.restarts(sidecar, with_sidecar=False)
-        sidecar.presence = Presence.WELL
+        sidecar.presence = Presence.SUSPECT if world.outage else Presence.WELL
         world.run(world.beat(sidecar))
         for passing_us in (US_PER_S, world.terms.probation_us // 2, world.terms.probation_us // 2, US_PER_S):
             world.advance(passing_us)
@@ -156,6 +157,7 @@ def one_is_replaced(world: World, sidecar: Sidecar) -> None:
 
 
 def leaves(world: World, sidecar: Sidecar) -> None:
+    world.settle(sidecar)
     if world.chance.random() < 0.5:
         sidecar.presence = Presence.GONE
         world.run(world.beat(sidecar))
@@ -226,8 +228,71 @@ def server_is_copied(world: World) -> None:
     world.save(world.chance.choice(world.servers))
 
 
-def server_goes_back(world: World) -> None:
-    world.restore(world.chance.choice(world.servers))
+def server_crashes(world: World) -> None:
+    """It comes back at once as another process, with an older snapshot."""
+    if len(world.servers) == 1:
+        world.crash(world.servers[0])
+
+
+def replica_is_promoted(world: World) -> None:
+    """The replica lacks the last commits, and all connections are reset at once."""
+    if len(world.servers) == 1:
+        world.save(world.servers[0])
+        some_claim(world)
+        world.crash(world.servers[0])
+
+
+def proxy_switches(world: World) -> None:
+    """Half of the sidecars reach the replica; the others still write to the old master for some time."""
+    if len(world.servers) == 1:
+        if world.chance.random() < 0.5:
+            world.save(world.servers[0])
+        world.switch(world.servers[0])
+        some_claim(world)
+
+
+def blip_is_followed_by_an_outage(world: World) -> None:
+    """Some are stuck with a cause, and culls repair them. The fleet is well for a while; then all have that cause."""
+    if world.outage or len(world.servers) > 1 or len(world.running()) > MOST_IN_OUTAGE:
+        return
+    cause = world.chance.choice(CAUSES)
+    for sidecar in some(world, world.running(Presence.WELL), 2, 4):
+        sidecar.presence, sidecar.cause = Presence.SUSPECT, cause
+        world.run(world.beat(sidecar))
+    for _ in range(world.chance.choice((0, 1, 2, 3))):
+        some_claim(world)
+        for sidecar in world.running(Presence.DOWN):
+            world.restarts(sidecar, with_sidecar=False)
+            sidecar.presence = Presence.WELL
+        all_beat_for(world, world.terms.probation_us + US_PER_S)
+    for sidecar in world.running(Presence.SUSPECT, Presence.STARTING):
+        sidecar.presence, sidecar.is_refused = Presence.WELL, False
+    all_beat_for(world, max(world.terms.probation_us, 60 * US_PER_S) + 5 * US_PER_S)
+    outage_begins(world, cause)
+
+
+def all_beat_for(world: World, for_us: int) -> None:
+    """All containers beat, so often that each stays a member."""
+    for part in range(5):
+        world.advance(for_us // 4 if part else 0)
+        for sidecar in world.running():
+            world.run(world.beat(sidecar))
+
+
+def outage_begins(world: World, cause: str) -> None:
+    """All containers are sick for this cause, also those that start; some claim before the last one has beaten."""
+    world.outage = cause
+    world.judge.outage_begins(cause)
+    for sidecar in some(world, world.running(Presence.WELL, Presence.SUSPECT, Presence.STARTING), 50):
+        sidecar.presence, sidecar.cause = Presence.SUSPECT, cause
+        world.run(world.beat(sidecar))
+        if world.chance.random() < 0.7:
+            world.run(world.claim(sidecar))
+
+
+def outage_is_over(world: World) -> None:
+    world.outage = ""
+    world.judge.outage_begins("")
 
 
 def server_is_away(world: World) -> None:
@@ -267,7 +332,21 @@ DAILY: Final[dict[Step, int]] = {
     network_is_bad: 4,
 }
 SKEWED: Final[dict[Step, int]] = DAILY | {clock_is_set: 5}
-FORGETFUL: Final[dict[Step, int]] = SKEWED | {server_forgets: 2, server_is_copied: 3, server_goes_back: 3}
+FORGETFUL: Final[dict[Step, int]] = SKEWED | {server_forgets: 2, server_is_copied: 3, server_crashes: 3}
+CRASHES: Final[dict[Step, int]] = DAILY | {
+    server_is_copied: 5,
+    server_crashes: 8,
+    replica_is_promoted: 5,
+    proxy_switches: 5,
+}
+OUTAGES: Final[dict[Step, int]] = DAILY | {
+    blip_is_followed_by_an_outage: 25,
+    outage_is_over: 1,
+    server_is_copied: 3,
+    server_crashes: 3,
+    replica_is_promoted: 2,
+    proxy_switches: 2,
+}
 
 
 def play(seed: int, steps: dict[Step, int]) -> World:
@@ -294,19 +373,19 @@ def _played(seed: int, steps: dict[Step, int], log: list[str] | None) -> World:
 
 
 @pytest.mark.parametrize(
-    "schedules", [4000, pytest.param(1_000_000, marks=[pytest.mark.site, pytest.mark.timeout(20_000)])]
+    "schedules", [500, pytest.param(1_000_000, marks=[pytest.mark.site, pytest.mark.timeout(20_000)])]
 )
 @pytest.mark.parametrize(
     ("part", "steps"),
-    [(0.5, DAILY), (0.25, SKEWED), (0.25, FORGETFUL)],
-    ids=["daily", "clocks that are set", "servers that forget"],
+    [(0.2, DAILY), (0.2, SKEWED), (0.2, FORGETFUL), (0.2, CRASHES), (0.2, OUTAGES)],
+    ids=["daily", "clocks that are set", "servers that forget", "servers that crash", "outages after a repair"],
 )
 def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int], schedules: int) -> None:
     judged: Counter[str] = Counter()
     for seed in range(round(schedules * part)):
         judged += play(seed, steps).judge.judged
-    assert min(judged["tokens"], judged["leases"]) >= schedules * part // 10, "without culls and retirements all passes"
-    assert judged["excused"] <= judged["tokens"] // 20, "hardly any grant may be excused"
+    assert min(judged["tokens"], 3 * judged["leases"]) >= schedules * part // 10, "no cull breaks no promise"
+    assert judged["outage"] >= schedules * part // 10 or steps is not OUTAGES, "without culls in outages all passes"
 
 
 # -- schedules that broke a promise once --------------------------------------------------------------------------

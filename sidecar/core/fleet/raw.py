@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Raw:
     """What the store holds at one instant, for a claim or another request of one instance.
 
-    ``now_us``: the store's clock. ``revision``: counts the commits; 0: nothing was ever committed. ``epoch`` and
+    ``now_us``: the store's clock. ``revision``: grows with each commit; 0: nothing was ever committed. ``epoch`` and
     ``state``: texts of these records, ``""`` where there is none. ``culls``, ``leases`` and ``holds``: whole tables,
     texts by instance. ``settings``: texts of the settings in force, and when a beat last brought each. ``alive``:
     members that beat within the expiry. ``beating``: of the instances in ``culls``, those that beat within the expiry,

@@ -2,7 +2,7 @@
 --
 -- Whatever is asked for, it grants no token over the bound: it counts the grants of the window itself.
 -- Times are microseconds of the server's clock. Texts may hold any byte, and no record is understood here.
--- KEYS[1]   state     hash: revision (commits so far), and the texts of the records epoch and state
+-- KEYS[1]   state     hash: revision (time of the last commit, or more), and the texts of the records epoch and state
 -- KEYS[2]   culls     hash, instance -> text
 -- KEYS[3]   leases    hash, instance -> text
 -- KEYS[4]   holds     hash, instance, or "" for the service -> text
@@ -90,7 +90,10 @@ if revision == '' then
   return { 1, now, noted }
 end
 
-call('HINCRBY', STATE, 'revision', 1)
+-- The time is part of the revision: a process that follows with an older copy must not count up to the same one again,
+-- or it would take what was decided on a view of the former process.
+local next_revision = math.max(tonumber(call('HGET', STATE, 'revision') or 0) + 1, now)
+call('HSET', STATE, 'revision', string.format('%.0f', next_revision))
 for place = 12, writes_end, 3 do
   local key, name, text = KEYS[tonumber(ARGV[place])], ARGV[place + 1], ARGV[place + 2]
   if text == '' then call('HDEL', key, name) else call('HSET', key, name, text) end

@@ -1,7 +1,7 @@
 -- What the store holds at one instant, for a request of one instance. It writes nothing.
 --
 -- Times are microseconds of the server's clock. Texts may hold any byte, and no record is understood here.
--- KEYS[1]   state     hash: revision (commits so far), and the texts of the records epoch and state
+-- KEYS[1]   state     hash: revision (time of the last commit, or more), and the texts of the records epoch and state
 -- KEYS[2]   culls     hash, instance -> text
 -- KEYS[3]   leases    hash, instance -> text
 -- KEYS[4]   holds     hash, instance, or "" for the service -> text
