@@ -140,6 +140,11 @@ async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:
     assert {owner: " ".join(found.get(f"{owner}on_failure()", ())) for owner in FAILURES} == FAILURES
 
 
+async def test_advice_to_a_person_is_a_warning_in_the_log(facts: Facts) -> None:
+    given = ("Actuator.on_missing", "Scraper.on_advice", "Datagrams.on_advice", "AdminApi.log", "OverridesApi.log")
+    assert {key: [*facts[key]] for key in given} == {key: ["Logger.warning"] for key in given}
+
+
 async def test_every_observer_is_registered_once(whole: Composed) -> None:
     names = {
         kind: sorted(observe.__qualname__ for observe in getattr(whole.sidecar.observers, kind)) for kind in OBSERVERS
@@ -236,8 +241,14 @@ OWN_PAGE: Final = {"Sec-Fetch-Site": "same-origin"}
         ("GET /verdict", OWN_PAGE, 403),
         ("POST /fleet", OWN_PAGE, 403),
         ("GET /page/state", OWN_PAGE, 200),
+        ("GET /page/state", {"Host": "rebound.example"}, 403),
+        ("GET /why", OWN_PAGE | {"Host": "rebound.example"}, 403),
+        ("GET /why", {"Host": "rebound.example"}, 403),
     ],
-    ids=["command", "link of the page", "script", "another site", "no link of the page", "no link", "page"],
+    ids=[
+        *("command", "link of the page", "script", "another site", "no link of the page", "no link", "page"),
+        *("page under another name", "link under another name", "command under another name"),
+    ],
 )
 async def test_local_listener_refuses_what_a_page_of_another_site_could_send(
     whole: Composed, request_line: str, headers: dict[str, str], status: int

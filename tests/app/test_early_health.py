@@ -132,6 +132,20 @@ def test_imports_give_way_to_polls_until_the_daemon_takes_over() -> None:
         assert sys.getswitchinterval() < interval_s / 5
 
 
+def test_daemon_waits_for_the_socket_that_is_being_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_bind, bind = threading.Event(), early_health._bind
+    monkeypatch.setattr(early_health, "STOP_S", 0.01)
+    monkeypatch.setattr(early_health, "_bind", lambda config: may_bind.wait(TIMEOUT_S) and bind(config))
+    early, returned = _Early(), list[list[socket.socket]]()
+    stopping = threading.Thread(target=lambda: returned.extend(early.health.stop()))
+    stopping.start()
+    assert returned == []
+    may_bind.set()
+    stopping.join(TIMEOUT_S)
+    (listening,), _ = returned
+    listening.close()
+
+
 def test_no_poll_is_answered_any_more_once_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(early_health, "STOP_S", 60.0)
     with _early() as early:

@@ -48,13 +48,13 @@ async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tm
         await one.cull()
         await eventually(lambda: json.loads(path.read_text())["latch"], timeout_s=60, what="the latch is on disk")
         born = one.sidecar.snapshot().unix_of(one.sidecar.snapshot().container.born)
-        identity = one.sidecar.snapshot().container.identity
+        before = one.sidecar.snapshot().container
     memory = json.loads(path.read_text())
     path.write_text(json.dumps(memory | {"born": memory["born"] - 3600}))
     async with start(state_dir=str(tmp_path)) as one:
         seen = one.sidecar.snapshot()
         assert (seen.container.state, seen.container.app_start) == (State.DOWN, "boot-1")
-        assert seen.container.identity == identity
+        assert (seen.container.identity, seen.container.incarnation) == (before.identity, before.incarnation)
         assert seen.unix_of(seen.container.born) == pytest.approx(born - 3600, abs=5)
         assert 0 <= seen.now - seen.container.since < 300  # not since the machine was started
         assert (await one.ask("health_at", "GET /health")).status == 503

@@ -48,7 +48,10 @@ class Composed:
     async def ask(self, listener: str, request: str, **headers: str) -> Answer:
         """Ask ``GET /path`` and the like at the listener of this name."""
         (asked,) = (each for each in self.listeners.http if each.name == listener)
-        lines = [f"{request} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [
+            f"{request} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in ({"Host": "127.0.0.1"} | headers).items()),
+        ]
         async with await RawConnection.to(asked) as connection:
             return await connection.ask("\r\n".join([*lines, "", ""]).encode())
 
