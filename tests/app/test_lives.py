@@ -25,6 +25,8 @@ async def test_fresh_sidecar_is_up_and_says_where_it_listens(start: Any, run_dir
             await eventually(partial(_is_ok, one, path), timeout_s=60, what=f"{path} is well")
         assert one.addresses["errors_to"].endswith(f", {run_dir / 'app.sock'}")
         assert one.addresses["store"] == "in this process"
+        assert one.addresses["state_dir"] == "none: a cull does not survive the sidecar"
+        assert one.addresses["page_at"] == one.addresses["datagrams_to"] == ""
 
 
 async def _is_ok(one: Any, path: str) -> bool:
@@ -93,5 +95,6 @@ async def test_redis_that_cannot_be_reached_is_no_reason_not_to_serve(start: Any
 async def test_state_that_cannot_be_read_costs_persistence_and_not_health(start: Any, tmp_path: Path) -> None:
     state_file.path_of(str(tmp_path), "shop/a").write_bytes(b"\x00garbage")
     async with start(state_dir=str(tmp_path)) as one:
+        assert one.addresses["state_dir"] == str(tmp_path)
         assert await one.polls() == [200] * 3
         assert 'arbiter_failures_total{where="journal"} 1.0\n' in one.metrics()
