@@ -13,7 +13,6 @@ from sidecar.config import access_rules, addresses, kinds, redis_urls, shares, w
 from sidecar.config.rollout import ENFORCE
 from sidecar.core.life.delays import JITTER
 from sidecar.runlock import durations
-from sidecar.runlock.lifetimes import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -275,31 +274,8 @@ def _action(s: Settings) -> Iterator[str]:
 
 
 def _run_lock(s: Settings) -> Iterator[str]:
-    """Check the relations of ``lifetimes``, and name the settings."""
-    if not s.run_lock:
-        for name in ("standby", "run_lifetime"):
-            if getattr(s, name):
-                yield f"ARBITER_{name.upper()}: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
-        return
-    schedule = Schedule(
-        every_s=s.run_every, lifetime_s=s.run_lifetime, has_standby=s.standby, standby_for_s=s.standby_for
-    )
-    waits, lives, starts = map(durations.write, (s.standby_for, s.run_lifetime, s.run_every))
-    if schedule.ends_early:
-        yield (
-            f"ARBITER_RUN_LIFETIME: {lives} is not longer than ARBITER_RUN_EVERY={starts}: "
-            "a sidecar would end before the next is started"
-        )
-    if schedule.gives_up_early:
-        yield (
-            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
-            "a standby would leave before its turn has come"
-        )
-    elif schedule.lacks_standby:
-        yield (
-            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_EVERY={starts}: "
-            "a standby would leave before the next is started"
-        )
+    if s.standby and not s.run_lock:
+        yield "ARBITER_STANDBY: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
 
 
 def _messages(s: Settings) -> Iterator[str]:

@@ -22,22 +22,6 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
     ("flags", "named"),
     [
         pytest.param({"standby": "true"}, ["ARBITER_STANDBY", "ARBITER_RUN_LOCK"], id="standby without a lock"),
-        pytest.param({"run_lifetime": "5m"}, ["ARBITER_RUN_LIFETIME", "ARBITER_RUN_LOCK"], id="end without an heir"),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "60s"},
-            ["ARBITER_RUN_LIFETIME", ": 60s is", "ARBITER_RUN_EVERY=60s"],
-            id="no longer than until the next is started",
-        ),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "5m", "standby": "true", "standby_for": "5m"},
-            ["ARBITER_STANDBY_FOR", ": 5m is", "ARBITER_RUN_LIFETIME=5m"],
-            id="standby that leaves before its turn",
-        ),
-        pytest.param(
-            {"run_lock": "/l", "standby": "true", "standby_for": "60s"},
-            ["ARBITER_STANDBY_FOR", ": 60s is", "ARBITER_RUN_EVERY=60s"],
-            id="standby that leaves before the next is started",
-        ),
         pytest.param(
             {"mode": "enforce"},
             ["ARBITER_MODE", "ARBITER_REDIS_URL", "ARBITER_ALONE=true"],
@@ -362,15 +346,7 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"redis_url": "redis+cluster://a,b"}, id="only fixed needs two slots"),
         pytest.param({"redis_url": "rediss://a", "redis_cert": __file__}, id="certificate and key in one file"),
         pytest.param({"redis_url": "redis://a", "redis_password_file": "/p"}, id="password in the clear"),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "62s"}, id="one second more"
-        ),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "0"},
-            id="standby that waits for ever",
-        ),
-        pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="no standby"),
-        pytest.param({"run_lock": "/l", "standby": "true", "standby_for": "61s"}, id="a standby at every moment"),
+        pytest.param({"run_lock": "/l", "standby": "true"}, id="standby with a lock"),
         pytest.param({"enforce_percent": "100", "mode": "shadow"}, id="all that enforce, if they did"),
         pytest.param({"enforce_percent": "0", "alone": "true"}, id="none enforces yet"),
     ],

@@ -213,7 +213,7 @@ async def test_client_that_leaves_in_the_middle_is_no_failure(leaves: str) -> No
         await wire.send(get("/large"))
         await asyncio.wait_for(begun.wait(), 60)
         getattr(wire, leaves)()
-        await eventually(lambda: not listener.is_busy, timeout_s=60, what="the connection is over")
+        await eventually(lambda: not listener._server._last_request, timeout_s=60, what="the connection is over")
         async with await RawConnection.to(listener) as other:
             answer = await other.ask(get("/small", method="HEAD"))
             assert (answer.status, answer.headers["content-length"]) == (200, "2")
