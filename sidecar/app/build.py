@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report
     from sidecar.inputs.app_port import AppPort
-    from sidecar.store.budget_with_holds import BudgetWithHolds
+    from sidecar.store.budget import FleetBudget
 
 DISK_S: Final = 2.0
 """Maximum time to read the state file."""
@@ -63,7 +63,7 @@ class Sidecar(NamedTuple):
     metrics: Metrics
     log: Log
     observers: Observers
-    budget: BudgetWithHolds
+    budget: FleetBudget
     journal: Journal
     controller: Controller
     membership: Membership
@@ -204,7 +204,7 @@ def _rng() -> random.Random:
     return random.Random()  # noqa: S311 - it spreads timers and retries, it guards nothing
 
 
-def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers: Observers) -> Membership:
+def _membership(config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers) -> Membership:
     return Membership(
         budget,
         policy=policy(config),
@@ -228,7 +228,7 @@ async def _controller(
     journal: Journal,
     observers: Observers,
     *,
-    budget: BudgetWithHolds,
+    budget: FleetBudget,
     inbox: Inbox,
     publish: Callable[[Snapshot], None],
 ) -> Controller:
@@ -292,7 +292,7 @@ def _hook(config: HookConfig, service: str, on_failure: Callable[[Exception], No
     return Hook(path, config.cull_hook_timeout, service, on_failure)
 
 
-def _ledger(config: Config, budget: BudgetWithHolds, observers: Observers) -> Ledger:
+def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger:
     ledger = Ledger(
         budget,
         config.identity.instance,

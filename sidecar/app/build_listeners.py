@@ -245,7 +245,7 @@ def _why(sidecar: Sidecar) -> Why:
             sidecar.snapshot,
             fleet=lambda: membership.fleet,
             heard_s=lambda: membership.fleet_age_s,
-            local_hold=lambda: sidecar.budget.local,
+            local_hold=lambda: sidecar.budget.local_holds.in_force,
             leaving=controller.measurements.errors.leaving,
             samples=controller.samples.newest,
             wall=time.time,

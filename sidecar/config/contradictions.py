@@ -181,32 +181,27 @@ def _fleet(s: Settings) -> Iterator[str]:
 
 
 def _redis(s: Settings) -> Iterator[str]:
-    urls = redis_urls.redis_urls(s.redis_url)
-    if urls and len(urls) * s.redis_timeout >= s.check_interval:
-        each = f" for each of {len(urls)} servers" if len(urls) > 1 else ""
+    if s.redis_url and s.redis_timeout >= s.check_interval:
         yield (
-            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)}{each} is not shorter than "
+            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)} is not shorter than "
             f"ARBITER_CHECK_INTERVAL={durations.write(s.check_interval)}: a claim would still wait when the next check "
             "is due"
         )
-    amount, is_part = shares.parse(s.budget)
-    if not is_part and amount < len(urls):
-        yield f"ARBITER_BUDGET: {s.budget} over {len(urls)} servers leaves one without a share"
 
 
 def _redis_files(s: Settings) -> Iterator[str]:
-    urls = redis_urls.redis_urls(s.redis_url)
+    url = s.redis_url
     for name in ("redis_password_file", "redis_ca", "redis_cert", "redis_key"):
-        if getattr(s, name) and not s.redis_url:
+        if getattr(s, name) and not url:
             yield f"ARBITER_{name.upper()}: needs ARBITER_REDIS_URL"
     for name in ("redis_ca", "redis_cert", "redis_key"):
-        if getattr(s, name) and not all(url.lower().startswith("rediss") for url in urls):
-            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in every ARBITER_REDIS_URL"
-        elif urls and getattr(s, name) and not os.access(getattr(s, name), os.R_OK):
+        if getattr(s, name) and url and not url.lower().startswith("rediss"):
+            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in ARBITER_REDIS_URL"
+        elif url and getattr(s, name) and not os.access(getattr(s, name), os.R_OK):
             yield f"ARBITER_{name.upper()}: {getattr(s, name)} cannot be read"
-    if s.redis_password_file and any(map(redis_urls.has_password, urls)):
+    if s.redis_password_file and redis_urls.has_password(url):
         yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
-    if s.budget_strategy == "fixed" and any(map(redis_urls.is_cluster, urls)):
+    if s.budget_strategy == "fixed" and redis_urls.is_cluster(url):
         yield (
             "ARBITER_BUDGET_STRATEGY: fixed cannot be used on a Redis Cluster: "
             "the article's key and those of the service lie in different slots"

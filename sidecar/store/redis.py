@@ -13,14 +13,23 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sidecar.core.fleet.raw import BeatReply, Raw
+from sidecar.core.fleet.raw import BeatReply, Listing, Raw
 from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
 from sidecar.store.access import NO_FILES, Access
-from sidecar.store.beats import MAX_CAUSES, member_row
-from sidecar.store.memory_ledger import NOTED_S, SHARED_S
-from sidecar.store.protocol import ERRORS_KEPT_MIN, MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.store.protocol import (
+    ERRORS_KEPT_MIN,
+    MAX_CAUSES,
+    MAX_STRUCK,
+    NOTED_S,
+    SHARED_S,
+    Changes,
+    Conflict,
+    Over,
+    StoreError,
+    member_row,
+)
 from sidecar.store.replies import InvalidReplyError, written
 
 if TYPE_CHECKING:

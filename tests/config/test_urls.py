@@ -226,7 +226,7 @@ def test_check_config_shows_no_secret_of_a_url() -> None:
         "ARBITER_SCRAPE_URL": f"http://u:{SECRET}@127.0.0.1:1/metrics?token={SECRET}",
         "ARBITER_SCRAPE_ERRORS": "errors_total",
         "ARBITER_ALERTMANAGER_URL": f"http://{SECRET}@alerts:9093,http://b/?key={SECRET}",
-        "ARBITER_REDIS_URL": f"redis://:{SECRET}@127.0.0.1/0,redis+sentinel://a/m?sentinel_password={SECRET}",
+        "ARBITER_REDIS_URL": f"redis+sentinel://:{SECRET}@a/m?sentinel_password={SECRET}",
     }
     done = _program("check-config", settings)
     assert (done.returncode, done.stderr) == (0, "")

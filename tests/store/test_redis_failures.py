@@ -296,7 +296,7 @@ async def test_hold_is_set_and_released_on_a_full_server_which_grants_nothing(
 ) -> None:
     """A full server stops all culls by itself, but not for ever: a person has to be able to say what comes then."""
     clock = asyncio.get_running_loop().time
-    budget = FleetBudget([("redis", open_store(redis_server.url))], WINDOW_ONLY, rng=Random(0), clock=clock)
+    budget = FleetBudget(open_store(redis_server.url), WINDOW_ONLY, rng=Random(0), clock=clock)
     assert isinstance(await budget.hold("", "ann", "a deployment", 60), Hold)
     redis_server.cli("CONFIG", "SET", "maxmemory", "1")
     assert await budget.release("") is True

@@ -29,7 +29,6 @@ LOUD = Fleet(
     unhelped=5,
     unclear=6,
     hold=FREEZE,
-    away=("redis://b: timeout",),
     retiring=2,
     culls_by=(("helped", "mysql", 1), ("helped", "redis", 3)),
     median_errors=4,
@@ -54,7 +53,6 @@ def board(fleet: Fleet | None) -> CollectorRegistry:
         ("arbiter_fleet_suspect", {}, 0, 6),
         ("arbiter_fleet_down", {}, 0, 2),
         ("arbiter_fleet_policies", {}, 1, 2),
-        ("arbiter_redis_servers_away", {}, 0, 1),
         ("arbiter_fleet_median_errors", {}, None, 4),
         ("arbiter_trial_limit", {"cause": "mysql"}, None, 2),
         ("arbiter_trial_limit", {"cause": "redis"}, None, 1),
@@ -161,12 +159,6 @@ PAUSE = Line(
         ),
         ({"hold": FREEZE}, {}, Line(WARNING, "no hold any more", {})),
         ({}, {"lost_hold": FREEZE}, Line(logging.ERROR, reasons.lost_hold(FREEZE), {"until": FREEZE.until})),
-        (
-            {},
-            {"away": ("redis://b: timeout",)},
-            Line(WARNING, "Redis servers are away, and their share of the budget", {"away": "redis://b: timeout"}),
-        ),
-        ({"away": ("redis://b: timeout",)}, {}, Line(INFO, "all Redis servers are back", {})),
     ],
     ids=[
         "paused",
@@ -182,8 +174,6 @@ PAUSE = Line(
         "held otherwise",
         "released",
         "lost",
-        "a server away",
-        "all back",
     ],
 )
 def test_each_change_is_a_line(before: dict[str, object], after: dict[str, object], line: Line) -> None:
