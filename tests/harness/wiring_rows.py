@@ -102,7 +102,7 @@ ROWS: Final = (
         "instance",
         "b",
         {
-            **named("instance", "b", *IDENTITIES, "OverridesApi.*", "EntryWriter.*", "Episodes.*", "BudgetWithHolds.*"),
+            **named("instance", "b", *IDENTITIES, "OverridesApi.*", "EntryWriter.*", "Episodes.*", "LocalHolds.*"),
             **named("instance", '"b"', *ANSWERS),
             **dict.fromkeys(("Container.app", "Journal.app"), "app/b"),
             "CommandAction.env[ARBITER_INSTANCE]": "b",
@@ -196,7 +196,7 @@ ROWS: Final = (
         "5m",
         {
             "Terms.window_us": "300000000",
-            "Decisions.window_us": "300000000",
+            "FleetBudget.window_us": "300000000",
             "AdminApi.identity[budget_window]": "300.0",
             "/fleet budget_window": "300.0",
             "/page/state budget window_s": "300.0",
@@ -206,7 +206,7 @@ ROWS: Final = (
     Row(
         "budget_strategy",
         "fixed",
-        {"Terms.strategy": "fixed", "Terms.refund_max": "-1", "Decisions.counter": "article_counter"},
+        {"Terms.strategy": "fixed", "Terms.refund_max": "-1", "FleetBudget.counter": "article_counter"},
     ),
     Row("spacing", "8s", {"Terms.spacing_us": "8000000"}),
     Row("min_healthy", "3", {"Terms.min_healthy": "3", "Share.amount": "1 3"}, base=SHARED),
