@@ -54,7 +54,7 @@ class Counter(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class StoreExchange:
     """An exchange with the store: its begin and end in seconds of our clock, and what it showed of the store."""
 
     begin: float = 0.0
@@ -71,7 +71,7 @@ class Exchange:
 
 
 class Read(NamedTuple):
-    """What a read showed, its begin and its end as in ``Exchange``."""
+    """What a read showed, its begin and its end as in ``StoreExchange``."""
 
     raw: Raw
     view: View
@@ -125,7 +125,7 @@ class FleetBudget:
         self._other = other
         self._is_alone = is_alone
         self._own = OwnBeats(terms, clock)
-        self._last = Exchange()
+        self._last = StoreExchange()
 
     # -- for the sidecar ----------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class FleetBudget:
         if self._own.is_due() or is_due(reading, beat, self._last.known_after(begin, end), terms):
             reading = await self._attend(beat, reading)
         elif self._last.end < end:  # else a later claim has shown more
-            self._last = Exchange(begin, end, reply.now_us, reading.epoch)
+            self._last = StoreExchange(begin, end, reply.now_us, reading.epoch)
         fleet = fleet_of(reading, terms, beat.instance, duplicate=self._own.is_duplicate)
         hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.lost_hold
         if hold is fleet.hold and lost_hold is None:
@@ -290,7 +290,7 @@ class FleetBudget:
                 is_counted = True
             failure = await self._commit(raw.revision, edits) if edits else None
             if failure is None:
-                self._last = Exchange(begin, end, raw.now_us, edits.epoch or view.epoch)
+                self._last = StoreExchange(begin, end, raw.now_us, edits.epoch or view.epoch)
                 return Decided(answer, view, edits)
             if isinstance(answer, Denied):
                 return Decided(answer, view, Edits())  # nothing was written: the next decision makes the same edits

@@ -78,7 +78,7 @@ def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: fl
 
 def test_no_other_sample_is_on_the_page() -> None:
     samples = [sample for family in board(LOUD).collect() for sample in family.samples]
-    assert len(samples) == 21
+    assert len(samples) == 20
 
 
 def test_without_a_shared_cause_no_kind_is_named() -> None:
@@ -206,5 +206,5 @@ def test_what_is_in_the_metrics_alone_is_no_line(before: Fleet | None, after: Fl
 
 
 def test_first_answer_tells_what_is_out_of_the_ordinary() -> None:
-    assert [line.level for line in changes(None, LOUD)] == [WARNING] * 5
+    assert [line.level for line in changes(None, LOUD)] == [WARNING] * 4
     assert list(changes(LOUD, LOUD)) == []
