@@ -152,7 +152,7 @@ class RedisStore:
         return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
 
     def has_lost_connection(self) -> bool:
-        return self._client is not None and not self._turn.locked() and self._client.watch.has_ended()
+        return self._client is not None and not self._turn.locked() and self._client.has_lost_connection()
 
     async def aclose(self) -> None:
         """End the connection, within the timeout."""
@@ -190,7 +190,7 @@ class RedisStore:
         try:
             return await client.run(replies.beat_reply, scripts.BEAT, self._keys[scripts.BEAT], about)
         finally:
-            client.watch.forget()  # the end of a connection asks for this beat, and a failure repeats it by itself
+            client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
 
     async def _commit(self, revision: str, changes: Changes) -> tuple[int, int, int]:
         numbers = (changes.window_us, changes.capacity, changes.most, len(changes.writes), len(changes.refund))
