@@ -21,7 +21,6 @@ LAYERS: Final = (
         "backtest",
         "simulation",
         "app",
-        "takeover",
         "controller",
         "server",
         "inputs",

@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.core import Metric
 
 from sidecar import __version__
-from sidecar.app import build_action, build_app_port, build_notify, build_takeover
+from sidecar.app import build_action, build_app_port, build_notify, build_run_lock
 from sidecar.config import settings
+from sidecar.config.settings import load_config
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
@@ -54,7 +55,7 @@ def _families() -> list[Metric]:
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
-    build_takeover.count_ready(metrics.registry, lambda: False)
+    build_run_lock.run_lock(load_config({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
     build_action.counter(metrics.registry, "exit")
     build_app_port.show_listening(metrics.registry, lambda: True)
     metrics.registry.register(build_notify.DeliveryTelemetry(Log()))

@@ -1,6 +1,6 @@
 """Builds one sidecar from its configuration: makes every part and connects them. ``daemon`` runs what is built here.
 
-A few parts are imported only where they are configured, because each costs 4 to 15 ms of every start: the takeover, the
+A few parts are imported only where they are configured, because each costs 4 to 15 ms of every start: the
 scraper, messages, and (at the first request) what operators use.
 """
 
@@ -50,24 +50,20 @@ if TYPE_CHECKING:
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report
     from sidecar.inputs.app_port import AppPort
-    from sidecar.net.sockets import Inherited
-    from sidecar.store.budget_with_holds import BudgetWithHolds
-    from sidecar.takeover.election import Takeover
-    from sidecar.takeover.main_process import MainProcess
+    from sidecar.store.budget import FleetBudget
 
 DISK_S: Final = 2.0
-DISK_OF_SUCCESSOR_S: Final = 0.25
-"""Maximum time to read the state file as a successor: pollers are waiting, and the previous main has sent the state."""
+"""Maximum time to read the state file."""
 
 
 class Sidecar(NamedTuple):
-    """The parts of one sidecar. ``main_process``: None without a run lock; ``inherited``: the last main's sockets."""
+    """The parts of one sidecar."""
 
     config: Config
     metrics: Metrics
     log: Log
     observers: Observers
-    budget: BudgetWithHolds
+    budget: FleetBudget
     journal: Journal
     controller: Controller
     membership: Membership
@@ -75,8 +71,6 @@ class Sidecar(NamedTuple):
     history: History
     error_histogram: ErrorHistogram
     error_sharing: ErrorSharing
-    main_process: MainProcess | None
-    inherited: Inherited
     actuator: Actuator | None
     report_tap: ReportTap
     app_port: AppPort | None
@@ -95,13 +89,11 @@ class Sidecar(NamedTuple):
     @property
     def offer(self) -> Callable[[Sequence[Report]], bool]:
         """Takes reports; False if too many are waiting."""
-        return self.main_process.offer if self.main_process else self.controller.inbox.offer
+        return self.controller.inbox.offer
 
 
-async def build(
-    config: Config, metrics: Metrics, takeover: Takeover | None = None, leave: Callable[[], None] = lambda: None
-) -> Sidecar:
-    """Build the sidecar. It continues where the previous main of ``takeover``, or the state file, left off.
+async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = lambda: None) -> Sidecar:
+    """Build the sidecar. It continues where the state file left off.
 
     ``leave`` ends this process, for the action ``exit``.
     """
@@ -119,16 +111,7 @@ async def build(
     )
     inbox = Inbox()
     membership = _membership(config, budget, inbox, observers)
-    controller = await _controller(
-        config, takeover, journal, observers, budget=budget, inbox=inbox, publish=membership.update
-    )
-    main_process = None
-    if takeover is not None:
-        from sidecar.app import build_takeover  # noqa: PLC0415 - see above
-
-        main_process = build_takeover.main_process(
-            config.run_lock, takeover, controller, policy(config), observers=observers, metrics=metrics
-        )
+    controller = await _controller(config, journal, observers, budget=budget, inbox=inbox, publish=membership.update)
     ledger, history = _ledger(config, budget, observers), History(time.time)
     observers.steps.append(history.notice)
     for readings in (
@@ -145,13 +128,11 @@ async def build(
             config.action, config.identity, metrics, observers, leave=leave, state_directory=config.state_directory
         )
         observers.steps.append(actuator.notice)
-    inherited = takeover.sockets if takeover is not None else {}
 
     def errors_ever() -> int:
         return sum(controller.measurements.errors.ever().values())
 
-    offer = main_process.offer if main_process else inbox.offer
-    port = app_port(config, controller, offer, observers, metrics.registry) if config.app.app_port else None
+    port = app_port(config, controller, inbox.offer, observers, metrics.registry) if config.app.app_port else None
     return Sidecar(
         config,
         metrics,
@@ -165,8 +146,6 @@ async def build(
         history,
         ErrorHistogram(errors_ever, time.monotonic),
         ErrorSharing(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
-        main_process,
-        inherited,
         actuator,
         ReportTap(),
         port,
@@ -225,7 +204,7 @@ def _rng() -> random.Random:
     return random.Random()  # noqa: S311 - it spreads timers and retries, it guards nothing
 
 
-def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers: Observers) -> Membership:
+def _membership(config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers) -> Membership:
     return Membership(
         budget,
         policy=policy(config),
@@ -246,45 +225,28 @@ def _membership(config: Config, budget: BudgetWithHolds, inbox: Inbox, observers
 
 async def _controller(
     config: Config,
-    takeover: Takeover | None,
     journal: Journal,
     observers: Observers,
     *,
-    budget: BudgetWithHolds,
+    budget: FleetBudget,
     inbox: Inbox,
     publish: Callable[[Snapshot], None],
 ) -> Controller:
     rules = policy(config)
-    measurements = partial(
-        Measurements,
+    measurements = Measurements(
         round(config.judging.error_window),
         int(time.monotonic()),
         known_kinds=[kind for kind, _ in rules.kind_limits],
         ignored_kinds=kinds.names(config.judging.ignore_kinds),
     )
     weight = Weight(floor=config.weight.weight_floor if config.weight.weight == "on" else FULL)
-    transferred = None
-    disk_s = DISK_OF_SUCCESSOR_S if takeover and takeover.state else DISK_S
-    container, ids = await _container(config.identity.app, journal, rules, disk_s)
-    if takeover is not None:
-        from sidecar.app import build_takeover  # noqa: PLC0415 - see above
-
-        transferred = build_takeover.transferred_state(
-            takeover,
-            container,
-            ids,
-            app=config.identity.app,
-            policy=rules,
-            measurements=measurements(),
-            weight=weight,
-            on_failure=partial(observers.failed, "handover"),
-        )
+    container, ids = await _container(config.identity.app, journal, rules)
     return Controller(
-        transferred.container if transferred else container,
+        container,
         policy=rules,
         pace=Pace(config.judging.check_jitter, config.judging.check_on_report),
-        measurements=transferred.measurements if transferred else measurements(),
-        weight=transferred.weight if transferred else weight,
+        measurements=measurements,
+        weight=weight,
         budget=budget,
         journal=journal,
         clock=time.monotonic,
@@ -295,14 +257,13 @@ async def _controller(
         inbox=inbox,
         publish=publish,
         hook=_hook(config.hook, config.identity.service, partial(observers.failed, "hook")),
-        ids=transferred.ids if transferred else ids,
-        weighed_s=transferred.weighed_s if transferred else 0,
+        ids=ids,
     )
 
 
-async def _container(app: str, journal: Journal, rules: Policy, disk_s: float) -> tuple[Container, IncarnationIds]:
+async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Container, IncarnationIds]:
     """Return the container of the state file with its ids, or a new one."""
-    memory = await journal.load(disk_s)
+    memory = await journal.load(DISK_S)
     now = time.monotonic()
     identity = RandomIdentity(f"lease-{os.urandom(8).hex()}", _rng().random())
     if memory is None:
@@ -331,7 +292,7 @@ def _hook(config: HookConfig, service: str, on_failure: Callable[[Exception], No
     return Hook(path, config.cull_hook_timeout, service, on_failure)
 
 
-def _ledger(config: Config, budget: BudgetWithHolds, observers: Observers) -> Ledger:
+def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger:
     ledger = Ledger(
         budget,
         config.identity.instance,

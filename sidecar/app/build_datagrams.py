@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sidecar.config import addresses
 from sidecar.core.types import Report
 from sidecar.inputs.datagram import Datagrams
-from sidecar.net.sockets import Inherited, naming_setting
+from sidecar.net.sockets import naming_setting
 from sidecar.telemetry.log import logger
 from sidecar.telemetry.metrics import DatagramReadings
 
@@ -23,7 +23,6 @@ Offer = Callable[[Sequence[Report]], bool]
 
 async def open_datagrams(
     config: StatsdConfig,
-    inherited: Inherited,
     offer: Offer,
     *,
     registry: CollectorRegistry,
@@ -32,12 +31,10 @@ async def open_datagrams(
     """Open the sockets for datagrams. Raises ``CannotListenError``."""
     datagrams = Datagrams(offer, on_failure=on_failure, on_advice=logger.warning, prefix=config.statsd_prefix)
     try:
-        for opened in (*inherited.get("statsd_listen", ()), *inherited.get("statsd_socket", ())):
-            datagrams.adopt(opened)
-        if config.statsd_listen != addresses.OFF and "statsd_listen" not in inherited:
+        if config.statsd_listen != addresses.OFF:
             with naming_setting("ARBITER_STATSD_LISTEN", config.statsd_listen):
                 await datagrams.open_udp(*addresses.split(config.statsd_listen))
-        if config.statsd_socket and "statsd_socket" not in inherited:
+        if config.statsd_socket:
             with naming_setting("ARBITER_STATSD_SOCKET", config.statsd_socket):
                 await datagrams.open_unix(config.statsd_socket)
     except BaseException:

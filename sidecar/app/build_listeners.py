@@ -67,7 +67,10 @@ OPERATOR_PATHS: Final = {
 
 @asynccontextmanager
 async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
-    """Every listener, open while the context lasts. Raises ``CannotListenError``, which names the setting."""
+    """Every listener, open while the context lasts. Raises ``CannotListenError``, which names the setting.
+
+    Those that answer about health open last: a container that is up takes errors, too.
+    """
     config, observers = sidecar.config, sidecar.observers
     why, tls = _why(sidecar), _tls(sidecar)
     of_all = sum(CONNECTIONS.values())
@@ -103,40 +106,31 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         tls=tls,
     )
     try:
-        await _listen(sidecar, listeners)
-        listeners.agents += await _agents(sidecar)
+        await _listen(config, local_listen=listeners.local, socket=listeners.local, page_listen=listeners.page)
         if config.statsd.has_sockets:
             from sidecar.app.build_datagrams import open_datagrams  # noqa: PLC0415 - few have datagrams
 
             listeners.datagrams = await open_datagrams(
                 config.statsd,
-                sidecar.inherited,
                 sidecar.report_tap.tapped("statsd", sidecar.offer),
                 registry=sidecar.metrics.registry,
                 on_failure=partial(observers.failed, "listener"),
             )
+        listeners.agents += await _agents(sidecar)
+        await _listen(config, public_listen=listeners.public)
         _log_addresses(config, listeners)
         yield listeners
     finally:
         await listeners.close()
 
 
-async def _listen(sidecar: Sidecar, listeners: Listeners) -> None:
-    settings = {
-        "public_listen": listeners.public,
-        "local_listen": listeners.local,
-        "socket": listeners.local,
-        "page_listen": listeners.page,
-    }
-    for name, listener in settings.items():
-        at = getattr(sidecar.config.server, name)
+async def _listen(config: Config, **listeners: Listener | None) -> None:
+    """Open each listener at the address of the setting that it goes by."""
+    for name, listener in listeners.items():
+        at = getattr(config.server, name)
         if at in ("", addresses.OFF) or listener is None:
             continue
         with naming_setting(f"ARBITER_{name.upper()}", at):
-            for opened in sidecar.inherited.get(name, ()):
-                await listener.adopt(opened)
-            if name in sidecar.inherited:
-                continue
             if name == "socket":
                 await listener.open_unix(at)
             else:
@@ -156,10 +150,7 @@ async def _agents(sidecar: Sidecar) -> list[Acceptor]:
         gate=_gate(sidecar, "agent"),
     )
     with naming_setting("ARBITER_AGENT_LISTEN", config.agent_listen):
-        sockets = sidecar.inherited.get("agent_listen")
-        if sockets is None:
-            sockets = await in_thread(bind_tcp, *addresses.split(config.agent_listen))
-        return [open_one(opened) for opened in sockets]
+        return [open_one(opened) for opened in await in_thread(bind_tcp, *addresses.split(config.agent_listen))]
 
 
 def _gate(sidecar: Sidecar, listener: str) -> AddressGate | None:
@@ -254,7 +245,7 @@ def _why(sidecar: Sidecar) -> Why:
             sidecar.snapshot,
             fleet=lambda: membership.fleet,
             heard_s=lambda: membership.fleet_age_s,
-            local_hold=lambda: sidecar.budget.local,
+            local_hold=lambda: sidecar.budget.local_holds.in_force,
             leaving=controller.measurements.errors.leaving,
             samples=controller.samples.newest,
             wall=time.time,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sidecar.core.explain.samples import ErrorSample
     from sidecar.core.types import Entry
     from sidecar.notify.receivers import Receiver
-    from sidecar.store.budget_with_holds import BudgetWithHolds
+    from sidecar.store.budget import FleetBudget
     from sidecar.telemetry.log import Log
     from sidecar.telemetry.observers import Observers
 
@@ -51,7 +51,7 @@ MOST_OF_RESULT: Final = 200
 
 def messenger(
     config: Config,
-    budget: BudgetWithHolds,
+    budget: FleetBudget,
     observers: Observers,
     registry: CollectorRegistry,
     log: Log,

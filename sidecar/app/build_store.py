@@ -1,4 +1,4 @@
-"""Builds the budget: over the memory of this process, over one Redis, or over several Redis servers that share it."""
+"""Builds the budget, over the memory of this process or over Redis."""
 
 from __future__ import annotations
 
@@ -8,85 +8,66 @@ from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from math import nan
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from sidecar.config import redis_urls, shares
 from sidecar.config.rollout import ENFORCE, SHADOW
 from sidecar.core.fleet.terms import OFF, Share, Terms
 from sidecar.core.types import US_PER_S
 from sidecar.store.access import Access
-from sidecar.store.alone import AloneBudget
-from sidecar.store.budget import FleetBudget
-from sidecar.store.budget_with_holds import BudgetWithHolds
-from sidecar.store.decisions import Counter
+from sidecar.store.budget import Counter, FleetBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from sidecar.config.slices import BudgetConfig, Config, RedisConfig
     from sidecar.store.protocol import Store
-
-MEMORY: Final = "memory"
-"""The name of the store of a sidecar without Redis."""
+    from sidecar.store.redis import RedisStore
 
 
-class RedisServer(NamedTuple):
-    """One Redis by its masked URL, and the store on it."""
-
-    name: str
-    url: str
-    store: Store
-
-
-def budget(config: Config, on_failure: Callable[[Exception], None]) -> BudgetWithHolds:
+def budget(config: Config, on_failure: Callable[[Exception], None]) -> FleetBudget:
     """Build the budget, which connects at its first use. ``on_failure`` receives errors of URLs and files."""
     own = config.identity
     if not config.redis.redis_url:
         from sidecar.store.memory import MemoryStore  # noqa: PLC0415 - 0.2 MiB, and a sidecar has only one of the stores
 
-        alone = [(MEMORY, MemoryStore(lambda: time.time_ns() // 1_000))]
-        return BudgetWithHolds(fleet_budget(config, alone), time.time, own.instance)
+        return fleet_budget(config, MemoryStore(lambda: time.time_ns() // 1_000))
 
-    def shared(mode: str) -> FleetBudget:
-        stores = [(server.name, server.store) for server in servers(config, mode, on_failure)]
-        return fleet_budget(config, stores, mode)
+    def shared(mode: str, other: Callable[[], FleetBudget] | None = None) -> FleetBudget:
+        return fleet_budget(config, redis_store(config, mode, on_failure), mode, other)
 
     other = partial(shared, ENFORCE if own.mode == SHADOW else SHADOW) if own.has_other_mode else None
-    return BudgetWithHolds(shared(own.mode), time.time, own.instance, other)
+    return shared(own.mode, other)
 
 
-def servers(
-    config: Config, mode: str = "", on_failure: Callable[[Exception], None] = lambda _: None
-) -> list[RedisServer]:
-    """Every Redis server, in the order of the shares of the budget; ``mode`` as for ``prefix``."""
+def redis_store(config: Config, mode: str = "", on_failure: Callable[[Exception], None] = lambda _: None) -> RedisStore:
+    """The store on Redis; ``mode`` as for ``prefix``."""
     from sidecar.store.redis import RedisStore  # noqa: PLC0415 - as in budget
 
-    return [
-        RedisServer(
-            redis_urls.masked(url),
-            url,
-            RedisStore(
-                url,
-                prefix=prefix(config, mode),
-                timeout_s=config.redis.redis_timeout,
-                access=access(config.redis),
-                events_max=config.redis.events_max,
-                on_failure=on_failure,
-            ),
-        )
-        for url in _urls(config.redis)
-    ]
+    return RedisStore(
+        config.redis.redis_url,
+        prefix=prefix(config, mode),
+        timeout_s=config.redis.redis_timeout,
+        access=access(config.redis),
+        events_max=config.redis.events_max,
+        on_failure=on_failure,
+    )
 
 
-def fleet_budget(config: Config, stores: Sequence[tuple[str, Store]], mode: str = "") -> FleetBudget:
-    """The budget over these stores; without Redis one that no other sidecar shares."""
+def fleet_budget(
+    config: Config, store: Store, mode: str = "", other: Callable[[], FleetBudget] | None = None
+) -> FleetBudget:
+    """The budget over this store; without Redis no other sidecar shares it. ``other`` as in ``FleetBudget``."""
     is_fixed = config.budget.budget_strategy == "fixed"
-    return (FleetBudget if config.redis.redis_url else AloneBudget)(
-        stores,
+    return FleetBudget(
+        store,
         terms(config),
         rng=random.Random(),  # noqa: S311 - it spreads retries, it guards nothing
         clock=boot_time,
         counter=partial(article_counter, config, mode, datetime.now) if is_fixed else None,
+        instance=config.identity.instance,
+        other=other,
+        is_alone=not config.redis.redis_url,
     )
 
 
@@ -142,17 +123,11 @@ def article_counter(config: Config, mode: str, local_time: Callable[[], datetime
     return Counter(key, window_us // US_PER_S, (window_us - elapsed_us) / US_PER_S)
 
 
-def _urls(redis: RedisConfig) -> list[str]:
-    """Return the URLs in the same order in the whole fleet, because the shares of the budget depend on it."""
-    return sorted(redis_urls.redis_urls(redis.redis_url), key=lambda url: str(redis_urls.place(url)))
-
-
 def _digest(redis: RedisConfig) -> str:
-    """Return a digest of the list of servers, which reveals none of them."""
+    """Return a digest of the address of Redis, which does not reveal it. Version 0.2 makes the same of a single URL."""
     if not redis.redis_url:
         return ""
-    places = "\n".join(str(redis_urls.place(url)) for url in _urls(redis))
-    return blake2b(places.encode(), digest_size=6).hexdigest()
+    return blake2b(str(redis_urls.place(redis.redis_url)).encode(), digest_size=6).hexdigest()
 
 
 def _suffix(mode: str) -> str:

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import disable_created_metrics
@@ -26,12 +27,8 @@ from sidecar.net.threads import DaemonThreads, in_thread
 from sidecar.telemetry.log import logger, logging_to
 
 if TYPE_CHECKING:
-    import socket
-
-    from sidecar.app.early_health import EarlyHealth
+    from sidecar.app.run_lock import RunLock
     from sidecar.config.slices import Config
-    from sidecar.server.listeners import Listeners
-    from sidecar.takeover.election import Takeover
     from sidecar.telemetry.metrics import Metrics
     from sidecar.telemetry.observers import Observers
 
@@ -42,11 +39,11 @@ GC_THRESHOLDS: Final = (700, 4, 4)
 many connections are cut, not 12 ms."""
 
 
-def main(config: Config, early_health: EarlyHealth | None = None) -> int:
+def main(config: Config) -> int:
     """Run one sidecar until a signal stops it, and return the exit code.
 
     It is 0, that of the action ``exit``, or 2 if the sidecar cannot listen at an address. With a run lock there may be
-    nothing to do, because other sidecars run already. ``early_health`` answers polls until the listeners are open.
+    nothing to do, because other sidecars run already.
     """
     # A timestamp beside every counter would double the page, and nothing reads it.
     disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -62,13 +59,28 @@ def main(config: Config, early_health: EarlyHealth | None = None) -> int:
     ):
         try:
             if config.run_lock.run_lock:
-                from sidecar.app import build_takeover  # noqa: PLC0415 - 20 ms, and few have a run lock
-
-                return build_takeover.election(config).run(lambda takeover: _in_loop(_run(config, metrics, takeover)))
-            return _in_loop(_run(config, metrics, early_health=early_health))
+                return _run_alone(config, metrics)
+            return _in_loop(_run(config, metrics))
         except CannotListenError as error:
             sys.stderr.write(f"health-arbiter: {error}\n")
             return EXIT_USAGE
+
+
+def _run_alone(config: Config, metrics: Metrics) -> int:
+    """Run under the run lock, after a wait as standby if necessary."""
+    from sidecar.app import build_run_lock  # noqa: PLC0415 - few have a run lock
+    from sidecar.runlock.flock import LockError  # noqa: PLC0415 - as above
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))  # while it waits; as PID 1 it would be ignored
+    lock = build_run_lock.run_lock(config, metrics.registry)
+    try:
+        if not lock.acquire():
+            return 0
+    except LockError as error:
+        sys.stderr.write(f"health-arbiter: ARBITER_RUN_LOCK: {error}\n")
+        return EXIT_USAGE
+    return _in_loop(_run(config, metrics, lock))
 
 
 def _in_loop(work: Coroutine[None, None, int]) -> int:
@@ -76,9 +88,7 @@ def _in_loop(work: Coroutine[None, None, int]) -> int:
         return runner.run(work)
 
 
-async def _run(
-    config: Config, metrics: Metrics, takeover: Takeover | None = None, early_health: EarlyHealth | None = None
-) -> int:
+async def _run(config: Config, metrics: Metrics, lock: RunLock | None = None) -> int:
     stop = asyncio.Event()
 
     def request_stop() -> None:
@@ -90,44 +100,36 @@ async def _run(
     loop.set_default_executor(DaemonThreads())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop)
-    return await serve(config, metrics, stop, takeover, early_health)
+    return await serve(config, metrics, stop, lock)
 
 
-async def serve(
-    config: Config,
-    metrics: Metrics,
-    stop: asyncio.Event,
-    takeover: Takeover | None = None,
-    early_health: EarlyHealth | None = None,
-) -> int:
+async def serve(config: Config, metrics: Metrics, stop: asyncio.Event, lock: RunLock | None = None) -> int:
     """Serve until ``stop`` is set: then health is down for ``stop_drain`` seconds, and the sidecar ends.
 
-    With a standby that is ready, hand over to it instead. ``takeover``: the run lock, and the sockets and the state of
-    the previous main. The first exception of a part stops all parts, and is raised. The exit code is 0, or that of the
-    action ``exit``.
+    ``lock``: the run lock that this process holds. With a standby health does not go down: the sidecar stops listening
+    and releases the lock, and the standby goes on in its place. The first exception of a part stops all parts, and is
+    raised. The exit code is 0, or that of the action ``exit``.
     """
-    sidecar = await build(config, metrics, takeover, leave=stop.set)
+    sidecar = await build(config, metrics, leave=stop.set)
     _observe_loop(sidecar.observers)
-    waiting: list[socket.socket] = []
-    if early_health is not None:
-        sockets, waiting = early_health.stop()
-        if sockets:
-            sidecar = sidecar._replace(inherited={"public_listen": sockets})
     async with listening(sidecar) as listeners:
-        for connection in waiting:
-            await listeners.public.adopt_connection(connection)
         works = [*_works(sidecar), *listeners.works()]
-        if sidecar.main_process is not None:
-            works.append(sidecar.main_process.begin(listeners, sidecar.journal))
+        if lock is not None:
+            works.append(lock.keep(partial(sidecar.observers.failed, "run_lock")))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
-            _freeze_garbage(is_successor=takeover is not None and takeover.is_successor)
-            is_handed_over = await _stopped(sidecar, listeners, stop)
+            _freeze_garbage()
+            await stop.wait()
+            has_standby = lock is not None and await in_thread(lock.is_awaited)
+            if not has_standby:
+                await _drained(sidecar)
+            await sidecar.journal.settled(DISK_S)  # what the next start reads; only one process may write it
             for task in tasks:
                 task.cancel()
-    if sidecar.main_process is not None:
-        sidecar.main_process.close()
-    if not is_handed_over:
+        listeners.stop()
+        if lock is not None:
+            lock.release()
+    if not has_standby:
         await sidecar.membership.beat()  # the last beat reports the end of the container
     await sidecar.ledger.finish()
     await sidecar.budget.aclose()
@@ -177,18 +179,11 @@ async def _warn_of_open_secrets(config: Config) -> None:
             logger.warning(sentence)
 
 
-async def _stopped(sidecar: Sidecar, listeners: Listeners, stop: asyncio.Event) -> bool:
-    """Wait for the end, and prepare it; return whether a standby has taken over."""
-    main_process = sidecar.main_process
-    if main_process is not None and await main_process.ends(stop):
-        await main_process.hand_over(listeners, sidecar.journal)
-        return True
-    await stop.wait()
+async def _drained(sidecar: Sidecar) -> None:
+    """Show down until the balancers have noticed."""
     is_down = sidecar.controller.container.state is State.DOWN  # then no balancer has to notice
     sidecar.controller.inbox.put(StopRequested())
     await asyncio.sleep(0 if is_down else sidecar.config.server.stop_drain)
-    await sidecar.journal.settled(DISK_S)  # the latch, which the action may have followed at once
-    return False
 
 
 def _observe_loop(observers: Observers) -> None:
@@ -202,10 +197,9 @@ def _observe_loop(observers: Observers) -> None:
     asyncio.get_running_loop().set_exception_handler(unhandled)
 
 
-def _freeze_garbage(*, is_successor: bool) -> None:
+def _freeze_garbage() -> None:
     """Let full collections skip what lives as long as the process."""
-    if not is_successor:
-        gc.collect()
+    gc.collect()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     gc.freeze()

@@ -14,12 +14,12 @@ COLOURS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("draining", "down", "culled", "FAIL", "not_honoured", "action_failed", "unhelped"), "red"),
     **dict.fromkeys(("redis_away", "data_loss", "hold_lost", "error", "refused"), "red"),
     **dict.fromkeys(("retiring", "retired"), "cyan"),
-    **dict.fromkeys(("silent", "duplicate", "double", "drift", "away", "memory"), "magenta"),
+    **dict.fromkeys(("silent", "duplicate", "double", "drift", "memory"), "magenta"),
     "gone": "bright_black",
 }
 """Colour by state of a container, word of the ledger, level of a finding, or label of a line about the fleet."""
 
-_PROBLEMS: Final = re.compile(r"^(hold|paused|double|drift|away|memory)(?= )", re.MULTILINE)
+_PROBLEMS: Final = re.compile(r"^(hold|paused|double|drift|memory)(?= )", re.MULTILINE)
 
 
 def coloured(text: str, word: str) -> str:

@@ -20,8 +20,7 @@ _EPILOG: Final = f"""\
 
 Every option of a setting is also an environment variable (--error-limit is ARBITER_ERROR_LIMIT) and a key of the TOML
 file (error_limit). Options win over the environment, the environment over the file, the file over the preset. A switch
-such as --standby needs no value. Beside --run-lock, --lifetime is that of the sidecar (--run-lifetime); without, it is
-the age at which the app is retired. Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
+such as --standby needs no value. Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
 
 
 @click.command(cls=SettingsCommand, explains_settings=True, epilog=_EPILOG)

@@ -294,8 +294,6 @@ def _twins(members: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _problems(fleet: dict[str, Any]) -> Iterator[str]:
     if fleet["policies"] > 1:
         yield f"drift   {fleet['policies']} different settings, the strictest of each holds: see health-arbiter doctor"
-    for server in fleet["away"]:
-        yield plain(f"away    {server}, and its share of the budget")
     if lost := fleet.get("lost_hold"):
         yield plain(
             f"lost    {reasons.lost_hold(Hold(lost['author'], lost['reason'], lost['until'], lost['instance']))}"

@@ -2,8 +2,7 @@
 
 ``run`` forks. The child reads the command line with click, validates the settings with pydantic, writes them to a pipe
 and ends; meanwhile the parent imports the daemon. So the two libraries cost the daemon neither their 11 MiB for life
-nor their 110 ms at start, and nothing that the parent runs may import them. As soon as the settings are known a thread
-of the parent answers health polls, until the daemon is imported and serves.
+nor their 110 ms at start, and nothing that the parent runs may import them.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from sidecar.cli.exit_codes import EXIT_BUG, EXIT_USAGE
 from sidecar.cli.terminal import COMPLETE, complain
 
 if TYPE_CHECKING:
-    from sidecar.app.early_health import EarlyHealth
     from sidecar.config.settings_model import Settings
     from sidecar.config.slices import Config
 
-    Serve = Callable[[Config, EarlyHealth], int]
+    Serve = Callable[[Config], int]
 
 SHARED: Final = (
     *("dataclasses", "email.message", "hashlib", "inspect", "pathlib", "platform", "shutil", "socket", "tempfile"),
@@ -41,8 +39,7 @@ _ANSWERED: Final = ("-h", "--help", "--version")
 def main(argv: Sequence[str] | None = None, serve: Serve | None = None) -> int:
     """Run the command line ``argv`` (without the program's name) and return the exit code.
 
-    ``serve`` gets the configuration and the early health answers, which it has to stop, and returns the exit code;
-    without it, it is that of ``sidecar.app.daemon``.
+    ``serve`` gets the configuration and returns the exit code; without it, it is that of ``sidecar.app.daemon``.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _ANSWERED):
@@ -73,21 +70,20 @@ def _run(arguments: list[str], serve: Serve | None) -> int:
         os.close(source)
         _run_child(arguments, sink)
     os.close(sink)
-    from sidecar.app.early_health import EarlyHealth  # noqa: PLC0415 - only the parent of a run needs it
-
-    early_health = EarlyHealth(source)
-    early_health.start()
-    if len(os.sched_getaffinity(0)) == 1:
-        early_health.config()  # on a single core the imports would only delay the child
     serve = serve or _app()
-    config = early_health.config()
+    with os.fdopen(source, "rb") as pipe:
+        answer = pipe.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code < 0 or (code == 0 and config is None):
+    if code < 0 or (code == 0 and not answer):
         complain(f"the process that reads the settings ended early (exit code {code})")
         return EXIT_BUG
-    if code or config is None:
-        return code
-    return serve(config, early_health)
+    return code or serve(_config(answer))
+
+
+def _config(answer: bytes) -> Config:
+    from sidecar.config.slices import config_of  # noqa: PLC0415 - not before the fork: the child has no use for it
+
+    return config_of(json.loads(answer))
 
 
 def _app() -> Serve:

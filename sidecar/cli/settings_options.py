@@ -111,11 +111,7 @@ def _section(ctx: click.Context, formatter: click.HelpFormatter, title: str, par
 
 def given(ctx: click.Context) -> dict[str, str]:
     """The settings that the command line gives, by name."""
-    flags = {name: ctx.meta[name] for name in _options() if name in ctx.meta}
-    # Beside a run lock a lifetime is that of the sidecar, as in any command under a lock; else it is the app's.
-    if {"run_lock", "lifetime"} <= flags.keys() and "run_lifetime" not in flags:
-        flags["run_lifetime"] = flags.pop("lifetime")
-    return flags
+    return {name: ctx.meta[name] for name in _options() if name in ctx.meta}
 
 
 def settings(ctx: click.Context) -> Settings:

@@ -11,7 +11,6 @@ _MAX_PORT = 65535
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _LISTEN_HINT = "is not an address: write host:port or [v6]:port, with a port of 0 to 65535"
 MAX_SOCKET_PATH = 107  # sun_path of unix(7) holds 108 bytes with the final zero
-MAX_LOCK_DIRECTORY = MAX_SOCKET_PATH - len("/handover.sock")
 _MAX_PATH = 3800  # PATH_MAX of limits.h is 4096, and a state file in a directory has a name of up to 255 bytes
 _MAX_FILE_NAME = 255
 _MAX_HOST = 253  # RFC 1035, section 2.3.4, as text
@@ -114,14 +113,6 @@ def socket_path(text: str) -> str:
     path(text)
     if len(os.fsencode(text)) > MAX_SOCKET_PATH:
         raise ValueError(f"must be at most {MAX_SOCKET_PATH} bytes")
-    return text
-
-
-def lock_directory(text: str) -> str:
-    """Return the path of the run lock's directory, or raise ValueError: the sidecar opens a unix socket in it."""
-    path(text)
-    if len(os.fsencode(text)) > MAX_LOCK_DIRECTORY:
-        raise ValueError(f"must be at most {MAX_LOCK_DIRECTORY} bytes: a unix socket lies in it")
     return text
 
 

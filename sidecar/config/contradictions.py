@@ -13,7 +13,6 @@ from sidecar.config import access_rules, addresses, kinds, redis_urls, shares, w
 from sidecar.config.rollout import ENFORCE
 from sidecar.core.life.delays import JITTER
 from sidecar.runlock import durations
-from sidecar.runlock.lifetimes import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,32 +181,27 @@ def _fleet(s: Settings) -> Iterator[str]:
 
 
 def _redis(s: Settings) -> Iterator[str]:
-    urls = redis_urls.redis_urls(s.redis_url)
-    if urls and len(urls) * s.redis_timeout >= s.check_interval:
-        each = f" for each of {len(urls)} servers" if len(urls) > 1 else ""
+    if s.redis_url and s.redis_timeout >= s.check_interval:
         yield (
-            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)}{each} is not shorter than "
+            f"ARBITER_REDIS_TIMEOUT: {durations.write(s.redis_timeout)} is not shorter than "
             f"ARBITER_CHECK_INTERVAL={durations.write(s.check_interval)}: a claim would still wait when the next check "
             "is due"
         )
-    amount, is_part = shares.parse(s.budget)
-    if not is_part and amount < len(urls):
-        yield f"ARBITER_BUDGET: {s.budget} over {len(urls)} servers leaves one without a share"
 
 
 def _redis_files(s: Settings) -> Iterator[str]:
-    urls = redis_urls.redis_urls(s.redis_url)
+    url = s.redis_url
     for name in ("redis_password_file", "redis_ca", "redis_cert", "redis_key"):
-        if getattr(s, name) and not s.redis_url:
+        if getattr(s, name) and not url:
             yield f"ARBITER_{name.upper()}: needs ARBITER_REDIS_URL"
     for name in ("redis_ca", "redis_cert", "redis_key"):
-        if getattr(s, name) and not all(url.lower().startswith("rediss") for url in urls):
-            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in every ARBITER_REDIS_URL"
-        elif urls and getattr(s, name) and not os.access(getattr(s, name), os.R_OK):
+        if getattr(s, name) and url and not url.lower().startswith("rediss"):
+            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in ARBITER_REDIS_URL"
+        elif url and getattr(s, name) and not os.access(getattr(s, name), os.R_OK):
             yield f"ARBITER_{name.upper()}: {getattr(s, name)} cannot be read"
-    if s.redis_password_file and any(map(redis_urls.has_password, urls)):
+    if s.redis_password_file and redis_urls.has_password(url):
         yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
-    if s.budget_strategy == "fixed" and any(map(redis_urls.is_cluster, urls)):
+    if s.budget_strategy == "fixed" and redis_urls.is_cluster(url):
         yield (
             "ARBITER_BUDGET_STRATEGY: fixed cannot be used on a Redis Cluster: "
             "the article's key and those of the service lie in different slots"
@@ -275,31 +269,8 @@ def _action(s: Settings) -> Iterator[str]:
 
 
 def _run_lock(s: Settings) -> Iterator[str]:
-    """Check the relations of ``lifetimes``, and name the settings."""
-    if not s.run_lock:
-        for name in ("standby", "run_lifetime"):
-            if getattr(s, name):
-                yield f"ARBITER_{name.upper()}: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
-        return
-    schedule = Schedule(
-        every_s=s.run_every, lifetime_s=s.run_lifetime, has_standby=s.standby, standby_for_s=s.standby_for
-    )
-    waits, lives, starts = map(durations.write, (s.standby_for, s.run_lifetime, s.run_every))
-    if schedule.ends_early:
-        yield (
-            f"ARBITER_RUN_LIFETIME: {lives} is not longer than ARBITER_RUN_EVERY={starts}: "
-            "a sidecar would end before the next is started"
-        )
-    if schedule.gives_up_early:
-        yield (
-            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_LIFETIME={lives}: "
-            "a standby would leave before its turn has come"
-        )
-    elif schedule.lacks_standby:
-        yield (
-            f"ARBITER_STANDBY_FOR: {waits} is not longer than ARBITER_RUN_EVERY={starts}: "
-            "a standby would leave before the next is started"
-        )
+    if s.standby and not s.run_lock:
+        yield "ARBITER_STANDBY: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
 
 
 def _messages(s: Settings) -> Iterator[str]:

@@ -112,7 +112,6 @@ ListenOrOff = Annotated[str, AfterValidator(addresses.listen_or_off)]
 PortOrAddress = Annotated[str, AfterValidator(addresses.port_or_address)]
 LoopbackOrOff = Annotated[str, AfterValidator(addresses.loopback_or_off)]
 Networks = Annotated[str, AfterValidator(_networks)]
-LockDirectory = Annotated[str, AfterValidator(addresses.lock_directory)]
 FilePath = Annotated[str, AfterValidator(addresses.path)]
 SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
 

@@ -16,7 +16,6 @@ from sidecar.config.field_types import (
     Fraction,
     Link,
     ListenOrOff,
-    LockDirectory,
     LongSeconds,
     Part,
     Seconds,
@@ -57,18 +56,11 @@ class LifetimeFields(_Fields):
     replace_time: Seconds = Field(
         60, ge=1, description="Usual time to replace a container, to calculate whether retirements keep up."
     )
-    run_lock: LockDirectory = Field(
+    run_lock: FilePath = Field(
         "", description="Directory of the run lock, by which one of several sidecars runs; empty: no lock."
     )
     standby: bool = Field(
         default=False, description="Whether the sidecar waits as standby while another holds the run lock."
-    )
-    run_lifetime: Seconds = Field(
-        0, description="Time after which a sidecar with a run lock hands over to its standby; 0: never."
-    )
-    run_every: Seconds = Field(60, ge=1, description="Time between two starts of sidecars with a run lock, as by cron.")
-    standby_for: Seconds = Field(
-        0, description="Maximum time that a standby waits for its turn before it ends; 0: for ever."
     )
 
 

@@ -1,6 +1,6 @@
-"""URLs of Redis, one or several with commas between: checks, compares, splits and masks them.
+"""The URL of Redis: checks, compares, splits and masks it.
 
-A comma before a scheme separates servers, any other belongs to the list of hosts of a Sentinel or a Cluster.
+A comma separates the hosts of a Sentinel or a Cluster.
 No message repeats a part of a URL: what looks harmless may be the password.
 """
 
@@ -25,9 +25,9 @@ _NOT_PLAIN: Final = re.compile(r"[\s\x00-\x1f\x7f#]")
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?))(?::([0-9]{1,5}))?")
 _ENCODED: Final = "with reserved characters of a password percent-encoded"
 _HINT: Final = f"is not a Redis URL: write redis://host:6379/0, rediss://... or unix:///path, {_ENCODED}"
-_ONE_HOST: Final = (
-    "has several hosts behind one scheme: a Sentinel or a Cluster is redis+sentinel:// or redis+cluster://, "
-    "and of independent servers each has its own scheme"
+_ONE_SERVER: Final = (
+    "names several servers, but the budget is kept on one: where one machine is not enough, use Redis Sentinel, "
+    "redis+sentinel://host,host/name-of-the-master, or Redis Cluster, redis+cluster://host,host"
 )
 _PLAIN_OPTIONS: Final = re.compile(r"db|username|password|ssl_[a-z_]+")
 _PLAIN_OPTIONS_HINT: Final = "takes only the options db, username, password and ssl_... behind the question mark"
@@ -72,29 +72,24 @@ class HostList(NamedTuple):
 
 
 def redis_url(text: str) -> str:
-    """Return the checked URLs with commas between. Raises ValueError as ``redis_urls`` does."""
-    return ",".join(redis_urls(text))
+    """Return the checked URL, or ``""`` for blank text.
 
-
-def redis_urls(text: str) -> list[str]:
-    """Return the URL of each server, none for blank text.
-
-    Raises ValueError for a URL that libraries could read in another way, and for a server named twice.
+    Raises ValueError for a URL that libraries could read in another way, and for several URLs.
     """
-    urls = [_checked(url.strip()) for url in _NEXT.split(text.strip())] if text.strip() else []
-    if len({place(url) for url in urls}) < len(urls):
-        raise ValueError("names a server twice: each has its own share of the budget")
-    return urls
+    url = text.strip()
+    if _NEXT.search(url):
+        raise ValueError(_ONE_SERVER)
+    return _checked(url) if url else ""
 
 
-def masked(text: str) -> str:
-    """Return checked URLs with ``***`` for each password, also for one in the query string."""
-    return ",".join(masked_url(url, is_secret=_is_password) for url in _NEXT.split(text))
+def masked(url: str) -> str:
+    """Return a checked URL with ``***`` for each password, also for one in the query string."""
+    return masked_url(url, is_secret=_is_password)
 
 
-def shown(text: str) -> str:
-    """Return the name of the store for the log and the page: checked URLs without secrets, or ``IN_PROCESS``."""
-    return masked(text) if text else IN_PROCESS
+def shown(url: str) -> str:
+    """Return the name of the store for the log and the page: a checked URL without secrets, or ``IN_PROCESS``."""
+    return masked(url) if url else IN_PROCESS
 
 
 def has_password(url: str) -> bool:
@@ -144,7 +139,7 @@ def _checked(url: str) -> str:
         raise ValueError(_HINT) from None
     _check_place(parts, port)
     if "," in hosts:
-        raise ValueError(_ONE_HOST)
+        raise ValueError(_ONE_SERVER)
     return url
 
 
@@ -196,7 +191,7 @@ def _host(text: str, kind: _Kind) -> tuple[str, int]:
 def place(url: str) -> tuple[object, ...]:
     """Return what identifies the server of a checked URL: two URLs of one server give the same value.
 
-    Its text is the same in every process, so that servers can be sorted by it.
+    Its text is the same in every process.
     """
     if _has_kind(url):
         several = host_list(url)

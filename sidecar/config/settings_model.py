@@ -73,7 +73,7 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     redis_url: RedisUrls = Field(
         "",
         description="URL of Redis: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`; "
-        "several with commas share the budget; empty: no fleet, see `alone`; a URL with a password belongs in the "
+        "empty: no fleet, see `alone`; a URL with a password belongs in the "
         "environment or the file.",
     )
     alone: bool = Field(

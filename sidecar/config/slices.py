@@ -222,9 +222,6 @@ class RunLockConfig(NamedTuple):
 
     run_lock: str = ""
     standby: bool = False
-    run_lifetime: float = 0
-    run_every: float = 60
-    standby_for: float = 0
 
 
 class LogConfig(NamedTuple):

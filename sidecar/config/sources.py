@@ -22,10 +22,11 @@ PREFIX = "ARBITER_"
 # Variables that sidecar.client reads in the app. One environment file may serve the app and the sidecar.
 APP_VARIABLES = frozenset({"ARBITER_APP_START"})
 
-# The settings of 0.1 that no longer exist: the new name of each, and the sentence for the user.
+# The settings that no longer exist: the new name of each, "" if there is none, and the sentence for the user.
 _CALLED = "this setting is called {} since 0.2"
 _REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
 _MERGED = "merged into {} in 0.2"
+_GONE = "there is no such setting since 0.3: "
 _FORMER = {
     "brake": ("trial", _REPLACED),
     "useless_after": ("trial", _REPLACED),
@@ -39,6 +40,12 @@ _FORMER = {
     "confirm": ("settle", _MERGED + ": a suspect that is fine at any check while it settles is not culled"),
     "min_age": ("grace", _MERGED + ": errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", _CALLED + "; the agent-check has no TLS any more"),
+    "run_lifetime": (
+        "",
+        _GONE + "let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",
+    ),
+    "run_every": ("", _GONE + "the sidecar no longer needs to know how often it is started"),
+    "standby_for": ("", _GONE + "a standby waits for ever"),
 }
 
 # The article's numbers; everything that it does not describe is off.

@@ -94,8 +94,7 @@ class Controller:
 
     ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``observe`` is called with each step, ``publish`` with
     each snapshot, ``on_failure`` with each exception of a step or an observer; none of them may block. ``hook``
-    captures evidence between a grant and the drain. A takeover hands in ``container``, ``measurements``, ``weight``,
-    ``ids``, and ``weighed_s``, the second in which the weight was last changed.
+    captures evidence between a grant and the drain.
     """
 
     def __init__(
@@ -117,14 +116,13 @@ class Controller:
         publish: Callable[[Snapshot], None] = lambda _: None,
         hook: CullHook | None = None,
         ids: IncarnationIds | None = None,
-        weighed_s: int = 0,
     ) -> None:
         self.inbox = inbox or Inbox()
         self.container = container
         self.measurements = measurements
         self.weight = weight
         self.ids = ids or IncarnationIds(container.app_start)
-        self.weighed_s = weighed_s
+        self._weighed_s = 0
         self.samples = Samples()
         self.lag_s = 0.0
         self.stale_reports = 0
@@ -268,12 +266,12 @@ class Controller:
         """Make this second the current one in the window, and change the weight for the time since the last second."""
         now_s = int(now)
         self.measurements.turn(now_s)
-        if now_s > self.weighed_s:
+        if now_s > self._weighed_s:
             self._success_rate = self.measurements.success_rate(now)
-            self._drain_softly(now_s - self.weighed_s)
+            self._drain_softly(now_s - self._weighed_s)
             if not self._is_soft_drained:
-                self.weight = self.weight.step(self._success_rate, now_s - self.weighed_s)
-            self.weighed_s = now_s
+                self.weight = self.weight.step(self._success_rate, now_s - self._weighed_s)
+            self._weighed_s = now_s
             self._restarts = 0
 
     def _drain_softly(self, elapsed_s: int = 0) -> None:

@@ -21,7 +21,7 @@ from sidecar.controller.ledger_entries import EntryWriter
 from sidecar.core.life.delays import HONOUR_S
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, Entry, Fleet, Unknown
-from sidecar.store.memory_ledger import NOTED_S, SHARED_S
+from sidecar.store.protocol import NOTED_S, SHARED_S
 
 T = TypeVar("T")
 

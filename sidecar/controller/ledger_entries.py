@@ -135,7 +135,7 @@ class EntryWriter:
                 yield self._entry("revived", at, reason="not_replaced", seconds=down_s, detail=detail)
         elif before.state is State.SUSPECT and after.state is State.UP and before.order is None:
             if before.would_down:
-                since = self._would_since  # None after a takeover
+                since = self._would_since
                 yield self._entry("would_recover", at, seconds=None if since is None else now - since)
             else:
                 yield self._entry("recovered", at, seconds=after.since - before.since)

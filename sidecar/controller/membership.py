@@ -246,9 +246,7 @@ class Membership:
         if description:
             self._known_description, self._beats_since = description, 0
         self._beats_since += 1
-        if isinstance(answer, Unknown) or (
-            before is not None and (answer.losses, answer.away) != (before.losses, before.away)
-        ):
+        if isinstance(answer, Unknown) or (before is not None and answer.losses != before.losses):
             self._known_description = ""
 
     def _new_description(self, seen: Snapshot) -> str:

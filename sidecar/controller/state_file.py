@@ -1,8 +1,7 @@
-"""Reads the state file of a container, for ``journal`` and for the health answers that come before the daemon runs."""
+"""Reads the state file of a container, for ``journal``."""
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -27,9 +26,3 @@ def read(path: Path) -> bytes | None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError(f"{path} is not a regular file")
         return file.read(SIZE_LIMIT)
-
-
-def has_latch(path: Path) -> bool:
-    """Whether the file has the latch of a culled container. Raises an exception if that cannot be known."""
-    content = read(path)
-    return content is not None and json.loads(content)["latch"] is not None

@@ -276,12 +276,12 @@ class Fleet:
     ``alive``: containers that serve or start; ``suspect`` of them are suspect. ``down``: culled or retired containers
     that are not replaced yet. ``cause``: the cause that most suspects share, if any. ``trials``: causes with culls.
     ``policies``: number of different settings in force. ``losses``: number of data losses of the store. ``helped``,
-    ``unhelped``, ``unclear``: culls so far by outcome; ``culls_by``: (outcome, cause, culls) of them. ``away``: servers
-    that did not answer, each with the error. ``retiring``: leases in use. ``used`` of ``capacity`` tokens; a capacity
-    of 0 is not known. ``median_errors``: median of the members' errors in the window; ``median_ratio``: of
-    their failed requests, from 0 to 1; None for a fleet of fewer than three. ``duplicate``: another container beats
-    under the instance name of this one. ``tells_process``: the store tells its process, so that its restart is noticed.
-    ``lost_hold``: this sidecar saw it in force, and the store has lost it.
+    ``unhelped``, ``unclear``: culls so far by outcome; ``culls_by``: (outcome, cause, culls) of them. ``retiring``:
+    leases in use. ``used`` of ``capacity`` tokens; a capacity of 0 is not known. ``median_errors``: median of the
+    members' errors in the window; ``median_ratio``: of their failed requests, from 0 to 1; None for a fleet of fewer
+    than three. ``duplicate``: another container beats under the instance name of this one. ``tells_process``: the store
+    tells its process, so that its restart is noticed. ``lost_hold``: this sidecar saw it in force, and the store has
+    lost it.
     """
 
     alive: int
@@ -295,7 +295,6 @@ class Fleet:
     unhelped: int = 0
     unclear: int = 0
     hold: Hold | None = None
-    away: tuple[str, ...] = ()
     retiring: int = 0
     culls_by: tuple[tuple[str, str, int], ...] = ()
     used: int = 0

@@ -10,7 +10,6 @@ much.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -91,40 +90,22 @@ class Datagrams:
         remove_stale(path)
         self._open(bind_unix(path, socket.SOCK_DGRAM))
 
-    def adopt(self, opened: socket.socket) -> None:
-        """Receive on a socket that is bound already, of either kind."""
-        self._open(opened)
-
-    @property
-    def descriptors(self) -> list[tuple[int, str]]:
-        """The open sockets, each with its address."""
-        return [*zip((opened.fileno() for opened in self._drops), self.addresses, strict=True)]
-
-    def let_go(self) -> None:
-        """Stop receiving, and report everything received; another process with the same sockets receives the rest."""
-        for opened in self._drops:
-            asyncio.get_running_loop().remove_reader(opened)
-        while self._rest:
-            piece, self._rest = _cut(self._rest)
-            self._packets[piece] = self._packets.get(piece, 0) + 1
-        self._report()
-        self.close(keep_paths=True)
-
-    def close(self, *, keep_paths: bool = False) -> None:
-        """Stop receiving, and remove the socket's file unless another process receives there; the counts stay."""
+    def close(self) -> None:
+        """Stop receiving, and remove the socket's file; the counts stay. A second call does nothing."""
         self._dropped = self.kernel_drops
         self._rest = b""
         self._packets.clear()
         if self._pause is not None:
             self._pause.cancel()
         self._resting.clear()
-        for opened in self._drops:
+        while self._drops:
+            opened, _ = self._drops.popitem()
+            address = address_of(opened)
             asyncio.get_running_loop().remove_reader(opened)
             opened.close()
-        self._drops.clear()
-        for path in filter(os.path.isabs, () if keep_paths else self.addresses):
-            with suppress(OSError):
-                remove_stale(path)
+            if address.startswith("/"):
+                with suppress(OSError):
+                    remove_stale(address)
 
     @property
     def kernel_drops(self) -> int:

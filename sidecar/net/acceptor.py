@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sidecar.net.event_loop import context
 
@@ -74,26 +74,19 @@ class Acceptor:
         self._may_accept = may_accept
         self._gate = gate
         self._context = context(is_priority=is_priority)
-        self._is_open = True
         self._timer: asyncio.TimerHandle | None = None
         self._listen()
 
-    def stop(self) -> None:
-        """Leave waiting connections to another process that has the same socket; the socket stays open."""
-        self._is_open = False
-        if self._timer is not None:
-            self._timer.cancel()
-        self._loop.remove_reader(self.socket)
-
     def close(self) -> None:
-        """Stop, and close the socket. A second call does nothing."""
+        """Close the socket. A second call does nothing."""
         if self.socket.fileno() >= 0:
-            self.stop()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._loop.remove_reader(self.socket)
             self.socket.close()
 
     def _listen(self) -> None:
-        if self._is_open:
-            self._context.run(self._loop.add_reader, self.socket, self._accept)
+        self._context.run(self._loop.add_reader, self.socket, self._accept)
 
     def _accept(self) -> None:
         for _ in range(self._at_once):
@@ -135,11 +128,6 @@ class ConnectionStarter:
         self._loop = asyncio.get_running_loop()
         self._starting: dict[asyncio.Task[None], tuple[str, float]] = {}
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a connection has no transport yet."""
-        return bool(self._starting)
-
     def may_begin(self) -> bool:
         """Whether another handshake may begin; it may cut an old one for that."""
         if len(self._starting) < HANDSHAKES:
@@ -161,25 +149,24 @@ class ConnectionStarter:
             # connect_accepted_socket does this in a task, which costs a third of what a connection of a flood costs.
             self._loop._make_socket_transport(connection, factory())  # type: ignore[attr-defined] # noqa: SLF001
             return
-        task = self._loop.create_task(self.start(connection, factory, tls_context))
+        task = self._loop.create_task(self._start(connection, factory, tls_context))
         self._starting[task] = _peer(connection), self._loop.time()
         task.add_done_callback(lambda task: self._started(task, connection))
 
-    async def start(
-        self, connection: socket.socket, factory: ProtocolFactory, tls_context: ssl.SSLContext | None = None
-    ) -> None:
-        """Start this connection, and return once ``factory``'s protocol serves it or it has failed."""
-        tls: dict[str, Any] = {}
-        if tls_context is not None:
-            tls = {"ssl": tls_context, "ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
+    async def _start(self, connection: socket.socket, factory: ProtocolFactory, tls_context: ssl.SSLContext) -> None:
         try:
-            await self._loop.connect_accepted_socket(factory, connection, **tls)
+            await self._loop.connect_accepted_socket(
+                factory,
+                connection,
+                ssl=tls_context,
+                ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=SHUTDOWN_S,
+            )
         except OSError as error:  # errors of TLS are OSErrors too
             error.__traceback__ = None  # its frames hold the buffer and the error: a cycle for the garbage collector
             connection.close()
-            if tls_context is not None:
-                is_stranger = getattr(error, "reason", "") in NO_CLIENT_CERTIFICATE
-                self._on_refusal("certificate" if is_stranger else "handshake")
+            is_stranger = getattr(error, "reason", "") in NO_CLIENT_CERTIFICATE
+            self._on_refusal("certificate" if is_stranger else "handshake")
         except Exception as error:  # noqa: BLE001 - one connection must not cost the others
             connection.close()
             self._on_failure(error)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -132,30 +131,6 @@ class BoundedServer(web.Server):
         await super().shutdown(timeout)
         for connection in list(self._last_request):
             connection.close()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether there is a connection without a long response."""
-        return bool(self._last_request)
-
-    def let_go(self) -> list[socket.socket]:
-        """Pass on the connections between two requests, as sockets from which every byte read was answered.
-
-        A TLS connection cannot be passed on, because its keys are in this process. It is closed in good order, which
-        shows its client that the sidecar read nothing further.
-        """
-        passed_on = []
-        for connection in [connection for connection in self._last_request if connection.is_idle]:
-            transport = connection.transport
-            if transport is None or transport.is_closing():
-                continue
-            if transport.get_extra_info("sslcontext") is None:
-                transport.pause_reading()
-                with suppress(OSError):  # no descriptor is left for it
-                    passed_on.append(transport.get_extra_info("socket").dup())
-            self._last_request.pop(connection, None)
-            connection.close()  # of this process's descriptor only
-        return passed_on
 
     # -- called by the connections ----------------------------------------------------------------------------
 

@@ -105,19 +105,6 @@ class Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_idle(self) -> bool:
-        """Whether every response has left, and no byte of another request has come."""
-        transport = self.transport
-        if transport is None or self.has_begun or self._is_over or transport.get_write_buffer_size():
-            return False
-        return self._is_answered
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything has come since the last whole request."""
-        return bool(self._rest or self._body)
-
-    @property
     def _is_answered(self) -> bool:
         return self.handler is None or (not self.is_asked and self.handler.is_waiting)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -88,15 +87,14 @@ class Listener:
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
         for opened in await in_thread(bind_tcp, host, port):
-            await self.adopt(opened)
+            self._listen(opened)
 
     async def open_unix(self, path: str) -> None:
         """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
         remove_stale(path)
-        await self.adopt(bind_unix(path))
+        self._listen(bind_unix(path))
 
-    async def adopt(self, opened: socket.socket) -> None:
-        """Listen on a socket that is bound already, of either kind."""
+    def _listen(self, opened: socket.socket) -> None:
         is_tcp = opened.family != socket.AF_UNIX
         is_tls = self._tls is not None and is_tcp
         acceptor = Acceptor(
@@ -117,46 +115,8 @@ class Listener:
             self._starter.begin(connection, partial(self._server, early))
 
     def _serve_tls(self, connection: socket.socket) -> None:
-        assert self._tls is not None  # noqa: S101 - see adopt
+        assert self._tls is not None  # noqa: S101 - see _listen
         self._starter.begin(connection, self._server, self._tls.context)
-
-    async def adopt_connection(self, connection: socket.socket) -> None:
-        """Serve a connection without TLS that another process has passed on between two requests.
-
-        It is closed if this listener would not have accepted it: the other process may have had other settings.
-        """
-        if connection.family != socket.AF_UNIX and not self._may_adopt(connection):
-            connection.close()
-            return
-        connection.settimeout(0)
-        await self._starter.start(connection, self._server)
-
-    def _may_adopt(self, connection: socket.socket) -> bool:
-        if self._tls is not None:
-            return False
-        try:
-            return self._gate is None or self._gate.admits(connection, connection.getpeername()[0])
-        except OSError:  # the client has closed it already
-            return False
-
-    @property
-    def descriptors(self) -> list[tuple[int, str]]:
-        """The listening sockets, each with its address."""
-        return [*zip((acceptor.socket.fileno() for acceptor in self._acceptors), self.addresses, strict=True)]
-
-    def accept_no_more(self) -> None:
-        """Leave waiting connections to another process that has the same sockets; accepted ones are served."""
-        for acceptor in self._acceptors:
-            acceptor.stop()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether there is a connection without a long response, or one that starts."""
-        return self._server.is_busy or self._starter.is_busy
-
-    def let_go(self) -> list[socket.socket]:
-        """Pass on every connection between two requests; a TLS connection is closed in good order instead."""
-        return self._server.let_go()
 
     async def sweep(self) -> None:
         """Cut idle connections, until cancelled. Without a connection it does not wake up."""
@@ -165,19 +125,22 @@ class Listener:
             await asyncio.sleep(min(SWEEP_S, self._idle_s))
             self._server.cut_idle()
 
-    async def close(self, *, keep_paths: bool = False) -> None:
-        """Stop listening and close every connection; responses under way have a second to leave.
-
-        ``keep_paths``: another process listens on the same unix sockets, whose files stay.
-        """
-        for acceptor in self._acceptors:
+    def stop(self) -> None:
+        """Close the listening sockets, and remove their files. A second call does nothing; connections stay open."""
+        while self._acceptors:
+            acceptor = self._acceptors.pop()
+            address = address_of(acceptor.socket)
             acceptor.close()
+            if address.startswith("/"):
+                with suppress(OSError):
+                    remove_stale(address)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection; responses under way have a second to leave."""
+        self.stop()
         self._starter.close()
         self._server.pre_shutdown()  # closes connections between two requests at once
         await self._server.shutdown(1.0)
-        for path in filter(os.path.isabs, () if keep_paths else self.addresses):
-            with suppress(OSError):
-                remove_stale(path)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         response = await self._response_to(request)

@@ -7,7 +7,8 @@ import os
 import resource
 import socket
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,8 +19,9 @@ RESERVED_DESCRIPTORS: Final = 40
 
 MIN_CONNECTIONS: Final = 4
 
-Inherited = Mapping[str, Sequence[socket.socket]]
-"""Name of the setting -> sockets that another process has passed on, bound and perhaps listening."""
+IN_USE_S: Final = 0.3
+RETRY_S: Final = 0.002
+"""The kernel closes the files of a killed process in any order: its run lock may be free before its address is."""
 
 
 class CannotListenError(Exception):
@@ -45,7 +47,18 @@ def _cause(error: OSError | UnicodeError) -> str:
 
 
 def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """A socket at every address of ``host``; OSError if one of them cannot be bound."""
+    """A socket at every address of ``host``; OSError if one of them cannot be bound within ``IN_USE_S``. Blocks."""
+    ends_at = time.monotonic() + IN_USE_S
+    while True:
+        try:
+            return _bind_tcp(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= ends_at:
+                raise
+        time.sleep(RETRY_S)
+
+
+def _bind_tcp(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(

@@ -91,6 +91,17 @@ class FlockSlots:
                     break
         return self._slot
 
+    def wait(self) -> int | None:
+        """Take the first slot as soon as its holder has ended, and return it: the kernel wakes this process.
+
+        None if the file was removed meanwhile, by which no slot is held: wait again. Raises LockError as ``acquire``.
+        """
+        if self.acquire() is None:
+            descriptor = _locked(self.path(1), waits=True)
+            if descriptor is not None:
+                self._slot, self._descriptor = 1, descriptor
+        return self._slot
+
     def heartbeat(self) -> bool:
         """Return whether the lock is still held. Releases it once its file was removed or replaced."""
         if self._slot is not None and not self.is_in_place():
@@ -108,14 +119,17 @@ class FlockSlots:
             os.close(descriptor)
 
 
-def _locked(path: Path) -> int | None:
-    """Return a descriptor that holds the lock of ``path``, with the PID written in; None if another holds it."""
+def _locked(path: Path, *, waits: bool = False) -> int | None:
+    """Return a descriptor that holds the lock of ``path``, with the PID written in; None if another holds it.
+
+    With ``waits`` it waits for the other's end, and None means that the file was removed meanwhile.
+    """
     try:
         descriptor = os.open(path, _FLAGS, _MODE)
     except OSError as error:
         raise LockError(f"{path}: the lock file cannot be opened: {error.strerror}") from None
     try:
-        if _lock(descriptor, path):
+        if _lock(descriptor, path, waits=waits):
             _write_pid(descriptor)
             held, descriptor = descriptor, -1
             return held
@@ -133,11 +147,11 @@ def _write_pid(descriptor: int) -> None:
         os.ftruncate(descriptor, os.pwrite(descriptor, b"%d\n" % os.getpid(), 0))
 
 
-def _lock(descriptor: int, path: Path) -> bool:
+def _lock(descriptor: int, path: Path, *, waits: bool) -> bool:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise LockError(f"{path}: is not a plain file")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EINTR):
             return False

@@ -20,7 +20,7 @@ from sidecar.server import callers, long_answer, unknown_replies
 from sidecar.server.callers import Authorize
 from sidecar.server.orders import NO_BODY, ReleaseOrder, read_hold, read_release
 from sidecar.server.unknown_replies import ALONE, within
-from sidecar.store.budget_with_holds import BudgetWithHolds
+from sidecar.store.budget import FleetBudget
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class AdminApi:
 
     def __init__(
         self,
-        budget: BudgetWithHolds,
+        budget: FleetBudget,
         *,
         fleet: Callable[[], Fleet | None],
         fleet_age_s: Callable[[], float] = lambda: 0.0,
@@ -76,7 +76,7 @@ class AdminApi:
         order = _read(read_hold, await web.read_body(request), self._own)
         answer = await within(self._limit_s, self._budget.hold(*order))
         if isinstance(answer, Unknown):
-            held = self._budget.local_of(order.instance)
+            held = self._budget.local_holds.of(order.instance)
             if held is None:
                 return self._failed(answer, order.instance)
             self._note_hold(held, f"{callers.origin(request)}, here only: {reasons.failure(answer.error)}")
@@ -92,11 +92,11 @@ class AdminApi:
         order = _read(read_release, tuple(request.query.items()), self._own)
         instance = order.instance
         ended = self._known_hold(instance)
-        was_held = self._budget.local_of(instance) is not None
+        was_held = self._budget.local_holds.of(instance) is not None
         answer = await within(self._limit_s, self._budget.release(instance))
         scope = {"scope": _scope(instance), "instance": instance}
         if isinstance(answer, Unknown):
-            if not self._budget.covers(instance):
+            if not self._budget.local_holds.covers(instance):
                 return self._failed(answer, instance)
             self._note_release(order, ended, f"{callers.origin(request)}, here only: {reasons.failure(answer.error)}")
             return web.json_response({"released": was_held, **scope, **unknown_replies.fields(answer)})
@@ -111,7 +111,7 @@ class AdminApi:
 
     async def _fleet_now(self) -> tuple[HTTPStatus, dict[str, Any]]:
         answer = await within(self._limit_s, self._budget.member_list())
-        local = self._budget.local
+        local = self._budget.local_holds.in_force
         known = {**self._identity, "own": dict(self._own_row()), "local_hold": about.hold(local)}
         if isinstance(answer, MemberList):
             return HTTPStatus.OK, {**known, **_member_list(answer)}
@@ -135,7 +135,7 @@ class AdminApi:
         """The hold that a release will end, if this sidecar knows it."""
         fleet = self._fleet()
         held = fleet.hold if fleet else None
-        return self._budget.local_of(instance) or (held if held and held.instance == instance else None)
+        return self._budget.local_holds.of(instance) or (held if held and held.instance == instance else None)
 
     def _note_hold(self, hold: Hold, how: str) -> None:
         """Log and record a hold. All sidecars that see it record the same ``once``, so the ledger has one entry."""

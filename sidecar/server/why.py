@@ -97,8 +97,6 @@ class Why:
         """The public answer as JSON values; times are Unix seconds, durations seconds."""
         value = self._value(self._from.snapshot(), self._from.fleet(), is_brief=self._is_public_brief)
         value["incarnation"] = None
-        if value["fleet"]:
-            value["fleet"]["away"] = [word.rpartition(": ")[2] for word in value["fleet"]["away"]]
         return value
 
     def local(self) -> dict[str, Any]:

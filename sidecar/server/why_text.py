@@ -131,8 +131,6 @@ def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
         yield reasons.lost_hold(Hold(lost["author"], lost["reason"], lost["until"], lost["instance"]))
     if fleet["duplicate"]:
         yield "duplicate: another container runs under this instance name"
-    if fleet["away"]:
-        yield f"Redis servers away: {', '.join(fleet['away'])}"
 
 
 def _median(fleet: dict[str, Any]) -> str:

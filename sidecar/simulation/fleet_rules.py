@@ -16,7 +16,7 @@ from sidecar.core.fleet.terms import Terms
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import US_PER_S, Policy
 from sidecar.simulation.health_checks import CheckRestart
-from sidecar.store.decisions import Counter
+from sidecar.store.budget import Counter
 
 
 @dataclass(frozen=True)

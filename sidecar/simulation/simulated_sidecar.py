@@ -91,7 +91,7 @@ class SimulatedSidecar:
         self._reports_at = 0.0
         rules = site.rules
         budget = FleetBudget(
-            [("memory", site.store)],
+            site.store,
             rules.terms,
             rng=self._rng,
             clock=loop.time,

@@ -221,7 +221,7 @@ class World:
 
     async def hold(self, author: str, reason: str, for_s: float) -> None:
         """Hold the service, as a person does."""
-        budget = FleetBudget([("memory", self.store)], self.rules.terms, rng=seeded(author), clock=self.loop.time)
+        budget = FleetBudget(self.store, self.rules.terms, rng=seeded(author), clock=self.loop.time)
         held = await budget.hold("", author, reason, for_s)
         if isinstance(held, Unknown):
             raise TypeError(f"the hold is unknown: {held.error}")

@@ -1,34 +1,40 @@
 """The budget of the fleet: requests of sidecars and operators to the shared store, decided by ``core.fleet``.
 
-It does not repeat a request whose answer was lost: the sidecar claims again with the same claim id, and gets the same
-grant.
+A decision reads the store, asks the rules, and commits what they say. After a conflict with another commit it begins
+again with the read, a bounded number of times. It does not repeat a request whose answer was lost: the sidecar claims
+again with the same claim id, and gets the same grant.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from sidecar.cascade.fallback import Figures
+from sidecar.core import values
 from sidecar.core.fleet import members
 from sidecar.core.fleet.about import Member, MemberList
-from sidecar.core.fleet.merge import member_life, member_of, view_of
+from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.raw import Raw
+from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Attend, EndHold, MemberKey, PutHold, ReturnGrant
-from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Entry, Fleet, Hold, LeaseRequest, Unknown
-from sidecar.core.values import replace
-from sidecar.store.changes import is_hold_lacking
-from sidecar.store.decisions import Counter, Decisions
-from sidecar.store.ledger_pages import merged_page, places
-from sidecar.store.protocol import Listing, Store
-from sidecar.store.seen_holds import SeenHolds
-from sidecar.store.servers import BudgetServer, ExchangeTimes, Servers, clear_answers
+from sidecar.core.fleet.view import Asked, Edits, EndHold, Known, PutHold, Request, ReturnGrant, View
+from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, LeaseRequest, Unknown
+from sidecar.store.local_holds import LocalHolds
+from sidecar.store.own_beats import OwnBeats
+from sidecar.store.protocol import Changes, Conflict, Over, Store, StoreError, Write
+
+T = TypeVar("T")
+
+MAX_ATTEMPTS: Final = 30
+FIRST_PAUSE_S: Final = 0.01
+MAX_PAUSE_S: Final = 0.2
+DECISION_LIMIT_S: Final = 5.0
+"""Maximum time of a decision with conflicts."""
 
 MAX_MEMBERS: Final = 2000
 """Maximum number of members in a list for an operator."""
@@ -36,302 +42,319 @@ MAX_MEMBERS: Final = 2000
 FEW_MEMBERS: Final = 100
 """So many members are read in less than a millisecond."""
 
-DUPLICATE_BEATS: Final = 3
-"""Another container under this name counts as a duplicate for this many beat intervals after its last beat."""
+ALONE: Final = Unknown("alone")
 
 
-class Budget(Protocol):
-    """The requests of sidecars and operators to the fleet. Failures are values; only cancellation is raised."""
+class Counter(NamedTuple):
+    """The article's counter now: its key, its window, and the rest of the window in seconds."""
 
-    async def claim(self, claim: Claim) -> Answer:
-        """Ask for a token; an id that was granted before is granted again and costs nothing."""
+    key: str
+    window_s: int
+    left_s: float
 
-    async def retire(self, lease: LeaseRequest) -> Answer:
-        """Ask for a lease to retire; the same holder is granted again. It costs no token."""
 
-    async def give_back(self, instance: str, holder: str) -> bool | Unknown:
-        """Give back the lease of this holder, or the token of this claim id; whether it was granted."""
+@dataclass(frozen=True, slots=True)
+class StoreExchange:
+    """An exchange with the store: its begin and end in seconds of our clock, and what it showed of the store."""
 
-    async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """Report the state of the container to the fleet; the state of the fleet."""
+    begin: float = 0.0
+    end: float = 0.0
+    now_us: int = 0
+    epoch: Epoch = field(default_factory=Epoch)
 
-    def has_lost_connection(self) -> bool:
-        """Whether a connection to a server has ended since the last beat."""
+    def known_after(self, begin: float, end: float) -> Known:
+        """What this exchange tells at the end of a later one. The clocks may seem to differ by the time of both."""
+        if not self.now_us:
+            return Known(self.epoch)
+        elapsed_s, slack_s = end - self.end, self.end - self.begin + end - begin
+        return Known(self.epoch, self.now_us, round(elapsed_s * US_PER_S), round(slack_s * US_PER_S))
 
-    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
-        """Freeze the service, or the named instance, for ``for_s`` seconds."""
 
-    async def release(self, instance: str) -> bool | Unknown:
-        """End a hold; whether there was one."""
+class Read(NamedTuple):
+    """What a read showed, its begin and its end as in ``StoreExchange``."""
 
-    async def member_list(self) -> MemberList | Unknown:
-        """The fleet, member by member, for an operator."""
+    raw: Raw
+    view: View
+    begin: float
+    end: float
 
-    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
-        """Write entries into the ledger; how many were new. An entry that is sent again is written once."""
 
-    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
-        """At most ``most`` entries of the ledger, written since (Unix seconds) and after that id; none: the end."""
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An answer, with the view that it is based on and the edits that were written."""
 
-    async def first(self, word: str, for_s: float) -> bool | Unknown:
-        """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
-        """Add server errors to minutes (Unix time / 60) of the service, for the time line of the status page."""
-
-    async def error_minutes(self) -> Mapping[int, int] | Unknown:
-        """The errors of about the last hour by minute (Unix time / 60); only minutes with errors."""
-
-    async def aclose(self) -> None:
-        """Close the connections; the budget is not used afterwards."""
+    answer: Any
+    view: View
+    edits: Edits
 
 
 class FleetBudget:
-    """A ``Budget`` over the stores of servers, by name, in the order of their shares.
+    """The requests of one sidecar and its operators to the fleet. Failures are values; only cancellation is raised.
 
-    ``clock`` gives seconds that also pass while the machine sleeps. ``rng`` spreads retries and orders the servers.
+    ``clock`` gives seconds that also pass while the machine sleeps, ``wall`` Unix seconds. ``rng`` spreads retries.
     ``counter`` gives the article's counter for strategy ``fixed``. ``pause`` waits for a number of seconds.
+    ``instance`` is the container of this sidecar. ``other()`` makes the budget of the containers of this service in the
+    other mode (shadow or enforce): an order reaches both budgets, or is ``Unknown``. ``is_alone``: no other sidecar
+    shares the store, so there is no fleet to list, to hold, or to cover for a restart: the answer is ``ALONE``.
     """
 
     def __init__(
         self,
-        servers: Sequence[tuple[str, Store]],
+        store: Store,
         terms: Terms,
         *,
         rng: Random,
         clock: Callable[[], float],
+        wall: Callable[[], float] = time.time,
         counter: Callable[[], Counter] | None = None,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        instance: str = "",
+        other: Callable[[], FleetBudget] | None = None,
+        is_alone: bool = False,
     ) -> None:
-        self._servers = Servers(servers, rng, clock)
+        self.store = store
+        self.local_holds = LocalHolds(wall, instance)
+        self.conflicts = 0
         self._terms = terms
         self._settings = terms.written()
+        self._window_us = terms.window_us
+        self._rng = rng
         self._clock = clock
-        self._is_watched = self._is_arriving = self._is_unanswered = False
-        self._duplicate_until = -1.0
-        self._waits_since: float | None = None
-        self._holds = SeenHolds(terms.window_us)
-        self._decisions = Decisions(
-            self._servers,
-            terms,
-            rng=rng,
-            clock=clock,
-            counter=counter,
-            pause=pause,
-            is_duplicate=self._is_duplicate,
-        )
+        self._counter = counter
+        self._pause = pause
+        self._other = other
+        self._is_alone = is_alone
+        self._own = OwnBeats(terms, clock)
+        self._last = StoreExchange()
 
-    @property
-    def conflicts(self) -> int:
-        """Commits so far that met another one."""
-        return self._decisions.conflicts
-
-    def figures(self) -> dict[str, Figures]:
-        """The cascade's figures for each server."""
-        return self._servers.figures()
-
-    # -- for sidecars -------------------------------------------------------------------------------------------
+    # -- for the sidecar ----------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Answer:
-        """Granted, denied, or unknown with one of the words in ``core.explain.reasons.FAILURES``."""
-        return cast("Answer", await self._answer(claim, claim.instance))
+        """Ask for a token; an id that was granted before is granted again and costs nothing.
+
+        Unknown has one of the words in ``core.explain.reasons.FAILURES``. A local hold denies, also one that began
+        during the claim.
+        """
+        refusal = self.local_holds.refusal()
+        answer: Answer = refusal or await self._answer(claim, claim.instance)
+        return self.local_holds.refusal() or answer
 
     async def retire(self, lease: LeaseRequest) -> Answer:
-        """As for a claim; the same holder is granted again."""
-        return cast("Answer", await self._answer(lease, lease.instance))
+        """Ask for a lease to retire, as ``claim``; the same holder is granted again. It costs no token."""
+        refusal = self.local_holds.refusal()
+        answer: Answer = refusal or (ALONE if self._is_alone else await self._answer(lease, lease.instance))
+        return self.local_holds.refusal() or answer
 
     async def give_back(self, instance: str, holder: str) -> bool | Unknown:
-        """Whether it had been granted, or unknown as for a claim."""
+        """Give back the lease of this holder, or the token of this claim id; whether it was granted."""
         return cast("bool | Unknown", await self._answer(ReturnGrant(instance, holder), instance))
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """The fleet by the servers that answer, or unknown as for a claim."""
-        answers = await self._servers.everywhere(partial(self._beat, beat))
-        answered = clear_answers(answers)
-        if isinstance(answered, Unknown):
-            self._is_unanswered = True
-            return answered
-        readings = {number: reading for number, (reading, _) in answered.items()}
-        self._see_duplicate(beat, readings)
-        if len(readings) == len(self._servers):
-            self._holds.take(beat.instance, list(readings.values()))
-        is_new = any(not self._servers.every[number].has_processed_beat for number in answered)
-        self._is_arriving = self._is_arriving or (beat.first and self._is_newcomer(beat, readings.values()))
-        if is_new or self._is_due(beat, answered):
-            readings = await self._attend(beat, readings, is_new=is_new)
-        else:
-            self._learn(answered)
-        fleet = fleet_of(list(readings.values()), self._terms, beat.instance, duplicate=self._is_duplicate())
-        away = tuple(
-            f"{self._servers.every[number].name}: {answer.error}"
-            for number, answer in answers.items()
-            if isinstance(answer, Unknown)
-        )
-        # Includes the losses of servers that are away: a sum that falls and rises again would look like a new loss.
-        losses = sum(server.epoch.losses for server in self._servers.every)
-        lost_hold = self._holds.lost
-        if not (away or lost_hold or losses != fleet.losses):
+        """Report the state of the container to the fleet; the state of the fleet, with the local hold if no other."""
+        begin, terms = self._clock(), self._terms
+        windows = {"window_us": terms.window_us, "expiry_us": terms.expiry_us}
+        reply = await _clear(self.store.beat(beat, settings=self._settings, **windows))
+        if isinstance(reply, Unknown):
+            self._own.unanswered()
+            return reply
+        reading, end = Reading.of(reply), self._clock()
+        self._own.take(beat, reading)
+        if self._own.is_due() or is_due(reading, beat, self._last.known_after(begin, end), terms):
+            reading = await self._attend(beat, reading)
+        elif self._last.end < end:  # else a later claim has shown more
+            self._last = StoreExchange(begin, end, reply.now_us, reading.epoch)
+        fleet = fleet_of(reading, terms, beat.instance, duplicate=self._own.is_duplicate)
+        hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.lost_hold
+        if hold is fleet.hold and lost_hold is None:
             return fleet
-        return replace(fleet, away=away, losses=losses, lost_hold=lost_hold)
+        return values.replace(fleet, hold=hold, lost_hold=lost_hold)
 
     def has_lost_connection(self) -> bool:
-        """Whether that is so: the server behind the next connection may be another process."""
-        return any(server.store.has_lost_connection() for server in self._servers.every)
+        """Whether the connection has ended since the last beat: the next one may lead to another process."""
+        return self.store.has_lost_connection()
+
+    @property
+    def is_settled(self) -> bool:
+        """As ``OwnBeats.is_settled``."""
+        return self._own.is_settled
 
     # -- for operators ------------------------------------------------------------------------------------------
 
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Hold | Unknown:
-        """The hold that is now in force, on at least one server, or unknown as for a claim."""
+        """Freeze the service, or the named instance, for ``for_s`` seconds.
+
+        Without a clear answer of the store this sidecar holds by itself, if the order covers it. The local hold begins
+        before the request, so that it counts also while the store hangs.
+        """
+        mine = self.local_holds.begin(instance, author, reason, for_s)
+        if self._is_alone:
+            return ALONE
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
-        held = cast("Hold | Unknown", await self._answer(order, instance, is_order=True))
+        held: Hold | Unknown = await self._both(order, lambda other: other.hold(instance, author, reason, for_s))
         if isinstance(held, Hold):
-            self._holds.put(held, order.for_us)
+            self._own.held(held, order.for_us)
+            self.local_holds.end(mine)  # another sidecar may release the stored hold, which would not end this one
         return held
 
     async def release(self, instance: str) -> bool | Unknown:
-        """Whether there was a hold, or unknown as for a claim."""
-        return cast("bool | Unknown", await self._answer(EndHold(instance), instance, is_order=True))
+        """End a hold; whether there was one, local or stored. The local hold ends also when the answer is unknown."""
+        mine = self.local_holds.of(instance)
+        self.local_holds.end(mine)
+        released: bool | Unknown = await self._both(EndHold(instance), lambda other: other.release(instance))
+        if self._is_alone:
+            return ALONE
+        return released if isinstance(released, Unknown) else released or mine is not None
 
     async def member_list(self) -> MemberList | Unknown:
-        """At most ``MAX_MEMBERS`` members of the fleet, or unknown as for a claim."""
-        known = clear_answers(await self._servers.everywhere(self._listed))
-        if isinstance(known, Unknown):
-            return known
-        raws = [raw for raw, _ in known.values()]
-        view = view_of(list(zip(known, raws, strict=True)), len(self._servers))
-        listing = max((listing for _, listing in known.values()), key=lambda one: len(one.members))
-        present: dict[str, Member] = {}
+        """At most ``MAX_MEMBERS`` members of the fleet, for an operator."""
+        if self._is_alone:
+            return ALONE
+        read = await _clear(self._listed())
+        if isinstance(read, Unknown):
+            return read
+        raw, listing = read
+        view, present = View.of(raw), dict[str, Member]()
         for begin in range(0, len(listing.members), FEW_MEMBERS):
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
-        seen = members.member_list_of(view, raws, listing, present, self._terms, most=MAX_MEMBERS)
-        return seen._replace(fleet=replace(seen.fleet, duplicate=self._is_duplicate(), lost_hold=self._holds.lost))
+        found = members.member_list_of(view, raw, listing, present, self._terms, most=MAX_MEMBERS)
+        fleet = values.replace(found.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.lost_hold)
+        return found._replace(fleet=fleet)
 
     # -- the ledger ---------------------------------------------------------------------------------------------
 
     async def note(self, entries: Sequence[Entry]) -> int | Unknown:
-        """Write the entries at the first server that answers."""
-        return await self._servers.anywhere(lambda server: server.store.note(entries))
+        """Write entries into the ledger; how many were new. An entry that is sent again is written once."""
+        return await _clear(self.store.note(entries))
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
-        """The entries of all servers that answer. An id here has the position in each of the ledgers."""
-        if len(self._servers) == 1:
-            return await self._servers.anywhere(lambda server: server.store.entries(since, after, most))
-        read = places(after, (server.name for server in self._servers.every))
-        pages = clear_answers(
-            await self._servers.everywhere(lambda one: one.store.entries(since, read[one.name], most))
-        )
-        if isinstance(pages, Unknown):
-            return pages
-        return merged_page({self._servers.every[number].name: page for number, page in pages.items()}, read, most)
+        """At most ``most`` entries of the ledger, written since (Unix seconds) and after that id; none: the end."""
+        return await _clear(self.store.entries(since, after, most))
 
     async def first(self, word: str, for_s: float) -> bool | Unknown:
-        """The answer of the first server that answers."""
-        return await self._servers.anywhere(lambda server: server.store.first(word, for_s))
+        """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
+        return await _clear(self.store.first(word, for_s))
 
     async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
-        """The answer of the first server that answers."""
-        return await self._servers.anywhere(lambda server: server.store.add_errors(minutes))
+        """Add server errors to minutes (Unix time / 60) of the service, for the time line of the status page."""
+        return await _clear(self.store.add_errors(minutes))
 
     async def error_minutes(self) -> Mapping[int, int] | Unknown:
-        """The sum over all servers that answer."""
-        known = clear_answers(await self._servers.everywhere(lambda server: server.store.error_minutes()))
-        if isinstance(known, Unknown):
-            return known
-        return sum((Counts(minutes) for minutes in known.values()), Counts())
+        """The errors of about the last hour by minute (Unix time / 60); only minutes with errors."""
+        return await _clear(self.store.error_minutes())
 
     async def aclose(self) -> None:
-        """Close the stores."""
-        await asyncio.gather(*(server.store.aclose() for server in self._servers.every))
+        """Close the connection; the budget is not used afterwards."""
+        await self.store.aclose()
 
-    # -- beats --------------------------------------------------------------------------------------------------
+    # -- decisions ----------------------------------------------------------------------------------------------
 
-    async def _beat(self, beat: Beat, server: BudgetServer) -> tuple[Reading, ExchangeTimes]:
-        terms = self._terms
-        begin = self._clock()
-        reply = await server.store.beat(
-            beat, settings=self._settings, window_us=terms.window_us, expiry_us=terms.expiry_us
-        )
-        return Reading.of(reply), ExchangeTimes(begin, self._clock())
-
-    def _see_duplicate(self, beat: Beat, readings: Mapping[int, Reading]) -> None:
-        """Notice another container that has beaten under our name since our last beat at the same server."""
-        member = MemberKey(beat.incarnation, beat.identity)
-        for number, reading in readings.items():
-            server = self._servers.every[number]
-            if server.member == member and member.is_other(member_of(reading.reply.former)):
-                self._duplicate_until = self._clock() + DUPLICATE_BEATS * self._terms.beat_us / US_PER_S
-            server.member = member
-
-    def _is_newcomer(self, beat: Beat, readings: Iterable[Reading]) -> bool:
-        """Whether no container was alive under this name before. Our own row is there if an answer was lost."""
-        formers = {member_life(reading.reply.former) for reading in readings if reading.reply.former}
-        return not formers or (self._is_unanswered and formers == {beat.incarnation})
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the fleet waits for nothing of this container: it is no newcomer, and no outcome depends on it."""
-        is_waiting = self._is_arriving or self._waits_since is not None
-        return not (self._is_watched or is_waiting or self._is_duplicate())
-
-    def _is_duplicate(self) -> bool:
-        return self._clock() < self._duplicate_until
-
-    def _is_due(self, beat: Beat, answered: Mapping[int, tuple[Reading, ExchangeTimes]]) -> bool:
-        """Whether a decision is due, also for a server that lacks a part of the state."""
-        if self._is_watched or self._waits_since is not None or self._holds.has_news or self._is_duplicate():
-            return True
-        readings = [reading for reading, _ in answered.values()]
-        if len({reading.state.serial for reading in readings}) > 1:
-            return True
-        if any(is_hold_lacking([reading.reply.holds[place] for reading in readings]) for place in (0, 1)):
-            return True
-        return any(
-            is_due(reading, beat, self._servers.every[number].known(exchange), self._terms)
-            for number, (reading, exchange) in answered.items()
-        )
-
-    async def _attend(self, beat: Beat, readings: Mapping[int, Reading], *, is_new: bool) -> dict[int, Reading]:
-        """Decide what a beat found to be due; return the answers to the beat, with the state after the decision.
-
-        If the decision fails, the next beat finds the same again, because nothing of this beat is remembered.
-        """
-        struck = tuple({name: None for reading in readings.values() for name in reading.reply.struck})
-        largest = max((reading.reply for reading in readings.values()), key=lambda one: one.alive)
-        first = (self._is_arriving and is_new) or self._waits_since is not None
-        waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
-        attend = Attend(
-            beat._replace(first=first), struck, largest.silent, largest.alive, waited_us, self._holds.has_news
-        )
-        decided = await self._decisions.decide(attend, beat.instance)
-        if isinstance(decided, Unknown):
-            return dict(readings)
-        for number in readings:
-            self._servers.every[number].has_processed_beat = True
-        self._is_arriving = self._holds.has_news = False
-        self._is_watched = decided.answer.is_watched
-        self._waits_since = self._clock() - waited_us / US_PER_S if decided.answer.is_waiting else None
-        read, edits = decided.read, decided.edits
-        state = edits.state or read.view.state
-        after = dict(readings)
-        for place, found in enumerate(read.view.servers):
-            if found.number in after:
-                epoch = edits.epochs.get(place, found.epoch).shifted(-found.offset_us)
-                after[found.number] = Reading(after[found.number].reply, epoch, state.shifted(-found.offset_us))
-        return after
-
-    def _learn(self, answered: Mapping[int, tuple[Reading, ExchangeTimes]]) -> None:
-        """Remember what the beat showed, unless a later claim has shown more."""
-        for number, (reading, exchange) in answered.items():
-            server = self._servers.every[number]
-            if server.exchange.end < exchange.end:
-                server.learn(reading.epoch, reading.reply.now_us, exchange)
-
-    async def _answer(self, asked: Asked, instance: str, *, is_order: bool = False) -> Any:
-        decided = await self._decisions.decide(asked, instance, is_order=is_order)
+    async def _answer(self, asked: Asked, instance: str) -> Any:
+        decided = await self._decide(asked, instance)
         return decided if isinstance(decided, Unknown) else decided.answer
 
-    async def _listed(self, server: BudgetServer) -> tuple[Raw, Listing]:
+    async def _both(self, order: PutHold | EndHold, by_other: Callable[[FleetBudget], Awaitable[Any]]) -> Any:
+        """The answer of both budgets to an order: unknown if either is, else the first that is not false."""
+        own = self._answer(order, order.instance)
+        if self._other is None:
+            return await own
+        other = self._other()
+        try:
+            answer, others = await asyncio.gather(own, by_other(other))
+        finally:
+            await other.aclose()
+        return others if isinstance(others, Unknown) else answer or others
+
+    async def _attend(self, beat: Beat, reading: Reading) -> Reading:
+        """Decide what a beat found to be due; the answer to the beat, with the state after the decision."""
+        attend = self._own.attend(beat, reading)
+        decided = await self._decide(attend, beat.instance)
+        if isinstance(decided, Unknown):
+            return reading
+        self._own.attended(attend, decided.answer)
+        view, edits = decided.view, decided.edits
+        return Reading(reading.reply, edits.epoch or view.epoch, edits.state or view.state)
+
+    async def _decide(self, asked: Asked, instance: str) -> Decided | Unknown:
+        """Read, decide and commit, until no other commit conflicts."""
+        until, is_counted = self._clock() + DECISION_LIMIT_S, False
+        for attempt in range(MAX_ATTEMPTS):
+            read = await _clear(self._read(instance))
+            if isinstance(read, Unknown):
+                return read
+            raw, view, begin, end = read
+            known = self._last.known_after(begin, end)
+            answer, edits = decide(view, Request(asked, self._terms, known, is_duplicate=self._own.is_duplicate))
+            if isinstance(asked, Claim) and isinstance(answer, Granted) and not (answer.replayed or is_counted):
+                answer, edits = await self._counted(answer, edits)
+                is_counted = True
+            failure = await self._commit(raw.revision, edits) if edits else None
+            if failure is None:
+                self._last = StoreExchange(begin, end, raw.now_us, edits.epoch or view.epoch)
+                return Decided(answer, view, edits)
+            if isinstance(answer, Denied):
+                return Decided(answer, view, Edits())  # nothing was written: the next decision makes the same edits
+            if isinstance(failure, Unknown):
+                return failure
+            self.conflicts += 1
+            if self._clock() >= until:
+                break
+            await self._pause(self._rng.random() * min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
+        return Unknown("contended")
+
+    async def _read(self, instance: str) -> Read:
+        begin = self._clock()
+        raw = await self.store.read(instance, window_us=self._window_us, expiry_us=self._terms.expiry_us)
+        end, view = self._clock(), View.of(raw)
+        longest_us = max((terms.window_us for terms in view.settings), default=0)
+        if longest_us <= self._window_us:
+            return Read(raw, view, begin, end)
+        self._window_us = longest_us  # another sidecar has a longer window, which this read did not cover
+        return await self._read(instance)
+
+    async def _listed(self) -> tuple[Raw, Any]:
         terms = self._terms
-        raw = await server.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us)
-        return raw, await server.store.members(most=MAX_MEMBERS, since_us=raw.now_us - terms.window_us)
+        raw = await self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us)
+        return raw, await self.store.members(most=MAX_MEMBERS, since_us=raw.now_us - terms.window_us)
+
+    async def _counted(self, granted: Granted, edits: Edits) -> tuple[Answer, Edits]:
+        """Let the article's counter decide, if this sidecar runs with its strategy."""
+        if self._counter is None:
+            return granted, edits
+        counter = self._counter()
+        used = await _clear(self.store.count(counter.key, counter.window_s))
+        if isinstance(used, Unknown):
+            return used, Edits()
+        if used <= granted.capacity:
+            return replace(granted, used=used), edits
+        denied = Denied("window", used, granted.capacity, counter.left_s, alive=granted.alive, suspect=granted.suspect)
+        return denied, Edits()
+
+    async def _commit(self, revision: int, edits: Edits) -> Unknown | Conflict | Over | None:
+        """Write the edits; the failure, None if all is written."""
+        try:
+            answer = await _clear(self.store.commit(revision, changes_of(edits)))
+        except (Conflict, Over) as failure:
+            return failure
+        return answer if isinstance(answer, Unknown) else None
+
+
+def changes_of(edits: Edits) -> Changes:
+    """The edits as a commit of the store: texts instead of records."""
+    single = (("epoch", edits.epoch), ("state", edits.state))
+    writes = [Write("state", name, record.written()) for name, record in single if record is not None]
+    for table, rows in (("culls", edits.culls), ("leases", edits.leases), ("holds", edits.holds)):
+        writes += [Write(table, name, row.written() if row is not None else "") for name, row in rows.items()]
+    return Changes(writes, edits.grant, edits.window_us, edits.capacity, edits.most, edits.refund, edits.entries)
+
+
+async def _clear(request: Awaitable[T]) -> T | Unknown:
+    """The answer of the store; Unknown with the machine word for a failure. Raises Conflict and Over as they come."""
+    try:
+        return await request
+    except (Conflict, Over):
+        raise
+    except StoreError as error:
+        return Unknown(error.word)
+    except Exception:  # noqa: BLE001 - no failure of a store is an exception for a caller of the budget
+        return Unknown("internal")

@@ -9,17 +9,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from sidecar.core.fleet.raw import BeatReply, Raw
+from sidecar.core.fleet.raw import BeatReply, Listing, Raw
+from sidecar.core.fleet.view import AHEAD_US
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
-from sidecar.store.beats import AHEAD_US, MAX_CAUSES, MAX_DEPARTED, OTHER, member_row
 from sidecar.store.memory_ledger import MemoryLedger
-from sidecar.store.protocol import ERRORS_KEPT_MIN, MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.store.protocol import (
+    ERRORS_KEPT_MIN,
+    MAX_CAUSES,
+    MAX_DEPARTED,
+    MAX_STRUCK,
+    OTHER,
+    Changes,
+    Conflict,
+    Over,
+    StoreError,
+    member_row,
+)
 from sidecar.store.sorted_set import SortedSet
 
 MAX_EVENTS: Final = 1000
 """Maximum number of entries in the ledger, which takes memory of this process."""
-
-"""Of a minute, and how many minutes of errors are kept."""
 
 _RECORDS: Final = frozenset({"epoch", "state"})
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from sidecar.core.types import US_PER_S, Entry
+from sidecar.store.protocol import NOTED_S, SHARED_S
 
 W = TypeVar("W", str, str | Entry)
-
-NOTED_S: Final = 24 * 3600
-"""How long the store remembers that an entry was written."""
-
-SHARED_S: Final = 600
-"""How long the store remembers a key that several sidecars share (``Entry.once``)."""
 
 
 class MemoryLedger:

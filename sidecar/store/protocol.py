@@ -13,12 +13,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from sidecar.core.fleet.raw import BeatReply, Raw
-from sidecar.core.types import Beat, Entry
+from sidecar.core.fleet.raw import BeatReply, Listing, Raw
+from sidecar.core.types import Beat, Entry, Presence
 
 MAX_STRUCK: Final = 100
 """Maximum number of silent members that one beat removes: a beat must not keep the server busy."""
 
+MAX_CAUSES: Final = 100
+"""Maximum number of causes that are counted by name; the names come from apps."""
+
+OTHER: Final = "other"
+"""The name for all further causes."""
+
+MAX_DEPARTED: Final = 10_000
+"""Maximum number of departed members that are remembered, for two windows at most."""
+
+NOTED_S: Final = 24 * 3600
+"""How long the store remembers that an entry was written."""
+
+SHARED_S: Final = 600
+"""How long the store remembers a key that several sidecars share (``Entry.once``)."""
 
 ERRORS_KEPT_MIN: Final = 60
 """The errors of a service are kept by minute for an hour, which the page shows."""
@@ -70,18 +84,6 @@ class Over(Exception):  # noqa: N818 - an answer, not a failure
     """The window has no token left; nothing was written."""
 
 
-class Listing(NamedTuple):
-    """The members, by name, as ``(instance, last beat, member row, report of its sidecar)``.
-
-    ``departed``: instances that left and when, the newest first. ``culled``: instances in the table ``culls``, with the
-    last report of their sidecars.
-    """
-
-    members: Sequence[tuple[str, int, str, str]] = ()
-    departed: Sequence[tuple[str, int]] = ()
-    culled: Mapping[str, str] = {}
-
-
 class Store(Protocol):
     """Keeps the state of one service. Every method raises StoreError, and no other error but those it names."""
 
@@ -123,3 +125,12 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close the connection; the store is not used afterwards."""
+
+
+def member_row(beat: Beat) -> str:
+    """The row of a member as ``Raw.member`` has it, in which a line break is a space."""
+    is_suspect = beat.presence is Presence.SUSPECT
+    cause = (beat.kind or "unknown") if is_suspect else ""
+    life, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
+    member = f"{life}\n{identity}" if identity else life
+    return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"

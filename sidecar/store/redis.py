@@ -13,14 +13,23 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sidecar.core.fleet.raw import BeatReply, Raw
+from sidecar.core.fleet.raw import BeatReply, Listing, Raw
 from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
 from sidecar.store.access import NO_FILES, Access
-from sidecar.store.beats import MAX_CAUSES, member_row
-from sidecar.store.memory_ledger import NOTED_S, SHARED_S
-from sidecar.store.protocol import ERRORS_KEPT_MIN, MAX_STRUCK, Changes, Conflict, Listing, Over, StoreError
+from sidecar.store.protocol import (
+    ERRORS_KEPT_MIN,
+    MAX_CAUSES,
+    MAX_STRUCK,
+    NOTED_S,
+    SHARED_S,
+    Changes,
+    Conflict,
+    Over,
+    StoreError,
+    member_row,
+)
 from sidecar.store.replies import InvalidReplyError, written
 
 if TYPE_CHECKING:
@@ -143,7 +152,7 @@ class RedisStore:
         return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
 
     def has_lost_connection(self) -> bool:
-        return self._client is not None and not self._turn.locked() and self._client.watch.has_ended()
+        return self._client is not None and not self._turn.locked() and self._client.has_lost_connection()
 
     async def aclose(self) -> None:
         """End the connection, within the timeout."""
@@ -181,7 +190,7 @@ class RedisStore:
         try:
             return await client.run(replies.beat_reply, scripts.BEAT, self._keys[scripts.BEAT], about)
         finally:
-            client.watch.forget()  # the end of a connection asks for this beat, and a failure repeats it by itself
+            client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
 
     async def _commit(self, revision: str, changes: Changes) -> tuple[int, int, int]:
         numbers = (changes.window_us, changes.capacity, changes.most, len(changes.writes), len(changes.refund))

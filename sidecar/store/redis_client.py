@@ -2,6 +2,9 @@
 
 This is redis-py without its retries: a second attempt inside the library could charge a claim twice. Every failure is
 raised at once and ends the connection, so that a late reply is never read as the answer to another command.
+
+Replies have no limit of size here: those of the scripts are bounded by the scripts, and those of other commands by
+their arguments. The sidecar trusts its Redis server.
 """
 
 from __future__ import annotations
@@ -9,46 +12,46 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redis.asyncio.connection import ConnectionPool, parse_url
 from redis.exceptions import NoScriptError, RedisError
 
 from sidecar.config.redis_urls import host_list
 from sidecar.store.access import NO_FILES, Access, AccessError
-from sidecar.store.cluster_client import ClusterClient
-from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.protocol import StoreError
-from sidecar.store.redis_connection import FAILURES, Client, client_of, options_of
+from sidecar.store.redis_connection import FAILURES, RedisConnection, fixed_connection, master_connection
 from sidecar.store.redis_errors import error_word
 from sidecar.store.scripts import Script
-from sidecar.store.sentinel_client import master_client
+
+if TYPE_CHECKING:
+    from sidecar.store.cluster_connections import ClusterConnections
 
 T = TypeVar("T")
 
 _CLOSE_S: Final = 0.1
-"""Maximum time to close a connection after a failure: TLS waits for the other side."""
+"""Maximum time to close the connections after a failure: TLS waits for the other side."""
+_A_DAY_S: Final = 86_400.0
 
 
 class RedisClient:
-    """One connection at a time to the Redis at ``url``; not for several tasks at once.
+    """One exchange at a time with the Redis at ``url``; not for several tasks at once.
 
     ``redis://``, ``rediss://`` and ``unix://`` are fixed addresses; ``redis+sentinel://host,host/master`` is the master
-    by its Sentinels, ``redis+cluster://host,host`` the node of a Cluster that owns ``key``, which must share a slot
-    with all keys of all commands. There, each Sentinel and each seed gets a share of ``connect_timeout_s``.
+    by its Sentinels, ``redis+cluster://host,host`` the node of a Cluster that owns ``key``.
 
     Raises ValueError, which repeats nothing of the URL, when the URL or the files of ``access`` cannot be used, or when
     they contradict each other.
     """
 
     def __init__(self, url: str, connect_timeout_s: float, access: Access = NO_FILES, key: str = "") -> None:
-        self.watch = ConnectionWatch()
         try:
-            self._client = _client(url, connect_timeout_s, access, key, self.watch)
+            self._connections = _connections(url, connect_timeout_s, access, key)
         except AccessError:
             raise
         except (ValueError, TypeError, OSError, RedisError):
             raise ValueError("cannot be used as a Redis URL") from None
+        self._watching: asyncio.Task[None] | None = None
+        self._has_ended = False
 
     async def ask(self, read: Callable[[Any], T], *command: str | bytes) -> T:
         """Send one command, over a new connection if need be, and return ``read(reply)`` (RESP2).
@@ -56,12 +59,12 @@ class RedisClient:
         Raises StoreError with the word of ``error_word``. Every error ends the connection, cancellation too.
         """
         try:
-            return read(await self._client.execute_command(*command))
+            if await self._end_watch() or await self._is_at_end():
+                await self._end_connection()
+            return read(await self._connections.execute_command(*command))
         except BaseException as error:
             if not isinstance(error, NoScriptError):  # this reply only asks for another command
-                with suppress(*FAILURES):
-                    async with asyncio.timeout(_CLOSE_S):
-                        await self._client.aclose()
+                await self._end_connection()
             if isinstance(error, Exception):
                 raise StoreError(error_word(error)) from error
             raise
@@ -78,16 +81,56 @@ class RedisClient:
                 raise
         return await self.ask(read, "EVAL", script.text, *command)
 
+    def has_lost_connection(self) -> bool:
+        """Whether a connection has ended since ``forget_lost_connection``; watches it until the next command."""
+        if self._watching is None and self._connections.is_open:
+            self._watching = asyncio.create_task(self._watch())
+        return self._has_ended
+
+    def forget_lost_connection(self) -> None:
+        """Watch the connection that is open now."""
+        self._has_ended = False
+        self.has_lost_connection()
+
     async def aclose(self) -> None:
         """End the connection."""
-        await self._client.aclose()
+        await self._end_watch()
+        await self._connections.aclose()
+
+    async def _watch(self) -> None:
+        """Read from the idle connection: no reply comes, but its end does."""
+        with suppress(*FAILURES), self._connections.idle() as connection:
+            if connection is not None:
+                await connection.read_response(timeout=_A_DAY_S, disconnect_on_error=False)
+        self._has_ended = True
+
+    async def _end_watch(self) -> bool:
+        """Take the connection back from the watch; whether it has ended meanwhile."""
+        watching, self._watching = self._watching, None
+        if watching is None:
+            return False
+        watching.cancel()
+        await asyncio.wait([watching])
+        return not watching.cancelled()
+
+    async def _is_at_end(self) -> bool:
+        """Whether the server has closed the connection, or has sent what is no reply."""
+        with self._connections.idle() as connection:
+            return connection is not None and bool(await connection.can_read())
+
+    async def _end_connection(self) -> None:
+        self._has_ended = self._has_ended or self._connections.is_open
+        with suppress(*FAILURES):
+            async with asyncio.timeout(_CLOSE_S):
+                await self._connections.aclose()
 
 
-def _client(url: str, timeout_s: float, access: Access, key: str, watch: ConnectionWatch) -> Client:
+def _connections(url: str, timeout_s: float, access: Access, key: str) -> RedisConnection | ClusterConnections:
     if "+" not in url.partition("://")[0]:
-        return client_of(ConnectionPool(**options_of(parse_url(url), timeout_s, access, watch)))
+        return fixed_connection(url, timeout_s, access)
     place = host_list(url)
-    share_s = timeout_s / (len(place.hosts) + 1)
-    if place.kind == "cluster":
-        return ClusterClient(place, share_s, access, key, watch)
-    return master_client(place, share_s, access, watch)
+    if place.kind == "sentinel":
+        return master_connection(place, timeout_s, access)
+    from sidecar.store.cluster_connections import ClusterConnections  # noqa: PLC0415 - few need it
+
+    return ClusterConnections(place, timeout_s, access, key)

@@ -1,36 +1,29 @@
-"""The connections of redis-py as this project uses them: no retries, no announcements, no reply out of step."""
+"""The connection to a Redis at a fixed address, or to the master that Sentinels name: redis-py without its retries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final
 
 from hiredis import pack_command
 from redis import exceptions as theirs
 from redis.asyncio import Redis
-from redis.asyncio.connection import (
-    AbstractConnection,
-    Connection,
-    ConnectionPool,
-    SSLConnection,
-    UnixDomainSocketConnection,
-)
+from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
 from redis.backoff import NoBackoff
 
+from sidecar.config.redis_urls import HostList
 from sidecar.store.access import Access, AccessError
-from sidecar.store.bounded_parser import BoundedParser
-from sidecar.store.certificates import Certificates, TlsConnection
-from sidecar.store.connection_watch import ConnectionWatch
+from sidecar.store.certificates import TlsConnection, tls_options
 from sidecar.store.password_file import PasswordFile
 
-Options = dict[str, Any]
-"""The keyword arguments of a connection."""
-
-NO_RETRY: Final = Retry(NoBackoff(), 0)
 FAILURES: Final = (OSError, theirs.RedisError, theirs.RedisClusterException)
 """The exceptions of redis-py for a failed exchange."""
 
+NO_RETRY: Final = Retry(NoBackoff(), 0)
 _OURS: Final[Mapping[str, Any]] = {
     "protocol": 2,
     "decode_responses": False,
@@ -38,40 +31,91 @@ _OURS: Final[Mapping[str, Any]] = {
     "health_check_interval": 0,
     "retry": NO_RETRY,
     "retry_on_timeout": False,
-    "parser_class": BoundedParser,
-    # The caller bounds the whole exchange; a bound for each send and read would cost a task each.
-    "socket_timeout": None,
 }
 
 
-class Client(Protocol):
-    """The used part of ``Redis``."""
+class RedisConnection:
+    """One connection at a time. ``pool`` makes it, with the help of ``sentinel`` if there is one."""
+
+    def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None) -> None:
+        self._pool = pool
+        self._sentinel = sentinel
+        self._connection: AbstractConnection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
+    @contextmanager
+    def idle(self) -> Iterator[AbstractConnection | None]:
+        """Lend the connection while no command is under way; None if there is none."""
+        yield self._connection
 
     async def execute_command(self, *command: str | bytes) -> Any:
-        """The reply to one command."""
+        """The reply to one command, over a new connection if need be. Raises what redis-py raises."""
+        connection = self._connection or await self._connected()
+        # Hiredis needs a fifth of the time that redis-py takes in Python.
+        await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]  # of one word
+        return await connection.read_response()
 
     async def aclose(self) -> None:
-        """End the connection; the next command connects anew."""
+        """End the connection; the next command makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect()
+
+    async def _connected(self) -> AbstractConnection:
+        connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            for client in self._sentinel.sentinels if self._sentinel else ():
+                with suppress(*FAILURES):
+                    await client.aclose()
+        self._connection = connection
+        return connection
 
 
-def client_of(pool: ConnectionPool) -> Client:
-    """A ``Redis`` that leaves replies as they are, and owns the pool."""
-    client = Redis.from_pool(pool)
-    client.response_callbacks.clear()
-    return cast("Client", client)
+def fixed_connection(url: str, timeout_s: float, access: Access) -> RedisConnection:
+    """The connection to the server at a fixed address, made within ``timeout_s``. Raises as ``options_of`` does."""
+    return RedisConnection(ConnectionPool(**options_of(parse_url(url), timeout_s, access)))
+
+
+def master_connection(place: HostList, timeout_s: float, access: Access) -> RedisConnection:
+    """The connection to the master that the first Sentinel with an answer names; each Sentinel gets a part of the time.
+
+    The options of TLS are for the Sentinels as well, the login and the password file are not.
+    """
+    parsed: Mapping[str, Any] = parse_url(f"{place.scheme}://{place.login}@/{''.join(place.path[1:])}?{place.query}")
+    of_master = {name: value for name, value in parsed.items() if not name.startswith("sentinel_")}
+    of_sentinel = {name.removeprefix("sentinel_"): parsed[name] for name in parsed.keys() - of_master.keys()}
+    of_both = {name: value for name, value in parsed.items() if name.startswith(("ssl_", "connection_class"))}
+    master = options_of(of_master, timeout_s, access)
+    master["connection_class"] = _MASTERS[master["connection_class"]]
+    share_s = timeout_s / (len(place.hosts) + 1)
+    options = options_of(of_both | of_sentinel, share_s, replace(access, password_file=""), share_s)
+    sentinel = Sentinel([])  # type: ignore[no-untyped-call]  # its constructor takes no class of connections
+    sentinel.sentinels = [
+        Redis.from_pool(ConnectionPool(**options, host=host, port=port)) for host, port in place.hosts
+    ]
+    pool = sentinel.master_for(place.path[0], **master).connection_pool
+    return RedisConnection(pool, sentinel)
 
 
 def options_of(
-    parsed: Mapping[str, Any], timeout_s: float, access: Access, watch: ConnectionWatch | None = None
-) -> Options:
-    """The options for connections, each made within ``timeout_s``, from what ``parse_url`` made of a URL.
+    parsed: Mapping[str, Any], connect_s: float, access: Access, reply_s: float | None = None
+) -> dict[str, Any]:
+    """The options for connections from what ``parse_url`` made of a URL, and their class.
 
-    ``watch`` is told of these connections.
+    ``connect_s``: time to connect. ``reply_s``: time for a reply, unless the caller bounds the whole exchange, because
+    it costs a task for each command.
     Raises AccessError, or another error of redis-py or the standard library for options that cannot be used.
     """
-    options: Options = {**parsed, **_OURS, "socket_connect_timeout": timeout_s}
-    if watch is not None:
-        options["parser_class"] = watch.parser
+    options = {**parsed, **_OURS, "socket_connect_timeout": connect_s, "socket_timeout": reply_s}
     kind = options.pop("connection_class", Connection)
     if access.certificates and kind is not SSLConnection:
         raise AccessError("certificates need a URL with rediss")
@@ -79,41 +123,14 @@ def options_of(
         if "password" in options:
             raise AccessError("the password stands both in the URL and in a file")
         options["credential_provider"] = PasswordFile(options.pop("username", None), access.password_file)
-    kind(**options)  # refuses options that it does not know
     if kind is SSLConnection:
-        named = {name: options.pop(name) for name in tuple(options) if name.startswith("ssl_")}
-        options["certificates"] = Certificates(named, access)
-    return {**options, "connection_class": _KINDS[kind]}
+        kind, options = TlsConnection, tls_options(options, access)
+    kind(**options)  # refuses options that it does not know
+    return {**options, "connection_class": kind}
 
 
-class InStep(AbstractConnection):
-    """Connects anew when the server has closed the connection, or has sent data without a command.
-
-    The pool of ``Redis`` does the same, the pool of ``RedisCluster`` does not.
-    """
-
-    async def send_packed_command(self, *args: Any, **options: Any) -> None:
-        """Send, over a new connection if need be."""
-        if self.is_connected and await self.can_read():
-            await self.disconnect(nowait=True)
-        await super().send_packed_command(*args, **options)
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        """The command as the server reads it: by hiredis, in a fifth of the time that redis-py takes in Python."""
-        words = (*args[0].split(), *args[1:])  # the first may be two words, such as CLUSTER SLOTS
-        return [pack_command(words)]
-
-
-class _Tcp(InStep, Connection):
+class _MasterTls(SentinelManagedConnection, TlsConnection):
     pass
 
 
-class _Unix(InStep, UnixDomainSocketConnection):
-    pass
-
-
-class _Tls(InStep, TlsConnection):
-    pass
-
-
-_KINDS: Final = {Connection: _Tcp, SSLConnection: _Tls, UnixDomainSocketConnection: _Unix}
+_MASTERS: Final = {Connection: SentinelManagedConnection, TlsConnection: _MasterTls}

@@ -47,6 +47,8 @@ _MESSAGE: Final = re.compile(
     r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing"
     r"|ACL failure in script)|(?P<auth>unauthenticated))\b"
 )
+# Sentinel collects in a text why no Sentinel named the master.
+_OF_SENTINELS: Final = re.compile(r"(?P<auth>Authentication\w*Error)|(?P<tls>\[SSL: )")
 
 
 def error_word(error: BaseException) -> str:
@@ -55,6 +57,8 @@ def error_word(error: BaseException) -> str:
     if type(error) in _WRAPPERS and inner is not None and (word := error_word(inner)) != "internal":
         return word
     if type(error) is theirs.ResponseError and (said := _MESSAGE.search(str(error))):
+        return str(said.lastgroup)
+    if isinstance(error, MasterNotFoundError) and (said := _OF_SENTINELS.search(str(error))):
         return str(said.lastgroup)
     return next((word for kind, word in _WORDS if isinstance(error, kind)), "internal")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sidecar.core.fleet.raw import BeatReply, Raw
-from sidecar.store.protocol import Listing
+from sidecar.core.fleet.raw import BeatReply, Listing, Raw
 
 _READ: Final = 18
 _BEAT: Final = 13

@@ -5,7 +5,6 @@ A released hold leaves a row for a window, so that its end can be told from its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from sidecar.core.fleet import hold
@@ -31,15 +30,13 @@ class SeenHolds:
         self._scopes = [""] * PLACES
         self._now_us = 0
 
-    def take(self, instance: str, readings: Sequence[Reading]) -> None:
-        """Take the answers of all servers to one beat of ``instance``."""
-        now_us = max(reading.reply.now_us for reading in readings)
+    def take(self, instance: str, reading: Reading) -> None:
+        """Take the answer to a beat of ``instance``."""
+        now_us = reading.reply.now_us
         is_recent, self._now_us = now_us - self._now_us < self._window_us, now_us
         self._scopes[1] = instance
         for place in range(PLACES):
-            rows = [row for reading in readings if (row := HoldRow.read(reading.reply.holds[place])) is not None]
-            newest = max(rows, key=lambda row: row.at_us, default=None)
-            seen = self._seen[place]
+            newest, seen = HoldRow.read(reading.reply.holds[place]), self._seen[place]
             if newest is not None:
                 self._lost[place] = None
             elif is_recent and seen is not None and seen.left_us(now_us) and seen.at_us < now_us:

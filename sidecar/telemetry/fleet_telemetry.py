@@ -35,10 +35,6 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
     if after.losses > before.losses:
         fields: dict[str, object] = {"alive": after.alive, "suspect": after.suspect, "down": after.down}
         yield Line(logging.WARNING, "Redis lost its record of earlier culls", fields)
-    if after.away != before.away:
-        level = logging.WARNING if after.away else logging.INFO
-        text = "Redis servers are away, and their share of the budget" if after.away else "all Redis servers are back"
-        yield Line(level, text, {"away": ", ".join(after.away)} if after.away else {})
     if after.lost_hold is not None and after.lost_hold != before.lost_hold:
         yield Line(logging.ERROR, reasons.lost_hold(after.lost_hold), {"until": after.lost_hold.until})
     if after.hold != before.hold:
@@ -88,9 +84,6 @@ class FleetReadings(Collector):
         yield GaugeMetricFamily("arbiter_fleet_retiring", "Leases for retirements in use.", fleet.retiring)
         yield GaugeMetricFamily(
             "arbiter_fleet_policies", "Number of different policies in the fleet; it should be 1.", fleet.policies
-        )
-        yield GaugeMetricFamily(
-            "arbiter_redis_servers_away", "Redis servers that did not answer the last beat.", len(fleet.away)
         )
         yield GaugeMetricFamily(
             "arbiter_fleet_median_errors",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 import sys
 from dataclasses import fields
 from datetime import UTC, datetime
-from itertools import permutations
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +20,9 @@ from sidecar.config.slices import BudgetConfig, Config
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.access import Access
-from sidecar.store.decisions import Counter
+from sidecar.store.budget import Counter
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis
     from harness.redis_server import RedisServer
 
 TOP = Path(__file__).parents[2]
@@ -99,82 +95,28 @@ def test_capacity_is_known_beforehand_unless_it_depends_on_the_fleet(budget: str
     assert known == pytest.approx(capacity, nan_ok=True)
 
 
-# -- servers ------------------------------------------------------------------------------------------------
-
-URLS = ("redis://:s1@b:6379/0", "redis://:s3@a:6379/1", "unix:///run/redis.sock")
-
-
-@pytest.mark.parametrize("given", list(permutations(URLS)), ids=lambda given: " ".join(url[-1] for url in given))
-def test_every_sidecar_numbers_the_servers_alike_in_whatever_order_it_was_given_them(given: tuple[str, ...]) -> None:
-    servers = build_store.servers(settings(redis_url=" , ".join(given)))
-    assert [server.url for server in servers] == [URLS[2], URLS[1], URLS[0]]
-    assert [server.name for server in servers] == [URLS[2], "redis://:***@a:6379/1", "redis://:***@b:6379/0"]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        "redis://a,redis://b,redis+cluster://d,c",
-        "redis+cluster://c:6379,d,rediss://ann:secret@b/0,redis://A:6379?db=0",
-    ],
-)
-def test_order_of_servers_is_that_of_their_places_however_they_are_written(given: str) -> None:
-    servers = build_store.servers(settings(redis_url=given))
-    assert [re.findall(r"(?<=[/@,])([abcd])\b", server.url.lower())[0] for server in servers][:2] == ["a", "b"]
-    assert "cluster" in servers[2].url
-
-
-ORDERS = """
-from sidecar.app import build_store
-from sidecar.config.settings import load_config
-settings = load_config({"redis_url": "redis+sentinel://z,a/m,redis+sentinel://y,b/m"}, {})
-print([server.name for server in build_store.servers(settings)])
-"""
-
-
-def test_order_of_servers_is_the_same_in_every_process() -> None:
-    """As that of a set of texts is not."""
-    orders = {
-        subprocess.run(
-            [sys.executable, "-c", ORDERS],
-            cwd=TOP,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
-        ).stdout
-        for seed in (1, 2)
-    }
-    assert len(orders) == 1
-
-
-def test_password_has_no_say_in_the_order_of_servers() -> None:
-    orders = []
-    for one, other in (("x", "y"), ("y", "x")):
-        servers = build_store.servers(settings(redis_url=f"redis://:{one}@a,redis://:{other}@b"))
-        orders.append([server.url[-1] for server in servers])
-    assert orders == [["a", "b"]] * 2
-
-
-def test_without_redis_there_is_no_server() -> None:
-    assert build_store.servers(settings()) == []
+# -- the address of Redis -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("redis://a,redis://b", "redis://b,redis://a", True),
+        ("redis+cluster://a,b", "redis+cluster://b,a", True),
         ("redis://:secret@a", "redis://:changed@a", True),
         ("redis://a", "redis://a/1", False),
-        ("redis://a", "redis://a,redis://b", False),
+        ("redis://a", "redis://b", False),
     ],
-    ids=["another order", "another password", "another database", "one more"],
+    ids=["another order", "another password", "another database", "another host"],
 )
-def test_another_list_of_servers_is_another_digest(one: str, other: str, *, same: bool) -> None:
+def test_another_address_of_redis_is_another_digest(one: str, other: str, *, same: bool) -> None:
     digests = [terms(redis_url=url).servers for url in (one, other)]
     assert (digests[0] == digests[1]) is same
     assert not any(word in digest for digest in digests for word in ("redis", "secret", "a:"))
+
+
+def test_digest_of_the_address_is_that_of_the_version_before() -> None:
+    """Or sidecars of both would take each other for a fleet that has moved, and grant nothing."""
+    assert terms(redis_url="redis://:secret@redis.internal:6380/2").servers == "14e457e9e97e"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +229,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "redis"]
 """
 
 
-@pytest.mark.parametrize("url", ["", "redis://127.0.0.1:1", "redis://127.0.0.1:1,redis://127.0.0.1:2"])
+@pytest.mark.parametrize("url", ["", "redis://127.0.0.1:1"])
 def test_nothing_of_redis_is_imported_before_the_budget_is_asked(url: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", IMPORTS, url], cwd=TOP, capture_output=True, text=True, timeout=90, check=True
@@ -323,15 +265,3 @@ async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisSe
     assert isinstance(await held.claim(CLAIM), Granted)
     await held.aclose()
     assert [key[:-1] for key in redis_server.cli("KEYS", "errorWatcher*")] == ["errorWatcher:shadow:"]
-
-
-async def test_three_servers_have_the_tokens_of_one(start_redis: StartRedis) -> None:
-    servers = [start_redis(name) for name in ("a", "b", "c")]
-    urls = ",".join(server.url for server in servers)
-    held = build_store.budget(settings(redis_url=urls, budget="5", **GATELESS), lambda _error: None)
-    for number in range(20):
-        assert isinstance(await held.beat(Beat(f"i{number}", "boot", Presence.WELL, first=True)), Fleet)
-    answers = [await held.claim(Claim(f"app/i{number}/boot", f"i{number}", "boot")) for number in range(8)]
-    await held.aclose()
-    assert sum(isinstance(answer, Granted) for answer in answers) == 5
-    assert sorted(server.cli("ZCARD", "{ha:default/app}:grants") for server in servers) == [1, 2, 2]

@@ -12,7 +12,7 @@ from harness.composition import Composed, Facts, composed, on_any_port
 from sidecar.core.types import Entry, Fleet, Missed, Sample, Unknown
 
 WORD: Final = "a word of sixteen letters or more"
-BY_BOOT_TIME: Final = {"AloneBudget.clock", "Decisions.clock", "Cascade.clock"}
+BY_BOOT_TIME: Final = {"FleetBudget.clock", "OwnBeats.clock"}
 """A machine that slept would else look to the budget like a stepped clock of Redis."""
 
 FAILURES: Final = {
@@ -131,8 +131,8 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
 async def test_shared_budget_goes_by_the_same_clocks() -> None:
     async with composed(on_any_port({"redis_url": "redis://127.0.0.1:1", "instance": "a"})) as one:
         facts = one.facts()
-    assert facts["FleetBudget.clock"] == facts["Decisions.clock"] == {"boot_time"}
-    assert [*facts["BudgetWithHolds.wall"], *facts["BudgetWithHolds.instance"]] == ["time", "a"]
+    assert facts["FleetBudget.clock"] == facts["OwnBeats.clock"] == {"boot_time"}
+    assert [*facts["LocalHolds.wall"], *facts["LocalHolds.instance"]] == ["time", "a"]
 
 
 async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
-import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,11 @@ import pytest
 from harness.raw_http import RawConnection
 from harness.waiting import eventually
 from sidecar.app import daemon
-from sidecar.app.early_health import EarlyHealth
-from sidecar.config.settings import load
+from sidecar.app.run_lock import RunLock
 from sidecar.controller import state_file
 from sidecar.core.types import AppListening, Fleet, State, Unknown
 from sidecar.net.bounded_server import BoundedServer
+from sidecar.runlock.flock import FlockSlots
 
 # -- while it serves ----------------------------------------------------------------------------------------------
 
@@ -85,29 +83,6 @@ async def test_secret_that_all_users_can_read_is_a_line_in_the_log(
         await eventually(lambda: said in caplog.text, timeout_s=60, what="it is logged")
 
 
-async def test_request_that_waited_for_the_daemon_is_answered_by_it(start: Any) -> None:
-    port = _free_port()
-    source, sink = os.pipe()
-    early = EarlyHealth(source)
-    early.start()
-    with os.fdopen(sink, "w") as pipe:
-        json.dump(load({"public_listen": f"127.0.0.1:{port}"}, {}).model_dump(), pipe)
-    await asyncio.to_thread(early.config)
-    reader, writer = await eventually(
-        lambda: asyncio.open_connection("127.0.0.1", port), timeout_s=60, what="it listens"
-    )
-    writer.write(b"GET /why HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    await eventually(lambda: early._waiting, timeout_s=60, what="the request waits")
-    async with start(early_health=early) as one, RawConnection(reader, writer) as connection:
-        assert (await connection.answer()).json()["service"] == "shop"
-        assert one.addresses["health_at"] == f"127.0.0.1:{port}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 # -- how it ends --------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +138,34 @@ async def test_end_is_told_to_the_fleet_and_then_everything_is_closed(
         assert caplog.records[-1].message == "stopped"
         with pytest.raises(ConnectionRefusedError):
             await one.ask("health_at", "GET /health")
+
+
+async def test_sidecar_whose_standby_waits_ends_at_once_and_reports_no_end(
+    start: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    lock, standby = RunLock(tmp_path, waits=True), FlockSlots(tmp_path, "standby")
+    assert lock.acquire()
+    assert standby.acquire()
+    async with start(lock=lock, stop_drain="1h", state_dir=str(tmp_path)) as one:
+        await eventually(lambda: one.sidecar.membership.fleet_age_s is not None, timeout_s=60, what="the first beat")
+        beats: list[Fleet | Unknown] = []
+        one.sidecar.observers.beats.append(beats.append)
+        one.stop.set()
+        assert await asyncio.wait_for(one.ended, 60) == 0
+        assert beats == []
+        assert "stopping" not in caplog.messages
+        assert FlockSlots(tmp_path, "main").acquire() == 1, "the standby can take it"
+    standby.release()
+
+
+async def test_sidecar_without_a_standby_drains_though_it_has_a_run_lock(start: Any, tmp_path: Path) -> None:
+    lock = RunLock(tmp_path, waits=True)
+    assert lock.acquire()
+    async with start(lock=lock, stop_drain="1h") as one:
+        one.stop.set()
+        await one.becomes(State.STOPPING)
+        assert lock._main.is_held
+    lock.release()
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known by its socket", "unknown"])

@@ -25,7 +25,6 @@ from bench import (
     scrape,
     startup,
     table,
-    takeover,
     weights,
     window,
 )
@@ -43,7 +42,6 @@ FIGURES: Final[dict[str, Callable[[Rig], list[Row]]]] = {
     "scrape": scrape.measure,
     "datagrams": datagrams.measure,
     "weights": weights.measure,
-    "takeover": takeover.measure,
     "redis": redis_cost.measure,
 }
 PAGE: Final = Path(__file__).with_name("README.md")

@@ -11,7 +11,6 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from bench import wire
-from sidecar.store.connection_watch import ConnectionWatch
 from sidecar.store.protocol import StoreError
 
 if TYPE_CHECKING:
@@ -128,7 +127,6 @@ class _Recorder:
 
     def __init__(self) -> None:
         self.commands: list[bytes] = []
-        self.watch = ConnectionWatch()
 
     async def run(
         self, read: Callable[[Any], Any], script: Script, keys: Sequence[bytes], arguments: Iterable[str | bytes]
@@ -140,6 +138,9 @@ class _Recorder:
         texts = (b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
         self.commands.append(b"*%d\r\n" % len(words) + b"".join(texts))
         raise StoreError("connection")
+
+    def forget_lost_connection(self) -> None:
+        """There is no connection."""
 
 
 def files_allowed(wanted: int) -> int:

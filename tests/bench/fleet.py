@@ -38,7 +38,7 @@ class Service:
 
     def budget(self) -> FleetBudget:
         """The budget of one sidecar, with its own connection."""
-        return FleetBudget([("redis", self._store())], self._terms, rng=Random(), clock=time.monotonic)
+        return FleetBudget(self._store(), self._terms, rng=Random(), clock=time.monotonic)
 
     def beats(self, presence: Presence = Presence.WELL, members: Iterable[int] | None = None) -> list[bytes]:
         """The command of a beat of each of these members (all by default)."""

@@ -108,19 +108,14 @@ def test_a_first_word_that_is_no_command_is_not_repeated(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--run-lock", "/l", "--lifetime", "5m"], {"run_lifetime": 300, "lifetime": 0}),
-        (["--run-lock=/l", "--lifetime=5m", "--standby"], {"run_lifetime": 300, "standby": True}),
+        (["--run-lock=/l", "--standby"], {"standby": True, "run_lock": "/l"}),
         (["--standby", "--run-lock", "/l"], {"standby": True, "run_lock": "/l"}),
         (["--standby", "false", "--never-last=false"], {"standby": False, "never_last": False}),
-        (["--lifetime", "5h", "--redis-url", "redis://h"], {"run_lifetime": 0, "lifetime": 18_000}),
-        (
-            ["--run-lock", "/l", "--lifetime", "5h", "--run-lifetime", "5m", "--redis-url", "redis://h"],
-            {"run_lifetime": 300, "lifetime": 18_000},
-        ),
+        (["--run-lock", "/l", "--lifetime", "5h", "--redis-url", "redis://h"], {"lifetime": 18_000, "run_lock": "/l"}),
     ],
-    ids=["beside a run lock", "with equals", "switch first", "switch with a value", "the app's", "both"],
+    ids=["with equals", "switch first", "switch with a value", "lifetime of the app"],
 )
-def test_lifetime_is_the_sidecars_own_beside_a_run_lock_and_a_switch_needs_no_value(
+def test_switch_needs_no_value_and_a_run_lock_changes_no_other_option(
     capsys: pytest.CaptureFixture[str], flags: list[str], expected: dict[str, object]
 ) -> None:
     done = Done(capsys, "run", *flags)

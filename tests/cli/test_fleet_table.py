@@ -52,7 +52,6 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         median_ratio=0.0042,
         policies=2,
         losses=1,
-        away=("redis://h2: timeout",),
         helped=5,
         unhelped=2,
         unclear=1,
@@ -73,7 +72,6 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         "median  2 errors of a container in the window, 0.42 % of its requests",
         f"double  two containers run as a, and count as one: neither may be culled; {RENAME}",
         "drift   2 different settings, the strictest of each holds: see health-arbiter doctor",
-        "away    redis://h2: timeout, and its share of the budget",
         "memory  Redis lost its record of earlier culls 1 time: no cull in the window of the budget after one",
         "hold    the service by alice, 1h left: migration",
     ]
@@ -152,7 +150,7 @@ def test_nothing_that_moves_a_cursor_is_printed() -> None:
     evil = {**HOLD, "reason": "a\x1b[2Jb\nc", "author": "größe\u202e"}
     assert hold_line(evil, NOW) == "the service by größe?, 1h left: a?[2Jb?c"
     trials = (CauseTrial("\x07", 1, 0), CauseTrial("\x08", 1, 0, 9))
-    fleet = Fleet(alive=1, cause="k\r", trials=trials, away=("\n",))
+    fleet = Fleet(alive=1, cause="k\r", trials=trials)
     lines = head(_seen(fleet, own={**OWN, "incarnation": "\x1b[2J"}, service="\u202e"), NOW)
     assert all(line.isprintable() for line in lines)
     assert hold_line({**HOLD, "reason": "größe 🚀"}, NOW) == "the service by alice, 1h left: größe 🚀"

@@ -19,8 +19,7 @@ SERVE = """
 import json, sys
 from sidecar.cli.main import main
 
-def serve(config, early_health):
-    early_health.stop()
+def serve(config):
     libraries = {"argparse", "pydantic", "pydantic_core", "pydantic_settings", "click", "rich"}
     heavy = {*libraries, "sidecar.config.settings", "sidecar.cli.application"}
     print(json.dumps({"loaded": sorted(sys.modules.keys() & heavy), "config": config}))
@@ -38,7 +37,7 @@ def run(arguments, environ, serve):
     READ
 
 sys.modules["sidecar.cli.application"] = types.SimpleNamespace(run=run)
-sys.exit(main(["--budget", "9"], lambda config, early_health: 0))
+sys.exit(main(["--budget", "9"], lambda config: 0))
 """
 
 # What each process of a run loads, and which of our modules build classes by dataclass, the dearest thing they do.
@@ -57,7 +56,7 @@ CHILD = "from sidecar.config.settings import load; load({}, {})"
 DAEMON = """
 from sidecar.app import lean_import
 lean_import.defer_client()
-import sidecar.app.daemon, sidecar.app.early_health, sidecar.store.redis_client
+import sidecar.app.daemon, sidecar.store.redis_client
 """
 
 SECRET = "hunter2"  # not one: the string to look for

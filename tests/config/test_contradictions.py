@@ -22,22 +22,6 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
     ("flags", "named"),
     [
         pytest.param({"standby": "true"}, ["ARBITER_STANDBY", "ARBITER_RUN_LOCK"], id="standby without a lock"),
-        pytest.param({"run_lifetime": "5m"}, ["ARBITER_RUN_LIFETIME", "ARBITER_RUN_LOCK"], id="end without an heir"),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "60s"},
-            ["ARBITER_RUN_LIFETIME", ": 60s is", "ARBITER_RUN_EVERY=60s"],
-            id="no longer than until the next is started",
-        ),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "5m", "standby": "true", "standby_for": "5m"},
-            ["ARBITER_STANDBY_FOR", ": 5m is", "ARBITER_RUN_LIFETIME=5m"],
-            id="standby that leaves before its turn",
-        ),
-        pytest.param(
-            {"run_lock": "/l", "standby": "true", "standby_for": "60s"},
-            ["ARBITER_STANDBY_FOR", ": 60s is", "ARBITER_RUN_EVERY=60s"],
-            id="standby that leaves before the next is started",
-        ),
         pytest.param(
             {"mode": "enforce"},
             ["ARBITER_MODE", "ARBITER_REDIS_URL", "ARBITER_ALONE=true"],
@@ -192,22 +176,12 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             id="authority that cannot be read",
         ),
         pytest.param(
-            {"budget": "2", "redis_url": "redis://a,redis://b,redis://c"},
-            ["ARBITER_BUDGET", "3 servers"],
-            id="a server without a share",
-        ),
-        pytest.param(
-            {"redis_ca": "/ca", "redis_url": "rediss://a,redis://b"},
-            ["ARBITER_REDIS_CA", "ARBITER_REDIS_URL"],
-            id="authority, and a server in the clear",
-        ),
-        pytest.param(
             {"redis_key": __file__, "redis_url": "rediss://host"},
             ["ARBITER_REDIS_KEY", "ARBITER_REDIS_CERT"],
             id="key without its certificate",
         ),
         pytest.param(
-            {"redis_password_file": "/p", "redis_url": "redis://a,redis://:secret@b"},
+            {"redis_password_file": "/p", "redis_url": "redis://:secret@b"},
             ["ARBITER_REDIS_PASSWORD_FILE", "ARBITER_REDIS_URL"],
             id="two passwords",
         ),
@@ -248,16 +222,6 @@ def _problems(flags: Mapping[str, str]) -> list[str]:
             {"redis_url": "redis://host", "redis_timeout": "10s"},
             ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL"],
             id="claim still waiting at the next check",
-        ),
-        pytest.param(
-            {"redis_url": "redis://a,redis://b,redis://c", "redis_timeout": "4s"},
-            ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL", "each of 3 servers"],
-            id="claim still on its walk at the next check",
-        ),
-        pytest.param(
-            {"redis_url": "redis://a,redis://b", "redis_timeout": "10s"},
-            ["ARBITER_REDIS_TIMEOUT", "ARBITER_CHECK_INTERVAL"],
-            id="claim still waiting for the first of two servers",
         ),
         pytest.param(
             {"enforce_percent": "50", "mode": "shadow"},
@@ -320,10 +284,6 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"agent_listen": "off", "local_listen": "off", "socket": "/s"}, id="two listeners off"),
         pytest.param({"redis_url": "redis://host", "redis_timeout": "9s"}, id="claim ends before the next check"),
         pytest.param({"redis_timeout": "10s"}, id="time-out without Redis"),
-        pytest.param(
-            {"redis_url": "redis://a,redis://b,redis://c", "redis_timeout": "3.3s"},
-            id="walk over three servers ends before the next check",
-        ),
         pytest.param({"redis_url": "redis+cluster://a,b,c", "redis_timeout": "9s"}, id="hosts of a cluster are one"),
         pytest.param({"agent_maxconn": "0", "agent_listen": "off"}, id="agent off and nothing to tell it"),
         pytest.param({"budget": "100%", "redis_url": "redis://host"}, id="part of a fleet that Redis knows"),
@@ -352,25 +312,17 @@ def test_a_contradiction_is_one_line_that_names_its_settings(flags: dict[str, st
         pytest.param({"spacing": "599s"}, id="spacing just within the window"),
         pytest.param(
             {
-                "redis_url": "rediss://a,rediss+sentinel://b/m",
+                "redis_url": "rediss+sentinel://b/m",
                 "redis_ca": __file__,
                 "redis_cert": __file__,
                 "redis_key": __file__,
             },
-            id="certificates for servers with TLS",
+            id="certificates for TLS",
         ),
         pytest.param({"redis_url": "redis+cluster://a,b"}, id="only fixed needs two slots"),
         pytest.param({"redis_url": "rediss://a", "redis_cert": __file__}, id="certificate and key in one file"),
         pytest.param({"redis_url": "redis://a", "redis_password_file": "/p"}, id="password in the clear"),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "62s"}, id="one second more"
-        ),
-        pytest.param(
-            {"run_lock": "/l", "run_lifetime": "61s", "standby": "true", "standby_for": "0"},
-            id="standby that waits for ever",
-        ),
-        pytest.param({"run_lock": "/l", "run_lifetime": "61s", "standby_for": "1s"}, id="no standby"),
-        pytest.param({"run_lock": "/l", "standby": "true", "standby_for": "61s"}, id="a standby at every moment"),
+        pytest.param({"run_lock": "/l", "standby": "true"}, id="standby with a lock"),
         pytest.param({"enforce_percent": "100", "mode": "shadow"}, id="all that enforce, if they did"),
         pytest.param({"enforce_percent": "0", "alone": "true"}, id="none enforces yet"),
     ],

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from sidecar.config import redis_urls
 
+SEVERAL = "names several servers.* Redis Sentinel, redis.* Redis Cluster, redis"
+
 
 @pytest.mark.parametrize(
     "url",
@@ -25,11 +27,7 @@ from sidecar.config import redis_urls
         "rediss+sentinel://a/fleet?ssl_check_hostname=false&sentinel_username=u",
         "redis+cluster://a:7000,b:7001,[::1]",
         "rediss+cluster://:pw@a,b/0?ssl_ca_certs=/ca.pem",
-        "redis://a,redis://b",
-        "redis://a:1,redis://a:2",
-        "redis://a/0,redis://a/1",
-        "redis://:pass,word@a,rediss://:x@b,unix:///run/redis.sock",
-        "redis+sentinel://a,b/one,redis+sentinel://a,b/two,redis+cluster://a,b",
+        "redis://:pass,word@a",
         "",
     ],
 )
@@ -58,18 +56,17 @@ def test_a_redis_url_is_kept_as_it_was_written(url: str) -> None:
         ("redis://:hunter2\n@host", "not a Redis URL"),
         ("redis://:hunter2@[host", "not a Redis URL"),
         ("redis://:hunter2@host\u2100", "not a Redis URL"),
-        ("redis://:hunter2@a,b", "several hosts behind one scheme"),
-        ("redis://:hunter2@a:1,b:2/0", "several hosts behind one scheme"),
-        ("redis://:hunter2@a,", "several hosts behind one scheme"),
+        ("redis://:hunter2@a,b", SEVERAL),
+        ("redis://:hunter2@a:1,b:2/0", SEVERAL),
+        ("redis://:hunter2@a,", SEVERAL),
         ("redis://a,hunter2://b", "not a Redis URL"),
         ("redis://a,http://:hunter2@b", "not a Redis URL"),
-        (",redis://:hunter2@a", "not a Redis URL"),
-        ("redis://:hunter2@a,redis://b,redis://", "not a Redis URL"),
-        ("redis://:hunter2@a,redis://A:6379/0", "a server twice"),
-        ("redis://a/1,rediss://:hunter2@a?db=01", "a server twice"),
-        ("unix:///run/a?db=0,unix://:hunter2@/run/a", "a server twice"),
-        ("redis+sentinel://a,b/m,redis+sentinel://:hunter2@b,A:26379/m/0", "a server twice"),
-        ("redis+cluster://a,b,redis+cluster://:hunter2@b,a", "a server twice"),
+        (",redis://:hunter2@a", SEVERAL),
+        ("redis://a , REDISS://:hunter2@b", SEVERAL),
+        ("redis://:hunter2@a,redis://b,redis://", SEVERAL),
+        ("unix:///run/a?db=0,unix://:hunter2@/run/a", SEVERAL),
+        ("redis+sentinel://a,b/m,redis+sentinel://:hunter2@b,c/m", SEVERAL),
+        ("redis+cluster://a,b,redis+cluster://:hunter2@b,a", SEVERAL),
         ("redis+sentinel://:hunter2@a,a:26379/m", "a host twice"),
         ("redis+sentinel://:hunter2@a,b", "not the URL of a Sentinel"),
         ("redis+sentinel://:hunter2@a/", "not the URL of a Sentinel"),
@@ -120,26 +117,10 @@ def test_a_redis_url_that_redis_py_would_misread_is_refused_without_a_word_of_it
         ("redis+sentinel://u:hunter2@a:1,b/m", "redis+sentinel://u:***@a:1,b/m"),
         ("redis+sentinel://a/m?sentinel_password=hunter2&db=1", "redis+sentinel://a/m?sentinel_password=***&db=1"),
         ("rediss+cluster://hunter2@a,b", "rediss+cluster://***@a,b"),
-        ("redis://:hunter2@a, REDIS://:hunter2,hunter2@b", "redis://:***@a,REDIS://:***@b"),
-        ("redis://a?password=hunter2,redis+cluster://:hunter2@b,c", "redis://a?password=***,redis+cluster://:***@b,c"),
     ],
 )
 def test_a_masked_url_shows_everything_but_the_password(url: str, shown: str) -> None:
     assert redis_urls.masked(redis_urls.redis_url(url)) == shown
-
-
-@pytest.mark.parametrize(
-    ("text", "urls"),
-    [
-        (" ", []),
-        ("redis://a", ["redis://a"]),
-        (" redis://a , rediss://b,\tUNIX:///c", ["redis://a", "rediss://b", "UNIX:///c"]),
-        ("redis+cluster://a,b,redis+sentinel://c,d/m", ["redis+cluster://a,b", "redis+sentinel://c,d/m"]),
-        ("redis://:a,b@c,redis://:redis@d", ["redis://:a,b@c", "redis://:redis@d"]),
-    ],
-)
-def test_only_a_comma_before_a_scheme_separates_servers(text: str, urls: list[str]) -> None:
-    assert redis_urls.redis_urls(text) == urls
 
 
 @given(st.text())
@@ -150,7 +131,7 @@ def test_no_password_survives_the_mask(text: str) -> None:
         f"redis://host?password={secret}",
         f"redis://{secret}@host",
         f"redis+sentinel://:{secret}@a,b/m?sentinel_password={secret}",
-        f"redis+cluster://:{secret}@a,b,redis://:{secret}@c",
+        f"redis+cluster://:{secret}@a,b",
     )
     for url in places:
         assert "S3CRET" not in redis_urls.masked(redis_urls.redis_url(url))

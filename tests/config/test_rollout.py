@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.budgets import UnreliableBudget
 from harness.claims import S
 from harness.server_group import START_US, ServerGroup
 from sidecar.app import build_store
@@ -17,8 +16,7 @@ from sidecar.config import rollout
 from sidecar.config.settings import load_config
 from sidecar.config.slices import Config
 from sidecar.core.types import Claim, Denied, Granted, Hold, Unknown
-from sidecar.store.budget import Budget
-from sidecar.store.budget_with_holds import BudgetWithHolds
+from sidecar.store.budget import FleetBudget
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -128,12 +126,8 @@ class World:
     """The two budgets of a service, and a sidecar ``a`` with one of them."""
 
     def __init__(self) -> None:
-        self.towns = [ServerGroup(), ServerGroup()]
-        self.own, self.other = (UnreliableBudget(self.budget(index)) for index in range(2))
-        self.held = BudgetWithHolds(self.own, lambda: NOW_S, "a", lambda: self.other)
-
-    def budget(self, index: int) -> Budget:
-        return self.towns[index].sidecar()
+        self.parts = {"own": ServerGroup(), "other": ServerGroup()}
+        self.budget = self.parts["own"].sidecar("a", other=self.parts["other"].sidecar)
 
 
 @pytest.fixture
@@ -141,38 +135,38 @@ async def world() -> World:
     return World()
 
 
-async def _is_held(budget: Budget) -> bool:
+async def _is_held(budget: FleetBudget) -> bool:
     answer = await budget.claim(Claim("b/1", "b", "1"))
     return isinstance(answer, Denied) and answer.reason == "hold"
 
 
-@pytest.mark.parametrize("index", [0, 1], ids=["own", "other"])
-async def test_hold_and_its_end_reach_both_parts(world: World, index: int) -> None:
-    assert await world.held.hold("", "alice", "why", 60) == Hold("alice", "why", NOW_S + 60)
-    assert await _is_held(world.budget(index))
-    assert await world.held.release("") is True
-    assert not await _is_held(world.budget(index))
+@pytest.mark.parametrize("part", ["own", "other"])
+async def test_hold_and_its_end_reach_both_parts(world: World, part: str) -> None:
+    assert await world.budget.hold("", "alice", "why", 60) == Hold("alice", "why", NOW_S + 60)
+    assert await _is_held(world.parts[part].sidecar())
+    assert await world.budget.release("") is True
+    assert not await _is_held(world.parts[part].sidecar())
 
 
-@pytest.mark.parametrize("index", [0, 1], ids=["own", "other"])
-async def test_release_tells_of_a_hold_of_either_part(world: World, index: int) -> None:
-    await world.budget(index).hold("", "alice", "why", 60)
-    assert await world.held.release("") is True
-    assert await world.held.release("") is False
+@pytest.mark.parametrize("part", ["own", "other"])
+async def test_release_tells_of_a_hold_of_either_part(world: World, part: str) -> None:
+    await world.parts[part].sidecar().hold("", "alice", "why", 60)
+    assert await world.budget.release("") is True
+    assert await world.budget.release("") is False
 
 
 @pytest.mark.parametrize("cut", ["own", "other"])
 async def test_order_that_one_part_does_not_know_of_is_no_order_that_is_stored(world: World, cut: str) -> None:
-    getattr(world, cut).error = "timeout"
-    assert await world.held.hold("", "alice", "why", 60) == Unknown("timeout")
-    assert world.held.local is not None
-    assert await world.held.release("") == Unknown("timeout")
+    world.parts[cut].server.fails = "timeout"
+    assert await world.budget.hold("", "alice", "why", 60) == Unknown("timeout")
+    assert world.budget.local_holds.in_force is not None
+    assert await world.budget.release("") == Unknown("timeout")
 
 
 async def test_what_is_no_order_is_the_own_part_s_affair(world: World) -> None:
-    assert isinstance(await world.held.claim(Claim("a/1", "a", "1")), Granted)
-    await world.held.first("word", 1)
-    assert world.other.asked == 0
+    assert isinstance(await world.budget.claim(Claim("a/1", "a", "1")), Granted)
+    await world.budget.first("word", 1)
+    assert world.parts["other"].server.calls.total() == 0
 
 
 @pytest.mark.parametrize("places", [(49, 50), (50, 49)], ids=["enforcing first", "shadow first"])

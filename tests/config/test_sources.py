@@ -30,6 +30,7 @@ def test_an_unknown_variable_is_told_with_the_nearest_known_one(name: str, sugge
 
 
 CALLED = "this setting is called {} since 0.2"
+GONE = "there is no such setting since 0.3: "
 REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
 FORMER = {
     "brake": ("trial", REPLACED),
@@ -44,6 +45,12 @@ FORMER = {
     "confirm": ("settle", "merged into {} in 0.2: a suspect that is fine at any check while it settles is not culled"),
     "min_age": ("grace", "merged into {} in 0.2: errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", f"{CALLED}; the agent-check has no TLS any more"),
+    "run_lifetime": (
+        "",
+        f"{GONE}let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",
+    ),
+    "run_every": ("", f"{GONE}the sidecar no longer needs to know how often it is started"),
+    "standby_for": ("", f"{GONE}a standby waits for ever"),
 }
 
 
@@ -64,7 +71,7 @@ def test_setting_of_a_former_version_is_refused_with_its_new_name(tmp_path: Path
 
 def test_no_setting_has_a_former_name() -> None:
     assert {*FORMER}.isdisjoint(NAMES)
-    assert {now for now, _ in FORMER.values()} <= {*NAMES}
+    assert {now for now, _ in FORMER.values()} <= {*NAMES, ""}
 
 
 def test_what_resembles_nothing_gets_no_suggestion() -> None:

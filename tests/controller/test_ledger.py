@@ -40,7 +40,7 @@ from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
-from sidecar.store.memory_ledger import NOTED_S, SHARED_S
+from sidecar.store.protocol import NOTED_S, SHARED_S
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -104,7 +104,7 @@ class LedgerRig:
 
 def budget_of(store: Store) -> FleetBudget:
     """The budget over this one store."""
-    return FleetBudget([("one", store)], Terms(), rng=Random(0), clock=time.monotonic)
+    return FleetBudget(store, Terms(), rng=Random(0), clock=time.monotonic)
 
 
 def entries(count: int, start: int = 0) -> list[Entry]:

@@ -69,7 +69,6 @@ ALERT_MUTATIONS: Final = [
     ("ArbiterRedisUnreachable", "for: 5m", "for: 2m"),
     ("ArbiterRedisUnreachableForSome", "ratio >= 0.5 < 1", "ratio < 1"),
     ("ArbiterRedisUnreachableForSome", "for: 5m", "for: 2m"),
-    ("ArbiterRedisServersAway", "for: 5m", "for: 2m"),
     ("ArbiterDataLoss", "(increase(arbiter_data_losses_total[10m]))", "(arbiter_data_losses_total)"),
     ("ArbiterPoliciesDiffer", "for: 15m", "for: 5m"),
     ("ArbiterSidecarAbsent", "[2m]", "[30s]"),

@@ -89,9 +89,7 @@ def _call_budget(one: Sidecar, *calls: Any) -> None:
 
     async def tell() -> None:
         loaded = settings.load_config({name: str(value) for name, value in one.settings.items()}, {})
-        budget = build_store.fleet_budget(
-            loaded, [(server.name, server.store) for server in build_store.servers(loaded)]
-        )
+        budget = build_store.fleet_budget(loaded, build_store.redis_store(loaded))
         results.extend([await call(budget) for call in calls])
         await budget.aclose()
 
@@ -292,7 +290,6 @@ FLEET: Final = {
     "retiring": 0,
     "cause": "redis",
     "policies": 1,
-    "away": [],
     "departed": [],
     "departed_count": 0,
     "duplicate": False,

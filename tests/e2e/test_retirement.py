@@ -15,7 +15,7 @@ import pytest
 
 from harness.sidecar import AT_ONCE, GATES, command
 from harness.waiting import wait_for
-from sidecar.app.build_store import fleet_budget, servers
+from sidecar.app.build_store import fleet_budget, redis_store
 from sidecar.config.settings import load_config
 from sidecar.core.types import Hold
 
@@ -89,7 +89,7 @@ def _hold(server: RedisServer) -> None:
 
     async def hold() -> None:
         settings = load_config({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"})
-        budget = fleet_budget(settings, [(one.name, one.store) for one in servers(settings)])
+        budget = fleet_budget(settings, redis_store(settings))
         assert isinstance(await budget.hold("", "ann", "they start", 600), Hold)
         await budget.aclose()
 

@@ -26,7 +26,6 @@ from sidecar.config.settings import load_config
 from sidecar.config.slices import Config
 from sidecar.net.sockets import address_of
 from sidecar.server.listeners import Listeners
-from sidecar.takeover.election import Takeover
 
 Facts = dict[str, frozenset[str]]
 """The values by ``Class.attribute``; the objects of one class share their keys."""
@@ -101,9 +100,9 @@ def on_any_port(flags: Mapping[str, str]) -> Config:
 
 
 @asynccontextmanager
-async def composed(config: Config, takeover: Takeover | None = None) -> AsyncIterator[Composed]:
+async def composed(config: Config) -> AsyncIterator[Composed]:
     """The sidecar of this configuration as the daemon composes it; none of its works has begun."""
-    sidecar = await build(config, metrics_of(config), takeover)
+    sidecar = await build(config, metrics_of(config))
     async with AsyncExitStack() as opened:
         listeners = await opened.enter_async_context(listening(sidecar))
         works = [(getattr(work, "__qualname__", ""), work) for work in (*daemon._works(sidecar), *listeners.works())]

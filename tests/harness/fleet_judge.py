@@ -1,18 +1,16 @@
 """Checks the promises of the fleet from outside: by the containers that went down, in real time.
 
-The judge does not use the rules of the fleet. It follows the messages that the servers accepted, the decisions that a
-majority of them holds, the outcomes in the ledger, and the containers that went down. It keeps plain lists of these
+The judge does not use the rules of the fleet. It follows the messages that the server accepted, its decisions, the
+outcomes in the ledger, and the containers that went down. It keeps plain lists of these
 and compares them with the promises. Where the lists do not prove a broken promise, the judge accepts the decision.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.core.fleet.majority import is_majority, split
 from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.types import US_PER_S, Denied
 
@@ -28,7 +26,7 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass(slots=True)
 class Down:
-    """A grant of a token or a lease; ``at_us``: when a majority of the servers wrote it last.
+    """A grant of a token or a lease; ``at_us``: when the server wrote it last.
 
     ``is_reported``: the container went down by it. ``is_down``: it was not replaced, and kept the grant.
     ``is_open``: it has no outcome yet. ``is_standing``: whether the grant was kept (True) or given back
@@ -39,7 +37,6 @@ class Down:
     instance: str
     cause: str
     at_us: int
-    server: int
     is_lease: bool = False
     until_us: int = 0
     slots: int = 0
@@ -53,7 +50,7 @@ class Down:
 
 @dataclass(slots=True)
 class Heard:
-    """The last beat of one name that a server accepted."""
+    """The last beat of one name that the server accepted."""
 
     at_us: int
     life: str
@@ -64,41 +61,34 @@ class Heard:
 
 @dataclass(slots=True)
 class HoldPut:
-    """A hold: its end, the number of the last decision before it was answered, and the servers that have it."""
+    """A hold: its end, the number of the last decision before it was answered, and whether the server has it."""
 
     until_us: int
     order: int
-    servers: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Loss:
-    """A data loss of a server that no sidecar has reported yet."""
-
-    at_us: int
+    is_kept: bool = True
 
 
 @dataclass
 class Judge:
-    """The promises of one fleet over ``servers`` servers; ``now_us`` is always real time.
+    """The promises of one fleet; ``now_us`` is always real time.
 
     ``moment`` counts the requests (concurrent ones are one), and ``began_us`` is the beginning of the last. A decision
     uses what it read at its beginning, so it may miss a beat that arrives meanwhile, or a silence.
     ``is_split``: some sidecars reach another process of the server, so beats, holds and outcomes may be known to one
-    process only. ``outage``: the cause that everybody has, for which no restart helps.
+    process only. ``is_lost``: the server lost data, and no sidecar has noticed it yet. ``outage``: the cause that
+    everybody has, for which no restart helps.
     """
 
-    servers: int
     window_us: int
     downs: list[Down] = field(default_factory=list)
     refunded: set[str] = field(default_factory=set)
-    heard: list[dict[str, Heard]] = field(default_factory=list)
+    heard: dict[str, Heard] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     paused_until_us: dict[str, int] = field(default_factory=dict)
     touched_us: dict[str, int] = field(default_factory=dict)
     holds: dict[str, HoldPut] = field(default_factory=dict)
-    losses: dict[int, Loss] = field(default_factory=dict)
+    is_lost: bool = False
     names: set[str] = field(default_factory=set)
     newcomers: int = 0
     moment: int = 0
@@ -111,24 +101,21 @@ class Judge:
     outage_cull_us: int | None = None
     judged: Counter[str] = field(default_factory=Counter)
 
-    def __post_init__(self) -> None:
-        self.heard = [{} for _ in range(self.servers)]
-
     def begins(self, now_us: int) -> None:
         """A request begins, or several concurrent ones."""
         self.moment += 1
         self.began_us = now_us
 
-    # -- what servers take in -------------------------------------------------------------------------------------
+    # -- what the server takes in -------------------------------------------------------------------------------------
 
-    def took_beat(self, server: int, name: str, life: str, terms: Terms, now_us: int, *, is_up: bool) -> None:
+    def took_beat(self, name: str, life: str, terms: Terms, now_us: int, *, is_up: bool) -> None:
         if is_up and name not in self.names:  # it may be the replacement of a container that is down
             self.newcomers += any(down.is_down for down in self.downs)
             self.names.add(name)
-        former = self.heard[server].pop(name, None)
+        former = self.heard.pop(name, None)
         if is_up:
             terms_at = former.terms_at if former is not None and former.terms == terms else self.moment
-            self.heard[server][name] = Heard(now_us, life, terms, terms_at, self.moment)
+            self.heard[name] = Heard(now_us, life, terms, terms_at, self.moment)
         elif former is not None:
             self.left[name] = self.moment
 
@@ -146,7 +133,7 @@ class Judge:
                 down.is_standing = False if is_sure else None
 
     def follow(self, what: str, instance: str, cause: str, reason: str, now_us: int) -> None:
-        """Follow one ledger entry of a decision that a majority of the servers holds."""
+        """Follow one ledger entry of a decision."""
         if what == "replaced":
             for down in self._open(instance):
                 down.by = reason or instance
@@ -179,8 +166,8 @@ class Judge:
 
     # -- what people order ----------------------------------------------------------------------------------------
 
-    def held(self, scope: str, until_us: int, servers: Iterable[int], order: int) -> None:
-        self.holds[scope] = HoldPut(until_us, order, set(servers))
+    def held(self, scope: str, until_us: int, order: int) -> None:
+        self.holds[scope] = HoldPut(until_us, order)
 
     def released(self, scope: str) -> None:
         self.holds.pop(scope, None)
@@ -195,28 +182,27 @@ class Judge:
 
     # -- what goes wrong ------------------------------------------------------------------------------------------
 
-    def lost(self, server: int, now_us: int) -> None:
-        """A server lost its grants, or its clock was set."""
-        self.losses[server] = Loss(now_us)
+    def lost(self) -> None:
+        """The server lost its grants, or its clock was set."""
+        self.is_lost = True
         for hold in self.holds.values():
-            hold.servers.discard(server)
+            hold.is_kept = False
 
-    def stepped(self, server: int, now_us: int, by_us: int, *, are_all: bool) -> None:
-        """The clock of a server was set: beats may seem younger, and pauses shorter."""
-        for one in self.heard[server].values():
+    def stepped(self, now_us: int, by_us: int) -> None:
+        """The clock of the server was set: beats may seem younger, and pauses shorter."""
+        for one in self.heard.values():
             one.at_us = now_us + by_us
-        if are_all:
-            self.outage_cull_us = None
-            self.paused_until_us.clear()
-            for down in self.downs:
-                down.is_open = False
+        self.outage_cull_us = None
+        self.paused_until_us.clear()
+        for down in self.downs:
+            down.is_open = False
 
-    def noticed(self, server: int) -> None:
+    def noticed(self) -> None:
         """A sidecar that can see the loss had an exchange with the server."""
-        self.losses.pop(server, None)
+        self.is_lost = False
 
     def forgot(self) -> None:
-        """A majority of the servers lost the last decision, and with it outcomes and pauses."""
+        """The server lost the last decision, and with it outcomes and pauses."""
         for down in self.downs:
             down.is_open = False
             down.is_standing = None
@@ -230,7 +216,7 @@ class Judge:
             raise BrokenPromiseError(f"denied ({answer.reason}), and to ask again in {answer.retry_after_s} s")
 
     def granted(self, down: Down, life: str, terms: Terms) -> None:
-        """Judge a grant when a majority of the servers has written it."""
+        """Judge a grant when the server has written it."""
         now_us = down.at_us
         known = next((one for one in self.downs if one.claim == down.claim), None)
         self._hold_is_kept(down, now_us)
@@ -259,18 +245,13 @@ class Judge:
         self.judged["leases" if down.is_lease else "tokens"] += 1
 
     def in_force(self, terms: Terms, now_us: int) -> list[Terms]:
-        """The terms of the requester, and all terms that every server certainly heard within their expiry."""
-        common = set.intersection(
-            *(
-                {
-                    one.terms
-                    for one in heard.values()
-                    if one.terms_at < self.moment and now_us - one.at_us < one.terms.expiry_us - US_PER_S
-                }
-                for heard in self.heard
-            )
-        )
-        return [terms] if self.losses or self.is_split else [terms, *(common - {terms})]
+        """The terms of the requester, and all terms that the server certainly heard within their expiry."""
+        heard = {
+            one.terms
+            for one in self.heard.values()
+            if one.terms_at < self.moment and now_us - one.at_us < one.terms.expiry_us - US_PER_S
+        }
+        return [terms] if self.is_lost or self.is_split else [terms, *(heard - {terms})]
 
     def _hold_is_kept(self, down: Down, now_us: int) -> None:
         """A hold stops every grant whose commits began after its answer."""
@@ -278,24 +259,18 @@ class Judge:
             hold = self.holds.get(scope)
             if hold is None or now_us >= hold.until_us - self.slack_us or down.order <= hold.order:
                 continue
-            if not is_majority(set(range(self.servers)) - hold.servers, self.servers):
+            if hold.is_kept:
                 raise BrokenPromiseError(f"{down.instance} goes down under the hold of {scope or 'the service'}")
 
     def _name_is_one(self, down: Down, life: str) -> None:
-        incarnations = {
-            one.life
-            for heard in self.heard
-            if (one := heard.get(down.instance))
-            and one.moment < self.moment
-            and down.at_us - one.at_us < one.terms.expiry_us - US_PER_S
-        }
-        if incarnations and life not in incarnations and not self.is_split:
-            raise BrokenPromiseError(
-                f"{down.instance} goes down as incarnation {life}, and the last beats are of {incarnations}"
-            )
+        one = self.heard.get(down.instance)
+        if one is None or one.life == life or one.moment >= self.moment or self.is_split:
+            return
+        if down.at_us - one.at_us < one.terms.expiry_us - US_PER_S:
+            raise BrokenPromiseError(f"{down.instance} goes down as incarnation {life}, and the last beat is of {one}")
 
     def _floor_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
-        """Enough of the members that any server heard stay up."""
+        """Enough of the members that the server heard stay up."""
         gone = {
             one.instance
             for one in self.downs
@@ -303,8 +278,7 @@ class Judge:
         }
         names = {
             name
-            for heard in self.heard
-            for name, one in heard.items()
+            for name, one in self.heard.items()
             if self.began_us - one.at_us <= max(terms.expiry_us, one.terms.expiry_us)
         }
         names |= {name for name, at in self.left.items() if at == self.moment}  # they left after the claim was read
@@ -318,7 +292,7 @@ class Judge:
         for one in self.in_force(terms, now_us):
             floor = max(Share.read(one.min_healthy).at_least(fleet), int(one.never_last))
             stay = len(available - {down.instance})
-            is_single = fleet == 1 and (now_us - self.several_us > HOUR_US - MINUTE_US or down.server in self.losses)
+            is_single = fleet == 1 and (now_us - self.several_us > HOUR_US - MINUTE_US or self.is_lost)
             if stay < floor and not is_single:
                 raise BrokenPromiseError(f"{down.instance} goes down: {stay} of {fleet} stay, the floor is {floor}")
 
@@ -363,7 +337,7 @@ class Judge:
     def _most(self, terms: Terms) -> int:
         capacity = Share.read(terms.capacity).amount
         if terms.strategy == "previous":
-            return sum(max(0, 2 * split(capacity, at, self.servers) - 1) for at in range(self.servers))
+            return max(0, 2 * capacity - 1)
         return capacity if terms.refund_max < 0 else terms.refund_max or 3 * capacity
 
     def _slots_are_kept(self, down: Down, now_us: int) -> None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.draft import Draft
-from sidecar.core.fleet.merge import view_of
 from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
@@ -200,7 +199,7 @@ class FleetModel:
         """Decide by the current records, and write the edits."""
         sidecar = self.sidecar(instance)
         view = self.view(instance)
-        answer, edits = decide(view, Request(asked, self._terms(terms), (self._known(sidecar),)))
+        answer, edits = decide(view, Request(asked, self._terms(terms), self._known(sidecar)))
         self.decisions += 1
         self._write(edits)
         self._learn(sidecar)
@@ -238,7 +237,7 @@ class FleetModel:
         return self.sidecars.setdefault(instance, Sidecar())
 
     def view(self, instance: str = "") -> View:
-        return view_of([(0, self.raw(instance))], 1)
+        return View.of(self.raw(instance))
 
     def raw(self, instance: str = "") -> Raw:
         kept, oldest, latest = self.kept, self.now_us - self.terms.expiry_us, self.now_us + US_PER_S
@@ -283,7 +282,7 @@ class FleetModel:
         return self.cull(instance).phase if instance in self.kept.culls else ""
 
     def fleet(self, instance: str = "") -> Fleet:
-        return fleet_of([self._reading(self._heard(instance, 0, (), ""))], self.terms, instance)
+        return fleet_of(self._reading(self._heard(instance, 0, (), "")), self.terms, instance)
 
     def outcomes(self) -> tuple[int, int, int]:
         """The numbers of culls that helped, did not help, and were unclear."""
@@ -320,7 +319,7 @@ class FleetModel:
         if edits.grant:
             self._grant(edits)
         kept.state = edits.state.written() if edits.state else kept.state
-        kept.epoch = edits.epochs[0].written() if edits.epochs else kept.epoch
+        kept.epoch = edits.epoch.written() if edits.epoch else kept.epoch
         for table, rows in ((kept.culls, edits.culls), (kept.leases, edits.leases), (kept.holds, edits.holds)):
             for name, row in rows.items():
                 if row is None:
@@ -410,7 +409,7 @@ def fleet_of_size(count: int, terms: Terms | None = None) -> FleetModel:
 
 def draft_of(view: View, terms: Terms = TERMS, *, known: Known | None = None, asked: Asked | None = None) -> Draft:
     """A draft over this view, for the rules that work on one."""
-    return Draft(view, Request(asked or EndHold(""), terms, (known or Known(),) * len(view.servers)))
+    return Draft(view, Request(asked or EndHold(""), terms, known or Known()))
 
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""Servers of a fleet in virtual time, and the connections to them that lose messages.
+"""The server of a fleet in virtual time, and the connections to it that lose messages.
 
 A server is the store in memory with a clock that may be wrong. It can be away, lose its data, or be followed by another
-process with an older copy. A line is the connection of one sidecar to one server.
+process with an older copy. A line is the connection of one sidecar.
 """
 
 from __future__ import annotations
@@ -69,10 +69,9 @@ class Fate(Enum):
 
 
 class Point(NamedTuple):
-    """An exchange that waits for the scheduler: its sidecar, server and method, and the future for its fate."""
+    """An exchange that waits for the scheduler: its sidecar and method, and the future for its fate."""
 
     sidecar: Any
-    server: int
     word: str
     fate: asyncio.Future[Fate]
 
@@ -93,7 +92,6 @@ class Server:
     of the last decision that it took, and ``process`` the number of its process.
     """
 
-    number: int
     clock: Clock
     store: MemoryStore
     generation: int = 0
@@ -120,7 +118,7 @@ class Server:
 
     def successor(self) -> Server:
         """Another process beside this one, with the copy."""
-        other = Server(self.number, self.clock, MemoryStore(self.clock), older=self.older, process=self.process)
+        other = Server(self.clock, MemoryStore(self.clock), older=self.older, process=self.process)
         other.generations = self.generations
         other.restart()
         return other
@@ -135,7 +133,7 @@ class Server:
 
 
 class Watcher(Protocol):
-    """Observes the requests that servers accept."""
+    """Observes the requests that a server accepts."""
 
     def took_beat(self, server: Server, beat: Beat, settings: str) -> None: ...
 
@@ -154,10 +152,10 @@ class Weather:
     points: list[Point] = field(default_factory=list)
     new_future: Callable[[], asyncio.Future[Fate]] | None = None
 
-    async def fate(self, sidecar: object, server: int, word: str) -> Fate:
+    async def fate(self, sidecar: object, word: str) -> Fate:
         """The fate of an exchange, once the scheduler lets it pass, if there is a scheduler."""
         if self.new_future is not None:
-            point = Point(sidecar, server, word, self.new_future())
+            point = Point(sidecar, word, self.new_future())
             self.points.append(point)
             fate = await point.fate
             if fate is not Fate.PASSES:
@@ -170,7 +168,7 @@ class Weather:
 
 @dataclass
 class Line(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
-    """One sidecar's store on one server. ``known``, for the judge: what this process knows of the server from its last
+    """One sidecar's store on the server. ``known``, for the judge: what this process knows of the server from its last
     answer (generation, grants, offset of the clock, instant).
     """
 
@@ -179,13 +177,11 @@ class Line(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
     watcher: Watcher
     sidecar: Any
     process: Any
-    attempt: int = 0
     asked: int = 0
     answered: int = 0
     known: tuple[int, int, int, int] | None = None
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        self.attempt += 1
         return await self._exchange(self.server.store.read, instance, window_us=window_us, expiry_us=expiry_us)
 
     async def commit(self, revision: int, changes: Changes) -> int:
@@ -217,7 +213,7 @@ class Line(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
     async def _exchange(self, call: Callable[..., Coroutine[Any, Any, T]], *args: Any, **named: Any) -> T:
         weather = self.weather
         self.asked += 1
-        fate = await weather.fate(self.sidecar, self.server.number, call.__name__)
+        fate = await weather.fate(self.sidecar, call.__name__)
         if fate is Fate.LOST:
             raise StoreError("timeout")
         if fate is Fate.ENDS_BEFORE:

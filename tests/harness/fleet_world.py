@@ -1,4 +1,4 @@
-"""A fleet in virtual time with the production code: sidecars with a ``FleetBudget`` each, servers, and a judge.
+"""A fleet in virtual time with the production code: sidecars with a ``FleetBudget`` each, a server, and a judge.
 
 Every random choice comes from one ``Chance``, so a seed repeats a schedule. A world can be copied (``pickle``): a
 healthy fleet is made once, and many schedules begin with it.
@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 from harness.fleet_judge import BrokenPromiseError, Down, Judge
 from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
 from harness.step_loop import StepLoop
-from sidecar.core.fleet.majority import is_majority
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import (
     US_PER_S,
@@ -57,15 +56,10 @@ UNIX_US: Final = 1_700_000_000 * US_PER_S
 
 @dataclass
 class Attempt:
-    """The commits of one attempt at a decision, for the judge: the servers that took them, and what was written."""
+    """The last commit of a process, for the judge: the token that it granted, and its place among all commits."""
 
-    servers: set[int] = field(default_factory=set)
     grant: str = ""
-    server: int = 0
-    number: int = 0
     order: int = 0
-    refund: list[str] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
 
 
 @dataclass
@@ -77,9 +71,9 @@ class Process:
 
 @dataclass
 class Sidecar:
-    """One sidecar and its container. ``budget`` and ``lines`` belong to the process: a restart makes new ones.
+    """One sidecar and its container. ``budget`` and ``line`` belong to the process: a restart makes new ones.
 
-    ``beats_by_us``: when it beats at the latest, because a server lost its data; 0: at any time.
+    ``beats_by_us``: when it beats at the latest, because the server lost its data; 0: at any time.
     """
 
     name: str
@@ -97,7 +91,7 @@ class Sidecar:
     process: Process = field(default_factory=Process)
     asking: Claim | None = None
     budget: Any = None
-    lines: list[Line] = field(default_factory=list)
+    line: Any = None
 
     @property
     def claim_id(self) -> str:
@@ -121,14 +115,14 @@ class Sidecar:
 class World:
     """The fleet of one schedule."""
 
-    def __init__(self, servers: int, terms: Terms, size: int, seed: int) -> None:
+    def __init__(self, terms: Terms, size: int, seed: int) -> None:
         self.chance = Chance(seed)
         self.time = Time()
         self.weather = Weather(self.chance)
-        clocks = [Clock(self.time, UNIX_US + self.chance.randint(-US_PER_S, US_PER_S)) for _ in range(servers)]
-        self.servers = [Server(number, clock, MemoryStore(clock)) for number, clock in enumerate(clocks)]
+        clock = Clock(self.time, UNIX_US + self.chance.randint(-US_PER_S, US_PER_S))
+        self.server = Server(clock, MemoryStore(clock))
         self.terms = terms
-        self.judge = Judge(servers, terms.window_us, several_us=START_US)
+        self.judge = Judge(terms.window_us, several_us=START_US)
         self.sidecars: list[Sidecar] = []
         self.broken: BrokenPromiseError | None = None
         self.settings: dict[str, Terms] = {}
@@ -181,18 +175,20 @@ class World:
         return sidecar
 
     def start(self, sidecar: Sidecar, terms: Terms | None = None) -> None:
-        """Start the sidecar of the container; it knows no server yet."""
+        """Start the sidecar of the container; it does not know the server yet."""
         sidecar.terms = terms or sidecar.terms
         sidecar.process = Process()
         self.settings[sidecar.terms.written()] = sidecar.terms
         sidecar.is_running = sidecar.is_first = True
-        sidecar.lines = [Line(server, self.weather, self, sidecar, sidecar.process) for server in self.servers]
+        sidecar.line = Line(self.server, self.weather, self, sidecar, sidecar.process)
         sidecar.budget = FleetBudget(
-            [(f"s{line.server.number}", line) for line in sidecar.lines],
+            sidecar.line,
             sidecar.terms,
             rng=self.chance,
             clock=self.time.seconds,
+            wall=self.time.seconds,
             pause=self.pause,
+            instance=sidecar.name,
         )
 
     def running(self, *presences: Presence) -> list[Sidecar]:
@@ -245,7 +241,6 @@ class World:
                 sidecar.name,
                 "",
                 now_us,
-                0,
                 is_lease=True,
                 until_us=until_us,
                 slots=slots,
@@ -273,7 +268,7 @@ class World:
         self._is_of(answer, Hold, Unknown)
         if isinstance(answer, Hold):
             until_us = self.time.now_us + round(for_s * US_PER_S)
-            self.judge.held(scope, until_us, sidecar.process.made.servers, self.decisions)
+            self.judge.held(scope, until_us, self.decisions)
         return answer
 
     async def release(self, scope: str) -> None:
@@ -282,10 +277,9 @@ class World:
         self._is_of(await self._asked(sidecar, sidecar.budget.release(scope)), bool, Unknown)
 
     async def _asked(self, sidecar: Sidecar, asking: Coroutine[Any, Any, Any]) -> Any:
-        """Await the answer, and note which servers answered every exchange."""
-        lines = sidecar.lines
-        for line in lines:
-            line.asked = line.answered = 0
+        """Await the answer, and note whether the server answered every exchange."""
+        line: Line = sidecar.line
+        line.asked = line.answered = 0
         answer = await asking
         if self.broken is not None:
             raise self.broken
@@ -293,10 +287,8 @@ class World:
             self.log.append(
                 f"{self.time.seconds():.6f} {sidecar.name}/{sidecar.life} {getattr(asking, '__name__', '')}: {answer}"
             )
-        clean = [line for line in lines if line.asked and line.asked == line.answered]
-        if not isinstance(answer, Unknown) and is_majority([line.server.number for line in clean], len(lines)):
-            for line in clean:
-                self._knows(line)
+        if not isinstance(answer, Unknown) and line.asked and line.asked == line.answered:
+            self._knows(line)
         return answer
 
     def _knows(self, line: Line) -> None:
@@ -306,19 +298,15 @@ class World:
             generation, grants, offset_us, at_us = line.known
             is_stepped = abs(server.clock.offset_us - offset_us) > STEP_NOTICED_US + (now_us - at_us) // 100
             if generation != server.generation or grants > server.grants or is_stepped:
-                self.judge.noticed(server.number)
+                self.judge.noticed()
         line.known = (server.generation, server.grants, server.clock.offset_us, now_us)
 
     def _is_written(self, sidecar: Sidecar, claim_id: str) -> None:
-        """Check that a majority had the grant before the answer, and that it was counted or renewed just now."""
-        made = sidecar.process.made
-        servers = [line.server for line in sidecar.lines]
-        rows = {server.number: server.store._tables["culls"].get(sidecar.name, "{}") for server in servers}
-        know = {number for number, row in rows.items() if json.loads(row).get("claim") == claim_id}
-        if made.grant != claim_id or not is_majority(know, len(self.servers)):
-            raise BrokenPromiseError(
-                f"{claim_id} is granted, servers {know} know, and {made.servers} wrote {made.grant}"
-            )
+        """Check that the server had the grant before the answer, and that it was counted or renewed just now."""
+        made, line = sidecar.process.made, sidecar.line
+        row = json.loads(line.server.store._tables["culls"].get(sidecar.name, "{}"))
+        if made.grant != claim_id or row.get("claim") != claim_id:
+            raise BrokenPromiseError(f"{claim_id} is granted, the server has {row}, and the last grant is {made.grant}")
         if all(down.claim != claim_id for down in self.judge.downs):
             self._granted(sidecar, made)
         if self.broken is not None:
@@ -350,7 +338,7 @@ class World:
         """End the container and its sidecar without a goodbye."""
         sidecar.is_running = False
 
-    # -- what happens to servers ----------------------------------------------------------------------------------
+    # -- what happens to the server ----------------------------------------------------------------------------------
 
     def advance(self, by_us: int) -> None:
         """Let time pass, with the beats that are due meanwhile; among concurrent requests they come afterwards."""
@@ -372,7 +360,7 @@ class World:
 
     def _beat_anew(self, sidecar: Sidecar) -> None:
         """Beat until the beat is answered: a lost one is repeated within seconds, which is short beside the waits."""
-        away_until_us = max(line.server.away_until_us for line in sidecar.lines)
+        away_until_us = sidecar.line.server.away_until_us
         if away_until_us > self.time.now_us:
             sidecar.beats_by_us = away_until_us + self.chance.randint(0, ANEW_US)
             return
@@ -396,104 +384,85 @@ class World:
             by_us = self.time.now_us + self.chance.randint(0, within_us)
             sidecar.beats_by_us = min(sidecar.beats_by_us or by_us, by_us)
 
-    def step(self, server: Server, by_us: int) -> None:
-        """Set the clock of a server."""
-        server.clock.offset_us += by_us
+    def step(self, by_us: int) -> None:
+        """Set the clock of the server."""
+        self.server.clock.offset_us += by_us
         if abs(by_us) <= STEP_NOTICED_US:
             self.judge.slack_us += max(0, by_us)
             return
         self._beats_are_due(self.running(), BEAT_US)
-        self.judge.lost(server.number, self.time.now_us)
-        self.judge.stepped(server.number, self.time.now_us, abs(by_us), are_all=len(self.servers) == 1)
+        self.judge.lost()
+        self.judge.stepped(self.time.now_us, abs(by_us))
 
-    def save(self, server: Server) -> None:
-        server.save(self.judge.heard[server.number])
+    def save(self) -> None:
+        self.server.save(self.judge.heard)
 
-    def flush(self, server: Server) -> None:
-        server.flush()
-        self.judge.heard[server.number].clear()
+    def flush(self) -> None:
+        self.server.flush()
+        self.judge.heard.clear()
         self._beats_are_due(self.running(), BEAT_US)
-        self._lost(server)
+        self._lost()
 
-    def crash(self, server: Server) -> None:
+    def crash(self) -> None:
         """Let another process with the older copy follow this one, and close all connections."""
-        if server.older is None or self.demoted is not None:
+        if self.server.older is None or self.demoted is not None:
             return
-        server.away_until_us = 0
+        self.server.away_until_us = 0
         self.time.now_us += CRASH_US
-        self.judge.heard[server.number] = server.restart()
+        self.judge.heard = self.server.restart()
         self._beats_are_due(self.running(), ANEW_US)
-        self._lost(server)
+        self._lost()
 
-    def switch(self, server: Server) -> None:
+    def switch(self) -> None:
         """Let half of the sidecars reach another process with the copy, while the others still write to this one."""
-        if server.older is None or self.demoted is not None:
+        if self.server.older is None or self.demoted is not None:
             return
-        self.demoted, self.demoted_until_us = server, self.time.now_us + self.chance.randint(0, STAYS_US)
-        self.servers = [server.successor()]
+        self.demoted, self.demoted_until_us = self.server, self.time.now_us + self.chance.randint(0, STAYS_US)
+        self.server = self.server.successor()
         self.judge.is_split = True
         moved = self.chance.sample(self.sidecars, len(self.sidecars) // 2)
         self._beats_are_due([one for one in moved if self._reach(one) and one.is_running], ANEW_US)
 
     def _switch_is_over(self) -> None:
-        (server,) = self.servers
         self.demoted, self.judge.is_split = None, False
         self._beats_are_due([one for one in self.sidecars if self._reach(one) and one.is_running], ANEW_US)
-        self._lost(server)
+        self._lost()
         self.judge.forgot()
 
     def _reach(self, sidecar: Sidecar) -> bool:
         """Connect the sidecar to the process that is to stay; whether it was connected to another."""
-        moved = [line for line in sidecar.lines if line.server is not self.servers[line.server.number]]
-        for line in moved:
-            line.server = self.servers[line.server.number]
-        return bool(moved)
+        former, sidecar.line.server = sidecar.line.server, self.server
+        return former is not self.server
 
-    def _lost(self, server: Server) -> None:
-        self.judge.lost(server.number, self.time.now_us)
-        behind = [one.number for one in self.servers if one.held < self.decided]
-        if is_majority(behind, len(self.servers)):
+    def _lost(self) -> None:
+        self.judge.lost()
+        if self.server.held < self.decided:
             self.judge.forgot()
 
     # -- the watcher ----------------------------------------------------------------------------------------------
 
-    def took_beat(self, server: Server, beat: Beat, settings: str) -> None:
+    def took_beat(self, _server: Server, beat: Beat, settings: str) -> None:
         is_up = beat.presence not in (Presence.DOWN, Presence.GONE)
         terms = self.settings[settings]
-        self.judge.took_beat(server.number, beat.instance, beat.incarnation, terms, self.time.now_us, is_up=is_up)
+        self.judge.took_beat(beat.instance, beat.incarnation, terms, self.time.now_us, is_up=is_up)
 
     def took_commit(self, server: Server, line: Line, changes: Changes) -> None:
         sidecar: Sidecar = line.sidecar
         if self.log is not None:
-            self.log.append(
-                f"{self.time.seconds():.6f} {sidecar.name} attempt {line.attempt} at {server.number}: {changes}"
-            )
-        process: Process = line.process
-        if process.made.number != line.attempt or not process.made.order:
-            self.decisions += 1
-            process.made = Attempt(number=line.attempt, order=self.decisions)
-        made = process.made
-        was_sure = is_majority(made.servers, len(self.servers))
-        made.servers.add(server.number)
-        server.held = max(server.held, made.order)
+            self.log.append(f"{self.time.seconds():.6f} {sidecar.name} at process {server.process}: {changes}")
+        self.decisions += 1
+        self.decided = server.held = self.decisions
+        made = line.process.made = Attempt(changes.grant, self.decisions)
+        self.judge.refunded.update(changes.refund)
+        self._follow(changes.entries)
         if changes.grant:
-            made.grant, made.server = changes.grant, server.number
             server.grants += 1
-        made.refund += list(changes.refund)
-        made.entries += list(changes.entries)
-        if not is_majority(made.servers, len(self.servers)):
-            return
-        self.decided = max(self.decided, made.order)
-        self.judge.refunded.update(made.refund)
-        self._follow(made.entries)
-        made.entries = []
-        if made.grant and (not was_sure or changes.grant):
             self._granted(sidecar, made)
 
     def _granted(self, sidecar: Sidecar, made: Attempt) -> None:
         claim = sidecar.asking
         assert claim is not None
-        down = Down(claim.claim_id, claim.instance, claim.kind, self.time.now_us, made.server, order=made.order)
+        down = Down(claim.claim_id, claim.instance, claim.kind, self.time.now_us, order=made.order)
         self.judge.refunded.discard(claim.claim_id)
         try:
             self.judge.granted(down, claim.incarnation, sidecar.terms)

@@ -103,32 +103,6 @@ SAMPLES += [
     b"x" * 3_000 + b" 1",
 ]
 
-REPLIES = [
-    b"+OK",
-    b":7",
-    b"$-1",
-    b"*0",
-    b"$3\r\nabc",
-    b"*2\r\n:1",
-    b"-ERR no",
-    b"*1000000000",
-    b"$1000000000",
-    b"%7",
-    b"~9",
-]
-REPLIES += [
-    b":" + b"9" * 500,
-    b"*-7",
-    b"$x",
-    b"*1\r\n" * 600,
-    b"_",
-    b"#t",
-    b",1e999",
-    b"(99999999",
-    b"=9\r\ntxt:abc",
-    b">1",
-]
-
 
 def http(chance: Random, lines: list[bytes] = LINES, bodies: list[bytes] = BODIES) -> bytes:
     """Up to three requests, of which headers or a few bytes may be wrong."""
@@ -156,11 +130,6 @@ def packet(chance: Random) -> bytes:
 def page(chance: Random) -> bytes:
     """A short page of metrics, of which lines may be wrong."""
     return _mutated(b"\n".join(chance.choices(SAMPLES, k=chance.randint(1, 6))) + b"\n", chance)
-
-
-def replies(chance: Random) -> bytes:
-    """A few replies of Redis, of which headers may be wrong."""
-    return _mutated(b"\r\n".join(chance.choices(REPLIES, k=chance.randint(1, 4))) + b"\r\n", chance)
 
 
 def pieces(data: bytes, chance: Random, sizes: tuple[int, ...]) -> Iterator[bytes]:

@@ -52,23 +52,24 @@ class MainAndStandby:
         return self
 
     def await_standby(self, **settings: Setting) -> None:
-        """Start the next standby, and wait until it can take over."""
+        """Start the next standby, and wait until it waits for the end of the main."""
         self.standby = self.another(**settings)
         self.standby.launch()
         wait_for(self._says_ready, timeout_s=60, what="the standby says that it is ready")
-        wait_for(self.is_ready, timeout_s=60, what="the main knows its standby")
 
     def _says_ready(self) -> bool:
         return any(line.get("message") == "standby is ready" for line in self.standby.log_lines())
 
-    def is_ready(self) -> bool:
+    def has_standby(self) -> bool:
+        """Whether the main says so."""
         return self.main.metrics().get("arbiter_standby_ready") == 1
 
     def end_main(self, number: signal.Signals) -> float:
-        """Send this signal to the main and wait for its end; the standby becomes the main. The time of the signal."""
+        """Send this signal to the main, and wait until the standby serves in its place. The time of the signal."""
         at = time.monotonic()
         os.kill(self.main.pid, number)
         ended, self.main = self.main, self.standby
         code = ended.wait()
         assert code == (-number if number is signal.SIGKILL else 0), ended.shown()
+        self.main.ready()
         return at

@@ -94,6 +94,13 @@ class Sentinel(Child):
             raise ConnectionError(str(error)) from None
 
 
+def masters_reply(port: int, name: str = MASTER) -> bytes:
+    """A Sentinel's answer to ``SENTINEL MASTERS`` that names the server at this port of 127.0.0.1."""
+    words = ("name", name, "ip", "127.0.0.1", "port", str(port), "flags", "master", "num-other-sentinels", "0")
+    texts = (f"${len(word)}\r\n{word}\r\n" for word in words)
+    return f"*1\r\n*{len(words)}\r\n{''.join(texts)}".encode()
+
+
 class SentinelSetup:
     """A master, its replica and their Sentinels, once all of them know each other."""
 

@@ -1,4 +1,4 @@
-"""Servers in memory that can fail, and the budgets of the sidecars that share them, with one clock."""
+"""A store in memory that can fail, and the budgets of the sidecars that share it, with one clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.claims import WINDOW_ONLY, S
 from sidecar.core.fleet.raw import BeatReply, Raw
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import Answer, Beat, Denied, Unknown
-from sidecar.store import decisions
+from sidecar.store.budget import Counter as ArticleCounter
 from sidecar.store.budget import FleetBudget
 from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes, StoreError
@@ -21,7 +21,6 @@ from sidecar.store.protocol import Changes, StoreError
 T = TypeVar("T")
 
 START_US: Final = 1_700_000_400 * S  # begins a window of ten minutes
-NAMES: Final = ("a", "b", "c")
 
 Lost = Literal["request", "reply"]
 _AnyStore: Any = object
@@ -32,7 +31,8 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
 
     ``fails``: the exception of every call, a StoreError if it is a word. ``loses``: by method, whether its request or
     its reply is lost. ``between``: awaited once, before the next commit. Each call takes ``takes_s`` (0 lets others
-    run), and waits for ever while ``is_hung``. ``ahead_us``: the offset of the clock.
+    run). After ``hang``, calls wait for ``heal``; ``stuck`` waits for the first of them. ``ahead_us``: the offset of
+    the clock.
     """
 
     def __init__(self, clock_us: Callable[[], int]) -> None:
@@ -42,7 +42,8 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
         self.fails: str | Exception = ""
         self.loses: dict[str, Lost] = {}
         self.between: Callable[[], Awaitable[object]] | None = None
-        self.is_hung = False
+        self._healed, self._has_call = asyncio.Event(), asyncio.Event()
+        self._healed.set()
         self.takes_s: float | None = None
         self.calls: Counter[str] = Counter()
         self.closed = 0
@@ -50,6 +51,18 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
     def forget(self) -> None:
         """Lose all data."""
         self.store = MemoryStore(lambda: self._clock_us() + self.ahead_us)
+
+    def hang(self) -> None:
+        """Answer no call until ``heal``."""
+        self._healed.clear()
+
+    def heal(self) -> None:
+        """Answer all calls."""
+        self._healed.set()
+
+    async def stuck(self) -> None:
+        """Return once a call waits for its answer."""
+        await self._has_call.wait()
 
     async def content(self) -> Raw:
         """The data, without the faults."""
@@ -72,13 +85,17 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
         """The other methods of the store, with the same faults."""
         return lambda *args, **named: self._do(name, lambda: getattr(self.store, name)(*args, **named))
 
+    def has_lost_connection(self) -> bool:
+        return False
+
     async def aclose(self) -> None:
         self.closed += 1
 
     async def _do(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls[name] += 1
-        if self.is_hung:
-            await asyncio.Event().wait()
+        if not self._healed.is_set():
+            self._has_call.set()
+            await self._healed.wait()
         if self.takes_s is not None:
             await asyncio.sleep(self.takes_s)
         if self.fails:
@@ -92,35 +109,39 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
 
 
 class ServerGroup:
-    """Servers and the terms of their sidecars, with a clock that only ``advance`` moves.
+    """A server and the terms of its sidecars, with a clock that only ``advance`` moves.
 
     Retries happen at once; ``pauses`` has the times that a sidecar would have waited.
     """
 
-    def __init__(self, servers: int = 1, terms: Terms = WINDOW_ONLY, **changes: Any) -> None:
+    def __init__(self, terms: Terms = WINDOW_ONLY, **changes: Any) -> None:
         self.now_us = START_US
         self.terms = replace(terms, **changes)
-        self.servers = [Server(lambda: self.now_us) for _ in range(servers)]
+        self.server = Server(lambda: self.now_us)
         self.pauses: list[float] = []
         self.pause: Callable[[float], Awaitable[object]] = self._pause
         self._made = 0
 
-    @property
-    def server(self) -> Server:
-        """The only server."""
-        (server,) = self.servers
-        return server
-
-    def sidecar(self, *, counter: Callable[[], decisions.Counter] | None = None, **changes: Any) -> FleetBudget:
+    def sidecar(
+        self,
+        instance: str = "",
+        *,
+        counter: Callable[[], ArticleCounter] | None = None,
+        other: Callable[[], FleetBudget] | None = None,
+        **changes: Any,
+    ) -> FleetBudget:
         """The budget of one more sidecar, with its own random generator."""
         self._made += 1
         return FleetBudget(
-            list(zip(NAMES, self.servers, strict=False)),
+            self.server,
             replace(self.terms, **changes),
             rng=Random(self._made),
             clock=lambda: self.now_us / S,
+            wall=lambda: self.now_us / S,
             counter=counter,
             pause=self.pause,
+            instance=instance,
+            other=other,
         )
 
     def sidecars(self, names: Iterable[str]) -> dict[str, FleetBudget]:

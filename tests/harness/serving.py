@@ -18,7 +18,7 @@ from harness.waiting import eventually
 from sidecar.app import build as build_module
 from sidecar.app import daemon
 from sidecar.app.build import Sidecar, metrics_of
-from sidecar.app.early_health import EarlyHealth
+from sidecar.app.run_lock import RunLock
 from sidecar.core.types import State
 
 FAST: Final = {"alone": "true", "service": "shop", "instance": "a", "settle": "0s", "drain": "0s", "stop_drain": "0s"}
@@ -73,7 +73,7 @@ class Serving:
 async def serving(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    early_health: EarlyHealth | None = None,
+    lock: RunLock | None = None,
     **flags: str,
 ) -> AsyncIterator[Serving]:
     """Serve with these settings until the end of the context, or until the test sets ``stop``."""
@@ -92,7 +92,7 @@ async def serving(
     caplog.clear()
     config = on_any_port({**FAST, **flags})
     stop = asyncio.Event()
-    ended = asyncio.create_task(daemon.serve(config, metrics_of(config), stop, early_health=early_health))
+    ended = asyncio.create_task(daemon.serve(config, metrics_of(config), stop, lock))
     try:
         await eventually(lambda: lines() or ended.done(), timeout_s=60, what="it listens")
         if not lines():

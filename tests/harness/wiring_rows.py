@@ -102,7 +102,7 @@ ROWS: Final = (
         "instance",
         "b",
         {
-            **named("instance", "b", *IDENTITIES, "OverridesApi.*", "EntryWriter.*", "Episodes.*", "BudgetWithHolds.*"),
+            **named("instance", "b", *IDENTITIES, "OverridesApi.*", "EntryWriter.*", "Episodes.*", "LocalHolds.*"),
             **named("instance", '"b"', *ANSWERS),
             **dict.fromkeys(("Container.app", "Journal.app"), "app/b"),
             "CommandAction.env[ARBITER_INSTANCE]": "b",
@@ -196,7 +196,7 @@ ROWS: Final = (
         "5m",
         {
             "Terms.window_us": "300000000",
-            "Decisions.window_us": "300000000",
+            "FleetBudget.window_us": "300000000",
             "AdminApi.identity[budget_window]": "300.0",
             "/fleet budget_window": "300.0",
             "/page/state budget window_s": "300.0",
@@ -206,7 +206,7 @@ ROWS: Final = (
     Row(
         "budget_strategy",
         "fixed",
-        {"Terms.strategy": "fixed", "Terms.refund_max": "-1", "Decisions.counter": "article_counter"},
+        {"Terms.strategy": "fixed", "Terms.refund_max": "-1", "FleetBudget.counter": "article_counter"},
     ),
     Row("spacing", "8s", {"Terms.spacing_us": "8000000"}),
     Row("min_healthy", "3", {"Terms.min_healthy": "3", "Share.amount": "1 3"}, base=SHARED),
@@ -320,16 +320,7 @@ ELSEWHERE: Final = {
     "log_level": ("app/test_main.py", "test_log_has_the_format_and_the_level_of_the_settings"),
     "config": ("config/test_settings.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
     "preset": ("config/test_settings.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
-    "run_lock": ("app/test_build_takeover.py", "test_every_shared_socket_has_its_address"),
-    "standby": (
-        "takeover/test_election.py",
-        "test_second_sidecar_without_standby_leaves_at_once_and_frees_the_standby_lock",
-    ),
-    "run_lifetime": (
-        "takeover/test_main_process.py",
-        "test_main_ends_when_it_is_stopped_or_when_its_time_is_over_and_a_standby_ready",
-    ),
-    "run_every": ("config/test_contradictions.py", "test_a_contradiction_is_one_line_that_names_its_settings"),
-    "standby_for": ("takeover/test_election.py", "test_standby_gives_up_after_its_time"),
+    "run_lock": ("app/test_build_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
+    "standby": ("app/test_build_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
 }
 """Settings that act outside the composition, or in a part of it that has its own table, with the test of each."""

@@ -526,38 +526,3 @@ async def test_50_000_packets_a_second_are_read_without_a_loss(controller: Contr
     await _assert_sum(controller, 50_000)
     assert udp.kernel_drops == 0
     assert spent_s < 1.0, "of the processor"
-
-
-# -- one after the other ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["udp", "unix"])
-async def test_another_process_with_the_same_socket_receives_the_next_packets(
-    controller: Controller, kind: str, path: str
-) -> None:
-    first = Datagrams(controller.offer, on_failure=controller.failures.append)
-    await (first.open_udp("127.0.0.1", 0) if kind == "udp" else first.open_unix(path))
-    ((number, address),) = first.descriptors
-    inherited = socket.socket(fileno=os.dup(number))
-    with _connected(address) as client:
-        client.send(b"errors:1|c")
-        await eventually(lambda: sum(controller.errors) == 1, timeout_s=60, what="the first has read it")
-        first.let_go()
-        client.send(b"errors:10|c")
-        async with _opened(controller) as second:
-            second.adopt(inherited)
-            assert second.addresses == [address]
-            await eventually(lambda: sum(controller.errors) == 11, timeout_s=60, what="the second has read what waited")
-            client.send(b"errors:100|c")
-            await eventually(lambda: sum(controller.errors) == 111, timeout_s=60, what="and what came then")
-            assert second.kernel_drops == 0
-
-
-async def test_received_packets_are_reported_before_the_sockets_are_passed_on(
-    controller: Controller, udp: Datagrams
-) -> None:
-    with _connected(udp.addresses[0]) as client:
-        client.send(b"\n".join(b"errors:1|c|#kind:k%d" % kind for kind in range(300)))
-        await eventually(lambda: udp.packets == 1, timeout_s=60, what="it was received")
-        udp.let_go()
-    assert sum(controller.errors) == 300

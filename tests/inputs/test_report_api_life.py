@@ -138,7 +138,7 @@ async def test_client_that_closes_before_the_response_is_forgotten(local: LocalL
 async def test_life_connection_is_not_cut_as_idle(local: LocalListener) -> None:
     held = await _hold(local)
     async with await RawConnection.to(local.listener) as silent:
-        await eventually(lambda: local.listener._server.is_busy, timeout_s=60, what="the silent one is there")
+        await eventually(lambda: local.listener._server._last_request, timeout_s=60, what="the silent one is there")
         pass_idle(local.listener, IDLE_S + 1)
         assert await silent.rest() == b""
     assert (held.ended, local.gone, local.observed.words) == (False, 0, ["idle"])

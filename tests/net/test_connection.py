@@ -177,7 +177,7 @@ async def test_client_that_does_not_read_gets_no_further_responses_and_is_cut_in
                 await eventually(lambda: listener._server._unread, timeout_s=60, what="it does not read")
                 assert _held_bytes(listener) <= 2 * READ_BYTES
                 pass_idle(listener, UNREAD_S + 1)
-                await eventually(lambda: not listener.is_busy, timeout_s=60, what="it is cut")
+                await eventually(lambda: not listener._server._last_request, timeout_s=60, what="it is cut")
                 sending.cancel()
     assert observed.words == ["unread"] * 2
     assert slow.asked <= 2

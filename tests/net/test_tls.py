@@ -474,17 +474,6 @@ async def test_client_at_an_address_that_is_not_listed_gets_no_handshake(files: 
     assert observed.words == ["address"]
 
 
-async def test_connection_without_tls_is_not_taken_over_by_a_listener_with_tls(
-    files: Files, observed: Observed
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other_process:
-        async with listening(ROUTES, observed, tls=files.tls()) as listener:
-            streams = await asyncio.open_connection(*other_process.getsockname())
-            async with RawConnection(*streams) as client:
-                await listener.adopt_connection(other_process.accept()[0])
-                assert await client.rest() == b""
-
-
 # -- handshakes that do not end -----------------------------------------------------------------------------
 
 
@@ -546,7 +535,7 @@ async def test_unfinished_handshakes_are_bounded_and_the_next_client_is_served(
             assert len(starter._starting) <= HANDSHAKES
             async with await _connect(listener) as client:
                 assert (await client.ask(UP)).status == 200
-        await eventually(lambda: not starter.is_busy, timeout_s=60, what="none is left")
+        await eventually(lambda: not starter._starting, timeout_s=60, what="none is left")
     assert {*observed.words} <= {"crowded", "handshake"}
     assert observed.failures == []
 
@@ -565,7 +554,7 @@ async def test_handshake_is_not_cut_for_another_before_its_time(
     monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 0)
     assert (starter.may_begin(), observed.words) == (True, ["crowded"])
     starter.close()
-    await eventually(lambda: not starter.is_busy, timeout_s=60, what="all are cut")
+    await eventually(lambda: not starter._starting, timeout_s=60, what="all are cut")
     assert [ours.fileno() for ours, _ in pairs] == [-1] * HANDSHAKES
     for _, theirs in pairs:
         theirs.close()
@@ -606,7 +595,7 @@ async def test_handshake_has_its_time_and_no_more(
     ours, theirs = socket.socketpair()
     ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
     starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
-    await asyncio.wait_for(starter.start(ours, make, files.tls().context), 60)
+    await asyncio.wait_for(starter._start(ours, make, files.tls().context), 60)
     assert (observed.words, observed.failures) == (["handshake"], [])
     assert ours.fileno() < 0
     theirs.close()
@@ -617,7 +606,7 @@ async def test_connection_that_has_not_begun_to_start_is_closed_too(files: Files
     starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
     starter.begin(ours, asyncio.Protocol, files.tls().context)
     starter.close()
-    await eventually(lambda: not starter.is_busy, timeout_s=60, what="it is cancelled")
+    await eventually(lambda: not starter._starting, timeout_s=60, what="it is cancelled")
     assert (ours.fileno(), observed) == (-1, Observed())
     theirs.close()
 
@@ -625,7 +614,7 @@ async def test_connection_that_has_not_begun_to_start_is_closed_too(files: Files
 async def test_unfinished_handshakes_end_with_the_listener(files: Files, observed: Observed) -> None:
     async with listening(ROUTES, observed, tls=files.tls()) as listener:
         reader, writer = await asyncio.open_connection(*_place(listener))
-        await eventually(lambda: listener.is_busy, timeout_s=60, what="it is accepted")
+        await eventually(lambda: listener._starter._starting, timeout_s=60, what="it is accepted")
     with suppress(ConnectionError):  # in good order or not
         assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
@@ -645,10 +634,3 @@ async def test_plain_listener_answers_while_another_is_flooded(files: Files, obs
             took.append(time.thread_time() - begun)
     assert sorted(took)[len(took) // 2] < 0.1
     assert observed.failures == []
-
-
-async def test_tls_connection_is_closed_and_not_passed_on(files: Files, observed: Observed) -> None:
-    async with listening(ROUTES, observed, tls=files.tls()) as listener, await _connect(listener) as client:
-        assert (await client.ask(UP)).status == 200
-        await eventually(lambda: listener.let_go() == [] and not listener.is_busy, timeout_s=60, what="it is let go")
-        assert await client.rest() == b"", "in good order: otherwise TLS would report an error"

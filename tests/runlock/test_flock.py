@@ -382,3 +382,59 @@ def test_without_a_mount_table_every_directory_is_accepted(tmp_path: Path) -> No
 
 def test_mount_table_of_this_machine_is_read() -> None:
     assert file_system(Path("/proc/self")) == "proc"
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+class _Waiting:
+    """A thread that waits for the lock; ``took`` gets what each wait returned."""
+
+    def __init__(self, directory: Path) -> None:
+        self.slots = slots(directory)
+        self.took: list[int | None] = []
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+        wait_for(lambda: _has_waiter(directory), timeout_s=60, what="it waits in the kernel")
+
+    def _wait(self) -> None:
+        self.took.append(self.slots.wait())
+
+    def ends(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+def _has_waiter(directory: Path) -> bool:
+    """Whether the kernel has somebody waiting for the lock file (proc(5))."""
+    inode = slots(directory).path(1).stat().st_ino
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and f":{inode} " in line for line in lines)
+
+
+def test_wait_takes_a_free_lock_at_once(tmp_path: Path) -> None:
+    mine = slots(tmp_path)
+    assert (mine.wait(), mine.is_held, mine.wait()) == (1, True, 1)
+    mine.release()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_end_of_the_holder_wakes_who_waits(tmp_path: Path, number: signal.Signals) -> None:
+    with holder(tmp_path) as process:
+        waiting = _Waiting(tmp_path)
+        process.send_signal(number)
+        waiting.ends()
+        assert (waiting.took, waiting.slots.is_held) == ([1], True)
+        assert waiting.slots.path(1).read_text() == f"{os.getpid()}\n"
+        waiting.slots.release()
+
+
+def test_wait_for_a_file_that_was_removed_holds_nothing(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        waiting = _Waiting(tmp_path)
+        waiting.slots.path(1).unlink()
+        process.kill()
+        waiting.ends()
+        assert (waiting.took, waiting.slots.is_held) == ([None], False)
+        assert waiting.slots.wait() == 1
+        waiting.slots.release()

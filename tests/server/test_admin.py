@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.budgets import StubBudget, UnreliableBudget
+from harness.budgets import StubBudget
 from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.about import About, Member, MemberList
@@ -16,7 +16,6 @@ from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Presence, State
 from sidecar.inputs import report_api
 from sidecar.net.web import BODY_LIMIT
 from sidecar.server.admin import AdminApi
-from sidecar.store.budget_with_holds import BudgetWithHolds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,16 +38,14 @@ class AdminRig:
     """Sidecar ``a`` with what it is handed."""
 
     def __init__(self) -> None:
-        self.shared = StubBudget(lambda: NOW_S)
-        self.budget = UnreliableBudget(self.shared)
-        self.held = BudgetWithHolds(self.budget, lambda: NOW_S, "a")
+        self.budget = StubBudget(lambda: NOW_S)
         self.fleet: Fleet | None = None
         self.log: list[str] = []
         self.ledger: list[Entry] = []
 
     def admin(self, authorize: Authorize | None = None) -> AdminApi:
         return AdminApi(
-            self.held,
+            self.budget,
             fleet=lambda: self.fleet,
             identity=IDENTITY,
             own=lambda: OWN,
@@ -92,8 +89,10 @@ async def _fleet(wire: RawConnection) -> Answer:
     return await wire.ask(get("/fleet"))
 
 
-def _shared(rig: AdminRig) -> list[Hold]:
-    return list(rig.shared.known.holds)
+async def _shared(rig: AdminRig) -> list[Hold]:
+    known = await rig.budget.member_list()
+    assert isinstance(known, MemberList)
+    return list(known.holds)
 
 
 # -- hold ---------------------------------------------------------------------------------------------------
@@ -115,8 +114,8 @@ async def test_hold_is_stored_in_the_shared_store(
         200,
         {"hold": {**HELD, "scope": scope, "instance": instance}, "stored": True},
     )
-    assert _shared(rig) == [Hold("alice", "migration", NOW_S + 3600, instance)]
-    assert rig.held.local is None
+    assert await _shared(rig) == [Hold("alice", "migration", NOW_S + 3600, instance)]
+    assert rig.budget.local_holds.in_force is None
     assert rig.log == [f"alice holds {f'instance {instance}' if instance else 'the service'}: migration ({TCP})"]
     once = f"hold {instance} {NOW_S + 3600:.0f}"
     detail = f"ordered at a {TCP}"
@@ -127,33 +126,33 @@ async def test_hold_is_stored_in_the_shared_store(
 async def test_hold_without_a_shared_store_is_kept_here(
     wire: RawConnection, rig: AdminRig, error: dict[str, str]
 ) -> None:
-    rig.budget.error = error["error"]
+    rig.budget.server.fails = error["error"]
     answer = await _hold(wire)
     assert (answer.status, answer.json()) == (200, {"hold": HELD, "stored": False, **error})
-    assert rig.held.local == Hold("alice", "migration", NOW_S + 3600)
+    assert rig.budget.local_holds.in_force == Hold("alice", "migration", NOW_S + 3600)
     assert rig.log == [f"alice holds the service: migration ({TCP}, here only: {error['sentence']})"]
     assert rig.ledger[0].detail == f"ordered at a {TCP}, here only: {error['sentence']}"
 
 
 async def test_hold_is_kept_here_while_the_store_hangs(wire: RawConnection, rig: AdminRig) -> None:
-    rig.budget.hangs = True
+    rig.budget.server.hang()
     answer = await _hold(wire)
     assert (answer.status, answer.json()) == (200, {"hold": HELD, "stored": False, **TIMEOUT})
-    assert rig.held.local is not None
+    assert rig.budget.local_holds.in_force is not None
 
 
 async def test_hold_of_another_instance_without_the_store_is_a_502_and_holds_nothing(
     wire: RawConnection, rig: AdminRig
 ) -> None:
-    rig.budget.error = "connection"
+    rig.budget.server.fails = "connection"
     answer = await _hold(wire, scope="instance", instance="b")
     assert (answer.status, answer.json()) == (502, AWAY)
-    assert rig.held.local is None
+    assert rig.budget.local_holds.in_force is None
     assert rig.log == []
 
 
 async def test_hold_of_another_instance_while_the_store_hangs_is_a_504(wire: RawConnection, rig: AdminRig) -> None:
-    rig.budget.hangs = True
+    rig.budget.server.hang()
     answer = await _hold(wire, scope="instance", instance="b")
     assert (answer.status, answer.json()) == (504, TIMEOUT)
 
@@ -162,7 +161,7 @@ async def test_hold_of_another_instance_while_the_store_hangs_is_a_504(wire: Raw
 async def test_without_a_shared_store_there_is_no_other_instance(
     wire: RawConnection, rig: AdminRig, method: str
 ) -> None:
-    rig.budget.error = "alone"
+    rig.budget.server.fails = "alone"
     other = {"scope": "instance", "instance": "b"}
     answer = await (_hold(wire, **other) if method == "POST" else _release(wire, "?scope=instance&instance=b"))
     assert (answer.status, answer.error) == (404, "instance: there is no shared store, and this is a, not b")
@@ -197,7 +196,7 @@ async def test_bad_order_is_refused_and_holds_nothing(
     assert answer.status == status
     assert answer.error.startswith(error)
     assert observed.words == [word]
-    assert rig.budget.asked == 0
+    assert rig.budget.server.calls.total() == 0
 
 
 # -- release ------------------------------------------------------------------------------------------------
@@ -214,11 +213,11 @@ async def test_bad_order_is_refused_and_holds_nothing(
 async def test_release_ends_the_hold_in_the_shared_store(
     wire: RawConnection, rig: AdminRig, query: str, scope: str, instance: str
 ) -> None:
-    await rig.shared.hold(instance, "bob", "why", 60)
+    await rig.budget.hold(instance, "bob", "why", 60)
     for released in (True, False):
         answer = await _release(wire, query)
         assert (answer.status, answer.json()) == (200, {"released": released, "scope": scope, "instance": instance})
-    assert _shared(rig) == []
+    assert await _shared(rig) == []
 
 
 async def test_release_is_recorded_with_the_key_of_the_hold_that_it_ended(wire: RawConnection, rig: AdminRig) -> None:
@@ -237,19 +236,19 @@ async def test_release_is_recorded_with_the_key_of_the_hold_that_it_ended(wire: 
 async def test_release_without_the_store_ends_this_sidecars_own_hold(
     wire: RawConnection, rig: AdminRig, *, was_held: bool
 ) -> None:
-    rig.budget.error = "connection"
+    rig.budget.server.fails = "connection"
     if was_held:
-        await rig.held.hold("", "alice", "why", 60)
+        await rig.budget.hold("", "alice", "why", 60)
     answer = await _release(wire)
     assert (answer.status, answer.json()) == (
         200,
         {"released": was_held, "scope": "service", "instance": "", **AWAY},
     )
-    assert rig.held.local is None
+    assert rig.budget.local_holds.in_force is None
 
 
 async def test_release_of_another_instance_without_the_store_is_a_502(wire: RawConnection, rig: AdminRig) -> None:
-    rig.budget.error = "connection"
+    rig.budget.server.fails = "connection"
     answer = await _release(wire, "?scope=instance&instance=b")
     assert (answer.status, answer.json()) == (502, AWAY)
 
@@ -299,7 +298,7 @@ async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRi
     about = About(State.UP, 7, "1", 100, 0, 5, "0.9")
     held = Hold("bob", "why", NOW_S + 60)
     paused = CauseTrial("redis", 1, 0, 540.0, 1, 1e9)
-    rig.shared.known = MemberList(
+    rig.budget.known = MemberList(
         Fleet(2, 1, trials=(paused,), hold=held, median_errors=3, median_ratio=0.25),
         0,
         (Member("a", Presence.WELL, "", 0.0, about), Member("b", Presence.SUSPECT, "redis", 0.0, duplicate=True)),
@@ -333,9 +332,9 @@ async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRi
 async def test_fleet_without_the_store_is_the_last_known_summary(
     wire: RawConnection, rig: AdminRig, error: str, status: int
 ) -> None:
-    rig.budget.error = error
-    await rig.held.hold("", "alice", "migration", 3600)
-    rig.fleet = Fleet(alive=3, hold=rig.held.local)
+    rig.budget.server.fails = error
+    await rig.budget.hold("", "alice", "migration", 3600)
+    rig.fleet = Fleet(alive=3, hold=rig.budget.local_holds.in_force)
     answer = await _fleet(wire)
     seen: dict[str, Any] = answer.json()
     assert (answer.status, seen["error"]) == (status, error)
@@ -344,6 +343,6 @@ async def test_fleet_without_the_store_is_the_last_known_summary(
 
 
 async def test_unknown_fleet_is_null(wire: RawConnection, rig: AdminRig) -> None:
-    rig.budget.hangs = True
+    rig.budget.server.hang()
     answer = await _fleet(wire)
     assert (answer.status, answer.json()["fleet"]) == (504, None)

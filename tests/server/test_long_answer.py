@@ -19,7 +19,7 @@ from harness.raw_http import Observed, RawConnection, get, listening
 from harness.waiting import eventually
 from sidecar.config.slices import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.about import About, Member, MemberList, pack
-from sidecar.core.fleet.raw import Raw
+from sidecar.core.fleet.raw import Listing, Raw
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.types import US_PER_S, Entry, Fleet, Presence, State
 from sidecar.net import web
@@ -30,8 +30,6 @@ from sidecar.server.page.change_stream import ChangeStream
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.status_page import StatusPage
 from sidecar.store.budget import FleetBudget
-from sidecar.store.budget_with_holds import BudgetWithHolds
-from sidecar.store.protocol import Listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,11 +85,10 @@ def _crowd() -> MemberList:
     return MemberList(Fleet(CROWD), 0, tuple(members), departed=(("gone", 2.5),))
 
 
-def _routes(observed: Observed) -> web.Routes:
-    shared = StubBudget(lambda: NOW_S)
-    shared.known = _crowd()
-    shared.noted = [Entry("culled", time.time(), "a", "redis", detail="x" * 3000, id=f"{n}") for n in range(1, 501)]
-    budget = BudgetWithHolds(shared, lambda: NOW_S, "c0000")
+async def _routes(observed: Observed) -> web.Routes:
+    budget = StubBudget(time.time, "c0000")
+    budget.known = _crowd()
+    await budget.note([Entry("culled", time.time() + n, "a", "redis", detail="x" * 3000) for n in range(500)])
     admin = AdminApi(
         budget,
         fleet=lambda: None,
@@ -121,7 +118,7 @@ async def test_no_turn_of_the_loop_makes_most_of_an_answer(path: str) -> None:
     observed = Observed()
     parts: list[float] = []
     for _ in range(ANSWERS):
-        async with listening(_routes(observed), observed) as listener, await RawConnection.to(listener) as wire:
+        async with listening(await _routes(observed), observed) as listener, await RawConnection.to(listener) as wire:
             with Turns() as turns:
                 answer = await wire.ask(get(path))
             assert (answer.status, len(answer.body) > 300_000) == (200, True)
@@ -145,7 +142,7 @@ async def test_member_list_is_read_in_many_turns() -> None:
     store = cast("Any", ListedStore())
     parts: list[float] = []
     for _ in range(ANSWERS):
-        budget = FleetBudget([("redis", store)], Terms(), rng=Random(1), clock=time.monotonic)
+        budget = FleetBudget(store, Terms(), rng=Random(1), clock=time.monotonic)
         with Turns() as turns:
             found = await budget.member_list()
         assert isinstance(found, MemberList)
@@ -156,7 +153,7 @@ async def test_member_list_is_read_in_many_turns() -> None:
 
 async def test_viewers_of_a_large_state_are_served_in_many_turns() -> None:
     observed = Observed()
-    async with listening(_routes(observed), observed) as listener:
+    async with listening(await _routes(observed), observed) as listener:
         wires = [await RawConnection.to(listener) for _ in range(8)]
         with Turns() as turns:
             for wire in wires:
@@ -213,7 +210,7 @@ async def test_client_that_leaves_in_the_middle_is_no_failure(leaves: str) -> No
         await wire.send(get("/large"))
         await asyncio.wait_for(begun.wait(), 60)
         getattr(wire, leaves)()
-        await eventually(lambda: not listener.is_busy, timeout_s=60, what="the connection is over")
+        await eventually(lambda: not listener._server._last_request, timeout_s=60, what="the connection is over")
         async with await RawConnection.to(listener) as other:
             answer = await other.ask(get("/small", method="HEAD"))
             assert (answer.status, answer.headers["content-length"]) == (200, "2")

@@ -156,7 +156,7 @@ def test_state_says_what_comes_next(container: Container, sentence: str) -> None
     [
         (None, "it asks for a lease in 13s"),
         (Denied("slots", 1, 1, 30.0), "a container that is retiring is replaced; the sidecar asks again in 20s"),
-        (Unknown("quorum"), "more than half of the Redis servers answer; the sidecar asks again in 13s"),
+        (Unknown("loading"), "Redis has loaded its data; the sidecar asks again in 13s"),
     ],
     ids=["not asked yet", "denied", "unknown"],
 )

@@ -59,7 +59,6 @@ FLEET = Fleet(
     "redis",
     (TRIED, PAUSED),
     hold=HOLD,
-    away=(f"{FREE}:6379: timeout",),
     culls_by=(("helped", "redis", 1),),
     median_errors=1,
     median_ratio=0.0025,
@@ -205,7 +204,6 @@ def test_public_answer_has_everything_but_free_text() -> None:
         "failures": 0,
         "since": BEGAN,
     }
-    assert value["fleet"]["away"] == ["timeout"]
     held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
     assert value["hold"] == value["fleet"]["hold"] == held
     assert value["remedies"][1] == "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"
@@ -390,7 +388,6 @@ def test_text_begins_with_what_matters_most() -> None:
         "culls: 0 helped, 0 did not help, 0 unclear",
         "culls for mysql: 1 of at most 2 without an outcome, its episode began at 13:55:00Z",
         "culls for redis: paused for 9m, the last one did not help; 0 of at most 1 without an outcome",
-        "Redis servers away: timeout",
         "hold: the service until 14:05:00Z by anna: a deploy",
         "clears when: the container is replaced, or health-arbiter revive",
         "app/a, mode enforce; since 13:59:48Z, now 14:00:00Z; haproxy down, nomad down, weight 0 %",
@@ -584,7 +581,7 @@ def test_local_text_has_samples_and_capture_without_control_characters() -> None
     [
         ({"state": State.SUSPECT, "answer": Denied("paused", 3, 10, 60.0)}, "#paused"),
         ({"state": State.SUSPECT, "answer": Denied("causes", 3, 10, 60.0)}, "#trial"),
-        ({"state": State.SUSPECT, "answer": Unknown("quorum")}, "#redis"),
+        ({"state": State.SUSPECT, "answer": Unknown("sentinel")}, "#redis"),
         ({"state": State.RETIRING, "lease_answer": Denied("slots", 1, 1, 60.0)}, "#retirement"),
         ({"state": State.RETIRING, "lease_answer": Unknown("auth")}, "#access"),
         ({"state": State.RETIRING, "answer": Denied("paused", 3, 10, 60.0)}, ""),

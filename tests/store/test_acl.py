@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.redis_acl import PAGE, rights_of
+from harness.sentinels import MASTER, masters_reply
 from harness.stores import beat, commit, look, redis_store, send_beat, suspect
 from sidecar.core.types import Entry, Presence
 from sidecar.store import scripts
@@ -27,7 +28,7 @@ ROOT: Final = Path(__file__).parents[2]
 SHIPPED: Final = ROOT / "deploy/redis/users.acl"
 RIGHTS: Final = SHIPPED.read_text().split()[3:]
 PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", PAGE)[0].split()
-OF_STORE: Final = {"+evalsha", "+eval", "+role", "+xrange", "+set", "+get"}
+OF_STORE: Final = {"+evalsha", "+eval", "+xrange", "+set", "+get"}
 
 
 class Scene:
@@ -36,7 +37,7 @@ class Scene:
     def __init__(self, server: RedisServer, stack: AsyncExitStack, sentinel: str) -> None:
         self.server = server
         self.login = f"redis://health-arbiter:pw@127.0.0.1:{server.port}"
-        self.by_sentinel = f"redis+sentinel://health-arbiter:pw@{sentinel}/fleet"
+        self.by_sentinel = f"redis+sentinel://health-arbiter:pw@{sentinel}/{MASTER}"
         self._stack = stack
         self._service = 0
 
@@ -130,7 +131,7 @@ async def scene(faketime_redis: RedisServer, actor: Actor) -> Any:
     server = faketime_redis
     server.cli("ACL", "SETUSER", "health-arbiter", "reset", "on", ">pw", *RIGHTS)
     sentinel = (await actor.open()).removeprefix("redis://")
-    actor.line = b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (len(str(server.port)), server.port)
+    actor.line = masters_reply(server.port)
     async with AsyncExitStack() as stack:
         yield Scene(server, stack, sentinel)
 

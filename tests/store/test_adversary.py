@@ -50,7 +50,7 @@ def beginning(number: int) -> bytes:
     """A fleet that has been well for a while, of one kind or another."""
     rng = Random(number)
     size = LARGE[number % 3] if number % 40 == 0 else rng.choice(SIZES)
-    world = World(3 if number % 5 == 0 else 1, drawn_terms(rng), size, number)
+    world = World(drawn_terms(rng), size, number)
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))
     world.advance(16 * US_PER_S)
@@ -217,43 +217,40 @@ def person_releases(world: World) -> None:
 
 def clock_is_set(world: World) -> None:
     by_us = world.chance.choice((1, US_PER_S, 40 * US_PER_S, world.terms.window_us + 1, 3700 * US_PER_S, 10**12))
-    world.step(world.chance.choice(world.servers), by_us * world.chance.choice((-1, 1)))
+    world.step(by_us * world.chance.choice((-1, 1)))
 
 
 def server_forgets(world: World) -> None:
-    world.flush(world.chance.choice(world.servers))
+    world.flush()
 
 
 def server_is_copied(world: World) -> None:
-    world.save(world.chance.choice(world.servers))
+    world.save()
 
 
 def server_crashes(world: World) -> None:
     """It comes back at once as another process, with an older snapshot."""
-    if len(world.servers) == 1:
-        world.crash(world.servers[0])
+    world.crash()
 
 
 def replica_is_promoted(world: World) -> None:
     """The replica lacks the last commits, and all connections are reset at once."""
-    if len(world.servers) == 1:
-        world.save(world.servers[0])
-        some_claim(world)
-        world.crash(world.servers[0])
+    world.save()
+    some_claim(world)
+    world.crash()
 
 
 def proxy_switches(world: World) -> None:
     """Half of the sidecars reach the replica; the others still write to the old master for some time."""
-    if len(world.servers) == 1:
-        if world.chance.random() < 0.5:
-            world.save(world.servers[0])
-        world.switch(world.servers[0])
-        some_claim(world)
+    if world.chance.random() < 0.5:
+        world.save()
+    world.switch()
+    some_claim(world)
 
 
 def blip_is_followed_by_an_outage(world: World) -> None:
     """Some are stuck with a cause, and culls repair them. The fleet is well for a while; then all have that cause."""
-    if world.outage or len(world.servers) > 1 or len(world.running()) > MOST_IN_OUTAGE:
+    if world.outage or len(world.running()) > MOST_IN_OUTAGE:
         return
     cause = world.chance.choice(CAUSES)
     for sidecar in some(world, world.running(Presence.WELL), 2, 4):
@@ -296,8 +293,7 @@ def outage_is_over(world: World) -> None:
 
 
 def server_is_away(world: World) -> None:
-    for server in world.chance.sample(world.servers, world.chance.randint(1, len(world.servers))):
-        server.away_until_us = world.time.now_us + world.chance.choice((2, 6, 20, 60)) * US_PER_S
+    world.server.away_until_us = world.time.now_us + world.chance.choice((2, 6, 20, 60)) * US_PER_S
 
 
 def network_is_bad(world: World) -> None:
@@ -393,7 +389,7 @@ def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int], sched
 
 def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
     """After a silence no container had a recent beat, and the floor of zero let the last one go."""
-    world = World(1, Terms(min_healthy="800p", never_last=False, trial=False), 2, 0)
+    world = World(Terms(min_healthy="800p", never_last=False, trial=False), 2, 0)
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))
     world.advance(61 * US_PER_S)
@@ -406,7 +402,7 @@ def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
 
 def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
     """It had not seen the other one itself, and was granted a token between two beats of that."""
-    world = World(1, Terms(min_healthy="0", trial=False), 4, 0)
+    world = World(Terms(min_healthy="0", trial=False), 4, 0)
     one, twin = world.sidecars[0], world.newcomer()
     twin.name, twin.life = one.name, "11"
     for sidecar in world.sidecars:
@@ -424,7 +420,7 @@ def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
 
 def test_a_clock_that_is_set_twice_is_noticed_by_a_sidecar_that_was_not_there_between() -> None:
     """The first loss was recorded, and the second taken for it: the window it closed was over by the new clock."""
-    world = World(1, Terms(min_healthy="0", trial=False), 4, 0)
+    world = World(Terms(min_healthy="0", trial=False), 4, 0)
     one, other, *_ = world.sidecars
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))
@@ -432,10 +428,9 @@ def test_a_clock_that_is_set_twice_is_noticed_by_a_sidecar_that_was_not_there_be
     for sidecar in world.sidecars:
         sidecar.presence = Presence.SUSPECT
         world.run(world.beat(sidecar))
-    (server,) = world.servers
-    world.step(server, -40 * US_PER_S)
+    world.step(-40 * US_PER_S)
     world.run(world.beat(other))
-    world.step(server, 3700 * US_PER_S)
+    world.step(3700 * US_PER_S)
     answer = world.run(world.claim(one))
     assert isinstance(answer, Denied)
     assert answer.reason == "data_loss"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from harness.stores import beat, look, send_beat, suspect
 from sidecar.core.types import Beat, Presence
-from sidecar.store.beats import MAX_CAUSES, OTHER
 from sidecar.store.memory import MemoryStore
+from sidecar.store.protocol import MAX_CAUSES, OTHER
 from store.conftest import Clock, assert_stores_agree
 
 if TYPE_CHECKING:

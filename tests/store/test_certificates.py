@@ -148,15 +148,17 @@ async def test_replaced_certificate_is_used(
     assert await client.ping() == "PONG"
 
 
-async def test_half_written_certificate_leaves_the_old_one_in_use(
+async def test_half_written_certificate_is_refused_until_it_is_whole(
     tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:
     cert, key = (Path(shutil.copy(path, tmp_path)) for path in ours.sign("client"))
     client = open_client(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
-    cert.write_text(cert.read_text()[:100])
-    assert await client.ping() == "PONG"
-    await client.aclose()
+    whole = cert.read_text()
+    cert.write_text(whole[:100])
+    assert await client.ping() == "tls"
     cert.unlink()
+    assert await client.ping() == "tls"
+    cert.write_text(whole)
     assert await client.ping() == "PONG"
 
 

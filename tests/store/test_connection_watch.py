@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.sentinels import MASTER, masters_reply
 from harness.stores import beat, impatient, look, send_beat, word_of
 from harness.waiting import eventually
 from sidecar.core.types import Entry
@@ -16,12 +18,17 @@ from sidecar.core.types import Entry
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from sidecar.store.redis import RedisStore
-    from store.conftest import OpenStore
+    from store.conftest import Actor, OpenStore
 
 
 async def noticed(store: RedisStore) -> bool:
     """True, once the store has noticed the end of its connection."""
     return await eventually(store.has_lost_connection, timeout_s=30, what="the connection is lost")
+
+
+def clients_of_scripts(server: RedisServer) -> list[str]:
+    """The ids of the connections over which a script came last."""
+    return re.findall(r"^id=(\d+) .* cmd=eval", str(server.cli("CLIENT", "LIST")), re.MULTILINE)
 
 
 @pytest.fixture
@@ -48,6 +55,29 @@ async def test_server_that_is_killed_is_noticed_and_a_beat_asks_the_next_process
 
 
 async def test_idle_connection_that_the_server_closes_is_noticed(redis_server: RedisServer, store: RedisStore) -> None:
+    redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
+    assert await noticed(store)
+
+
+async def test_watched_connection_is_the_one_that_the_next_call_uses(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    before = clients_of_scripts(redis_server)
+    for _ in range(3):
+        assert not store.has_lost_connection()
+        await asyncio.sleep(0)  # the watch begins to read
+        assert (await look(store)).alive == 1
+    assert clients_of_scripts(redis_server) == before
+    assert len(before) == 1
+
+
+async def test_master_that_closes_an_idle_connection_is_noticed(
+    actor: Actor, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    actor.line = masters_reply(redis_server.port)
+    store = open_store(f"{await actor.open()}/{MASTER}".replace("redis", "redis+sentinel"))
+    await send_beat(store, beat("a"))
+    assert not store.has_lost_connection()
     redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
     assert await noticed(store)
 

@@ -8,8 +8,7 @@ import pytest
 
 from harness.stores import CAPACITY, EXPIRY_US, WINDOW_US, S, beat, commit, look, send_beat, suspect
 from sidecar.core.types import Entry, Presence
-from sidecar.store.beats import MAX_DEPARTED
-from sidecar.store.protocol import MAX_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
+from sidecar.store.protocol import MAX_DEPARTED, MAX_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
 
 if TYPE_CHECKING:
     from store.conftest import Clock

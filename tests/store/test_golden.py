@@ -33,7 +33,6 @@ NEWEST: Final = GOLDEN / "3.json"
 
 EPOCH: Final = Epoch(born_us=START_US, grants=3, losses=1, lost_us=START_US - S, servers="digest")
 STATE: Final = FleetState(
-    serial=4,
     trials={"redis": Trial(limit=2, last_us=START_US), "db": Trial(failures=1, paused_us=START_US, pause_us=WINDOW_US)},
     several_us=START_US,
     open_culls={"redis": 1},

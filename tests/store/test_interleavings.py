@@ -22,7 +22,7 @@ from harness.fleet_servers import Fate, Point
 from harness.fleet_world import Sidecar, World
 from harness.step_loop import StepLoop
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.types import US_PER_S, Denied, Granted, Presence, Unknown
+from sidecar.core.types import US_PER_S, Granted, Presence, Unknown
 
 Request = Callable[[World, Sidecar], Coroutine[Any, Any, object]]
 
@@ -89,12 +89,12 @@ async def asks(world: World, sidecar: Sidecar, request: Request, times: int) -> 
                 return
 
 
-def fleet(requests: Sequence[Request], terms: Terms, *, servers: int, size: int, lacking: int | None = None) -> bytes:
+def fleet(requests: Sequence[Request], terms: Terms, *, size: int, lacking: int | None = None) -> bytes:
     """A fleet whose first ones are about to make these requests.
 
     ``lacking``: the server has a snapshot, which lacks so many grants to the last ones.
     """
-    world = World(servers, terms, size, 1)
+    world = World(terms, size, 1)
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))
     world.advance(16 * US_PER_S)
@@ -103,7 +103,7 @@ def fleet(requests: Sequence[Request], terms: Terms, *, servers: int, size: int,
             sidecar.presence = Presence.SUSPECT
             world.run(world.beat(sidecar))
     if lacking is not None:
-        world.save(world.servers[0])
+        world.save()
         for sidecar in world.sidecars[size - lacking :]:
             sidecar.presence = Presence.SUSPECT
             world.run(world.beat(sidecar))
@@ -149,7 +149,7 @@ class Run:
             self.taken.append(choice)
             self._last = points.pop(choice.place)
             if choice.fate is Fate.CRASHES:
-                world.crash(world.servers[self._last.server])
+                world.crash()
             self._last.fate.set_result(Fate.PASSES if choice.fate is Fate.CRASHES else choice.fate)
             self.mishaps -= choice.fate is not Fate.PASSES
             loop.settle()
@@ -170,9 +170,7 @@ class Run:
             found.append(Choice(place, Fate.PASSES))
             if self.mishaps:
                 others: tuple[Fate, ...] = (Fate.LOST_REPLY, Fate.ENDS_AFTER) if is_read else MISHAPS
-                if len(self.world.servers) > 1 and not is_read:
-                    others = (*others, Fate.LOST)
-                if self.world.servers[point.server].older is not None:
+                if self.world.server.older is not None:
                     others = (*others, Fate.CRASHES)
                 found += [Choice(place, fate) for fate in others]
         return found or [Choice(place, Fate.PASSES) for place in range(len(points))]
@@ -226,7 +224,7 @@ SHORT: Final = ("a cull that is told, and a claim",)
 )
 def test_every_order_of_exchanges_keeps_the_promises(story: str) -> None:
     requests, terms, size, times = STORIES[story]
-    begun = fleet(requests, terms, servers=1, size=size)
+    begun = fleet(requests, terms, size=size)
     runs = granted = 0
     for run in explored(begun, requests, times=times):
         runs += 1
@@ -236,9 +234,9 @@ def test_every_order_of_exchanges_keeps_the_promises(story: str) -> None:
 
 @pytest.mark.parametrize("samples", [10, pytest.param(10_000, marks=pytest.mark.site)])
 @pytest.mark.parametrize("story", STORIES)
-def test_three_servers_keep_the_promises_in_orders_by_chance(story: str, samples: int) -> None:
+def test_orders_by_chance_keep_the_promises_after_two_mishaps(story: str, samples: int) -> None:
     requests, terms, size, times = STORIES[story]
-    begun = fleet(requests, terms, servers=3, size=size)
+    begun = fleet(requests, terms, size=size)
     for seed in range(samples):
         run = Run(begun, requests, mishaps=2, times=times, seed=seed)
         try:
@@ -261,7 +259,7 @@ def test_three_servers_keep_the_promises_in_orders_by_chance(story: str, samples
 )
 def test_a_crash_to_an_older_snapshot_keeps_the_bound_in_every_order(requests: Sequence[Request], lacking: int) -> None:
     """Two tokens, of which the snapshot lacks none, one or two. Afterwards all ask again, before and after the wait."""
-    begun = fleet(requests, TOKENS, servers=1, size=5, lacking=lacking)
+    begun = fleet(requests, TOKENS, size=5, lacking=lacking)
     granted = crashes = 0
     for run in explored(begun, requests, times=1):
         world = run.world
@@ -272,94 +270,15 @@ def test_a_crash_to_an_older_snapshot_keeps_the_bound_in_every_order(requests: S
                 world.run(world.beat(sidecar))
                 world.run(world.claim(sidecar))
         granted += world.judge.judged["tokens"]
-        crashes += world.servers[0].process
+        crashes += world.server.process
     assert min(granted, crashes) > 0, "where no container goes down nothing is shown"
 
 
 def test_a_claim_that_was_read_before_a_crash_is_decided_anew_after_it() -> None:
     """A beat had written the loss under the same revision, and the commit of the claim wrote the old epoch over it."""
     requests = (claims_and_beats, claims)
-    run = Run(fleet(requests, TOKENS, servers=1, size=5, lacking=0), requests, mishaps=1, times=1)
+    run = Run(fleet(requests, TOKENS, size=5, lacking=0), requests, mishaps=1, times=1)
     fates = [Fate.PASSES] * 7 + [Fate.CRASHES] + [Fate.PASSES] * 3
     run.go([Choice(place, fate) for place, fate in zip((0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 0), fates, strict=True)])
     first, second, *_ = run.world.sidecars
     assert (first.presence, second.presence) == (Presence.DOWN, Presence.SUSPECT)
-
-
-# -- orders that broke a promise once -----------------------------------------------------------------------------
-
-
-def passing(world: World, story: Coroutine[Any, Any, object], *lost: int) -> object:
-    """What a request is answered whose commits never reach these servers."""
-    loop = StepLoop()
-    world.judge.begins(world.time.now_us)
-    world.weather.new_future = loop.create_future
-    task = loop.create_task(story)
-    loop.settle()
-    while points := world.weather.points:
-        point = points.pop()
-        point.fate.set_result(Fate.LOST if point.word == "committed" and point.server in lost else Fate.PASSES)
-        loop.settle()
-    world.weather.new_future = None
-    return task.result()
-
-
-def suspects(terms: Terms, size: int, *, seed: int = 0) -> World:
-    world: World = pickle.loads(fleet((claims,) * size, terms, servers=3, size=size))
-    world.chance.seed(seed)
-    return world
-
-
-@pytest.mark.parametrize("server", range(3))
-def test_a_grant_that_reached_one_server_is_written_to_a_majority_before_it_is_answered(server: int) -> None:
-    """Its rows were the same the second time, and only the token was written again."""
-    world = suspects(FREE, 4)
-    one, *_ = world.sidecars
-    assert isinstance(passing(world, world.claim(one), *({0, 1, 2} - {server})), Unknown)
-    assert isinstance(world.run(world.claim(one)), Granted)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_commits_that_reached_one_server_do_not_outdo_one_of_a_majority(seed: int) -> None:
-    """Their serial numbers counted higher, and the cull that a majority knew was forgotten."""
-    world = suspects(TRIAL, 4, seed=seed)
-    first, second, third, fourth = world.sidecars
-    first.cause = "disk"
-    world.servers[1].away_until_us = world.time.now_us + 1
-    passing(world, world.claim(first), 0)
-    passing(world, world.hold("nobody", 60.0, second), 0)
-    world.advance(1)
-    world.servers[2].away_until_us = world.time.now_us + 1
-    assert isinstance(world.run(world.claim(third)), Granted)
-    world.advance(1)
-    assert isinstance(world.run(world.claim(fourth)), Denied)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_capacity_that_shrinks_holds_for_all_servers_together(seed: int) -> None:
-    """One server had granted more than its new share, and another still had a token."""
-    world = suspects(FREE, 4, seed=seed)
-    one, two, three, _ = world.sidecars
-    for sidecar in (one, two):
-        assert isinstance(world.run(world.claim(sidecar)), Granted)
-    world.start(three, replace(FREE, capacity="2"))
-    answer = world.run(world.claim(three))
-    assert isinstance(answer, Denied)
-    assert answer.reason == "window"
-
-
-@pytest.mark.parametrize(
-    ("story", "seed"),
-    [
-        ("three claims of two tokens", 462),
-        ("three claims of two tokens", 367),
-        ("three claims over the floor", 169),
-        ("three claims on trial", 53),
-        ("a claim, a hold and a claim", 56),
-    ],
-)
-def test_an_order_by_chance_that_broke_a_promise_once_keeps_it(story: str, seed: int) -> None:
-    """Rows that one server had were dropped by a commit that knew of them and did not pass them on."""
-    requests, terms, size, _ = STORIES[story]
-    run = Run(fleet(requests, terms, servers=3, size=size), requests, mishaps=2, seed=seed)
-    run.go((), Random(seed))

@@ -13,8 +13,7 @@ from harness.stores import FRESH, HEARD, PREFIX, S, claim, impatient, warm, word
 from sidecar.core.types import DETAIL_LIMIT, Entry
 from sidecar.store import ledger_rows
 from sidecar.store.memory import MAX_EVENTS, MemoryStore
-from sidecar.store.memory_ledger import NOTED_S, SHARED_S
-from sidecar.store.protocol import Store
+from sidecar.store.protocol import NOTED_S, SHARED_S, Store
 from sidecar.store.replies import InvalidReplyError
 
 if TYPE_CHECKING:

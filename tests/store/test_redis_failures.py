@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -86,9 +86,7 @@ async def test_connection_that_the_server_closed_meanwhile_is_replaced_without_a
     store = open_store(redis_server.url)
     assert await claim(store, "a") == FRESH
     redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    client: Any = store._client
-    [connection] = client._client.connection_pool._available_connections
-    await eventually(connection.can_read, timeout_s=60, what="the end of the connection is seen")
+    await eventually(store.has_lost_connection, timeout_s=60, what="the end of the connection is seen")
     assert await claim(store, "a") == REPLAYED
 
 
@@ -296,7 +294,7 @@ async def test_hold_is_set_and_released_on_a_full_server_which_grants_nothing(
 ) -> None:
     """A full server stops all culls by itself, but not for ever: a person has to be able to say what comes then."""
     clock = asyncio.get_running_loop().time
-    budget = FleetBudget([("redis", open_store(redis_server.url))], WINDOW_ONLY, rng=Random(0), clock=clock)
+    budget = FleetBudget(open_store(redis_server.url), WINDOW_ONLY, rng=Random(0), clock=clock)
     assert isinstance(await budget.hold("", "ann", "a deployment", 60), Hold)
     redis_server.cli("CONFIG", "SET", "maxmemory", "1")
     assert await budget.release("") is True

@@ -29,7 +29,6 @@ LOUD = Fleet(
     unhelped=5,
     unclear=6,
     hold=FREEZE,
-    away=("redis://b: timeout",),
     retiring=2,
     culls_by=(("helped", "mysql", 1), ("helped", "redis", 3)),
     median_errors=4,
@@ -54,7 +53,6 @@ def board(fleet: Fleet | None) -> CollectorRegistry:
         ("arbiter_fleet_suspect", {}, 0, 6),
         ("arbiter_fleet_down", {}, 0, 2),
         ("arbiter_fleet_policies", {}, 1, 2),
-        ("arbiter_redis_servers_away", {}, 0, 1),
         ("arbiter_fleet_median_errors", {}, None, 4),
         ("arbiter_trial_limit", {"cause": "mysql"}, None, 2),
         ("arbiter_trial_limit", {"cause": "redis"}, None, 1),
@@ -80,7 +78,7 @@ def test_fleet_is_read_at_the_scrape(name: str, labels: dict[str, str], calm: fl
 
 def test_no_other_sample_is_on_the_page() -> None:
     samples = [sample for family in board(LOUD).collect() for sample in family.samples]
-    assert len(samples) == 21
+    assert len(samples) == 20
 
 
 def test_without_a_shared_cause_no_kind_is_named() -> None:
@@ -161,12 +159,6 @@ PAUSE = Line(
         ),
         ({"hold": FREEZE}, {}, Line(WARNING, "no hold any more", {})),
         ({}, {"lost_hold": FREEZE}, Line(logging.ERROR, reasons.lost_hold(FREEZE), {"until": FREEZE.until})),
-        (
-            {},
-            {"away": ("redis://b: timeout",)},
-            Line(WARNING, "Redis servers are away, and their share of the budget", {"away": "redis://b: timeout"}),
-        ),
-        ({"away": ("redis://b: timeout",)}, {}, Line(INFO, "all Redis servers are back", {})),
     ],
     ids=[
         "paused",
@@ -182,8 +174,6 @@ PAUSE = Line(
         "held otherwise",
         "released",
         "lost",
-        "a server away",
-        "all back",
     ],
 )
 def test_each_change_is_a_line(before: dict[str, object], after: dict[str, object], line: Line) -> None:
@@ -216,5 +206,5 @@ def test_what_is_in_the_metrics_alone_is_no_line(before: Fleet | None, after: Fl
 
 
 def test_first_answer_tells_what_is_out_of_the_ordinary() -> None:
-    assert [line.level for line in changes(None, LOUD)] == [WARNING] * 5
+    assert [line.level for line in changes(None, LOUD)] == [WARNING] * 4
     assert list(changes(LOUD, LOUD)) == []

@@ -78,7 +78,6 @@ NAMES = {
     "arbiter_fleet_down": "gauge",
     "arbiter_fleet_retiring": "gauge",
     "arbiter_fleet_policies": "gauge",
-    "arbiter_redis_servers_away": "gauge",
     "arbiter_fleet_same_cause": "gauge",
     "arbiter_fleet_culls_total": "counter",
     "arbiter_hold_until_timestamp_seconds": "gauge",

@@ -89,7 +89,7 @@ async def _examined(
 async def _of_machine(effective: Config) -> AsyncIterator[Finding]:
     members: list[Member] = []
     if effective.redis.redis_url:
-        async for found in _servers(effective, members):
+        async for found in _server(effective, members):
             yield found
     else:
         yield warn("store", effective.alone)
@@ -103,50 +103,36 @@ async def _of_machine(effective: Config) -> AsyncIterator[Finding]:
         yield found
 
 
-# -- the servers ------------------------------------------------------------------------------------------------
+# -- Redis --------------------------------------------------------------------------------------------------------
 
 
-async def _servers(effective: Config, members: list[Member]) -> AsyncIterator[Finding]:
-    servers = build_store.servers(effective)
-    run_ids: dict[str, str] = {}
-    for server in servers:
-        async for found in _server(effective, server, run_ids, members):
-            is_named = len(servers) > 1 or found.what == "reachable"
-            yield found._replace(where=server.name) if is_named else found
-    for found in findings.of_identity(run_ids, len(servers)):
-        yield found
-
-
-async def _server(
-    effective: Config, server: build_store.RedisServer, run_ids: dict[str, str], members: list[Member]
-) -> AsyncIterator[Finding]:
-    """Check one server; add its run id to ``run_ids``, and the members that it knows to ``members``."""
-    timeout_s, prefix = effective.redis.redis_timeout, build_store.prefix(effective)
+async def _server(effective: Config, members: list[Member]) -> AsyncIterator[Finding]:
+    """Check Redis, and add the members that it knows to ``members``."""
+    url, timeout_s, prefix = effective.redis.redis_url, effective.redis.redis_timeout, build_store.prefix(effective)
     # In a Cluster every command goes to the owner of the service's keys.
     try:
-        client = RedisClient(server.url, timeout_s, build_store.access(effective.redis), f"{prefix}:grants")
+        client = RedisClient(url, timeout_s, build_store.access(effective.redis), f"{prefix}:grants")
     except ValueError as error:
         yield fail("settings", f"ARBITER_REDIS_URL: {error}")
         return
     ask = partial(_ask, client, timeout_s)
+    budget = build_store.fleet_budget(effective, build_store.redis_store(effective))
     try:
         reach = await _reach(ask, client, timeout_s)
-        yield reach
+        yield reach._replace(where=redis_urls.masked(url))
         if reach.level is FindingLevel.FAIL:
             return
         yield findings.of_clock(await _ahead_s(ask))
         info: findings.Info | Unknown = await ask(_fields, "INFO")
-        if not isinstance(info, Unknown) and "run_id" in info:
-            run_ids[server.name] = info["run_id"]
         save: str | Unknown = await ask(lambda reply: reply[1].decode(), "CONFIG", "GET", "save")
-        for found in findings.of_info(info, save, is_cluster_url=redis_urls.is_cluster(server.url)):
+        for found in findings.of_info(info, save, is_cluster_url=redis_urls.is_cluster(url)):
             yield found
         written = await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor")
         yield findings.of_write(written)
         if written is None:
             for found in findings.of_scope(await ask(_nothing, "EVAL", "return 1", "1", _foreign_key(prefix))):
                 yield found
-        member_list = await build_store.fleet_budget(effective, [(server.name, server.store)]).member_list()
+        member_list = await budget.member_list()
         for found in findings.of_fleet(member_list, effective.identity.instance):
             yield found
         if not isinstance(member_list, Unknown):
@@ -155,7 +141,7 @@ async def _server(
                 yield found
     finally:
         await client.aclose()
-        await server.store.aclose()
+        await budget.aclose()
 
 
 def _of_rotation(effective: Config, fleet: Fleet) -> Iterator[Finding]:

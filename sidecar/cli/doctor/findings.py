@@ -192,23 +192,6 @@ def of_budget(rules: BudgetConfig) -> Finding:
     return ok("budget", f"ARBITER_BUDGET={rules.budget}: {bound(rules)}")
 
 
-def of_identity(servers: Mapping[str, str], configured: int) -> Iterator[Finding]:
-    """Whether the configured servers are different ones; ``servers``: name -> run id of those that answered."""
-    first: dict[str, str] = {}
-    for name, run_id in servers.items():
-        if run_id in first:
-            yield fail(
-                "independent", f"{first[run_id]} and {name} are one server, which counts two shares of the budget"
-            )
-        first.setdefault(run_id, name)
-    if not len(first) == len(servers) > 1:
-        return
-    if len(first) < configured:
-        yield warn("independent", f"{len(first)} of {configured} answered and are different")
-    else:
-        yield ok("independent", f"{len(first)} different servers share the budget")
-
-
 def of_store(own: str, theirs: str) -> Iterator[Finding]:
     """Whether the store that the sidecar shows is the store of this command."""
     own = redis_urls.shown(own)
@@ -220,9 +203,9 @@ def of_store(own: str, theirs: str) -> Iterator[Finding]:
 
 
 def _places(shown: str) -> object:
-    """The servers of the URLs, whatever their spelling."""
+    """The server of the URL, whatever its spelling."""
     try:
-        return {redis_urls.place(url) for url in redis_urls.redis_urls(shown)}
+        return redis_urls.place(redis_urls.redis_url(shown))
     except ValueError:
         return shown
 
@@ -290,10 +273,10 @@ def _settings(texts: tuple[str, ...]) -> Iterator[Finding]:
         yield warn("settings", text)
     else:
         yield ok("settings", "all sidecars run with the same ones")
-    # A text that cannot be read is of another version, and names no servers.
-    lists = {terms.servers for terms in map(Terms.read, texts) if terms is not None}
-    if len(lists) > 1:
-        text = f"ARBITER_REDIS_URL names {len(lists)} different lists of servers"
+    # A text that cannot be read is of another version, and names no address.
+    addresses = {terms.servers for terms in map(Terms.read, texts) if terms is not None}
+    if len(addresses) > 1:
+        text = f"ARBITER_REDIS_URL names {len(addresses)} different addresses"
         yield fail("servers", f"{text}: no culls while they differ, and for a window after that")
 
 

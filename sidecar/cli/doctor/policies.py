@@ -51,9 +51,9 @@ def differences(texts: Sequence[str]) -> str:
 def _differing(every: Sequence[Terms]) -> list[str]:
     values = {name: dict.fromkeys(filter(None, map(written, every))) for name, written in _SETTINGS}
     differing = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
-    lists = {terms.servers for terms in every}
-    if len(lists) > 1:
-        differing.append(f"ARBITER_REDIS_URL names {len(lists)} different lists of servers")
+    addresses = {terms.servers for terms in every}
+    if len(addresses) > 1:
+        differing.append(f"ARBITER_REDIS_URL names {len(addresses)} different addresses")
     return differing
 
 

@@ -131,11 +131,6 @@ FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
         "busy": Explanation(
             "Redis is busy with a script", "the script that keeps Redis busy has ended, or SCRIPT KILL ends it", "redis"
         ),
-        "crowded": Explanation(
-            "too many calls are waiting for this Redis already",
-            "Redis answers the calls that are waiting already",
-            "redis",
-        ),
         "response": Explanation(
             "Redis answered with an error", "Redis answers without an error; its log may name the cause", "redis"
         ),
@@ -161,9 +156,6 @@ FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
             "other sidecars kept changing the fleet's state at the same time",
             "fewer sidecars claim at the same moment",
             "redis",
-        ),
-        "quorum": Explanation(
-            "too few of the Redis servers answered", "more than half of the Redis servers answer", "redis"
         ),
         "alone": Explanation("there is no shared store", "ARBITER_REDIS_URL names a shared store", "redis"),
         "internal": Explanation(

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from sidecar.core.fleet import data_loss, episode, floor, grant_window, hold, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
-from sidecar.core.fleet.majority import is_majority
+from sidecar.core.fleet.raw import MemberKey
 from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import (
+    AHEAD_US,
     Asked,
     Attend,
     Attended,
     Edits,
     EndHold,
-    MemberKey,
     PutHold,
     Request,
     ReturnGrant,
@@ -56,27 +56,24 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
 
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     cause, member = trial.name(draft, claim.kind), MemberKey(claim.incarnation, claim.identity)
-    at = grant_window.server_of(draft, claim.claim_id)
+    has_token = grant_window.is_granted(draft, claim.claim_id)
     refusal = hold.refusal(draft, claim.instance)
-    is_replay = at is not None and _is_standing(draft, claim)
-    if claim.instance in draft.view.unsettled:
-        draft.culls.pop(claim.instance, None)  # a grant that too few servers know must not refuse its own container
+    is_replay = has_token and _is_standing(draft, claim)
     if is_replay:
         refusal = refusal or _granted_to_another(draft, claim)
     else:
-        refusal = refusal or _gates(draft, claim, cause, has_token=at is not None)
+        refusal = refusal or _gates(draft, claim, cause, has_token=has_token)
     if refusal is not None:
         return _denied(draft, claim.instance, grant_window.used(draft), draft.limits.capacity, refusal), draft.edits()
-    server = grant_window.first_free(draft) if at is None else at
-    used = grant_window.used(draft) + (at is None)
+    used = grant_window.used(draft) + (not has_token)
     capacity, alive = draft.limits.capacity, draft.available
     outcomes.grant(draft, claim.instance, claim.claim_id, member, cause, is_lease=False)
     trial.culled(draft, cause)
-    if at is None:
-        _count(draft, server)
-        draft.epochs[server] = replace(draft.epochs[server], granted_us=draft.now_us)
+    if not has_token:
+        _count(draft)
+        draft.epoch = replace(draft.epoch, granted_us=draft.now_us)
     granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
-    return granted, _with_grant(draft, claim, server)
+    return granted, _with_grant(draft, claim)
 
 
 def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> GateRefusal | None:
@@ -118,27 +115,23 @@ def _granted_to_another(draft: Draft, claim: Claim) -> GateRefusal | None:
 def _is_standing(draft: Draft, claim: Claim) -> bool:
     """Whether this claim was granted and not given back."""
     cull = draft.culls.get(claim.instance)
-    if cull is None or claim.instance in draft.view.unsettled:
-        return False
-    return cull.phase == "out" and cull.claim == claim.claim_id and not cull.is_lease
+    return cull is not None and cull.phase == "out" and cull.claim == claim.claim_id and not cull.is_lease
 
 
-def _with_grant(draft: Draft, claim: Claim, server: int) -> Edits:
-    bounds = grant_window.bounds(draft, draft.view.servers[server])
+def _with_grant(draft: Draft, claim: Claim) -> Edits:
+    bounds = grant_window.bounds(draft)
     return replace(
-        draft.edits(claim.instance),
+        draft.edits(),
         grant=claim.claim_id,
-        server=server,
         capacity=bounds.capacity,
         most=bounds.most,
         window_us=draft.limits.window_us,
     )
 
 
-def _count(draft: Draft, server: int) -> None:
-    """Count one more grant of this server. A sidecar that remembers more grants shows a data loss."""
-    epoch = draft.epochs[server]
-    draft.epochs[server] = replace(epoch, grants=epoch.grants + 1)
+def _count(draft: Draft) -> None:
+    """Count one more grant. A sidecar that remembers more grants shows a data loss."""
+    draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1)
 
 
 # -- a retirement ---------------------------------------------------------------------------------------------------
@@ -148,8 +141,7 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     cull = draft.culls.get(lease.instance)
     slots.expire(draft)
     is_holder = slots.holder_of(draft, lease.instance) == lease.holder
-    is_settled = lease.instance not in draft.view.unsettled
-    is_replay = is_holder and is_settled and cull is not None and cull.phase == "out" and cull.claim == lease.holder
+    is_replay = is_holder and cull is not None and cull.phase == "out" and cull.claim == lease.holder
     refusal = hold.refusal(draft, lease.instance)
     if not is_replay:
         refusal = (
@@ -171,10 +163,10 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
         outcomes.lost(draft, (lease.instance,))
         member = MemberKey(lease.incarnation, lease.holder)
         outcomes.grant(draft, lease.instance, lease.holder, member, "", is_lease=True)
-        _count(draft, data_loss.usable(draft)[0])
+        _count(draft)
     left_s = slot.left_us(draft.now_us) / US_PER_S
     answer = Granted(slots.used(draft), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect, left_s=left_s)
-    return answer, draft.edits(lease.instance)
+    return answer, draft.edits()
 
 
 def _give_back(draft: Draft, give_back: ReturnGrant) -> tuple[bool, Edits]:
@@ -192,7 +184,7 @@ def _give_back(draft: Draft, give_back: ReturnGrant) -> tuple[bool, Edits]:
 def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
     beat, is_waiting = attend.beat, False
     if 2 * attend.silent >= attend.alive > 1:
-        draft.epochs = [replace(epoch, silent_us=draft.now_us) for epoch in draft.epochs]
+        draft.epoch = replace(draft.epoch, silent_us=draft.now_us)
     if attend.is_hold_lost:
         data_loss.lose(draft)
     outcomes.lost(draft, attend.struck)
@@ -215,7 +207,7 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
 def _note_duplicates(draft: Draft, instance: str) -> None:
     """Record the instance names that two containers use; forget those of earlier windows."""
     oldest_us = draft.now_us - draft.limits.window_us
-    recent = {name: at for name, at in draft.duplicates.items() if oldest_us <= at <= draft.now_us + data_loss.AHEAD_US}
+    recent = {name: at for name, at in draft.duplicates.items() if oldest_us <= at <= draft.now_us + AHEAD_US}
     if draft.request.is_duplicate:
         recent[instance] = draft.now_us
     newest = sorted(recent, key=lambda name: (recent[name], name))[-MOST_DUPLICATES:]
@@ -235,19 +227,15 @@ def _expire_holds(draft: Draft) -> None:
 # -- orders of people -----------------------------------------------------------------------------------------------
 
 
-# An order may reach fewer servers than a majority, and a state that it wrote would count as the newest.
-
-
 def _put_hold(draft: Draft, order: PutHold) -> tuple[Hold, Edits]:
     held = hold.put(draft, order.instance, order.author, order.reason, order.for_us)
-    return held, replace(draft.edits(), state=None)
+    return held, draft.edits()
 
 
 def _release(draft: Draft, order: EndHold) -> tuple[bool, Edits]:
     was_held = hold.release(draft, order.instance)
-    if order.instance or not is_majority((server.number for server in draft.view.servers), draft.view.configured):
-        return was_held, replace(draft.edits(), state=None)
-    trial.release(draft)
+    if not order.instance:
+        trial.release(draft)
     return was_held, draft.edits()
 
 
@@ -265,8 +253,7 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Gate
         suspect=draft.suspect,
         cause=common_cause(draft.view.causes),
         hold=hold.shown(*held) if held else None,
-        is_other_process=refusal.reason == "newborn"
-        and any(data_loss.other_process_wait_us(draft, epoch) for epoch in draft.epochs),
+        is_other_process=refusal.reason == "newborn" and data_loss.other_process_wait_us(draft) > 0,
     )
 
 

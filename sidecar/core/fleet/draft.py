@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow, Slot, Trial
@@ -31,7 +30,7 @@ class Draft:
         self.leases = dict(view.leases)
         self.holds = dict(view.holds)
         self.trials = dict(view.state.trials)
-        self.epochs = [server.epoch for server in view.servers]
+        self.epoch = view.epoch
         self.outcomes = dict(view.state.outcomes)
         self.several_us = view.state.several_us
         self.duplicates = dict(view.state.duplicates)
@@ -87,28 +86,17 @@ class Draft:
 
     # -- what is written ------------------------------------------------------------------------------------------
 
-    def edits(self, granted: str = "") -> Edits:
-        """What differs from the view.
-
-        ``granted``: the instance whose claim or lease is granted. If too few servers have its rows, they are written
-        even if they are the same.
-        """
-        is_settled = granted not in self.view.unsettled
-        if is_settled and self._is_unchanged():
+    def edits(self) -> Edits:
+        """What differs from the view."""
+        if self._is_unchanged():
             return Edits()
         view, state = self.view, self._state()
-        culls, leases, holds = (
-            changed(view.culls if is_settled else without(view.culls, granted), self.culls),
-            changed(view.leases if is_settled else without(view.leases, granted), self.leases),
-            changed(view.holds, self.holds),
-        )
-        is_same = not (culls or leases or holds) and replace(state, serial=view.state.serial) == view.state
         return Edits(
-            state=None if is_same else state,
-            epochs={at: epoch for at, epoch in enumerate(self.epochs) if epoch != view.servers[at].epoch},
-            culls=culls,
-            leases=leases,
-            holds=holds,
+            state=None if state == view.state else state,
+            epoch=None if self.epoch == view.epoch else self.epoch,
+            culls=changed(view.culls, self.culls),
+            leases=changed(view.leases, self.leases),
+            holds=changed(view.holds, self.holds),
             refund=tuple(self.refund),
             entries=tuple(self.entries),
         )
@@ -120,16 +108,10 @@ class Draft:
         learned = (self.trials, self.outcomes, self.duplicates) == (state.trials, state.outcomes, state.duplicates)
         instants = (self.several_us, self.majority_us) == (state.several_us, state.majority_us)
         is_noticed = not instants or bool(self.refund or self.entries)
-        epochs_differ = any(
-            epoch is not server.epoch and epoch != server.epoch
-            for epoch, server in zip(self.epochs, view.servers, strict=True)
-        )
-        return tables and learned and not is_noticed and not epochs_differ
+        return tables and learned and not is_noticed and self.epoch == view.epoch
 
     def _state(self) -> FleetState:
         return FleetState(
-            serial=self.view.state.serial + 1,
-            former=self.view.state.former,
             trials=self.trials,
             several_us=self.several_us,
             due_us=self._due_us(),
@@ -151,11 +133,6 @@ class Draft:
         ends += [trial.quiet_us + self.limits.probation_us for trial in self.trials.values() if trial.quiet_us]
         ends += [at + window_us + 1 for at in self.duplicates.values()]
         return min(ends, default=0)
-
-
-def without(rows: Mapping[str, R], name: str) -> dict[str, R]:
-    """The rows except this one."""
-    return {one: row for one, row in rows.items() if one != name}
 
 
 def changed(before: Mapping[str, R], after: Mapping[str, R]) -> dict[str, R | None]:

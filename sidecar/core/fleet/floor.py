@@ -27,6 +27,5 @@ def is_available(draft: Draft, instance: str) -> bool:
 
 
 def single_us(draft: Draft) -> int:
-    """For how long the fleet has had a single member, as far as its servers know."""
-    born_us = max(epoch.born_us for epoch in draft.epochs)
-    return draft.now_us - max(draft.several_us, born_us)
+    """For how long the fleet has had a single member, as far as the store knows."""
+    return draft.now_us - max(draft.several_us, draft.epoch.born_us)

@@ -36,7 +36,7 @@ def put(draft: Draft, instance: str, author: str, reason: str, for_us: int) -> H
 
 
 def release(draft: Draft, instance: str) -> bool:
-    """End a hold; return whether there was one. Its row stays for a window, for servers that missed the end."""
+    """End a hold; return whether there was one. Its row stays for a window, to tell the end from a loss."""
     row = draft.holds.get(instance)
     was_held = row is not None and bool(row.left_us(draft.now_us))
     if was_held:

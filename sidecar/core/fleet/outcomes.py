@@ -17,9 +17,9 @@ from typing import Final
 
 from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
+from sidecar.core.fleet.raw import MemberKey
 from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.terms import OFF
-from sidecar.core.fleet.view import MemberKey
 from sidecar.core.types import MANUAL, NAMELESS, REVIVED, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"
@@ -84,7 +84,7 @@ def lost(draft: Draft, instances: Iterable[str]) -> None:
 
 
 def go_down(draft: Draft, beat: Beat) -> bool:
-    """Record that a container is down; return whether no server knows its token."""
+    """Record that a container is down; return whether the store does not know its token."""
     if not beat.lease and beat.kind != MANUAL:
         close(draft, beat.instance)
     claim = beat.lease or beat.claim_id
@@ -95,7 +95,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
         return False
     if not claim:
         return False
-    is_known = any(claim in server.grants for server in draft.view.servers)
+    is_known = claim in draft.view.grants
     cause = "" if beat.lease else trial.name(draft, beat.kind)
     grant(draft, beat.instance, claim, MemberKey(beat.incarnation, beat.identity), cause, is_lease=bool(beat.lease))
     if not beat.lease:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,42 @@ class BeatReply:
     holds: tuple[str, str] = ("", "")
     used: int = 0
     run_id: str = ""
+
+
+class Listing(NamedTuple):
+    """The members, by name, as ``(instance, last beat, member row, description by its sidecar)``.
+
+    ``departed``: instances that left and when, the newest first. ``culled``: instances in the table ``culls``, with the
+    last description by their sidecars.
+    """
+
+    members: Sequence[tuple[str, int, str, str]] = ()
+    departed: Sequence[tuple[str, int]] = ()
+    culled: Mapping[str, str] = {}
+
+
+class MemberKey(NamedTuple):
+    """What tells two containers of one name apart: the incarnation, and the random identity that its sidecar keeps."""
+
+    life: str = ""
+    identity: str = ""
+
+    def is_other(self, other: MemberKey) -> bool:
+        """Whether both are known and differ; an older version tells no identity."""
+        return _differ(self.life, other.life) or _differ(self.identity, other.identity)
+
+
+def member_life(row: str) -> str:
+    """The incarnation in a member row."""
+    return row.partition("\n")[0]
+
+
+def member_of(row: str) -> MemberKey:
+    """The incarnation and the identity in a member row."""
+    life, _, rest = row.partition("\n")
+    identity = rest.partition("\n")[0] if rest.count("\n") > 1 else ""
+    return MemberKey(life, identity)
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one) and bool(other) and one != other

@@ -43,13 +43,6 @@ class StoredRecord:
             _check(kind, getattr(self, name))
         return self
 
-    def shifted(self, by_us: int) -> Self:
-        """The record on a clock that is ``by_us`` ahead. An instant of 0 means "never" and stays."""
-        if not by_us:
-            return self
-        moved = {name: at + by_us for name in self.INSTANTS if (at := getattr(self, name))}
-        return replace(self, **moved) if moved else self
-
 
 @lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
 def _read(cls: type[StoredRecord], text: str) -> StoredRecord | None:
@@ -108,12 +101,12 @@ class CullOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Epoch(StoredRecord):
-    """The data-loss epoch of one server, by which sidecars notice a data loss.
+    """The data-loss epoch of the store, by which sidecars notice a data loss.
 
     ``born_us``: when the epoch began. ``grants``: tokens granted since; ``granted_us``: the last one. ``losses``:
     number of data losses; ``lost_us``: the last one. ``silent_us``: when half of the fleet fell silent at once.
-    ``servers``: a digest of the list of servers that the fleet uses. ``run_id``: the process of the server; ``met_us``:
-    when the fleet met it, if it followed another process.
+    ``servers``: a digest of the address at which the fleet finds the store. ``run_id``: the process of the server;
+    ``met_us``: when the fleet met it, if it followed another process.
     """
 
     born_us: int = 0
@@ -156,20 +149,16 @@ class Trial(StoredRecord):
 
 @dataclass(frozen=True, slots=True)
 class FleetState(StoredRecord):
-    """The state of the fleet as a whole. It is the same on every server that took the last commit.
+    """The state of the fleet as a whole.
 
-    ``serial`` counts the commits. ``commit`` is the random id of the one that wrote this; ``former`` has the ids of the
-    last ones before it, the newest first, with spaces between. ``trials``: by cause. ``several_us``: when the fleet
-    last had several members. ``due_us``: when the next thing ends and a decision is due; 0: nothing ends.
+    ``trials``: by cause. ``several_us``: when the fleet last had several members. ``due_us``: when the next thing ends
+    and a decision is due; 0: nothing ends.
     ``open_culls``: culls without an outcome by cause. ``missing``: containers that were granted a token or a lease and
     are not replaced. ``retiring``: slots in use. ``outcomes``: culls by ``"<outcome>|<cause>"``. ``duplicates``:
     instance names that two containers use, and when that was seen last. ``majority_us``: when most of the fleet was
     last seen to be sick.
     """
 
-    serial: int = 0
-    commit: str = ""
-    former: str = ""
     trials: Mapping[str, Trial] = field(default_factory=dict)
     several_us: int = 0
     due_us: int = 0
@@ -180,8 +169,6 @@ class FleetState(StoredRecord):
     duplicates: Counts = field(default_factory=dict)
     majority_us: int = 0
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("several_us", "due_us", "majority_us")
-
     def checked(self) -> Self:
         """The state with its trials as records; a trial that cannot be read is left out."""
         if not isinstance(self.trials, Mapping):
@@ -189,14 +176,6 @@ class FleetState(StoredRecord):
         rows = {cause: json.dumps(raw) for cause, raw in self.trials.items() if isinstance(raw, dict)}
         trials = {cause: trial for cause, text in rows.items() if (trial := Trial.read(text)) is not None}
         return StoredRecord.checked(replace(self, trials=trials))
-
-    def shifted(self, by_us: int) -> Self:
-        """The state on another clock, with its trials and duplicates."""
-        if not by_us:
-            return self
-        trials = {cause: trial.shifted(by_us) for cause, trial in self.trials.items()}
-        duplicates = {name: at + by_us for name, at in self.duplicates.items()}
-        return replace(StoredRecord.shifted(self, by_us), trials=trials, duplicates=duplicates)
 
 
 @dataclass(frozen=True, slots=True)

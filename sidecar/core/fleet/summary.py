@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.core import values
-from sidecar.core.fleet import data_loss, episode
+from sidecar.core.fleet import data_loss, episode, hold
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
-from sidecar.core.fleet.merge import member_life
-from sidecar.core.fleet.raw import BeatReply
+from sidecar.core.fleet.raw import BeatReply, member_life
 from sidecar.core.fleet.records import CullOutcome, Epoch, FleetState, HoldRow
 from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.fleet.view import Known
@@ -26,7 +24,7 @@ PER_MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One server's answer to a beat, its records read."""
+    """The store's answer to a beat, its records read."""
 
     reply: BeatReply
     epoch: Epoch
@@ -72,11 +70,9 @@ def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reading.reply.now_us)
 
 
-def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplicate: bool = False) -> Fleet:
-    """The fleet by these answers: the newest state, and the counts of the server that knows most members."""
-    state = max(readings, key=lambda one: one.state.serial).state
-    now_us = max(readings, key=lambda one: one.state.serial).reply.now_us
-    reply = max((one.reply for one in readings), key=lambda one: one.alive)
+def fleet_of(reading: Reading, terms: Terms, instance: str, *, duplicate: bool = False) -> Fleet:
+    """The fleet by the answer to a beat of ``instance``."""
+    reply, state = reading.reply, reading.state
     totals = _totals(state)
     fleet_size = reply.alive + state.missing
     return Fleet(
@@ -84,20 +80,20 @@ def fleet_of(readings: Sequence[Reading], terms: Terms, instance: str, *, duplic
         suspect=max(0, sum(reply.causes.values())),
         down=state.missing,
         cause=common_cause({cause: count for cause, count in reply.causes.items() if count > 0}),
-        trials=_trials(state, now_us),
-        policies=max(one.reply.policies for one in readings),
-        losses=sum(one.epoch.losses for one in readings),
+        trials=_trials(state, reply.now_us),
+        policies=reply.policies,
+        losses=reading.epoch.losses,
         helped=totals[CullOutcome.HELPED],
         unhelped=totals[CullOutcome.UNHELPED],
         unclear=totals[CullOutcome.UNCLEAR],
-        hold=_hold(readings, instance),
+        hold=_hold(reply, instance),
         retiring=state.retiring,
         culls_by=_culls_by(state),
-        used=sum(one.reply.used for one in readings),
+        used=reply.used,
         capacity=Share.read(terms.capacity).at_most(fleet_size),
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
-        tells_process=all(one.reply.run_id for one in readings),
+        tells_process=bool(reply.run_id),
     )
 
 
@@ -140,16 +136,10 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
     )
 
 
-def _hold(readings: Iterable[Reading], instance: str) -> Hold | None:
-    """The newest hold in force, that of the service before that of the instance."""
-    for place, scope in enumerate(("", instance)):
-        rows = [
-            (row.at_us, row, one.reply.now_us)
-            for one in readings
-            if (row := HoldRow.read(one.reply.holds[place])) is not None
-        ]
-        if rows:
-            _, row, now_us = max(rows, key=lambda found: found[0])
-            if row.left_us(now_us):
-                return Hold(row.author, row.reason, (row.at_us + row.for_us) / US_PER_S, scope)
+def _hold(reply: BeatReply, instance: str) -> Hold | None:
+    """The hold in force, that of the service before that of the instance."""
+    for text, scope in zip(reply.holds, ("", instance), strict=True):
+        row = HoldRow.read(text)
+        if row is not None and row.left_us(reply.now_us):
+            return hold.shown(scope, row)
     return None

@@ -53,7 +53,7 @@ class Terms(StoredRecord):
     ``spacing_us`` between two grants at least, 0: off. ``trial``: culls for one cause are limited until their outcome
     is known. ``refund_max``: maximum number of grants per window if culls that helped give back their tokens; -1: they
     do not, 0: three times the capacity. ``after_loss_wait``: no grants for a window after a data loss. ``servers``: a
-    digest of the list of servers. ``error_limit``: errors in the window at which a container is sick; 0: not known.
+    digest of the store's address. ``error_limit``: errors in the window at which a container is sick; 0: not known.
     """
 
     strategy: str = "log"

@@ -4,52 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
+from sidecar.core.fleet.raw import Raw, member_life, member_of
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.types import Beat, Claim, Entry, LeaseRequest
+from sidecar.core.types import US_PER_S, Beat, Claim, Entry, LeaseRequest
 
+R = TypeVar("R", bound=StoredRecord)
 
-class ServerView(NamedTuple):
-    """One server that answered: its number among the configured ones, its epoch, and its grants.
-
-    ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
-    back. ``is_ahead``: it holds instants that are later than its clock, which has stepped back. ``offset_us``: how far
-    the clock of the view is ahead of its own. ``is_behind``: it lacks a part of the view, because it missed a commit.
-    ``run_id``: its process, ``""`` if it does not tell.
-    """
-
-    number: int
-    epoch: Epoch = Epoch()
-    grants: Mapping[str, int] = {}
-    refunded: frozenset[str] = frozenset()
-    is_ahead: bool = False
-    offset_us: int = 0
-    is_behind: bool = False
-    run_id: str = ""
-
-
-class MemberKey(NamedTuple):
-    """What tells two containers of one name apart: the incarnation, and the random identity that its sidecar keeps."""
-
-    life: str = ""
-    identity: str = ""
-
-    def is_other(self, other: MemberKey) -> bool:
-        """Whether both are known and differ; an older version tells no identity."""
-        return _differ(self.life, other.life) or _differ(self.identity, other.identity)
-
-
-def _differ(one: str, other: str) -> bool:
-    return bool(one) and bool(other) and one != other
+AHEAD_US: Final = US_PER_S
+"""Tolerance for instants ahead of the clock: they were written between two readings of it."""
 
 
 class Known(NamedTuple):
-    """What a sidecar remembers of its last exchange with one server, to notice a data loss.
+    """What a sidecar remembers of its last exchange with the store, to notice a data loss.
 
-    ``epoch`` and ``now_us``: the server's epoch and own clock then. ``elapsed_us``: the time since on the sidecar's
-    clock, give or take ``slack_us``. Zeros: there was no exchange yet.
+    ``epoch`` and ``now_us``: the store's epoch and clock then. ``elapsed_us``: the time since on the sidecar's
+    clock, give or take ``slack_us``. Zeros, as in ``NEVER_MET``: there was no exchange yet.
     """
 
     epoch: Epoch = Epoch()
@@ -58,21 +30,28 @@ class Known(NamedTuple):
     slack_us: int = 0
 
 
+NEVER_MET: Final = Known()
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the store holds at one instant, as records; several servers are merged, on the clock of the first.
+    """What the store holds at one instant, as records.
 
-    ``servers``: those of ``configured`` servers that answered, in the order in which tokens are to be taken.
-    ``beating``: instances with a row in ``culls`` that beat as alive, and the incarnation that each beats for.
-    ``settings``: all terms in force. ``life``, ``identity``: of the last beat under the requester's name; ``seen_us``
-    and ``departed_us`` as in ``Raw``. ``unsettled``: instances whose grant reached too few servers to count.
-    ``median_errors``: of the members' errors in their windows; -1: not known.
+    ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
+    back. ``is_ahead``: the store holds instants that are later than its clock, which has stepped back. ``run_id``: the
+    process of the server, ``""`` if it does not tell. ``beating``: instances with a row in ``culls`` that beat as
+    alive, and the incarnation that each beats for. ``settings``: all terms in force. ``life``, ``identity``: of the
+    last beat under the requester's name; ``seen_us`` and ``departed_us`` as in ``Raw``. ``median_errors``: of the
+    members' errors in their windows; -1: not known.
     """
 
     now_us: int
     state: FleetState = field(default_factory=FleetState)
-    servers: tuple[ServerView, ...] = (ServerView(0),)
-    configured: int = 1
+    epoch: Epoch = field(default_factory=Epoch)
+    grants: Mapping[str, int] = field(default_factory=dict)
+    refunded: frozenset[str] = frozenset()
+    is_ahead: bool = False
+    run_id: str = ""
     culls: Mapping[str, Cull] = field(default_factory=dict)
     leases: Mapping[str, Slot] = field(default_factory=dict)
     holds: Mapping[str, HoldRow] = field(default_factory=dict)
@@ -85,8 +64,48 @@ class View:
     identity: str = ""
     seen_us: int = 0
     departed_us: int = 0
-    unsettled: frozenset[str] = frozenset()
     median_errors: int = -1
+
+    @classmethod
+    def of(cls, raw: Raw) -> View:
+        """The records of what the store returns; rows that cannot be read are left out."""
+        member = member_of(raw.member)
+        return cls(
+            raw.now_us,
+            FleetState.read(raw.state) or FleetState(),
+            Epoch.read(raw.epoch) or Epoch(),
+            raw.grants,
+            raw.refunded,
+            is_ahead=max((raw.newest_us, *raw.grants.values())) > raw.now_us + AHEAD_US,
+            run_id=raw.run_id,
+            culls=_rows(raw.culls, Cull),
+            leases=_rows(raw.leases, Slot),
+            holds=_rows(raw.holds, HoldRow),
+            settings=_settings(raw),
+            alive=raw.alive,
+            beating={name: member_life(row) for name, row in raw.beating.items()},
+            causes=raw.causes,
+            control={word: count for word, count in raw.control.items() if count > 0},
+            life=member.life,
+            identity=member.identity,
+            seen_us=raw.seen_us,
+            departed_us=raw.departed_us,
+            median_errors=raw.median_errors,
+        )
+
+
+def _rows(texts: Mapping[str, str], kind: type[R]) -> dict[str, R]:
+    return {name: row for name, text in texts.items() if (row := kind.read(text)) is not None}
+
+
+def _settings(raw: Raw) -> tuple[Terms, ...]:
+    """All readable terms that a beat brought within their own expiry, each once."""
+    found = ((Terms.read(text), heard_us) for text, heard_us in raw.settings.items())
+    return tuple(
+        dict.fromkeys(
+            terms for terms, heard_us in found if terms is not None and raw.now_us - heard_us <= terms.expiry_us
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +154,14 @@ Asked = Claim | LeaseRequest | ReturnGrant | Attend | PutHold | EndHold
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, the sidecar's terms, and what the sidecar remembers of each server in ``View.servers``.
+    """A request, the sidecar's terms, and what the sidecar remembers of the store.
 
     ``is_duplicate``: two containers use this instance name.
     """
 
     asked: Asked
     terms: Terms
-    known: tuple[Known, ...] = (Known(),)
+    known: Known = NEVER_MET
     is_duplicate: bool = False
 
 
@@ -161,17 +180,15 @@ class Attended:
 class Edits:
     """What has to be written: records by name, None for those to be removed; only what differs from the view.
 
-    ``epochs``: by place in ``View.servers``. ``grant``: the claim id that is granted or renewed, with a token of
-    ``View.servers[server]``, and that server's bounds as in ``store.Changes``. ``refund``: claim ids.
+    ``grant``: the claim id that is granted or renewed, with the bounds as in ``store.Changes``. ``refund``: claim ids.
     """
 
     state: FleetState | None = None
-    epochs: Mapping[int, Epoch] = field(default_factory=dict)
+    epoch: Epoch | None = None
     culls: Mapping[str, Cull | None] = field(default_factory=dict)
     leases: Mapping[str, Slot | None] = field(default_factory=dict)
     holds: Mapping[str, HoldRow | None] = field(default_factory=dict)
     grant: str = ""
-    server: int = 0
     capacity: int = 0
     most: int = 0
     window_us: int = 0
@@ -180,5 +197,5 @@ class Edits:
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
-        rows = (self.epochs, self.culls, self.leases, self.holds, self.refund, self.entries)
-        return self.state is not None or bool(self.grant) or any(rows)
+        rows = (self.culls, self.leases, self.holds, self.refund, self.entries)
+        return self.state is not None or self.epoch is not None or bool(self.grant) or any(rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from sidecar.core.measure.outlier import OwnUsual
 from sidecar.core.measure.results import RequestResults
@@ -29,16 +29,6 @@ IGNORED: Final = "ignored"
 RESULTS_KEPT_S: Final = 300.0
 """How long the last results count. An app gets requests at any weight, so after this time its reports have stopped, and
 missing data never makes a container sick."""
-
-_COUNTED: Final = ("errors", "others", "fatal", "results", "_successes")
-_INSTANTS: Final = ("idle_at", "_in_flight_at", "_load_at", "_results_at", "_heartbeat_at")
-_PLAIN: Final = {
-    "in_flight": int | float | None,
-    "_load": int | float | None,
-    "_missed_scrapes": int,
-    "_missed_cause": str | None,
-}
-"""What a takeover transfers: parts that freeze themselves, instants, and plain values."""
 
 
 class Measurements:
@@ -118,32 +108,6 @@ class Measurements:
             self._heartbeat_at = self._results_at = None
             self._successes.clear()
             self.usual.clear()
-
-    def freeze(self, now: float) -> dict[str, Any]:
-        """The measurements as JSON values for ``thaw``; instants are ages."""
-        return {
-            **{name: getattr(self, name).freeze(now) for name in _COUNTED},
-            **{name: _age(getattr(self, name), now) for name in _INSTANTS},
-            **{name: getattr(self, name) for name in _PLAIN},
-            "usual": self.usual.freeze(now),
-        }
-
-    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
-        """Take over measurements that were frozen at ``now``.
-
-        Raises ValueError, TypeError, LookupError or the like for values that ``freeze`` does not write; then the
-        measurements are undefined.
-        """
-        for name in _COUNTED:
-            getattr(self, name).thaw(frozen[name], now)
-        self._now_s = int(now) - 1  # the windows know better which second they are in
-        for name in _INSTANTS:
-            setattr(self, name, None if frozen[name] is None else now - float(frozen[name]))
-        for name, kind in _PLAIN.items():
-            if not isinstance(frozen[name], kind):
-                raise TypeError(f"{name} cannot be {frozen[name]!r}")
-            setattr(self, name, frozen[name])
-        self.usual.thaw(frozen.get("usual", []), now)  # a sidecar of version 0.1 did not know it
 
     def success_rate(self, now: float) -> float | None:
         """The part of recent requests that succeeded, within [0, 1]; None if no requests are known.
@@ -235,7 +199,3 @@ class Measurements:
             return 0
         self.errors.record(kind, errors)
         return errors
-
-
-def _age(instant: float | None, now: float) -> float | None:
-    return None if instant is None else now - instant

@@ -171,18 +171,6 @@ class OwnUsual:
         self._minutes.clear()
         self._rated = None
 
-    def freeze(self, now: float) -> list[list[int]]:
-        """The sums as JSON values for ``thaw``, each minute by its age."""
-        return [[int(now // MINUTE_S) - one.minute, *one[1:]] for one in self._minutes]
-
-    def thaw(self, frozen: list[list[int]], now: float) -> None:
-        """Take over frozen sums; ValueError or TypeError for values that ``freeze`` does not write."""
-        minutes = [_Minute(int(now // MINUTE_S) - age, *counts) for age, *counts in frozen]
-        if any(not isinstance(count, int) or count < 0 for one in minutes for count in one[1:]):
-            raise ValueError("samples, errors and requests are whole numbers")
-        self.clear()
-        self._minutes.extend(minutes)
-
 
 class _Minute(NamedTuple):
     minute: int

@@ -7,8 +7,7 @@ requests that a ratio needs, or one more failure could make the ratio good.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sidecar.core.measure.window import RollingCounts
 
@@ -80,18 +79,6 @@ class RequestResults:
         self._counts.clear()
         self._successes.clear()
         self._consecutive = 0
-
-    def freeze(self, now: float) -> dict[str, Any]:
-        """The counts as JSON values for ``thaw``."""
-        counts, successes = self._counts.freeze(now), self._successes.freeze(now)
-        return {"counts": counts, "successes": successes, "consecutive": self._consecutive}
-
-    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
-        """Take over counts that were frozen at ``now``; raises as ``RollingCounts.thaw``."""
-        self._counts.thaw(frozen["counts"], now)
-        self._successes.thaw(frozen["successes"], now)
-        self._now_s = round(now - frozen["counts"]["age_s"])
-        self._consecutive = int(frozen["consecutive"])
 
     def ever(self) -> dict[str, int]:
         """Requests since the beginning by result, for counters that only grow."""

@@ -11,9 +11,9 @@ This module counts calls that have ended. It must not know what a call is, or wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 BUCKETS: Final = 6
 BUCKET_S: Final = 5.0
@@ -127,22 +127,6 @@ class SuccessHistory:
         self._ring.extend([NOTHING] * BUCKETS)
         self._sticky = NOTHING
 
-    def freeze(self, now_s: float) -> dict[str, Any]:
-        """The buckets as JSON values for ``thaw``, and the age of the newest."""
-        age_s = now_s - self._period * BUCKET_S
-        return {"age_s": age_s, "ring": [list(tally) for tally in self._ring], "sticky": list(self._sticky)}
-
-    def thaw(self, frozen: Mapping[str, Any], now_s: float) -> None:
-        """Take over buckets that were frozen at ``now_s``; ValueError, TypeError or LookupError for other values."""
-        ring = [_tally(*counts) for counts in frozen["ring"]]
-        sticky = _tally(*frozen["sticky"])
-        if len(ring) != BUCKETS:
-            raise ValueError(f"a history has {BUCKETS} buckets, not {len(ring)}")
-        self._period = round((now_s - frozen["age_s"]) / BUCKET_S)
-        self._ring.clear()
-        self._ring.extend(ring)
-        self._sticky = sticky
-
     def weight(self, now_s: float) -> float:
         """Weight within [0, 1] for the choice among nodes: the rate cubed, and at least the floor if the ring is empty.
 
@@ -167,12 +151,6 @@ class SuccessHistory:
             self._sticky = oldest if oldest.finished else self._sticky
             self._ring.appendleft(NOTHING)
         self._period = max(period, self._period)
-
-
-def _tally(finished: int, succeeded: int) -> CallCounts:
-    if not 0 <= succeeded <= finished:
-        raise ValueError(f"{succeeded} of {finished} calls cannot have succeeded")
-    return CallCounts(int(finished), int(succeeded))
 
 
 def _period(now_s: float) -> int:

@@ -107,11 +107,5 @@ class Weight:
         """The weight of a container whose requests are not known."""
         return replace(self, percent=FULL, moving=False)
 
-    def thaw(self, percent: int, *, moving: bool) -> Weight:
-        """The weight of another process, or the floor if that is more; ValueError if ``percent`` is not a weight."""
-        if not 1 <= percent <= FULL:
-            raise ValueError(f"{percent} is not a weight")
-        return replace(self, percent=max(self.floor, percent), moving=moving)
-
     def _target(self, rate: float | None) -> int:
         return FULL if rate is None else max(self.floor, round(FULL * rate**3))

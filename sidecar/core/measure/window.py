@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 OTHER: Final = "other"
 """The key that counts for all keys beyond the cap."""
@@ -109,30 +109,6 @@ class RollingCounts:
     def ever(self) -> dict[str, int]:
         """Count of each key since the beginning, for counters that only grow."""
         return _sum(self._ever.counts, self.current)
-
-    def freeze(self, now: float) -> dict[str, Any]:
-        """The counts as JSON values for ``thaw``; instants are ages."""
-        buckets = [[now - one.second, dict(one.counts)] for one in self._buckets()]
-        return {"age_s": now - self._now_s, "buckets": buckets, "ever": self.ever()}
-
-    def thaw(self, frozen: Mapping[str, Any], now: float) -> None:
-        """Take over the counts of another window that were frozen at ``now``.
-
-        Whole seconds on both clocks count as the same. Raises ValueError, TypeError or LookupError for values that
-        ``freeze`` does not write; then the counts are undefined.
-        """
-        buckets = [(round(now - age_s), _checked(bucket)) for age_s, bucket in frozen["buckets"]]
-        self.clear()
-        for key, count in _checked(frozen["ever"]).items():
-            before = count - sum(bucket.get(key, 0) for _, bucket in buckets)
-            self._ever.settle({self._ever.fit(key): max(0, before)})
-        newest_s = round(now - frozen["age_s"])
-        self._now_s = newest_s - self.seconds
-        for second, bucket in sorted(buckets, key=lambda dated: dated[0]):
-            self.turn(second)
-            for key, count in bucket.items():
-                self.record(key, count)
-        self.turn(newest_s)
 
     def leaving(self, limit: int) -> tuple[int, int]:
         """Number of events that leave until less than ``limit`` are left, and the seconds until then; 0 if it is less.

@@ -240,9 +240,6 @@ def _setup(seen: Situation) -> Banner | None:
         said = f"Two containers run under one instance name ({names(doubles)}), and neither may be culled."
         return Banner(WARNING, said, "Give each its own ARBITER_INSTANCE.", "health-arbiter doctor", "duplicate")
     fleet = seen.fleet
-    if fleet is not None and fleet.away:
-        said = f"Redis servers that do not answer: {', '.join(map(name, fleet.away))}. Their tokens are missing."
-        return Banner(WARNING, said, "Start them again.", "health-arbiter doctor", "redis")
     if fleet is not None and fleet.policies > 1:
         said = f"The sidecars run with {fleet.policies} different settings; the strictest of each holds."
         return Banner(WARNING, said, "Finish the deployment, or roll it back.", "health-arbiter doctor")

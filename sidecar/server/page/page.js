@@ -300,7 +300,6 @@ function showFleet(fleet) {
     fleet.median_errors !== null && `median of errors: ${fleet.median_errors}`,
     fleet.median_ratio !== null && `median of failed requests: ${round(100 * fleet.median_ratio)}\u00a0%`,
     fleet.duplicate && "another container runs under the name of this one",
-    fleet.away.length && `Redis servers away: ${fleet.away.join(", ")}`,
     fleet.losses && `Redis lost its record ${fleet.losses} time${fleet.losses > 1 ? "s" : ""}`,
     fleet.policies > 1 && `${fleet.policies} different sets of rules`));
   const more = fleet.departed_count - fleet.departed.length;

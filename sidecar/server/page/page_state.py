@@ -27,7 +27,7 @@ from sidecar.server.unknown_replies import ALONE, within
 
 if TYPE_CHECKING:
     from sidecar.config.slices import BudgetConfig, JudgingConfig
-    from sidecar.store.budget_with_holds import BudgetWithHolds
+    from sidecar.store.budget import FleetBudget
 
 EVENTS: Final = 200
 DETAIL_SHOWN: Final = 4_600
@@ -60,7 +60,7 @@ class PageSources(NamedTuple):
     why: Callable[[], dict[str, Any]]
     own: Callable[[], Mapping[str, Any]]
     history: History
-    budget: BudgetWithHolds
+    budget: FleetBudget
     fleet: Callable[[], Fleet | None]
     fleet_age_s: Callable[[], float]
     error_counts: Callable[[], Sequence[int]]
@@ -128,7 +128,7 @@ class PageState:
         for at in range(0, len(members), BLOCK):
             rows |= containers.rows(members[at : at + BLOCK], now=now, beat_s=self._rules.beat_interval)
             await asyncio.sleep(0)  # health answers go between the blocks
-        holds = [*member_list.holds, *filter(None, [self._from.budget.local])]
+        holds = [*member_list.holds, *filter(None, [self._from.budget.local_holds.in_force])]
         of_fleet = containers.with_own(rows, self._from.own())
         return _Known(now, member_list.fleet, of_fleet, self._budget(member_list), holds, member_list.departed)
 
@@ -137,14 +137,16 @@ class PageState:
         if unknown is None and self._known is not None:
             return self._known
         if unknown is not None and unknown.error == ALONE:
-            local = [self._from.budget.local] if self._from.budget.local else []
+            local = [self._from.budget.local_holds.in_force] if self._from.budget.local_holds.in_force else []
             return _Known(now, None, containers.with_own({}, self._from.own()), self._own_budget(), local)
         known, heard, heard_at = self._known, self._from.fleet(), now - self._from.fleet_age_s()
         if known is None and heard is not None:
             known = _Known(heard_at, heard, (), _budget_of(heard, self._rules), _holds_of(heard))
         known = known or _Known(0.0, None)
         rows = containers.with_own({row.instance: row for row in known.rows}, self._from.own())
-        local = [hold for hold in (self._from.budget.local,) if hold is not None and hold not in known.holds]
+        local = [
+            hold for hold in (self._from.budget.local_holds.in_force,) if hold is not None and hold not in known.holds
+        ]
         current = [hold for hold in known.holds if hold.until > now]
         return known._replace(rows=rows, holds=[*current, *local])
 
@@ -181,7 +183,7 @@ class PageState:
         return budget_row(self._rules, len(taken), capacity, back_at)
 
     def _holds(self, holds: Sequence[Hold]) -> list[dict[str, Any]]:
-        local = self._from.budget.local
+        local = self._from.budget.local_holds.in_force
         return [{**(about.hold(hold) or {}), "here_only": hold is local} for hold in holds]
 
 
@@ -229,7 +231,7 @@ def _steady(at: float) -> int:
 class _Timeline:
     """The newest events, and the culls and refusals of the last hour; each entry is read once."""
 
-    def __init__(self, budget: BudgetWithHolds, local: Callable[[float], Sequence[Entry]], limit_s: float) -> None:
+    def __init__(self, budget: FleetBudget, local: Callable[[float], Sequence[Entry]], limit_s: float) -> None:
         self._budget = budget
         self._local = local
         self._limit_s = limit_s

@@ -207,12 +207,6 @@ def test_clock_that_is_far_off_is_warned_of(run_dir: Path, faketime_redis: Redis
     assert levels(_doctor(_alone(run_dir, faketime_redis.url)))["clock"] == "warn"
 
 
-def test_two_urls_of_one_server_are_a_failure(run_dir: Path, redis_server: RedisServer) -> None:
-    url = redis_server.url
-    found = levels(_doctor(_alone(run_dir, f"{url},{url.replace('127.0.0.1', 'localhost')}")))
-    assert found["independent"] == "FAIL"
-
-
 def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: StartRedis) -> None:
     cluster = Cluster(start_redis)
     strangers = cluster.strangers_to("{ha:default/app}:grants")
@@ -223,16 +217,6 @@ def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: Sta
     assert by_cluster["user"] == "warn", "the key of the other service lies in the same slot"
     by_node = levels(_doctor(_alone(run_dir, strangers[0].url)))
     assert (by_node["cluster"], by_node["persistence"], by_node["scripts"]) == ("warn", "ok", "FAIL")
-
-
-def test_servers_are_looked_at_one_by_one(run_dir: Path, start_redis: StartRedis) -> None:
-    first, second, third = start_redis("first"), start_redis("second", "--appendonly", "yes"), start_redis("third")
-    third.kill()
-    done = _doctor(_alone(run_dir, ",".join(server.url for server in (first, second, third))))
-    assert f"FAIL reachable {third.url}: Redis cannot be reached" in done.out
-    assert "warn independent: 2 of 3 answered and are different\n" in done.out
-    assert f"warn persistence {first.url}" in done.out
-    assert f"ok   persistence {second.url}" in done.out
 
 
 def test_store_in_memory_is_named_as_such(start_thread: StartThread) -> None:

@@ -46,7 +46,7 @@ def _differences(*terms: Terms) -> str:
         ("after_loss_wait", "ARBITER_AFTER_DATA_LOSS is wait and continue"),
         ("beat_us", "ARBITER_BEAT_INTERVAL is 10s and 1s"),
         ("error_limit", "ARBITER_ERROR_LIMIT is 5 and 50"),
-        ("servers", "ARBITER_REDIS_URL names 2 different lists of servers"),
+        ("servers", "ARBITER_REDIS_URL names 2 different addresses"),
     ],
 )
 def test_field_that_differs_is_named_by_its_setting(field: str, said: str) -> None:

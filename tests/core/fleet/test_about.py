@@ -118,8 +118,8 @@ def test_trials_are_shown_by_the_names_of_their_fields() -> None:
     paused, tried = CauseTrial("redis", 1, 0, 540.0004, 1), CauseTrial("disk", 2, 1)
     told = fleet(Fleet(10, trials=(paused, tried), median_errors=3, median_ratio=0.25))
     assert told["trials"] == [
-        {"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1},
-        {"cause": "disk", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0},
+        {"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1, "since": 0.0},
+        {"cause": "disk", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0, "since": 0.0},
     ]
     assert (told["paused"], told["median_errors"], told["median_ratio"]) == (["redis"], 3, 0.25)
     assert json.loads(json.dumps(told))["duplicate"] is False

@@ -11,7 +11,7 @@ from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_
 from sidecar.core.fleet import data_loss
 from sidecar.core.fleet.records import Cull, Epoch
 from sidecar.core.fleet.refusal import GateRefusal
-from sidecar.core.fleet.view import Known, ServerView, View
+from sidecar.core.fleet.view import Known, View
 from sidecar.core.types import US_PER_S, Denied, Presence
 
 S = US_PER_S
@@ -22,11 +22,10 @@ EPOCH = Epoch(born_us=BORN, grants=5, losses=1, lost_us=BORN, servers="one")
 TEN = names(10)
 
 
-def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offset_us: int = 0) -> Epoch:
-    server = ServerView(0, epoch.shifted(offset_us), is_ahead=is_ahead, offset_us=offset_us)
-    draft = draft_of(View(NOW, servers=(server,)), known=known)
+def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False) -> Epoch:
+    draft = draft_of(View(NOW, epoch=epoch, is_ahead=is_ahead), known=known)
     data_loss.notice(draft)
-    return draft.epochs[0].shifted(-offset_us)
+    return draft.epoch
 
 
 # -- what shows a loss ----------------------------------------------------------------------------------------
@@ -75,12 +74,10 @@ def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False, offse
         "and as much slack",
     ],
 )
-@pytest.mark.parametrize("offset_us", [0, 7 * 3600 * S, -5 * S])
-def test_loss_is_shown_by_what_a_sidecar_knows(known: Known, offset_us: int, *, is_lost: bool) -> None:
-    theirs = known._replace(epoch=known.epoch.shifted(-offset_us), now_us=known.now_us and known.now_us - offset_us)
-    found = noticed(theirs, EPOCH.shifted(-offset_us), offset_us=offset_us)
+def test_loss_is_shown_by_what_a_sidecar_knows(known: Known, *, is_lost: bool) -> None:
+    found = noticed(known)
     expected = replace(EPOCH, losses=max(EPOCH.losses, known.epoch.losses) + 1, lost_us=NOW, grants=found.grants)
-    assert found.shifted(offset_us) == (expected if is_lost else EPOCH)
+    assert found == (expected if is_lost else EPOCH)
     assert found.grants == (max(EPOCH.grants, known.epoch.grants) if is_lost else EPOCH.grants)
 
 
@@ -97,9 +94,9 @@ def test_loss_is_shown_by_what_a_sidecar_knows(known: Known, offset_us: int, *, 
     ids=["never told", "the same", "no longer told", "another", "of an earlier version", "new"],
 )
 def test_process_of_the_server_is_met_once(before: Epoch, run_id: str, after: Epoch) -> None:
-    draft = draft_of(View(NOW, servers=(ServerView(0, before, run_id=run_id),)))
+    draft = draft_of(View(NOW, epoch=before, run_id=run_id))
     data_loss.notice(draft)
-    assert draft.epochs == [after]
+    assert draft.epoch == after
 
 
 def test_server_that_is_new_is_born_and_has_lost_only_what_somebody_knew() -> None:
@@ -143,20 +140,20 @@ def test_server_whose_instants_are_ahead_has_stepped_back_once(known: Known, los
 def test_loss_is_shown_by_the_records_of_the_server_alone(
     epoch: Epoch, grants: dict[str, int], *, is_lost: bool
 ) -> None:
-    draft = draft_of(View(NOW, servers=(ServerView(0, epoch, grants),)))
+    draft = draft_of(View(NOW, epoch=epoch, grants=grants))
     data_loss.notice(draft)
-    assert draft.epochs[0].losses == epoch.losses + is_lost
+    assert draft.epoch.losses == epoch.losses + is_lost
 
 
 @pytest.mark.parametrize(("lost_us", "losses"), [(0, 2), (NOW - 600 * S - 1, 2), (NOW - 600 * S, 1), (NOW, 1)])
 def test_loss_counts_once_within_a_window(lost_us: int, losses: int) -> None:
-    draft = draft_of(View(NOW, servers=(ServerView(0, replace(EPOCH, lost_us=lost_us)),)))
+    draft = draft_of(View(NOW, epoch=replace(EPOCH, lost_us=lost_us)))
     data_loss.lose(draft)
-    assert (draft.epochs[0].losses, draft.epochs[0].lost_us) == (losses, NOW if losses == 2 else lost_us)
+    assert (draft.epoch.losses, draft.epoch.lost_us) == (losses, NOW if losses == 2 else lost_us)
 
 
 @pytest.mark.parametrize(("lost_us", "servers"), [(NOW - 10 * S, "two"), (NOW - 10 * S - 1, "one")])
-def test_list_of_servers_changes_at_most_once_a_beat(lost_us: int, servers: str) -> None:
+def test_address_of_the_store_changes_at_most_once_a_beat(lost_us: int, servers: str) -> None:
     found = noticed(Known(), replace(EPOCH, servers="two", lost_us=lost_us))
     assert (found.servers, found.losses) == (servers, 1)
 
@@ -170,30 +167,22 @@ LOST = replace(OLD, losses=1, lost_us=NOW - 100 * S)
 
 
 @pytest.mark.parametrize(
-    ("epochs", "configured", "refusal", "usable"),
+    ("epoch", "refusal"),
     [
-        ([OLD], 1, None, [0]),
-        ([NEWBORN], 1, GateRefusal("newborn", 10 * S), []),
-        ([SILENT], 1, GateRefusal("newborn", 1 * S), []),
-        ([replace(SILENT, silent_us=NOW - 15 * S)], 1, None, [0]),
-        ([LOST], 1, GateRefusal("data_loss", 500 * S + 1), []),
-        ([replace(LOST, lost_us=NOW - 600 * S)], 1, GateRefusal("data_loss", 1), []),
-        ([replace(LOST, lost_us=NOW - 600 * S - 1)], 1, None, [0]),
-        ([OLD, OLD], 3, None, [0, 1]),
-        ([OLD, LOST, OLD], 3, None, [0, 2]),
-        ([OLD, LOST], 3, GateRefusal("data_loss", 500 * S + 1), [0]),
-        ([OLD, LOST, LOST], 3, GateRefusal("data_loss", 500 * S + 1), [0]),
-        ([OLD, NEWBORN, LOST], 3, GateRefusal("newborn", 10 * S), [0]),
-        ([OLD], 3, GateRefusal("data_loss", 0), [0]),
+        (OLD, None),
+        (NEWBORN, GateRefusal("newborn", 10 * S)),
+        (SILENT, GateRefusal("newborn", 1 * S)),
+        (replace(SILENT, silent_us=NOW - 15 * S), None),
+        (LOST, GateRefusal("data_loss", 500 * S + 1)),
+        (replace(LOST, born_us=NOW), GateRefusal("data_loss", 500 * S + 1)),
+        (replace(LOST, lost_us=NOW - 600 * S), GateRefusal("data_loss", 1)),
+        (replace(LOST, lost_us=NOW - 600 * S - 1), None),
     ],
 )
-def test_majority_has_to_remember_the_window_and_to_have_heard_the_fleet(
-    epochs: list[Epoch], configured: int, refusal: GateRefusal | None, usable: list[int]
+def test_store_has_to_remember_the_window_and_to_have_heard_the_fleet(
+    epoch: Epoch, refusal: GateRefusal | None
 ) -> None:
-    servers = tuple(ServerView(number, epoch) for number, epoch in enumerate(epochs))
-    draft = draft_of(View(NOW, servers=servers, configured=configured))
-    assert data_loss.refusal(draft) == refusal
-    assert data_loss.usable(draft) == usable
+    assert data_loss.refusal(draft_of(View(NOW, epoch=epoch))) == refusal
 
 
 @pytest.mark.parametrize(
@@ -210,14 +199,12 @@ def test_majority_has_to_remember_the_window_and_to_have_heard_the_fleet(
 def test_other_process_grants_nothing_until_every_sidecar_can_have_beaten_there(
     epoch: Epoch, beat_s: int, wait_s: int
 ) -> None:
-    draft = draft_of(View(NOW, servers=(ServerView(0, epoch),)), replace(TERMS, beat_us=beat_s * S))
+    draft = draft_of(View(NOW, epoch=epoch), replace(TERMS, beat_us=beat_s * S))
     assert data_loss.refusal(draft) == (GateRefusal("newborn", wait_s * S) if wait_s else None)
 
 
 def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
-    draft = draft_of(View(NOW, servers=(ServerView(0, LOST),)), replace(TERMS, after_loss_wait=False))
-    assert data_loss.refusal(draft) is None
-    assert data_loss.usable(draft) == [0]
+    assert data_loss.refusal(draft_of(View(NOW, epoch=LOST), replace(TERMS, after_loss_wait=False))) is None
 
 
 # -- stories: flushed, older, stepped -------------------------------------------------------------------------
@@ -435,33 +422,24 @@ def test_wait_is_never_beyond_a_window_though_grants_lie_in_the_future() -> None
     assert (answer.reason, round(answer.retry_after_s)) == ("window", WINDOW_S)
 
 
-# -- other servers, and silence -------------------------------------------------------------------------------
+# -- another address, and silence -------------------------------------------------------------------------------
 
 
-def test_other_list_of_servers_stops_grants_for_a_window_and_is_no_loss() -> None:
+def test_other_address_of_the_store_stops_grants_for_a_window_and_is_no_loss() -> None:
     it = fleet_of_size(10)
     it.terms = replace(TERMS, servers="two")
     assert refused_for(it) == pytest.approx(WINDOW_S, abs=5)
     assert it.fleet().losses == 0
 
 
-def test_while_two_lists_are_in_use_nothing_is_granted() -> None:
+def test_while_two_addresses_are_in_use_nothing_is_granted() -> None:
     it = fleet_of_size(10)
     for _ in range(200):
         it.advance(5)
         it.beat("c00")
         it.beat("c01", servers="two")
         assert word(it.claim("c00")) == word(it.claim("c01", servers="two")) == "data_loss"
-    assert it.decisions < 1600  # each beat writes its own list once in a while, and not every time
-
-
-def test_servers_that_are_new_on_the_list_wait_as_long_as_the_old() -> None:
-    """One server had granted ten; the two that are new beside it are a majority, and know nothing of that."""
-    view = View(NOW, servers=(ServerView(0, OLD), ServerView(1), ServerView(2)), configured=3)
-    draft = draft_of(view, replace(TERMS, servers="three"))
-    data_loss.notice(draft)
-    assert [epoch.lost_us for epoch in draft.epochs] == [NOW] * 3
-    assert data_loss.refusal(draft) == GateRefusal("data_loss", 600 * S + 1)
+    assert it.decisions < 1600  # each beat writes its own once in a while, and not every time
 
 
 @pytest.mark.parametrize(("silent", "expected"), [(4, "granted"), (5, "newborn"), (9, "newborn")])

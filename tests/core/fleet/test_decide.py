@@ -25,7 +25,6 @@ from sidecar.core.fleet.view import (
     PutHold,
     Request,
     ReturnGrant,
-    ServerView,
     View,
 )
 from sidecar.core.types import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, LeaseRequest, Presence
@@ -254,61 +253,16 @@ def test_no_more_names_than_a_hundred_are_written_down() -> None:
     assert ("n000" in edits.state.duplicates, edits.state.duplicates["me"]) == (False, 2_000)
 
 
-# -- of several servers -------------------------------------------------------------------------------------------
+# -- records that are over ------------------------------------------------------------------------------------------
 
 OLD: Final = Epoch(1, servers="one")
 NOW: Final = 10**15
 
 
-def three(*numbers: int, culls: dict[str, Cull] | None = None, grants: dict[str, int] | None = None) -> View:
-    servers = tuple(ServerView(number, OLD, grants or {}) for number in numbers)
-    return View(NOW, servers=servers, configured=3, culls=culls or {}, alive=20, seen_us=NOW, life="0")
-
-
-CLAIM: Final = Claim("me/0", "me", "0", "redis")
-
-
 def asks(view: View, asked: Asked, terms: Terms = TERMS) -> tuple[object, Edits]:
     answer: object
-    answer, edits = decide(view, Request(asked, terms, (Known(),) * len(view.servers)))
+    answer, edits = decide(view, Request(asked, terms))
     return answer, edits
-
-
-def test_token_is_taken_from_the_first_server_of_the_view_that_has_one() -> None:
-    answer, edits = asks(three(2, 0), CLAIM)
-    assert answer == Granted(1, 10, alive=20)
-    assert (edits.grant, edits.server, edits.capacity, edits.most) == ("me/0", 0, 3, 3)
-    assert [epoch.grants for epoch in edits.epochs.values()] == [1]
-
-
-def test_grant_that_reached_too_few_servers_is_no_replay_and_stands_in_nobodys_way() -> None:
-    own = {"me": Cull("me/0", "0", "redis", NOW - 5)}
-    view = replace(three(0, 1, culls=own, grants={"me/0": NOW - 5}), unsettled=frozenset({"me"}))
-    answer, edits = asks(view, CLAIM)
-    assert answer == Granted(2, 10, alive=20)
-    assert edits.grant == "me/0"
-    assert edits.culls["me"] == Cull("me/0", "0", "redis", NOW, occupied_us=NOW + TERMS.expiry_us)
-    refused, edits = asks(replace(view, culls={**own, "other": own["me"]}), CLAIM)
-    assert (isinstance(refused, Denied) and refused.reason, edits.culls) == ("trial", {"me": None})
-    other, _ = asks(view, Claim("you/0", "you", "0", "redis"))
-    assert isinstance(other, Denied)
-    assert other.reason == "trial"  # to everybody else it counts
-
-
-def test_orders_that_reach_fewer_than_a_majority_write_no_state() -> None:
-    """Or the state of one server that is behind would pass for the newest."""
-    held, edits = asks(three(2), PutHold("", "ada", "look", 60 * S))
-    assert held
-    assert (edits.state, set(edits.holds)) == (None, {""})
-    behind = replace(three(2), holds=edits.holds, state=FleetState(trials={"redis": Trial(1, 1, NOW, 9)}))  # type: ignore[arg-type]
-    was_held, edits = asks(behind, EndHold(""))
-    assert (was_held, edits.state, edits.holds[""]) == (True, None, HoldRow("", "", NOW, 0))
-    _, edits = asks(replace(behind, servers=three(1, 2).servers), EndHold(""))
-    assert edits.state is not None
-    assert edits.state.trials["redis"].failures == 0
-
-
-# -- records that are over ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,7 +270,7 @@ def test_orders_that_reach_fewer_than_a_majority_write_no_state() -> None:
 )
 def test_beat_removes_the_record_of_a_duplicate_after_a_window(at_us: int, *, is_kept: bool) -> None:
     state = FleetState(duplicates={"c00": at_us})
-    _, edits = asks(View(NOW, state, (ServerView(0, OLD),)), Attend(Beat("me", "0", Presence.WELL)))
+    _, edits = asks(View(NOW, state, OLD), Attend(Beat("me", "0", Presence.WELL)))
     assert ("c00" in (edits.state or state).duplicates) is is_kept
 
 
@@ -326,7 +280,7 @@ def test_beat_removes_the_record_of_a_duplicate_after_a_window(at_us: int, *, is
     ids=["ten minutes ago", "sooner", "a single container"],
 )
 def test_fleet_of_several_is_recorded_as_such_every_ten_minutes(alive: int, age_us: int, *, is_recorded: bool) -> None:
-    view = View(NOW, FleetState(several_us=NOW - age_us), (ServerView(0, OLD),), alive=alive)
+    view = View(NOW, FleetState(several_us=NOW - age_us), OLD, alive=alive)
     _, edits = asks(view, Attend(Beat("me", "0", Presence.WELL)))
     assert (edits.state.several_us if edits.state else None) == (NOW if is_recorded else None)
 
@@ -383,23 +337,14 @@ views = st.builds(
     st.just(NOW),
     state=st.builds(
         FleetState,
-        serial=st.integers(0, 9),
         trials=st.dictionaries(kinds, trials),
         several_us=instants,
         due_us=instants,
     ),
-    servers=st.lists(
-        st.builds(
-            ServerView,
-            st.just(0),
-            st.builds(Epoch, instants, st.integers(0, 5), st.integers(0, 3), st.just(0) | instants, instants),
-            st.dictionaries(st.sampled_from(["me/0", "x", "y"]), instants),
-            st.frozensets(st.sampled_from(["x", "y"])),
-            st.booleans(),
-        ),
-        min_size=1,
-        max_size=1,
-    ).map(tuple),
+    epoch=st.builds(Epoch, instants, st.integers(0, 5), st.integers(0, 3), st.just(0) | instants, instants),
+    grants=st.dictionaries(st.sampled_from(["me/0", "x", "y"]), instants),
+    refunded=st.frozensets(st.sampled_from(["x", "y"])),
+    is_ahead=st.booleans(),
     culls=st.dictionaries(instances, culls),
     leases=st.dictionaries(instances, st.builds(Slot, st.sampled_from(["h", "x"]), lives, instants, st.just(10**8))),
     holds=st.dictionaries(
@@ -413,7 +358,6 @@ views = st.builds(
     life=lives,
     seen_us=instants,
     departed_us=st.just(0) | instants,
-    unsettled=st.frozensets(instances),
 )
 beats = st.builds(
     Beat, instances, lives, st.sampled_from(Presence), kinds, st.sampled_from(["", "me/0", "z"]), st.booleans(),
@@ -432,7 +376,7 @@ requests = st.builds(
         st.builds(EndHold, st.sampled_from(["", "me"])),
     ),
     st.sampled_from([TERMS, replace(TERMS, refund_max=0, spacing_us=S), replace(TERMS, after_loss_wait=False)]),
-    st.tuples(st.builds(Known, st.builds(Epoch, st.just(0) | instants), st.just(0) | instants, st.integers(0, 10**9))),
+    st.builds(Known, st.builds(Epoch, st.just(0) | instants), st.just(0) | instants, st.integers(0, 10**9)),
     is_duplicate=st.booleans(),
 )
 
@@ -460,8 +404,7 @@ def test_what_was_looked_after_once_needs_no_more_looking_after(view: View, requ
         _, edits = decide(view, request)
         view = after(view, edits)
     _, edits = decide(view, request)
-    assert edits.state is None or replace(edits.state, serial=0) == replace(view.state, serial=0)
-    assert not edits.epochs
+    assert (edits.state, edits.epoch) == (None, None)
 
 
 def after(view: View, edits: Edits) -> View:
@@ -470,11 +413,10 @@ def after(view: View, edits: Edits) -> View:
     def table(rows: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
         return {name: row for name, row in {**rows, **changes}.items() if row is not None}
 
-    epoch = edits.epochs.get(0, view.servers[0].epoch)
     return replace(
         view,
         state=edits.state or view.state,
-        servers=(view.servers[0]._replace(epoch=epoch),),
+        epoch=edits.epoch or view.epoch,
         culls=table(view.culls, edits.culls),  # type: ignore[arg-type]
         leases=table(view.leases, edits.leases),  # type: ignore[arg-type]
         holds=table(view.holds, edits.holds),  # type: ignore[arg-type]

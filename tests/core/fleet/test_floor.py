@@ -11,7 +11,7 @@ from sidecar.core.fleet import floor
 from sidecar.core.fleet.draft import HOUR_US
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.refusal import GateRefusal
-from sidecar.core.fleet.view import ServerView, View
+from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Presence
 
 NOW = START_US
@@ -72,8 +72,7 @@ def test_enough_have_to_be_left(view: View, refusal: GateRefusal | None) -> None
 def test_only_member_may_go_if_it_was_the_only_one_for_an_hour(
     several_us: int, born_us: int, refusal: GateRefusal | None
 ) -> None:
-    servers = (ServerView(0, Epoch(1)), ServerView(1, Epoch(born_us)))
-    view = View(NOW, FleetState(several_us=several_us), servers, 2, alive=1, seen_us=NOW)
+    view = View(NOW, FleetState(several_us=several_us), Epoch(born_us), alive=1, seen_us=NOW)
     assert floor.refusal(draft_of(view), "me") == refusal
 
 

@@ -14,7 +14,7 @@ from sidecar.core.fleet.grant_window import Bounds
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.terms import OFF, Terms
-from sidecar.core.fleet.view import ServerView, View
+from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Presence
 
 S = US_PER_S
@@ -23,14 +23,10 @@ OLD = Epoch(NOW - 10**12, servers="one")
 FOUR = replace(TERMS, capacity="4", window_us=600 * S)
 
 
-def server(number: int, *ages_s: float, refunded: int = 0, epoch: Epoch = OLD) -> ServerView:
-    """One that granted so many seconds ago; the tokens of the first of them were given back."""
-    grants = {f"{number}-{at}": NOW - round(age_s * S) for at, age_s in enumerate(ages_s)}
-    return ServerView(number, epoch, grants, frozenset(list(grants)[:refunded]))
-
-
-def view(*servers: ServerView, configured: int = 0) -> View:
-    return View(NOW, servers=servers, configured=configured or len(servers), alive=20)
+def view(*ages_s: float, refunded: int = 0) -> View:
+    """A store that granted so many seconds ago; the tokens of the first of them were given back."""
+    grants = {f"{at}": NOW - round(age_s * S) for at, age_s in enumerate(ages_s)}
+    return View(NOW, epoch=OLD, grants=grants, refunded=frozenset(list(grants)[:refunded]), alive=20)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +34,10 @@ def view(*servers: ServerView, configured: int = 0) -> View:
     [([], 0), ([30], 0), ([29.999999], 1), ([0], 30 * S), ([40, 10, 500], 20 * S), ([-3600], 30 * S)],
     ids=["none", "in time", "a microsecond early", "just now", "the newest counts", "by a clock that was ahead"],
 )
-def test_grants_keep_their_distance_on_all_servers_together(ages_s: list[float], wait_us: int) -> None:
-    terms = replace(TERMS, spacing_us=30 * S)
-    for servers in ([server(0, *ages_s)], [server(0), server(1, *ages_s), server(2)]):
-        expected = GateRefusal("spacing", wait_us) if wait_us else None
-        assert grant_window.spacing(draft_of(view(*servers), terms)) == expected
-        assert grant_window.spacing(draft_of(view(*servers), TERMS)) is None
+def test_grants_keep_their_distance(ages_s: list[float], wait_us: int) -> None:
+    expected = GateRefusal("spacing", wait_us) if wait_us else None
+    assert grant_window.spacing(draft_of(view(*ages_s), replace(TERMS, spacing_us=30 * S))) == expected
+    assert grant_window.spacing(draft_of(view(*ages_s), TERMS)) is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +76,7 @@ def test_tokens_of_the_window(
 ) -> None:
     if terms.strategy == "fixed":
         ages_s = [0.0 for _ in ages_s]
-    draft = draft_of(view(server(0, *ages_s, refunded=refunded)), terms)
+    draft = draft_of(view(*ages_s, refunded=refunded), terms)
     assert grant_window.refusal(draft) == refusal
     assert grant_window.used(draft) == used
 
@@ -99,35 +93,12 @@ def test_tokens_of_the_window(
     ],
 )
 def test_store_keeps_the_bound_that_the_strategy_promises(terms: Terms, bounds: Bounds) -> None:
-    draft = draft_of(view(server(0)), terms)
-    assert grant_window.bounds(draft, draft.view.servers[0]) == bounds
+    assert grant_window.bounds(draft_of(view(), terms)) == bounds
 
 
-def test_shares_of_three_servers_are_the_budget_and_are_taken_in_the_order_of_the_view() -> None:
-    terms = replace(TERMS, servers="", refund_max=0)
-    draft = draft_of(view(server(2), server(0), server(1)), terms)
-    assert [grant_window.bounds(draft, one) for one in draft.view.servers] == [
-        Bounds(3, 10),
-        Bounds(4, 10),
-        Bounds(3, 10),
-    ]
-    rows = [((0, 0, 0), 0), ((3, 0, 0), 1), ((3, 4, 0), 2), ((3, 3, 3), 1)]
-    for (two, zero, one), place in rows:
-        draft = draft_of(view(server(2, *[9] * two), server(0, *[9] * zero), server(1, *[9] * one)), terms)
-        assert (grant_window.refusal(draft), grant_window.first_free(draft)) == (None, place)
-    draft = draft_of(view(server(2, *[9] * 3), server(0, 5, 5, 5, 100), server(1, *[9] * 3)), terms)
-    assert grant_window.refusal(draft) == GateRefusal("window", 500 * S + 1)
-
-
-def test_server_that_lost_its_memory_gives_no_token() -> None:
-    lost = replace(OLD, lost_us=NOW - S)
-    draft = draft_of(view(server(0, epoch=lost), server(1, *[9] * 3), server(2, 9)))
-    assert grant_window.first_free(draft) == 2
-
-
-@pytest.mark.parametrize(("age_s", "place"), [(0, 1), (600, 1), (600.000001, None)])
-def test_grant_is_known_for_a_window_on_whichever_server_it_was(age_s: float, place: int | None) -> None:
-    assert grant_window.server_of(draft_of(view(server(0, 1, 1), server(1, age_s))), "1-0") == place
+@pytest.mark.parametrize(("age_s", "is_granted"), [(0, True), (600, True), (600.000001, False)])
+def test_grant_is_known_for_a_window(age_s: float, *, is_granted: bool) -> None:
+    assert grant_window.is_granted(draft_of(view(age_s)), "0") is is_granted
 
 
 # -- whatever is asked, and in which order ----------------------------------------------------------------------

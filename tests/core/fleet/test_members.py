@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 import pytest
 
 from harness.fleet_model import START_US, TERMS
 from sidecar.core.fleet.about import About, Member, MemberList, pack
 from sidecar.core.fleet.members import member_list_of, present
-from sidecar.core.fleet.raw import Raw
+from sidecar.core.fleet.raw import Listing, Raw
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow
-from sidecar.core.fleet.view import ServerView, View
+from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Hold, Presence, State
 
 S = US_PER_S
@@ -22,15 +19,8 @@ LAST = ABOUT._replace(state=State.DOWN, weight=0)
 WINDOW_US = TERMS.window_us
 
 
-@dataclass
-class Listing:
-    members: list[tuple[str, int, str, str]] = field(default_factory=list)
-    departed: list[tuple[str, int]] = field(default_factory=list)
-    culled: Mapping[str, str] = field(default_factory=dict)
-
-
 def listed(listing: Listing, view: View, *, most: int = 10) -> MemberList:
-    return member_list_of(view, [Raw(NOW)], listing, present(view, listing.members), TERMS, most=most)
+    return member_list_of(view, Raw(NOW), listing, present(view, listing.members), TERMS, most=most)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +72,11 @@ def test_list_has_the_first_members_by_name_and_those_that_left_without_a_return
 
 def test_list_has_the_tokens_in_use_of_the_window_and_the_holds_in_force() -> None:
     grants = {"new": NOW - S, "oldest": NOW - WINDOW_US, "too old": NOW - WINDOW_US - 1, "refunded": NOW - S}
-    server = ServerView(0, grants=grants, refunded=frozenset({"refunded"}))
     holds = {"": HoldRow("ada", "look", NOW - S, 2 * S), "a": HoldRow("bob", "over", NOW - 2 * S, 2 * S)}
-    raw = Raw(NOW, grants=grants, refunded=server.refunded, settings={"{}": NOW}, holds={"": holds[""].written()})
-    found = member_list_of(View(NOW, servers=(server,), holds=holds), [raw], Listing(), {}, TERMS, most=10)
+    raw = Raw(
+        NOW, grants=grants, refunded=frozenset({"refunded"}), settings={"{}": NOW}, holds={"": holds[""].written()}
+    )
+    found = member_list_of(View(NOW, holds=holds), raw, Listing(), {}, TERMS, most=10)
     assert (found.used, found.grants) == (2, ((NOW - WINDOW_US) / S, (NOW - S) / S))
     assert (found.fleet.used, found.fleet.policies, found.policies) == (2, 1, ("{}",))
     assert found.fleet.hold == found.holds[0]

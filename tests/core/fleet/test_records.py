@@ -15,9 +15,6 @@ RECORDS: tuple[StoredRecord, ...] = (
     Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
     Trial(4, 2, 10, 20, 30, 40, 50),
     FleetState(
-        serial=7,
-        commit="x",
-        former="y z",
         trials={"redis": Trial(2), "": Trial()},
         several_us=5,
         due_us=6,
@@ -89,8 +86,8 @@ def test_counts_are_whole_numbers(field: str, value: object) -> None:
 
 @pytest.mark.parametrize("bad", [1, None, [], {"limit": "x"}, {"paused_us": 2**70}])
 def test_trial_that_cannot_be_read_is_left_out_and_blinds_no_other(bad: object) -> None:
-    text = json.dumps({"serial": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}})
-    assert FleetState.read(text) == FleetState(serial=3, trials={"redis": Trial(4)})
+    text = json.dumps({"several_us": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}})
+    assert FleetState.read(text) == FleetState(several_us=3, trials={"redis": Trial(4)})
 
 
 @pytest.mark.parametrize(
@@ -106,31 +103,6 @@ def test_no_text_is_too_strange(text: str) -> None:
     for record in RECORDS:
         found = type(record).read(text)
         assert found is None or isinstance(found, type(record))
-
-
-# -- another clock --------------------------------------------------------------------------------------------
-
-
-@each
-def test_instants_move_to_another_clock_and_back_and_nothing_else_does(record: StoredRecord) -> None:
-    there = record.shifted(10**9)
-    assert there.shifted(-(10**9)) == record
-    assert record.shifted(0) is record
-    for name in record.INSTANTS:
-        assert getattr(there, name) == getattr(record, name) + 10**9
-
-
-def test_instant_that_never_was_stays_so_by_every_clock() -> None:
-    assert Epoch(born_us=5).shifted(7) == Epoch(born_us=12)
-    assert FleetState().shifted(7) == FleetState()
-
-
-def test_state_moves_with_its_trials_and_duplicates() -> None:
-    state = FleetState(trials={"redis": Trial(paused_us=5, pause_us=100, last_us=4)}, duplicates={"a": 3}, several_us=2)
-    moved = FleetState(
-        trials={"redis": Trial(paused_us=15, pause_us=100, last_us=14)}, duplicates={"a": 13}, several_us=12
-    )
-    assert state.shifted(10) == moved
 
 
 @pytest.mark.parametrize(("now_us", "left_us"), [(100, 50), (149, 1), (150, 0), (9_999, 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
@@ -143,47 +142,6 @@ def test_cleared_history_knows_nothing() -> None:
     history = history_of([(0, "-"), (31, "-")])
     history.clear()
     assert (history.rate(31), history.steady_rate(31), history.weight(31)) == (1, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("ended", "later_s", "rate"),
-    [
-        ([(30, "+"), (35, "-")], 0.0, 0.25),
-        ([(30, "+"), (35, "-")], 21.9, 0.25),
-        ([(30, "+"), (35, "-")], 22.0, 0.0),
-        ([(0, "+-"), (38, "")], 0.0, 0.5),
-    ],
-    ids=["at once", "both buckets", "the newer bucket", "sticky bucket"],
-)
-def test_thawed_history_turns_when_the_frozen_one_would_on_any_clock(
-    ended: list[Ended], later_s: float, rate: float
-) -> None:
-    old = history_of(ended)
-    assert old.rate(38.0) >= 0
-    frozen = json.loads(json.dumps(old.freeze(38.0)))
-    new = SuccessHistory(1_000_003.0)
-    new.thaw(frozen, 1_000_003.0)
-    assert new.rate(1_000_003.0 + later_s) == old.rate(38.0 + later_s) == rate
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"ring": [[1, 2]] * 6},
-        {"ring": [[1, -1]] * 6},
-        {"ring": [[1, 1]] * 5},
-        {"ring": [[1, 1]] * 7},
-        {"sticky": [0, 1]},
-        {"sticky": [1]},
-        {"ring": 7},
-        {"age_s": "old"},
-    ],
-    ids=str,
-)
-def test_history_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
-    frozen = SuccessHistory(0.0).freeze(0.0)
-    with pytest.raises((ValueError, TypeError, LookupError)):
-        SuccessHistory(0.0).thaw({**frozen, **changes}, 0.0)
 
 
 # -- how long until somebody looks again --------------------------------------------------------------------

@@ -105,21 +105,6 @@ def test_noise_round_a_rate_moves_it_one_way_at_most(percent: int, rate: float, 
     assert sum(later != earlier for earlier, later in pairwise(ways)) <= 1
 
 
-@pytest.mark.parametrize(
-    ("floor", "percent", "expected"), [(10, 73, 73), (10, 5, 10), (50, 20, 50), (10, 100, 100)], ids=str
-)
-def test_weight_goes_on_where_another_stood_but_never_below_its_own_floor(
-    floor: int, percent: int, expected: int
-) -> None:
-    assert Weight(floor=floor).thaw(percent, moving=True) == Weight(expected, floor, moving=True)
-
-
-@pytest.mark.parametrize("percent", [0, -1, 101], ids=str)
-def test_weight_that_cannot_be_is_refused(percent: int) -> None:
-    with pytest.raises(ValueError, match="is not a weight"):
-        Weight().thaw(percent, moving=False)
-
-
 # -- soft drain -----------------------------------------------------------------------------------------------
 
 SUSPECT = Presence.SUSPECT

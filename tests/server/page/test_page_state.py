@@ -8,14 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.budgets import StubBudget, UnreliableBudget
+from harness.budgets import StubBudget
 from sidecar.config.slices import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.server.history import Decision
 from sidecar.server.page import page_state
 from sidecar.server.page.page_state import DETAIL_SHOWN, EVENTS, PageSources, PageState
-from sidecar.store.budget_with_holds import BudgetWithHolds
 
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 1)
 
@@ -33,9 +32,7 @@ class Office:
 
     def __init__(self, budget: str = "10") -> None:
         self.age_s = 0.0
-        self.shared = StubBudget(time.time)
-        self.budget = UnreliableBudget(self.shared)
-        self.held = BudgetWithHolds(self.budget, time.time, "a")
+        self.budget = StubBudget(time.time)
         self.history: list[Decision] = []
         self.fleet: Fleet | None = None
         self.local: list[Entry] = []
@@ -43,7 +40,7 @@ class Office:
             lambda: {"at": 1.0, "state": "up", "alone": "No shared store.", "mode": "enforce"},
             lambda: OWN,
             cast("Any", SimpleNamespace(newest=lambda: self.history)),
-            self.held,
+            self.budget,
             lambda: self.fleet,
             lambda: self.age_s,
             lambda: [0] * 60,
@@ -59,7 +56,7 @@ def office() -> Office:
 
 
 async def test_quick_parts_come_from_memory(office: Office) -> None:
-    office.budget.error = "connection"
+    office.budget.server.fails = "connection"
     parts = office.status.quick()
     assert parts["why"]["state"] == "up"
     assert "at" not in parts["why"]
@@ -78,8 +75,8 @@ async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office
     now = time.time()
     every = (Member("b", Presence.SUSPECT, "redis", 1.0, duplicate=True), Member("c", Presence.DOWN, "disk", 2.0))
     gone = (("d", 3.0),)
-    office.shared.known = MemberList(Fleet(1, 1, 1, trials=(PAUSED,)), 1, every, grants=(now,), departed=gone)
-    await office.held.hold("b", "anna", "look", 60)
+    office.budget.known = MemberList(Fleet(1, 1, 1, trials=(PAUSED,)), 1, every, grants=(now,), departed=gone)
+    await office.budget.hold("b", "anna", "look", 60)
     parts = await office.status.slow()
     shown = [(row.instance, row.state, row.cause, row.duplicate) for row in rows(parts)]
     assert shown == [("a", "up", "", False), ("b", "suspect", "redis", True), ("c", "down", "disk", False)]
@@ -104,7 +101,7 @@ async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office
 async def test_row_without_a_description_is_as_old_as_its_last_beat(
     office: Office, presence: Presence, state: str
 ) -> None:
-    office.shared.known = MemberList(Fleet(1), 0, (Member("b", presence, "redis", 3_600.0),))
+    office.budget.known = MemberList(Fleet(1), 0, (Member("b", presence, "redis", 3_600.0),))
     now = time.time()
     _, row = rows(await office.status.slow())
     assert (row.state, row.since, row.born) == (state, pytest.approx(now - 3_600, abs=60), 0)
@@ -112,34 +109,34 @@ async def test_row_without_a_description_is_as_old_as_its_last_beat(
 
 async def test_only_parts_whose_containers_changed_differ_and_a_smaller_fleet_empties_the_rest(office: Office) -> None:
     every = tuple(Member(f"c{at:03}", Presence.WELL, "", 1.0) for at in range(250))
-    office.shared.known = MemberList(Fleet(250), 0, every)
+    office.budget.known = MemberList(Fleet(250), 0, every)
     first = await office.status.slow()
     assert [len(first[f"containers{at}"]) for at in range(3)] == [100, 100, 51]
     sick = every[120]._replace(presence=Presence.SUSPECT, age_s=9.0)
-    office.shared.known = MemberList(Fleet(250, 1), 0, (*every[:120], sick, *every[121:]))
+    office.budget.known = MemberList(Fleet(250, 1), 0, (*every[:120], sick, *every[121:]))
     second = await office.status.slow()
     changed = [name for name in first if name.startswith("containers") and first[name] != second[name]]
     assert changed == ["containers1"]
-    office.shared.known = MemberList(Fleet(1), 0, every[:1])
+    office.budget.known = MemberList(Fleet(1), 0, every[:1])
     third = await office.status.slow()
     assert [len(third[f"containers{at}"]) for at in range(3)] == [2, 0, 0]
 
 
 async def test_part_of_the_fleet_is_counted_as_the_capacity() -> None:
     office = Office(budget="20%")
-    office.shared.known = MemberList(Fleet(10), 0)
+    office.budget.known = MemberList(Fleet(10), 0)
     assert (await office.status.slow())["budget"]["capacity"] == 2
 
 
 async def test_what_was_known_is_shown_with_its_age_while_the_store_is_away(office: Office) -> None:
-    office.shared.known = MemberList(Fleet(2), 3, (Member("b", Presence.SUSPECT, "redis", 1.0),))
-    await office.held.note([Entry("culled", time.time() - 60, "b")])
+    office.budget.known = MemberList(Fleet(2), 3, (Member("b", Presence.SUSPECT, "redis", 1.0),))
+    await office.budget.note([Entry("culled", time.time() - 60, "b")])
     known_at = time.time()
     await office.status.slow()
     asked_at = time.time()
-    office.budget.error = "connection"
+    office.budget.server.fails = "connection"
     office.local = [Entry("redis_away", time.time(), "a"), Entry("culled", 1.0, "old")]
-    await office.held.hold("", "anna", "look", 60)
+    await office.budget.hold("", "anna", "look", 60)
     office.fleet, office.age_s = Fleet(2), 120.0
     parts = await office.status.slow()
     assert parts["store"]["error"] == "connection"
@@ -154,7 +151,7 @@ async def test_what_was_known_is_shown_with_its_age_while_the_store_is_away(offi
 
 
 async def test_without_any_list_the_last_beat_is_what_was_known(office: Office) -> None:
-    office.budget.error = "timeout"
+    office.budget.server.fails = "timeout"
     parts = await office.status.slow()
     assert (parts["known_at"], parts["fleet"], parts["budget"]) == (None, None, None)
     assert [row.instance for row in rows(parts)] == ["a"]
@@ -171,7 +168,7 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
     async def member_list() -> Unknown:
         return Unknown("alone")
 
-    monkeypatch.setattr(office.held, "member_list", member_list)
+    monkeypatch.setattr(office.budget, "member_list", member_list)
     now = time.time()
     office.history = [
         Decision(now - 10, "granted", "granted", ""),
@@ -188,27 +185,27 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
 async def test_newest_events_are_shown_and_each_is_read_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_state, "EVENTS_PAGE", 100)
     now = time.time()
-    await office.held.note([Entry("suspect", now, f"c{number}") for number in range(EVENTS + 150)])
+    await office.budget.note([Entry("suspect", now, f"c{number}") for number in range(EVENTS + 150)])
     events = (await office.status.slow())["events"]
     assert [event["instance"] for event in events] == [f"c{number}" for number in range(150, EVENTS + 150)]
-    await office.held.note([Entry("culled", now, "new")])
+    await office.budget.note([Entry("culled", now, "new")])
     again = (await office.status.slow())["events"]
     assert (len(again), again[-1]["instance"], again[-1]["what"]) == (EVENTS, "new", "culled")
     assert "once" not in again[-1]
 
 
 async def test_page_gets_the_beginning_of_a_culls_evidence(office: Office) -> None:
-    await office.held.note([Entry("culled", time.time(), "a", detail="5 errors\n" + "x" * 20_000)])
+    await office.budget.note([Entry("culled", time.time(), "a", detail="5 errors\n" + "x" * 20_000)])
     (event,) = (await office.status.slow())["events"]
     assert event["detail"] == "5 errors\n" + "x" * (DETAIL_SHOWN - 9)
 
 
 async def test_errors_culls_and_refusals_of_the_hour_are_counted_by_minute(office: Office) -> None:
     minute = int(time.time() // 60)
-    office.shared.minutes = {minute - 70: 5, minute - 59: 3, minute - 1: 40}
+    await office.budget.add_errors({minute - 70: 5, minute - 59: 3, minute - 1: 40})
     at = [60.0 * (minute - ago) for ago in (70, 30, 30, 1)]
     words = ("culled", "culled", "denied", "denied")
-    await office.held.note([Entry(what, when, "b") for what, when in zip(words, at, strict=True)])
+    await office.budget.note([Entry(what, when, "b") for what, when in zip(words, at, strict=True)])
     line = (await office.status.slow())["timeline"]
     by_minute = {
         name: {at: count for at, count in enumerate(line[name]) if count} for name in ("errors", "culls", "refusals")

@@ -266,7 +266,7 @@ async def test_stream_is_not_cut_for_being_quiet(board: Board) -> None:
     ):
         await wire.ask(get("/page/stream"))
         async with await RawConnection.to(listener) as idle:
-            await eventually(lambda: listener.is_busy, timeout_s=60, what="it is there")
+            await eventually(lambda: listener._server._last_request, timeout_s=60, what="it is there")
             pass_idle(listener, 61)
             await eventually(lambda: idle.ended, timeout_s=60, what="a connection without requests is cut")
         assert not wire.ended

@@ -1,0 +1,41 @@
+"""Builds the run lock of the configuration, with the gauge of its standby."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from sidecar.app import late_imports
+from sidecar.app.run_lock import RunLock
+
+if TYPE_CHECKING:
+    from sidecar.config.slices import Config
+
+
+def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:
+    """Return the lock. With a standby a gauge shows whether one is there."""
+    own = config.run_lock
+    lock = RunLock(Path(own.run_lock), waits=own.standby, modules=_modules(config))
+    if own.standby:
+        ready = Gauge("arbiter_standby_ready", "1 if a standby waits to take over.", registry=registry)
+        ready.set_function(lambda: lock.has_standby)
+    return lock
+
+
+def _modules(config: Config) -> list[str]:
+    """Return the modules that the sidecar would otherwise import at their first use."""
+    return [
+        *late_imports.MODULES,
+        "encodings.idna",  # for the address of a listener
+        *(
+            ["sidecar.store.redis", "sidecar.store.redis_client"]
+            if config.redis.redis_url
+            else ["sidecar.store.memory"]
+        ),
+        *(["sidecar.app.build_datagrams"] if config.statsd.has_sockets else []),
+        *(["sidecar.app.build_scraper"] if config.scrape.scrape_url else []),
+        *(["sidecar.app.build_notify"] if config.notify.has_receivers else []),
+        *(["sidecar.actions.hook"] if config.hook.cull_hook else []),
+    ]
